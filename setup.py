@@ -1,0 +1,248 @@
+"""Builds the two native libraries with g++ against the installed TensorFlow.
+
+ios_tf/lib/libios_engine.so   cc/core and cc/engine; no TensorFlow
+ios_tf/lib/libios_tf_ops.so   cc/tensorflow; what tf.load_op_library loads
+ios_tf/lib/libdnnl.so.3       oneDNN, copied from its wheel: the package needs
+                              nothing beside TensorFlow at run time
+The environment's CXX, CXXFLAGS and LDFLAGS are respected, MAX_JOBS limits the
+number of compilers that run at once.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib.metadata
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+LIBRARIES = ROOT / "ios_tf" / "lib"
+OBJECTS = ROOT / "build" / "native"
+
+ENGINE_SOURCES = ("cc/core/*.cc", "cc/engine/*.cc", "cc/engine/*/*.cc")
+OPS_SOURCES = ("cc/tensorflow/*.cc",)
+FLAGS = ["-std=c++17", "-O3", "-fPIC", "-DNDEBUG", "-D_GLIBCXX_USE_CXX11_ABI=1"]
+
+
+def fail(message: str) -> SystemExit:
+    return SystemExit(f"ios_tf: {message}")
+
+
+def installed_file(distribution: str, name: str) -> Path:
+    """The path of the file of an installed wheel that ends in `name`."""
+    try:
+        files = importlib.metadata.files(distribution) or []
+    except importlib.metadata.PackageNotFoundError:
+        raise fail(f"the build needs the wheel {distribution}: install it") from None
+    for file in files:
+        if ("/" + file.as_posix()).endswith("/" + name):
+            return Path(file.locate()).resolve()
+    raise fail(f"{name} is missing from the wheel {distribution}: reinstall it")
+
+
+def newer(target: Path, sources: list[Path]) -> bool:
+    """Whether `target` exists and is newer than all of `sources`."""
+    if not target.exists():
+        return False
+    built = target.stat().st_mtime
+    return all(s.exists() and s.stat().st_mtime <= built for s in sources)
+
+
+class Compiler:
+    """g++, and what has already been compiled with the same flags."""
+
+    def __init__(self) -> None:
+        self.command = shlex.split(os.environ.get("CXX", "g++"))
+        if not self.command or not shutil.which(self.command[0]):
+            raise fail(
+                "no C++ compiler: install g++ (Debian: apt-get install g++) or set CXX"
+            )
+        self.flags = shlex.split(os.environ.get("CXXFLAGS", ""))
+        self.link_flags = shlex.split(os.environ.get("LDFLAGS", ""))
+        jobs = os.environ.get("MAX_JOBS", "")
+        self.jobs = int(jobs) if jobs.isdigit() and int(jobs) else 2
+
+    def run(self, arguments: list[str], what: str) -> None:
+        done = subprocess.run(
+            [*self.command, *arguments],
+            cwd=ROOT,
+            stderr=subprocess.STDOUT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if done.returncode:
+            print(done.stdout, flush=True)
+            raise fail(f"{what} failed: see the compiler's messages above")
+
+    def library(
+        self, name: str, patterns: tuple[str, ...], flags: list[str], link: list[str]
+    ) -> None:
+        """Compiles the sources that changed and links ios_tf/lib/`name`."""
+        sources = sorted(s for p in patterns for s in ROOT.glob(p))
+        if not sources:
+            raise fail(f"no sources for {name}: {' '.join(patterns)}")
+        directory = OBJECTS / name
+        directory.mkdir(parents=True, exist_ok=True)
+        # Include directories differ from one isolated build to the next, their
+        # versions do not: the stamp names those.
+        stamp = directory / "flags"
+        text = shlex.join(
+            [*self.command, *FLAGS, *self.flags, *self.link_flags, *versions()]
+        )
+        if not stamp.exists() or stamp.read_text() != text:
+            for old in directory.glob("*.o"):
+                old.unlink()
+            stamp.write_text(text)
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            objects = list(
+                pool.map(lambda s: self.compile(s, directory, flags), sources)
+            )
+        for old in set(directory.glob("*.o")) - set(objects):
+            old.unlink()
+        target = LIBRARIES / name
+        if not newer(target, [*objects, stamp]):
+            inputs = [str(o) for o in objects]
+            self.run(
+                ["-shared", "-o", str(target), *inputs, *link, *self.link_flags],
+                f"linking {name}",
+            )
+
+    def compile(self, source: Path, directory: Path, flags: list[str]) -> Path:
+        relative = source.relative_to(ROOT)
+        target = directory / relative.as_posix().replace("/", "_")
+        target = target.with_suffix(".o")
+        dependencies = target.with_suffix(".d")
+        own = [source]
+        if dependencies.exists():
+            names = dependencies.read_text().replace("\\\n", " ").split()
+            own += [ROOT / n for n in names if n.startswith("cc/")]
+        if not newer(target, own) or not dependencies.exists():
+            print(f"compiling {relative}", flush=True)
+            outputs = ["-MMD", "-MF", str(dependencies), "-o", str(target)]
+            self.run(
+                [*FLAGS, *flags, *self.flags, *outputs, "-c", str(relative)],
+                f"compiling {relative}",
+            )
+        return target
+
+
+def versions() -> list[str]:
+    wheels = ("tensorflow", "onednn-cpu-gomp", "nlohmann-json")
+    return [f"{wheel}=={wheel_version(wheel)}" for wheel in wheels]
+
+
+def wheel_version(wheel: str) -> str:
+    try:
+        return importlib.metadata.version(wheel)
+    except importlib.metadata.PackageNotFoundError:
+        if wheel == "tensorflow":  # the CPU-only wheel goes by another name
+            return importlib.metadata.version("tensorflow-cpu")
+        raise fail(f"the build needs the wheel {wheel}: install it") from None
+
+
+def tensorflow_flags() -> tuple[list[str], list[str]]:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    # -isystem: TensorFlow's headers may warn, ours may not.
+    compile_flags = [
+        "-isystem" + f[2:] if f.startswith("-I") else f
+        for f in tf.sysconfig.get_compile_flags()
+    ]
+    return compile_flags, tf.sysconfig.get_link_flags()
+
+
+def copy_onednn() -> None:
+    wheel = "onednn-cpu-gomp"
+    library = installed_file(wheel, "libdnnl.so.3")
+    target = LIBRARIES / library.name
+    if not newer(target, [library]) or target.stat().st_size != library.stat().st_size:
+        shutil.copyfile(library, target)
+    licenses = LIBRARIES / "licenses"
+    licenses.mkdir(exist_ok=True)
+    for distribution, name, copy in (
+        (wheel, "onednn/LICENSE", "onednn-LICENSE"),
+        (wheel, "onednn/THIRD-PARTY-PROGRAMS", "onednn-THIRD-PARTY-PROGRAMS"),
+        ("nlohmann-json", "licenses/LICENSE", "nlohmann-json-LICENSE"),
+    ):
+        shutil.copyfile(installed_file(distribution, name), licenses / copy)
+
+
+def build() -> None:
+    """Builds into ios_tf/lib of the source tree; what is up to date stays."""
+    compiler = Compiler()
+    LIBRARIES.mkdir(exist_ok=True)
+    copy_onednn()
+    json_header = installed_file("nlohmann-json", "include/nlohmann/json.hpp")
+    dnnl_header = installed_file(
+        "onednn-devel-cpu-gomp", "include/oneapi/dnnl/dnnl.hpp"
+    )
+    include = [
+        "-I.",
+        f"-isystem{json_header.parents[1]}",
+        f"-isystem{dnnl_header.parents[2]}",
+    ]
+    # libdnnl was linked against libgomp; the engine brings entry points of its
+    # own, which must come first. So: no -fopenmp, no -lgomp, default visibility.
+    compiler.library(
+        "libios_engine.so",
+        ENGINE_SOURCES,
+        ["-Wall", *include],
+        [
+            "-Wl,-soname,libios_engine.so",
+            f"-L{LIBRARIES}",
+            "-l:libdnnl.so.3",
+            "-lpthread",
+            "-ldl",
+            "-Wl,-rpath,$ORIGIN",
+        ],
+    )
+    compile_flags, link_flags = tensorflow_flags()
+    compiler.library(
+        "libios_tf_ops.so",
+        OPS_SOURCES,
+        ["-Wall", *include, *compile_flags],
+        [
+            "-Wl,-soname,libios_tf_ops.so",
+            f"-L{LIBRARIES}",
+            "-lios_engine",
+            *link_flags,
+            "-Wl,-rpath,$ORIGIN:$ORIGIN/../../tensorflow",
+        ],
+    )
+    (LIBRARIES / "build.json").write_text(
+        json.dumps({"tensorflow": wheel_version("tensorflow")}) + "\n"
+    )
+
+
+class BuildNative(build_ext):
+    """Builds in the source tree, which an editable install uses as it is."""
+
+    def run(self) -> None:
+        build()
+        if not (self.inplace or self.editable_mode):
+            target = Path(self.build_lib) / "ios_tf" / "lib"
+            shutil.copytree(LIBRARIES, target, dirs_exist_ok=True)
+
+    def get_outputs(self) -> list[str]:
+        return [
+            str(Path(self.build_lib) / "ios_tf" / "lib" / f.relative_to(LIBRARIES))
+            for f in LIBRARIES.rglob("*")
+            if f.is_file()
+        ]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return {}
+
+
+setup(
+    ext_modules=[Extension("ios_tf.lib.native", sources=[])],
+    cmdclass={"build_ext": BuildNative},
+)
