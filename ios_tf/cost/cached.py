@@ -1,0 +1,120 @@
+"""Cached cost model: stages that are equal in structure are measured once."""
+
+from __future__ import annotations
+
+import json
+
+from ios_tf.scheduler.problem import Problem, mask_of, operators_of
+from ios_tf.scheduler.schedule import Stage
+from ios_tf.scheduler.search import CostModel
+
+
+class CachedCostModel:
+    """Passes on to another cost model what it has not answered yet.
+
+    One instance serves all blocks of a model, on one device.
+
+    Attributes:
+      measured: latencies the other cost model was asked for.
+      reused: latencies that were known.
+    """
+
+    def __init__(self, cost_model: CostModel) -> None:
+        self._cost_model = cost_model
+        self._latencies: dict[str, float] = {}
+        self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
+        self.measured = 0
+        self.reused = 0
+
+    def stage_latency(self, problem: Problem, stage: Stage) -> float:
+        """The latency of one stage in milliseconds."""
+        key = stage_key(problem, stage, self._group_keys)
+        if key in self._latencies:
+            self.reused += 1
+            return self._latencies[key]
+        latency_ms = self._cost_model.stage_latency(problem, stage)
+        self._latencies[key] = latency_ms
+        self.measured += 1
+        return latency_ms
+
+
+def stage_key(
+    problem: Problem,
+    stage: Stage,
+    group_keys: dict[tuple[str, tuple[int, ...]], str] | None = None,
+) -> str:
+    """A string that describes the work of a stage, whatever block it is in.
+
+    Stages with equal keys have the same strategy, and groups with the same operators
+    (types, attributes, shapes) and the same edges inside. Which tensors they read from
+    outside, and whether they share them, is no part of it. Groups may be in any order.
+
+    Args:
+      problem: the block.
+      stage: a stage of it.
+      group_keys: remembers the keys of groups from call to call.
+    """
+    group_keys = {} if group_keys is None else group_keys
+    keys = []
+    for group in stage.groups:
+        name = (problem.signature, group)
+        if name not in group_keys:
+            group_keys[name] = _group_key(problem, mask_of(group))
+        keys.append(group_keys[name])
+    return f"{stage.strategy.value} {problem.dtype} {' | '.join(sorted(keys))}"
+
+
+def _group_key(problem: Problem, group: int) -> str:
+    """The operators in a canonical order, each with where its inputs come from.
+
+    The string describes the group fully, so equal keys never join different groups;
+    an unlucky tie between operators may only hide that two groups are equal.
+    """
+    position: dict[int, int] = {}
+    described = []
+    for op in _canonical_order(problem, group):
+        sources = [position.get(ref, -1) for ref in problem.inputs[op]]
+        described.append([problem.operator_keys[op], sources])
+        position[op] = len(position)
+    return json.dumps(described)
+
+
+def _canonical_order(problem: Problem, group: int) -> list[int]:
+    """A topological order that does not depend on how operators are numbered."""
+    operators = list(operators_of(group))
+    rank = _ranks({op: problem.operator_keys[op] for op in operators})
+    # Refine until neighbours tell no more operators apart.
+    while len(set(rank.values())) < len(operators):
+        refined = _ranks(
+            {
+                op: (
+                    rank[op],
+                    tuple(rank.get(ref, -1) for ref in problem.inputs[op]),
+                    tuple(
+                        sorted(
+                            rank[reader]
+                            for reader in operators_of(problem.successors[op] & group)
+                        )
+                    ),
+                )
+                for op in operators
+            }
+        )
+        if len(set(refined.values())) == len(set(rank.values())):
+            break
+        rank = refined
+    order: list[int] = []
+    waiting = group
+    while waiting:
+        ready = [
+            op for op in operators_of(waiting) if not problem.predecessors[op] & waiting
+        ]
+        order.append(min(ready, key=rank.__getitem__))
+        waiting ^= 1 << order[-1]
+    return order
+
+
+def _ranks(labels: dict) -> dict[int, int]:
+    """The place of each operator's label among the sorted, different labels."""
+    place = {label: i for i, label in enumerate(sorted(set(labels.values())))}
+    return {op: place[label] for op, label in labels.items()}

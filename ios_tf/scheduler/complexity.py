@@ -1,0 +1,83 @@
+"""Complexity of a block: the columns of the paper's Table 1 (section 4.2)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ios_tf.scheduler.problem import Problem, operators_of
+from ios_tf.scheduler.pruning import UNPRUNED, Pruning
+from ios_tf.scheduler.state_space import build_state_space
+
+
+@dataclasses.dataclass(frozen=True)
+class Complexity:
+    """How large the schedule space of a block is.
+
+    Attributes:
+      operators: the paper's n.
+      width: operators in the largest antichain, the paper's d.
+      states: non-empty sets of operators the dynamic program visits.
+      transitions: pairs (S, S') of a state and a non-empty ending of it.
+      schedules: sequences of stages, strategies not counted.
+    """
+
+    operators: int
+    width: int
+    states: int
+    transitions: int
+    schedules: int
+
+    @property
+    def bound(self) -> float:
+        """The paper's upper bound on transitions, C(n / d + 2, 2) ^ d."""
+        per_chain = self.operators / self.width
+        return ((per_chain + 2) * (per_chain + 1) / 2) ** self.width
+
+
+def complexity(problem: Problem, pruning: Pruning = UNPRUNED) -> Complexity:
+    """Counts the schedule space of a block exactly.
+
+    `Pruning(None, None, single_source=True)` counts what the paper published.
+
+    Raises:
+      BlockTooLargeError: too many transitions to enumerate.
+    """
+    space = build_state_space(problem, pruning)
+    # Python integers: the paper's blocks have up to 1e23 schedules.
+    schedules = [1]
+    rest = space.rest
+    for i in range(1, len(space.states)):
+        reached = rest[space.first[i] : space.first[i + 1]].tolist()
+        schedules.append(sum([schedules[j] for j in reached]))
+    return Complexity(
+        operators=len(problem),
+        width=width(problem),
+        states=len(space.states) - 1,
+        transitions=space.transitions,
+        schedules=schedules[-1],
+    )
+
+
+def width(problem: Problem) -> int:
+    """Operators in the largest antichain.
+
+    By Dilworth's theorem the smallest number of chains that cover the block: the
+    operators less a maximum matching of operators with later ones they lead to.
+    """
+    count = len(problem)
+    descendants = [0] * count
+    for op in reversed(range(count)):
+        for successor in operators_of(problem.successors[op]):
+            descendants[op] |= 1 << successor | descendants[successor]
+    follows: dict[int, int] = {}  # operator -> the one before it in its chain
+
+    def extend(op: int, tried: set[int]) -> bool:
+        for later in operators_of(descendants[op]):
+            if later not in tried:
+                tried.add(later)
+                if later not in follows or extend(follows[later], tried):
+                    follows[later] = op
+                    return True
+        return False
+
+    return count - sum(extend(op, set()) for op in range(count))

@@ -1,0 +1,277 @@
+"""Problem: a block as the scheduler sees it, read from the optimizer's JSON.
+
+Sets of operators are bitmasks (bit i: operator i). What an operator does is
+opaque here: graph semantics live in the C++ optimizer only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+VERSION = 1
+
+
+def mask_of(operators: Iterable[int]) -> int:
+    """The bitmask of a set of operator indices."""
+    mask = 0
+    for op in operators:
+        mask |= 1 << op
+    return mask
+
+
+def operators_of(mask: int) -> Iterator[int]:
+    """The operator indices of a bitmask, ascending: a topological order."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One block to schedule. Operators are in a topological order.
+
+    Attributes:
+      signature: names the block's contents; schedules carry it.
+      block: the block's JSON object, to hand on to the engine.
+      names: one name per operator.
+      inputs: tensor references per operator: i >= 0 is the output of operator i,
+        i < 0 is input -1 - i of the block.
+      predecessors: per operator, the operators it reads, as a bitmask.
+      successors: per operator, the operators that read it, as a bitmask.
+      shapes: the output shape of every operator.
+      flops: the work of every operator.
+      merge_classes: bitmasks; two or more operators of one class may be merged
+        when they are in one stage.
+      operator_keys: equal keys are equal work (type, attributes, input shapes).
+    """
+
+    signature: str
+    block: Mapping[str, Any]
+    names: tuple[str, ...]
+    inputs: tuple[tuple[int, ...], ...]
+    predecessors: tuple[int, ...]
+    successors: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    flops: tuple[int, ...]
+    merge_classes: tuple[int, ...]
+    operator_keys: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def all_operators(self) -> int:
+        return (1 << len(self)) - 1
+
+    @property
+    def name(self) -> str:
+        return str(self.block.get("name", "") or self.signature[:12])
+
+    @property
+    def dtype(self) -> str:
+        return str(self.block.get("dtype", "float32"))
+
+    def may_merge(self, operators: int) -> bool:
+        """Whether a stage of these operators may run as one merged operator."""
+        return operators.bit_count() > 1 and any(
+            operators & ~merge_class == 0 for merge_class in self.merge_classes
+        )
+
+    def components(self, operators: int) -> tuple[tuple[int, ...], ...]:
+        """The connected components of a set of operators, each ascending."""
+        components = []
+        while operators:
+            component = frontier = operators & -operators
+            while frontier:
+                reached = 0
+                for op in operators_of(frontier):
+                    reached |= self.predecessors[op] | self.successors[op]
+                frontier = reached & operators & ~component
+                component |= frontier
+            operators ^= component
+            components.append(tuple(operators_of(component)))
+        return tuple(components)
+
+    @classmethod
+    def from_json(cls, data: str | bytes | Mapping[str, Any]) -> Problem:
+        """Reads one problem as the optimizer's collect mode writes it.
+
+        Raises:
+          ValueError: one line that says what is wrong and where.
+        """
+        if isinstance(data, (str, bytes)):
+            try:
+                data = json.loads(data)
+            except ValueError as error:
+                raise ValueError(f"problem is not JSON: {error}") from None
+        data = _object(data, "problem")
+        if data.get("version") != VERSION:
+            raise ValueError(
+                f"problem has version {data.get('version')!r}, expected {VERSION}"
+            )
+        signature = data.get("signature")
+        if not isinstance(signature, str) or not signature:
+            raise ValueError("problem has no signature")
+        block = _object(data.get("block"), "block")
+        where = f"block {str(block.get('name') or signature[:12])!r}"
+        operators = _list(block.get("operators"), f"{where}: operators")
+        if not operators:
+            raise ValueError(f"{where} has no operators")
+        count = len(operators)
+        block_inputs = len(_list(block.get("inputs"), f"{where}: inputs"))
+        names, inputs = [], []
+        for index, operator in enumerate(operators):
+            operator = _object(operator, f"{where}: operator {index}")
+            names.append(str(operator.get("name", index)))
+            at = f"{where}: operator {index} ({names[-1]!r})"
+            refs = tuple(_integers(operator.get("inputs"), f"{at}: inputs"))
+            for ref in refs:
+                if not -block_inputs <= ref < count:
+                    raise ValueError(f"{at} reads tensor {ref}, which does not exist")
+                if ref >= index:
+                    raise ValueError(
+                        f"{at} reads operator {ref}: the graph has a cycle or is not "
+                        "in a topological order"
+                    )
+            inputs.append(refs)
+        for ref in _integers(block.get("outputs"), f"{where}: outputs"):
+            _check_operator(ref, count, f"{where}: outputs")
+        predecessors, successors = _adjacency(
+            count,
+            [(ref, op) for op, refs in enumerate(inputs) for ref in refs if ref >= 0],
+        )
+
+        def per_operator(key: str) -> list:
+            values = _list(data.get(key), f"{where}: {key}")
+            if len(values) != count:
+                raise ValueError(
+                    f"{where}: {key} has {len(values)} entries for {count} operators"
+                )
+            return values
+
+        shapes = tuple(
+            tuple(_integers(shape, f"{where}: shapes"))
+            for shape in per_operator("shapes")
+        )
+        if any(size < 1 for shape in shapes for size in shape):
+            raise ValueError(f"{where}: every dimension of shapes must be known")
+        flops = tuple(_integers(per_operator("flops"), f"{where}: flops"))
+        keys = per_operator("operator_keys")
+        if not all(isinstance(key, str) for key in keys):
+            raise ValueError(f"{where}: operator_keys must be strings")
+        return cls(
+            signature=signature,
+            block=block,
+            names=tuple(names),
+            inputs=tuple(inputs),
+            predecessors=predecessors,
+            successors=successors,
+            shapes=shapes,
+            flops=flops,
+            merge_classes=_merge_classes(
+                _list(data.get("merge_classes"), f"{where}: merge_classes"),
+                predecessors,
+                where,
+            ),
+            operator_keys=tuple(keys),
+        )
+
+    @classmethod
+    def from_edges(
+        cls,
+        operators: int,
+        edges: Iterable[tuple[int, int]],
+        merge_classes: Sequence[Sequence[int]] = (),
+        name: str = "edges",
+    ) -> Problem:
+        """A problem that is only a graph: every operator is different and free.
+
+        Raises:
+          ValueError: no operators; an edge (u, v) out of range or with u >= v.
+        """
+        where = f"block {name!r}"
+        if operators < 1:
+            raise ValueError(f"{where} has no operators")
+        edges = sorted({(int(u), int(v)) for u, v in edges})
+        for u, v in edges:
+            _check_operator(u, operators, f"{where}: edge {u}-{v}")
+            _check_operator(v, operators, f"{where}: edge {u}-{v}")
+            if u >= v:
+                raise ValueError(
+                    f"{where}: edge {u}-{v}: the graph has a cycle or is not in a "
+                    "topological order"
+                )
+        predecessors, successors = _adjacency(operators, edges)
+        names = tuple(str(op) for op in range(operators))
+        graph = json.dumps([operators, edges, [list(ops) for ops in merge_classes]])
+        return cls(
+            signature=hashlib.sha256(graph.encode()).hexdigest(),
+            block={"name": name},
+            names=names,
+            inputs=tuple(tuple(operators_of(mask)) or (-1,) for mask in predecessors),
+            predecessors=predecessors,
+            successors=successors,
+            shapes=((1,),) * operators,
+            flops=(0,) * operators,
+            merge_classes=_merge_classes(merge_classes, predecessors, where),
+            operator_keys=names,
+        )
+
+
+def _adjacency(
+    count: int, edges: Iterable[tuple[int, int]]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    predecessors, successors = [0] * count, [0] * count
+    for u, v in edges:
+        predecessors[v] |= 1 << u
+        successors[u] |= 1 << v
+    return tuple(predecessors), tuple(successors)
+
+
+def _merge_classes(
+    classes: Sequence[Sequence[int]], predecessors: Sequence[int], where: str
+) -> tuple[int, ...]:
+    masks = []
+    for index, members in enumerate(classes):
+        at = f"{where}: merge class {index}"
+        members = _integers(members, at)
+        for op in members:
+            _check_operator(op, len(predecessors), at)
+        mask = mask_of(members)
+        if mask.bit_count() != len(members) or len(members) < 2:
+            raise ValueError(f"{at} must have two or more different operators")
+        for op in members:
+            if predecessors[op] & mask:
+                raise ValueError(f"{at}: operator {op} reads another one of the class")
+        masks.append(mask)
+    return tuple(masks)
+
+
+def _check_operator(op: int, count: int, where: str) -> None:
+    if not 0 <= op < count:
+        raise ValueError(f"{where}: there is no operator {op}")
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where} must be a JSON object, not {value!r:.40}")
+    return value
+
+
+def _list(value: Any, where: str) -> list:
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"{where} must be a list, not {value!r:.40}")
+    return list(value)
+
+
+def _integers(value: Any, where: str) -> list[int]:
+    values = _list(value, where)
+    for item in values:
+        if not isinstance(item, int) or isinstance(item, bool):
+            raise ValueError(f"{where} must be whole numbers, not {item!r:.40}")
+    return values

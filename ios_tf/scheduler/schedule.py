@@ -1,0 +1,197 @@
+"""Schedule: the ordered stages of a block (paper, section 3), JSON, validation."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ios_tf.scheduler.problem import Problem, mask_of, operators_of
+
+VERSION = 1
+
+
+class Strategy(str, enum.Enum):
+    """How the operators of a stage run: side by side, or as one operator."""
+
+    CONCURRENT = "concurrent"
+    MERGE = "merge"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """Operators that run between two barriers.
+
+    Attributes:
+      strategy: concurrent or merge.
+      groups: concurrent: the connected components of the stage's operators, each
+        in a topological order. merge: one group, the operators that become one.
+    """
+
+    strategy: Strategy
+    groups: tuple[tuple[int, ...], ...]
+
+    @property
+    def operators(self) -> int:
+        """The stage's operators as a bitmask."""
+        return mask_of(op for group in self.groups for op in group)
+
+    @classmethod
+    def concurrent(cls, problem: Problem, operators: int) -> Stage:
+        """The concurrent stage of a bitmask of operators."""
+        return cls(Strategy.CONCURRENT, problem.components(operators))
+
+    @classmethod
+    def merge(cls, operators: int) -> Stage:
+        """The merge stage of a bitmask of operators."""
+        return cls(Strategy.MERGE, (tuple(operators_of(operators)),))
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """The stages of a block in execution order, and what is known about them.
+
+    Attributes:
+      stages: in execution order.
+      signature: that of the problem's block.
+      metadata: other members of the JSON object: device, latency_ms, ...
+    """
+
+    stages: tuple[Stage, ...]
+    signature: str = ""
+    metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> str:
+        data = {
+            "version": VERSION,
+            "signature": self.signature,
+            "stages": [
+                {
+                    "strategy": stage.strategy.value,
+                    "groups": [list(group) for group in stage.groups],
+                }
+                for stage in self.stages
+            ],
+        }
+        return json.dumps({**self.metadata, **data})
+
+    @classmethod
+    def from_json(cls, data: str | bytes | Mapping[str, Any]) -> Schedule:
+        """Reads a schedule; `validate` says whether it fits a problem.
+
+        Raises:
+          ValueError: one line that says what is wrong with the JSON.
+        """
+        if isinstance(data, (str, bytes)):
+            try:
+                data = json.loads(data)
+            except ValueError as error:
+                raise ValueError(f"schedule is not JSON: {error}") from None
+        if not isinstance(data, Mapping):
+            raise ValueError("schedule must be a JSON object")
+        if data.get("version") != VERSION:
+            raise ValueError(
+                f"schedule has version {data.get('version')!r}, expected {VERSION}"
+            )
+        if not isinstance(data.get("stages"), list):
+            raise ValueError("schedule has no list of stages")
+        signature = data.get("signature", "")
+        if not isinstance(signature, str):
+            raise ValueError("schedule: the signature must be a string")
+        known = ("version", "signature", "stages")
+        return cls(
+            tuple(_stage(stage, at) for at, stage in enumerate(data["stages"])),
+            signature,
+            {key: value for key, value in data.items() if key not in known},
+        )
+
+
+def _stage(data: Any, index: int) -> Stage:
+    where = f"schedule: stage {index}"
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{where} must be a JSON object")
+    try:
+        strategy = Strategy(data.get("strategy"))
+    except ValueError:
+        raise ValueError(
+            f"{where} has unknown strategy {data.get('strategy')!r}"
+        ) from None
+    groups = data.get("groups")
+    if not isinstance(groups, list) or not all(
+        isinstance(group, list) and all(type(op) is int for op in group)
+        for group in groups
+    ):
+        raise ValueError(f"{where}: groups must be lists of operator indices")
+    return Stage(strategy, tuple(tuple(group) for group in groups))
+
+
+def validate(schedule: Schedule, problem: Problem) -> None:
+    """Checks that a schedule may be executed for a problem.
+
+    Every operator exactly once, no edge to an earlier stage, groups are exactly the
+    connected components in a topological order, merges are legal.
+
+    Raises:
+      ValueError: one line that says which stage breaks which rule.
+    """
+    if schedule.signature != problem.signature:
+        raise ValueError(
+            f"schedule is for block {schedule.signature[:12]!r}, not for "
+            f"{problem.signature[:12]!r}"
+        )
+    done = 0
+    for index, stage in enumerate(schedule.stages):
+        where = f"schedule of block {problem.name!r}: stage {index}"
+        if not stage.groups or not all(stage.groups):
+            raise ValueError(f"{where} has no groups or an empty one")
+        inside = 0
+        for group in stage.groups:
+            for op in group:
+                if not 0 <= op < len(problem):
+                    raise ValueError(f"{where}: there is no operator {op}")
+                if (done | inside) >> op & 1:
+                    raise ValueError(f"{where}: operator {op} is scheduled twice")
+                inside |= 1 << op
+        for op in operators_of(inside):
+            late = problem.predecessors[op] & ~(done | inside)
+            if late:
+                raise ValueError(
+                    f"{where}: operator {op} reads operator "
+                    f"{next(operators_of(late))}, which no earlier stage runs"
+                )
+        if stage.strategy is Strategy.MERGE:
+            if len(stage.groups) != 1:
+                raise ValueError(f"{where}: a merge stage has one group")
+            if not problem.may_merge(inside):
+                raise ValueError(
+                    f"{where}: operators {list(stage.groups[0])} may not merge"
+                )
+        else:
+            _validate_groups(stage, problem, inside, where)
+        done |= inside
+    missing = problem.all_operators & ~done
+    if missing:
+        raise ValueError(
+            f"schedule of block {problem.name!r} leaves out operators "
+            f"{list(operators_of(missing))}"
+        )
+
+
+def _validate_groups(stage: Stage, problem: Problem, inside: int, where: str) -> None:
+    if sorted(tuple(sorted(group)) for group in stage.groups) != sorted(
+        problem.components(inside)
+    ):
+        raise ValueError(
+            f"{where}: groups {[list(group) for group in stage.groups]} are not the "
+            "connected components of the stage"
+        )
+    for group in stage.groups:
+        waiting = mask_of(group)
+        for op in group:
+            waiting ^= 1 << op
+            if problem.predecessors[op] & waiting:
+                raise ValueError(
+                    f"{where}: group {list(group)} is not in a topological order"
+                )
