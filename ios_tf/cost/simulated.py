@@ -81,11 +81,10 @@ class SimulatedCostModel:
         return self._roofline(problem, flops, read + total, total)
 
     def _read(self, problem: Problem, op: int) -> int:
-        block_inputs = problem.block.get("inputs", ())
+        block_inputs = problem.block["inputs"]
         return sum(
             math.prod(problem.shapes[ref] if ref >= 0 else block_inputs[-1 - ref])
             for ref in problem.inputs[op]
-            if ref >= 0 or block_inputs
         )
 
     def _roofline(

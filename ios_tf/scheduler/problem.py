@@ -123,7 +123,9 @@ class Problem:
         if not operators:
             raise ValueError(f"{where} has no operators")
         count = len(operators)
-        block_inputs = len(_list(block.get("inputs"), f"{where}: inputs"))
+        block_inputs = _list(block.get("inputs"), f"{where}: inputs")
+        for shape in block_inputs:
+            _shape(shape, f"{where}: inputs")
         names, inputs = [], []
         for index, operator in enumerate(operators):
             operator = _object(operator, f"{where}: operator {index}")
@@ -131,7 +133,7 @@ class Problem:
             at = f"{where}: operator {index} ({names[-1]!r})"
             refs = tuple(_integers(operator.get("inputs"), f"{at}: inputs"))
             for ref in refs:
-                if not -block_inputs <= ref < count:
+                if not -len(block_inputs) <= ref < count:
                     raise ValueError(f"{at} reads tensor {ref}, which does not exist")
                 if ref >= index:
                     raise ValueError(
@@ -154,12 +156,7 @@ class Problem:
                 )
             return values
 
-        shapes = tuple(
-            tuple(_integers(shape, f"{where}: shapes"))
-            for shape in per_operator("shapes")
-        )
-        if any(size < 1 for shape in shapes for size in shape):
-            raise ValueError(f"{where}: every dimension of shapes must be known")
+        shapes = [_shape(shape, f"{where}: shapes") for shape in per_operator("shapes")]
         flops = tuple(_integers(per_operator("flops"), f"{where}: flops"))
         keys = per_operator("operator_keys")
         if not all(isinstance(key, str) for key in keys):
@@ -171,7 +168,7 @@ class Problem:
             inputs=tuple(inputs),
             predecessors=predecessors,
             successors=successors,
-            shapes=shapes,
+            shapes=tuple(shapes),
             flops=flops,
             merge_classes=_merge_classes(
                 _list(data.get("merge_classes"), f"{where}: merge_classes"),
@@ -211,7 +208,7 @@ class Problem:
         graph = json.dumps([operators, edges, [list(ops) for ops in merge_classes]])
         return cls(
             signature=hashlib.sha256(graph.encode()).hexdigest(),
-            block={"name": name},
+            block={"name": name, "inputs": [[1]]},
             names=names,
             inputs=tuple(tuple(operators_of(mask)) or (-1,) for mask in predecessors),
             predecessors=predecessors,
@@ -255,6 +252,13 @@ def _merge_classes(
 def _check_operator(op: int, count: int, where: str) -> None:
     if not 0 <= op < count:
         raise ValueError(f"{where}: there is no operator {op}")
+
+
+def _shape(value: Any, where: str) -> tuple[int, ...]:
+    shape = tuple(_integers(value, where))
+    if any(size < 1 for size in shape):
+        raise ValueError(f"{where}: shape {list(shape)} has an unknown dimension")
+    return shape
 
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:

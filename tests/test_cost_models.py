@@ -1,0 +1,206 @@
+"""Cost models: medians, stage keys and their reuse, simulated latencies by hand."""
+
+import itertools
+import random
+
+import pytest
+from scheduler_helpers import make_problem, random_edges
+
+from ios_tf.cost import (
+    CachedCostModel,
+    SampledCostModel,
+    SimulatedCostModel,
+    SimulatedDevice,
+    stage_key,
+)
+from ios_tf.scheduler import Problem, Stage, Strategy, search
+
+
+def _labelled(edges, keys, signature):
+    """A problem whose operators read exactly their predecessors, or the input."""
+    count = len(keys)
+    data = make_problem(count, merge_classes=[], signature=signature)
+    for op, operator in enumerate(data["block"]["operators"]):
+        operator["inputs"] = sorted(u for u, v in edges if v == op) or [-1]
+    data["operator_keys"] = keys
+    return Problem.from_json(data)
+
+
+def _whole(problem):
+    return Stage.concurrent(problem, problem.all_operators)
+
+
+def test_the_median_of_samples_is_the_latency():
+    class Samples(SampledCostModel):
+        def stage_latencies(self, problem, stage):
+            return [3.0, 1.0, 100.0]
+
+    problem = Problem.from_edges(1, [])
+    assert Samples().stage_latency(problem, _whole(problem)) == 3.0
+
+
+def test_equal_stages_are_measured_once():
+    class Counting:
+        asked = 0
+
+        def stage_latency(self, problem, stage):
+            self.asked += 1
+            return 1.0
+
+    # Two towers of equal operators: 0 -> 1, 2 -> 3.
+    towers = _labelled([(0, 1), (2, 3)], ["a", "b", "a", "b"], "towers")
+    counting = Counting()
+    cached = CachedCostModel(counting)
+    for groups in ([[0, 1]], [[2, 3]], [[0], [2]], [[0, 1], [2, 3]], [[2, 3], [0, 1]]):
+        stage = Stage(Strategy.CONCURRENT, tuple(map(tuple, groups)))
+        assert cached.stage_latency(towers, stage) == 1.0
+    assert (cached.measured, cached.reused, counting.asked) == (3, 2, 3)
+
+    result = search(towers, CachedCostModel(counting))
+    again = search(towers, cached)
+    assert again.schedule == result.schedule
+    assert cached.measured + cached.reused == 5 + again.stats.stages_asked
+    assert cached.measured < again.stats.stages_asked
+
+
+def test_keys_tell_different_work_apart():
+    chain = _labelled([(0, 1)], ["a", "a"], "chain")
+    pair = _labelled([], ["a", "a"], "pair")
+    other = _labelled([], ["a", "b"], "other")
+    half = Problem.from_json(
+        {
+            **make_problem(2, merge_classes=[], operator_keys=["a", "a"]),
+            "block": {**make_problem(2)["block"], "dtype": "float16"},
+        }
+    )
+    merge = Stage(Strategy.MERGE, ((0, 1),))
+    keys = [stage_key(p, _whole(p)) for p in (chain, pair, other, half)]
+    keys.append(stage_key(pair, merge))
+    keys.append(stage_key(pair, Stage(Strategy.CONCURRENT, ((0,),))))
+    assert len(set(keys)) == len(keys)
+
+
+def test_the_place_of_an_input_matters():
+    # A convolution's last input is its residual: a swap is other work.
+    data = make_problem(2, merge_classes=[], operator_keys=["a", "b"])
+    keys = []
+    for inputs in ([0, -1], [-1, 0]):
+        data["block"]["operators"][1]["inputs"] = inputs
+        data["signature"] = str(inputs)
+        problem = Problem.from_json(data)
+        keys.append(stage_key(problem, _whole(problem)))
+    assert keys[0] != keys[1]
+
+
+def test_merge_keys_do_not_depend_on_the_order_of_operators():
+    pair = _labelled([], ["a", "b"], "pair")
+    swapped = _labelled([], ["b", "a"], "swapped")
+    merge = Stage(Strategy.MERGE, ((0, 1),))
+    assert stage_key(pair, merge) == stage_key(swapped, merge)
+
+
+def _renumbered(rng, edges, keys):
+    """The same graph with its operators in another topological order."""
+    waiting, order = set(range(len(keys))), []
+    while waiting:
+        ready = [
+            v for v in waiting if not any(w == v and u in waiting for u, w in edges)
+        ]
+        order.append(rng.choice(sorted(ready)))
+        waiting.remove(order[-1])
+    place = {op: i for i, op in enumerate(order)}
+    return [(place[u], place[v]) for u, v in edges], [keys[op] for op in order]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_renumbered_groups_have_equal_keys(seed):
+    rng = random.Random(seed)
+    count = rng.randrange(2, 6)
+    edges = random_edges(rng, count, 0.5)
+    # Different operators: inputs are positional, and renumbering may swap those of
+    # operators that look alike.
+    keys = rng.sample("abcdef", count)
+    inputs = {v: [u for u, w in edges if w == v] for v in range(count)}
+    if any(len(refs) > 1 for refs in inputs.values()):
+        edges = [(refs[0], v) for v, refs in inputs.items() if refs]
+    if seed % 2:
+        keys = [rng.choice("ab") for _ in range(count)]
+    first = _labelled(edges, keys, "first")
+    second = _labelled(*_renumbered(rng, edges, keys), "second")
+    assert stage_key(first, _whole(first)) == stage_key(second, _whole(second))
+
+
+def test_equal_keys_are_isomorphic_groups():
+    rng = random.Random(0)
+    by_key = {}
+    for number in range(600):
+        count = rng.randrange(2, 5)
+        edges = random_edges(rng, count, 0.5)
+        keys = [rng.choice("ab") for _ in range(count)]
+        problem = _labelled(edges, keys, str(number))
+        key = stage_key(problem, _whole(problem))
+        by_key.setdefault(key, []).append((set(edges), keys))
+    assert 30 < len(by_key) < 300
+    for same in by_key.values():
+        edges, keys = same[0]
+        for other_edges, other_keys in same[1:]:
+            assert any(
+                [keys[op] for op in order] == other_keys
+                and {(order.index(u), order.index(v)) for u, v in edges} == other_edges
+                for order in itertools.permutations(range(len(keys)))
+            )
+
+
+# One operator reads and writes 1024 elements of 4 bytes and does 1000 flops.
+_DEVICE = SimulatedDevice(
+    flops_per_ms=1000,
+    bytes_per_ms=1e9,
+    full_elements=2048,
+    launch_ms=0.25,
+    stage_ms=0.125,
+    lanes=2,
+)
+
+
+@pytest.mark.parametrize(
+    "groups, strategy, expected",
+    [
+        # Half of the device is filled: 1 ms of work takes 2 ms, and a launch.
+        ([[0]], "concurrent", 0.125 + 2.25),
+        # One after another on one lane.
+        ([[0, 1, 2]], "concurrent", 0.125 + 3 * 2.25),
+        # Two lanes of half the device each.
+        ([[0], [3]], "concurrent", 0.125 + 2.25),
+        ([[0, 1, 2], [3]], "concurrent", 0.125 + 3 * 2.25),
+        # As one operator: one launch, twice the work, the whole device.
+        ([[0, 3]], "merge", 0.125 + 0.25 + 2.0),
+    ],
+)
+def test_simulated_latencies(groups, strategy, expected):
+    problem = Problem.from_json(make_problem())
+    stage = Stage(Strategy(strategy), tuple(map(tuple, groups)))
+    model = SimulatedCostModel(_DEVICE)
+    assert model.stage_latency(problem, stage) == pytest.approx(expected)
+
+
+def test_the_simulated_device_cannot_do_more_than_all_of_it():
+    problem = Problem.from_json(make_problem())
+    wide = SimulatedDevice(1000, 1e9, full_elements=1, launch_ms=0, stage_ms=0)
+    both = Stage(Strategy.CONCURRENT, ((0,), (3,)))
+    assert SimulatedCostModel(wide).stage_latency(problem, both) == pytest.approx(2.0)
+
+
+def test_a_merge_pays_for_padded_kernels():
+    data = make_problem(flops=[9000, 1000, 1000, 1000])
+    problem = Problem.from_json(data)
+    merge = Stage(Strategy.MERGE, ((0, 3),))
+    latency = SimulatedCostModel(_DEVICE).stage_latency(problem, merge)
+    assert latency == pytest.approx(0.125 + 0.25 + 18.0)
+
+
+def test_simulated_search_uses_concurrency_where_operators_are_small():
+    problem = Problem.from_json(make_problem())
+    model = SimulatedCostModel()
+    best = search(problem, model)
+    assert best.latency_ms < search(problem, model, "sequential").latency_ms
+    assert max(len(stage.groups) for stage in best.schedule.stages) == 2

@@ -1,0 +1,111 @@
+"""Schedules: JSON, and that validation refuses every kind of broken schedule."""
+
+import dataclasses
+import json
+
+import pytest
+
+from ios_tf.scheduler import Problem, Schedule, Stage, Strategy, validate
+
+# 0 -> 2 -> 3, 1 -> 3, 0 -> 4; 1 and 2 and 4 could be merged but for 2's predecessor.
+_PROBLEM = Problem.from_edges(5, [(0, 2), (2, 3), (1, 3), (0, 4)], [[0, 1], [2, 4]])
+
+
+def _schedule(*stages):
+    kinds = {"c": Strategy.CONCURRENT, "m": Strategy.MERGE}
+    return Schedule(
+        tuple(Stage(kinds[kind], tuple(map(tuple, groups))) for kind, groups in stages),
+        _PROBLEM.signature,
+    )
+
+
+_GOOD = {
+    "sequential": [("c", [[i]]) for i in range(5)],
+    "one stage": [("c", [[0, 1, 2, 3, 4]])],
+    "any topological order": [("c", [[1, 0, 4, 2, 3]])],
+    "two groups": [("c", [[0, 4, 2], [1]]), ("c", [[3]])],
+    "groups in any order": [("c", [[1], [0, 4, 2]]), ("c", [[3]])],
+    "merges": [("m", [[1, 0]]), ("m", [[2, 4]]), ("c", [[3]])],
+}
+
+_BROKEN = {
+    "leaves out": ([("c", [[0, 2], [1]])], r"leaves out operators \[3, 4\]"),
+    "nothing": ([], "leaves out"),
+    "twice": ([("c", [[0]]), ("c", [[0]])], "operator 0 is scheduled twice"),
+    "twice in a stage": ([("c", [[0], [0]])], "operator 0 is scheduled twice"),
+    "twice in a group": ([("c", [[0, 0]])], "operator 0 is scheduled twice"),
+    "range": ([("c", [[5]])], "no operator 5"),
+    "negative": ([("c", [[-1]])], "no operator -1"),
+    "edge back": ([("c", [[2]]), ("c", [[0]])], "operator 2 reads operator 0"),
+    "no groups": ([("c", [])], "no groups or an empty one"),
+    "empty group": ([("c", [[0], []])], "no groups or an empty one"),
+    "one group too few": ([("c", [[0, 1]])], "connected components"),
+    "one group too many": ([("c", [[0], [2], [1]])], "connected components"),
+    "order": ([("c", [[2, 0]])], "topological order"),
+    "no merge": ([("c", [[0]]), ("m", [[1, 2]])], "may not merge"),
+    "merge of one": ([("m", [[0]])], "may not merge"),
+    "merge of two groups": ([("m", [[0], [1]])], "one group"),
+    "merge too early": ([("m", [[2, 4]])], "reads operator 0"),
+}
+
+
+@pytest.mark.parametrize("stages", _GOOD.values(), ids=_GOOD.keys())
+def test_accepts(stages):
+    schedule = _schedule(*stages)
+    validate(schedule, _PROBLEM)
+    assert Schedule.from_json(schedule.to_json()) == schedule
+
+
+@pytest.mark.parametrize("stages, message", _BROKEN.values(), ids=_BROKEN.keys())
+def test_refuses(stages, message):
+    with pytest.raises(ValueError, match=message) as error:
+        validate(_schedule(*stages), _PROBLEM)
+    assert "\n" not in str(error.value)
+
+
+def test_refuses_the_schedule_of_another_block():
+    schedule = dataclasses.replace(_schedule(*_GOOD["one stage"]), signature="ff")
+    with pytest.raises(ValueError, match="for block 'ff'"):
+        validate(schedule, _PROBLEM)
+
+
+def test_json_is_the_interchange_format():
+    schedule = dataclasses.replace(
+        _schedule(*_GOOD["merges"]), metadata={"device": "cpu", "latency_ms": 1.5}
+    )
+    data = json.loads(schedule.to_json())
+    assert data == {
+        "version": 1,
+        "signature": _PROBLEM.signature,
+        "device": "cpu",
+        "latency_ms": 1.5,
+        "stages": [
+            {"strategy": "merge", "groups": [[1, 0]]},
+            {"strategy": "merge", "groups": [[2, 4]]},
+            {"strategy": "concurrent", "groups": [[3]]},
+        ],
+    }
+    assert Schedule.from_json(data) == schedule
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "not JSON"),
+        ("[]", "JSON object"),
+        ('{"version": 2}', "version 2"),
+        ('{"version": 1}', "no list of stages"),
+        ('{"version": 1, "signature": 1, "stages": []}', "signature"),
+        ('{"version": 1, "stages": [1]}', "stage 0 must be"),
+        ('{"version": 1, "stages": [{"strategy": "x"}]}', "unknown strategy 'x'"),
+        ('{"version": 1, "stages": [{"strategy": []}]}', "unknown strategy"),
+        ('{"version": 1, "stages": [{"strategy": "merge"}]}', "lists of operator"),
+        (
+            '{"version": 1, "stages": [{"strategy": "merge", "groups": [[true]]}]}',
+            "lists of operator",
+        ),
+    ],
+)
+def test_refuses_broken_json(text, message):
+    with pytest.raises(ValueError, match=message):
+        Schedule.from_json(text)

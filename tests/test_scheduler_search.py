@@ -1,0 +1,241 @@
+"""The search against brute force over all schedules, ties, baselines, progress."""
+
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+from scheduler_helpers import (
+    all_schedules,
+    fits_pruning,
+    graph_components,
+    problem_of,
+    random_graph,
+)
+
+from ios_tf.scheduler import (
+    UNPRUNED,
+    Problem,
+    Progress,
+    Pruning,
+    Strategy,
+    complexity,
+    search,
+    validate,
+)
+
+_PRUNINGS = [
+    UNPRUNED,
+    Pruning(),
+    Pruning(1, 2),
+    Pruning(2, 2),
+    Pruning(3, 1),
+    Pruning(2, None),
+    Pruning(None, 2),
+]
+
+
+class _RandomCosts:
+    """A cost per (set of operators, strategy) that depends on these and a seed only."""
+
+    def __init__(self, seed):
+        self._seed = seed
+        self.asked = []
+
+    def cost(self, operators, strategy):
+        rng = random.Random(f"{self._seed} {sorted(operators)} {strategy}")
+        return rng.random() * (len(operators) + 0.5)
+
+    def stage_latency(self, problem, stage):
+        operators = frozenset(op for group in stage.groups for op in group)
+        assert (operators, stage.strategy) not in self.asked
+        self.asked.append((operators, stage.strategy))
+        return self.cost(operators, stage.strategy.value)
+
+
+def _brute_force(operators, edges, classes, costs, strategy, pruning):
+    """The least cost of all schedules, and how many schedules there are."""
+
+    def mergeable(stage):
+        return len(stage) > 1 and any(stage <= set(c) for c in classes)
+
+    def allowed(stage):
+        if strategy == "merge" and len(stage) > 1 and not mergeable(stage):
+            return False
+        return fits_pruning(stage, edges, pruning)
+
+    stage_cost = {}
+
+    def cost(stage):
+        if stage not in stage_cost:
+            options = []
+            if strategy != "merge" or len(stage) == 1:
+                options.append(costs.cost(stage, "concurrent"))
+            if strategy != "parallel" and mergeable(stage):
+                options.append(costs.cost(stage, "merge"))
+            stage_cost[stage] = min(options)
+        return stage_cost[stage]
+
+    totals = [
+        sum(map(cost, stages)) for stages in all_schedules(operators, edges, allowed)
+    ]
+    return min(totals), len(totals)
+
+
+@pytest.mark.parametrize("seed", range(420))
+def test_finds_the_optimum(seed):
+    # All sizes up to 8; the widest graphs of 8 have a million schedules.
+    operators = 1 + seed % 8
+    edges, classes = random_graph(seed, operators)
+    if len(edges) < operators - 3:
+        edges = sorted({*edges, *((0, v) for v in range(1, operators))})
+        classes = [c for c in classes if 0 not in c]
+    problem = Problem.from_edges(operators, edges, classes)
+    strategy = ("both", "parallel", "merge", "both")[seed // 8 % 4]
+    pruning = _PRUNINGS[seed // 32 % len(_PRUNINGS)]
+    costs = _RandomCosts(seed)
+    result = search(problem, costs, strategy, pruning)
+    best, count = _brute_force(operators, edges, classes, costs, strategy, pruning)
+
+    assert result.latency_ms == pytest.approx(best, rel=1e-12)
+    validate(result.schedule, problem)
+    total = 0.0
+    for stage in result.schedule.stages:
+        operators_in = {op for group in stage.groups for op in group}
+        assert fits_pruning(operators_in, edges, pruning)
+        total += costs.cost(operators_in, stage.strategy.value)
+    assert total == pytest.approx(best, rel=1e-12)
+    assert result.stats.stages_asked == result.stats.stages_total == len(costs.asked)
+    if strategy != "merge":
+        assert complexity(problem, pruning).schedules == count
+
+
+def test_the_complete_space_holds_better_schedules_than_the_restricted():
+    better = 0
+    for seed in range(40):
+        problem, _, _ = problem_of(seed, 7)
+        costs = [_RandomCosts(seed), _RandomCosts(seed)]
+        complete = search(problem, costs[0], "both", UNPRUNED).latency_ms
+        restricted = Pruning(None, None, single_source=True)
+        single = search(problem, costs[1], "both", restricted).latency_ms
+        assert complete <= single
+        better += complete < single
+    assert better > 5
+
+
+class _PerOperator:
+    """Every operator costs the same, wherever it is."""
+
+    def stage_latency(self, problem, stage):
+        return float(sum(map(len, stage.groups)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_exact_ties_go_to_fewest_stages_and_to_concurrent(seed):
+    problem, edges, _ = problem_of(seed, 7)
+    result = search(problem, _PerOperator(), "both", UNPRUNED)
+    assert result.latency_ms == 7
+    assert len(result.schedule.stages) == 1
+    assert result.schedule.stages[0].strategy is Strategy.CONCURRENT
+    pruning = Pruning(1, 2)
+    result = search(problem, _PerOperator(), "parallel", pruning)
+    fewest = min(
+        len(stages)
+        for stages in all_schedules(7, edges, lambda s: fits_pruning(s, edges, pruning))
+    )
+    assert len(result.schedule.stages) == fewest
+    again = search(problem, _PerOperator(), "parallel", pruning)
+    assert again.schedule == result.schedule
+
+
+def _stages(result):
+    return [stage.groups for stage in result.schedule.stages]
+
+
+def test_baselines():
+    # 0 -> 1 -> 4, 2 -> 4, 3 alone
+    problem = Problem.from_edges(5, [(0, 1), (1, 4), (2, 4)], [[0, 2]])
+    sequential = search(problem, _PerOperator(), "sequential")
+    assert _stages(sequential) == [((i,),) for i in range(5)]
+    greedy = search(problem, _PerOperator(), "greedy", Pruning(1, 1))
+    assert _stages(greedy) == [((0,), (2,), (3,)), ((1,),), ((4,),)]
+    for result in (sequential, greedy):
+        validate(result.schedule, problem)
+        assert result.latency_ms == 5
+        assert result.stats.stages_asked == len(result.schedule.stages)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_baselines_are_valid_and_never_better(seed):
+    problem, edges, _ = problem_of(seed, 8)
+    optimum = search(problem, _RandomCosts(seed), "both", UNPRUNED).latency_ms
+    for strategy in ("sequential", "greedy"):
+        result = search(problem, _RandomCosts(seed), strategy)
+        validate(result.schedule, problem)
+        assert optimum <= result.latency_ms + 1e-12
+        for stage in result.schedule.stages:
+            assert all(len(group) == 1 for group in stage.groups)
+            operators = [op for group in stage.groups for op in group]
+            assert len(graph_components(operators, edges)) == len(operators)
+
+
+def test_merge_stages_are_one_operator_or_a_legal_merge():
+    problem = Problem.from_edges(4, [(0, 3), (1, 3), (2, 3)], [[0, 1, 2]])
+
+    class MergesAreFree(_PerOperator):
+        def stage_latency(self, problem, stage):
+            if stage.strategy is Strategy.MERGE:
+                return 0.5
+            return super().stage_latency(problem, stage)
+
+    result = search(problem, MergesAreFree(), "merge")
+    assert _stages(result) == [((0, 1, 2),), ((3,),)]
+    assert result.latency_ms == 1.5
+    # The operators of a merge count as one group each.
+    result = search(problem, MergesAreFree(), "merge", Pruning(3, 2))
+    assert len(_stages(result)) == 3
+
+
+def test_progress_counts_up_to_the_total():
+    problem, _, _ = problem_of(5, 6)
+    calls: list[Progress] = []
+    result = search(problem, _PerOperator(), progress=calls.append)
+    total = result.stats.stages_total
+    assert [call.stages_asked for call in calls] == list(range(total + 1))
+    assert {call.stages_total for call in calls} == {total}
+    assert calls[-1] == result.stats
+    counts = complexity(problem, Pruning())
+    assert result.stats.states == counts.states
+    assert result.stats.transitions == counts.transitions
+
+
+@pytest.mark.parametrize("latency", [float("nan"), float("inf"), -1.0])
+def test_refuses_impossible_latencies(latency):
+    class Broken:
+        def stage_latency(self, problem, stage):
+            return latency
+
+    for strategy in ("both", "sequential"):
+        with pytest.raises(ValueError, match="the cost model gave"):
+            search(Problem.from_edges(2, [(0, 1)]), Broken(), strategy)
+
+
+def test_refuses_unknown_strategies():
+    with pytest.raises(ValueError, match="unknown strategy 'fast': use one of both"):
+        search(Problem.from_edges(1, []), _PerOperator(), "fast")
+
+
+def test_long_chains_do_not_recurse():
+    chain = Problem.from_edges(1500, [(i, i + 1) for i in range(1499)])
+    result = search(chain, _PerOperator())
+    assert len(result.schedule.stages) == 500
+
+
+def test_needs_no_tensorflow():
+    code = (
+        "import sys; sys.modules['tensorflow'] = None; "
+        "import ios_tf.scheduler, ios_tf.cost"
+    )
+    root = pathlib.Path(__file__).resolve().parents[1]
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
