@@ -172,6 +172,8 @@ _DEVICE = SimulatedDevice(
         # Two lanes of half the device each.
         ([[0], [3]], "concurrent", 0.125 + 2.25),
         ([[0, 1, 2], [3]], "concurrent", 0.125 + 3 * 2.25),
+        # Three groups on two lanes.
+        ([[0], [2], [3]], "concurrent", 0.125 + 2 * 2.25),
         # As one operator: one launch, twice the work, the whole device.
         ([[0, 3]], "merge", 0.125 + 0.25 + 2.0),
     ],

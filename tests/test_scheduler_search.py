@@ -19,6 +19,7 @@ from ios_tf.scheduler import (
     Problem,
     Progress,
     Pruning,
+    Stage,
     Strategy,
     complexity,
     search,
@@ -147,6 +148,17 @@ def test_exact_ties_go_to_fewest_stages_and_to_concurrent(seed):
     assert len(result.schedule.stages) == fewest
     again = search(problem, _PerOperator(), "parallel", pruning)
     assert again.schedule == result.schedule
+
+
+def test_a_merge_that_gains_nothing_is_not_made():
+    problem = Problem.from_edges(2, [], [[0, 1]])
+
+    class OnePerStage:
+        def stage_latency(self, problem, stage):
+            return 1.0
+
+    (stage,) = search(problem, OnePerStage(), "both").schedule.stages
+    assert stage == Stage(Strategy.CONCURRENT, ((0,), (1,)))
 
 
 def _stages(result):
