@@ -1,0 +1,1 @@
+"""Benchmarks: models on stock TensorFlow and on the IOS engine."""

@@ -1,0 +1,230 @@
+"""One model on stock TensorFlow and on the engine under each strategy.
+
+All variants run in one process, in turn, so that what disturbs the machine disturbs
+all alike; medians and their ratios are reported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ios_tf import graphs
+from ios_tf.conversion import convert
+from ios_tf.errors import UserError
+from ios_tf.progress import Progress
+from ios_tf.report import table
+from ios_tf.source import saved_model
+
+STOCK = "TensorFlow"
+# Calls of a variant in a row: the first one, unmeasured, lets the threads of the
+# variant before come to rest.
+_CALLS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One variant: its latencies in ms, and how far its outputs are from stock's.
+
+    Attributes:
+      name: "TensorFlow", or the strategy.
+      latencies_ms: all measured calls.
+      difference: largest absolute difference of an output over the largest absolute
+        value of that output.
+    """
+
+    name: str
+    latencies_ms: Sequence[float]
+    difference: float
+
+    @property
+    def median_ms(self) -> float:
+        return statistics.median(self.latencies_ms)
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What `bench` measured."""
+
+    model: str
+    signature: str
+    device: str
+    batch_size: int
+    rows: Sequence[Row]
+
+    def table(self) -> str:
+        """Medians, and ratios to stock TensorFlow (below 1 is faster)."""
+        stock_ms = self.rows[0].median_ms
+        rows = []
+        for row in self.rows:
+            low, high = np.percentile(row.latencies_ms, (10, 90))
+            rows.append(
+                (
+                    row.name,
+                    f"{row.median_ms:.2f}",
+                    f"{low:.2f}",
+                    f"{high:.2f}",
+                    f"{row.median_ms / stock_ms:.3f}",
+                    f"{row.difference:.1e}",
+                )
+            )
+        header = ("", "median ms", "10 %", "90 %", "/ stock", "difference")
+        return table(header, rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """The result with what it depends on."""
+        stock_ms = self.rows[0].median_ms
+        return {
+            "model": self.model,
+            "signature": self.signature,
+            "device": self.device,
+            "batch_size": self.batch_size,
+            "tensorflow": tf.__version__,
+            "python": platform.python_version(),
+            "variants": [
+                {
+                    "name": row.name,
+                    "median_ms": row.median_ms,
+                    "ratio": row.median_ms / stock_ms,
+                    "difference": row.difference,
+                    "latencies_ms": list(row.latencies_ms),
+                }
+                for row in self.rows
+            ],
+        }
+
+
+def bench(
+    model: Any,
+    *,
+    batch_size: int = 1,
+    device: str = "cpu",
+    strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "both"),
+    rounds: int = 20,
+    signature: str | None = None,
+    weights: str | None = None,
+    cache_dir: str | None = None,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Result:
+    """Measures a model on stock TensorFlow and under each strategy on the engine.
+
+    Args:
+      model, batch_size, device, weights, cache_dir, progress, say: as for
+        `ios_tf.convert`.
+      strategies: of the engine.
+      rounds: every variant is called three times in each.
+      signature: the one to call; by default `serving_default` or the only one.
+
+    Raises:
+      UserError: as for `ios_tf.convert`; inputs of unknown shape, or not numbers.
+    """
+    with (
+        saved_model(model, weights, say) as source,
+        tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
+    ):
+        functions = {}
+        stock = graphs.load(source)
+        signature = _signature(stock, signature)
+        functions[STOCK] = stock.signatures[signature]
+        inputs = random_inputs(functions[STOCK], batch_size)
+        for strategy in strategies:
+            output = os.path.join(directory, strategy)
+            report = convert(
+                source,
+                output,
+                batch_size=batch_size,
+                device=device,
+                strategy=strategy,
+                signatures=[signature],
+                cache_dir=cache_dir,
+                progress=progress,
+            )
+            functions[strategy] = tf.saved_model.load(output).signatures[signature]
+        rows = _measure(functions, inputs, rounds, progress)
+    return Result(str(model), signature, report.device, batch_size, rows)
+
+
+def random_inputs(function: Any, batch_size: int) -> dict[str, tf.Tensor]:
+    """Random arguments for a signature function.
+
+    Raises:
+      UserError: an input has another unknown dimension than the first, or is no
+        number.
+    """
+    random = np.random.default_rng(0)
+    inputs = {}
+    for name, spec in function.structured_input_signature[1].items():
+        shape = spec.shape.as_list() if spec.shape.rank is not None else [None, None]
+        if shape and shape[0] is None:
+            shape[0] = batch_size
+        if None in shape:
+            raise UserError(f"input {name!r} has the unknown shape {spec.shape}")
+        if spec.dtype.is_floating:
+            values = random.random(shape)
+        elif spec.dtype.is_integer:
+            values = random.integers(0, min(spec.dtype.max, 255), shape)
+        else:
+            raise UserError(f"input {name!r} is of type {spec.dtype.name}, no number")
+        inputs[name] = tf.constant(values.astype(spec.dtype.as_numpy_dtype))
+    return inputs
+
+
+def _signature(loaded: Any, wanted: str | None) -> str:
+    keys = sorted(loaded.signatures)
+    if wanted is None:
+        wanted = "serving_default" if len(keys) > 1 else keys[0]
+    if wanted not in keys:
+        raise UserError(
+            f"there is no signature {wanted!r}; the model has {', '.join(keys)}"
+        )
+    return wanted
+
+
+def _measure(
+    functions: Mapping[str, Any],
+    inputs: Mapping[str, tf.Tensor],
+    rounds: int,
+    progress: bool,
+) -> list[Row]:
+    outputs = {name: function(**inputs) for name, function in functions.items()}
+    latencies: dict[str, list[float]] = {name: [] for name in functions}
+    bar = Progress("measuring:") if progress else None
+    for i in range(rounds):
+        for name, function in functions.items():
+            for call in range(_CALLS + 1):
+                start = time.perf_counter()
+                function(**inputs)
+                if call:
+                    latencies[name].append((time.perf_counter() - start) * 1e3)
+        if bar:
+            bar.update(i + 1, rounds, " rounds")
+    if bar:
+        bar.close(f"{rounds} rounds of {len(functions)} variants")
+    return [
+        Row(name, latencies[name], _difference(outputs[name], outputs[STOCK]))
+        for name in functions
+    ]
+
+
+def _difference(
+    found: Mapping[str, tf.Tensor], expected: Mapping[str, tf.Tensor]
+) -> float:
+    differences = [0.0]
+    for name, tensor in expected.items():
+        if tensor.dtype.is_floating and tensor.shape.num_elements():
+            truth = tensor.numpy()
+            largest = max(float(np.abs(truth).max()), 1e-30)
+            differences.append(
+                float(np.abs(found[name].numpy() - truth).max()) / largest
+            )
+    return max(differences)

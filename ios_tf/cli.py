@@ -1,0 +1,267 @@
+"""The ios_tf command: convert, show, bench."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
+
+from ios_tf.errors import NativeLibraryError, UserError
+from ios_tf.scheduler import STRATEGIES
+
+_MODEL = "a SavedModel directory, a .keras file, or keras:NAME (keras.applications)"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; gives 0, 1 for failure, 2 for wrong usage."""
+    logging.basicConfig(format="ios_tf: %(message)s", level=logging.WARNING)
+    options = _parser().parse_args(arguments)
+    try:
+        with _quiet_standard_error():
+            _import_tensorflow()
+        options.run(options)
+    except Exception as error:
+        if options.traceback:
+            raise
+        print(f"ios_tf: error: {_one_line(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nios_tf: interrupted; nothing is written", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _convert(options: argparse.Namespace) -> None:
+    from ios_tf.conversion import convert
+
+    report = convert(
+        options.model,
+        options.output,
+        batch_size=options.batch_size,
+        device=options.device,
+        strategy=options.strategy,
+        max_groups=options.max_groups,
+        max_group_size=options.max_group_size,
+        cache_dir=options.cache_dir,
+        warmup=options.warmup,
+        number=options.number,
+        repeat=options.repeat,
+        signatures=options.signature,
+        weights=options.weights,
+        overwrite=options.overwrite,
+        progress=True,
+        say=_say,
+    )
+    print(report.table())
+
+
+def _show(options: argparse.Namespace) -> None:
+    from ios_tf.show import show
+
+    print(show(options.model, options.signature))
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from ios_tf.bench.model import bench
+
+    if options.json:
+        # Fails now rather than after the measurements.
+        try:
+            open(options.json, "a", encoding="utf-8").close()
+        except OSError as error:
+            raise UserError(f"{options.json}: {error.strerror}") from None
+    result = bench(
+        options.model,
+        batch_size=options.batch_size,
+        device=options.device,
+        strategies=options.strategies,
+        rounds=options.rounds,
+        signature=options.signature,
+        weights=options.weights,
+        cache_dir=options.cache_dir,
+        progress=True,
+        say=_say,
+    )
+    print(f"{options.model}, batch size {options.batch_size}, {result.device}")
+    print(result.table())
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(result.to_json(), file, indent=1)
+            file.write("\n")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} ({self.prog} --help)\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="ios_tf", description="Inter-operator scheduling for CNNs.")
+    # Sub-parsers are made of the parser's own class.
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser(
+        "convert",
+        help="write a SavedModel that runs faster",
+        description="Finds schedules by measuring on this machine and writes a "
+        "SavedModel that carries them.",
+    )
+    command.set_defaults(run=_convert)
+    command.add_argument("model", metavar="MODEL", help=_MODEL)
+    command.add_argument("output", metavar="OUTPUT", help="directory to write")
+    _add_common(command)
+    command.add_argument(
+        "--strategy", choices=STRATEGIES, default="both", help="default: both"
+    )
+    _add_whole(command, "max_groups", 8, 0, "groups per stage; 0: any")
+    _add_whole(command, "max_group_size", 3, 0, "operators per group; 0: any")
+    _add_whole(command, "warmup", 2, 0, "unmeasured runs per latency")
+    _add_whole(command, "number", 3, 1, "runs per measurement")
+    _add_whole(command, "repeat", 3, 1, "measurements per latency; the median counts")
+    command.add_argument(
+        "--signature",
+        action="append",
+        metavar="NAME",
+        help="convert only this one (may be repeated); the others stay as they are",
+    )
+    command.add_argument(
+        "--overwrite", action="store_true", help="replace OUTPUT if it is a SavedModel"
+    )
+
+    command = commands.add_parser(
+        "show",
+        help="print the schedule of a converted model, stage by stage",
+        description="Prints the schedule of a converted model, stage by stage.",
+    )
+    command.set_defaults(run=_show)
+    command.add_argument("model", metavar="MODEL", help="a converted SavedModel")
+    command.add_argument("--signature", metavar="NAME", help="default: all")
+    _add_traceback(command)
+
+    command = commands.add_parser(
+        "bench",
+        help="compare stock TensorFlow with each strategy",
+        description="Measures a model on stock TensorFlow and on the engine under "
+        "each strategy, in one process, in turn.",
+    )
+    command.set_defaults(run=_bench)
+    command.add_argument("model", metavar="MODEL", help=_MODEL)
+    _add_common(command)
+    command.add_argument(
+        "--strategies",
+        type=_strategies,
+        default=("sequential", "greedy", "merge", "parallel", "both"),
+        metavar="A,B",
+        help="default: sequential,greedy,merge,parallel,both",
+    )
+    _add_whole(command, "rounds", 20, 1, "rounds of measurements")
+    command.add_argument("--signature", metavar="NAME", help="the one to call")
+    command.add_argument("--json", metavar="FILE", help="write the results here")
+    return parser
+
+
+def _add_common(command: argparse.ArgumentParser) -> None:
+    _add_whole(command, "batch_size", 1, 1, "where the model's is dynamic")
+    command.add_argument(
+        "--device", choices=("cpu",), default="cpu", help="default: cpu"
+    )
+    command.add_argument(
+        "--weights",
+        choices=("imagenet",),
+        help="for keras:NAME; default: random ones",
+    )
+    command.add_argument(
+        "--cache_dir",
+        metavar="DIR",
+        help="of schedules; default: $IOS_TF_CACHE or ~/.cache/ios_tf",
+    )
+    _add_traceback(command)
+
+
+def _add_traceback(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--traceback", action="store_true", help="show where an error comes from"
+    )
+
+
+def _add_whole(
+    command: argparse.ArgumentParser, name: str, default: int, least: int, text: str
+) -> None:
+    def whole(value: str) -> int:
+        if not value.isdecimal() or int(value) < least:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number >= {least}, not {value!r}"
+            )
+        return int(value)
+
+    command.add_argument(
+        f"--{name}",
+        type=whole,
+        default=default,
+        metavar="N",
+        help=f"{text}; default: {default}",
+    )
+
+
+def _strategies(value: str) -> tuple[str, ...]:
+    names = tuple(value.split(","))
+    for name in names:
+        if name not in STRATEGIES:
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is not one of {', '.join(STRATEGIES)}"
+            )
+    return names
+
+
+def _import_tensorflow() -> None:
+    # Must be set before: TensorFlow reads it when it is loaded.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    tf.get_logger().setLevel(logging.ERROR)
+    tf.config.list_logical_devices()  # says what it thinks of this machine's GPUs
+
+
+@contextlib.contextmanager
+def _quiet_standard_error() -> Iterator[None]:
+    """Keeps from the terminal what native code prints, unless something fails.
+
+    TensorFlow logs several lines before any of its own switches works.
+    """
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as noise:
+        standard_error = os.dup(2)
+        os.dup2(noise.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            noise.seek(0)
+            os.write(standard_error, noise.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(standard_error, 2)
+            os.close(standard_error)
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, (UserError, NativeLibraryError)):
+        return text
+    return f"{type(error).__name__}: {text}; --traceback shows where it comes from"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

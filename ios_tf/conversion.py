@@ -1,0 +1,257 @@
+"""convert: a SavedModel in, a faster equal SavedModel out."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ios_tf import _native, graphs, optimizer
+from ios_tf.cache import ScheduleCache, default_directory
+from ios_tf.cost.measured import MeasuredCostModel, Measurement
+from ios_tf.errors import UserError
+from ios_tf.graphs import FrozenSignature
+from ios_tf.optimizer import Collected
+from ios_tf.output import copy_directory, written_directory
+from ios_tf.report import Report
+from ios_tf.scheduler import STRATEGIES, Pruning, Schedule
+from ios_tf.search import Searcher
+from ios_tf.source import saved_model
+
+_CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
+
+
+def convert(
+    model: Any,
+    output: str | os.PathLike[str],
+    *,
+    batch_size: int = 1,
+    device: str = "cpu",
+    strategy: str = "both",
+    max_groups: int = 8,
+    max_group_size: int = 3,
+    cache_dir: str | None = None,
+    warmup: int = 2,
+    number: int = 3,
+    repeat: int = 3,
+    signatures: Sequence[str] | None = None,
+    weights: str | None = None,
+    overwrite: bool = False,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Report:
+    """Converts a model into an equal SavedModel that runs faster with this package.
+
+    The convolutions' schedules (paper, section 4) are found by measuring on this
+    machine. Signatures, their input and output names, dtypes and shapes stay as they
+    are; a dynamic batch stays dynamic. The result also loads into TensorFlow alone.
+
+    Args:
+      model: a SavedModel directory, the path of a `.keras` file, `keras:NAME` for a
+        network of `keras.applications`, or a `keras.Model`.
+      output: directory to write; any TensorFlow filesystem path.
+      batch_size: the batch size to schedule for, where the model's is dynamic.
+      device: the device to schedule for: "cpu".
+      strategy: "both", "parallel", "merge", "greedy" or "sequential".
+      max_groups: groups per stage the search considers, the paper's s; 0: any.
+      max_group_size: operators per group, the paper's r; 0: any.
+      cache_dir: where schedules are kept; by default $IOS_TF_CACHE or ~/.cache/ios_tf.
+      warmup, number, repeat: a latency is the median of `repeat` measurements of
+        `number` runs each, after `warmup` runs.
+      signatures: the signatures to convert; by default all. Others are kept as they
+        are.
+      weights: for `keras:NAME`: "imagenet", or None for random ones.
+      overwrite: replace `output` if it is a SavedModel.
+      progress: show progress on standard error.
+      say: gets lines of information about the model.
+
+    Returns:
+      What was done.
+
+    Raises:
+      UserError: one line that says what is wrong with the input.
+      NativeLibraryError: the native library is missing.
+    """
+    settings = _settings(
+        batch_size, strategy, max_groups, max_group_size, warmup, number, repeat
+    )
+    device_name = _native.device_fingerprint(device)
+    cache = ScheduleCache(cache_dir or default_directory(), device_name)
+    searcher = Searcher(
+        MeasuredCostModel(device, settings.measurement),
+        strategy,
+        settings.pruning,
+        cache,
+        progress,
+    )
+    output = os.fspath(output)
+    report = Report(output, device_name, batch_size)
+    with (
+        written_directory(output, overwrite) as directory,
+        saved_model(model, weights, say) as source,
+    ):
+        _convert(source, directory, searcher, signatures, batch_size, report)
+    return report
+
+
+@dataclasses.dataclass(frozen=True)
+class _Settings:
+    pruning: Pruning
+    measurement: Measurement
+
+
+def _settings(
+    batch_size: int,
+    strategy: str,
+    max_groups: int,
+    max_group_size: int,
+    warmup: int,
+    number: int,
+    repeat: int,
+) -> _Settings:
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise UserError(f"batch_size must be a whole number >= 1, not {batch_size!r}")
+    if strategy not in STRATEGIES:
+        raise UserError(f"strategy must be one of {', '.join(STRATEGIES)}")
+    try:
+        return _Settings(
+            Pruning(max_group_size, max_groups), Measurement(warmup, number, repeat)
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Function:
+    """One function of the model: several signatures may share it."""
+
+    frozen: FrozenSignature
+    collected: Collected | None  # None: it is not converted
+
+
+def _convert(
+    source: str,
+    directory: str,
+    searcher: Searcher,
+    wanted: Sequence[str] | None,
+    batch_size: int,
+    report: Report,
+) -> None:
+    """Converts the SavedModel `source` into the existing directory `directory`."""
+    loaded = graphs.load(source)
+    keys = sorted(loaded.signatures)
+    for key in wanted or ():
+        if key not in keys:
+            raise UserError(
+                f"there is no signature {key!r}; the model has {', '.join(keys)}"
+            )
+    function_of, functions = _functions(loaded, wanted or keys, batch_size)
+    converted = [f for f in functions.values() if f.collected]
+    _note_the_rest(converted, report)
+    problems = {
+        signature: problem
+        for function in converted
+        for signature, problem in function.collected.problems.items()
+    }
+    if not problems:
+        report.notes.append("the model is copied unchanged")
+        copy_directory(source, directory)
+        return
+    schedules, stats = searcher.schedule_all(problems.values())
+    report.measurements = stats.measurements
+    report.search_seconds = stats.seconds
+    report.cached_blocks = stats.cached
+    report.notes += [
+        f"block {name} is too large to search: the better of greedy and sequential "
+        "is used; --max_groups and --max_group_size make searches smaller"
+        for name in stats.too_large
+    ]
+    for function in converted:
+        for block in function.collected.blocks:
+            signature = block["signature"]
+            report.add(problems[signature], schedules[signature])
+    rewritten = {
+        key: _rebuild(function, schedules, batch_size)
+        for key, function in functions.items()
+    }
+    graphs.save(
+        loaded, {name: rewritten[function_of[name]] for name in keys}, directory
+    )
+    extra = os.path.join(source, "assets.extra")
+    if tf.io.gfile.isdir(extra):
+        copy_directory(extra, os.path.join(directory, "assets.extra"))
+
+
+def _functions(
+    loaded: Any, wanted: Sequence[str], batch_size: int
+) -> tuple[dict[str, int], dict[int, _Function]]:
+    """The functions of a model, and the function of each signature."""
+    numbers: dict[tuple[Any, ...], int] = {}
+    function_of: dict[str, int] = {}
+    functions: dict[int, _Function] = {}
+    for name, signature in loaded.signatures.items():
+        frozen = graphs.freeze(name, signature)
+        # Keras exports the same function under two names: work is done once.
+        number = numbers.setdefault((name in wanted, *frozen.key()), len(numbers))
+        function_of[name] = number
+        if number in functions:
+            continue
+        if name not in wanted:
+            functions[number] = _Function(frozen, None)
+            continue
+        if optimizer.is_converted(frozen):
+            raise UserError(
+                f"signature {name!r} is converted already; convert the original model"
+            )
+        folded = optimizer.fold_constants(frozen)
+        collected = optimizer.collect(folded, batch_size)
+        functions[number] = _Function(folded, collected)
+    return function_of, functions
+
+
+def _rebuild(
+    function: _Function, schedules: Mapping[str, Schedule], batch_size: int
+) -> Any:
+    if not function.collected or not function.collected.problems:
+        return graphs.rebuild(function.frozen, function.frozen.graph_def)
+    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        for signature in function.collected.problems:
+            path = os.path.join(directory, f"{signature}.json")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(schedules[signature].to_json())
+        graph_def = optimizer.rewrite(function.frozen, batch_size, directory)
+    return graphs.rebuild(function.frozen, graph_def)
+
+
+def _note_the_rest(functions: Sequence[_Function], report: Report) -> None:
+    """Says in the report what the schedules do not cover."""
+    left: collections.Counter[str] = collections.Counter()
+    outside = inside = 0
+    for function in functions:
+        left.update(function.collected.report.get("left_to_tensorflow", {}))
+        graph_def = function.frozen.graph_def
+        outside += _convolutions(graph_def.node)
+        inside += sum(_convolutions(f.node_def) for f in graph_def.library.function)
+    report.left_to_tensorflow = dict(left)
+    if not outside and not inside:
+        report.notes.append("the model has no convolution")
+        return
+    if inside:
+        report.notes.append(
+            f"{inside} convolutions inside of control flow are left to TensorFlow"
+        )
+    unscheduled = sum(left[op] for op in _CONVOLUTIONS)
+    if unscheduled:
+        report.notes.append(
+            f"{unscheduled} of {outside} convolutions are left to TensorFlow: their "
+            "shapes are unknown, or they are of a kind the engine does not have"
+        )
+
+
+def _convolutions(nodes: Sequence[Any]) -> int:
+    return sum(node.op in _CONVOLUTIONS for node in nodes)

@@ -1,0 +1,89 @@
+"""Writes an output directory whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import uuid
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from ios_tf.errors import UserError
+from ios_tf.source import first_line
+
+
+@contextlib.contextmanager
+def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
+    """Gives a directory to write to, which becomes `output` when the block succeeds.
+
+    The directory lies beside `output`, so that the end is a rename. When the block
+    fails nothing is left of it.
+
+    Raises:
+      UserError: `output` exists and may not be replaced, or cannot be written.
+    """
+    output = output.rstrip("/") or "/"
+    _check_free(output, overwrite)
+    parent, name = posixpath.split(output)
+    mark = uuid.uuid4().hex[:8]
+    temporary = posixpath.join(parent, f".{name}.{mark}.tmp")
+    try:
+        tf.io.gfile.makedirs(temporary)
+        # As root, directories nobody may write to can be made: a file tells.
+        with tf.io.gfile.GFile(posixpath.join(temporary, ".write_test"), "w") as file:
+            file.write("")
+        tf.io.gfile.remove(posixpath.join(temporary, ".write_test"))
+    except tf.errors.OpError as error:
+        _remove(temporary)
+        raise UserError(f"{output}: cannot be written: {first_line(error)}") from error
+    try:
+        yield temporary
+        _check_free(output, overwrite)  # searching took a while
+        replaced = posixpath.join(parent, f".{name}.{mark}.old")
+        exists = tf.io.gfile.exists(output)
+        if exists:
+            tf.io.gfile.rename(output, replaced)
+        try:
+            tf.io.gfile.rename(temporary, output)
+        except tf.errors.OpError:
+            if exists:
+                tf.io.gfile.rename(replaced, output)
+            raise
+        _remove(replaced)
+    except tf.errors.OpError as error:
+        raise UserError(f"{output}: cannot be written: {first_line(error)}") from error
+    finally:
+        _remove(temporary)
+
+
+def copy_directory(source: str, target: str) -> None:
+    """Copies the files below `source` to below `target`, which may exist."""
+    for directory, _, files in tf.io.gfile.walk(source):
+        relative = os.path.relpath(directory, source)
+        below = target if relative == "." else os.path.join(target, relative)
+        tf.io.gfile.makedirs(below)
+        for file in files:
+            tf.io.gfile.copy(
+                os.path.join(directory, file),
+                os.path.join(below, file),
+                overwrite=True,
+            )
+
+
+def _check_free(output: str, overwrite: bool) -> None:
+    if not tf.io.gfile.exists(output):
+        return
+    if not overwrite:
+        raise UserError(f"{output}: exists already; --overwrite replaces it")
+    # --overwrite is no licence to delete anything but a model.
+    if not tf.io.gfile.isdir(output) or (
+        tf.io.gfile.listdir(output) and not tf.saved_model.contains_saved_model(output)
+    ):
+        raise UserError(f"{output}: exists and is not a SavedModel; it is left alone")
+
+
+def _remove(directory: str) -> None:
+    with contextlib.suppress(tf.errors.OpError):
+        tf.io.gfile.rmtree(directory)

@@ -1,0 +1,109 @@
+"""What a conversion did, as a table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from ios_tf.scheduler import Problem, Schedule, Strategy
+
+
+@dataclasses.dataclass
+class Report:
+    """The result of a conversion.
+
+    Attributes:
+      output: the directory that was written.
+      device: fingerprint of the device it was scheduled for.
+      batch_size: the batch size it was scheduled for.
+      operators, blocks, stages: how many were scheduled, in all signatures.
+      merged, concurrent: stages that merge operators, stages with several groups.
+      sequential_ms, scheduled_ms: latencies of all blocks together.
+      measurements: candidates that were measured.
+      search_seconds: time the searches took.
+      cached_blocks: different blocks whose schedule came from the cache.
+      left_to_tensorflow: op type -> nodes outside of the schedules.
+      notes: one line each on what the user may want to know.
+    """
+
+    output: str
+    device: str
+    batch_size: int
+    operators: int = 0
+    blocks: int = 0
+    stages: int = 0
+    merged: int = 0
+    concurrent: int = 0
+    sequential_ms: float = 0.0
+    scheduled_ms: float = 0.0
+    measurements: int = 0
+    search_seconds: float = 0.0
+    cached_blocks: int = 0
+    left_to_tensorflow: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, problem: Problem, schedule: Schedule) -> None:
+        """Counts one block."""
+        self.blocks += 1
+        self.operators += len(problem)
+        self.stages += len(schedule.stages)
+        for stage in schedule.stages:
+            self.merged += stage.strategy is Strategy.MERGE
+            self.concurrent += len(stage.groups) > 1
+        self.sequential_ms += schedule.metadata["sequential_ms"]
+        self.scheduled_ms += schedule.metadata["latency_ms"]
+
+    def table(self) -> str:
+        """The report as lines of text."""
+        if not self.blocks:
+            return "\n".join([*self.notes, f"written: {self.output}"])
+        rows = [
+            ("device", self.device),
+            ("batch size", str(self.batch_size)),
+            ("operators", str(self.operators)),
+            ("blocks", _with(self.blocks, "different from cache", self.cached_blocks)),
+            ("stages", str(self.stages)),
+            ("  merged", str(self.merged)),
+            ("  concurrent", str(self.concurrent)),
+            ("sequential", f"{self.sequential_ms:.2f} ms"),
+            (
+                "scheduled",
+                f"{self.scheduled_ms:.2f} ms"
+                f" ({self.sequential_ms / self.scheduled_ms:.2f}x)",
+            ),
+            ("measurements", str(self.measurements)),
+            ("search", f"{self.search_seconds:.1f} s"),
+            ("left to TensorFlow", _counts(self.left_to_tensorflow)),
+            ("written", self.output),
+        ]
+        return "\n".join([two_columns(rows), *(f"note: {n}" for n in self.notes)])
+
+
+def two_columns(rows: Sequence[tuple[str, str]]) -> str:
+    """Rows of a name and a value, aligned."""
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in rows)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose first column is text and whose others are numbers."""
+    lines = [list(header), *map(list, rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _with(count: int, what: str, other: int) -> str:
+    return f"{count} ({other} {what})" if other else str(count)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{op} x{count}" for op, count in most[:8])
+    rest = sum(count for _, count in most[8:])
+    return shown + (f", {rest} more" if rest else "") if shown else "nothing"
