@@ -1,0 +1,316 @@
+#include "cc/core/block.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cc/core/block_json.h"
+#include "cc/core/sha256.h"
+
+namespace ios {
+namespace {
+
+std::string Where(const Operator& op, int index) {
+  return std::string(ToString(op.type)) + " operator " +
+         std::to_string(index) + (op.name.empty() ? "" : " '" + op.name + "'");
+}
+
+bool IsWindowed(OperatorType type) {
+  return type == OperatorType::kConv2D || type == OperatorType::kSepConv ||
+         type == OperatorType::kPool;
+}
+
+// Output size and padding of one spatial dimension; TensorFlow's
+// GetWindowedOutputSize rules.
+struct Window {
+  int64_t output, before, after;
+};
+Window ComputeWindow(int64_t input, int64_t kernel, int64_t stride,
+                     int64_t dilation, PaddingType type, int64_t before,
+                     int64_t after) {
+  const int64_t extent = (kernel - 1) * dilation + 1;
+  if (type == PaddingType::kSame) {
+    const int64_t output = (input + stride - 1) / stride;
+    const int64_t total =
+        std::max<int64_t>((output - 1) * stride + extent - input, 0);
+    return {output, total / 2, total - total / 2};
+  }
+  if (type == PaddingType::kValid) before = after = 0;
+  const int64_t room = input + before + after - extent;
+  return {room < 0 ? 0 : room / stride + 1, before, after};
+}
+
+std::array<Window, 2> ComputeWindows(const Operator& op, const Shape& input) {
+  return {ComputeWindow(input[1], op.kernel[0], op.strides[0], op.dilations[0],
+                        op.padding.type, op.padding.top, op.padding.bottom),
+          ComputeWindow(input[2], op.kernel[1], op.strides[1], op.dilations[1],
+                        op.padding.type, op.padding.left, op.padding.right)};
+}
+
+Status CheckAttributes(const Operator& op) {
+  for (int i = 0; i < 2; ++i) {
+    if (op.kernel[i] < 1 || op.strides[i] < 1 || op.dilations[i] < 1) {
+      return InvalidArgument("kernel, strides and dilations must be positive");
+    }
+  }
+  const Padding& p = op.padding;
+  if (p.top < 0 || p.bottom < 0 || p.left < 0 || p.right < 0) {
+    return InvalidArgument("padding must not be negative");
+  }
+  if (op.groups < 1 || op.multiplier < 1) {
+    return InvalidArgument("groups and multiplier must be positive");
+  }
+  if (op.pre_activation != Activation::kNone &&
+      op.pre_activation != Activation::kRelu) {
+    return InvalidArgument("pre_activation must be none or relu");
+  }
+  return Status();
+}
+
+Status CheckArity(const Operator& op) {
+  size_t least = 1, most = 1;
+  switch (op.type) {
+    case OperatorType::kConv2D:
+    case OperatorType::kSepConv:
+      least = most = op.residual ? 2 : 1;
+      break;
+    case OperatorType::kConcat:
+      most = SIZE_MAX;
+      break;
+    case OperatorType::kAdd:
+      least = 2, most = SIZE_MAX;
+      break;
+    case OperatorType::kMultiply:
+      least = most = 2;
+      break;
+    default:
+      break;
+  }
+  if (op.inputs.size() < least || op.inputs.size() > most) {
+    return InvalidArgument("has " + std::to_string(op.inputs.size()) +
+                           " inputs");
+  }
+  return Status();
+}
+
+StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
+  const Shape& x = in[0];
+  const auto bad_input = [&](const char* wanted) -> Status {
+    return InvalidArgument("input " + ToString(x) + " is not " + wanted);
+  };
+  const bool spatial = IsWindowed(op.type) ||
+                       op.type == OperatorType::kGlobalPool ||
+                       op.type == OperatorType::kPad;
+  if (spatial && x.size() != 4) return bad_input("[N,H,W,C]");
+  for (int64_t d : x) {
+    if (d < 0) return bad_input("fully defined");
+  }
+  if (x.size() != 4 && x.size() != 2) return bad_input("[N,H,W,C] or [N,C]");
+  Shape output = x;
+  switch (op.type) {
+    case OperatorType::kConv2D:
+      if (x[3] % op.groups != 0 || op.filters < 1 ||
+          op.filters % op.groups != 0) {
+        return InvalidArgument(
+            std::to_string(op.groups) + " groups do not divide " +
+            std::to_string(x[3]) + " and " + std::to_string(op.filters) +
+            " channels");
+      }
+      output[3] = op.filters;
+      break;
+    case OperatorType::kSepConv:
+      if (op.filters < 1) return InvalidArgument("has no filters");
+      output[3] = op.filters;
+      break;
+    case OperatorType::kGlobalPool:
+      output = op.keep_dims ? Shape{x[0], 1, 1, x[3]} : Shape{x[0], x[3]};
+      break;
+    case OperatorType::kConcat:
+      output.back() = 0;
+      for (const Shape& s : in) {
+        if (s.size() != x.size() ||
+            !std::equal(s.begin(), s.end() - 1, x.begin())) {
+          return InvalidArgument("inputs " + ToString(x) + " and " +
+                                 ToString(s) + " do not concatenate");
+        }
+        output.back() += s.back();
+      }
+      break;
+    case OperatorType::kAdd:
+      for (const Shape& s : in) {
+        if (s != x) {
+          return InvalidArgument("inputs " + ToString(x) + " and " +
+                                 ToString(s) + " do not add");
+        }
+      }
+      break;
+    case OperatorType::kMultiply: {
+      const Shape& y = in[1];
+      if (y != x && !(x.size() == 4 && y == Shape{x[0], 1, 1, x[3]})) {
+        return InvalidArgument("inputs " + ToString(x) + " and " +
+                               ToString(y) + " do not multiply");
+      }
+      break;
+    }
+    case OperatorType::kMatMul:
+      if (x.size() != 2) return bad_input("[N,C]");
+      if (op.filters < 1) return InvalidArgument("has no units");
+      output[1] = op.filters;
+      break;
+    case OperatorType::kPad:
+      output[1] += op.padding.top + op.padding.bottom;
+      output[2] += op.padding.left + op.padding.right;
+      break;
+    case OperatorType::kSlice:
+      if (op.offset < 0 || op.size < 1 || op.offset + op.size > x.back()) {
+        return InvalidArgument("slice is outside of input " + ToString(x));
+      }
+      output.back() = op.size;
+      break;
+    case OperatorType::kPool:
+    case OperatorType::kSoftmax:
+    case OperatorType::kActivation:
+    case OperatorType::kScale:
+      break;
+  }
+  if (IsWindowed(op.type)) {
+    const std::array<Window, 2> windows = ComputeWindows(op, x);
+    output[1] = windows[0].output;
+    output[2] = windows[1].output;
+    if (output[1] < 1 || output[2] < 1) {
+      return InvalidArgument("kernel is larger than input " + ToString(x));
+    }
+  }
+  if (op.residual && in.back() != output) {
+    return InvalidArgument("residual " + ToString(in.back()) +
+                           " does not add to " + ToString(output));
+  }
+  return output;
+}
+
+}  // namespace
+
+int64_t NumElements(const Shape& shape) {
+  int64_t n = 1;
+  for (int64_t d : shape) n *= d;
+  return n;
+}
+
+std::string ToString(const Shape& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    text += (i ? "," : "") + std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+const Shape& ShapeOf(const Block& block, const std::vector<Shape>& shapes,
+                     int ref) {
+  return ref < 0 ? block.inputs[-1 - ref] : shapes[ref];
+}
+
+StatusOr<std::vector<Shape>> InferShapes(const Block& block) {
+  std::vector<Shape> shapes;
+  for (size_t i = 0; i < block.operators.size(); ++i) {
+    const Operator& op = block.operators[i];
+    std::vector<Shape> in;
+    for (int ref : op.inputs) in.push_back(ShapeOf(block, shapes, ref));
+    StatusOr<Shape> shape = InferShape(op, in);
+    if (!shape.ok()) {
+      return Status(shape.status().code(),
+                    Where(op, i) + ": " + shape.status().message());
+    }
+    shapes.push_back(std::move(*shape));
+  }
+  return shapes;
+}
+
+std::array<int64_t, 4> ExplicitPadding(const Operator& op, const Shape& input) {
+  const std::array<Window, 2> w = ComputeWindows(op, input);
+  return {w[0].before, w[0].after, w[1].before, w[1].after};
+}
+
+std::vector<Shape> WeightShapes(const Operator& op, const Shape& input) {
+  std::vector<Shape> shapes;
+  switch (op.type) {
+    case OperatorType::kConv2D:
+      shapes = {{op.kernel[0], op.kernel[1], input[3] / op.groups, op.filters}};
+      break;
+    case OperatorType::kSepConv:
+      shapes = {{op.kernel[0], op.kernel[1], 1, input[3] * op.multiplier},
+                {1, 1, input[3] * op.multiplier, op.filters}};
+      break;
+    case OperatorType::kMatMul:
+      shapes = {{input[1], op.filters}};
+      break;
+    case OperatorType::kScale:
+      return {{input.back()}, {input.back()}};
+    default:
+      return {};
+  }
+  if (op.bias) shapes.push_back({op.filters});
+  return shapes;
+}
+
+int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
+              const Shape& output) {
+  const int64_t window = op.kernel[0] * op.kernel[1];
+  const Shape& x = inputs[0];
+  switch (op.type) {
+    case OperatorType::kConv2D:
+      return 2 * NumElements(output) * window * x[3] / op.groups;
+    case OperatorType::kSepConv:
+      return 2 * output[0] * output[1] * output[2] * x[3] * op.multiplier *
+             (window + op.filters);
+    case OperatorType::kMatMul:
+      return 2 * NumElements(output) * x[1];
+    case OperatorType::kPool:
+      return NumElements(output) * window;
+    case OperatorType::kSlice:
+      return 0;
+    default:
+      return NumElements(x) * static_cast<int64_t>(inputs.size());
+  }
+}
+
+Status Validate(const Block& block) {
+  if (block.dtype != "float32") {
+    return Unimplemented("dtype '" + block.dtype + "' is not float32");
+  }
+  const int num_inputs = block.inputs.size();
+  const int num_operators = block.operators.size();
+  if (num_operators == 0) return InvalidArgument("block has no operators");
+  for (int i = 0; i < num_operators; ++i) {
+    const Operator& op = block.operators[i];
+    for (int ref : op.inputs) {
+      if (ref >= i || ref < -num_inputs) {
+        return InvalidArgument(Where(op, i) + " reads tensor " +
+                               std::to_string(ref) +
+                               ", which does not come before it");
+      }
+    }
+    for (const Status& status : {CheckAttributes(op), CheckArity(op)}) {
+      if (!status.ok()) {
+        return Status(status.code(), Where(op, i) + ": " + status.message());
+      }
+    }
+  }
+  std::vector<bool> seen(num_operators, false);
+  if (block.outputs.empty()) return InvalidArgument("block has no outputs");
+  for (int out : block.outputs) {
+    if (out < 0 || out >= num_operators || seen[out]) {
+      return InvalidArgument("output " + std::to_string(out) +
+                             " is no operator, or is listed twice");
+    }
+    seen[out] = true;
+  }
+  return InferShapes(block).status();
+}
+
+std::string Signature(const Block& block) {
+  Block nameless = block;
+  nameless.name.clear();
+  for (Operator& op : nameless.operators) op.name.clear();
+  return Sha256Hex(ToJson(nameless));
+}
+
+}  // namespace ios

@@ -1,0 +1,132 @@
+// Block: the operators one dynamic program schedules, with typed attributes,
+// shapes and edges, and no weights. Its canonical JSON is the project's
+// interchange format; the SHA-256 of it, names left out, is its signature.
+#ifndef IOS_TF_CC_CORE_BLOCK_H_
+#define IOS_TF_CC_CORE_BLOCK_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc/core/status.h"
+
+namespace ios {
+
+// Activations are [batch, height, width, channels] or [batch, features].
+using Shape = std::vector<int64_t>;
+
+int64_t NumElements(const Shape& shape);
+std::string ToString(const Shape& shape);  // "[1,35,35,192]"
+
+enum class OperatorType {
+  kConv2D,      // [+ residual] [+ bias] + activation; groups = C is depthwise
+  kSepConv,     // [relu +] depthwise + pointwise convolution, as one operator
+  kPool,        // max or average; padded cells never count in an average
+  kGlobalPool,  // over height and width
+  kConcat,      // along channels
+  kAdd,         // n-ary, equal shapes
+  kMultiply,    // [N,H,W,C] by equal shape, or by [N,1,1,C]
+  kMatMul,      // [N,I] by [I,units]
+  kSoftmax,     // over the last dimension
+  kPad,         // zeros around height and width
+  kActivation,  // stand-alone
+  kScale,       // x * scale + shift per channel: batch norm in inference
+  kSlice,       // a range of channels
+};
+
+enum class Activation {
+  kNone,
+  kRelu,
+  kRelu6,
+  kSigmoid,
+  kTanh,
+  kSwish,        // x * sigmoid(x)
+  kHardSigmoid,  // relu6(x + 3) / 6
+  kHardSwish,    // x * relu6(x + 3) / 6
+  kElu,          // alpha = 1
+};
+
+enum class PaddingType { kSame, kValid, kExplicit };
+
+struct Padding {
+  PaddingType type = PaddingType::kValid;
+  // Cells before and after, in the spatial dimensions; kExplicit only.
+  int64_t top = 0, bottom = 0, left = 0, right = 0;
+};
+
+enum class PoolKind { kMax, kAvg };
+
+// One operator. Which attributes are meaningful depends on its type (the
+// comments name the types); the others keep their defaults and are not written
+// to JSON.
+struct Operator {
+  std::string name;  // for people only: no part of the signature
+  OperatorType type = OperatorType::kConv2D;
+  // i >= 0: the output of operator i; i < 0: input -1 - i of the block. The
+  // residual of a convolution is its last input.
+  std::vector<int> inputs;
+
+  std::array<int64_t, 2> kernel = {1, 1};     // Conv2D SepConv Pool
+  std::array<int64_t, 2> strides = {1, 1};    // Conv2D SepConv Pool
+  std::array<int64_t, 2> dilations = {1, 1};  // Conv2D SepConv
+  Padding padding;                            // Conv2D SepConv Pool Pad
+  int64_t filters = 0;     // Conv2D SepConv MatMul: output channels
+  int64_t groups = 1;      // Conv2D
+  int64_t multiplier = 1;  // SepConv: depthwise channels per input channel
+  bool bias = false;       // Conv2D SepConv MatMul
+  bool residual = false;   // Conv2D SepConv: added before the activation
+  Activation pre_activation = Activation::kNone;  // SepConv: none or relu
+  Activation activation = Activation::kNone;      // all but concat, pools,
+                                                  // softmax, pad, slice
+  PoolKind pool = PoolKind::kMax;                 // Pool GlobalPool
+  bool keep_dims = false;                         // GlobalPool
+  int64_t offset = 0, size = 0;                   // Slice
+};
+
+struct Block {
+  std::string name;
+  std::string dtype = "float32";  // of every tensor; float32 on the CPU
+  std::vector<Shape> inputs;
+  std::vector<Operator> operators;  // in a topological order
+  std::vector<int> outputs;         // operators read outside of the block
+};
+
+const char* ToString(OperatorType type);    // "conv2d", "sepconv", …
+const char* ToString(Activation activation);  // "none", "relu", …
+
+// The shapes of all operators' outputs. An error names the operator and what
+// does not fit. TensorFlow's rules for SAME and VALID.
+StatusOr<std::vector<Shape>> InferShapes(const Block& block);
+
+// Cells of zeros before/after in height and width that `op` (Conv2D, SepConv,
+// Pool) reads around an input of `input` shape: {top, bottom, left, right}.
+std::array<int64_t, 4> ExplicitPadding(const Operator& op, const Shape& input);
+
+// The shapes of the weights `op` owns, in order; empty for most types.
+//   Conv2D:  filter [kh, kw, C / groups, filters], bias [filters] if bias
+//   SepConv: depthwise [kh, kw, 1, C * multiplier],
+//            pointwise [1, 1, C * multiplier, filters], bias [filters] if bias
+//   MatMul:  [I, units], bias [units] if bias
+//   Scale:   scale [C], shift [C]
+std::vector<Shape> WeightShapes(const Operator& op, const Shape& input);
+
+// Multiply-adds and comparisons `op` makes; a work estimate, not a time.
+int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
+              const Shape& output);
+
+// Operators are in a topological order, references are in range, attributes are
+// legal, shapes infer.
+Status Validate(const Block& block);
+
+// The shape of tensor reference `ref` (see Operator::inputs).
+const Shape& ShapeOf(const Block& block, const std::vector<Shape>& shapes,
+                     int ref);
+
+std::string ToJson(const Block& block);
+StatusOr<Block> BlockFromJson(const std::string& json);
+std::string Signature(const Block& block);  // 64 hexadecimal digits
+
+}  // namespace ios
+
+#endif  // IOS_TF_CC_CORE_BLOCK_H_

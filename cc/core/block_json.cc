@@ -1,0 +1,286 @@
+#include "cc/core/block_json.h"
+
+#include <array>
+#include <utility>
+
+namespace ios {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array<std::pair<OperatorType, const char*>, 13> kTypes = {{
+    {OperatorType::kConv2D, "conv2d"},
+    {OperatorType::kSepConv, "sepconv"},
+    {OperatorType::kPool, "pool"},
+    {OperatorType::kGlobalPool, "global_pool"},
+    {OperatorType::kConcat, "concat"},
+    {OperatorType::kAdd, "add"},
+    {OperatorType::kMultiply, "multiply"},
+    {OperatorType::kMatMul, "matmul"},
+    {OperatorType::kSoftmax, "softmax"},
+    {OperatorType::kPad, "pad"},
+    {OperatorType::kActivation, "activation"},
+    {OperatorType::kScale, "scale"},
+    {OperatorType::kSlice, "slice"},
+}};
+
+constexpr std::array<std::pair<Activation, const char*>, 9> kActivations = {{
+    {Activation::kNone, "none"},
+    {Activation::kRelu, "relu"},
+    {Activation::kRelu6, "relu6"},
+    {Activation::kSigmoid, "sigmoid"},
+    {Activation::kTanh, "tanh"},
+    {Activation::kSwish, "swish"},
+    {Activation::kHardSigmoid, "hard_sigmoid"},
+    {Activation::kHardSwish, "hard_swish"},
+    {Activation::kElu, "elu"},
+}};
+
+constexpr std::array<std::pair<PoolKind, const char*>, 2> kPools = {{
+    {PoolKind::kMax, "max"},
+    {PoolKind::kAvg, "avg"},
+}};
+
+template <typename Table, typename Enum>
+const char* NameIn(const Table& table, Enum value) {
+  for (const auto& [entry, name] : table) {
+    if (entry == value) return name;
+  }
+  return "unknown";
+}
+
+// Reads the members of one JSON object; remembers the first that has a wrong
+// type or value, so that callers check once.
+class Reader {
+ public:
+  Reader(const json& object, std::string what)
+      : object_(object), what_(std::move(what)) {
+    if (!object.is_object()) Fail("is not an object");
+  }
+
+  const Status& status() const { return status_; }
+
+  void Fail(const std::string& why) {
+    if (status_.ok()) status_ = InvalidArgument(what_ + " " + why);
+  }
+
+  const json* Find(const char* key) const {
+    if (!status_.ok()) return nullptr;
+    const auto it = object_.find(key);
+    return it == object_.end() ? nullptr : &*it;
+  }
+
+  void Read(const char* key, std::string* value) {
+    if (const json* j = Find(key)) {
+      if (!j->is_string()) return Bad(key);
+      *value = j->get<std::string>();
+    }
+  }
+  void Read(const char* key, bool* value) {
+    if (const json* j = Find(key)) {
+      if (!j->is_boolean()) return Bad(key);
+      *value = j->get<bool>();
+    }
+  }
+  void Read(const char* key, int64_t* value) {
+    if (const json* j = Find(key)) {
+      if (!j->is_number_integer()) return Bad(key);
+      *value = j->get<int64_t>();
+    }
+  }
+  template <typename Int>
+  void Read(const char* key, std::vector<Int>* value) {
+    if (const json* j = Find(key)) {
+      if (!j->is_array()) return Bad(key);
+      value->clear();
+      for (const json& item : *j) {
+        if (!item.is_number_integer()) return Bad(key);
+        value->push_back(item.get<Int>());
+      }
+    }
+  }
+  void Read(const char* key, std::array<int64_t, 2>* value) {
+    if (!Find(key)) return;
+    std::vector<int64_t> items;
+    Read(key, &items);
+    if (items.size() != 2) return Bad(key);
+    *value = {items[0], items[1]};
+  }
+  template <typename Table, typename Enum>
+  void Read(const char* key, const Table& table, Enum* value) {
+    std::string text = NameIn(table, *value);
+    Read(key, &text);
+    for (const auto& [entry, name] : table) {
+      if (text == name) {
+        *value = entry;
+        return;
+      }
+    }
+    Fail("has unknown " + std::string(key) + " '" + text + "'");
+  }
+  void Read(const char* key, Padding* value) {
+    const json* j = Find(key);
+    if (!j) return;
+    if (*j == "SAME") {
+      value->type = PaddingType::kSame;
+    } else if (*j == "VALID") {
+      value->type = PaddingType::kValid;
+    } else {
+      std::vector<int64_t> cells;
+      Read(key, &cells);
+      if (cells.size() != 4) return Bad(key);
+      *value = {PaddingType::kExplicit, cells[0], cells[1], cells[2], cells[3]};
+    }
+  }
+
+ private:
+  void Bad(const char* key) { Fail("has a malformed '" + std::string(key) + "'"); }
+
+  const json& object_;
+  std::string what_;
+  Status status_;
+};
+
+json PaddingToJsonValue(const Padding& padding) {
+  switch (padding.type) {
+    case PaddingType::kSame:
+      return "SAME";
+    case PaddingType::kValid:
+      return "VALID";
+    case PaddingType::kExplicit:
+      break;
+  }
+  return {padding.top, padding.bottom, padding.left, padding.right};
+}
+
+StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
+  Reader reader(value, "operator " + std::to_string(index));
+  Operator op;
+  if (!reader.Find("type")) reader.Fail("has no type");
+  reader.Read("name", &op.name);
+  reader.Read("type", kTypes, &op.type);
+  reader.Read("inputs", &op.inputs);
+  reader.Read("kernel", &op.kernel);
+  reader.Read("strides", &op.strides);
+  reader.Read("dilations", &op.dilations);
+  reader.Read("padding", &op.padding);
+  reader.Read("filters", &op.filters);
+  reader.Read("groups", &op.groups);
+  reader.Read("multiplier", &op.multiplier);
+  reader.Read("bias", &op.bias);
+  reader.Read("residual", &op.residual);
+  reader.Read("pre_activation", kActivations, &op.pre_activation);
+  reader.Read("activation", kActivations, &op.activation);
+  reader.Read("pool", kPools, &op.pool);
+  reader.Read("keep_dims", &op.keep_dims);
+  reader.Read("offset", &op.offset);
+  reader.Read("size", &op.size);
+  if (!reader.status().ok()) return reader.status();
+  return op;
+}
+
+}  // namespace
+
+const char* ToString(OperatorType type) { return NameIn(kTypes, type); }
+const char* ToString(Activation activation) {
+  return NameIn(kActivations, activation);
+}
+
+// Members at their defaults are left out, so that a new attribute with a
+// default changes no signature.
+json OperatorToJsonValue(const Operator& op) {
+  const Operator defaults;
+  json out = {{"type", ToString(op.type)}, {"inputs", op.inputs}};
+  if (!op.name.empty()) out["name"] = op.name;
+  if (op.kernel != defaults.kernel) out["kernel"] = op.kernel;
+  if (op.strides != defaults.strides) out["strides"] = op.strides;
+  if (op.dilations != defaults.dilations) out["dilations"] = op.dilations;
+  if (op.padding.type != defaults.padding.type) {
+    out["padding"] = PaddingToJsonValue(op.padding);
+  }
+  if (op.filters != defaults.filters) out["filters"] = op.filters;
+  if (op.groups != defaults.groups) out["groups"] = op.groups;
+  if (op.multiplier != defaults.multiplier) out["multiplier"] = op.multiplier;
+  if (op.bias) out["bias"] = true;
+  if (op.residual) out["residual"] = true;
+  if (op.pre_activation != Activation::kNone) {
+    out["pre_activation"] = ToString(op.pre_activation);
+  }
+  if (op.activation != Activation::kNone) {
+    out["activation"] = ToString(op.activation);
+  }
+  if (op.pool != defaults.pool) out["pool"] = NameIn(kPools, op.pool);
+  if (op.keep_dims) out["keep_dims"] = true;
+  if (op.offset != 0) out["offset"] = op.offset;
+  if (op.size != 0) out["size"] = op.size;
+  return out;
+}
+
+json BlockToJsonValue(const Block& block) {
+  json operators = json::array();
+  for (const Operator& op : block.operators) {
+    operators.push_back(OperatorToJsonValue(op));
+  }
+  return {{"version", kFormatVersion}, {"name", block.name},
+          {"dtype", block.dtype},      {"inputs", block.inputs},
+          {"operators", operators},    {"outputs", block.outputs}};
+}
+
+std::string ToJson(const Block& block) {
+  // Keys are sorted by nlohmann::json: the text is canonical. Names may hold
+  // any bytes; replace what is not UTF-8 rather than throw.
+  return BlockToJsonValue(block).dump(-1, ' ', false,
+                                      json::error_handler_t::replace);
+}
+
+StatusOr<json> ParseVersioned(const std::string& text, const char* what) {
+  json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (value.is_discarded() || !value.is_object()) {
+    return InvalidArgument(std::string(what) + " is not a JSON object");
+  }
+  const auto version = value.find("version");
+  if (version == value.end() || *version != kFormatVersion) {
+    return InvalidArgument(std::string(what) + " has version " +
+                           (version == value.end() ? "none" : version->dump()) +
+                           ", expected " + std::to_string(kFormatVersion));
+  }
+  return value;
+}
+
+StatusOr<Block> BlockFromJsonValue(const json& value) {
+  Block block;
+  Reader reader(value, "block");
+  reader.Read("name", &block.name);
+  reader.Read("dtype", &block.dtype);
+  reader.Read("outputs", &block.outputs);
+  const json* inputs = reader.Find("inputs");
+  const json* operators = reader.Find("operators");
+  if (!inputs || !inputs->is_array()) reader.Fail("has no inputs");
+  if (!operators || !operators->is_array()) reader.Fail("has no operators");
+  if (!reader.status().ok()) return reader.status();
+  for (const json& item : *inputs) {
+    if (!item.is_array()) return InvalidArgument("block has a malformed input");
+    Shape shape;
+    for (const json& d : item) {
+      if (!d.is_number_integer()) {
+        return InvalidArgument("block has a malformed input");
+      }
+      shape.push_back(d.get<int64_t>());
+    }
+    block.inputs.push_back(std::move(shape));
+  }
+  for (const json& item : *operators) {
+    IOS_ASSIGN_OR_RETURN(Operator op,
+                         OperatorFromJsonValue(item, block.operators.size()));
+    block.operators.push_back(std::move(op));
+  }
+  IOS_RETURN_IF_ERROR(Validate(block));
+  return block;
+}
+
+StatusOr<Block> BlockFromJson(const std::string& text) {
+  IOS_ASSIGN_OR_RETURN(const json value, ParseVersioned(text, "block"));
+  return BlockFromJsonValue(value);
+}
+
+}  // namespace ios

@@ -1,0 +1,32 @@
+#include "cc/core/problem.h"
+
+#include "cc/core/block_json.h"
+#include "cc/core/merge.h"
+
+namespace ios {
+
+StatusOr<std::string> ProblemJson(const Block& block) {
+  IOS_RETURN_IF_ERROR(Validate(block));
+  IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
+  std::vector<int64_t> flops;
+  std::vector<std::string> keys;
+  for (size_t i = 0; i < block.operators.size(); ++i) {
+    const Operator& op = block.operators[i];
+    std::vector<Shape> inputs;
+    for (int ref : op.inputs) inputs.push_back(ShapeOf(block, shapes, ref));
+    flops.push_back(Flops(op, inputs, shapes[i]));
+    nlohmann::json key = OperatorToJsonValue(op);
+    key.erase("name");
+    key["inputs"] = inputs;
+    keys.push_back(key.dump());
+  }
+  const nlohmann::json problem = {
+      {"version", kFormatVersion},          {"signature", Signature(block)},
+      {"block", BlockToJsonValue(block)},   {"shapes", shapes},
+      {"flops", flops},                     {"operator_keys", keys},
+      {"merge_classes", MergeClasses(block)}};
+  return problem.dump(-1, ' ', false,
+                      nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace ios

@@ -1,0 +1,198 @@
+#include "cc/engine/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <dnnl.hpp>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "cc/engine/cpu/lanes.h"
+#include "cc/engine/cpu/tasks.h"
+
+namespace ios::cpu {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+std::shared_ptr<float> AllocateFloats(int64_t floats) {
+  const size_t bytes = std::max<size_t>(
+      (floats * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment,
+      kAlignment);
+  return std::shared_ptr<float>(
+      static_cast<float*>(std::aligned_alloc(kAlignment, bytes)), std::free);
+}
+
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind("model name", 0) == 0) {
+      const size_t colon = line.find(": ");
+      if (colon != std::string::npos) return line.substr(colon + 2);
+    }
+  }
+  return "unknown CPU";
+}
+
+class Cpu : public Backend {
+ public:
+  Cpu()
+      : pool_(LanePool::Get()),
+        engine_(dnnl::engine::kind::cpu, 0),
+        lanes_(pool_.cores()) {
+    for (LaneResources& lane : lanes_) lane.stream = dnnl::stream(engine_);
+  }
+
+  std::string Fingerprint() const override {
+    const dnnl_version_t* version = dnnl_version();
+    return ProcessorName() + ", " + std::to_string(pool_.cores()) +
+           " cores, oneDNN " + std::to_string(version->major) + "." +
+           std::to_string(version->minor) + "." +
+           std::to_string(version->patch);
+  }
+
+  bool ReadsPitched(const Operator& op) const override {
+    return TaskReadsPitched(op);
+  }
+
+  int LanesFor(int groups) const override {
+    return std::min(groups, pool_.cores());
+  }
+
+  StatusOr<std::shared_ptr<Parameter>> MakeParameter(
+      const ConstArray& array) override {
+    return std::shared_ptr<Parameter>(std::make_shared<CpuParameter>(array));
+  }
+
+  StatusOr<std::unique_ptr<Task>> Compile(const TaskSpec& spec) override {
+    // oneDNN decides by the number of threads of the lane it is called on.
+    ThreadState& thread = CurrentThread();
+    const ThreadState saved = thread;
+    Lane lane;
+    lane.size = std::max(1, pool_.cores() / spec.lanes);
+    lane.planning = true;
+    thread = ThreadState{};
+    thread.lane = &lane;
+    StatusOr<std::unique_ptr<Task>> task = CompileTask(spec, engine_);
+    thread = saved;
+    return task;
+  }
+
+  std::shared_ptr<float> Allocate(int64_t floats) override {
+    return AllocateFloats(floats);
+  }
+
+  Status Run(const std::vector<BoundStage>& stages,
+             const std::vector<float*>& tensors) override {
+    const LanePool::Session session;
+    IOS_RETURN_IF_ERROR(ReserveScratch(stages));
+    RunStages(stages, tensors);
+    return Status();
+  }
+
+  StatusOr<std::vector<std::vector<double>>> Measure(
+      const std::vector<const std::vector<BoundStage>*>& candidates,
+      const std::vector<float*>& tensors,
+      const Measurement& measurement) override {
+    using Clock = std::chrono::steady_clock;
+    const LanePool::Session session;
+    std::vector<std::vector<double>> latencies(candidates.size());
+    for (const auto* stages : candidates) {
+      IOS_RETURN_IF_ERROR(ReserveScratch(*stages));
+      for (int i = 0; i < measurement.warmup; ++i) RunStages(*stages, tensors);
+    }
+    for (int r = 0; r < measurement.repeat; ++r) {
+      for (size_t c = 0; c < candidates.size(); ++c) {
+        const Clock::time_point start = Clock::now();
+        for (int i = 0; i < measurement.number; ++i) {
+          RunStages(*candidates[c], tensors);
+        }
+        const std::chrono::duration<double, std::milli> elapsed =
+            Clock::now() - start;
+        latencies[c].push_back(elapsed.count() / measurement.number);
+      }
+    }
+    return latencies;
+  }
+
+ private:
+  struct LaneResources {
+    dnnl::stream stream;
+    std::shared_ptr<float> scratch;
+    int64_t scratch_floats = 0;
+  };
+
+  // Scratch memory is the lanes', shared by all programs.
+  Status ReserveScratch(const std::vector<BoundStage>& stages) {
+    for (const BoundStage& stage : stages) {
+      int64_t floats = 0;
+      for (const auto& group : stage.groups) {
+        for (const BoundTask& bound : group) {
+          floats = std::max(
+              floats, static_cast<CpuTask*>(bound.task)->scratch_floats());
+        }
+      }
+      for (int i = 0; i < LanesFor(stage.groups.size()); ++i) {
+        LaneResources& lane = lanes_[i];
+        if (floats <= lane.scratch_floats) continue;
+        std::shared_ptr<float> scratch = AllocateFloats(floats);
+        if (!scratch) {
+          return Status(StatusCode::kResourceExhausted,
+                        "out of memory: " + std::to_string(floats * 4) +
+                            " bytes of scratch memory");
+        }
+        lane.scratch = std::move(scratch);
+        lane.scratch_floats = floats;
+      }
+    }
+    return Status();
+  }
+
+  void RunGroup(const std::vector<BoundTask>& group, int lane,
+                const std::vector<float*>& tensors) {
+    const ExecutionContext context = {lanes_[lane].stream.get(),
+                                      lanes_[lane].scratch.get()};
+    std::vector<const float*> inputs;
+    for (const BoundTask& bound : group) {
+      inputs.clear();
+      for (int i : bound.inputs) inputs.push_back(tensors[i]);
+      static_cast<CpuTask*>(bound.task)
+          ->Run(inputs.data(), tensors[bound.output], context);
+    }
+  }
+
+  void RunStages(const std::vector<BoundStage>& stages,
+                 const std::vector<float*>& tensors) {
+    for (const BoundStage& stage : stages) {
+      const int groups = stage.groups.size();
+      const int lanes = LanesFor(groups);
+      if (lanes <= 1) {
+        for (const auto& group : stage.groups) RunGroup(group, 0, tensors);
+        continue;
+      }
+      // Each lane takes the next group when it is done with one.
+      std::atomic<int> next{0};
+      pool_.RunLanes(lanes, pool_.cores() / lanes, [&](int lane) {
+        for (int g = next.fetch_add(1); g < groups; g = next.fetch_add(1)) {
+          RunGroup(stage.groups[g], lane, tensors);
+        }
+      });
+    }
+  }
+
+  LanePool& pool_;
+  dnnl::engine engine_;
+  std::vector<LaneResources> lanes_;  // used inside a session
+};
+
+}  // namespace
+
+Backend* CpuBackend() {
+  static Backend* backend = new Cpu;
+  return backend;
+}
+
+}  // namespace ios::cpu

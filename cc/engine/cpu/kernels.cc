@@ -1,0 +1,230 @@
+#include "cc/engine/cpu/kernels.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cc/engine/cpu/lanes.h"
+
+// One body, compiled for several instruction sets; the loader picks.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define IOS_VECTORIZED \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define IOS_VECTORIZED
+#endif
+
+namespace ios::cpu {
+namespace {
+
+// Floats worth handing to another thread.
+constexpr int64_t kGrainFloats = 4096;
+
+inline float Relu(float v) { return v > 0.0f ? v : 0.0f; }
+inline float Relu6(float v) { return v < 6.0f ? Relu(v) : 6.0f; }
+inline float HardSigmoid(float v) { return Relu6(v + 3.0f) * (1.0f / 6.0f); }
+inline float HardSwish(float v) { return v * HardSigmoid(v); }
+
+// out[i] = activation(VALUE) for i in [0, n), the activation chosen outside of
+// the loop so that each loop vectorises.
+#define IOS_ROW(VALUE)                                                     \
+  switch (activation) {                                                    \
+    case Activation::kRelu:                                                \
+      for (int64_t i = 0; i < n; ++i) out[i] = Relu(VALUE);                \
+      break;                                                               \
+    case Activation::kRelu6:                                               \
+      for (int64_t i = 0; i < n; ++i) out[i] = Relu6(VALUE);               \
+      break;                                                               \
+    case Activation::kHardSigmoid:                                         \
+      for (int64_t i = 0; i < n; ++i) out[i] = HardSigmoid(VALUE);         \
+      break;                                                               \
+    case Activation::kHardSwish:                                           \
+      for (int64_t i = 0; i < n; ++i) out[i] = HardSwish(VALUE);           \
+      break;                                                               \
+    default:                                                               \
+      for (int64_t i = 0; i < n; ++i) out[i] = VALUE;                      \
+  }
+
+IOS_VECTORIZED void ActivateRow(const float* __restrict x, int64_t n,
+                                Activation activation,
+                                float* __restrict out) {
+  IOS_ROW(x[i])
+}
+IOS_VECTORIZED void AddRow(const float* a, const float* b, int64_t n,
+                           Activation activation, float* out) {
+  IOS_ROW(a[i] + b[i])
+}
+IOS_VECTORIZED void MultiplyRow(const float* __restrict a,
+                                const float* __restrict b, int64_t n,
+                                Activation activation, float* __restrict out) {
+  IOS_ROW(a[i] * b[i])
+}
+IOS_VECTORIZED void ScaleRow(const float* __restrict x,
+                             const float* __restrict scale,
+                             const float* __restrict shift, int64_t n,
+                             Activation activation, float* __restrict out) {
+  IOS_ROW(x[i] * scale[i] + shift[i])
+}
+IOS_VECTORIZED void MaxRow(const float* x, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] > out[i] ? x[i] : out[i];
+}
+IOS_VECTORIZED void TimesRow(float factor, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] *= factor;
+}
+
+#undef IOS_ROW
+
+// Calls row(first float, floats) for pieces of `pixels` x `channels`: long
+// contiguous runs where all views are dense, else a row a pixel.
+template <typename Row>
+void ForRows(int64_t pixels, int64_t channels, bool dense, Row&& row) {
+  if (dense) {
+    ParallelFor(pixels * channels, kGrainFloats,
+                [&](int64_t begin, int64_t end) {
+                  // Sums of several terms stay in the cache between terms.
+                  for (int64_t i = begin; i < end; i += kGrainFloats) {
+                    row(0, i, std::min(kGrainFloats, end - i));
+                  }
+                });
+  } else {
+    ParallelFor(pixels, std::max<int64_t>(1, kGrainFloats / channels),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t p = begin; p < end; ++p) row(p, 0, channels);
+                });
+  }
+}
+
+const float* At(const Source& s, int64_t pixel, int64_t channel) {
+  return s.data + pixel * s.view.pitch + channel;
+}
+float* At(const Target& t, int64_t pixel, int64_t channel) {
+  return t.data + pixel * t.view.pitch + channel;
+}
+
+}  // namespace
+
+bool IsCheap(Activation activation) {
+  switch (activation) {
+    case Activation::kNone:
+    case Activation::kRelu:
+    case Activation::kRelu6:
+    case Activation::kHardSigmoid:
+    case Activation::kHardSwish:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void Copy(const Source& from, const Target& to) {
+  ForRows(to.view.pixels(), to.view.channels(),
+          from.view.dense() && to.view.dense(),
+          [&](int64_t p, int64_t c, int64_t n) {
+            std::memcpy(At(to, p, c), At(from, p, c), n * sizeof(float));
+          });
+}
+
+void Activate(const Source& x, Activation activation, const Target& to) {
+  ForRows(to.view.pixels(), to.view.channels(),
+          x.view.dense() && to.view.dense(),
+          [&](int64_t p, int64_t c, int64_t n) {
+            ActivateRow(At(x, p, c), n, activation, At(to, p, c));
+          });
+}
+
+void Add(const std::vector<Source>& terms, Activation activation,
+         const Target& to) {
+  bool dense = to.view.dense();
+  for (const Source& term : terms) dense = dense && term.view.dense();
+  ForRows(to.view.pixels(), to.view.channels(), dense,
+          [&](int64_t p, int64_t c, int64_t n) {
+            const float* sum = At(terms[0], p, c);
+            float* out = At(to, p, c);
+            for (size_t t = 1; t < terms.size(); ++t) {
+              AddRow(sum, At(terms[t], p, c), n,
+                     t + 1 == terms.size() ? activation : Activation::kNone,
+                     out);
+              sum = out;
+            }
+          });
+}
+
+void Multiply(const Source& x, const Source& y, Activation activation,
+              const Target& to) {
+  if (y.view.shape == x.view.shape) {
+    ForRows(to.view.pixels(), to.view.channels(),
+            x.view.dense() && y.view.dense() && to.view.dense(),
+            [&](int64_t p, int64_t c, int64_t n) {
+              MultiplyRow(At(x, p, c), At(y, p, c), n, activation,
+                          At(to, p, c));
+            });
+    return;
+  }
+  const int64_t per_image = x.view.shape[1] * x.view.shape[2];
+  ForRows(to.view.pixels(), to.view.channels(), /*dense=*/false,
+          [&](int64_t p, int64_t c, int64_t n) {
+            MultiplyRow(At(x, p, c), At(y, p / per_image, c), n, activation,
+                        At(to, p, c));
+          });
+}
+
+void Scale(const Source& x, const float* scale, const float* shift,
+           Activation activation, const Target& to) {
+  ForRows(to.view.pixels(), to.view.channels(), /*dense=*/false,
+          [&](int64_t p, int64_t c, int64_t n) {
+            ScaleRow(At(x, p, c), scale, shift, n, activation, At(to, p, c));
+          });
+}
+
+void GlobalPool(const Source& x, PoolKind kind, const Target& to) {
+  const int64_t images = x.view.shape[0], channels = x.view.channels();
+  const int64_t per_image = x.view.shape[1] * x.view.shape[2];
+  constexpr int64_t kChunk = 64;  // channels, four cache lines
+  const int64_t chunks = (channels + kChunk - 1) / kChunk;
+  ParallelFor(
+      images * chunks, std::max<int64_t>(1, kGrainFloats / (kChunk * per_image)),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t image = i / chunks, c = i % chunks * kChunk;
+          const int64_t n = std::min(kChunk, channels - c);
+          float* out = At(to, image, c);
+          const int64_t first = image * per_image;
+          std::memcpy(out, At(x, first, c), n * sizeof(float));
+          for (int64_t p = first + 1; p < first + per_image; ++p) {
+            if (kind == PoolKind::kMax) {
+              MaxRow(At(x, p, c), n, out);
+            } else {
+              AddRow(out, At(x, p, c), n, Activation::kNone, out);
+            }
+          }
+          if (kind == PoolKind::kAvg) TimesRow(1.0f / per_image, n, out);
+        }
+      });
+}
+
+void Pad(const Source& x, const Padding& padding, const Target& to) {
+  const int64_t height = to.view.shape[1], width = to.view.shape[2];
+  const int64_t in_height = x.view.shape[1], in_width = x.view.shape[2];
+  const int64_t channels = to.view.channels();
+  ParallelFor(
+      to.view.shape[0] * height,
+      std::max<int64_t>(1, kGrainFloats / (width * channels)),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t image = row / height;
+          const int64_t y = row % height - padding.top;
+          for (int64_t column = 0; column < width; ++column) {
+            const int64_t z = column - padding.left;
+            float* out = At(to, row * width + column, 0);
+            if (y < 0 || y >= in_height || z < 0 || z >= in_width) {
+              std::memset(out, 0, channels * sizeof(float));
+            } else {
+              std::memcpy(out,
+                          At(x, (image * in_height + y) * in_width + z, 0),
+                          channels * sizeof(float));
+            }
+          }
+        }
+      });
+}
+
+}  // namespace ios::cpu

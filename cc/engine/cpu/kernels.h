@@ -1,0 +1,44 @@
+// The CPU backend's own kernels: memory-bound operators on pitched tensors, which
+// oneDNN's primitives do not take. Each splits its work over the current lane.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_H_
+
+#include <array>
+#include <vector>
+
+#include "cc/core/block.h"
+#include "cc/engine/backend.h"
+
+namespace ios::cpu {
+
+// Activations these kernels apply themselves; the others need an exponential and
+// are left to oneDNN.
+bool IsCheap(Activation activation);
+
+struct Source {
+  const float* data = nullptr;
+  TensorView view;
+};
+struct Target {
+  float* data = nullptr;
+  TensorView view;
+};
+
+void Copy(const Source& from, const Target& to);
+void Activate(const Source& x, Activation activation, const Target& to);
+void Add(const std::vector<Source>& terms, Activation activation,
+         const Target& to);
+// x [N,H,W,C] by y of the same shape or [N,1,1,C].
+void Multiply(const Source& x, const Source& y, Activation activation,
+              const Target& to);
+// x * scale[c] + shift[c].
+void Scale(const Source& x, const float* scale, const float* shift,
+           Activation activation, const Target& to);
+// Over height and width; `to` is [N,1,1,C] or [N,C].
+void GlobalPool(const Source& x, PoolKind kind, const Target& to);
+// Zeros around height and width.
+void Pad(const Source& x, const Padding& padding, const Target& to);
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_H_

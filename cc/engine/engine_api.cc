@@ -1,0 +1,165 @@
+#include "cc/engine/engine_api.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/core/problem.h"
+#include "cc/engine/program.h"
+
+struct ios_profiler {
+  std::unique_ptr<ios::Profiler> profiler;
+};
+
+struct ios_program {
+  std::unique_ptr<ios::Program> program;
+  std::vector<size_t> input_ranks;
+};
+
+namespace {
+
+std::string& LastError() {
+  thread_local std::string error;
+  return error;
+}
+
+int Report(const ios::Status& status) {
+  LastError() = status.message();
+  return status.ok() ? 0 : 1;
+}
+
+char* ReturnString(const ios::StatusOr<std::string>& text) {
+  if (Report(text.status()) != 0) return nullptr;
+  return strdup(text->c_str());
+}
+
+ios::StatusOr<ios::Weights> ArrangeWeights(const ios::Block& block,
+                                           const float* const* weights,
+                                           const int64_t* sizes, int count) {
+  IOS_ASSIGN_OR_RETURN(const std::vector<ios::Shape> shapes,
+                       ios::InferShapes(block));
+  ios::Weights arranged;
+  int next = 0;
+  for (const ios::Operator& op : block.operators) {
+    std::vector<ios::ConstArray> arrays;
+    for (const ios::Shape& shape : ios::WeightShapes(
+             op, ios::ShapeOf(block, shapes, op.inputs[0]))) {
+      if (next >= count || sizes[next] != ios::NumElements(shape)) {
+        return ios::InvalidArgument("weight " + std::to_string(next) + " of '" +
+                                    op.name + "' is missing or is not " +
+                                    ios::ToString(shape));
+      }
+      arrays.push_back({weights[next++], shape});
+    }
+    arranged.push_back(std::move(arrays));
+  }
+  if (next != count) {
+    return ios::InvalidArgument(std::to_string(count) + " weights given, " +
+                                std::to_string(next) + " needed");
+  }
+  return arranged;
+}
+
+ios::Status CreateProgram(const char* block_json, const char* schedule_json,
+                          const float* const* weights, const int64_t* sizes,
+                          int count, const char* device, ios_program* out) {
+  IOS_ASSIGN_OR_RETURN(const ios::Block block, ios::BlockFromJson(block_json));
+  IOS_ASSIGN_OR_RETURN(const ios::Schedule schedule,
+                       ios::ScheduleFromJson(schedule_json));
+  IOS_ASSIGN_OR_RETURN(const ios::Weights arranged,
+                       ArrangeWeights(block, weights, sizes, count));
+  IOS_ASSIGN_OR_RETURN(
+      out->program, ios::Program::Create(block, schedule, arranged, device));
+  for (const ios::Shape& shape : block.inputs) {
+    out->input_ranks.push_back(shape.size());
+  }
+  return ios::Status();
+}
+
+ios::Status MeasureCandidates(ios_profiler* profiler,
+                              const char* const* candidates, int count,
+                              const ios::Measurement& measurement,
+                              double* latencies) {
+  std::vector<std::vector<ios::Stage>> stages;
+  for (int i = 0; i < count; ++i) {
+    IOS_ASSIGN_OR_RETURN(ios::Schedule schedule,
+                         ios::ScheduleFromJson(candidates[i]));
+    stages.push_back(std::move(schedule.stages));
+  }
+  IOS_ASSIGN_OR_RETURN(
+      const std::vector<std::vector<double>> measured,
+      profiler->profiler->MeasureInterleaved(stages, measurement));
+  for (const std::vector<double>& of_candidate : measured) {
+    for (double latency : of_candidate) *latencies++ = latency;
+  }
+  return ios::Status();
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* ios_last_error(void) { return LastError().c_str(); }
+
+void ios_free_string(char* text) { std::free(text); }
+
+char* ios_device_fingerprint(const char* device) {
+  return ReturnString(ios::DeviceFingerprint(device));
+}
+
+char* ios_problem(const char* block) {
+  const ios::StatusOr<ios::Block> parsed = ios::BlockFromJson(block);
+  if (Report(parsed.status()) != 0) return nullptr;
+  return ReturnString(ios::ProblemJson(*parsed));
+}
+
+ios_profiler* ios_profiler_create(const char* block, const char* device) {
+  const ios::StatusOr<ios::Block> parsed = ios::BlockFromJson(block);
+  if (Report(parsed.status()) != 0) return nullptr;
+  ios::StatusOr<std::unique_ptr<ios::Profiler>> profiler =
+      ios::Profiler::Create(*parsed, device);
+  if (Report(profiler.status()) != 0) return nullptr;
+  return new ios_profiler{std::move(*profiler)};
+}
+
+void ios_profiler_delete(ios_profiler* profiler) { delete profiler; }
+
+int ios_profiler_measure(ios_profiler* profiler, const char* const* candidates,
+                         int count, int warmup, int number, int repeat,
+                         double* latencies) {
+  return Report(MeasureCandidates(profiler, candidates, count,
+                                  {warmup, number, repeat}, latencies));
+}
+
+ios_program* ios_program_create(const char* block, const char* schedule,
+                                const float* const* weights,
+                                const int64_t* sizes, int count,
+                                const char* device) {
+  auto program = std::make_unique<ios_program>();
+  const ios::Status status = CreateProgram(block, schedule, weights, sizes,
+                                           count, device, program.get());
+  return Report(status) == 0 ? program.release() : nullptr;
+}
+
+void ios_program_delete(ios_program* program) { delete program; }
+
+int ios_program_run(ios_program* program, const float* const* inputs,
+                    const int64_t* shapes, int input_count,
+                    float* const* outputs, int output_count) {
+  if (input_count != static_cast<int>(program->input_ranks.size())) {
+    return Report(ios::InvalidArgument("wrong number of inputs"));
+  }
+  std::vector<ios::ConstArray> arrays;
+  for (int i = 0; i < input_count; ++i) {
+    const size_t rank = program->input_ranks[i];
+    arrays.push_back({inputs[i], ios::Shape(shapes, shapes + rank)});
+    shapes += rank;
+  }
+  return Report(program->program->Run(
+      arrays, std::vector<float*>(outputs, outputs + output_count)));
+}
+
+}  // extern "C"

@@ -1,0 +1,55 @@
+// C API of the engine: runs and measures without TensorFlow. Strings are UTF-8
+// JSON (cc/core/block.h, schedule.h); arrays are dense row-major float32.
+// Functions that can fail return null or a code other than 0; ios_last_error()
+// then says why, for the calling thread.
+#ifndef IOS_TF_CC_ENGINE_ENGINE_API_H_
+#define IOS_TF_CC_ENGINE_ENGINE_API_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ios_profiler ios_profiler;
+typedef struct ios_program ios_program;
+
+// Valid until the thread's next call.
+const char* ios_last_error(void);
+
+// For strings these functions return.
+void ios_free_string(char* text);
+
+// What latencies on `device` ("cpu") depend on; ios::DeviceFingerprint.
+char* ios_device_fingerprint(const char* device);
+
+// A block as the scheduler sees it; ios::ProblemJson.
+char* ios_problem(const char* block);
+
+// Measures stages of one block; ios::Profiler.
+ios_profiler* ios_profiler_create(const char* block, const char* device);
+void ios_profiler_delete(ios_profiler* profiler);
+// `candidates` are `count` schedules that need not cover the block, measured in
+// turn. latencies[c * repeat + r]: milliseconds.
+int ios_profiler_measure(ios_profiler* profiler, const char* const* candidates,
+                         int count, int warmup, int number, int repeat,
+                         double* latencies);
+
+// A block with schedule and weights, ready to run; ios::Program. `weights` are
+// those of all operators in order, `sizes` their numbers of floats.
+ios_program* ios_program_create(const char* block, const char* schedule,
+                                const float* const* weights,
+                                const int64_t* sizes, int count,
+                                const char* device);
+void ios_program_delete(ios_program* program);
+// `shapes` holds the inputs' shapes one after the other; ranks are the program's.
+// Runs once; outputs must hold what the block's shapes say for these inputs.
+int ios_program_run(ios_program* program, const float* const* inputs,
+                    const int64_t* shapes, int input_count,
+                    float* const* outputs, int output_count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // IOS_TF_CC_ENGINE_ENGINE_API_H_

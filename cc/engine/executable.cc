@@ -1,0 +1,125 @@
+#include "cc/engine/executable.h"
+
+#include <algorithm>
+
+namespace ios {
+
+StatusOr<std::unique_ptr<Executable>> Executable::Create(
+    Backend* backend, const Block& block, const Schedule& schedule,
+    const Parameters& parameters, bool share_memory) {
+  std::unique_ptr<Executable> executable(
+      new Executable(backend, block, parameters));
+  IOS_ASSIGN_OR_RETURN(executable->shapes_, InferShapes(block));
+  MemoryPlanOptions options;
+  options.reads_pitched = [backend](const Operator& op) {
+    return backend->ReadsPitched(op);
+  };
+  options.share_memory = share_memory;
+  executable->plan_ =
+      PlanMemory(block, executable->shapes_, schedule, options);
+  executable->arena_ = backend->Allocate(executable->plan_.arena_floats);
+  if (!executable->arena_) {
+    return Status(StatusCode::kResourceExhausted,
+                  "out of memory: " +
+                      std::to_string(executable->plan_.arena_floats * 4) +
+                      " bytes for activations");
+  }
+  return executable;
+}
+
+StatusOr<Task*> Executable::TaskFor(int op, int lanes) {
+  std::unique_ptr<Task>& task = tasks_[{op, lanes}];
+  if (!task) {
+    const Operator& description = block_.operators[op];
+    TaskSpec spec;
+    spec.op = &description;
+    const TensorPlace& output = plan_.operators[op];
+    spec.output = output.view;
+    int64_t channel = 0;
+    for (int ref : description.inputs) {
+      const TensorPlace& place = plan_.place(ref);
+      spec.inputs.push_back(place.view);
+      if (description.type == OperatorType::kConcat) {
+        spec.in_place.push_back(place.buffer == output.buffer &&
+                                place.offset == output.offset + channel);
+        channel += place.view.channels();
+      }
+    }
+    spec.parameters = parameters_[op];
+    spec.lanes = lanes;
+    IOS_ASSIGN_OR_RETURN(task, backend_->Compile(spec));
+  }
+  return task.get();
+}
+
+StatusOr<std::vector<BoundStage>> Executable::Bind(
+    const std::vector<Stage>& stages) {
+  std::vector<BoundStage> bound;
+  for (const Stage& stage : stages) {
+    // Groups with work, the most expensive first: lanes take them in turn.
+    std::vector<std::pair<int64_t, std::vector<int>>> groups;
+    for (const std::vector<int>& group : stage.groups) {
+      int64_t flops = 0;
+      std::vector<int> ops;
+      for (int op : group) {
+        if (plan_.IsView(block_, op)) continue;
+        std::vector<Shape> inputs;
+        for (int ref : block_.operators[op].inputs) {
+          inputs.push_back(ShapeOf(block_, shapes_, ref));
+        }
+        flops += Flops(block_.operators[op], inputs, shapes_[op]);
+        ops.push_back(op);
+      }
+      if (!ops.empty()) groups.push_back({flops, std::move(ops)});
+    }
+    if (groups.empty()) continue;
+    std::stable_sort(
+        groups.begin(), groups.end(),
+        [](const auto& a, const auto& b) { return a.first > b.first; });
+    const int lanes = backend_->LanesFor(groups.size());
+    BoundStage out;
+    for (const auto& [flops, ops] : groups) {
+      std::vector<BoundTask> tasks;
+      for (int op : ops) {
+        BoundTask task;
+        IOS_ASSIGN_OR_RETURN(task.task, TaskFor(op, lanes));
+        for (int ref : block_.operators[op].inputs) {
+          task.inputs.push_back(TensorIndex(ref));
+        }
+        task.output = TensorIndex(op);
+        tasks.push_back(std::move(task));
+      }
+      out.groups.push_back(std::move(tasks));
+    }
+    bound.push_back(std::move(out));
+  }
+  return bound;
+}
+
+std::vector<float*> Executable::Tensors(
+    const std::vector<const float*>& inputs,
+    const std::vector<float*>& outputs) const {
+  std::vector<float*> tensors;
+  tensors.reserve(plan_.inputs.size() + plan_.operators.size());
+  const auto add = [&](const TensorPlace& place) {
+    const Buffer& buffer = plan_.buffers[place.buffer];
+    float* base = nullptr;
+    switch (buffer.kind) {
+      case Buffer::kInput:  // only ever read
+        base = const_cast<float*>(inputs[buffer.index]);
+        break;
+      case Buffer::kOutput:
+        base = outputs[buffer.index];
+        break;
+      case Buffer::kArena:
+        base = arena_.get() + buffer.offset;
+        break;
+    }
+    tensors.push_back(base + place.offset);
+  };
+  for (const TensorPlace& place : plan_.inputs) add(place);
+  for (const TensorPlace& place : plan_.operators) add(place);
+  return tensors;
+}
+
+}  // namespace ios

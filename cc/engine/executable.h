@@ -1,0 +1,63 @@
+// Executable: a block compiled for one set of shapes; what Program and Profiler
+// share.
+#ifndef IOS_TF_CC_ENGINE_EXECUTABLE_H_
+#define IOS_TF_CC_ENGINE_EXECUTABLE_H_
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cc/core/block.h"
+#include "cc/core/schedule.h"
+#include "cc/core/status.h"
+#include "cc/engine/backend.h"
+#include "cc/engine/memory_plan.h"
+
+namespace ios {
+
+// The weights of every operator on the device: [operator][WeightShapes index].
+using Parameters = std::vector<std::vector<std::shared_ptr<Parameter>>>;
+
+class Executable {
+ public:
+  // `block` has no merge stages left. `share_memory`: see MemoryPlanOptions.
+  static StatusOr<std::unique_ptr<Executable>> Create(
+      Backend* backend, const Block& block, const Schedule& schedule,
+      const Parameters& parameters, bool share_memory);
+
+  const std::vector<Shape>& shapes() const { return shapes_; }
+
+  // Compiles what `stages` need and is not compiled yet; views and stages without
+  // work are left out.
+  StatusOr<std::vector<BoundStage>> Bind(const std::vector<Stage>& stages);
+
+  // Whether the output of `op` is a buffer, not a part of another tensor's.
+  bool OwnsBuffer(int op) const { return plan_.OwnsBuffer(op); }
+
+  // Where every tensor is, given the block's inputs and outputs.
+  std::vector<float*> Tensors(const std::vector<const float*>& inputs,
+                              const std::vector<float*>& outputs) const;
+
+ private:
+  Executable(Backend* backend, const Block& block, const Parameters& parameters)
+      : backend_(backend), block_(block), parameters_(parameters) {}
+
+  StatusOr<Task*> TaskFor(int op, int lanes);
+  // Index of a tensor reference in Tensors().
+  int TensorIndex(int ref) const {
+    return ref < 0 ? -1 - ref : static_cast<int>(block_.inputs.size()) + ref;
+  }
+
+  Backend* const backend_;
+  const Block block_;
+  const Parameters parameters_;
+  std::vector<Shape> shapes_;
+  MemoryPlan plan_;
+  std::shared_ptr<float> arena_;
+  std::map<std::pair<int, int>, std::unique_ptr<Task>> tasks_;  // op, lanes
+};
+
+}  // namespace ios
+
+#endif  // IOS_TF_CC_ENGINE_EXECUTABLE_H_

@@ -1,0 +1,63 @@
+// Memory plan: where every tensor of a block lies. Concat inputs are placed in
+// their slice of the output, slices are views, and buffers share one arena where
+// the schedule allows no interleaving that has both live.
+#ifndef IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
+#define IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
+
+#include <functional>
+#include <vector>
+
+#include "cc/core/block.h"
+#include "cc/core/schedule.h"
+#include "cc/engine/backend.h"
+
+namespace ios {
+
+struct TensorPlace {
+  TensorView view;
+  int buffer = 0;      // index into MemoryPlan::buffers
+  int64_t offset = 0;  // floats from the buffer's start
+};
+
+struct Buffer {
+  enum Kind { kInput, kOutput, kArena };
+  Kind kind = kArena;
+  int index = 0;       // kInput, kOutput: which of the block's
+  int64_t floats = 0;
+  int64_t offset = 0;  // kArena: floats from the arena's start
+};
+
+struct MemoryPlan {
+  std::vector<TensorPlace> inputs;     // of the block
+  std::vector<TensorPlace> operators;  // outputs of operators
+  std::vector<Buffer> buffers;
+  int64_t arena_floats = 0;
+
+  const TensorPlace& place(int ref) const {
+    return ref < 0 ? inputs[-1 - ref] : operators[ref];
+  }
+  // Whether the output of operator `i` is all of its buffer.
+  bool OwnsBuffer(int i) const {
+    return operators[i].offset == 0 && operators[i].view.dense() &&
+           NumElements(operators[i].view.shape) ==
+               buffers[operators[i].buffer].floats;
+  }
+  // Whether operator `i` has nothing to do: a slice that is a view.
+  bool IsView(const Block& block, int i) const;
+};
+
+struct MemoryPlanOptions {
+  // Backend::ReadsPitched of the device.
+  std::function<bool(const Operator&)> reads_pitched;
+  // False keeps every buffer apart: any operators may then run in any order.
+  bool share_memory = true;
+};
+
+// `block` has no merge stages left (LowerMerges) and `schedule` is valid for it.
+MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
+                      const Schedule& schedule,
+                      const MemoryPlanOptions& options);
+
+}  // namespace ios
+
+#endif  // IOS_TF_CC_ENGINE_MEMORY_PLAN_H_

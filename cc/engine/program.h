@@ -1,0 +1,80 @@
+// Program: a region with its schedule and weights, ready to run on a device for
+// any batch size. What the IosRegion op, the C API and the profiler use.
+#ifndef IOS_TF_CC_ENGINE_PROGRAM_H_
+#define IOS_TF_CC_ENGINE_PROGRAM_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/core/block.h"
+#include "cc/core/schedule.h"
+#include "cc/core/status.h"
+
+namespace ios {
+
+// A dense row-major float32 array that somebody else owns.
+struct ConstArray {
+  const float* data = nullptr;
+  Shape shape;
+};
+
+// weights[i]: those of operator i, in the order of WeightShapes().
+using Weights = std::vector<std::vector<ConstArray>>;
+
+class Program {
+ public:
+  // `block.inputs` give the shapes of one call; other calls may differ in batch,
+  // height and width. Weights are copied; merge stages are lowered here. `device`
+  // is "cpu". Validates everything.
+  static StatusOr<std::unique_ptr<Program>> Create(const Block& block,
+                                                   const Schedule& schedule,
+                                                   const Weights& weights,
+                                                   const std::string& device);
+  virtual ~Program() = default;
+
+  virtual StatusOr<std::vector<Shape>> OutputShapes(
+      const std::vector<Shape>& inputs) const = 0;
+
+  // Dense row-major float32 arrays, [N,H,W,C] or [N,C]; `outputs` in the order of
+  // block.outputs, of OutputShapes(). Compiles on the first call with these
+  // shapes. Safe to call from many threads at once.
+  virtual Status Run(const std::vector<ConstArray>& inputs,
+                     const std::vector<float*>& outputs) = 0;
+};
+
+// `warmup` unmeasured runs, then `repeat` measurements of `number` runs each.
+struct Measurement {
+  int warmup = 2;
+  int number = 3;
+  int repeat = 3;
+};
+
+// Measures stages of one block on a device. Tensors are laid out as in the
+// compiled block, hold random values, and are shared by all candidates.
+class Profiler {
+ public:
+  static StatusOr<std::unique_ptr<Profiler>> Create(const Block& block,
+                                                    const std::string& device);
+  virtual ~Profiler() = default;
+
+  // Milliseconds of one run of `stages` in order (one stage: a candidate of the
+  // dynamic program; all stages of a schedule: the whole block), `repeat` of them.
+  // The stages need not cover the block. Calls are serialised.
+  virtual StatusOr<std::vector<double>> Measure(
+      const std::vector<Stage>& stages, const Measurement& measurement) = 0;
+
+  // The same for several candidates, measured in turn (A B A B …), so that what
+  // disturbs the machine disturbs all alike. result[i] belongs to candidates[i].
+  virtual StatusOr<std::vector<std::vector<double>>> MeasureInterleaved(
+      const std::vector<std::vector<Stage>>& candidates,
+      const Measurement& measurement) = 0;
+};
+
+// "Intel(R) Xeon(R) Processor, 2 cores, oneDNN 3.2.0": what latencies on `device`
+// depend on. Names the directory of the schedule cache.
+StatusOr<std::string> DeviceFingerprint(const std::string& device);
+
+}  // namespace ios
+
+#endif  // IOS_TF_CC_ENGINE_PROGRAM_H_
