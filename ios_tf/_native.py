@@ -6,11 +6,12 @@ import ctypes
 import functools
 import json
 import logging
+import re
 import threading
 from pathlib import Path
 from types import ModuleType
 
-from ios_tf.errors import NativeLibraryError
+from ios_tf.errors import NativeLibraryError, UserError
 
 LIBRARIES = Path(__file__).resolve().parent / "lib"
 
@@ -105,9 +106,31 @@ def engine() -> ctypes.CDLL:
     if not path.exists():
         raise NativeLibraryError(_missing(path))
     try:
-        return ctypes.CDLL(str(path))
+        library = ctypes.CDLL(str(path))
     except OSError as error:
         raise NativeLibraryError(f"{path} cannot be loaded: {error}") from None
+    library.ios_last_error.restype = ctypes.c_char_p
+    library.ios_device_fingerprint.restype = ctypes.c_void_p
+    library.ios_device_fingerprint.argtypes = [ctypes.c_char_p]
+    library.ios_free_string.argtypes = [ctypes.c_void_p]
+    return library
+
+
+def device_fingerprint(device: str) -> str:
+    """What latencies on a device depend on; fit for the name of a directory.
+
+    Raises:
+      UserError: there is no such device.
+      NativeLibraryError: the library is missing.
+    """
+    text = engine().ios_device_fingerprint(device.encode())
+    if not text:
+        raise UserError(engine().ios_last_error().decode())
+    try:
+        fingerprint = ctypes.string_at(text).decode()
+    finally:
+        engine().ios_free_string(text)
+    return re.sub(r"[^A-Za-z0-9.]+", "_", fingerprint).strip("_.")
 
 
 def _missing(path: Path) -> str:

@@ -1,0 +1,132 @@
+"""The schedule cache: what it gives back, and what it must ignore."""
+
+import json
+import logging
+import os
+
+import pytest
+
+from ios_tf.cache import ScheduleCache, default_directory
+from ios_tf.scheduler import Problem, Pruning, Schedule, sequential_schedule
+
+PRUNING = Pruning()
+
+
+@pytest.fixture
+def problem() -> Problem:
+    return Problem.from_json(
+        {
+            "version": 1,
+            "signature": "ab" * 32,
+            "block": {
+                "version": 1,
+                "name": "two",
+                "dtype": "float32",
+                "inputs": [[1, 8, 8, 4]],
+                "operators": [
+                    {"name": "a", "type": "conv2d", "inputs": [-1], "filters": 4},
+                    {"name": "b", "type": "conv2d", "inputs": [0], "filters": 4},
+                ],
+                "outputs": [1],
+            },
+            "shapes": [[1, 8, 8, 4], [1, 8, 8, 4]],
+            "flops": [1024, 1024],
+            "merge_classes": [],
+            "operator_keys": ["conv", "conv"],
+        }
+    )
+
+
+@pytest.fixture
+def schedule(problem) -> Schedule:
+    found = sequential_schedule(problem)
+    metadata = {"latency_ms": 1.5, "sequential_ms": 2.5}
+    return Schedule(found.stages, found.signature, metadata)
+
+
+@pytest.fixture
+def cache(tmp_path) -> ScheduleCache:
+    return ScheduleCache(str(tmp_path / "cache"), "device")
+
+
+def test_gives_back_what_was_put(cache, problem, schedule):
+    assert cache.get(problem, "both", PRUNING) is None
+    cache.put(schedule, "both", PRUNING)
+    found = cache.get(problem, "both", PRUNING)
+    assert found.stages == schedule.stages
+    assert found.metadata["latency_ms"] == 1.5
+    name = os.path.basename(cache.path(problem.signature, "both"))
+    assert os.listdir(os.path.dirname(cache.path("x", "both"))) == [name]
+    assert name == f"{problem.signature}.json"
+
+
+def test_other_settings_are_other_schedules(cache, problem, schedule):
+    cache.put(schedule, "both", PRUNING)
+    assert cache.get(problem, "merge", PRUNING) is None
+    assert cache.get(problem, "both", Pruning(max_groups=2)) is None
+
+
+def _without(key):
+    return lambda data: data.pop(key)
+
+
+BROKEN = {
+    "version": lambda data: data.update(version=2),
+    "signature": lambda data: data.update(signature="cd" * 32),
+    "missing operator": lambda data: data.update(stages=data["stages"][:1]),
+    "order": lambda data: data.update(stages=data["stages"][::-1]),
+    "no stages": _without("stages"),
+    "no latency": _without("latency_ms"),
+    "no sequential latency": _without("sequential_ms"),
+    "wrong latency": lambda data: data.update(latency_ms="fast"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_schedule_is_ignored_with_one_warning(
+    cache, problem, schedule, caplog, name
+):
+    cache.put(schedule, "both", PRUNING)
+    path = cache.path(problem.signature, "both")
+    with open(path) as file:
+        data = json.load(file)
+    BROKEN[name](data)
+    with open(path, "w") as file:
+        json.dump(data, file)
+    with caplog.at_level(logging.WARNING):
+        assert cache.get(problem, "both", PRUNING) is None
+    (record,) = caplog.records
+    assert path in record.getMessage()
+    assert "\n" not in record.getMessage()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe\x00", b"null"])
+def test_a_file_that_is_no_schedule_is_ignored(
+    cache, problem, schedule, caplog, content
+):
+    cache.put(schedule, "both", PRUNING)
+    path = cache.path(problem.signature, "both")
+    with open(path, "wb") as file:
+        file.write(content)
+    with caplog.at_level(logging.WARNING):
+        assert cache.get(problem, "both", PRUNING) is None
+    (record,) = caplog.records
+    assert path in record.getMessage()
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning(
+    tmp_path, problem, schedule, caplog
+):
+    (tmp_path / "file").write_text("")
+    cache = ScheduleCache(str(tmp_path / "file"), "device")
+    with caplog.at_level(logging.WARNING):
+        cache.put(schedule, "both", PRUNING)
+        assert cache.get(problem, "both", PRUNING) is None
+    assert str(tmp_path / "file") in caplog.records[0].getMessage()
+
+
+def test_default_directory(monkeypatch):
+    monkeypatch.setenv("IOS_TF_CACHE", "/somewhere")
+    assert default_directory() == "/somewhere"
+    monkeypatch.delenv("IOS_TF_CACHE")
+    assert default_directory().endswith("/.cache/ios_tf")
