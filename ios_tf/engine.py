@@ -1,0 +1,186 @@
+"""The engine without TensorFlow: its C API (cc/engine/engine_api.h) over numpy."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_FLOATS = ctypes.POINTER(ctypes.c_float)
+_FLOAT_ARRAYS = ctypes.POINTER(_FLOATS)
+_INT64S = ctypes.POINTER(ctypes.c_int64)
+_STRINGS = ctypes.POINTER(ctypes.c_char_p)
+
+
+class EngineError(RuntimeError):
+    """The engine refused or failed; the message is one line."""
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    path = Path(__file__).parent / "lib" / "libios_engine.so"
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise EngineError(f"cannot load the engine: {error}") from None
+    signatures = {
+        "ios_last_error": (ctypes.c_char_p, []),
+        "ios_free_string": (None, [ctypes.c_void_p]),
+        "ios_device_fingerprint": (ctypes.c_void_p, [ctypes.c_char_p]),
+        "ios_problem": (ctypes.c_void_p, [ctypes.c_char_p]),
+        "ios_profiler_create": (ctypes.c_void_p, [ctypes.c_char_p] * 2),
+        "ios_profiler_delete": (None, [ctypes.c_void_p]),
+        "ios_profiler_measure": (
+            ctypes.c_int,
+            [ctypes.c_void_p, _STRINGS]
+            + [ctypes.c_int] * 4
+            + [ctypes.POINTER(ctypes.c_double)],
+        ),
+        "ios_program_create": (
+            ctypes.c_void_p,
+            [ctypes.c_char_p] * 2
+            + [_FLOAT_ARRAYS, _INT64S, ctypes.c_int, ctypes.c_char_p],
+        ),
+        "ios_program_delete": (None, [ctypes.c_void_p]),
+        "ios_program_run": (
+            ctypes.c_int,
+            [ctypes.c_void_p, _FLOAT_ARRAYS, _INT64S, ctypes.c_int]
+            + [_FLOAT_ARRAYS, ctypes.c_int],
+        ),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+def _check(ok: Any) -> None:
+    if not ok:
+        raise EngineError(_library().ios_last_error().decode())
+
+
+def _take_string(pointer: int | None) -> str:
+    _check(pointer)
+    text = ctypes.string_at(pointer).decode()
+    _library().ios_free_string(pointer)
+    return text
+
+
+def _pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array:
+    return (_FLOATS * len(arrays))(*[a.ctypes.data_as(_FLOATS) for a in arrays])
+
+
+def _int64s(values: Sequence[int]) -> ctypes.Array:
+    return (ctypes.c_int64 * len(values))(*values)
+
+
+def device_fingerprint(device: str = "cpu") -> str:
+    """What latencies on `device` depend on: processor, cores, library versions."""
+    return _take_string(_library().ios_device_fingerprint(device.encode()))
+
+
+def problem(block: Mapping[str, Any]) -> dict[str, Any]:
+    """The block (DESIGN: Block) as the scheduler sees it, see scheduler.Problem."""
+    return json.loads(_take_string(_library().ios_problem(json.dumps(block).encode())))
+
+
+class Profiler:
+    """Measures stages of one block on a device (paper, section 4.3).
+
+    All candidates share one set of tensors with random values.
+    """
+
+    def __init__(self, block: Mapping[str, Any], device: str = "cpu"):
+        self._handle = _library().ios_profiler_create(
+            json.dumps(block).encode(), device.encode()
+        )
+        _check(self._handle)
+
+    def measure(
+        self,
+        candidates: Sequence[Mapping[str, Any]],
+        warmup: int = 2,
+        number: int = 3,
+        repeat: int = 3,
+    ) -> np.ndarray:
+        """Latencies in milliseconds, float64 [candidates, repeat].
+
+        `candidates` are schedules as JSON objects that need not cover the block;
+        they are measured in turn, `repeat` times `number` runs each.
+        """
+        texts = [json.dumps(candidate).encode() for candidate in candidates]
+        latencies = np.zeros((len(texts), max(repeat, 1)))
+        code = _library().ios_profiler_measure(
+            self._handle,
+            (ctypes.c_char_p * len(texts))(*texts),
+            len(texts),
+            warmup,
+            number,
+            repeat,
+            latencies.ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
+        )
+        _check(code == 0)
+        return latencies
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            _library().ios_profiler_delete(self._handle)
+
+
+class Program:
+    """A block with schedule and weights, ready to run on a device.
+
+    `weights` are the float32 arrays of all operators in order, in TensorFlow's
+    layouts (WeightShapes in cc/core/block.h).
+    """
+
+    def __init__(
+        self,
+        block: Mapping[str, Any],
+        schedule: Mapping[str, Any],
+        weights: Sequence[np.ndarray],
+        device: str = "cpu",
+    ):
+        arrays = [np.ascontiguousarray(w, np.float32) for w in weights]
+        self._handle = _library().ios_program_create(
+            json.dumps(block).encode(),
+            json.dumps(schedule).encode(),
+            _pointers(arrays),
+            _int64s([a.size for a in arrays]),
+            len(arrays),
+            device.encode(),
+        )
+        _check(self._handle)
+        self._ranks = [len(shape) for shape in block["inputs"]]
+        self._block = dict(block)
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Runs once: float32 [N,H,W,C] or [N,C] arrays in, the block's outputs out."""
+        arrays = [np.ascontiguousarray(x, np.float32) for x in inputs]
+        if [a.ndim for a in arrays] != self._ranks:
+            raise EngineError(
+                f"inputs have ranks {[a.ndim for a in arrays]}, "
+                f"the program takes {self._ranks}"
+            )
+        shapes = problem({**self._block, "inputs": [a.shape for a in arrays]})["shapes"]
+        outputs = [np.empty(shapes[i], np.float32) for i in self._block["outputs"]]
+        code = _library().ios_program_run(
+            self._handle,
+            _pointers(arrays),
+            _int64s([d for a in arrays for d in a.shape]),
+            len(arrays),
+            _pointers(outputs),
+            len(outputs),
+        )
+        _check(code == 0)
+        return outputs
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            _library().ios_program_delete(self._handle)

@@ -1,0 +1,345 @@
+"""The engine through its C API: random blocks under random legal schedules, run on
+lanes, against TensorFlow's eager kernels."""
+
+import hashlib
+import json
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ios_tf import engine
+
+SIZE = 9  # height and width of every tensor
+
+
+class RandomBlock:
+    """A random block, its weights, and its value as TensorFlow computes it."""
+
+    def __init__(self, rng: np.random.Generator, operators: int):
+        self._rng = rng
+        self.weights: list[np.ndarray] = []
+        self._inputs = [int(rng.integers(3, 20)) for _ in range(2)]
+        self._channels: list[int] = []  # of operators
+        self._operators: list[dict] = []
+        for _ in range(operators):
+            self._append()
+        read = {ref for op in self._operators for ref in op["inputs"]}
+        sinks = [i for i in range(operators) if i not in read]
+        extra = int(rng.integers(operators))  # an output that is read inside, too
+        self.outputs = sorted({*sinks, extra})
+
+    @property
+    def json(self) -> dict:
+        return self.json_for_batch(1)
+
+    def json_for_batch(self, batch: int) -> dict:
+        return {
+            "version": 1,
+            "name": "random",
+            "dtype": "float32",
+            "inputs": [[batch, SIZE, SIZE, c] for c in self._inputs],
+            "operators": self._operators,
+            "outputs": self.outputs,
+        }
+
+    def random_inputs(self, batch: int) -> list[np.ndarray]:
+        return [self._normal(batch, SIZE, SIZE, c) for c in self._inputs]
+
+    def expected(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        weights = iter(self.weights)
+        values: list[tf.Tensor] = []
+        for op in self._operators:
+            args = [inputs[-1 - r] if r < 0 else values[r] for r in op["inputs"]]
+            values.append(_evaluate(op, args, weights))
+        return [np.asarray(values[i]) for i in self.outputs]
+
+    def _normal(self, *shape: int) -> np.ndarray:
+        return self._rng.normal(size=shape).astype(np.float32)
+
+    def _channels_of(self, ref: int) -> int:
+        return self._inputs[-1 - ref] if ref < 0 else self._channels[ref]
+
+    def _append(self) -> None:
+        rng = self._rng
+        count = len(self._operators)
+        refs = [int(r) for r in rng.integers(-2, count, size=3)]
+        x, channels = refs[0], self._channels_of(refs[0])
+        same = [r for r in range(-2, count) if self._channels_of(r) == channels]
+        kind = rng.choice(
+            ["conv2d"] * 4
+            + ["sepconv", "pool", "concat", "concat", "add", "slice", "scale"]
+        )
+        op: dict = {"type": str(kind), "inputs": [x]}
+        out = channels
+        if kind == "conv2d":
+            # Often a convolution that may merge with an earlier one.
+            out = int(rng.integers(3, 20))
+            kernel = [int(k) for k in rng.choice([1, 3, 5], size=2)]
+            op |= {"kernel": kernel, "padding": "SAME", "filters": out}
+            op |= {"bias": bool(rng.integers(2)), "activation": "relu"}
+            fan_in = kernel[0] * kernel[1] * channels
+            self.weights.append(
+                self._normal(*kernel, channels, out) / np.float32(fan_in) ** 0.5
+            )
+            if op["bias"]:
+                self.weights.append(self._normal(out))
+        elif kind == "sepconv":
+            out = int(rng.integers(3, 20))
+            op |= {"kernel": [3, 3], "padding": "SAME", "filters": out}
+            op |= {"pre_activation": "relu"}
+            self.weights.append(self._normal(3, 3, 1, channels) / 3)
+            self.weights.append(
+                self._normal(1, 1, channels, out) / np.float32(channels) ** 0.5
+            )
+        elif kind == "pool":
+            op |= {"kernel": [3, 3], "padding": "SAME"}
+            op |= {"pool": str(rng.choice(["max", "avg"]))}
+        elif kind == "concat":
+            op["inputs"] = refs[: int(rng.integers(1, 4))]
+            out = sum(self._channels_of(r) for r in op["inputs"])
+        elif kind == "add":
+            op["inputs"] = [x, int(rng.choice(same))]
+            op |= {"activation": "relu"}
+        elif kind == "slice":
+            offset = int(rng.integers(channels))
+            out = int(rng.integers(1, channels - offset + 1))
+            op |= {"offset": offset, "size": out}
+        elif kind == "scale":
+            self.weights.append(self._normal(channels))
+            self.weights.append(self._normal(channels))
+        self._operators.append(op)
+        self._channels.append(out)
+
+
+def _evaluate(op, args, weights) -> tf.Tensor:
+    x = args[0]
+    if op["type"] == "conv2d":
+        y = tf.nn.conv2d(x, next(weights), 1, "SAME")
+        return tf.nn.relu(y + next(weights) if op["bias"] else y)
+    if op["type"] == "sepconv":
+        depthwise = np.moveaxis(next(weights), 2, 3)
+        return tf.nn.separable_conv2d(
+            tf.nn.relu(x), depthwise, next(weights), [1, 1, 1, 1], "SAME"
+        )
+    if op["type"] == "pool":
+        pool = tf.nn.max_pool2d if op["pool"] == "max" else tf.nn.avg_pool2d
+        return pool(x, 3, 1, "SAME")
+    if op["type"] == "concat":
+        return tf.concat(args, -1)
+    if op["type"] == "add":
+        return tf.nn.relu(args[0] + args[1])
+    if op["type"] == "slice":
+        return tf.identity(x[..., op["offset"] : op["offset"] + op["size"]])
+    return x * next(weights) + next(weights)
+
+
+def random_schedule(rng: np.random.Generator, problem: dict) -> dict:
+    """Stages of operators whose inputs are in earlier stages or in the same one."""
+    operators = problem["block"]["operators"]
+    remaining = list(range(len(operators)))
+    stages = []
+    while remaining:
+        done = set(range(len(operators))) - set(remaining)
+        ready = [
+            i for i in remaining if all(r < 0 or r in done for r in reads(operators, i))
+        ]
+        classes = [
+            members
+            for merge_class in problem["merge_classes"]
+            if len(members := [i for i in merge_class if i in ready]) > 1
+        ]
+        if classes and rng.integers(2):
+            chosen = classes[int(rng.integers(len(classes)))]
+            stages.append({"strategy": "merge", "groups": [chosen]})
+        else:
+            chosen = []
+            for i in remaining:  # ascending: a topological order
+                inside = done | set(chosen)
+                if all(r < 0 or r in inside for r in reads(operators, i)) and (
+                    not chosen or rng.integers(3)
+                ):
+                    chosen.append(i)
+            stages.append(
+                {"strategy": "concurrent", "groups": components(operators, chosen)}
+            )
+        remaining = [i for i in remaining if i not in chosen]
+    return {"version": 1, "stages": stages}
+
+
+def reads(operators: list[dict], i: int) -> list[int]:
+    return operators[i]["inputs"]
+
+
+def components(operators: list[dict], chosen: list[int]) -> list[list[int]]:
+    groups: list[list[int]] = []
+    for i in chosen:
+        linked = [g for g in groups if any(r in g for r in reads(operators, i))]
+        groups = [g for g in groups if g not in linked]
+        groups.append(sorted(sum(linked, [])) + [i])
+    return groups
+
+
+def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(
+        actual, expected, rtol=0, atol=1e-5 * max(np.abs(expected).max(), 1e-3)
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_block_under_random_schedules(seed):
+    rng = np.random.default_rng(seed)
+    block = RandomBlock(rng, operators=int(rng.integers(3, 16)))
+    problem = engine.problem(block.json)
+    for _ in range(3):
+        schedule = random_schedule(rng, problem)
+        program = engine.Program(block.json, schedule, block.weights)
+        for batch in (1, 3):
+            inputs = block.random_inputs(batch)
+            expected = block.expected(inputs)
+            for _ in range(4):  # lanes interleave differently each time
+                for got, want in zip(program.run(inputs), expected, strict=True):
+                    assert_close(got, want)
+
+
+def test_many_shapes_evict_and_return():
+    block = RandomBlock(np.random.default_rng(1), operators=8)
+    schedule = random_schedule(np.random.default_rng(2), engine.problem(block.json))
+    program = engine.Program(block.json, schedule, block.weights)
+    for batch in [*range(1, 12), 1, 2]:
+        inputs = block.random_inputs(batch)
+        for got, want in zip(program.run(inputs), block.expected(inputs), strict=True):
+            assert_close(got, want)
+
+
+def test_threads_share_a_program():
+    block = RandomBlock(np.random.default_rng(3), operators=12)
+    schedule = random_schedule(np.random.default_rng(4), engine.problem(block.json))
+    program = engine.Program(block.json, schedule, block.weights)
+    cases = [(x := block.random_inputs(b), block.expected(x)) for b in (1, 2, 3, 2)]
+    failures = []
+
+    def call(inputs, expected):
+        try:
+            for _ in range(20):
+                for got, want in zip(program.run(inputs), expected, strict=True):
+                    assert_close(got, want)
+        except AssertionError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=call, args=case) for case in cases]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_signature_is_the_hash_of_the_nameless_block():
+    random_block = RandomBlock(np.random.default_rng(5), operators=6)
+    block = random_block.json
+    problem = engine.problem(block)
+    canonical = json.dumps(
+        {**problem["block"], "name": ""}, sort_keys=True, separators=(",", ":")
+    )
+    assert problem["signature"] == hashlib.sha256(canonical.encode()).hexdigest()
+    block["name"] = "another"
+    block["operators"][0]["name"] = "another"
+    assert engine.problem(block)["signature"] == problem["signature"]
+    larger = engine.problem(random_block.json_for_batch(2))
+    assert larger["signature"] != problem["signature"]
+
+
+def test_profiler_measures_every_kind_of_candidate():
+    rng = np.random.default_rng(6)
+    block = RandomBlock(rng, operators=12)
+    problem = engine.problem(block.json)
+    schedules = [random_schedule(rng, problem) for _ in range(6)]
+    stage = {"version": 1, "stages": [schedules[0]["stages"][-1]]}
+    latencies = engine.Profiler(block.json).measure([*schedules, stage], repeat=4)
+    assert latencies.shape == (7, 4)
+    assert np.all(latencies >= 0)
+    assert np.all(latencies[:6] > 0)
+
+
+def _two_convolutions() -> dict:
+    conv = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 4}
+    return {
+        "version": 1,
+        "name": "two",
+        "inputs": [[1, 5, 5, 3]],
+        "operators": [{**conv, "inputs": [-1]}, {**conv, "inputs": [0]}],
+        "outputs": [1],
+    }
+
+
+WEIGHTS = [np.ones((3, 3, 3, 4), np.float32), np.ones((3, 3, 4, 4), np.float32)]
+SEQUENTIAL = [[0], [1]]
+
+
+def _schedule(*groups_of_stages, strategy="concurrent") -> dict:
+    return {
+        "version": 1,
+        "stages": [
+            {"strategy": strategy, "groups": groups} for groups in groups_of_stages
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        (_schedule([[0]]), "operator 1 is not scheduled"),
+        (_schedule([[0]], [[1]], [[0]]), "operator 0 is scheduled twice"),
+        (_schedule([[1]], [[0]]), "earlier stage than its input"),
+        (_schedule([[0], [1]]), "connected but in different groups"),
+        (_schedule([[1, 0]]), "comes before its input"),
+        (_schedule([[0]], [[1]], []), "stage 2 is empty"),
+        (_schedule([[0]], [[2]]), "there is no operator 2"),
+        (_schedule([[0, 1]], strategy="merge"), "cannot be merged"),
+        ({"version": 2, "stages": []}, "version 2, expected 1"),
+        ({"version": 1, "stages": [{}]}, "malformed"),
+    ],
+)
+def test_broken_schedules_are_refused(schedule, message):
+    with pytest.raises(engine.EngineError, match=message):
+        engine.Program(_two_convolutions(), schedule, WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"operators": []}, "no operators"),
+        ({"outputs": []}, "no outputs"),
+        ({"outputs": [2]}, "output 2"),
+        ({"inputs": [[1, 5, 5]]}, r"is not \[N,H,W,C\]"),
+        ({"dtype": "float16"}, "float16"),
+        ({"operators": [{"type": "conv3d", "inputs": [-1]}]}, "unknown type"),
+        ({"operators": [{"type": "conv2d", "inputs": [0]}]}, "does not come before"),
+        (
+            {"operators": [{"type": "conv2d", "inputs": [-1], "kernel": "3"}]},
+            "malformed 'kernel'",
+        ),
+    ],
+)
+def test_broken_blocks_are_refused(change, message):
+    with pytest.raises(engine.EngineError, match=message):
+        engine.problem({**_two_convolutions(), **change})
+
+
+def test_wrong_calls_are_refused():
+    block = _two_convolutions()
+    schedule = _schedule([[0]], [[1]])
+    with pytest.raises(engine.EngineError, match="weight 1"):
+        engine.Program(block, schedule, WEIGHTS[:1])
+    with pytest.raises(engine.EngineError, match="no device 'tpu'"):
+        engine.Program(block, schedule, WEIGHTS, device="tpu")
+    program = engine.Program(block, schedule, WEIGHTS)
+    with pytest.raises(engine.EngineError, match="ranks"):
+        program.run([np.zeros((5, 5, 3), np.float32)])
+    with pytest.raises(engine.EngineError, match="channels"):
+        program.run([np.zeros((1, 5, 5, 4), np.float32)])
+    with pytest.raises(engine.EngineError, match="repeat at least 1"):
+        engine.Profiler(block).measure([schedule], repeat=0)
