@@ -37,20 +37,34 @@ def _library() -> ctypes.CDLL:
         "ios_profiler_delete": (None, [ctypes.c_void_p]),
         "ios_profiler_measure": (
             ctypes.c_int,
-            [ctypes.c_void_p, _STRINGS]
-            + [ctypes.c_int] * 4
-            + [ctypes.POINTER(ctypes.c_double)],
+            [
+                ctypes.c_void_p,
+                _STRINGS,
+                *[ctypes.c_int] * 4,
+                ctypes.POINTER(ctypes.c_double),
+            ],
         ),
         "ios_program_create": (
             ctypes.c_void_p,
-            [ctypes.c_char_p] * 2
-            + [_FLOAT_ARRAYS, _INT64S, ctypes.c_int, ctypes.c_char_p],
+            [
+                *[ctypes.c_char_p] * 2,
+                _FLOAT_ARRAYS,
+                _INT64S,
+                ctypes.c_int,
+                ctypes.c_char_p,
+            ],
         ),
         "ios_program_delete": (None, [ctypes.c_void_p]),
         "ios_program_run": (
             ctypes.c_int,
-            [ctypes.c_void_p, _FLOAT_ARRAYS, _INT64S, ctypes.c_int]
-            + [_FLOAT_ARRAYS, ctypes.c_int],
+            [
+                ctypes.c_void_p,
+                _FLOAT_ARRAYS,
+                _INT64S,
+                ctypes.c_int,
+                _FLOAT_ARRAYS,
+                ctypes.c_int,
+            ],
         ),
     }
     for name, (result, arguments) in signatures.items():

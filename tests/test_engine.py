@@ -177,7 +177,7 @@ def components(operators: list[dict], chosen: list[int]) -> list[list[int]]:
     for i in chosen:
         linked = [g for g in groups if any(r in g for r in reads(operators, i))]
         groups = [g for g in groups if g not in linked]
-        groups.append(sorted(sum(linked, [])) + [i])
+        groups.append([*sorted(j for g in linked for j in g), i])
     return groups
 
 
