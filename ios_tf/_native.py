@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import json
 import logging
 import re
@@ -11,6 +9,7 @@ import threading
 from pathlib import Path
 from types import ModuleType
 
+from ios_tf import engine
 from ios_tf.errors import NativeLibraryError, UserError
 
 LIBRARIES = Path(__file__).resolve().parent / "lib"
@@ -95,27 +94,6 @@ def _load_ops() -> ModuleType:
         raise NativeLibraryError(f"{path} cannot be loaded: {reason}") from None
 
 
-@functools.cache
-def engine() -> ctypes.CDLL:
-    """The engine's C API (cc/engine/engine_api.h), which needs no TensorFlow.
-
-    Raises:
-      NativeLibraryError: one line that says why it cannot be loaded.
-    """
-    path = LIBRARIES / "libios_engine.so"
-    if not path.exists():
-        raise NativeLibraryError(_missing(path))
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise NativeLibraryError(f"{path} cannot be loaded: {error}") from None
-    library.ios_last_error.restype = ctypes.c_char_p
-    library.ios_device_fingerprint.restype = ctypes.c_void_p
-    library.ios_device_fingerprint.argtypes = [ctypes.c_char_p]
-    library.ios_free_string.argtypes = [ctypes.c_void_p]
-    return library
-
-
 def device_fingerprint(device: str) -> str:
     """What latencies on a device depend on; fit for the name of a directory.
 
@@ -123,13 +101,13 @@ def device_fingerprint(device: str) -> str:
       UserError: there is no such device.
       NativeLibraryError: the library is missing.
     """
-    text = engine().ios_device_fingerprint(device.encode())
-    if not text:
-        raise UserError(engine().ios_last_error().decode())
+    path = LIBRARIES / "libios_engine.so"
+    if not path.exists():
+        raise NativeLibraryError(_missing(path))
     try:
-        fingerprint = ctypes.string_at(text).decode()
-    finally:
-        engine().ios_free_string(text)
+        fingerprint = engine.device_fingerprint(device)
+    except engine.EngineError as error:
+        raise UserError(str(error)) from None
     return re.sub(r"[^A-Za-z0-9.]+", "_", fingerprint).strip("_.")
 
 

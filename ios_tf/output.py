@@ -29,33 +29,51 @@ def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
     parent, name = posixpath.split(output)
     mark = uuid.uuid4().hex[:8]
     temporary = posixpath.join(parent, f".{name}.{mark}.tmp")
+    missing = []  # directories above `output`, from the highest to its parent
+    while parent and not tf.io.gfile.exists(parent):
+        missing.insert(0, parent)
+        parent = posixpath.dirname(parent)
     try:
-        tf.io.gfile.makedirs(temporary)
-        # As root, directories nobody may write to can be made: a file tells.
-        with tf.io.gfile.GFile(posixpath.join(temporary, ".write_test"), "w") as file:
-            file.write("")
-        tf.io.gfile.remove(posixpath.join(temporary, ".write_test"))
-    except tf.errors.OpError as error:
-        _remove(temporary)
-        raise UserError(f"{output}: cannot be written: {first_line(error)}") from error
-    try:
+        with _errors_of_writing(output):
+            tf.io.gfile.makedirs(temporary)
+            # Some filesystems make any directory: a file tells.
+            test = posixpath.join(temporary, ".write_test")
+            with tf.io.gfile.GFile(test, "w") as file:
+                file.write("")
+            tf.io.gfile.remove(test)
         yield temporary
-        _check_free(output, overwrite)  # searching took a while
-        replaced = posixpath.join(parent, f".{name}.{mark}.old")
-        exists = tf.io.gfile.exists(output)
-        if exists:
-            tf.io.gfile.rename(output, replaced)
-        try:
-            tf.io.gfile.rename(temporary, output)
-        except tf.errors.OpError:
-            if exists:
-                tf.io.gfile.rename(replaced, output)
-            raise
-        _remove(replaced)
+        _check_free(output, overwrite)  # the block took a while
+        with _errors_of_writing(output):
+            _move(temporary, output, temporary.removesuffix(".tmp") + ".old")
+    except BaseException:
+        _remove(temporary)
+        for directory in reversed(missing):
+            if tf.io.gfile.exists(directory) and not tf.io.gfile.listdir(directory):
+                _remove(directory)
+        raise
+
+
+@contextlib.contextmanager
+def _errors_of_writing(output: str) -> Iterator[None]:
+    try:
+        yield
     except tf.errors.OpError as error:
         raise UserError(f"{output}: cannot be written: {first_line(error)}") from error
-    finally:
-        _remove(temporary)
+
+
+def _move(source: str, target: str, aside: str) -> None:
+    """Renames `source` to `target`; what was there goes `aside` meanwhile."""
+    exists = tf.io.gfile.exists(target)
+    if exists:
+        tf.io.gfile.rename(target, aside)
+    try:
+        tf.io.gfile.rename(source, target)
+    except tf.errors.OpError:
+        if exists:
+            tf.io.gfile.rename(aside, target)
+        raise
+    if exists:
+        _remove(aside)
 
 
 def copy_directory(source: str, target: str) -> None:

@@ -1,0 +1,247 @@
+"""The command line: bad input is one line, an exit code, and nothing written."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from ios_tf import cli
+
+FAST = ["--warmup=0", "--number=1", "--repeat=1"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch):
+    """No test sees the schedules of this machine's user."""
+    directory = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("IOS_TF_CACHE", str(directory))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory) -> str:
+    """A SavedModel with two branches that may merge."""
+    path = str(tmp_path_factory.mktemp("network") / "model")
+    inputs = keras.Input((9, 9, 3))
+    a = layers.Conv2D(4, 3, padding="same", activation="relu")(inputs)
+    b = layers.Conv2D(4, 1, padding="same", activation="relu")(inputs)
+    outputs = layers.Dense(3)(layers.GlobalAveragePooling2D()(a + b))
+    keras.Model(inputs, outputs).export(path, verbose=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory) -> str:
+    """A SavedModel without a convolution."""
+    path = str(tmp_path_factory.mktemp("dense") / "model")
+    inputs = keras.Input((4,))
+    keras.Model(inputs, layers.Dense(3)(inputs)).export(path, verbose=False)
+    return path
+
+
+def run(capfd, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command."""
+    capfd.readouterr()
+    try:
+        code = cli.main(arguments)
+    except SystemExit as exit:
+        code = exit.code
+    captured = capfd.readouterr()
+    return code, captured.out, captured.err
+
+
+def assert_fails(
+    result: tuple[int, str, str], code: int, message: str, directory
+) -> None:
+    assert result[0] == code, result
+    lines = result[2].splitlines()
+    assert len(lines) == 1, result
+    assert lines[0].startswith("ios_tf"), result
+    assert message in lines[0], result
+    assert os.listdir(directory) == []
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--batch_size=0", "--batch_size"),
+        ("--batch_size=-1", "--batch_size"),
+        ("--batch_size=one", "--batch_size"),
+        ("--number=0", "--number"),
+        ("--repeat=0", "--repeat"),
+        ("--max_groups=-1", "--max_groups"),
+        ("--strategy=best", "--strategy"),
+        ("--device=tpu", "--device"),
+        ("--unknown", "--unknown"),
+    ],
+)
+def test_wrong_usage(capfd, tmp_path, flag, message):
+    result = run(capfd, "convert", "keras:MobileNetV2", str(tmp_path / "out"), flag)
+    assert_fails(result, 2, message, tmp_path)
+
+
+def test_no_command(capfd, tmp_path):
+    assert_fails(run(capfd), 2, "COMMAND", tmp_path)
+
+
+def test_model_that_does_not_exist(capfd, tmp_path):
+    result = run(capfd, "convert", "/no/such/model", str(tmp_path / "out"))
+    assert_fails(result, 1, "/no/such/model: no such file or directory", tmp_path)
+
+
+def test_directory_that_is_no_saved_model(capfd, tmp_path, cache):
+    result = run(capfd, "convert", str(cache), str(tmp_path / "out"))
+    assert_fails(result, 1, "not a SavedModel", tmp_path)
+
+
+def test_broken_saved_model(capfd, tmp_path, cache):
+    (cache / "saved_model.pb").write_bytes(b"\xff broken")
+    result = run(capfd, "convert", str(cache), str(tmp_path / "out"))
+    assert_fails(result, 1, "cannot be loaded", tmp_path)
+
+
+def test_broken_keras_file(capfd, tmp_path, cache):
+    (cache / "model.keras").write_bytes(b"broken")
+    result = run(capfd, "convert", str(cache / "model.keras"), str(tmp_path / "out"))
+    assert_fails(result, 1, "not a Keras model", tmp_path)
+
+
+def test_keras_name_that_does_not_exist(capfd, tmp_path):
+    result = run(capfd, "convert", "keras:InceptionV33", str(tmp_path / "out"))
+    assert_fails(result, 1, "InceptionV3", tmp_path)
+
+
+def test_weights_of_a_saved_model(capfd, tmp_path, network):
+    result = run(capfd, "convert", network, str(tmp_path / "out"), "--weights=imagenet")
+    assert_fails(result, 1, "only for MODEL keras:NAME", tmp_path)
+
+
+def test_signature_that_does_not_exist(capfd, tmp_path, network):
+    result = run(capfd, "convert", network, str(tmp_path / "o"), "--signature=predict")
+    assert_fails(result, 1, "'predict'; the model has serve, serving_defa", tmp_path)
+
+
+def test_saved_model_without_signatures(capfd, tmp_path, cache):
+    tf.saved_model.save(tf.Module(), str(cache / "empty"))
+    result = run(capfd, "convert", str(cache / "empty"), str(tmp_path / "out"))
+    assert_fails(result, 1, "no signatures", tmp_path)
+
+
+def test_unwritable_output(capfd, tmp_path, network):
+    code, _, error = run(capfd, "convert", network, "/proc/no/model")
+    assert code == 1
+    assert "/proc/no/model: cannot be written" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_existing_output(capfd, tmp_path, network, dense):
+    output = str(tmp_path / "out")
+    assert run(capfd, "convert", dense, output)[0] == 0
+    before = os.stat(output).st_mtime_ns
+    code, _, error = run(capfd, "convert", network, output)
+    assert code == 1
+    assert error.count("\n") == 1
+    assert "--overwrite" in error
+    assert os.stat(output).st_mtime_ns == before
+    assert run(capfd, "convert", network, output, "--overwrite", *FAST)[0] == 0
+    assert os.listdir(tmp_path) == ["out"]
+    assert "serving_default" in tf.saved_model.load(output).signatures
+
+
+def test_model_without_a_convolution_is_copied(capfd, tmp_path, dense):
+    code, out, error = run(capfd, "convert", dense, str(tmp_path / "out"))
+    assert (code, error) == (0, "")
+    assert "no convolution" in out
+    assert "copied unchanged" in out
+    for directory, _, files in os.walk(dense):
+        for file in files:
+            path = os.path.join(directory, file)
+            copy = str(tmp_path / "out") + path[len(dense) :]
+            with open(path, "rb") as a, open(copy, "rb") as b:
+                assert a.read() == b.read()
+
+
+def test_corrupt_cache_is_ignored_with_a_warning(capfd, tmp_path, network, cache):
+    assert run(capfd, "convert", network, str(tmp_path / "a"), *FAST)[0] == 0
+    files = [os.path.join(d, f) for d, _, fs in os.walk(cache) for f in fs]
+    assert len(files) == 1
+    with open(files[0], "w") as file:
+        file.write('{"version": 1')
+    code, out, error = run(capfd, "convert", network, str(tmp_path / "b"), *FAST)
+    assert code == 0
+    warnings = [line for line in error.splitlines() if "ignored" in line]
+    assert len(warnings) == 1
+    assert files[0] in warnings[0]
+    code, out, error = run(capfd, "convert", network, str(tmp_path / "c"), *FAST)
+    assert code == 0
+    assert "from cache" in out
+    assert "ignored" not in error
+
+
+def test_convert_and_show(capfd, tmp_path, network):
+    output = str(tmp_path / "out")
+    code, out, _ = run(capfd, "convert", network, output, "--strategy=merge", *FAST)
+    assert code == 0
+    names = [line.split("  ")[0] for line in out.splitlines()]
+    for row in ("operators", "blocks", "stages", "sequential", "scheduled", "search"):
+        assert row in names
+    code, out, _ = run(capfd, "show", output)
+    assert code == 0
+    assert "stage 1" in out
+    result = run(capfd, "convert", output, str(tmp_path / "again"))
+    assert result[0] == 1
+    assert "converted already" in result[2]
+
+
+def test_show_of_a_model_that_is_not_converted(capfd, tmp_path, network):
+    result = run(capfd, "show", network)
+    assert_fails(result, 1, "not converted", tmp_path)
+
+
+def test_bench(capfd, tmp_path, network):
+    path = str(tmp_path / "bench.json")
+    flags = ["--strategies=greedy,both", "--rounds=2", "--json", path]
+    code, out, _ = run(capfd, "bench", network, *flags)
+    assert code == 0
+    table = {line.split()[0]: line.split() for line in out.splitlines()[2:]}
+    assert list(table) == ["TensorFlow", "greedy", "both"]
+    assert float(table["TensorFlow"][4]) == 1.0
+    for name in ("greedy", "both"):
+        assert float(table[name][5]) < 1e-4
+    with open(path) as file:
+        assert "latencies_ms" in file.read()
+
+
+def test_command_is_installed():
+    command = os.path.join(os.path.dirname(sys.executable), "ios_tf")
+    done = subprocess.run([command, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "convert" in done.stdout
+    done = subprocess.run(
+        [command, "convert", "/no/model", "/no/output"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_random_weights_are_announced(capfd, tmp_path):
+    code, out, _ = run(
+        capfd,
+        "convert",
+        "keras:MobileNetV2",
+        str(tmp_path / "out"),
+        "--strategy=sequential",
+        *FAST,
+    )
+    assert code == 0
+    assert "random weights" in out
+    loaded = tf.saved_model.load(str(tmp_path / "out"))
+    (output,) = loaded.signatures["serving_default"](
+        tf.constant(np.zeros([2, 224, 224, 3], np.float32))
+    ).values()
+    assert output.shape == [2, 1000]

@@ -1,0 +1,81 @@
+"""The installed package: what import does, and what it says when it cannot."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ios_tf import _native
+from ios_tf.errors import NativeLibraryError
+
+
+def test_import_leaves_tensorflow_alone():
+    code = "import sys, ios_tf.scheduler; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import ios_tf, tensorflow",
+        "import tensorflow, ios_tf",
+        "import ios_tf; from tensorflow import keras; import ios_tf",
+    ],
+)
+def test_plugin_is_loaded_with_tensorflow(code):
+    code += """
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+assert op_def_registry.get("IosRegion") is not None
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_same_minor_version_fits():
+    assert _native.version_mismatch("2.21.0", "2.21.0") is None
+    assert _native.version_mismatch("2.21.3", "2.21.0") is None
+
+
+@pytest.mark.parametrize("running", ["2.20.0", "2.22.0-rc1", "3.21.0"])
+def test_other_minor_version_is_one_line(running):
+    message = _native.version_mismatch(running, "2.21.0")
+    assert "2.21.0" in message
+    assert running in message
+    assert "\n" not in message
+
+
+def test_other_version_is_said_at_import(tmp_path):
+    code = f"""
+import json, pathlib, shutil, ios_tf
+from ios_tf import _native
+lib = pathlib.Path({str(tmp_path)!r})
+(lib / "build.json").write_text(json.dumps({{"tensorflow": "2.20.1"}}))
+(lib / "libios_tf_ops.so").write_text("")
+_native.LIBRARIES = lib
+import tensorflow
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    lines = [line for line in done.stderr.splitlines() if "ios_tf" in line]
+    assert len(lines) == 1
+    assert "built for TensorFlow 2.20.1" in lines[0]
+
+
+def test_missing_library_is_one_line_on_use(tmp_path, monkeypatch):
+    monkeypatch.setattr(_native, "LIBRARIES", tmp_path)
+    monkeypatch.setattr(_native, "_ops", None)
+    for use in (_native.ops, lambda: _native.device_fingerprint("cpu")):
+        with pytest.raises(NativeLibraryError, match="not built") as error:
+            use()
+        assert "\n" not in str(error.value)
+
+
+def test_broken_library_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "build.json").write_text((_native.LIBRARIES / "build.json").read_text())
+    (tmp_path / "libios_tf_ops.so").write_text("no library")
+    monkeypatch.setattr(_native, "LIBRARIES", tmp_path)
+    monkeypatch.setattr(_native, "_ops", None)
+    with pytest.raises(NativeLibraryError, match="cannot be loaded") as error:
+        _native.ops()
+    assert "\n" not in str(error.value)
