@@ -1,0 +1,581 @@
+#include "cc/tensorflow/fusion.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace ios::tf {
+namespace {
+
+constexpr std::array<int64_t, 2> kOne = {1, 1};
+
+bool All(const std::vector<float>& values, float wanted) {
+  return std::all_of(values.begin(), values.end(), [&](float v) {
+    return std::abs(v - wanted) <= 1e-6f * std::max(1.0f, std::abs(wanted));
+  });
+}
+
+class Fuser {
+ public:
+  Fuser(const GraphIndex& graph, std::vector<ImportedOperator> operators)
+      : graph_(graph), ops_(std::move(operators)), alive_(ops_.size(), true) {
+    std::set<int> recognised;
+    for (size_t i = 0; i < ops_.size(); ++i) {
+      producer_[ops_[i].output] = i;
+      recognised.insert(ops_[i].nodes.begin(), ops_[i].nodes.end());
+      for (const TensorRef& t : ops_[i].inputs) users_[t].push_back(i);
+    }
+    // Read by nodes that are no operators, or from outside of the graph.
+    for (const ImportedOperator& op : ops_) {
+      const std::vector<int>& readers = graph_.Consumers(op.output);
+      if (graph_.preserved(op.output.node) ||
+          std::any_of(readers.begin(), readers.end(),
+                      [&](int i) { return recognised.count(i) == 0; })) {
+        external_.insert(op.output);
+      }
+    }
+  }
+
+  std::vector<ImportedOperator> Run() {
+    // Composite activations first: their additions and multiplications would
+    // otherwise fold into convolutions.
+    ForEach(&Fuser::DropIdentityScale);
+    ForEach(&Fuser::FuseHardSigmoid);
+    ForEach(&Fuser::FuseGatedActivation);
+    ForEach(&Fuser::ComposeScales);
+    ForEach(&Fuser::FuseDenseOfMaps);
+    ForEach(&Fuser::KeepDims);
+    ForEach(&Fuser::FoldSubsampling);
+    ForEach(&Fuser::FuseSepConv);
+    ForEach(&Fuser::FoldScale);
+    ForEach(&Fuser::FoldResidual);
+    ForEach(&Fuser::FoldActivation);
+    ForEach(&Fuser::FoldPad);
+    ForEach(&Fuser::FoldPreActivation);
+    ForEach(&Fuser::FlattenConcat);
+    ForEach(&Fuser::FinishReshape);
+    std::vector<ImportedOperator> result;
+    for (size_t i = 0; i < ops_.size(); ++i) {
+      if (!alive_[i] || ops_[i].reshape) continue;
+      NormalisePadding(&ops_[i]);
+      std::sort(ops_[i].nodes.begin(), ops_[i].nodes.end());
+      ops_[i].nodes.erase(
+          std::unique(ops_[i].nodes.begin(), ops_[i].nodes.end()),
+          ops_[i].nodes.end());
+      result.push_back(std::move(ops_[i]));
+    }
+    // An operator's output node comes after those of its inputs' producers.
+    std::vector<int> position(graph_.size());
+    for (int k = 0; k < graph_.size(); ++k) position[graph_.order()[k]] = k;
+    std::stable_sort(result.begin(), result.end(),
+                     [&](const ImportedOperator& a, const ImportedOperator& b) {
+                       return position[a.output.node] < position[b.output.node];
+                     });
+    return result;
+  }
+
+ private:
+  // Applies `rule` to every operator, in order, until it applies nowhere.
+  void ForEach(bool (Fuser::*rule)(int)) {
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      for (size_t i = 0; i < ops_.size(); ++i) {
+        if (alive_[i] && (this->*rule)(i)) changed = true;
+      }
+    }
+  }
+
+  bool Is(int i, OperatorType type) const {
+    return i >= 0 && !ops_[i].reshape && ops_[i].op.type == type;
+  }
+  bool IsConvolution(int i) const {
+    return Is(i, OperatorType::kConv2D) || Is(i, OperatorType::kSepConv);
+  }
+  bool IsActivation(int i, Activation activation) const {
+    return Is(i, OperatorType::kActivation) &&
+           ops_[i].op.activation == activation;
+  }
+  int Producer(TensorRef tensor) const {
+    const auto it = producer_.find(tensor);
+    return it == producer_.end() ? -1 : it->second;
+  }
+  const std::vector<int>& Users(int i) { return users_[ops_[i].output]; }
+  // The only operator that reads i's output, once, and nothing else; or -1.
+  int OnlyUser(int i) {
+    const std::vector<int>& users = Users(i);
+    return users.size() == 1 && external_.count(ops_[i].output) == 0
+               ? users[0]
+               : -1;
+  }
+  bool HasEpilogue(int i) const {
+    return ops_[i].op.residual || ops_[i].op.activation != Activation::kNone;
+  }
+
+  void SetInputs(int i, std::vector<TensorRef> inputs) {
+    for (const TensorRef& t : ops_[i].inputs) {
+      std::vector<int>& users = users_[t];
+      users.erase(std::find(users.begin(), users.end(), i));
+    }
+    ops_[i].inputs = std::move(inputs);
+    for (const TensorRef& t : ops_[i].inputs) users_[t].push_back(i);
+  }
+  void Cover(int i, int other) {
+    ops_[i].nodes.insert(ops_[i].nodes.end(), ops_[other].nodes.begin(),
+                         ops_[other].nodes.end());
+  }
+  void Remove(int i) {
+    SetInputs(i, {});
+    producer_.erase(ops_[i].output);
+    alive_[i] = false;
+  }
+  // `i` also does what `next`, which reads it, did.
+  void TakeOver(int i, int next) {
+    Cover(i, next);
+    const TensorRef output = ops_[next].output;
+    Remove(next);
+    producer_.erase(ops_[i].output);
+    ops_[i].output = output;
+    producer_[output] = i;
+  }
+  // All of i's users read its first input instead and do what it did.
+  void PushIntoUsers(int i) {
+    const TensorRef input = ops_[i].inputs[0];
+    const std::vector<int> users = Users(i);
+    for (int user : std::set<int>(users.begin(), users.end())) {
+      std::vector<TensorRef> inputs = ops_[user].inputs;
+      std::replace(inputs.begin(), inputs.end(), ops_[i].output, input);
+      SetInputs(user, std::move(inputs));
+      Cover(user, i);
+    }
+    Remove(i);
+  }
+
+  bool DropIdentityScale(int i) {
+    if (!Is(i, OperatorType::kScale) || !All(ops_[i].weights[0], 1.0f) ||
+        !All(ops_[i].weights[1], 0.0f) || Users(i).empty() ||
+        external_.count(ops_[i].output) > 0) {
+      return false;
+    }
+    PushIntoUsers(i);
+    return true;
+  }
+
+  // x + 3, the input of relu6(x + 3): the operator that adds, or -1.
+  int AddThree(int relu6) {
+    if (!IsActivation(relu6, Activation::kRelu6)) return -1;
+    const int add = Producer(ops_[relu6].inputs[0]);
+    return Is(add, OperatorType::kScale) && OnlyUser(add) == relu6 &&
+                   All(ops_[add].weights[0], 1.0f) &&
+                   All(ops_[add].weights[1], 3.0f)
+               ? add
+               : -1;
+  }
+  bool IsSixth(int i) const {
+    return Is(i, OperatorType::kScale) &&
+           All(ops_[i].weights[0], 1.0f / 6.0f) && All(ops_[i].weights[1], 0.0f);
+  }
+
+  // relu6(x + 3) / 6
+  bool FuseHardSigmoid(int i) {
+    const int add = AddThree(i), next = OnlyUser(i);
+    if (add < 0 || !IsSixth(next)) return false;
+    ops_[i].op.activation = Activation::kHardSigmoid;
+    SetInputs(i, ops_[add].inputs);
+    Cover(i, add);
+    Remove(add);
+    TakeOver(i, next);
+    return true;
+  }
+
+  // x * sigmoid(x), x * hard_sigmoid(x), x * relu6(x + 3) / 6
+  bool FuseGatedActivation(int i) {
+    if (!Is(i, OperatorType::kMultiply)) return false;
+    for (int k : {0, 1}) {
+      const TensorRef x = ops_[i].inputs[k];
+      const int gate = Producer(ops_[i].inputs[1 - k]);
+      if (gate < 0 || OnlyUser(gate) != i) continue;
+      const int add = AddThree(gate), sixth = OnlyUser(i);
+      if (add >= 0 && ops_[add].inputs[0] == x && sixth >= 0 &&
+          IsSixth(sixth)) {
+        Cover(i, add);
+        Gate(i, gate, x, Activation::kHardSwish);
+        Remove(add);
+        TakeOver(i, sixth);
+        return true;
+      }
+      if (ops_[gate].inputs[0] != x) continue;
+      if (IsActivation(gate, Activation::kSigmoid)) {
+        Gate(i, gate, x, Activation::kSwish);
+        return true;
+      }
+      if (IsActivation(gate, Activation::kHardSigmoid)) {
+        Gate(i, gate, x, Activation::kHardSwish);
+        return true;
+      }
+    }
+    return false;
+  }
+  void Gate(int i, int gate, TensorRef x, Activation activation) {
+    ops_[i].op.type = OperatorType::kActivation;
+    ops_[i].op.activation = activation;
+    SetInputs(i, {x});
+    Cover(i, gate);
+    Remove(gate);
+  }
+
+  // Two scales in a row are one.
+  bool ComposeScales(int i) {
+    const int next = Is(i, OperatorType::kScale) ? OnlyUser(i) : -1;
+    if (!Is(next, OperatorType::kScale)) return false;
+    std::vector<float>&scale = ops_[i].weights[0], &shift = ops_[i].weights[1];
+    for (size_t c = 0; c < scale.size(); ++c) {
+      const double s = ops_[next].weights[0][c], t = ops_[next].weights[1][c];
+      shift[c] = shift[c] * s + t;
+      scale[c] = scale[c] * s;
+    }
+    TakeOver(i, next);
+    return true;
+  }
+
+  // Keras computes Dense of [N,H,W,C] as a MatMul between two Reshapes: it is a
+  // 1x1 convolution.
+  bool FuseDenseOfMaps(int i) {
+    if (!Is(i, OperatorType::kMatMul)) return false;
+    const int before = Producer(ops_[i].inputs[0]), after = OnlyUser(i);
+    if (before < 0 || after < 0 || !ops_[before].reshape ||
+        !ops_[after].reshape || OnlyUser(before) != i) {
+      return false;
+    }
+    const Shape* x = graph_.shape(ops_[before].inputs[0]);
+    const Shape* y = graph_.shape(ops_[after].output);
+    if (!x || !y || x->size() != 4 || y->size() != 4 ||
+        !std::equal(x->begin(), x->end() - 1, y->begin())) {
+      return false;
+    }
+    ops_[i].op.type = OperatorType::kConv2D;
+    SetInputs(i, ops_[before].inputs);
+    Cover(i, before);
+    Remove(before);
+    TakeOver(i, after);
+    return true;
+  }
+
+  // A Reshape from [N,C] to [N,1,1,C] goes away if what computes [N,C], from the
+  // global pooling on, can compute [N,1,1,C]: squeeze-and-excite with Dense.
+  bool KeepDims(int i) {
+    if (!ops_[i].reshape) return false;
+    const Shape* x = graph_.shape(ops_[i].inputs[0]);
+    const Shape* y = graph_.shape(ops_[i].output);
+    if (!x || !y || x->size() != 2 || y->size() != 4 || (*y)[0] != (*x)[0]) {
+      return false;
+    }
+    std::vector<int> chain;
+    int user = i;
+    for (int k = Producer(ops_[i].inputs[0]);; k = Producer(ops_[k].inputs[0])) {
+      if (k < 0 || OnlyUser(k) != user) return false;
+      chain.push_back(k);
+      user = k;
+      if (Is(k, OperatorType::kGlobalPool)) break;
+      const bool squeeze = ops_[k].reshape &&
+                           graph_.shape(ops_[k].inputs[0])->size() == 4 &&
+                           (*graph_.shape(ops_[k].inputs[0]))[0] == (*x)[0];
+      if (squeeze) break;
+      if (!Is(k, OperatorType::kMatMul) && !Is(k, OperatorType::kActivation) &&
+          !Is(k, OperatorType::kScale)) {
+        return false;
+      }
+    }
+    for (int k : chain) {
+      if (Is(k, OperatorType::kMatMul)) ops_[k].op.type = OperatorType::kConv2D;
+      if (Is(k, OperatorType::kGlobalPool)) ops_[k].op.keep_dims = true;
+    }
+    TakeOver(chain[0], i);
+    if (ops_[chain.back()].reshape) PushIntoUsers(chain.back());
+    return true;
+  }
+
+  // Pooling with a 1x1 window only leaves cells out: the depthwise convolution
+  // before it, or the 1x1 convolutions after it, can do that.
+  bool FoldSubsampling(int i) {
+    if (!Is(i, OperatorType::kPool) || ops_[i].op.kernel != kOne ||
+        ops_[i].op.padding.type == PaddingType::kExplicit) {
+      return false;
+    }
+    const int before = Producer(ops_[i].inputs[0]);
+    if (Is(before, OperatorType::kConv2D) && OnlyUser(before) == i &&
+        ops_[before].op.strides == kOne &&
+        ops_[before].op.padding.type != PaddingType::kSame) {
+      ops_[before].op.strides = ops_[i].op.strides;
+      TakeOver(before, i);
+      return true;
+    }
+    const std::vector<int>& users = Users(i);
+    const auto folds = [&](int user) {
+      const Operator& op = ops_[user].op;
+      return Is(user, OperatorType::kConv2D) && op.kernel == kOne &&
+             op.strides == kOne && op.padding.type != PaddingType::kExplicit;
+    };
+    if (users.empty() || external_.count(ops_[i].output) > 0 ||
+        !std::all_of(users.begin(), users.end(), folds)) {
+      return false;
+    }
+    for (int user : users) ops_[user].op.strides = ops_[i].op.strides;
+    PushIntoUsers(i);
+    return true;
+  }
+
+  // A depthwise convolution and the 1x1 convolution that alone reads it.
+  bool FuseSepConv(int i) {
+    if (!Is(i, OperatorType::kConv2D) || HasEpilogue(i) || ops_[i].op.bias) {
+      return false;
+    }
+    const Shape* x = graph_.shape(ops_[i].inputs[0]);
+    const int next = OnlyUser(i);
+    if (!x || ops_[i].op.groups != x->back() || !Is(next, OperatorType::kConv2D)) {
+      return false;
+    }
+    Operator& op = ops_[i].op;
+    const Operator& pointwise = ops_[next].op;
+    if (pointwise.kernel != kOne || pointwise.strides != kOne ||
+        pointwise.groups != 1 ||
+        pointwise.padding.type == PaddingType::kExplicit) {
+      return false;
+    }
+    op.type = OperatorType::kSepConv;
+    op.name = pointwise.name;
+    op.multiplier = op.filters / x->back();
+    op.groups = 1;
+    op.filters = pointwise.filters;
+    op.bias = pointwise.bias;
+    op.activation = pointwise.activation;
+    ops_[i].weights.insert(ops_[i].weights.end(), ops_[next].weights.begin(),
+                           ops_[next].weights.end());
+    TakeOver(i, next);
+    return true;
+  }
+
+  // Batch norm and bias go into the weights.
+  bool FoldScale(int i) {
+    const bool matmul = Is(i, OperatorType::kMatMul);
+    if ((!IsConvolution(i) && !matmul) || HasEpilogue(i)) return false;
+    const int next = OnlyUser(i);
+    if (!Is(next, OperatorType::kScale)) return false;
+    const std::vector<float>&scale = ops_[next].weights[0],
+          &shift = ops_[next].weights[1];
+    std::vector<std::vector<float>>& weights = ops_[i].weights;
+    const size_t last = Is(i, OperatorType::kSepConv) ? 1 : 0;
+    const size_t channels = scale.size();
+    for (size_t k = 0; k < weights[last].size(); ++k) {
+      weights[last][k] *= scale[k % channels];
+    }
+    if (ops_[i].op.bias) {
+      for (size_t c = 0; c < channels; ++c) {
+        weights[last + 1][c] = weights[last + 1][c] * scale[c] + shift[c];
+      }
+    } else if (std::any_of(shift.begin(), shift.end(),
+                           [](float v) { return v != 0.0f; })) {
+      ops_[i].op.bias = true;
+      weights.push_back(shift);
+    }
+    ops_[i].op.activation = ops_[next].op.activation;
+    TakeOver(i, next);
+    return true;
+  }
+
+  // Whether `tensor` is computed on the way to operator i.
+  bool IsAncestor(TensorRef tensor, int i) const {
+    std::set<int> seen;
+    std::vector<int> open = {i};
+    while (!open.empty()) {
+      const int k = open.back();
+      open.pop_back();
+      for (const TensorRef& t : ops_[k].inputs) {
+        if (t == tensor) return true;
+        const int producer = Producer(t);
+        if (producer >= 0 && seen.insert(producer).second) {
+          open.push_back(producer);
+        }
+      }
+    }
+    return false;
+  }
+
+  // An addition goes into a convolution if the other operand is there before the
+  // convolution can start anyway, so that nothing is kept from running in
+  // parallel.
+  bool FoldResidual(int i) {
+    if (!Is(i, OperatorType::kAdd) || ops_[i].inputs.size() != 2) return false;
+    for (int k : {0, 1}) {
+      const int conv = Producer(ops_[i].inputs[k]);
+      const TensorRef other = ops_[i].inputs[1 - k];
+      if (!IsConvolution(conv) || OnlyUser(conv) != i || HasEpilogue(conv) ||
+          !IsAncestor(other, conv)) {
+        continue;
+      }
+      ops_[conv].op.residual = true;
+      ops_[conv].op.activation = ops_[i].op.activation;
+      SetInputs(conv, {ops_[conv].inputs[0], other});
+      TakeOver(conv, i);
+      return true;
+    }
+    return false;
+  }
+
+  bool FoldActivation(int i) {
+    const bool takes = IsConvolution(i) || Is(i, OperatorType::kMatMul) ||
+                       Is(i, OperatorType::kAdd) ||
+                       Is(i, OperatorType::kMultiply) ||
+                       Is(i, OperatorType::kScale);
+    if (!takes || ops_[i].op.activation != Activation::kNone) return false;
+    const int next = OnlyUser(i);
+    if (!Is(next, OperatorType::kActivation)) return false;
+    ops_[i].op.activation = ops_[next].op.activation;
+    TakeOver(i, next);
+    return true;
+  }
+
+  bool IsNonNegative(int i) const {
+    if (i < 0) return false;
+    const Activation a = ops_[i].op.activation;
+    if (Is(i, OperatorType::kPool)) {
+      return IsNonNegative(Producer(ops_[i].inputs[0]));
+    }
+    return a == Activation::kRelu || a == Activation::kRelu6 ||
+           a == Activation::kSigmoid || a == Activation::kHardSigmoid;
+  }
+
+  // Zeros around the input become the operators' own padding.
+  bool FoldPad(int i) {
+    if (!Is(i, OperatorType::kPad)) return false;
+    const std::vector<int>& users = Users(i);
+    const Shape* x = graph_.shape(ops_[i].inputs[0]);
+    const bool relu = IsNonNegative(Producer(ops_[i].inputs[0]));
+    const Padding pad = ops_[i].op.padding;
+    const auto folds = [&](int user) {
+      const Operator& op = ops_[user].op;
+      if (op.residual && ops_[user].inputs[1] == ops_[i].output) return false;
+      // SAME with stride 1 pads by the same number of cells for all sizes.
+      const bool fixed = op.padding.type != PaddingType::kSame ||
+                         op.strides == kOne;
+      if (IsConvolution(user)) return fixed;
+      // A maximum of values >= 0 and padded zeros is one without the zeros, as
+      // long as no window lies in the padding.
+      return Is(user, OperatorType::kPool) && op.pool == PoolKind::kMax &&
+             relu && op.padding.type == PaddingType::kValid &&
+             std::max(pad.top, pad.bottom) < op.kernel[0] &&
+             std::max(pad.left, pad.right) < op.kernel[1];
+    };
+    if (!x || users.empty() || external_.count(ops_[i].output) > 0 ||
+        !std::all_of(users.begin(), users.end(), folds)) {
+      return false;
+    }
+    for (int user : std::set<int>(users.begin(), users.end())) {
+      Operator& op = ops_[user].op;
+      const std::array<int64_t, 4> own = ExplicitPadding(op, *x);
+      op.padding = {PaddingType::kExplicit, pad.top + own[0],
+                    pad.bottom + own[1], pad.left + own[2], pad.right + own[3]};
+    }
+    PushIntoUsers(i);
+    return true;
+  }
+
+  // Relu-SepConv is one operator, if all that read the Relu are.
+  bool FoldPreActivation(int i) {
+    if (!IsActivation(i, Activation::kRelu)) return false;
+    const std::vector<int>& users = Users(i);
+    const auto folds = [&](int user) {
+      const ImportedOperator& op = ops_[user];
+      return Is(user, OperatorType::kSepConv) &&
+             op.op.pre_activation == Activation::kNone &&
+             !(op.op.residual && op.inputs[1] == ops_[i].output);
+    };
+    if (users.empty() || external_.count(ops_[i].output) > 0 ||
+        !std::all_of(users.begin(), users.end(), folds)) {
+      return false;
+    }
+    for (int user : users) ops_[user].op.pre_activation = Activation::kRelu;
+    PushIntoUsers(i);
+    return true;
+  }
+
+  bool FlattenConcat(int i) {
+    const int next = Is(i, OperatorType::kConcat) ? OnlyUser(i) : -1;
+    if (!Is(next, OperatorType::kConcat)) return false;
+    std::vector<TensorRef> inputs;
+    for (const TensorRef& t : ops_[next].inputs) {
+      if (t == ops_[i].output) {
+        inputs.insert(inputs.end(), ops_[i].inputs.begin(),
+                      ops_[i].inputs.end());
+      } else {
+        inputs.push_back(t);
+      }
+    }
+    SetInputs(next, std::move(inputs));
+    Cover(next, i);
+    Remove(i);
+    return true;
+  }
+
+  // [N,1,1,C] to [N,C] in front of other operators is a pooling of one cell.
+  // Elsewhere TensorFlow's Reshape, which copies nothing, is left.
+  bool FinishReshape(int i) {
+    if (!ops_[i].reshape) return false;
+    const Shape* x = graph_.shape(ops_[i].inputs[0]);
+    const Shape* y = graph_.shape(ops_[i].output);
+    const int before = Producer(ops_[i].inputs[0]);
+    if (before < 0 || Users(i).empty() || !x || !y || x->size() != 4 ||
+        y->size() != 2 || (*x)[0] != (*y)[0] ||
+        external_.count(ops_[i].output) > 0) {
+      return false;
+    }
+    ops_[i].reshape = false;
+    ops_[i].op.type = OperatorType::kGlobalPool;
+    ops_[i].op.pool = PoolKind::kAvg;
+    return true;
+  }
+
+  // One way to write each padding, so that equal blocks have equal signatures
+  // and convolutions that may merge are seen: with stride 1, SAME adds
+  // (extent - 1) / 2 cells before and the rest after, for every size.
+  static void NormalisePadding(ImportedOperator* imported) {
+    Operator& op = imported->op;
+    if (op.type != OperatorType::kConv2D && op.type != OperatorType::kSepConv) {
+      return;
+    }
+    Padding& p = op.padding;
+    if (p.type == PaddingType::kExplicit && !p.top && !p.bottom && !p.left &&
+        !p.right) {
+      p.type = PaddingType::kValid;
+    }
+    const int64_t h = (op.kernel[0] - 1) * op.dilations[0];
+    const int64_t w = (op.kernel[1] - 1) * op.dilations[1];
+    if (op.strides == kOne && p.type == PaddingType::kExplicit &&
+        p.top == h / 2 && p.bottom == h - h / 2 && p.left == w / 2 &&
+        p.right == w - w / 2) {
+      p = Padding();
+      p.type = PaddingType::kSame;
+    }
+    if (op.kernel == kOne && p.type == PaddingType::kSame) {
+      p.type = PaddingType::kValid;
+    }
+  }
+
+  const GraphIndex& graph_;
+  std::vector<ImportedOperator> ops_;
+  std::vector<bool> alive_;
+  std::map<TensorRef, int> producer_;
+  std::map<TensorRef, std::vector<int>> users_;
+  std::set<TensorRef> external_;
+};
+
+}  // namespace
+
+std::vector<ImportedOperator> Fuse(const GraphIndex& graph,
+                                   std::vector<ImportedOperator> operators) {
+  return Fuser(graph, std::move(operators)).Run();
+}
+
+}  // namespace ios::tf

@@ -1,0 +1,302 @@
+#include "cc/tensorflow/graph_index.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/graph/tensor_id.h"
+#include "tensorflow/core/grappler/costs/graph_properties.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::NodeDef;
+using ::tensorflow::grappler::GrapplerItem;
+
+bool OneOf(const std::string& op, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const char* name) { return op == name; });
+}
+
+bool IsLoopMerge(const NodeDef& node, const std::string& input_op) {
+  return OneOf(node.op(), {"Merge", "RefMerge"}) &&
+         OneOf(input_op, {"Enter", "RefEnter", "NextIteration",
+                          "RefNextIteration"});
+}
+
+// A function of its inputs alone, that TensorFlow can evaluate by itself.
+bool IsPure(const NodeDef& node) {
+  const tensorflow::OpDef* op = nullptr;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) {
+    return false;
+  }
+  if (op->is_stateful()) return false;
+  for (const auto& attr : op->attr()) {
+    if (attr.type() == "func" || attr.type() == "list(func)") return false;
+  }
+  return !OneOf(node.op(),
+                {"Placeholder", "PlaceholderV2", "PlaceholderWithDefault",
+                 "_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Switch",
+                 "Merge", "Enter", "Exit", "NextIteration", "LoopCond",
+                 "IosRegion", "IosStageLatency"});
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GraphIndex>> GraphIndex::Create(
+    const GrapplerItem& item, int64_t batch_size) {
+  std::unique_ptr<GraphIndex> index(new GraphIndex);
+  TF_RETURN_IF_ERROR(index->ReadEdges(item));
+  TF_RETURN_IF_ERROR(index->SortNodes());
+  TF_RETURN_IF_ERROR(index->ReadShapes(item, batch_size));
+  index->ClassifyNodes(item);
+  index->FindConsumers();
+  index->cpu_ = std::make_unique<tensorflow::grappler::DeviceSimple>();
+  return index;
+}
+
+int GraphIndex::Find(const std::string& name) const {
+  const auto it = by_name_.find(name);
+  return it == by_name_.end() ? -1 : it->second;
+}
+
+std::string GraphIndex::Name(TensorRef tensor) const {
+  const std::string& name = node(tensor.node).name();
+  return tensor.port == 0 ? name : absl::StrCat(name, ":", tensor.port);
+}
+
+TensorRef GraphIndex::Resolve(TensorRef tensor) const {
+  while (tensor.port < static_cast<int>(nodes_[tensor.node].forward.size())) {
+    tensor = nodes_[tensor.node].forward[tensor.port];
+  }
+  return tensor;
+}
+
+absl::Status GraphIndex::ReadEdges(const GrapplerItem& item) {
+  nodes_.resize(item.graph.node_size());
+  for (int i = 0; i < item.graph.node_size(); ++i) {
+    nodes_[i].def = &item.graph.node(i);
+    if (!by_name_.emplace(node(i).name(), i).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the graph has two nodes '", node(i).name(), "'"));
+    }
+  }
+  std::vector<bool> consumed(size(), false);
+  for (Node& node : nodes_) {
+    for (const std::string& input : node.def->input()) {
+      const tensorflow::TensorId id = tensorflow::ParseTensorName(input);
+      const auto it = by_name_.find(std::string(id.node()));
+      if (it == by_name_.end()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("node '", node.def->name(), "' reads '", input,
+                         "', which is not in the graph"));
+      }
+      consumed[it->second] = true;
+      if (id.index() < 0) {
+        node.controls.push_back(it->second);
+      } else {
+        node.inputs.push_back({it->second, id.index()});
+      }
+    }
+  }
+  const std::unordered_set<std::string> keep = item.NodesToPreserve();
+  for (int i = 0; i < size(); ++i) {
+    nodes_[i].preserved = !consumed[i] || keep.count(node(i).name()) > 0;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphIndex::SortNodes() {
+  std::vector<int> missing(size(), 0);
+  std::vector<std::vector<int>> readers(size());
+  for (int i = 0; i < size(); ++i) {
+    const auto add = [&](int from) {
+      const std::string& op = node(from).op();
+      if (IsLoopMerge(node(i), op) && op != "Enter" && op != "RefEnter") return;
+      readers[from].push_back(i);
+      ++missing[i];
+    };
+    for (const TensorRef& t : nodes_[i].inputs) add(t.node);
+    for (int c : nodes_[i].controls) add(c);
+  }
+  for (int i = 0; i < size(); ++i) {
+    if (missing[i] == 0) order_.push_back(i);
+  }
+  for (size_t k = 0; k < order_.size(); ++k) {
+    for (int reader : readers[order_[k]]) {
+      if (--missing[reader] == 0) order_.push_back(reader);
+    }
+  }
+  if (order_.size() != nodes_.size()) {
+    return absl::InvalidArgumentError("the graph has a cycle");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
+                                    int64_t batch_size) {
+  tensorflow::grappler::GraphProperties properties(item);
+  TF_RETURN_IF_ERROR(properties.InferStatically(
+      /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/false,
+      /*include_tensor_values=*/false));
+  for (Node& node : nodes_) {
+    for (const auto& output :
+         properties.GetOutputProperties(node.def->name())) {
+      node.shapes.emplace_back();
+      const tensorflow::TensorShapeProto& proto = output.shape();
+      if (output.dtype() != tensorflow::DT_FLOAT || proto.unknown_rank()) {
+        continue;
+      }
+      Shape shape;
+      for (const auto& dim : proto.dim()) shape.push_back(dim.size());
+      if (!shape.empty() && shape[0] < 0) shape[0] = batch_size;
+      if (std::all_of(shape.begin(), shape.end(),
+                      [](int64_t d) { return d >= 0; })) {
+        node.shapes.back() = std::move(shape);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+void GraphIndex::ClassifyNodes(const GrapplerItem& item) {
+  for (const auto& feed : item.feed) {
+    const int i =
+        Find(std::string(tensorflow::ParseTensorName(feed.first).node()));
+    if (i >= 0) nodes_[i].fed = true;
+  }
+  for (int i : order_) {
+    Node& node = nodes_[i];
+    const std::string& op = node.def->op();
+    // Depth in conditionals and loops, after TensorFlow's lowering of If and
+    // While to these operations.
+    int deepest = 0, shallowest = node.inputs.empty() ? 0 : INT32_MAX;
+    bool loop_merge = false;
+    for (const TensorRef& t : node.inputs) {
+      deepest = std::max(deepest, nodes_[t.node].depth);
+      shallowest = std::min(shallowest, nodes_[t.node].depth);
+      loop_merge =
+          loop_merge || IsLoopMerge(*node.def, nodes_[t.node].def->op());
+    }
+    for (int c : node.controls) deepest = std::max(deepest, nodes_[c].depth);
+    if (OneOf(op, {"Switch", "RefSwitch", "Enter", "RefEnter"})) {
+      node.depth = deepest + 1;
+    } else if (OneOf(op, {"Exit", "RefExit"})) {
+      node.depth = std::max(deepest - 2, 0);
+    } else if (OneOf(op, {"Merge", "RefMerge"}) && !loop_merge) {
+      node.depth = std::max(shallowest - 1, 0);
+    } else {
+      node.depth = deepest;
+    }
+
+    const bool constant_inputs = std::all_of(
+        node.inputs.begin(), node.inputs.end(),
+        [&](const TensorRef& t) { return nodes_[t.node].constant; });
+    node.constant =
+        !node.fed &&
+        (op == "Const" ||
+         (!node.inputs.empty() && constant_inputs && IsPure(*node.def)));
+    // A control input that is constant has nothing to wait for.
+    const bool waits =
+        std::any_of(node.controls.begin(), node.controls.end(),
+                    [&](int c) { return !nodes_[c].constant; });
+    if (!node.preserved && !node.constant && !waits && node.depth == 0 &&
+        OneOf(op, {"Identity", "IdentityN", "StopGradient", "PreventGradient",
+                   "Snapshot"})) {
+      node.forward = node.inputs;
+    }
+  }
+}
+
+void GraphIndex::FindConsumers() {
+  for (Node& node : nodes_) node.live = node.preserved;
+  const auto read = [&](int i, const auto& visit) {
+    for (size_t k = 0; k < nodes_[i].inputs.size(); ++k) {
+      if (k == 1 && ignored_reshapes_.count(i) > 0) continue;
+      visit(Resolve(nodes_[i].inputs[k]));
+    }
+  };
+  for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
+    if (!nodes_[*it].live || passthrough(*it)) continue;
+    read(*it, [&](TensorRef t) { nodes_[t.node].live = true; });
+    for (int c : nodes_[*it].controls) nodes_[c].live = true;
+  }
+  // Loops are not worth following: all that feeds a back edge lives.
+  for (Node& node : nodes_) {
+    if (OneOf(node.def->op(), {"NextIteration", "RefNextIteration"})) {
+      for (Node& any : nodes_) any.live = true;
+      break;
+    }
+  }
+  consumers_.clear();
+  for (int i : order_) {
+    if (!nodes_[i].live || passthrough(i)) continue;
+    read(i, [&](TensorRef t) { consumers_[t].push_back(i); });
+  }
+}
+
+const std::vector<int>& GraphIndex::Consumers(TensorRef tensor) const {
+  static const std::vector<int>* const kNone = new std::vector<int>;
+  const auto it = consumers_.find(tensor);
+  return it == consumers_.end() ? *kNone : it->second;
+}
+
+bool GraphIndex::Evaluate(int i) {
+  Node& node = nodes_[i];
+  if (!node.constant) return false;
+  if (node.evaluated) return !node.values.empty();
+  node.evaluated = true;
+  if (node.def->op() == "Const") {
+    const auto value = node.def->attr().find("value");
+    tensorflow::Tensor tensor;
+    if (value == node.def->attr().end() ||
+        !tensor.FromProto(value->second.tensor())) {
+      return false;
+    }
+    node.values.push_back(std::move(tensor));
+    return true;
+  }
+  absl::InlinedVector<tensorflow::TensorValue, 4> inputs, outputs;
+  for (const TensorRef& t : node.inputs) {
+    if (!Evaluate(t.node)) return false;
+    std::vector<tensorflow::Tensor>& values = nodes_[t.node].values;
+    if (t.port >= static_cast<int>(values.size())) return false;
+    inputs.emplace_back(&values[t.port]);
+  }
+  NodeDef pure = *node.def;
+  pure.clear_device();
+  const absl::Status status = tensorflow::grappler::EvaluateNode(
+      pure, inputs, cpu_.get(), /*resource_mgr=*/nullptr, &outputs);
+  for (tensorflow::TensorValue& output : outputs) {
+    if (status.ok() && output.tensor) node.values.push_back(*output.tensor);
+    delete output.tensor;
+  }
+  return !node.values.empty();
+}
+
+const tensorflow::Tensor* GraphIndex::Constant(TensorRef tensor) {
+  if (!Evaluate(tensor.node)) return nullptr;
+  const std::vector<tensorflow::Tensor>& values = nodes_[tensor.node].values;
+  return tensor.port < static_cast<int>(values.size()) ? &values[tensor.port]
+                                                       : nullptr;
+}
+
+const Shape* GraphIndex::shape(TensorRef tensor) const {
+  const auto& shapes = nodes_[tensor.node].shapes;
+  if (tensor.port >= static_cast<int>(shapes.size())) return nullptr;
+  return shapes[tensor.port] ? &*shapes[tensor.port] : nullptr;
+}
+
+void GraphIndex::Alias(int node, int original) {
+  nodes_[node].forward = {{original, 0}};
+  FindConsumers();
+}
+
+void GraphIndex::IgnoreShapeInputs(const std::set<int>& reshapes) {
+  ignored_reshapes_ = reshapes;
+  FindConsumers();
+}
+
+}  // namespace ios::tf

@@ -1,0 +1,117 @@
+// GraphIndex: a GraphDef with its edges, shapes and constants looked up, seen
+// through nodes that only pass a tensor on. What the importer reads.
+#ifndef IOS_TF_CC_TENSORFLOW_GRAPH_INDEX_H_
+#define IOS_TF_CC_TENSORFLOW_GRAPH_INDEX_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cc/core/block.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/grappler/grappler_item.h"
+#include "tensorflow/core/grappler/optimizers/evaluation_utils.h"
+
+namespace ios::tf {
+
+// Output `port` of node number `node`.
+struct TensorRef {
+  int node = -1;
+  int port = 0;
+  bool operator==(const TensorRef& o) const {
+    return node == o.node && port == o.port;
+  }
+  bool operator!=(const TensorRef& o) const { return !(*this == o); }
+  bool operator<(const TensorRef& o) const {
+    return node != o.node ? node < o.node : port < o.port;
+  }
+};
+
+class GraphIndex {
+ public:
+  // `batch_size` takes the place of unknown leading dimensions. The item must
+  // outlive the index.
+  static absl::StatusOr<std::unique_ptr<GraphIndex>> Create(
+      const tensorflow::grappler::GrapplerItem& item, int64_t batch_size);
+
+  int size() const { return nodes_.size(); }
+  const tensorflow::NodeDef& node(int i) const { return *nodes_[i].def; }
+  // -1 if there is no such node.
+  int Find(const std::string& name) const;
+  // "name" or "name:port", as in NodeDef::input.
+  std::string Name(TensorRef tensor) const;
+  // Data inputs as the graph has them; control inputs.
+  const std::vector<TensorRef>& inputs(int i) const { return nodes_[i].inputs; }
+  const std::vector<int>& controls(int i) const { return nodes_[i].controls; }
+  // Data input k, seen through nodes that pass it on.
+  TensorRef Input(int i, int k) const { return Resolve(nodes_[i].inputs[k]); }
+  TensorRef Resolve(TensorRef tensor) const;
+  // All nodes, producers first (back edges of loops left out).
+  const std::vector<int>& order() const { return order_; }
+
+  // The node's name must survive: it is fed, fetched or kept, or nothing
+  // consumes it, so somebody outside of the graph may.
+  bool preserved(int i) const { return nodes_[i].preserved; }
+  // The caller provides the node's outputs.
+  bool fed(int i) const { return nodes_[i].fed; }
+  // The node only passes tensors on: consumers are those of its inputs.
+  bool passthrough(int i) const { return !nodes_[i].forward.empty(); }
+  // The node computes a constant.
+  bool constant(int i) const { return nodes_[i].constant; }
+  // In the branch of a conditional or in a loop, where it may not run.
+  bool conditional(int i) const { return nodes_[i].depth > 0; }
+  // Consumed, other than as a shape that a Reshape of IgnoreShapeInput() reads.
+  bool live(int i) const { return nodes_[i].live; }
+  // Live nodes that read the tensor, nodes that pass it on left out.
+  const std::vector<int>& Consumers(TensorRef tensor) const;
+
+  // The value of a constant tensor, evaluated by TensorFlow; null if it is none.
+  const tensorflow::Tensor* Constant(TensorRef tensor);
+  // Null unless the tensor is float32 with known dimensions.
+  const Shape* shape(TensorRef tensor) const;
+
+  // Makes `node`, which computes the same as `original`, pass that on.
+  void Alias(int node, int original);
+  // Data input 1 of these nodes (Reshape) no longer counts as consumer.
+  void IgnoreShapeInputs(const std::set<int>& reshapes);
+
+ private:
+  struct Node {
+    const tensorflow::NodeDef* def = nullptr;
+    std::vector<TensorRef> inputs;
+    std::vector<int> controls;
+    std::vector<TensorRef> forward;  // of each port; empty: computes something
+    std::vector<std::optional<Shape>> shapes;
+    bool preserved = false, fed = false, constant = false, live = true;
+    bool evaluated = false;
+    int depth = 0;  // of conditionals and loops
+    std::vector<tensorflow::Tensor> values;
+  };
+
+  GraphIndex() = default;
+  absl::Status ReadEdges(const tensorflow::grappler::GrapplerItem& item);
+  absl::Status ReadShapes(const tensorflow::grappler::GrapplerItem& item,
+                          int64_t batch_size);
+  absl::Status SortNodes();
+  void ClassifyNodes(const tensorflow::grappler::GrapplerItem& item);
+  void FindConsumers();
+  bool Evaluate(int i);
+
+  std::vector<Node> nodes_;
+  std::unordered_map<std::string, int> by_name_;
+  std::vector<int> order_;
+  std::set<int> ignored_reshapes_;
+  std::map<TensorRef, std::vector<int>> consumers_;
+  std::unique_ptr<tensorflow::grappler::DeviceSimple> cpu_;
+};
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_GRAPH_INDEX_H_

@@ -1,0 +1,663 @@
+#include "cc/tensorflow/importer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/util/device_name_utils.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::NodeDef;
+using ::tensorflow::Tensor;
+using Result = absl::Status;
+
+Result Refuse(std::string reason) { return absl::UnimplementedError(reason); }
+
+template <typename T>
+T Attr(const NodeDef& node, const char* name, T otherwise) {
+  T value;
+  return tensorflow::TryGetNodeAttr(node, name, &value) ? value : otherwise;
+}
+
+std::vector<float> Floats(const Tensor& tensor) {
+  const auto flat = tensor.flat<float>();
+  return std::vector<float>(flat.data(), flat.data() + flat.size());
+}
+
+// The numbers of an int32 or int64 tensor.
+std::optional<std::vector<int64_t>> Integers(const Tensor* tensor) {
+  std::vector<int64_t> values;
+  if (!tensor) return std::nullopt;
+  if (tensor->dtype() == tensorflow::DT_INT32) {
+    const auto flat = tensor->flat<int32_t>();
+    values.assign(flat.data(), flat.data() + flat.size());
+  } else if (tensor->dtype() == tensorflow::DT_INT64) {
+    const auto flat = tensor->flat<int64_t>();
+    values.assign(flat.data(), flat.data() + flat.size());
+  } else {
+    return std::nullopt;
+  }
+  return values;
+}
+
+// A scalar or a vector along the last dimension of `x`, as a vector of x's
+// channels.
+std::optional<std::vector<float>> PerChannel(const Tensor* tensor,
+                                             const Shape& x) {
+  if (!tensor || tensor->dtype() != tensorflow::DT_FLOAT ||
+      tensor->dims() > static_cast<int>(x.size())) {
+    return std::nullopt;
+  }
+  const int64_t channels = x.back();
+  if (tensor->NumElements() == 1) {
+    return std::vector<float>(channels, tensor->flat<float>()(0));
+  }
+  if (tensor->NumElements() != channels ||
+      tensor->dim_size(tensor->dims() - 1) != channels) {
+    return std::nullopt;
+  }
+  return Floats(*tensor);
+}
+
+std::optional<Activation> ActivationOf(const std::string& op) {
+  static const auto* const kActivations =
+      new std::unordered_map<std::string, Activation>{
+          {"Relu", Activation::kRelu},       {"Relu6", Activation::kRelu6},
+          {"Sigmoid", Activation::kSigmoid}, {"Tanh", Activation::kTanh},
+          {"Elu", Activation::kElu},
+      };
+  const auto it = kActivations->find(op);
+  if (it == kActivations->end()) return std::nullopt;
+  return it->second;
+}
+
+class Importer {
+ public:
+  Importer(GraphIndex* graph, std::vector<Refusal>* refusals)
+      : graph_(*graph), refusals_(*refusals) {}
+
+  std::vector<ImportedOperator> Run() {
+    for (int i : graph_.order()) {
+      if (graph_.constant(i) || graph_.conditional(i) ||
+          graph_.passthrough(i) || graph_.fed(i) || !graph_.live(i)) {
+        continue;
+      }
+      const NodeDef& node = graph_.node(i);
+      const auto it = Handlers().find(node.op());
+      if (it == Handlers().end()) continue;
+      const Result result = OnGpu(node) ? Refuse("it is placed on a GPU")
+                                        : (this->*it->second)(i);
+      if (!result.ok() && node.op().find("Conv") != std::string::npos) {
+        refusals_.push_back({i, std::string(result.message())});
+      }
+    }
+    return std::move(operators_);
+  }
+
+ private:
+  using Handler = Result (Importer::*)(int);
+
+  static const std::unordered_map<std::string, Handler>& Handlers() {
+    static const auto* const kHandlers =
+        new std::unordered_map<std::string, Handler>{
+            {"Conv2D", &Importer::Convolution},
+            {"DepthwiseConv2dNative", &Importer::Convolution},
+            {"_FusedConv2D", &Importer::Convolution},
+            {"_FusedDepthwiseConv2dNative", &Importer::Convolution},
+            {"MatMul", &Importer::MatMul},
+            {"_FusedMatMul", &Importer::MatMul},
+            {"BiasAdd", &Importer::BiasAdd},
+            {"Add", &Importer::Arithmetic},
+            {"AddV2", &Importer::Arithmetic},
+            {"Sub", &Importer::Arithmetic},
+            {"Mul", &Importer::Arithmetic},
+            {"RealDiv", &Importer::Arithmetic},
+            {"AddN", &Importer::AddN},
+            {"FusedBatchNorm", &Importer::BatchNorm},
+            {"FusedBatchNormV2", &Importer::BatchNorm},
+            {"FusedBatchNormV3", &Importer::BatchNorm},
+            {"Relu", &Importer::Unary},
+            {"Relu6", &Importer::Unary},
+            {"Sigmoid", &Importer::Unary},
+            {"Tanh", &Importer::Unary},
+            {"Elu", &Importer::Unary},
+            {"MaxPool", &Importer::Pool},
+            {"AvgPool", &Importer::Pool},
+            {"Mean", &Importer::Reduce},
+            {"Max", &Importer::Reduce},
+            {"ConcatV2", &Importer::Concat},
+            {"Softmax", &Importer::Softmax},
+            {"Pad", &Importer::Pad},
+            {"PadV2", &Importer::Pad},
+            {"Split", &Importer::Split},
+            {"SplitV", &Importer::Split},
+            {"Slice", &Importer::Slice},
+            {"StridedSlice", &Importer::StridedSlice},
+            {"Reshape", &Importer::Reshape},
+            {"Squeeze", &Importer::Reshape},
+            {"ExpandDims", &Importer::Reshape},
+        };
+    return *kHandlers;
+  }
+
+  static bool OnGpu(const NodeDef& node) {
+    tensorflow::DeviceNameUtils::ParsedName name;
+    return tensorflow::DeviceNameUtils::ParseFullName(node.device(), &name) &&
+           name.has_type && name.type != "CPU";
+  }
+
+  // The shape of data input k, if it is a float32 tensor of such a rank.
+  const Shape* InputShape(int i, size_t k, std::initializer_list<size_t> ranks) {
+    if (k >= graph_.inputs(i).size()) return nullptr;
+    const Shape* shape = graph_.shape(graph_.Input(i, k));
+    if (!shape || std::count(ranks.begin(), ranks.end(), shape->size()) == 0) {
+      return nullptr;
+    }
+    return shape;
+  }
+  const Tensor* Constant(int i, size_t k) {
+    if (k >= graph_.inputs(i).size()) return nullptr;
+    return graph_.Constant(graph_.inputs(i)[k]);
+  }
+  bool IsNhwc(int i) {
+    return Attr<std::string>(graph_.node(i), "data_format", "NHWC") == "NHWC";
+  }
+  // The only node that reads the tensor, or -1.
+  int OnlyConsumer(TensorRef tensor) {
+    const std::vector<int>& consumers = graph_.Consumers(tensor);
+    return consumers.size() == 1 && !graph_.preserved(tensor.node)
+               ? consumers[0]
+               : -1;
+  }
+
+  ImportedOperator Make(int i, OperatorType type,
+                        std::vector<TensorRef> inputs) {
+    ImportedOperator result;
+    result.op.name = graph_.node(i).name();
+    result.op.type = type;
+    result.inputs = std::move(inputs);
+    result.output = {i, 0};
+    result.nodes = {i};
+    return result;
+  }
+  Result Emit(ImportedOperator op) {
+    operators_.push_back(std::move(op));
+    return absl::OkStatus();
+  }
+  Result EmitScale(int i, TensorRef x, std::vector<float> scale,
+                   std::vector<float> shift) {
+    ImportedOperator op = Make(i, OperatorType::kScale, {x});
+    op.weights = {std::move(scale), std::move(shift)};
+    return Emit(std::move(op));
+  }
+
+  // Height and width of a list of four, [1, h, w, 1].
+  static bool Spatial(const std::vector<int64_t>& list,
+                      std::array<int64_t, 2>* result) {
+    if (list.size() != 4 || list[0] != 1 || list[3] != 1) return false;
+    *result = {list[1], list[2]};
+    return true;
+  }
+  Result ReadPadding(const NodeDef& node, Padding* padding) {
+    const std::string type = Attr<std::string>(node, "padding", "");
+    if (type == "SAME") {
+      padding->type = PaddingType::kSame;
+    } else if (type == "VALID") {
+      padding->type = PaddingType::kValid;
+    } else {
+      const auto pads =
+          Attr<std::vector<int64_t>>(node, "explicit_paddings", {});
+      if (pads.size() != 8 || pads[0] || pads[1] || pads[6] || pads[7]) {
+        return Refuse("its explicit padding is not of height and width");
+      }
+      *padding = {PaddingType::kExplicit, pads[2], pads[3], pads[4], pads[5]};
+    }
+    return absl::OkStatus();
+  }
+
+  // What the remapper has fused into a _FusedConv2D or _FusedMatMul; arguments
+  // start at data input 2.
+  Result ReadFusedOps(int i, ImportedOperator* op) {
+    const NodeDef& node = graph_.node(i);
+    auto fused = Attr<std::vector<std::string>>(node, "fused_ops", {});
+    size_t next = 0;
+    if (next < fused.size() && fused[next] == "BiasAdd") {
+      const Tensor* bias = Constant(i, 2);
+      if (!bias || bias->dtype() != tensorflow::DT_FLOAT ||
+          bias->NumElements() != op->op.filters) {
+        return Refuse("its bias is no constant");
+      }
+      op->op.bias = true;
+      op->weights.push_back(Floats(*bias));
+      ++next;
+    }
+    if (next < fused.size() && ActivationOf(fused[next])) {
+      op->op.activation = *ActivationOf(fused[next]);
+      ++next;
+    }
+    if (next < fused.size()) {
+      return Refuse(absl::StrCat("it is fused with ", fused[next]));
+    }
+    return absl::OkStatus();
+  }
+
+  Result Convolution(int i) {
+    const NodeDef& node = graph_.node(i);
+    const bool depthwise = node.op().find("Depthwise") != std::string::npos;
+    if (!IsNhwc(i)) return Refuse("its data format is not NHWC");
+    if (!InputShape(i, 0, {4})) {
+      return Refuse("its input is no float32 [N,H,W,C] of known size");
+    }
+    const Tensor* filter = Constant(i, 1);
+    if (!filter || filter->dtype() != tensorflow::DT_FLOAT ||
+        filter->dims() != 4) {
+      return Refuse("its filter is no float32 constant");
+    }
+    ImportedOperator op = Make(i, OperatorType::kConv2D, {graph_.Input(i, 0)});
+    const int64_t channels = graph_.shape(op.inputs[0])->back();
+    op.op.kernel = {filter->dim_size(0), filter->dim_size(1)};
+    if (depthwise) {
+      op.op.groups = channels;
+      op.op.filters = channels * filter->dim_size(3);
+    } else {
+      op.op.filters = filter->dim_size(3);
+      if (filter->dim_size(2) < 1 || channels % filter->dim_size(2) != 0) {
+        return Refuse("its filter does not fit its input");
+      }
+      op.op.groups = channels / filter->dim_size(2);
+    }
+    if (!Spatial(Attr<std::vector<int64_t>>(node, "strides", {}),
+                 &op.op.strides) ||
+        !Spatial(Attr<std::vector<int64_t>>(node, "dilations", {1, 1, 1, 1}),
+                 &op.op.dilations)) {
+      return Refuse("its strides or dilations are not of height and width");
+    }
+    TF_RETURN_IF_ERROR(ReadPadding(node, &op.op.padding));
+    op.weights = {Floats(*filter)};
+    TF_RETURN_IF_ERROR(ReadFusedOps(i, &op));
+    ReadSpaceToBatch(&op);
+    return Emit(std::move(op));
+  }
+
+  // tf.nn.convolution writes a dilated convolution as a plain one between
+  // SpaceToBatchND and BatchToSpaceND: takes all three into `op`.
+  void ReadSpaceToBatch(ImportedOperator* op) {
+    const int conv = op->output.node;
+    const int before = op->inputs[0].node, after = OnlyConsumer(op->output);
+    if (graph_.node(before).op() != "SpaceToBatchND" || after < 0 ||
+        graph_.node(after).op() != "BatchToSpaceND" ||
+        OnlyConsumer({before, 0}) != conv || !InputShape(before, 0, {4}) ||
+        graph_.Input(after, 0) != TensorRef{conv, 0} || op->op.bias ||
+        op->op.activation != Activation::kNone ||
+        op->op.padding.type != PaddingType::kValid ||
+        op->op.strides != std::array<int64_t, 2>{1, 1} ||
+        op->op.dilations != std::array<int64_t, 2>{1, 1}) {
+      return;
+    }
+    const auto block = Integers(Constant(before, 1));
+    const auto pads = Integers(Constant(before, 2));
+    const auto block_after = Integers(Constant(after, 1));
+    const auto crops = Integers(Constant(after, 2));
+    if (!block || !pads || !crops || block->size() != 2 || pads->size() != 4 ||
+        crops->size() != 4 || block != block_after || (*crops)[0] != 0 ||
+        (*crops)[2] != 0 || (*pads)[1] < (*crops)[1] ||
+        (*pads)[3] < (*crops)[3]) {
+      return;
+    }
+    op->op.dilations = {(*block)[0], (*block)[1]};
+    op->op.padding = {PaddingType::kExplicit, (*pads)[0],
+                      (*pads)[1] - (*crops)[1], (*pads)[2],
+                      (*pads)[3] - (*crops)[3]};
+    op->inputs = {graph_.Input(before, 0)};
+    op->output = {after, 0};
+    op->nodes = {before, conv, after};
+  }
+
+  Result MatMul(int i) {
+    const NodeDef& node = graph_.node(i);
+    const Tensor* weight = Constant(i, 1);
+    if (!InputShape(i, 0, {2}) || Attr<bool>(node, "transpose_a", false) ||
+        !weight || weight->dtype() != tensorflow::DT_FLOAT ||
+        weight->dims() != 2) {
+      return Refuse("it does not multiply [N,C] by a constant matrix");
+    }
+    ImportedOperator op = Make(i, OperatorType::kMatMul, {graph_.Input(i, 0)});
+    std::vector<float> values = Floats(*weight);
+    int64_t rows = weight->dim_size(0), columns = weight->dim_size(1);
+    if (Attr<bool>(node, "transpose_b", false)) {
+      std::vector<float> transposed(values.size());
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = 0; c < columns; ++c) {
+          transposed[c * rows + r] = values[r * columns + c];
+        }
+      }
+      values = std::move(transposed);
+      std::swap(rows, columns);
+    }
+    op.op.filters = columns;
+    op.weights = {std::move(values)};
+    TF_RETURN_IF_ERROR(ReadFusedOps(i, &op));
+    return Emit(std::move(op));
+  }
+
+  Result BiasAdd(int i) {
+    const Shape* x = InputShape(i, 0, {2, 4});
+    if (!x || !IsNhwc(i)) return Refuse("unknown shape");
+    auto shift = PerChannel(Constant(i, 1), *x);
+    if (!shift) return Refuse("its bias is no constant");
+    return EmitScale(i, graph_.Input(i, 0), std::vector<float>(x->back(), 1.0f),
+                     std::move(*shift));
+  }
+
+  Result Arithmetic(int i) {
+    const std::string& op = graph_.node(i).op();
+    for (int k : {0, 1}) {
+      const Shape* x = InputShape(i, 1 - k, {2, 4});
+      auto constant =
+          x ? PerChannel(Constant(i, k), *x) : std::optional<std::vector<float>>();
+      // x / 2 is x * 0.5; 2 / x is no scale.
+      if (!constant || (k == 0 && op == "RealDiv")) continue;
+      std::vector<float> scale(x->back(), 1.0f), shift(x->back(), 0.0f);
+      for (size_t c = 0; c < scale.size(); ++c) {
+        const float value = (*constant)[c];
+        if (op == "Mul") {
+          scale[c] = value;
+        } else if (op == "RealDiv") {
+          scale[c] = 1.0f / value;
+        } else if (op == "Sub") {
+          scale[c] = k == 0 ? -1.0f : 1.0f;
+          shift[c] = k == 0 ? value : -value;
+        } else {
+          shift[c] = value;
+        }
+      }
+      return EmitScale(i, graph_.Input(i, 1 - k), std::move(scale),
+                       std::move(shift));
+    }
+    const Shape* x = InputShape(i, 0, {2, 4});
+    const Shape* y = InputShape(i, 1, {2, 4});
+    if (!x || !y) return Refuse("unknown shape");
+    TensorRef a = graph_.Input(i, 0), b = graph_.Input(i, 1);
+    if ((op == "Add" || op == "AddV2") && *x == *y) {
+      return Emit(Make(i, OperatorType::kAdd, {a, b}));
+    }
+    if (op == "Mul") {
+      if (NumElements(*x) < NumElements(*y)) {
+        std::swap(a, b);
+        std::swap(x, y);
+      }
+      if (*x == *y || (x->size() == 4 && *y == Shape{(*x)[0], 1, 1, (*x)[3]})) {
+        return Emit(Make(i, OperatorType::kMultiply, {a, b}));
+      }
+    }
+    return Refuse("unknown arithmetic");
+  }
+
+  Result AddN(int i) {
+    const size_t inputs = graph_.inputs(i).size();
+    const Shape* x = InputShape(i, 0, {2, 4});
+    if (!x || inputs < 2) return Refuse("unknown shape");
+    std::vector<TensorRef> tensors;
+    for (size_t k = 0; k < inputs; ++k) {
+      const Shape* y = InputShape(i, k, {2, 4});
+      if (!y || *y != *x) return Refuse("unknown shape");
+      tensors.push_back(graph_.Input(i, k));
+    }
+    return Emit(Make(i, OperatorType::kAdd, std::move(tensors)));
+  }
+
+  Result BatchNorm(int i) {
+    const NodeDef& node = graph_.node(i);
+    const Shape* x = InputShape(i, 0, {4});
+    if (!x || !IsNhwc(i) || Attr<bool>(node, "is_training", true)) {
+      return Refuse("it is no batch norm of NHWC in inference");
+    }
+    for (int port = 1; port < 6; ++port) {
+      if (!graph_.Consumers({i, port}).empty()) {
+        return Refuse("its statistics are read");
+      }
+    }
+    if (graph_.preserved(i)) return Refuse("its statistics may be read");
+    std::array<std::vector<float>, 4> values;  // gamma, beta, mean, variance
+    for (int k = 0; k < 4; ++k) {
+      auto value = PerChannel(Constant(i, k + 1), *x);
+      if (!value) return Refuse("its statistics are no constants");
+      values[k] = std::move(*value);
+    }
+    const float epsilon = Attr<float>(node, "epsilon", 1e-4f);
+    std::vector<float> scale(x->back()), shift(x->back());
+    for (size_t c = 0; c < scale.size(); ++c) {
+      const double s =
+          values[0][c] / std::sqrt(static_cast<double>(values[3][c]) + epsilon);
+      scale[c] = s;
+      shift[c] = values[1][c] - s * values[2][c];
+    }
+    return EmitScale(i, graph_.Input(i, 0), std::move(scale), std::move(shift));
+  }
+
+  Result Unary(int i) {
+    if (!InputShape(i, 0, {2, 4})) return Refuse("unknown shape");
+    // The same activation of the same tensor, computed once: NASNet has five.
+    const NodeDef& node = graph_.node(i);
+    const auto key = std::make_pair(node.op(), graph_.Input(i, 0));
+    const auto known = unary_.find(key);
+    if (known != unary_.end() && !graph_.preserved(i) &&
+        graph_.controls(i).empty() &&
+        graph_.node(known->second).device() == node.device()) {
+      graph_.Alias(i, known->second);
+      return absl::OkStatus();
+    }
+    unary_.emplace(key, i);
+    ImportedOperator op =
+        Make(i, OperatorType::kActivation, {graph_.Input(i, 0)});
+    op.op.activation = *ActivationOf(node.op());
+    return Emit(std::move(op));
+  }
+
+  Result Pool(int i) {
+    const NodeDef& node = graph_.node(i);
+    if (!InputShape(i, 0, {4}) || !IsNhwc(i)) return Refuse("unknown shape");
+    ImportedOperator op = Make(i, OperatorType::kPool, {graph_.Input(i, 0)});
+    op.op.pool = node.op() == "MaxPool" ? PoolKind::kMax : PoolKind::kAvg;
+    if (!Spatial(Attr<std::vector<int64_t>>(node, "ksize", {}),
+                 &op.op.kernel) ||
+        !Spatial(Attr<std::vector<int64_t>>(node, "strides", {}),
+                 &op.op.strides)) {
+      return Refuse("it pools batch or channels");
+    }
+    TF_RETURN_IF_ERROR(ReadPadding(node, &op.op.padding));
+    return Emit(std::move(op));
+  }
+
+  Result Reduce(int i) {
+    const NodeDef& node = graph_.node(i);
+    auto axes = Integers(Constant(i, 1));
+    if (!InputShape(i, 0, {4}) || !axes || axes->size() != 2) {
+      return Refuse("unknown shape");
+    }
+    for (int64_t& axis : *axes) axis = axis < 0 ? axis + 4 : axis;
+    std::sort(axes->begin(), axes->end());
+    if (*axes != std::vector<int64_t>{1, 2}) {
+      return Refuse("it reduces other dimensions than height and width");
+    }
+    ImportedOperator op =
+        Make(i, OperatorType::kGlobalPool, {graph_.Input(i, 0)});
+    op.op.pool = node.op() == "Max" ? PoolKind::kMax : PoolKind::kAvg;
+    op.op.keep_dims = Attr<bool>(node, "keep_dims", false);
+    return Emit(std::move(op));
+  }
+
+  Result Concat(int i) {
+    const int n = static_cast<int>(graph_.inputs(i).size()) - 1;
+    const auto axis = Integers(Constant(i, n));
+    const Shape* x = InputShape(i, 0, {2, 4});
+    if (!x || !axis || axis->size() != 1) return Refuse("unknown shape");
+    const int64_t last = x->size() - 1;
+    if ((*axis)[0] != last && (*axis)[0] != -1) {
+      return Refuse("it does not concatenate channels");
+    }
+    std::vector<TensorRef> tensors;
+    for (int k = 0; k < n; ++k) {
+      if (!InputShape(i, k, {x->size()})) return Refuse("unknown shape");
+      tensors.push_back(graph_.Input(i, k));
+    }
+    return Emit(Make(i, OperatorType::kConcat, std::move(tensors)));
+  }
+
+  Result Softmax(int i) {
+    if (!InputShape(i, 0, {2, 4})) return Refuse("unknown shape");
+    return Emit(Make(i, OperatorType::kSoftmax, {graph_.Input(i, 0)}));
+  }
+
+  Result Pad(int i) {
+    const auto pads = Integers(Constant(i, 1));
+    if (!InputShape(i, 0, {4}) || !pads || pads->size() != 8 || (*pads)[0] ||
+        (*pads)[1] || (*pads)[6] || (*pads)[7]) {
+      return Refuse("it does not pad height and width");
+    }
+    if (graph_.inputs(i).size() > 2) {
+      const Tensor* value = Constant(i, 2);
+      if (!value || value->dtype() != tensorflow::DT_FLOAT ||
+          value->NumElements() != 1 || value->flat<float>()(0) != 0.0f) {
+        return Refuse("it does not pad with zeros");
+      }
+    }
+    ImportedOperator op = Make(i, OperatorType::kPad, {graph_.Input(i, 0)});
+    op.op.padding = {PaddingType::kExplicit, (*pads)[2], (*pads)[3], (*pads)[4],
+                     (*pads)[5]};
+    return Emit(std::move(op));
+  }
+
+  Result Split(int i) {
+    // Split: axis, value. SplitV: value, sizes, axis.
+    const bool v = graph_.node(i).op() == "SplitV";
+    const auto axis = Integers(Constant(i, v ? 2 : 0));
+    const Shape* x = InputShape(i, v ? 0 : 1, {2, 4});
+    if (!x || !axis || axis->size() != 1 || graph_.preserved(i)) {
+      return Refuse("unknown shape");
+    }
+    const int64_t last = x->size() - 1;
+    if ((*axis)[0] != last && (*axis)[0] != -1) {
+      return Refuse("it does not split channels");
+    }
+    const int parts =
+        Attr<int64_t>(graph_.node(i), "num_split", 0);
+    int64_t offset = 0;
+    for (int port = 0; port < parts; ++port) {
+      const Shape* y = graph_.shape({i, port});
+      if (!y) return Refuse("unknown shape");
+      if (!graph_.Consumers({i, port}).empty()) {
+        EmitSlice(i, port, graph_.Input(i, v ? 0 : 1), offset, y->back());
+      }
+      offset += y->back();
+    }
+    return absl::OkStatus();
+  }
+
+  void EmitSlice(int i, int port, TensorRef x, int64_t offset, int64_t size) {
+    ImportedOperator op = Make(i, OperatorType::kSlice, {x});
+    if (port > 0) absl::StrAppend(&op.op.name, ":", port);
+    op.output = {i, port};
+    op.op.offset = offset;
+    op.op.size = size;
+    operators_.push_back(std::move(op));
+  }
+
+  Result Slice(int i) {
+    const Shape* x = InputShape(i, 0, {2, 4});
+    const auto begin = Integers(Constant(i, 1));
+    const Shape* y = graph_.shape({i, 0});
+    if (!x || !y || !begin || begin->size() != x->size()) {
+      return Refuse("unknown shape");
+    }
+    return EmitRange(i, *x, *y, *begin);
+  }
+
+  Result StridedSlice(int i) {
+    const NodeDef& node = graph_.node(i);
+    const Shape* x = InputShape(i, 0, {2, 4});
+    const Shape* y = graph_.shape({i, 0});
+    auto begin = Integers(Constant(i, 1));
+    const auto strides = Integers(Constant(i, 3));
+    if (!x || !y || !begin || !strides || begin->size() != x->size() ||
+        y->size() != x->size() || Attr<int64_t>(node, "ellipsis_mask", 0) ||
+        Attr<int64_t>(node, "new_axis_mask", 0) ||
+        Attr<int64_t>(node, "shrink_axis_mask", 0)) {
+      return Refuse("unknown slice");
+    }
+    const int64_t mask = Attr<int64_t>(node, "begin_mask", 0);
+    for (size_t d = 0; d < x->size(); ++d) {
+      if ((*strides)[d] != 1) return Refuse("it has strides");
+      if (mask >> d & 1) (*begin)[d] = 0;
+      if ((*begin)[d] < 0) (*begin)[d] += (*x)[d];
+    }
+    return EmitRange(i, *x, *y, *begin);
+  }
+
+  // x[begin : begin + size of y]: a range of channels, or a few cells cut from
+  // the borders of height and width.
+  Result EmitRange(int i, const Shape& x, const Shape& y,
+                   const std::vector<int64_t>& begin) {
+    const int64_t last = x.size() - 1;
+    bool channels = true;
+    for (int64_t d = 0; d < last; ++d) channels = channels && x[d] == y[d];
+    if (channels) {
+      EmitSlice(i, 0, graph_.Input(i, 0), begin[last], y[last]);
+      return absl::OkStatus();
+    }
+    if (x.size() != 4 || x[0] != y[0] || x[3] != y[3]) {
+      return Refuse("it cuts batch and other dimensions");
+    }
+    // A crop is a depthwise convolution whose kernel has a single 1, where the
+    // first cell that is kept lies: NASNet's shifted pooling is such a crop.
+    // What pads before and subsamples after it folds as with any convolution.
+    ImportedOperator op = Make(i, OperatorType::kConv2D, {graph_.Input(i, 0)});
+    op.op.groups = op.op.filters = x[3];
+    for (int d : {0, 1}) op.op.kernel[d] = x[d + 1] - y[d + 1] + 1;
+    if (op.op.kernel[0] > 3 || op.op.kernel[1] > 3) {
+      return Refuse("it cuts more than two cells");
+    }
+    std::vector<float> filter(op.op.kernel[0] * op.op.kernel[1] * x[3], 0.0f);
+    const auto first =
+        filter.begin() + (begin[1] * op.op.kernel[1] + begin[2]) * x[3];
+    std::fill(first, first + x[3], 1.0f);
+    op.weights = {std::move(filter)};
+    return Emit(std::move(op));
+  }
+
+  Result Reshape(int i) {
+    const Shape* x = InputShape(i, 0, {2, 4});
+    const Shape* y = graph_.shape({i, 0});
+    if (!x || !y || (y->size() != 2 && y->size() != 4) ||
+        x->back() != y->back() || NumElements(*x) != NumElements(*y)) {
+      return Refuse("it is no change between [N,1,1,C] and [N,C]");
+    }
+    ImportedOperator op =
+        Make(i, OperatorType::kActivation, {graph_.Input(i, 0)});
+    op.reshape = true;
+    return Emit(std::move(op));
+  }
+
+  GraphIndex& graph_;
+  std::vector<Refusal>& refusals_;
+  std::vector<ImportedOperator> operators_;
+  std::map<std::pair<std::string, TensorRef>, int> unary_;
+};
+
+}  // namespace
+
+std::vector<ImportedOperator> ImportNodes(GraphIndex* graph,
+                                          std::vector<Refusal>* refusals) {
+  return Importer(graph, refusals).Run();
+}
+
+}  // namespace ios::tf

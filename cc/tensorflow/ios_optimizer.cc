@@ -1,0 +1,177 @@
+#include "cc/tensorflow/ios_optimizer.h"
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/tensorflow/collect.h"
+#include "cc/tensorflow/lower.h"
+#include "cc/tensorflow/rewrite.h"
+#include "tensorflow/core/grappler/grappler_item.h"
+#include "tensorflow/core/grappler/optimizers/arithmetic_optimizer.h"
+#include "tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h"
+#include "tensorflow/core/grappler/optimizers/generic_layout_optimizer.h"
+#include "tensorflow/core/grappler/optimizers/remapper.h"
+#include "tensorflow/core/grappler/utils/functions.h"
+#include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/platform/logging.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::GraphDef;
+using ::tensorflow::RewriterConfig;
+using ::tensorflow::grappler::Cluster;
+using ::tensorflow::grappler::GrapplerItem;
+
+// Problems found by collect and rewrite belong to the main graph; the optimizer
+// is also called with the functions of the library.
+bool IsFunction(const GrapplerItem& item) {
+  return dynamic_cast<const tensorflow::grappler::GrapplerFunctionItem*>(
+             &item) != nullptr;
+}
+
+// Lowers what can be; a graph that cannot is left as it is. Loading a model must
+// not fail because of this optimizer.
+void LowerIfAnnotated(const GrapplerItem& item, const PartitionOptions& options,
+                      GraphDef* graph) {
+  if (!IsAnnotated(item.graph) ||
+      !item.optimization_options().allow_non_differentiable_rewrites) {
+    return;
+  }
+  absl::StatusOr<Partition> partition = PartitionGraph(item, options);
+  absl::Status status = partition.status();
+  if (status.ok()) {
+    const absl::StatusOr<int> regions = Lower(*partition, graph);
+    status = regions.status();
+  }
+  if (!status.ok()) {
+    *graph = item.graph;
+    LOG(WARNING) << "ios_tf: '" << item.id
+                 << "' runs as plain TensorFlow: " << status.message();
+  }
+}
+
+}  // namespace
+
+absl::Status IosOptimizer::Init(
+    const tensorflow::RewriterConfig_CustomGraphOptimizer* config) {
+  if (!config) return absl::OkStatus();
+  for (const auto& [key, value] : config->parameter_map()) {
+    if (key == "mode") {
+      if (value.s() == "collect") {
+        mode_ = Mode::kCollect;
+      } else if (value.s() == "rewrite") {
+        mode_ = Mode::kRewrite;
+      } else if (value.s() != "lower") {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "IosOptimizer: mode '", value.s(),
+            "' is none of \"collect\", \"rewrite\" and \"lower\""));
+      }
+    } else if (key == "batch_size") {
+      if (value.i() < 0) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "IosOptimizer: batch_size is ", value.i(), ", must be positive"));
+      }
+      if (value.i() > 0) options_.batch_size = value.i();
+    } else if (key == "max_block_operators") {
+      if (value.i() < 2) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("IosOptimizer: max_block_operators is ", value.i(),
+                         ", must be 2 or more"));
+      }
+      options_.max_block_operators = value.i();
+    } else if (key == "output") {
+      output_ = value.s();
+    } else if (key == "schedules") {
+      schedules_ = value.s();
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("IosOptimizer has no parameter '", key, "'"));
+    }
+  }
+  if (mode_ == Mode::kCollect && output_.empty()) {
+    return absl::InvalidArgumentError(
+        "IosOptimizer: mode \"collect\" needs \"output\", a file to write");
+  }
+  if (mode_ == Mode::kRewrite && schedules_.empty()) {
+    return absl::InvalidArgumentError(
+        "IosOptimizer: mode \"rewrite\" needs \"schedules\", a directory");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status IosOptimizer::Optimize(Cluster*, const GrapplerItem& item,
+                                    GraphDef* optimized_graph) {
+  *optimized_graph = item.graph;
+  if (mode_ == Mode::kLower) {
+    LowerIfAnnotated(item, options_, optimized_graph);
+    return absl::OkStatus();
+  }
+  // A graph that has a schedule keeps it: passes may be run more than once.
+  if (IsFunction(item) ||
+      (mode_ == Mode::kRewrite && IsAnnotated(item.graph))) {
+    return absl::OkStatus();
+  }
+  TF_ASSIGN_OR_RETURN(const Partition partition,
+                      PartitionGraph(item, options_));
+  if (mode_ == Mode::kCollect) {
+    TF_ASSIGN_OR_RETURN(const std::string json, Collect(partition));
+    return tensorflow::WriteStringToFile(tensorflow::Env::Default(), output_,
+                                         json);
+  }
+  if (partition.regions.empty()) return absl::OkStatus();
+  return Rewrite(partition, schedules_, optimized_graph);
+}
+
+absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,
+                                 GraphDef* optimized_graph) {
+  GraphDef lowered = item.graph;
+  LowerIfAnnotated(item, PartitionOptions(), &lowered);
+  GrapplerItem rest = item.WithGraph(std::move(lowered));
+  std::vector<std::unique_ptr<tensorflow::grappler::GraphOptimizer>> passes;
+  passes.push_back(std::make_unique<tensorflow::grappler::ArithmeticOptimizer>(
+      RewriterConfig::ON));
+  passes.push_back(
+      std::make_unique<tensorflow::grappler::GenericLayoutOptimizer>());
+  passes.push_back(
+      std::make_unique<tensorflow::grappler::Remapper>(RewriterConfig::ON));
+  for (const auto& pass : passes) {
+    GraphDef output;
+    // As TensorFlow itself does, goes on without a pass that fails or declines.
+    if (pass->Optimize(cluster, rest, &output).ok()) {
+      rest.graph = std::move(output);
+    }
+  }
+  *optimized_graph = std::move(rest.graph);
+  return absl::OkStatus();
+}
+
+REGISTER_GRAPH_OPTIMIZER_AS(IosOptimizer, "IosOptimizer");
+
+namespace {
+
+// Only one plugin can serve a device type; registering a second one would end
+// the process. The optimizer can still be named then.
+const bool kPluginRegistered = [] {
+  using ::tensorflow::grappler::ConfigList;
+  using Registry = ::tensorflow::grappler::PluginGraphOptimizerRegistry;
+  if (!Registry::CreateOptimizers({"CPU"}).empty()) {
+    LOG(WARNING) << "ios_tf: another graph optimizer plugin is registered for "
+                    "CPU; name \"IosOptimizer\" in custom_optimizers to use "
+                    "this one";
+    return false;
+  }
+  ConfigList config(/*disable_model_pruning=*/false,
+                    {{"remapping", RewriterConfig::OFF},
+                     {"layout_optimizer", RewriterConfig::OFF},
+                     {"arithmetic_optimization", RewriterConfig::OFF}});
+  Registry::RegisterPluginOptimizerOrDie([] { return new IosPlugin; }, "CPU",
+                                         config);
+  return true;
+}();
+
+}  // namespace
+}  // namespace ios::tf

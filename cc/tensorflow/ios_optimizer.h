@@ -1,0 +1,55 @@
+// IosOptimizer: the graph optimizer TensorFlow calls, by name and as plugin.
+#ifndef IOS_TF_CC_TENSORFLOW_IOS_OPTIMIZER_H_
+#define IOS_TF_CC_TENSORFLOW_IOS_OPTIMIZER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cc/tensorflow/regions.h"
+#include "tensorflow/core/grappler/optimizers/custom_graph_optimizer.h"
+
+namespace ios::tf {
+
+// Parameters, all optional:
+//   mode: "collect", "rewrite" or "lower" (default).
+//   batch_size: int, in place of unknown leading dimensions; 0: 1.
+//   max_block_operators: int, see PartitionOptions.
+//   output (collect): the file to write, see collect.h.
+//   schedules (rewrite): the directory of schedules, see rewrite.h.
+class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
+ public:
+  absl::Status Init(const tensorflow::RewriterConfig_CustomGraphOptimizer*
+                        config) override;
+  std::string name() const override { return "IosOptimizer"; }
+  bool UsesFunctionLibrary() const override { return false; }
+  absl::Status Optimize(tensorflow::grappler::Cluster* cluster,
+                        const tensorflow::grappler::GrapplerItem& item,
+                        tensorflow::GraphDef* optimized_graph) override;
+
+ private:
+  enum class Mode { kCollect, kRewrite, kLower };
+
+  Mode mode_ = Mode::kLower;
+  PartitionOptions options_;
+  std::string output_, schedules_;
+};
+
+// What runs in every TensorFlow function and session once the library is loaded:
+// lowers annotated graphs. The passes that would hide operators from it are
+// turned off for all graphs; it runs them itself on what it leaves.
+class IosPlugin : public tensorflow::grappler::CustomGraphOptimizer {
+ public:
+  absl::Status Init(const tensorflow::RewriterConfig_CustomGraphOptimizer*)
+      override {
+    return absl::OkStatus();
+  }
+  std::string name() const override { return "IosPlugin"; }
+  bool UsesFunctionLibrary() const override { return false; }
+  absl::Status Optimize(tensorflow::grappler::Cluster* cluster,
+                        const tensorflow::grappler::GrapplerItem& item,
+                        tensorflow::GraphDef* optimized_graph) override;
+};
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_IOS_OPTIMIZER_H_

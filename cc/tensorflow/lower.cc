@@ -1,0 +1,210 @@
+#include "cc/tensorflow/lower.h"
+
+#include <algorithm>
+#include <climits>
+#include <map>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/core/schedule.h"
+#include "cc/tensorflow/annotations.h"
+#include "cc/tensorflow/graph_editor.h"
+#include "cc/tensorflow/program_json.h"
+#include "cc/tensorflow/status_util.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/platform/logging.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::NodeDef;
+
+constexpr int kNoStage = -1;
+
+// The stage an operator's nodes name: that of the node that gives its result or,
+// where a pass of TensorFlow has replaced that one, the latest.
+int AnnotatedStage(const Partition& partition, const ImportedOperator& op) {
+  int stage = kNoStage;
+  const auto read = [&](int i) {
+    int value = kNoStage;
+    return tensorflow::TryGetNodeAttr(partition.graph->node(i), kStageAttr,
+                                      &value)
+               ? value
+               : kNoStage;
+  };
+  if ((stage = read(op.output.node)) != kNoStage) return stage;
+  for (int i : op.nodes) stage = std::max(stage, read(i));
+  return stage;
+}
+
+// The connected components of a stage's operators, in the order of their first.
+std::vector<std::vector<int>> Groups(const Block& block,
+                                     const std::vector<int>& stage) {
+  std::map<int, int> root;
+  for (int i : stage) root[i] = i;
+  const auto find = [&](int i) {
+    while (root[i] != i) i = root[i];
+    return i;
+  };
+  for (int i : stage) {
+    for (int ref : block.operators[i].inputs) {
+      if (root.count(ref) > 0) root[find(ref)] = find(i);
+    }
+  }
+  std::vector<std::vector<int>> groups;
+  std::map<int, int> group_of;
+  for (int i : stage) {
+    const auto [it, is_new] = group_of.try_emplace(find(i), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[it->second].push_back(i);
+  }
+  return groups;
+}
+
+// The schedule the attributes describe. An operator without attributes (a block
+// without schedule, or nodes that a pass of TensorFlow made) gets a stage of its
+// own after those of its inputs; or joins theirs, where its readers are there.
+Schedule AnnotatedSchedule(const Block& block, const std::vector<int>& stages) {
+  const int n = block.operators.size();
+  std::vector<int> first_reader(n, INT_MAX);
+  for (int i = n - 1; i >= 0; --i) {
+    const int own = stages[i] != kNoStage ? stages[i] : first_reader[i];
+    for (int ref : block.operators[i].inputs) {
+      if (ref >= 0) first_reader[ref] = std::min(first_reader[ref], own);
+    }
+  }
+  // (annotated stage, how far behind it).
+  std::vector<std::pair<int, int>> when(n);
+  for (int i = 0; i < n; ++i) {
+    if (stages[i] != kNoStage) {
+      when[i] = {stages[i], 0};
+      continue;
+    }
+    when[i] = {-1, 0};
+    for (int ref : block.operators[i].inputs) {
+      if (ref >= 0) when[i] = std::max(when[i], when[ref]);
+    }
+    if (when[i].first != first_reader[i]) ++when[i].second;
+  }
+  std::map<std::pair<int, int>, std::vector<int>> by_stage;
+  for (int i = 0; i < n; ++i) by_stage[when[i]].push_back(i);
+  Schedule schedule;
+  for (const auto& [key, stage] : by_stage) {
+    // Operators without a schedule run one after the other.
+    if (key.second > 0) {
+      for (int i : stage) {
+        schedule.stages.push_back({Strategy::kConcurrent, {{i}}});
+      }
+    } else {
+      schedule.stages.push_back(
+          {Strategy::kConcurrent, Groups(block, stage)});
+    }
+  }
+  return schedule;
+}
+
+struct LoweredRegion {
+  PartitionBlock made;
+  Schedule schedule;
+  std::string name;
+  std::vector<int> nodes;
+};
+
+void AddRegionNode(const Partition& partition, const LoweredRegion& region,
+                   GraphEditor* editor) {
+  const ImportedOperator& first =
+      partition.operators[region.made.operators[0]];
+  NodeDef* node =
+      editor->AddNode(region.name, "IosRegion",
+                      partition.graph->node(first.output.node).device());
+  for (const TensorRef& input : region.made.inputs) {
+    node->add_input(editor->Input(input));
+  }
+  for (const std::string& wait : editor->ControlInputs(region.nodes)) {
+    if (wait != absl::StrCat("^", region.name)) node->add_input(wait);
+  }
+  tensorflow::AddNodeAttr("N", static_cast<int64_t>(region.made.inputs.size()),
+                          node);
+  tensorflow::AddNodeAttr(
+      "M", static_cast<int64_t>(region.made.block.outputs.size()), node);
+  tensorflow::AddNodeAttr("device", "cpu", node);
+  tensorflow::AddNodeAttr(
+      "program", ToJson(RegionProgram{region.made.block, region.schedule}),
+      node);
+  tensorflow::AttrValue weights;
+  weights.mutable_list();
+  for (size_t i = 0; i < region.made.operators.size(); ++i) {
+    const ImportedOperator& op = partition.operators[region.made.operators[i]];
+    for (const std::vector<float>& values : op.weights) {
+      tensorflow::TensorProto* proto = weights.mutable_list()->add_tensor();
+      proto->set_dtype(tensorflow::DT_FLOAT);
+      proto->mutable_tensor_shape()->add_dim()->set_size(values.size());
+      proto->set_tensor_content(values.data(), values.size() * sizeof(float));
+    }
+  }
+  (*node->mutable_attr())["weights"] = std::move(weights);
+}
+
+}  // namespace
+
+bool IsAnnotated(const tensorflow::GraphDef& graph) {
+  return std::any_of(
+      graph.node().begin(), graph.node().end(),
+      [](const NodeDef& node) { return node.attr().count(kStageAttr) > 0; });
+}
+
+absl::StatusOr<int> Lower(const Partition& partition,
+                          tensorflow::GraphDef* graph) {
+  GraphEditor editor(*partition.graph, graph);
+  std::vector<LoweredRegion> lowered;
+  for (const Region& region : partition.regions) {
+    std::vector<int> stages;
+    for (int k : region.operators) {
+      stages.push_back(AnnotatedStage(partition, partition.operators[k]));
+    }
+    if (std::all_of(stages.begin(), stages.end(),
+                    [](int stage) { return stage == kNoStage; })) {
+      continue;
+    }
+    LoweredRegion result;
+    result.made = MakeBlock(partition, region.operators, "");
+    if (result.made.block.outputs.empty() || result.made.inputs.empty()) {
+      continue;
+    }
+    result.schedule = AnnotatedSchedule(result.made.block, stages);
+    const Status status = Validate(result.schedule, result.made.block);
+    if (!status.ok()) {
+      LOG(WARNING) << "ios_tf: the schedule in the attributes of the region at '"
+                   << result.made.block.operators[0].name
+                   << "' is not valid, it runs sequentially: "
+                   << status.message();
+      result.schedule = SequentialSchedule(result.made.block);
+    }
+    result.name = editor.UniqueName(absl::StrCat("ios_region_", lowered.size()));
+    for (int out : result.made.block.outputs) {
+      const ImportedOperator& op =
+          partition.operators[result.made.operators[out]];
+      const size_t port = &out - result.made.block.outputs.data();
+      editor.Replace(op.output, port == 0 ? result.name
+                                          : absl::StrCat(result.name, ":", port));
+    }
+    for (int k : region.operators) {
+      for (int i : partition.operators[k].nodes) {
+        editor.ReplaceControl(i, result.name);
+        result.nodes.push_back(i);
+      }
+    }
+    lowered.push_back(std::move(result));
+  }
+  for (const LoweredRegion& region : lowered) {
+    AddRegionNode(partition, region, &editor);
+  }
+  if (!lowered.empty()) editor.Finish();
+  return static_cast<int>(lowered.size());
+}
+
+}  // namespace ios::tf

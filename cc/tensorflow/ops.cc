@@ -1,0 +1,122 @@
+// The ops this library adds to TensorFlow, with their shapes.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "cc/tensorflow/program_json.h"
+#include "cc/tensorflow/status_util.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::shape_inference::DimensionHandle;
+using ::tensorflow::shape_inference::InferenceContext;
+using ::tensorflow::shape_inference::ShapeHandle;
+
+absl::Status RegionShape(InferenceContext* c) {
+  std::string json;
+  TF_RETURN_IF_ERROR(c->GetAttr("program", &json));
+  StatusOr<RegionProgram> program = RegionProgramFromJson(json);
+  if (!program.ok()) return ToAbsl(program.status());
+  Block& block = program->block;
+  if (c->num_inputs() != static_cast<int>(block.inputs.size()) ||
+      c->num_outputs() != static_cast<int>(block.outputs.size())) {
+    return absl::InvalidArgumentError(
+        "the program has another number of inputs or outputs");
+  }
+  // Batch, height and width may be other than in the program, or unknown.
+  bool spatial_known = true;
+  DimensionHandle batch = c->UnknownDim();
+  for (int k = 0; k < c->num_inputs(); ++k) {
+    ShapeHandle input;
+    TF_RETURN_IF_ERROR(
+        c->WithRank(c->input(k), block.inputs[k].size(), &input));
+    if (k == 0) batch = c->Dim(input, 0);
+    for (int d = 1; d < c->Rank(input); ++d) {
+      if (c->ValueKnown(c->Dim(input, d))) {
+        block.inputs[k][d] = c->Value(c->Dim(input, d));
+      } else {
+        spatial_known = false;
+      }
+    }
+  }
+  StatusOr<std::vector<Shape>> shapes = InferShapes(block);
+  if (!shapes.ok()) return ToAbsl(shapes.status());
+  for (int k = 0; k < c->num_outputs(); ++k) {
+    const Shape& shape = (*shapes)[block.outputs[k]];
+    std::vector<DimensionHandle> dims = {batch};
+    for (size_t d = 1; d < shape.size(); ++d) {
+      const bool known = spatial_known || d + 1 == shape.size();
+      dims.push_back(known ? c->MakeDim(shape[d]) : c->UnknownDim());
+    }
+    c->set_output(k, c->MakeShape(dims));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LatencyShape(InferenceContext* c) {
+  ShapeHandle unused;
+  for (int k = 0; k < 4; ++k) {
+    TF_RETURN_IF_ERROR(c->WithRank(c->input(k), 1, &unused));
+  }
+  TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(1), &unused));
+  TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(2), &unused));
+  int64_t repeat;
+  TF_RETURN_IF_ERROR(c->GetAttr("repeat", &repeat));
+  c->set_output(0, c->Vector(repeat));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+REGISTER_OP("IosRegion")
+    .Input("inputs: N * float")
+    .Output("outputs: M * float")
+    .Attr("N: int >= 1")
+    .Attr("M: int >= 1")
+    .Attr("program: string")
+    .Attr("weights: list(tensor) >= 0")
+    .Attr("device: string = 'cpu'")
+    .SetShapeFn(RegionShape)
+    .Doc(R"doc(
+Runs a region of a graph on the IOS engine.
+
+inputs: Dense [N,H,W,C] or [N,C] tensors; sizes other than those in `program` are
+  compiled for on first use.
+outputs: The block's outputs.
+program: JSON object of "block" and "schedule".
+weights: The operators' weights, flattened over operators; read once.
+device: "cpu".
+)doc");
+
+REGISTER_OP("IosStageLatency")
+    .Input("operators: int32")
+    .Input("stages: int32")
+    .Input("groups: int32")
+    .Input("strategies: int32")
+    .Output("latencies: double")
+    .Attr("program: string")
+    .Attr("device: string = 'cpu'")
+    .Attr("warmup: int >= 0 = 2")
+    .Attr("number: int >= 1 = 3")
+    .Attr("repeat: int >= 1 = 3")
+    .SetIsStateful()
+    .SetShapeFn(LatencyShape)
+    .Doc(R"doc(
+Measures stages of a block on a device.
+
+Operator operators[i] is in stage stages[i] (0, 1, … in order) and there in group
+groups[i]. One stage is a candidate of the dynamic program, several are a whole
+schedule.
+
+strategies: of each stage; 0 is concurrent, 1 merge.
+latencies: `repeat` latencies in milliseconds, each the mean of `number` runs after
+  `warmup` unmeasured ones.
+program: The block's JSON.
+device: "cpu".
+)doc");
+
+}  // namespace ios::tf

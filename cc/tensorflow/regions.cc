@@ -1,0 +1,411 @@
+#include "cc/tensorflow/regions.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cc/tensorflow/fusion.h"
+
+namespace ios::tf {
+namespace {
+
+bool IsConvolution(const Operator& op) {
+  return op.type == OperatorType::kConv2D || op.type == OperatorType::kSepConv;
+}
+
+// Operators and the nodes that are none, as one graph.
+class Contraction {
+ public:
+  explicit Contraction(const Partition& partition)
+      : partition_(partition), graph_(*partition.graph) {
+    const int num_operators = partition.operators.size();
+    num_items_ = num_operators + graph_.size();
+    item_of_.resize(graph_.size());
+    for (int i = 0; i < graph_.size(); ++i) item_of_[i] = num_operators + i;
+    covered_.assign(graph_.size(), false);
+    for (int k = 0; k < num_operators; ++k) {
+      for (int i : partition.operators[k].nodes) {
+        covered_[i] = true;
+        item_of_[i] = k;
+      }
+    }
+    for (int k = 0; k < num_operators; ++k) {
+      item_of_[partition.operators[k].output.node] = k;
+    }
+  }
+
+  // The level of each operator: how often a path to it leaves the operators (or
+  // changes the device) and comes back. No path leaves the operators of one
+  // level and comes back to them. Empty if nodes inside of operators make a
+  // cycle.
+  std::vector<int> Levels() {
+    const int num_operators = partition_.operators.size();
+    std::vector<std::vector<int>> readers(num_items_);
+    std::vector<int> missing(num_items_, 0);
+    for (int item = 0; item < num_items_; ++item) {
+      for (int from : Dependencies(item)) {
+        readers[from].push_back(item);
+        ++missing[item];
+      }
+    }
+    std::vector<int> level(num_items_, 0), open;
+    std::vector<bool> after_operator(num_items_, false);
+    for (int item = 0; item < num_items_; ++item) {
+      if (missing[item] == 0) open.push_back(item);
+    }
+    size_t done = 0;
+    for (; done < open.size(); ++done) {
+      const int from = open[done];
+      for (int to : readers[from]) {
+        int next = level[from];
+        if (to < num_operators) {
+          const bool leaves =
+              from < num_operators ? Device(from) != Device(to)
+                                   : bool{after_operator[from]};
+          if (leaves) ++next;
+        } else if (from < num_operators || after_operator[from]) {
+          after_operator[to] = true;
+        }
+        level[to] = std::max(level[to], next);
+        if (--missing[to] == 0) open.push_back(to);
+      }
+    }
+    if (done != static_cast<size_t>(num_items_)) return {};
+    level.resize(num_operators);
+    return level;
+  }
+
+ private:
+  const std::string& Device(int k) const {
+    return graph_.node(partition_.operators[k].output.node).device();
+  }
+
+  std::set<int> Dependencies(int item) const {
+    const int num_operators = partition_.operators.size();
+    std::set<int> result;
+    if (item < num_operators) {
+      const ImportedOperator& op = partition_.operators[item];
+      for (const TensorRef& t : op.inputs) Add(t, &result);
+      for (int i : op.nodes) AddControls(i, &result);
+    } else if (const int i = item - num_operators; !covered_[i]) {
+      for (const TensorRef& t : graph_.inputs(i)) {
+        const std::string& op = graph_.node(t.node).op();
+        if (op == "NextIteration" || op == "RefNextIteration") continue;
+        Add(graph_.Resolve(t), &result);
+      }
+      AddControls(i, &result);
+    }
+    result.erase(item);
+    return result;
+  }
+  void Add(TensorRef tensor, std::set<int>* result) const {
+    const auto it = partition_.producer.find(tensor);
+    result->insert(it != partition_.producer.end() ? it->second
+                                                   : item_of_[tensor.node]);
+  }
+  void AddControls(int i, std::set<int>* result) const {
+    for (int c : graph_.controls(i)) {
+      if (!graph_.constant(c)) result->insert(item_of_[c]);
+    }
+  }
+
+  const Partition& partition_;
+  const GraphIndex& graph_;
+  int num_items_ = 0;
+  std::vector<int> item_of_;  // of a node; operators by their nodes
+  std::vector<bool> covered_;
+};
+
+// The operators of one region in the order in which blocks are cut from it: by
+// the longest path to the end, so that what is needed late comes late.
+std::vector<int> OrderByAlap(const Partition& partition,
+                             std::vector<int> operators) {
+  std::map<int, int> height;
+  for (int k : operators) height[k] = 0;
+  for (auto it = operators.rbegin(); it != operators.rend(); ++it) {
+    for (const TensorRef& t : partition.operators[*it].inputs) {
+      const auto producer = partition.producer.find(t);
+      if (producer == partition.producer.end()) continue;
+      const auto from = height.find(producer->second);
+      if (from == height.end()) continue;
+      from->second = std::max(from->second, height[*it] + 1);
+    }
+  }
+  std::stable_sort(operators.begin(), operators.end(),
+                   [&](int a, int b) { return height[a] > height[b]; });
+  return operators;
+}
+
+class Cutter {
+ public:
+  Cutter(const Partition& partition, const std::vector<int>& order, int limit)
+      : partition_(partition), order_(order), limit_(limit) {
+    // live_[p]: tensors written before position p and read from there on.
+    const int n = order.size();
+    live_.assign(n + 1, 0);
+    std::map<int, int> position;
+    for (int p = 0; p < n; ++p) position[order[p]] = p;
+    std::map<TensorRef, std::pair<int, int>> range;  // written, last read
+    for (int p = 0; p < n; ++p) {
+      for (const TensorRef& t : partition.operators[order[p]].inputs) {
+        const auto producer = partition.producer.find(t);
+        int from = -1;
+        if (producer != partition.producer.end()) {
+          const auto it = position.find(producer->second);
+          if (it != position.end()) from = it->second;
+        }
+        auto& [written, read] = range.try_emplace(t, from, p).first->second;
+        read = std::max(read, p);
+      }
+    }
+    for (const auto& [tensor, span] : range) {
+      for (int p = span.first + 1; p <= span.second; ++p) ++live_[p];
+    }
+  }
+
+  std::vector<std::vector<int>> Run() {
+    const int n = order_.size();
+    int begin = 0;
+    for (int p = 1; p <= n; ++p) {
+      if (p == n || live_[p] <= 1) {
+        Cut(begin, p);
+        begin = p;
+      }
+    }
+    return std::move(blocks_);
+  }
+
+ private:
+  void Cut(int begin, int end) {
+    if (end - begin <= limit_) {
+      blocks_.emplace_back(order_.begin() + begin, order_.begin() + end);
+      return;
+    }
+    const auto cost = [&](int p) {
+      const int inputs = partition_.operators[order_[p - 1]].inputs.size();
+      return std::make_tuple(live_[p], -inputs, std::abs(2 * p - begin - end));
+    };
+    int best = begin + 1;
+    for (int p = begin + 1; p < end; ++p) {
+      if (cost(p) < cost(best)) best = p;
+    }
+    Cut(begin, best);
+    Cut(best, end);
+  }
+
+  const Partition& partition_;
+  const std::vector<int>& order_;
+  const int limit_;
+  std::vector<int> live_;
+  std::vector<std::vector<int>> blocks_;
+};
+
+// Blocks with nothing to schedule are joined to one.
+std::vector<std::vector<int>> JoinChains(
+    const Partition& partition, std::vector<std::vector<int>> blocks) {
+  std::vector<std::vector<int>> joined;
+  bool last_is_chain = false;
+  for (std::vector<int>& block : blocks) {
+    const bool chain = IsChain(MakeBlock(partition, block, "").block);
+    if (chain && last_is_chain) {
+      joined.back().insert(joined.back().end(), block.begin(), block.end());
+    } else {
+      joined.push_back(std::move(block));
+    }
+    last_is_chain = chain;
+  }
+  return joined;
+}
+
+// What the region computes must have the shapes TensorFlow infers.
+// Notes the shapes of all tensors inside.
+Status CheckRegion(const std::vector<int>& region, Partition* partition) {
+  const PartitionBlock made = MakeBlock(*partition, region, "");
+  IOS_RETURN_IF_ERROR(Validate(made.block));
+  IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes,
+                       InferShapes(made.block));
+  for (int out : made.block.outputs) {
+    const Shape* wanted = partition->graph->shape(
+        partition->operators[made.operators[out]].output);
+    if (!wanted || *wanted != shapes[out]) {
+      return Internal(absl::StrCat(
+          "operator '", made.block.operators[out].name, "' gives ",
+          ToString(shapes[out]), ", TensorFlow ",
+          wanted ? ToString(*wanted) : "an unknown shape"));
+    }
+  }
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    partition->shapes[partition->operators[made.operators[i]].output] =
+        shapes[i];
+  }
+  return Status();
+}
+
+absl::Status FindRegions(const PartitionOptions& options,
+                         Partition* partition) {
+  const std::vector<ImportedOperator>& operators = partition->operators;
+  const int n = operators.size();
+  const std::vector<int> level = Contraction(*partition).Levels();
+  if (n > 0 && level.empty()) {
+    return absl::InternalError("operators depend on each other in a cycle");
+  }
+  std::vector<int> root(n);
+  std::iota(root.begin(), root.end(), 0);
+  const std::function<int(int)> find = [&](int k) {
+    while (root[k] != k) k = root[k] = root[root[k]];
+    return k;
+  };
+  // Operators of one level belong together if one reads the other or both read
+  // the same tensor: they may run concurrently, or merge.
+  std::map<std::tuple<TensorRef, int, std::string>, int> first_reader;
+  for (int k = 0; k < n; ++k) {
+    const std::string& device =
+        partition->graph->node(operators[k].output.node).device();
+    for (const TensorRef& t : operators[k].inputs) {
+      const auto it = partition->producer.find(t);
+      if (it != partition->producer.end() && level[it->second] == level[k]) {
+        root[find(k)] = find(it->second);
+      }
+      const auto [reader, is_first] =
+          first_reader.try_emplace({t, level[k], device}, k);
+      if (!is_first) root[find(k)] = find(reader->second);
+    }
+  }
+  std::map<std::pair<int, int>, Region> regions;
+  for (int k = 0; k < n; ++k) {
+    regions[{level[k], find(k)}].operators.push_back(k);
+  }
+  for (auto& [key, region] : regions) {
+    std::vector<int>& members = region.operators;
+    if (std::none_of(members.begin(), members.end(), [&](int k) {
+          return IsConvolution(operators[k].op);
+        })) {
+      continue;
+    }
+    const Status status = CheckRegion(members, partition);
+    if (!status.ok()) {
+      partition->refusals.push_back(
+          {operators[members[0]].output.node, status.message()});
+      continue;
+    }
+    members = OrderByAlap(*partition, std::move(members));
+    region.blocks = JoinChains(
+        *partition,
+        Cutter(*partition, members, options.max_block_operators).Run());
+    partition->regions.push_back(std::move(region));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Partition> PartitionGraph(
+    const tensorflow::grappler::GrapplerItem& item,
+    const PartitionOptions& options) {
+  Partition partition;
+  TF_ASSIGN_OR_RETURN(partition.graph,
+                      GraphIndex::Create(item, options.batch_size));
+  GraphIndex& graph = *partition.graph;
+  // The operand of a Reshape that is a shape, and what computes it from other
+  // tensors' shapes, goes away with the Reshape: it must not count as a reader
+  // of those tensors. Which Reshapes go away is known only afterwards, so all
+  // are assumed to, and the import is repeated without those that did not.
+  std::set<int> ignored;
+  for (int i = 0; i < graph.size(); ++i) {
+    if (graph.node(i).op() == "Reshape" && !graph.constant(i) &&
+        graph.shape({i, 0})) {
+      ignored.insert(i);
+    }
+  }
+  while (true) {
+    graph.IgnoreShapeInputs(ignored);
+    partition.refusals.clear();
+    partition.regions.clear();
+    partition.producer.clear();
+    partition.shapes.clear();
+    partition.operators = Fuse(graph, ImportNodes(&graph, &partition.refusals));
+    for (size_t k = 0; k < partition.operators.size(); ++k) {
+      partition.producer[partition.operators[k].output] = k;
+    }
+    TF_RETURN_IF_ERROR(FindRegions(options, &partition));
+    std::set<int> covered;
+    for (const Region& region : partition.regions) {
+      for (int k : region.operators) {
+        covered.insert(partition.operators[k].nodes.begin(),
+                       partition.operators[k].nodes.end());
+      }
+    }
+    std::set<int> kept;
+    for (int i : ignored) {
+      if (covered.count(i) > 0) kept.insert(i);
+    }
+    if (kept.size() == ignored.size()) return partition;
+    ignored = std::move(kept);
+  }
+}
+
+PartitionBlock MakeBlock(const Partition& partition,
+                         const std::vector<int>& operators, std::string name) {
+  PartitionBlock result;
+  result.block.name = std::move(name);
+  result.operators = operators;
+  std::map<TensorRef, int> refs;
+  std::set<int> covered;
+  for (size_t i = 0; i < operators.size(); ++i) {
+    refs[partition.operators[operators[i]].output] = i;
+    covered.insert(partition.operators[operators[i]].nodes.begin(),
+                   partition.operators[operators[i]].nodes.end());
+  }
+  std::set<int> members(operators.begin(), operators.end());
+  for (int k : operators) {
+    Operator op = partition.operators[k].op;
+    for (const TensorRef& t : partition.operators[k].inputs) {
+      const auto [it, is_new] =
+          refs.try_emplace(t, -1 - static_cast<int>(result.inputs.size()));
+      if (is_new) {
+        result.inputs.push_back(t);
+        const auto inside = partition.shapes.find(t);
+        const Shape* shape = inside != partition.shapes.end()
+                                 ? &inside->second
+                                 : partition.graph->shape(t);
+        result.block.inputs.push_back(shape ? *shape : Shape());
+      }
+      op.inputs.push_back(it->second);
+    }
+    result.block.operators.push_back(std::move(op));
+  }
+  // Outputs: read by operators or nodes outside, or from outside of the graph.
+  std::set<TensorRef> read;
+  for (size_t k = 0; k < partition.operators.size(); ++k) {
+    if (members.count(k) > 0) continue;
+    read.insert(partition.operators[k].inputs.begin(),
+                partition.operators[k].inputs.end());
+  }
+  for (size_t i = 0; i < operators.size(); ++i) {
+    const TensorRef output = partition.operators[operators[i]].output;
+    const std::vector<int>& readers = partition.graph->Consumers(output);
+    if (read.count(output) > 0 || partition.graph->preserved(output.node) ||
+        std::any_of(readers.begin(), readers.end(),
+                    [&](int r) { return covered.count(r) == 0; })) {
+      result.block.outputs.push_back(i);
+    }
+  }
+  return result;
+}
+
+bool IsChain(const Block& block) {
+  // In a chain, each operator reads the one before it.
+  for (size_t i = 1; i < block.operators.size(); ++i) {
+    const std::vector<int>& inputs = block.operators[i].inputs;
+    if (std::count(inputs.begin(), inputs.end(), static_cast<int>(i) - 1) == 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace ios::tf
