@@ -53,7 +53,8 @@ Status CheckAttributes(const Operator& op) {
     }
   }
   const Padding& p = op.padding;
-  if (p.top < 0 || p.bottom < 0 || p.left < 0 || p.right < 0) {
+  if (op.type != OperatorType::kPad &&
+      (p.top < 0 || p.bottom < 0 || p.left < 0 || p.right < 0)) {
     return InvalidArgument("padding must not be negative");
   }
   if (op.groups < 1 || op.multiplier < 1) {
@@ -159,6 +160,10 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
     case OperatorType::kPad:
       output[1] += op.padding.top + op.padding.bottom;
       output[2] += op.padding.left + op.padding.right;
+      if (output[1] < 1 || output[2] < 1) {
+        return InvalidArgument("nothing of input " + ToString(x) +
+                               " is left");
+      }
       break;
     case OperatorType::kSlice:
       if (op.offset < 0 || op.size < 1 || op.offset + op.size > x.back()) {

@@ -29,7 +29,7 @@ enum class OperatorType {
   kMultiply,    // [N,H,W,C] by equal shape, or by [N,1,1,C]
   kMatMul,      // [N,I] by [I,units]
   kSoftmax,     // over the last dimension
-  kPad,         // zeros around height and width
+  kPad,         // zeros around height and width; negative cells crop
   kActivation,  // stand-alone
   kScale,       // x * scale + shift per channel: batch norm in inference
   kSlice,       // a range of channels
@@ -51,7 +51,8 @@ enum class PaddingType { kSame, kValid, kExplicit };
 
 struct Padding {
   PaddingType type = PaddingType::kValid;
-  // Cells before and after, in the spatial dimensions; kExplicit only.
+  // Cells before and after, in the spatial dimensions; kExplicit only. Negative
+  // ones are for Pad alone.
   int64_t top = 0, bottom = 0, left = 0, right = 0;
 };
 

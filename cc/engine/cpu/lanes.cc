@@ -10,9 +10,11 @@
 namespace ios::cpu {
 namespace {
 
-// How long a worker looks for its next job before it sleeps, in pauses of some
-// 50 ns; jobs of one run follow each other within microseconds.
-constexpr int kSpins = 20000;
+// How a thread waits, in turns of some 50 ns: it spins, for jobs of one run follow
+// each other within microseconds; then it lets others have the core; a worker at
+// last sleeps.
+constexpr int kSpins = 1000;
+constexpr int kYields = 2000;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -22,15 +24,18 @@ void Pause() {
 #endif
 }
 
-template <typename Condition>
-void SpinUntil(Condition condition) {
-  for (int i = 0; !condition(); ++i) {
-    if (i < kSpins) {
-      Pause();
-    } else {
-      std::this_thread::yield();
-    }
+// One turn, the i-th, of waiting.
+void Wait(int i) {
+  if (i < kSpins) {
+    Pause();
+  } else {
+    std::this_thread::yield();
   }
+}
+
+template <typename Condition>
+void WaitUntil(Condition condition) {
+  for (int i = 0; !condition(); ++i) Wait(i);
 }
 
 int CountCores() {
@@ -87,10 +92,10 @@ void LanePool::WorkerLoop(Worker* worker) {
   };
   while (true) {
     const uint32_t session = sessions_.load();
-    for (int i = 0; i < kSpins && !has_job() &&
+    for (int i = 0; i < kSpins + kYields && !has_job() &&
                     in_session_.load(std::memory_order_relaxed);
          ++i) {
-      Pause();
+      Wait(i);
     }
     if (!has_job()) {
       std::unique_lock<std::mutex> lock(worker->mutex);
@@ -184,7 +189,7 @@ void LanePool::RunLanesImpl(int lanes, int threads,
   CurrentThread().lane = &contexts[0].lane;
   run(&contexts[0]);
   CurrentThread() = saved;
-  SpinUntil(
+  WaitUntil(
       [&] { return team.pending.load(std::memory_order_acquire) == 0; });
 }
 
@@ -214,7 +219,7 @@ void LanePool::EndParallel() {
     return;
   }
   Team* team = thread.team;
-  SpinUntil(
+  WaitUntil(
       [&] { return team->pending.load(std::memory_order_acquire) == 0; });
   thread.team = nullptr;
 }
