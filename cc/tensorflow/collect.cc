@@ -57,7 +57,7 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
                         {"names", std::move(names)},
                         {"region", r},
                         {"chain", chain}});
-      if (chain || !signatures.insert(signature).second) continue;
+      if (!signatures.insert(signature).second) continue;
       StatusOr<std::string> problem = ProblemJson(made.block);
       if (!problem.ok()) return ToAbsl(problem.status());
       problems.push_back(

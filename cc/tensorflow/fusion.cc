@@ -47,6 +47,7 @@ class Fuser {
     ForEach(&Fuser::ComposeScales);
     ForEach(&Fuser::FuseDenseOfMaps);
     ForEach(&Fuser::KeepDims);
+    ForEach(&Fuser::ComposePads);
     ForEach(&Fuser::FoldSubsampling);
     ForEach(&Fuser::FuseSepConv);
     ForEach(&Fuser::FoldScale);
@@ -155,10 +156,15 @@ class Fuser {
 
   bool DropIdentityScale(int i) {
     if (!Is(i, OperatorType::kScale) || !All(ops_[i].weights[0], 1.0f) ||
-        !All(ops_[i].weights[1], 0.0f) || Users(i).empty() ||
-        external_.count(ops_[i].output) > 0) {
+        !All(ops_[i].weights[1], 0.0f)) {
       return false;
     }
+    const int before = Producer(ops_[i].inputs[0]);
+    if (before >= 0 && OnlyUser(before) == i && !ops_[before].reshape) {
+      TakeOver(before, i);
+      return true;
+    }
+    if (Users(i).empty() || external_.count(ops_[i].output) > 0) return false;
     PushIntoUsers(i);
     return true;
   }
@@ -297,14 +303,64 @@ class Fuser {
     return true;
   }
 
+  // Zeros added and cells cut by one operator after the other, by one.
+  bool ComposePads(int i) {
+    const int next = Is(i, OperatorType::kPad) ? OnlyUser(i) : -1;
+    if (!Is(next, OperatorType::kPad)) return false;
+    Padding& a = ops_[i].op.padding;
+    const Padding& b = ops_[next].op.padding;
+    // Cells that were cut do not come back.
+    const auto loses = [](int64_t first, int64_t second) {
+      return first < 0 && second > 0;
+    };
+    if (loses(a.top, b.top) || loses(a.bottom, b.bottom) ||
+        loses(a.left, b.left) || loses(a.right, b.right)) {
+      return false;
+    }
+    a = {PaddingType::kExplicit, a.top + b.top, a.bottom + b.bottom,
+         a.left + b.left, a.right + b.right};
+    TakeOver(i, next);
+    return true;
+  }
+
+  // A Pad that cuts at most two cells, as a depthwise convolution whose kernel
+  // has a single 1, at the first cell that is kept.
+  bool PadToConvolution(int i) {
+    const Shape* x = graph_.shape(ops_[i].inputs[0]);
+    const Padding p = ops_[i].op.padding;
+    const auto cut = [](int64_t cells) { return std::max<int64_t>(-cells, 0); };
+    const auto add = [](int64_t cells) { return std::max<int64_t>(cells, 0); };
+    Operator& op = ops_[i].op;
+    const std::array<int64_t, 2> kernel = {cut(p.top) + cut(p.bottom) + 1,
+                                           cut(p.left) + cut(p.right) + 1};
+    if (!x || kernel[0] > 3 || kernel[1] > 3) return false;
+    const int64_t channels = x->back();
+    op.type = OperatorType::kConv2D;
+    op.kernel = kernel;
+    op.padding = {PaddingType::kExplicit, add(p.top), add(p.bottom),
+                  add(p.left), add(p.right)};
+    op.groups = op.filters = channels;
+    std::vector<float> filter(kernel[0] * kernel[1] * channels, 0.0f);
+    const auto first =
+        filter.begin() + (cut(p.top) * kernel[1] + cut(p.left)) * channels;
+    std::fill(first, first + channels, 1.0f);
+    ops_[i].weights = {std::move(filter)};
+    return true;
+  }
+
   // Pooling with a 1x1 window only leaves cells out: the depthwise convolution
-  // before it, or the 1x1 convolutions after it, can do that.
+  // or the padding before it, or the 1x1 convolutions after it, can do that.
+  // (NASNet pads, cuts and pools so to shift its input, then reads it with a 1x1
+  // convolution: that becomes one SepConv.)
   bool FoldSubsampling(int i) {
     if (!Is(i, OperatorType::kPool) || ops_[i].op.kernel != kOne ||
         ops_[i].op.padding.type == PaddingType::kExplicit) {
       return false;
     }
     const int before = Producer(ops_[i].inputs[0]);
+    if (Is(before, OperatorType::kPad) && OnlyUser(before) == i) {
+      PadToConvolution(before);
+    }
     if (Is(before, OperatorType::kConv2D) && OnlyUser(before) == i &&
         ops_[before].op.strides == kOne &&
         ops_[before].op.padding.type != PaddingType::kSame) {
@@ -469,6 +525,7 @@ class Fuser {
              std::max(pad.left, pad.right) < op.kernel[1];
     };
     if (!x || users.empty() || external_.count(ops_[i].output) > 0 ||
+        std::min({pad.top, pad.bottom, pad.left, pad.right}) < 0 ||
         !std::all_of(users.begin(), users.end(), folds)) {
       return false;
     }

@@ -43,14 +43,43 @@ bool IsPure(const NodeDef& node) {
                  "IosRegion", "IosStageLatency"});
 }
 
+// The shape of an input of the graph, if it is one of images; or null.
+const tensorflow::TensorShapeProto* ImageShape(const NodeDef& node) {
+  const tensorflow::TensorShapeProto* shape = nullptr;
+  if (node.op() == "Placeholder") {
+    const auto attr = node.attr().find("shape");
+    if (attr != node.attr().end()) shape = &attr->second.shape();
+  } else if (node.op() == "_Arg") {
+    const auto attr = node.attr().find("_output_shapes");
+    if (attr != node.attr().end() && attr->second.list().shape_size() == 1) {
+      shape = &attr->second.list().shape(0);
+    }
+  }
+  return shape && !shape->unknown_rank() && shape->dim_size() == 4 ? shape
+                                                                   : nullptr;
+}
+
+void SetImageShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
+  if (node->op() == "_Arg") {
+    *(*node->mutable_attr())["_output_shapes"].mutable_list()->mutable_shape(0) =
+        std::move(shape);
+  } else {
+    *(*node->mutable_attr())["shape"].mutable_shape() = std::move(shape);
+  }
+}
+
+bool HasUnknownSize(const tensorflow::TensorShapeProto& shape) {
+  return shape.dim(1).size() < 0 || shape.dim(2).size() < 0;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GraphIndex>> GraphIndex::Create(
-    const GrapplerItem& item, int64_t batch_size) {
+    const GrapplerItem& item, int64_t batch_size, int64_t image_size) {
   std::unique_ptr<GraphIndex> index(new GraphIndex);
   TF_RETURN_IF_ERROR(index->ReadEdges(item));
   TF_RETURN_IF_ERROR(index->SortNodes());
-  TF_RETURN_IF_ERROR(index->ReadShapes(item, batch_size));
+  TF_RETURN_IF_ERROR(index->ReadShapes(item, batch_size, image_size));
   index->ClassifyNodes(item);
   index->FindConsumers();
   index->cpu_ = std::make_unique<tensorflow::grappler::DeviceSimple>();
@@ -136,8 +165,27 @@ absl::Status GraphIndex::SortNodes() {
 }
 
 absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
-                                    int64_t batch_size) {
-  tensorflow::grappler::GraphProperties properties(item);
+                                    int64_t batch_size, int64_t image_size) {
+  const GrapplerItem* sized = &item;
+  GrapplerItem copy;
+  if (std::any_of(item.graph.node().begin(), item.graph.node().end(),
+                  [](const NodeDef& node) {
+                    const auto* shape = ImageShape(node);
+                    return shape && HasUnknownSize(*shape);
+                  })) {
+    copy = item;
+    for (NodeDef& node : *copy.graph.mutable_node()) {
+      const auto* shape = ImageShape(node);
+      if (!shape || !HasUnknownSize(*shape)) continue;
+      tensorflow::TensorShapeProto known = *shape;
+      for (int d : {1, 2}) {
+        if (known.dim(d).size() < 0) known.mutable_dim(d)->set_size(image_size);
+      }
+      SetImageShape(std::move(known), &node);
+    }
+    sized = &copy;
+  }
+  tensorflow::grappler::GraphProperties properties(*sized);
   TF_RETURN_IF_ERROR(properties.InferStatically(
       /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/false,
       /*include_tensor_values=*/false));

@@ -36,10 +36,12 @@ struct TensorRef {
 
 class GraphIndex {
  public:
-  // `batch_size` takes the place of unknown leading dimensions. The item must
-  // outlive the index.
+  // `batch_size` takes the place of unknown leading dimensions, `image_size` of
+  // unknown heights and widths of the graph's inputs. The item must outlive the
+  // index.
   static absl::StatusOr<std::unique_ptr<GraphIndex>> Create(
-      const tensorflow::grappler::GrapplerItem& item, int64_t batch_size);
+      const tensorflow::grappler::GrapplerItem& item, int64_t batch_size,
+      int64_t image_size);
 
   int size() const { return nodes_.size(); }
   const tensorflow::NodeDef& node(int i) const { return *nodes_[i].def; }
@@ -98,7 +100,7 @@ class GraphIndex {
   GraphIndex() = default;
   absl::Status ReadEdges(const tensorflow::grappler::GrapplerItem& item);
   absl::Status ReadShapes(const tensorflow::grappler::GrapplerItem& item,
-                          int64_t batch_size);
+                          int64_t batch_size, int64_t image_size);
   absl::Status SortNodes();
   void ClassifyNodes(const tensorflow::grappler::GrapplerItem& item);
   void FindConsumers();

@@ -603,8 +603,8 @@ class Importer {
     return EmitRange(i, *x, *y, *begin);
   }
 
-  // x[begin : begin + size of y]: a range of channels, or a few cells cut from
-  // the borders of height and width.
+  // x[begin : begin + size of y]: a range of channels, or cells cut from the
+  // borders of height and width.
   Result EmitRange(int i, const Shape& x, const Shape& y,
                    const std::vector<int64_t>& begin) {
     const int64_t last = x.size() - 1;
@@ -617,20 +617,9 @@ class Importer {
     if (x.size() != 4 || x[0] != y[0] || x[3] != y[3]) {
       return Refuse("it cuts batch and other dimensions");
     }
-    // A crop is a depthwise convolution whose kernel has a single 1, where the
-    // first cell that is kept lies: NASNet's shifted pooling is such a crop.
-    // What pads before and subsamples after it folds as with any convolution.
-    ImportedOperator op = Make(i, OperatorType::kConv2D, {graph_.Input(i, 0)});
-    op.op.groups = op.op.filters = x[3];
-    for (int d : {0, 1}) op.op.kernel[d] = x[d + 1] - y[d + 1] + 1;
-    if (op.op.kernel[0] > 3 || op.op.kernel[1] > 3) {
-      return Refuse("it cuts more than two cells");
-    }
-    std::vector<float> filter(op.op.kernel[0] * op.op.kernel[1] * x[3], 0.0f);
-    const auto first =
-        filter.begin() + (begin[1] * op.op.kernel[1] + begin[2]) * x[3];
-    std::fill(first, first + x[3], 1.0f);
-    op.weights = {std::move(filter)};
+    ImportedOperator op = Make(i, OperatorType::kPad, {graph_.Input(i, 0)});
+    op.op.padding = {PaddingType::kExplicit, -begin[1],
+                     begin[1] + y[1] - x[1], -begin[2], begin[2] + y[2] - x[2]};
     return Emit(std::move(op));
   }
 

@@ -185,12 +185,11 @@ absl::StatusOr<int> Lower(const Partition& partition,
       result.schedule = SequentialSchedule(result.made.block);
     }
     result.name = editor.UniqueName(absl::StrCat("ios_region_", lowered.size()));
-    for (int out : result.made.block.outputs) {
-      const ImportedOperator& op =
-          partition.operators[result.made.operators[out]];
-      const size_t port = &out - result.made.block.outputs.data();
-      editor.Replace(op.output, port == 0 ? result.name
-                                          : absl::StrCat(result.name, ":", port));
+    const std::vector<int>& outputs = result.made.block.outputs;
+    for (size_t port = 0; port < outputs.size(); ++port) {
+      editor.Replace(
+          partition.operators[result.made.operators[outputs[port]]].output,
+          port == 0 ? result.name : absl::StrCat(result.name, ":", port));
     }
     for (int k : region.operators) {
       for (int i : partition.operators[k].nodes) {

@@ -308,7 +308,8 @@ absl::StatusOr<Partition> PartitionGraph(
     const PartitionOptions& options) {
   Partition partition;
   TF_ASSIGN_OR_RETURN(partition.graph,
-                      GraphIndex::Create(item, options.batch_size));
+                      GraphIndex::Create(item, options.batch_size,
+                                         options.image_size));
   GraphIndex& graph = *partition.graph;
   // The operand of a Reshape that is a shape, and what computes it from other
   // tensors' shapes, goes away with the Reshape: it must not count as a reader

@@ -19,6 +19,9 @@ namespace ios::tf {
 struct PartitionOptions {
   // In place of unknown leading dimensions.
   int64_t batch_size = 1;
+  // In place of unknown heights and widths of the graph's inputs: the size most
+  // networks for images were made for.
+  int64_t image_size = 224;
   // Blocks of more operators are cut further, where fewest tensors are live.
   int max_block_operators = 24;
 };

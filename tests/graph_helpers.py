@@ -1,0 +1,209 @@
+"""Frozen graphs and the native optimizer, driven without ios_tf's Python parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
+from tensorflow.python.framework import convert_to_constants
+from tensorflow.python.grappler import tf_optimizer
+
+from ios_tf import _native
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """A frozen graph; inputs are nodes, outputs tensors."""
+
+    graph_def: graph_pb2.GraphDef
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+    def ops(self) -> Counter[str]:
+        return Counter(node.op for node in self.graph_def.node)
+
+    def with_def(self, graph_def: graph_pb2.GraphDef) -> Graph:
+        return dataclasses.replace(self, graph_def=graph_def)
+
+
+def freeze(function: Callable[..., Any], *shapes: Sequence[int | None]) -> Graph:
+    """Freezes a Keras model or any function of float32 tensors of these shapes."""
+
+    def call(*arguments):
+        if isinstance(function, keras.Model):
+            arguments = [list(arguments) if len(arguments) > 1 else arguments[0]]
+            return function(*arguments, training=False)
+        return function(*arguments)
+
+    concrete = tf.function(call, autograph=False).get_concrete_function(
+        *(tf.TensorSpec(shape, tf.float32) for shape in shapes)
+    )
+    frozen = convert_to_constants.convert_variables_to_constants_v2(
+        concrete, lower_control_flow=False
+    )
+    return Graph(
+        frozen.graph.as_graph_def(),
+        [tensor.op.name for tensor in frozen.inputs],
+        [tensor.name for tensor in frozen.outputs],
+    )
+
+
+def sequential(*layers: keras.layers.Layer, shape: Sequence[int | None]) -> Graph:
+    """A frozen stack of layers with random weights; shape as of keras.Input."""
+    inputs = keras.Input(shape)
+    x = inputs
+    for layer in layers:
+        x = layer(x)
+    return freeze(randomised(keras.Model(inputs, x)), (None, *shape))
+
+
+def randomised(model: keras.Model, seed: int = 0) -> keras.Model:
+    """Gives all weights random values, none of them its default."""
+    random = np.random.default_rng(seed)
+    for weight in model.weights:
+        low, high = (0.5, 1.5) if "variance" in weight.path else (-0.5, 0.5)
+        weight.assign(random.uniform(low, high, weight.shape))
+    return model
+
+
+def optimize(
+    graph: Graph, optimizers: Sequence[str], parameters: Mapping[str, str | int]
+) -> Graph:
+    _native.ops()
+    meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph.graph_def)
+    signature = meta_graph.signature_def["serving_default"]
+    for name in graph.inputs:
+        signature.inputs[name].name = name + ":0"
+        signature.inputs[name].dtype = tf.float32.as_datatype_enum
+    for name in graph.outputs:
+        signature.outputs[name].name = name
+    config = config_pb2.ConfigProto()
+    rewriter = config.graph_options.rewrite_options
+    rewriter.min_graph_nodes = -1
+    rewriter.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
+    rewriter.use_plugin_optimizers = rewriter_config_pb2.RewriterConfig.OFF
+    rewriter.fail_on_optimizer_errors = True
+    rewriter.optimizers.extend(optimizers)
+    custom = rewriter.custom_optimizers.add(name="IosOptimizer")
+    for key, value in parameters.items():
+        if isinstance(value, int):
+            custom.parameter_map[key].i = value
+        else:
+            custom.parameter_map[key].s = value.encode()
+    return graph.with_def(tf_optimizer.OptimizeGraph(config, meta_graph))
+
+
+def computing_nodes(graph: Graph) -> dict[str, Any]:
+    """All nodes by name, but constants, which TensorFlow itself compresses."""
+    return {node.name: node for node in graph.graph_def.node if node.op != "Const"}
+
+
+def collect(
+    graph: Graph, directory: pathlib.Path, **parameters: str | int
+) -> dict[str, Any]:
+    """The JSON that the optimizer's collect mode writes."""
+    path = directory / "problems.json"
+    parameters = {"mode": "collect", "output": str(path), **parameters}
+    unchanged = optimize(graph, ["IosOptimizer"], parameters)
+    assert computing_nodes(unchanged) == computing_nodes(graph)
+    return json.loads(path.read_text())
+
+
+def operators(collected: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The operators of all blocks."""
+    problems = {p["signature"]: p for p in collected["problems"]}
+    return [
+        operator
+        for block in collected["blocks"]
+        for operator in problems[block["signature"]]["block"]["operators"]
+    ]
+
+
+def schedule_by_levels(problem: Mapping[str, Any], merge: bool) -> dict[str, Any]:
+    """Operators of equal depth share a stage; those that may merge do, or not."""
+    depth: list[int] = []
+    levels = defaultdict(list)
+    for i, operator in enumerate(problem["block"]["operators"]):
+        depth.append(1 + max((depth[j] for j in operator["inputs"] if j >= 0), default=0))
+        levels[depth[i]].append(i)
+    stages = []
+    for level in sorted(levels):
+        members = set(levels[level])
+        for merge_class in problem["merge_classes"] if merge else []:
+            merged = [i for i in merge_class if i in members]
+            if len(merged) > 1:
+                stages.append({"strategy": "merge", "groups": [merged]})
+                members -= set(merged)
+        if members:
+            groups = [[i] for i in sorted(members)]
+            stages.append({"strategy": "concurrent", "groups": groups})
+    return {"version": 1, "signature": problem["signature"], "stages": stages}
+
+
+def rewrite(
+    graph: Graph,
+    directory: pathlib.Path,
+    merge: bool = True,
+    optimizers: Sequence[str] = ("IosOptimizer",),
+    **parameters: str | int,
+) -> Graph:
+    """The graph with `schedule_by_levels` schedules."""
+    for problem in collect(graph, directory, **parameters)["problems"]:
+        path = directory / f"{problem['signature']}.json"
+        path.write_text(json.dumps(schedule_by_levels(problem, merge)))
+    parameters = {"mode": "rewrite", "schedules": str(directory), **parameters}
+    return optimize(graph, optimizers, parameters)
+
+
+def lower(graph: Graph, optimizers: Sequence[str] = ("IosOptimizer",)) -> Graph:
+    return optimize(graph, optimizers, {"mode": "lower"})
+
+
+def run(graph: Graph, *arrays: np.ndarray) -> list[np.ndarray]:
+    """Runs the graph as it is, no optimizer between."""
+    config = tf.compat.v1.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    with tf.Graph().as_default() as g:
+        tf.import_graph_def(graph.graph_def, name="")
+        with tf.compat.v1.Session(graph=g, config=config) as session:
+            feeds = {
+                name + ":0": array
+                for name, array in zip(graph.inputs, arrays, strict=True)
+            }
+            return session.run(list(graph.outputs), feeds)
+
+
+def random_array(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-2, 2, shape).astype(np.float32)
+
+
+def assert_equal(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
+    """Equal to 1e-4 of the maximum."""
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        if b.size:
+            assert np.abs(a - b).max() <= 1e-4 * np.abs(b).max()
+
+
+def assert_lowered_equals(
+    graph: Graph, directory: pathlib.Path, *shapes: Sequence[int], **parameters: int
+) -> Graph:
+    """Rewritten and lowered, the graph gives what it gave; returns it lowered."""
+    arrays = [random_array(*shape, seed=i) for i, shape in enumerate(shapes)]
+    expected = run(graph, *arrays)
+    assert all(np.abs(e).max() > 0 for e in expected)
+    rewritten = rewrite(graph, directory, **parameters)
+    assert_equal(run(rewritten, *arrays), expected)
+    lowered = lower(rewritten)
+    assert lowered.ops()["IosRegion"] >= 1
+    assert_equal(run(lowered, *arrays), expected)
+    return lowered
