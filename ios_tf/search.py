@@ -108,7 +108,9 @@ class Searcher:
                 )
 
         sequential = sequential_schedule(problem)
-        if self._strategy in ("sequential", "greedy"):
+        if _is_chain(problem):
+            choices = [sequential]
+        elif self._strategy in ("sequential", "greedy"):
             # Asked for by name, a baseline is not replaced by something better.
             found = (
                 sequential
@@ -153,3 +155,10 @@ class Searcher:
                 f"{metadata['sequential_ms']:.2f} -> {metadata['latency_ms']:.2f} ms"
             )
         return dataclasses.replace(best, metadata=metadata)
+
+
+def _is_chain(problem: Problem) -> bool:
+    """Whether every operator reads the one before: there is nothing to schedule."""
+    return all(
+        problem.predecessors[op] >> (op - 1) & 1 for op in range(1, len(problem))
+    )
