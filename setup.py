@@ -109,10 +109,13 @@ class Compiler:
         target = LIBRARIES / name
         if not newer(target, [*objects, stamp]):
             inputs = [str(o) for o in objects]
+            # Renamed: a process may be running with the old one.
+            fresh = target.with_name(name + ".tmp")
             self.run(
-                ["-shared", "-o", str(target), *inputs, *link, *self.link_flags],
+                ["-shared", "-o", str(fresh), *inputs, *link, *self.link_flags],
                 f"linking {name}",
             )
+            fresh.replace(target)
 
     def compile(self, source: Path, directory: Path, flags: list[str]) -> Path:
         relative = source.relative_to(ROOT)
@@ -164,7 +167,9 @@ def copy_onednn() -> None:
     library = installed_file(wheel, "libdnnl.so.3")
     target = LIBRARIES / library.name
     if not newer(target, [library]) or target.stat().st_size != library.stat().st_size:
-        shutil.copyfile(library, target)
+        fresh = target.with_name(target.name + ".tmp")
+        shutil.copyfile(library, fresh)
+        fresh.replace(target)
     licenses = LIBRARIES / "licenses"
     licenses.mkdir(exist_ok=True)
     for distribution, name, copy in (

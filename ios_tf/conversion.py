@@ -147,9 +147,7 @@ def _convert(
     keys = sorted(loaded.signatures)
     for key in wanted or ():
         if key not in keys:
-            raise UserError(
-                f"there is no signature {key!r}; the model has {', '.join(keys)}"
-            )
+            raise UserError(graphs.no_signature(key, loaded))
     function_of, functions = _functions(loaded, wanted or keys, batch_size)
     converted = [f for f in functions.values() if f.collected]
     _note_the_rest(converted, report)

@@ -62,6 +62,13 @@ def load(directory: str) -> Any:
     return loaded
 
 
+def no_signature(name: str, loaded: Any) -> str:
+    """What to say about a signature that does not exist."""
+    return f"there is no signature {name!r}; the model has " + ", ".join(
+        sorted(loaded.signatures)
+    )
+
+
 def freeze(name: str, function: Any) -> FrozenSignature:
     """Freezes one signature function of a loaded SavedModel.
 

@@ -86,6 +86,16 @@ def rewrite(
     return _optimize(frozen, [OPTIMIZER], parameters)
 
 
+def lowered_programs(frozen: FrozenSignature) -> list[dict[str, Any]]:
+    """What the engine would run: {"block", "schedule"} of every region."""
+    graph_def = _optimize(frozen, [OPTIMIZER], {"mode": "lower"})
+    return [
+        json.loads(node.attr["program"].s)
+        for node in graph_def.node
+        if node.op == "IosRegion"
+    ]
+
+
 def _optimize(
     frozen: FrozenSignature,
     optimizers: Sequence[str],

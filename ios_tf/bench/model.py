@@ -184,9 +184,7 @@ def _signature(loaded: Any, wanted: str | None) -> str:
     if wanted is None:
         wanted = "serving_default" if len(keys) > 1 else keys[0]
     if wanted not in keys:
-        raise UserError(
-            f"there is no signature {wanted!r}; the model has {', '.join(keys)}"
-        )
+        raise UserError(graphs.no_signature(wanted, loaded))
     return wanted
 
 
