@@ -26,6 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _quiet_standard_error():
             _import_tensorflow()
         options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, say `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
         if options.traceback:
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os.path
+import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -53,10 +53,10 @@ def _region(
     operators, stages = block["operators"], schedule["stages"]
     yield f"region {number}: {len(operators)} operators, {len(stages)} stages"
     # Long scopes around the whole network say nothing.
-    scope = os.path.commonprefix([op["name"] for op in operators]).rpartition("/")
-    skip = len(scope[0] + scope[1])
-    if skip:
-        yield f"  names are below {scope[0]}"
+    scope = posixpath.commonpath([posixpath.dirname(op["name"]) for op in operators])
+    skip = len(scope) + 1 if scope else 0
+    if scope:
+        yield f"  names are below {scope}"
     for i, stage in enumerate(stages, 1):
         groups = [
             [operators[op] for op in group if not _is_part(operators[op])]
