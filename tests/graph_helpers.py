@@ -133,7 +133,8 @@ def schedule_by_levels(problem: Mapping[str, Any], merge: bool) -> dict[str, Any
     depth: list[int] = []
     levels = defaultdict(list)
     for i, operator in enumerate(problem["block"]["operators"]):
-        depth.append(1 + max((depth[j] for j in operator["inputs"] if j >= 0), default=0))
+        inputs = [j for j in operator["inputs"] if j >= 0]
+        depth.append(1 + max((depth[j] for j in inputs), default=0))
         levels[depth[i]].append(i)
     stages = []
     for level in sorted(levels):

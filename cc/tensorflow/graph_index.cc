@@ -69,7 +69,8 @@ void SetImageShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
 }
 
 bool HasUnknownSize(const tensorflow::TensorShapeProto& shape) {
-  return shape.dim(1).size() < 0 || shape.dim(2).size() < 0;
+  return shape.dim(0).size() < 0 || shape.dim(1).size() < 0 ||
+         shape.dim(2).size() < 0;
 }
 
 }  // namespace
@@ -178,8 +179,9 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
       const auto* shape = ImageShape(node);
       if (!shape || !HasUnknownSize(*shape)) continue;
       tensorflow::TensorShapeProto known = *shape;
-      for (int d : {1, 2}) {
-        if (known.dim(d).size() < 0) known.mutable_dim(d)->set_size(image_size);
+      for (int d : {0, 1, 2}) {
+        if (known.dim(d).size() >= 0) continue;
+        known.mutable_dim(d)->set_size(d == 0 ? batch_size : image_size);
       }
       SetImageShape(std::move(known), &node);
     }
@@ -187,7 +189,7 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
   }
   tensorflow::grappler::GraphProperties properties(*sized);
   TF_RETURN_IF_ERROR(properties.InferStatically(
-      /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/false,
+      /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/true,
       /*include_tensor_values=*/false));
   for (Node& node : nodes_) {
     for (const auto& output :
@@ -337,8 +339,8 @@ const Shape* GraphIndex::shape(TensorRef tensor) const {
   return shapes[tensor.port] ? &*shapes[tensor.port] : nullptr;
 }
 
-void GraphIndex::Alias(int node, int original) {
-  nodes_[node].forward = {{original, 0}};
+void GraphIndex::Alias(int node, TensorRef original) {
+  nodes_[node].forward = {original};
   FindConsumers();
 }
 

@@ -79,8 +79,8 @@ class GraphIndex {
   // Null unless the tensor is float32 with known dimensions.
   const Shape* shape(TensorRef tensor) const;
 
-  // Makes `node`, which computes the same as `original`, pass that on.
-  void Alias(int node, int original);
+  // Makes `node`, whose output 0 is the same as `original`, pass that on.
+  void Alias(int node, TensorRef original);
   // Data input 1 of these nodes (Reshape) no longer counts as consumer.
   void IgnoreShapeInputs(const std::set<int>& reshapes);
 

@@ -142,6 +142,7 @@ class Importer {
             {"SplitV", &Importer::Split},
             {"Slice", &Importer::Slice},
             {"StridedSlice", &Importer::StridedSlice},
+            {"Transpose", &Importer::Transpose},
             {"Reshape", &Importer::Reshape},
             {"Squeeze", &Importer::Reshape},
             {"ExpandDims", &Importer::Reshape},
@@ -453,7 +454,7 @@ class Importer {
     if (known != unary_.end() && !graph_.preserved(i) &&
         graph_.controls(i).empty() &&
         graph_.node(known->second).device() == node.device()) {
-      graph_.Alias(i, known->second);
+      graph_.Alias(i, {known->second, 0});
       return absl::OkStatus();
     }
     unary_.emplace(key, i);
@@ -621,6 +622,17 @@ class Importer {
     op.op.padding = {PaddingType::kExplicit, -begin[1],
                      begin[1] + y[1] - x[1], -begin[2], begin[2] + y[2] - x[2]};
     return Emit(std::move(op));
+  }
+
+  // Keras writes one that changes nothing in front of every Dense of maps.
+  Result Transpose(int i) {
+    const auto order = Integers(Constant(i, 1));
+    if (!order || !std::is_sorted(order->begin(), order->end()) ||
+        graph_.preserved(i) || !graph_.controls(i).empty()) {
+      return Refuse("it permutes dimensions");
+    }
+    graph_.Alias(i, graph_.Input(i, 0));
+    return absl::OkStatus();
   }
 
   Result Reshape(int i) {
