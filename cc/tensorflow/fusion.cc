@@ -287,7 +287,8 @@ class Fuser {
       if (Is(k, OperatorType::kGlobalPool)) break;
       const bool squeeze = ops_[k].reshape &&
                            graph_.shape(ops_[k].inputs[0])->size() == 4 &&
-                           (*graph_.shape(ops_[k].inputs[0]))[0] == (*x)[0];
+                           (*graph_.shape(ops_[k].inputs[0]))[0] == (*x)[0] &&
+                           graph_.fixed_size(ops_[k].inputs[0]);
       if (squeeze) break;
       if (!Is(k, OperatorType::kMatMul) && !Is(k, OperatorType::kActivation) &&
           !Is(k, OperatorType::kScale)) {
@@ -585,6 +586,7 @@ class Fuser {
     const int before = Producer(ops_[i].inputs[0]);
     if (before < 0 || Users(i).empty() || !x || !y || x->size() != 4 ||
         y->size() != 2 || (*x)[0] != (*y)[0] ||
+        !graph_.fixed_size(ops_[i].inputs[0]) ||
         external_.count(ops_[i].output) > 0) {
       return false;
     }

@@ -68,11 +68,6 @@ void SetImageShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
   }
 }
 
-bool HasUnknownSize(const tensorflow::TensorShapeProto& shape) {
-  return shape.dim(0).size() < 0 || shape.dim(1).size() < 0 ||
-         shape.dim(2).size() < 0;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GraphIndex>> GraphIndex::Create(
@@ -167,34 +162,49 @@ absl::Status GraphIndex::SortNodes() {
 
 absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
                                     int64_t batch_size, int64_t image_size) {
-  const GrapplerItem* sized = &item;
-  GrapplerItem copy;
-  if (std::any_of(item.graph.node().begin(), item.graph.node().end(),
-                  [](const NodeDef& node) {
-                    const auto* shape = ImageShape(node);
-                    return shape && HasUnknownSize(*shape);
-                  })) {
-    copy = item;
-    for (NodeDef& node : *copy.graph.mutable_node()) {
+  const auto inputs_of_size = [&](int64_t size) {
+    GrapplerItem sized = item;
+    for (NodeDef& node : *sized.graph.mutable_node()) {
       const auto* shape = ImageShape(node);
-      if (!shape || !HasUnknownSize(*shape)) continue;
+      if (!shape) continue;
       tensorflow::TensorShapeProto known = *shape;
       for (int d : {0, 1, 2}) {
         if (known.dim(d).size() >= 0) continue;
-        known.mutable_dim(d)->set_size(d == 0 ? batch_size : image_size);
+        known.mutable_dim(d)->set_size(d == 0 ? batch_size : size);
       }
       SetImageShape(std::move(known), &node);
     }
-    sized = &copy;
+    return sized;
+  };
+  bool unknown_batch = false, unknown_size = false;
+  for (const NodeDef& node : item.graph.node()) {
+    const auto* shape = ImageShape(node);
+    if (!shape) continue;
+    unknown_batch = unknown_batch || shape->dim(0).size() < 0;
+    unknown_size = unknown_size || shape->dim(1).size() < 0 ||
+                   shape->dim(2).size() < 0;
   }
-  tensorflow::grappler::GraphProperties properties(*sized);
+  if (!unknown_batch && !unknown_size) {
+    return InferShapes(item, batch_size, &Node::shapes);
+  }
+  TF_RETURN_IF_ERROR(
+      InferShapes(inputs_of_size(image_size), batch_size, &Node::shapes));
+  if (!unknown_size) return absl::OkStatus();
+  return InferShapes(inputs_of_size(image_size + 96), batch_size,
+                     &Node::other_shapes);
+}
+
+absl::Status GraphIndex::InferShapes(
+    const GrapplerItem& item, int64_t batch_size,
+    std::vector<std::optional<Shape>> Node::* shapes) {
+  tensorflow::grappler::GraphProperties properties(item);
   TF_RETURN_IF_ERROR(properties.InferStatically(
       /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/true,
       /*include_tensor_values=*/false));
   for (Node& node : nodes_) {
     for (const auto& output :
          properties.GetOutputProperties(node.def->name())) {
-      node.shapes.emplace_back();
+      std::optional<Shape>& result = (node.*shapes).emplace_back();
       const tensorflow::TensorShapeProto& proto = output.shape();
       if (output.dtype() != tensorflow::DT_FLOAT || proto.unknown_rank()) {
         continue;
@@ -204,11 +214,18 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
       if (!shape.empty() && shape[0] < 0) shape[0] = batch_size;
       if (std::all_of(shape.begin(), shape.end(),
                       [](int64_t d) { return d >= 0; })) {
-        node.shapes.back() = std::move(shape);
+        result = std::move(shape);
       }
     }
   }
   return absl::OkStatus();
+}
+
+bool GraphIndex::fixed_size(TensorRef tensor) const {
+  const Node& node = nodes_[tensor.node];
+  return node.other_shapes.empty() ||
+         (tensor.port < static_cast<int>(node.shapes.size()) &&
+          node.shapes[tensor.port] == node.other_shapes[tensor.port]);
 }
 
 void GraphIndex::ClassifyNodes(const GrapplerItem& item) {

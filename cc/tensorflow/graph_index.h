@@ -79,6 +79,10 @@ class GraphIndex {
   // Null unless the tensor is float32 with known dimensions.
   const Shape* shape(TensorRef tensor) const;
 
+  // Whether the tensor's height and width are the same for all sizes of the
+  // graph's inputs.
+  bool fixed_size(TensorRef tensor) const;
+
   // Makes `node`, whose output 0 is the same as `original`, pass that on.
   void Alias(int node, TensorRef original);
   // Data input 1 of these nodes (Reshape) no longer counts as consumer.
@@ -91,6 +95,7 @@ class GraphIndex {
     std::vector<int> controls;
     std::vector<TensorRef> forward;  // of each port; empty: computes something
     std::vector<std::optional<Shape>> shapes;
+    std::vector<std::optional<Shape>> other_shapes;  // for larger inputs
     bool preserved = false, fed = false, constant = false, live = true;
     bool evaluated = false;
     int depth = 0;  // of conditionals and loops
@@ -102,6 +107,9 @@ class GraphIndex {
   absl::Status ReadShapes(const tensorflow::grappler::GrapplerItem& item,
                           int64_t batch_size, int64_t image_size);
   absl::Status SortNodes();
+  absl::Status InferShapes(const tensorflow::grappler::GrapplerItem& item,
+                           int64_t batch_size,
+                           std::vector<std::optional<Shape>> Node::* shapes);
   void ClassifyNodes(const tensorflow::grappler::GrapplerItem& item);
   void FindConsumers();
   bool Evaluate(int i);

@@ -587,21 +587,29 @@ class Importer {
     const NodeDef& node = graph_.node(i);
     const Shape* x = InputShape(i, 0, {2, 4});
     const Shape* y = graph_.shape({i, 0});
-    auto begin = Integers(Constant(i, 1));
+    const auto spec = Integers(Constant(i, 1));
     const auto strides = Integers(Constant(i, 3));
-    if (!x || !y || !begin || !strides || begin->size() != x->size() ||
-        y->size() != x->size() || Attr<int64_t>(node, "ellipsis_mask", 0) ||
-        Attr<int64_t>(node, "new_axis_mask", 0) ||
+    if (!x || !y || !spec || !strides || strides->size() != spec->size() ||
+        y->size() != x->size() || Attr<int64_t>(node, "new_axis_mask", 0) ||
         Attr<int64_t>(node, "shrink_axis_mask", 0)) {
       return Refuse("unknown slice");
     }
     const int64_t mask = Attr<int64_t>(node, "begin_mask", 0);
-    for (size_t d = 0; d < x->size(); ++d) {
-      if ((*strides)[d] != 1) return Refuse("it has strides");
-      if (mask >> d & 1) (*begin)[d] = 0;
-      if ((*begin)[d] < 0) (*begin)[d] += (*x)[d];
+    const int64_t ellipsis = Attr<int64_t>(node, "ellipsis_mask", 0);
+    // The specification may leave dimensions out: those of the ellipsis, or the
+    // last ones.
+    std::vector<int64_t> begin(x->size(), 0);
+    size_t d = 0;
+    for (size_t k = 0; k < spec->size(); ++k, ++d) {
+      if (ellipsis >> k & 1) {
+        d += x->size() - spec->size();
+        continue;
+      }
+      if (d >= x->size() || (*strides)[k] != 1) return Refuse("it has strides");
+      if (!(mask >> k & 1)) begin[d] = (*spec)[k];
+      if (begin[d] < 0) begin[d] += (*x)[d];
     }
-    return EmitRange(i, *x, *y, *begin);
+    return EmitRange(i, *x, *y, begin);
   }
 
   // x[begin : begin + size of y]: a range of channels, or cells cut from the
@@ -617,6 +625,10 @@ class Importer {
     }
     if (x.size() != 4 || x[0] != y[0] || x[3] != y[3]) {
       return Refuse("it cuts batch and other dimensions");
+    }
+    // Where it ends may not depend on where its input does.
+    if (!graph_.fixed_size(graph_.Input(i, 0))) {
+      return Refuse("it cuts an image of unknown size");
     }
     ImportedOperator op = Make(i, OperatorType::kPad, {graph_.Input(i, 0)});
     op.op.padding = {PaddingType::kExplicit, -begin[1],

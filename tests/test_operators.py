@@ -1,0 +1,333 @@
+"""Every operator of the engine against TensorFlow, through the whole native road:
+import, rewrite, lower, run."""
+
+import itertools
+
+import graph_helpers as gh
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+BATCHES = [1, 3]
+
+
+def constant(*shape: int, seed: int = 0) -> tf.Tensor:
+    return tf.constant(gh.random_array(*shape, seed=seed) / 4)
+
+
+def check(function, directory, *shapes, batches=BATCHES) -> gh.Graph:
+    """Shapes without batch. Other batches than the one imported are checked."""
+    graph = gh.freeze(function, *((None, *shape) for shape in shapes))
+    for batch in batches:
+        lowered = gh.assert_lowered_equals(
+            graph, directory, *((batch, *shape) for shape in shapes), batch_size=2
+        )
+    computing = {"Placeholder", "IosRegion", "Identity", "NoOp", "Const"}
+    assert set(lowered.ops()) <= computing
+    return lowered
+
+
+def anchored(function, channels: int):
+    """`function` between convolutions: a region has one, and has layouts inside."""
+    before = constant(1, 1, channels, channels, seed=10)
+    return lambda x: function(tf.nn.conv2d(x, before, 1, "SAME"))
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID", [[0, 0], [2, 0], [1, 3], [0, 0]]])
+@pytest.mark.parametrize(
+    ("kernel", "stride"),
+    itertools.product([(1, 1), (3, 3), (1, 7), (4, 2)], [1, 2, (2, 1)]),
+)
+def test_convolution(kernel, stride, padding, tmp_path):
+    filters = constant(*kernel, 5, 6)
+    check(lambda x: tf.nn.conv2d(x, filters, stride, padding), tmp_path, (13, 10, 5))
+
+
+@pytest.mark.parametrize("size", [(7, 7), (8, 9), (16, 16), (35, 3)])
+@pytest.mark.parametrize("channels", [(1, 1), (3, 16), (17, 8), (64, 33)])
+def test_convolution_sizes(size, channels, tmp_path):
+    filters = constant(3, 3, *channels)
+    check(lambda x: tf.nn.conv2d(x, filters, 2, "SAME"), tmp_path, (*size, channels[0]))
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("dilation", [2, 3, (1, 4)])
+def test_dilated_convolution(dilation, padding, tmp_path):
+    filters = constant(3, 3, 5, 6)
+    check(
+        lambda x: tf.raw_ops.Conv2D(
+            input=x,
+            filter=filters,
+            strides=[1, 1, 1, 1],
+            padding=padding,
+            dilations=[1, *np.broadcast_to(dilation, 2), 1],
+        ),
+        tmp_path,
+        (15, 13, 5),
+    )
+
+
+@pytest.mark.parametrize(("groups", "kernel"), [(2, 3), (4, 1), (8, 5)])
+def test_grouped_convolution(groups, kernel, tmp_path):
+    filters = constant(kernel, kernel, 16 // groups, 24)
+    check(lambda x: tf.nn.conv2d(x, filters, 1, "SAME"), tmp_path, (9, 8, 16))
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("multiplier", [1, 2])
+@pytest.mark.parametrize("channels", [3, 24])
+def test_depthwise_convolution(channels, multiplier, stride, padding, tmp_path):
+    filters = constant(3, 5, channels, multiplier)
+    check(
+        lambda x: tf.nn.depthwise_conv2d(x, filters, [1, stride, stride, 1], padding),
+        tmp_path,
+        (11, 12, channels),
+    )
+
+
+@pytest.mark.parametrize("activation", ["none", "relu"])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("kernel", [3, 5, 7])
+@pytest.mark.parametrize("multiplier", [1, 2])
+def test_separable_convolution(multiplier, kernel, stride, activation, tmp_path):
+    depthwise = constant(kernel, kernel, 11, multiplier)
+    pointwise = constant(1, 1, 11 * multiplier, 9)
+    bias = constant(9)
+
+    def function(x):
+        if activation == "relu":
+            x = tf.nn.relu(x)
+        x = tf.nn.separable_conv2d(
+            x, depthwise, pointwise, [1, stride, stride, 1], "SAME"
+        )
+        return tf.nn.bias_add(x, bias)
+
+    check(function, tmp_path, (13, 14, 11))
+
+
+ACTIVATIONS = {
+    "relu": tf.nn.relu,
+    "relu6": lambda x: tf.nn.relu6(4 * x),
+    "sigmoid": tf.sigmoid,
+    "tanh": tf.tanh,
+    "elu": tf.nn.elu,
+    "swish": tf.nn.silu,
+    "hard_sigmoid": keras.activations.hard_sigmoid,
+    "hard_swish": keras.activations.hard_swish,
+}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=ACTIVATIONS)
+@pytest.mark.parametrize("where", ["folded", "alone", "vectors"])
+def test_activation(activation, where, tmp_path):
+    filters, bias = constant(3, 3, 6, 7), constant(7)
+    weight = constant(6, 4)
+
+    def function(x):
+        if where == "folded":
+            x = tf.nn.conv2d(x, filters, 1, "SAME")
+            return activation(tf.nn.bias_add(x, bias))
+        if where == "vectors":
+            return activation(tf.matmul(tf.reduce_mean(x, [1, 2]), weight))
+        y = tf.nn.max_pool2d(x, 3, 1, "SAME")
+        return activation(y)
+
+    check(anchored(function, 6), tmp_path, (9, 8, 6))
+
+
+@pytest.mark.parametrize("activation", [tf.identity, tf.nn.relu, tf.tanh])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_residual(activation, stride, tmp_path):
+    filters, bias = constant(3, 3, 6, 6), constant(6)
+
+    def function(x):
+        short = tf.nn.max_pool2d(x, 1, stride, "SAME") if stride > 1 else x
+        y = tf.nn.bias_add(tf.nn.conv2d(short, filters, 1, "SAME"), bias)
+        return activation(short + y)
+
+    check(anchored(function, 6), tmp_path, (9, 8, 6))
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID", [[0, 0], [0, 1], [1, 0], [0, 0]]])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("kernel", [2, 3, (2, 4)])
+@pytest.mark.parametrize("pool", ["max", "avg"])
+def test_pool(pool, kernel, stride, padding, tmp_path):
+    if pool == "avg" and not isinstance(padding, str):
+        pytest.skip("AvgPool has no explicit padding")
+    function = tf.nn.max_pool2d if pool == "max" else tf.nn.avg_pool2d
+    check(
+        anchored(lambda x: function(x, kernel, stride, padding), 5),
+        tmp_path,
+        (13, 10, 5),
+    )
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("reduce", [tf.reduce_mean, tf.reduce_max])
+def test_global_pool(reduce, keepdims, tmp_path):
+    check(
+        anchored(lambda x: reduce(x, [1, 2], keepdims=keepdims), 17),
+        tmp_path,
+        (7, 6, 17),
+    )
+
+
+@pytest.mark.parametrize("channels", [(8, 16), (3, 5, 7), (32, 1)])
+def test_concat(channels, tmp_path):
+    filters = [constant(1, 1, 6, c, seed=c) for c in channels]
+    last = constant(3, 3, sum(channels), 4)
+
+    def function(x):
+        parts = [tf.nn.conv2d(x, f, 1, "SAME") for f in filters]
+        return tf.nn.conv2d(tf.concat([x, *parts], 3)[..., 6:], last, 1, "SAME")
+
+    check(function, tmp_path, (8, 9, 6))
+
+
+def test_concat_of_a_tensor_with_itself(tmp_path):
+    check(anchored(lambda x: tf.concat([x, x], 3), 5), tmp_path, (6, 7, 5))
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_add(count, tmp_path):
+    filters = [constant(3, 3, 6, 6, seed=k) for k in range(count)]
+
+    def function(x):
+        parts = [tf.nn.conv2d(x, f, 1, "SAME") for f in filters]
+        return tf.nn.relu(tf.add_n(parts))
+
+    check(function, tmp_path, (8, 9, 6))
+
+
+def test_add_a_tensor_to_itself(tmp_path):
+    check(anchored(lambda x: tf.nn.relu(x + x), 5), tmp_path, (6, 7, 5))
+
+
+@pytest.mark.parametrize("broadcast", [False, True])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_multiply(swapped, broadcast, tmp_path):
+    filters = constant(1, 1, 9, 9, seed=3)
+
+    def function(x):
+        y = tf.reduce_mean(x, [1, 2], keepdims=True) if broadcast else x
+        y = tf.nn.conv2d(y, filters, 1, "SAME")
+        return tf.tanh(y * x if swapped else x * y)
+
+    check(anchored(function, 9), tmp_path, (6, 7, 9))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("units", [1, 10, 33])
+def test_matmul(units, transposed, tmp_path):
+    weight, bias = constant(9, units), constant(units)
+    if transposed:
+        weight = tf.transpose(weight)
+
+    def function(x):
+        x = tf.reduce_max(x, [1, 2])
+        return tf.nn.relu(tf.matmul(x, weight, transpose_b=transposed) + bias)
+
+    check(anchored(function, 9), tmp_path, (6, 7, 9))
+
+
+@pytest.mark.parametrize("rank", [2, 4])
+def test_softmax(rank, tmp_path):
+    check(
+        anchored(
+            lambda x: tf.nn.softmax(tf.reduce_mean(x, [1, 2]) if rank == 2 else x), 9
+        ),
+        tmp_path,
+        (6, 7, 9),
+    )
+
+
+@pytest.mark.parametrize("pads", [((1, 2), (0, 3)), ((0, 0), (4, 0))])
+def test_pad(pads, tmp_path):
+    paddings = [[0, 0], *pads, [0, 0]]
+    # An average counts zeros: they do not fold into it.
+    check(
+        anchored(lambda x: tf.nn.avg_pool2d(tf.pad(x, paddings), 2, 1, "VALID"), 9),
+        tmp_path,
+        (6, 7, 9),
+    )
+
+
+def test_scale(tmp_path):
+    scale, shift = constant(9), constant(9, seed=1)
+
+    def function(x):
+        return tf.nn.relu6(tf.nn.max_pool2d(x, 2, 1, "SAME") * scale + shift)
+
+    check(anchored(function, 9), tmp_path, (6, 7, 9))
+
+
+@pytest.mark.parametrize("arithmetic", ["x - c", "c - x", "x / c", "c * x", "x + s"])
+def test_constant_arithmetic(arithmetic, tmp_path):
+    values = {"c": constant(9) + 1, "s": tf.constant(0.7)}
+    check(
+        anchored(lambda x: eval(arithmetic, {"x": tf.nn.relu(x), **values}), 9),
+        tmp_path,
+        (6, 7, 9),
+    )
+
+
+@pytest.mark.parametrize("sizes", [[4, 4, 4], [1, 8, 3], [10, 2]])
+def test_slice(sizes, tmp_path):
+    filters = [constant(3, 3, s, 5, seed=s) for s in sizes]
+
+    def function(x):
+        parts = tf.split(x, sizes, 3)
+        return tf.concat(
+            [
+                tf.nn.conv2d(p, f, 1, "SAME")
+                for p, f in zip(parts, filters, strict=True)
+            ],
+            3,
+        )
+
+    check(anchored(function, 12), tmp_path, (6, 7, 12))
+
+
+def test_several_inputs(tmp_path):
+    filters = constant(3, 3, 4, 5)
+    check(
+        lambda x, y: tf.nn.conv2d(x, filters, 2, "SAME") + y,
+        tmp_path,
+        (8, 8, 4),
+        (4, 4, 5),
+    )
+
+
+def test_no_images(tmp_path):
+    filters = constant(3, 3, 4, 5)
+    graph = gh.freeze(lambda x: tf.nn.conv2d(x, filters, 1, "SAME"), (None, 8, 8, 4))
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    (result,) = gh.run(lowered, np.zeros([0, 8, 8, 4], np.float32))
+    assert result.shape == (0, 8, 8, 5)
+
+
+def test_other_height_and_width_than_imported(tmp_path):
+    graph = gh.sequential(
+        layers.Conv2D(8, 3, strides=2, padding="same", activation="relu"),
+        layers.AveragePooling2D(3, strides=1, padding="same"),
+        layers.SeparableConv2D(5, 3, padding="same"),
+        shape=(None, None, 3),
+    )
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    for size in [(32, 32), (9, 31), (1, 1)]:
+        images = gh.random_array(2, *size, 3)
+        gh.assert_equal(gh.run(lowered, images), gh.run(graph, images))
+
+
+def test_bad_inputs_are_errors(tmp_path):
+    filters = constant(3, 3, 4, 5)
+    graph = gh.freeze(
+        lambda x: tf.nn.conv2d(x, filters, 1, "VALID"), (None, None, None, 4)
+    )
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="larger than input"):
+        gh.run(lowered, np.zeros([1, 2, 2, 4], np.float32))
