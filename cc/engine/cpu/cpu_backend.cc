@@ -3,27 +3,17 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <dnnl.hpp>
 #include <fstream>
 #include <string>
 #include <utility>
 
 #include "cc/engine/cpu/lanes.h"
+#include "cc/engine/cpu/memory.h"
 #include "cc/engine/cpu/tasks.h"
 
 namespace ios::cpu {
 namespace {
-
-constexpr size_t kAlignment = 64;
-
-std::shared_ptr<float> AllocateFloats(int64_t floats) {
-  const size_t bytes = std::max<size_t>(
-      (floats * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment,
-      kAlignment);
-  return std::shared_ptr<float>(
-      static_cast<float*>(std::aligned_alloc(kAlignment, bytes)), std::free);
-}
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
@@ -64,7 +54,7 @@ class Cpu : public Backend {
 
   StatusOr<std::shared_ptr<Parameter>> MakeParameter(
       const ConstArray& array) override {
-    return std::shared_ptr<Parameter>(std::make_shared<CpuParameter>(array));
+    return std::shared_ptr<Parameter>(std::make_shared<CpuParameter>(array, &weights_));
   }
 
   StatusOr<std::unique_ptr<Task>> Compile(const TaskSpec& spec) override {
@@ -185,6 +175,7 @@ class Cpu : public Backend {
 
   LanePool& pool_;
   dnnl::engine engine_;
+  FloatPool weights_;
   std::vector<LaneResources> lanes_;  // used inside a session
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/engine/backend.h"
+#include "cc/engine/cpu/memory.h"
 
 namespace ios::cpu {
 
@@ -29,7 +30,8 @@ class CpuTask : public Task {
 // first layout exists; further ones are made from that.
 class CpuParameter : public Parameter {
  public:
-  explicit CpuParameter(const ConstArray& array);
+  // Packed layouts come from `pool`.
+  CpuParameter(const ConstArray& array, FloatPool* pool);
 
   // The weight as `wanted`. `plain` describes the array as it was given.
   dnnl::memory Packed(const dnnl::engine& engine,
@@ -38,9 +40,15 @@ class CpuParameter : public Parameter {
   const float* plain() const { return plain_.data(); }
 
  private:
+  struct Layout {
+    dnnl::memory memory;
+    std::shared_ptr<float> data;
+  };
+
+  FloatPool* const pool_;
   std::mutex mutex_;
   std::vector<float> plain_;
-  std::vector<dnnl::memory> packed_;
+  std::vector<Layout> packed_;
 };
 
 // Call with the current thread leading a lane of as many threads as the task

@@ -1,0 +1,48 @@
+#include "cc/engine/cpu/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace ios::cpu {
+namespace {
+
+constexpr size_t kCacheLine = 64;
+constexpr size_t kHugePage = size_t{2} << 20;
+// Pages of a slab that are never touched cost nothing.
+constexpr int64_t kSlabFloats = int64_t{8} << 20;
+
+size_t AlignUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+}  // namespace
+
+std::shared_ptr<float> AllocateFloats(int64_t floats) {
+  const size_t bytes = std::max<size_t>(floats * sizeof(float), 1);
+  const size_t alignment = bytes >= kHugePage ? kHugePage : kCacheLine;
+  const size_t size = AlignUp(bytes, alignment);
+  void* data = std::aligned_alloc(alignment, size);
+  if (data && alignment == kHugePage) {
+    madvise(data, size, MADV_HUGEPAGE);  // a wish; ordinary pages do as well
+  }
+  return std::shared_ptr<float>(static_cast<float*>(data), std::free);
+}
+
+std::shared_ptr<float> FloatPool::Allocate(int64_t floats) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const int64_t rounded = AlignUp(floats, kCacheLine / sizeof(float));
+  if (!slab_ || used_ + rounded > size_) {
+    const int64_t size = std::max(rounded, kSlabFloats);
+    std::shared_ptr<float> slab = AllocateFloats(size);
+    if (!slab) return nullptr;
+    slab_ = std::move(slab);
+    used_ = 0;
+    size_ = size;
+  }
+  // Keeps the whole slab alive.
+  std::shared_ptr<float> piece(slab_, slab_.get() + used_);
+  used_ += rounded;
+  return piece;
+}
+
+}  // namespace ios::cpu
