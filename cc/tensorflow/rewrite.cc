@@ -28,10 +28,8 @@ StatusOr<Schedule> LoadSchedule(const std::string& path, const Block& block) {
   std::string json;
   const absl::Status read = tensorflow::ReadFileToString(
       tensorflow::Env::Default(), path, &json);
-  if (!read.ok()) {
-    return NotFound(absl::StrCat("schedule ", path, " cannot be read: ",
-                                 read.message()));
-  }
+  if (absl::IsNotFound(read)) return NotFound("there is no such file");
+  if (!read.ok()) return NotFound(std::string(read.message()));
   IOS_ASSIGN_OR_RETURN(Schedule schedule, ScheduleFromJson(json));
   IOS_RETURN_IF_ERROR(Validate(schedule, block));
   return schedule;
