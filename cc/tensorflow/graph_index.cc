@@ -358,6 +358,7 @@ const Shape* GraphIndex::shape(TensorRef tensor) const {
 
 void GraphIndex::Alias(int node, TensorRef original) {
   nodes_[node].forward = {original};
+  nodes_[original.node].aliases.push_back(node);
   FindConsumers();
 }
 

@@ -85,6 +85,10 @@ class GraphIndex {
 
   // Makes `node`, whose output 0 is the same as `original`, pass that on.
   void Alias(int node, TensorRef original);
+  // The nodes that Alias() made pass on an output of `original`.
+  const std::vector<int>& aliases(int original) const {
+    return nodes_[original].aliases;
+  }
   // Data input 1 of these nodes (Reshape) no longer counts as consumer.
   void IgnoreShapeInputs(const std::set<int>& reshapes);
 
@@ -92,7 +96,7 @@ class GraphIndex {
   struct Node {
     const tensorflow::NodeDef* def = nullptr;
     std::vector<TensorRef> inputs;
-    std::vector<int> controls;
+    std::vector<int> controls, aliases;
     std::vector<TensorRef> forward;  // of each port; empty: computes something
     std::vector<std::optional<Shape>> shapes;
     std::vector<std::optional<Shape>> other_shapes;  // for larger inputs

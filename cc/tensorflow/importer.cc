@@ -100,6 +100,10 @@ class Importer {
         refusals_.push_back({i, std::string(result.message())});
       }
     }
+    for (ImportedOperator& op : operators_) {
+      const std::vector<int>& more = graph_.aliases(op.output.node);
+      op.nodes.insert(op.nodes.end(), more.begin(), more.end());
+    }
     return std::move(operators_);
   }
 

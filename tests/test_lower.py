@@ -1,0 +1,270 @@
+"""Annotated graphs lowered to IosRegion: by the named optimizer, after TensorFlow's
+own passes, and by the plugin in functions and SavedModels."""
+
+import json
+from collections import Counter
+
+import graph_helpers as gh
+import keras
+import networks
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+from tensorflow.core.framework import graph_pb2
+from tensorflow.python.eager import context, wrap_function
+
+
+def programs(graph: gh.Graph) -> list[dict]:
+    return [
+        json.loads(node.attr["program"].s)
+        for node in graph.graph_def.node
+        if node.op == "IosRegion"
+    ]
+
+
+def stage_contents(program: dict) -> list[Counter[str]]:
+    """The types of each stage's operators, and the number of groups."""
+    operators = program["block"]["operators"]
+    return [
+        Counter(
+            [operators[i]["type"] for group in stage["groups"] for i in group]
+            + ["groups"] * len(stage["groups"])
+        )
+        for stage in program["schedule"]["stages"]
+    ]
+
+
+def annotated_network(directory, merge: bool = True) -> gh.Graph:
+    model = networks.nasnet_like(17)
+    return gh.rewrite(gh.freeze(model, (None, 17, 17, 3)), directory, merge)
+
+
+def executed_ops(function, *arguments) -> Counter[str]:
+    """The types of the nodes TensorFlow executes, after all optimizers."""
+    context.context().enable_graph_collection()
+    try:
+        function(*arguments)
+    finally:
+        metadata = context.context().export_run_metadata()
+        context.context().disable_graph_collection()
+    return Counter(
+        node.op
+        for graphs in metadata.function_graphs
+        for graph in graphs.partition_graphs
+        for node in graph.node
+    )
+
+
+def convolutions(ops: Counter[str]) -> list[str]:
+    """The kinds of convolutions TensorFlow executes, oneDNN's or its own."""
+    return [op for op in ops if "Conv2" in op]
+
+
+def as_function(graph: gh.Graph):
+    return wrap_function.function_from_graph_def(
+        graph.graph_def, [name + ":0" for name in graph.inputs], list(graph.outputs)
+    )
+
+
+def test_schedule_is_that_of_the_attributes(tmp_path):
+    annotated = annotated_network(tmp_path, merge=False)
+    stages = {
+        node.name: node.attr["_ios_stage"].i
+        for node in annotated.graph_def.node
+        if "_ios_stage" in node.attr
+    }
+    (program,) = programs(gh.lower(annotated))
+    assert len(program["schedule"]["stages"]) == max(stages.values()) + 1
+    operators = program["block"]["operators"]
+    for number, stage in enumerate(program["schedule"]["stages"]):
+        for i in (i for group in stage["groups"] for i in group):
+            if operators[i]["name"] in stages:
+                assert stages[operators[i]["name"]] == number
+
+
+@pytest.mark.parametrize("merge", [False, True])
+@pytest.mark.parametrize(
+    "passes",
+    [["constfold"], ["constfold", "dependency", "pruning", "loop"], ["remap"]],
+    ids="+".join,
+)
+def test_schedule_survives_other_passes(passes, merge, tmp_path):
+    annotated = annotated_network(tmp_path, merge)
+    images = networks.smooth_images(2, 17, seed=7).numpy()
+    (wanted,) = programs(gh.lower(annotated))
+    lowered = gh.lower(annotated, [*passes, "IosOptimizer"])
+    (program,) = programs(lowered)
+    assert stage_contents(program) == stage_contents(wanted)
+    gh.assert_equal(gh.run(lowered, images), gh.run(annotated, images))
+
+
+def test_invalid_attributes_fall_back_to_the_sequential_schedule(tmp_path):
+    annotated = annotated_network(tmp_path)
+    backwards = graph_pb2.GraphDef()
+    backwards.CopyFrom(annotated.graph_def)
+    for node in backwards.node:
+        if "_ios_stage" in node.attr:
+            node.attr["_ios_stage"].i = 1000 - node.attr["_ios_stage"].i
+    lowered = gh.lower(annotated.with_def(backwards))
+    (program,) = programs(lowered)
+    stages = program["schedule"]["stages"]
+    assert [len(stage["groups"]) for stage in stages] == [1] * len(stages)
+    assert len(stages) == len(program["block"]["operators"])
+    images = networks.smooth_images(2, 17, seed=7).numpy()
+    gh.assert_equal(gh.run(lowered, images), gh.run(annotated, images))
+
+
+def test_missing_attributes_are_made_up(tmp_path):
+    annotated = annotated_network(tmp_path)
+    random = np.random.default_rng(0)
+    for node in annotated.graph_def.node:
+        if random.random() < 0.3:
+            node.attr.pop("_ios_stage", None)
+    lowered = gh.lower(annotated)
+    assert lowered.ops()["IosRegion"] == 1
+    images = networks.smooth_images(2, 17, seed=7).numpy()
+    gh.assert_equal(gh.run(lowered, images), gh.run(annotated, images))
+
+
+def test_graph_without_attributes_is_left_as_it_is():
+    graph = gh.sequential(layers.Conv2D(5, 3), shape=(9, 9, 4))
+    assert gh.computing_nodes(gh.lower(graph)) == gh.computing_nodes(graph)
+
+
+def test_nodes_on_a_gpu_are_left_alone(tmp_path):
+    graph = gh.rewrite(gh.sequential(layers.Conv2D(5, 3), shape=(9, 9, 4)), tmp_path)
+    for node in graph.graph_def.node:
+        node.device = "/job:localhost/replica:0/task:0/device:GPU:0"
+    assert gh.lower(graph).ops()["IosRegion"] == 0
+
+
+def test_fetched_tensors_keep_their_names(tmp_path):
+    filters = tf.constant(gh.random_array(3, 3, 4, 5))
+    graph = gh.freeze(
+        lambda x: tf.nn.conv2d(
+            tf.nn.conv2d(x, filters[..., :4], 1, "SAME"), filters, 2, "SAME"
+        ),
+        (None, 8, 8, 4),
+    )
+    names = [node.name for node in graph.graph_def.node if node.op == "Conv2D"]
+    graph = gh.Graph(graph.graph_def, graph.inputs, [name + ":0" for name in names])
+    lowered = gh.assert_lowered_equals(graph, tmp_path, (2, 8, 8, 4))
+    assert lowered.ops()["Conv2D"] == 0
+
+
+def test_plugin_lowers_functions_of_any_batch_size(tmp_path):
+    graph = annotated_network(tmp_path)
+    function = as_function(graph)
+    for batch in (1, 4):
+        images = networks.smooth_images(batch, 17, seed=7)
+        (found,) = function(images)
+        gh.assert_equal([found.numpy()], gh.run(graph, images.numpy()))
+    ops = executed_ops(as_function(graph), images)
+    assert ops["IosRegion"] == 1
+    assert not convolutions(ops)
+
+
+def test_plugin_can_be_switched_off(tmp_path):
+    graph = annotated_network(tmp_path)
+    images = networks.smooth_images(1, 17, seed=7)
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
+    try:
+        ops = executed_ops(as_function(graph), images)
+    finally:
+        # The default is to use them.
+        tf.config.optimizer.set_experimental_options(
+            {"use_plugin_optimizers": True, **before}
+        )
+    assert ops["IosRegion"] == 0
+    assert convolutions(ops)
+
+
+def test_plugin_handles_unknown_height_and_width(tmp_path):
+    graph = gh.sequential(
+        layers.Conv2D(5, 3, strides=2, padding="same", activation="relu"),
+        layers.GlobalAveragePooling2D(),
+        shape=(None, None, 3),
+    )
+    function = as_function(gh.rewrite(graph, tmp_path))
+    for size in (9, 30):
+        images = gh.random_array(2, size, size + 1, 3)
+        (found,) = function(tf.constant(images))
+        gh.assert_equal([found.numpy()], gh.run(graph, images))
+    again = as_function(gh.rewrite(graph, tmp_path))
+    assert executed_ops(again, tf.constant(images))["IosRegion"] == 1
+
+
+def test_plugin_fuses_what_it_leaves_to_tensorflow(tmp_path):
+    # The remapper is one of the passes it displaces.
+    graph = gh.sequential(
+        layers.Conv2D(5, 3, use_bias=True, activation="relu"), shape=(9, 9, 4)
+    )
+    ops = executed_ops(as_function(graph), tf.constant(gh.random_array(1, 9, 9, 4)))
+    (convolution,) = convolutions(ops)
+    assert "Fused" in convolution
+
+
+def test_training_is_left_alone():
+    model = keras.Sequential([keras.Input((8, 8, 3)), layers.Conv2D(4, 3)])
+    model.compile("sgd", "mse")
+    images = gh.random_array(4, 8, 8, 3)
+    first = model.train_on_batch(images, np.zeros([4, 6, 6, 4]))
+    for _ in range(5):
+        last = model.train_on_batch(images, np.zeros([4, 6, 6, 4]))
+    assert last < first
+
+
+def test_gradients_of_an_annotated_function(tmp_path):
+    graph = annotated_network(tmp_path)
+    images = networks.smooth_images(2, 17, seed=7)
+
+    def gradient(g):
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            (logits,) = as_function(g)(images)
+        return tape.gradient(logits, images).numpy()
+
+    original = gh.freeze(networks.nasnet_like(17), (None, 17, 17, 3))
+    gh.assert_equal([gradient(graph)], [gradient(original)])
+
+
+def test_network_in_a_conditional_and_in_a_loop(tmp_path):
+    graph = annotated_network(tmp_path)
+    function = as_function(graph)
+    images = networks.smooth_images(2, 17, seed=7)
+    (expected,) = gh.run(graph, images.numpy())
+
+    @tf.function
+    def conditional(x, use):
+        return tf.cond(use, lambda: function(x)[0], lambda: tf.zeros([2, 10]))
+
+    @tf.function
+    def loop(x, count):
+        total = tf.zeros([2, 10])
+        for _ in tf.range(count):
+            total += function(x)[0]
+        return total
+
+    gh.assert_equal([conditional(images, tf.constant(True)).numpy()], [expected])
+    assert not conditional(images, tf.constant(False)).numpy().any()
+    gh.assert_equal([loop(images, tf.constant(3)).numpy()], [3 * expected])
+
+
+def test_operators_after_a_conditional(tmp_path):
+    filters = tf.constant(gh.random_array(3, 3, 3, 4))
+    graph = gh.rewrite(
+        gh.freeze(lambda x: tf.nn.conv2d(x, filters, 1, "SAME"), (None, 8, 8, 3)),
+        tmp_path,
+    )
+    network = as_function(graph)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 8, 8, 3])])
+    def function(x):
+        x = tf.cond(tf.reduce_max(x) > 1, lambda: x / 2, lambda: 2 * x)
+        return network(x)[0]
+
+    images = gh.random_array(2, 8, 8, 3)
+    (expected,) = gh.run(graph, images / 2)
+    gh.assert_equal([function(tf.constant(images)).numpy()], [expected])
