@@ -5,13 +5,12 @@ from __future__ import annotations
 import collections
 import dataclasses
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from ios_tf import _native, graphs, optimizer
+from ios_tf import _native, final_check, graphs, optimizer
 from ios_tf.cache import ScheduleCache, default_directory
 from ios_tf.cost.measured import MeasuredCostModel, Measurement
 from ios_tf.errors import UserError
@@ -169,12 +168,8 @@ def _convert(
         "is used; --max_groups and --max_group_size make searches smaller"
         for name in stats.too_large
     ]
-    for function in converted:
-        for block in function.collected.blocks:
-            signature = block["signature"]
-            report.add(problems[signature], schedules[signature])
     rewritten = {
-        key: _rebuild(function, schedules, batch_size)
+        key: _rebuild(function, schedules, batch_size, searcher, report)
         for key, function in functions.items()
     }
     graphs.save(
@@ -213,17 +208,33 @@ def _functions(
 
 
 def _rebuild(
-    function: _Function, schedules: Mapping[str, Schedule], batch_size: int
+    function: _Function,
+    schedules: Mapping[str, Schedule],
+    batch_size: int,
+    searcher: Searcher,
+    report: Report,
 ) -> Any:
     if not function.collected or not function.collected.problems:
         return graphs.rebuild(function.frozen, function.frozen.graph_def)
-    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
-        for signature in function.collected.problems:
-            path = os.path.join(directory, f"{signature}.json")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(schedules[signature].to_json())
-        graph_def = optimizer.rewrite(function.frozen, batch_size, directory)
-    return graphs.rebuild(function.frozen, graph_def)
+    checked = final_check.check(
+        function.frozen,
+        function.collected,
+        schedules,
+        batch_size,
+        searcher.cost_model,
+        may_fall_back=searcher.searches,
+    )
+    if checked.fell_back:
+        report.notes.append(
+            "the schedules that were found are no faster than the sequential ones in "
+            "the whole network: those are used"
+        )
+    report.sequential_ms += checked.sequential_ms
+    report.scheduled_ms += checked.scheduled_ms
+    for block in function.collected.blocks:
+        signature = block["signature"]
+        report.add(function.collected.problems[signature], checked.schedules[signature])
+    return graphs.rebuild(function.frozen, checked.graph_def)
 
 
 def _note_the_rest(functions: Sequence[_Function], report: Report) -> None:

@@ -86,9 +86,12 @@ def rewrite(
     return _optimize(frozen, [OPTIMIZER], parameters)
 
 
-def lowered_programs(frozen: FrozenSignature) -> list[dict[str, Any]]:
+def lowered_programs(
+    frozen: FrozenSignature, batch_size: int = 1
+) -> list[dict[str, Any]]:
     """What the engine would run: {"block", "schedule"} of every region."""
-    graph_def = _optimize(frozen, [OPTIMIZER], {"mode": "lower"})
+    parameters = {"mode": "lower", "batch_size": batch_size}
+    graph_def = _optimize(frozen, [OPTIMIZER], parameters)
     return [
         json.loads(node.attr["program"].s)
         for node in graph_def.node

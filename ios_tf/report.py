@@ -18,7 +18,7 @@ class Report:
       batch_size: the batch size it was scheduled for.
       operators, blocks, stages: how many were scheduled, in all signatures.
       merged, concurrent: stages that merge operators, stages with several groups.
-      sequential_ms, scheduled_ms: latencies of all blocks together.
+      sequential_ms, scheduled_ms: latencies of all regions together.
       measurements: candidates that were measured.
       search_seconds: time the searches took.
       cached_blocks: different blocks whose schedule came from the cache.
@@ -50,8 +50,6 @@ class Report:
         for stage in schedule.stages:
             self.merged += stage.strategy is Strategy.MERGE
             self.concurrent += len(stage.groups) > 1
-        self.sequential_ms += schedule.metadata["sequential_ms"]
-        self.scheduled_ms += schedule.metadata["latency_ms"]
 
     def table(self) -> str:
         """The report as lines of text."""

@@ -21,6 +21,10 @@ from ios_tf.scheduler import (
 )
 from ios_tf.scheduler import Progress as SearchProgress
 
+_BASELINES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
+# Of several schedules measured the fastest one looks faster than it is.
+_WORTHWHILE = 0.98
+
 
 @dataclasses.dataclass
 class SearchStats:
@@ -45,6 +49,11 @@ class Searcher:
     """Schedules blocks for one device with one strategy.
 
     Equal stages are measured once, across all blocks it is given.
+
+    Attributes:
+      cost_model: what measures.
+      searches: whether the strategy is one that searches, and not a baseline, which,
+        asked for by name, is not replaced by something better.
     """
 
     def __init__(
@@ -55,8 +64,9 @@ class Searcher:
         cache: ScheduleCache | None = None,
         show_progress: bool = False,
     ) -> None:
-        self._measured = cost_model
-        self._cost_model = CachedCostModel(cost_model)
+        self.cost_model = cost_model
+        self._cached = CachedCostModel(cost_model)
+        self.searches = strategy not in _BASELINES
         self._strategy = strategy
         self._pruning = pruning
         self._cache = cache
@@ -83,20 +93,20 @@ class Searcher:
             else:
                 waiting.append(problem)
         start = time.monotonic()
-        before = self._measured.measurements
+        before = self.cost_model.measurements
         for i, problem in enumerate(waiting):
             schedule = self._search(problem, f"block {i + 1}/{len(waiting)}:", stats)
             schedules[problem.signature] = schedule
             stats.searched += 1
             if self._cache:
                 self._cache.put(schedule, self._strategy, self._pruning)
-        stats.measurements = self._measured.measurements - before
+        stats.measurements = self.cost_model.measurements - before
         stats.seconds = time.monotonic() - start
         return schedules, stats
 
     def _search(self, problem: Problem, label: str, stats: SearchStats) -> Schedule:
         start = time.monotonic()
-        before = self._measured.measurements
+        before = self.cost_model.measurements
         bar = Progress(label) if self._show_progress else None
 
         def update(done: SearchProgress) -> None:
@@ -110,18 +120,12 @@ class Searcher:
         sequential = sequential_schedule(problem)
         if _is_chain(problem):
             choices = [sequential]
-        elif self._strategy in ("sequential", "greedy"):
-            # Asked for by name, a baseline is not replaced by something better.
-            found = (
-                sequential
-                if self._strategy == "sequential"
-                else greedy_schedule(problem)
-            )
-            choices = [found]
+        elif not self.searches:
+            choices = [_BASELINES[self._strategy](problem)]
         else:
             try:
                 found = search(
-                    problem, self._cost_model, self._strategy, self._pruning, update
+                    problem, self._cached, self._strategy, self._pruning, update
                 ).schedule
                 choices = [found, sequential]
             except BlockTooLargeError:
@@ -134,16 +138,19 @@ class Searcher:
         latencies = dict(
             zip(
                 (schedule.stages for schedule in measured),
-                self._measured.compare(problem, [s.stages for s in measured]),
+                self.cost_model.compare(problem, [s.stages for s in measured]),
                 strict=True,
             )
         )
         best = min(choices, key=lambda schedule: latencies[schedule.stages])
+        limit = _WORTHWHILE * latencies[sequential.stages]
+        if self.searches and latencies[best.stages] > limit:
+            best = sequential
         metadata = {
             "block": problem.name,
             "latency_ms": latencies[best.stages],
             "sequential_ms": latencies[sequential.stages],
-            "measurements": self._measured.measurements - before,
+            "measurements": self.cost_model.measurements - before,
             "search_seconds": round(time.monotonic() - start, 3),
         }
         greedy_ms = latencies.get(greedy_schedule(problem).stages)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from ios_tf import _native
 from ios_tf.cost.cost_model import SampledCostModel
-from ios_tf.scheduler import Problem, Stage, Strategy
+from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
+
+# Measurements of each candidate when whole schedules are compared.
+_ROUNDS = 7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,31 +59,56 @@ class MeasuredCostModel(SampledCostModel):
     def stage_latencies(self, problem: Problem, stage: Stage) -> list[float]:
         """Latencies of one stage in milliseconds, `repeat` of them."""
         self.measurements += 1
-        return self._run(problem, [stage], self._measurement)
+        return self._run(self._program(problem), [stage], self._measurement)
 
     def compare(
-        self,
-        problem: Problem,
-        candidates: Sequence[Sequence[Stage]],
-        rounds: int = 7,
+        self, problem: Problem, candidates: Sequence[Sequence[Stage]]
     ) -> list[float]:
-        """The median latencies of several schedules of a block.
+        """The median latencies of several schedules of a block."""
+        program = self._program(problem)
+        return self._compare([[(program, stages)] for stages in candidates])
 
-        They are measured in turn, so that what disturbs the machine disturbs all
-        alike.
+    def compare_programs(
+        self, candidates: Sequence[Sequence[Mapping[str, Any]]]
+    ) -> list[float]:
+        """The median latencies of several forms of a network.
+
+        A form is the {"block", "schedule"} objects of all its regions; its latency is
+        their sum.
         """
+        return self._compare(
+            [
+                [
+                    (
+                        _text(program["block"]),
+                        Schedule.from_json(program["schedule"]).stages,
+                    )
+                    for program in programs
+                ]
+                for programs in candidates
+            ]
+        )
+
+    def _compare(
+        self, candidates: Sequence[Sequence[tuple[str, Sequence[Stage]]]]
+    ) -> list[float]:
+        # In turn, so that what disturbs the machine disturbs all alike.
         self.measurements += len(candidates)
         latencies: list[list[float]] = [[] for _ in candidates]
-        number = self._measurement.number
-        for i in range(rounds):
+        for i in range(_ROUNDS):
             warmup = max(self._measurement.warmup, 1) if i == 0 else 1
-            once = Measurement(warmup, number, 1)
-            for stages, found in zip(candidates, latencies, strict=True):
-                found += self._run(problem, stages, once)
+            once = Measurement(warmup, self._measurement.number, 1)
+            for candidate, found in zip(candidates, latencies, strict=True):
+                found.append(sum(self._run(*program, once)[0] for program in candidate))
         return [statistics.median(found) for found in latencies]
 
+    def _program(self, problem: Problem) -> str:
+        if problem.signature not in self._programs:
+            self._programs[problem.signature] = _text(problem.block)
+        return self._programs[problem.signature]
+
     def _run(
-        self, problem: Problem, stages: Sequence[Stage], measurement: Measurement
+        self, program: str, stages: Sequence[Stage], measurement: Measurement
     ) -> list[float]:
         operators, stage_ids, group_ids = [], [], []
         for stage_id, stage in enumerate(stages):
@@ -88,10 +117,6 @@ class MeasuredCostModel(SampledCostModel):
                 stage_ids += [stage_id] * len(group)
                 group_ids += [group_id] * len(group)
         strategies = [int(stage.strategy is Strategy.MERGE) for stage in stages]
-        program = self._programs.get(problem.signature)
-        if program is None:
-            program = json.dumps(problem.block, separators=(",", ":"))
-            self._programs[problem.signature] = program
         with tf.device("CPU:0"):
             latencies = _native.ops().ios_stage_latency(
                 *(
@@ -105,3 +130,7 @@ class MeasuredCostModel(SampledCostModel):
                 repeat=measurement.repeat,
             )
         return latencies.numpy().tolist()
+
+
+def _text(block: Mapping[str, Any]) -> str:
+    return json.dumps(block, separators=(",", ":"))

@@ -1,0 +1,82 @@
+"""The final check: a whole network with its schedules against itself sequential.
+
+Blocks are searched one by one, with their inputs in a layout and a cache state of
+their own; what counts is the network. A converted model is never slower than its own
+sequential schedule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Mapping
+
+from tensorflow.core.framework import graph_pb2
+
+from ios_tf import optimizer
+from ios_tf.cost.measured import MeasuredCostModel
+from ios_tf.graphs import FrozenSignature
+from ios_tf.optimizer import Collected
+from ios_tf.scheduler import Schedule, sequential_schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """The graph to keep.
+
+    Attributes:
+      graph_def: with its schedules in attributes.
+      schedules: those of its blocks, by signature.
+      sequential_ms, scheduled_ms: latencies of all regions together.
+      fell_back: the schedules were slower than the sequential ones.
+    """
+
+    graph_def: graph_pb2.GraphDef
+    schedules: Mapping[str, Schedule]
+    sequential_ms: float
+    scheduled_ms: float
+    fell_back: bool
+
+
+def check(
+    frozen: FrozenSignature,
+    collected: Collected,
+    schedules: Mapping[str, Schedule],
+    batch_size: int,
+    cost_model: MeasuredCostModel,
+    may_fall_back: bool,
+) -> Checked:
+    """Rewrites a graph with `schedules`, or sequentially where that is faster."""
+    sequential = {
+        signature: sequential_schedule(problem)
+        for signature, problem in collected.problems.items()
+    }
+    found = {signature: schedules[signature] for signature in collected.problems}
+    graphs = [_rewrite(frozen, s, batch_size) for s in (sequential, found)]
+    programs = [
+        optimizer.lowered_programs(
+            dataclasses.replace(frozen, graph_def=graph), batch_size
+        )
+        for graph in graphs
+    ]
+    sequential_ms, scheduled_ms = cost_model.compare_programs(programs)
+    fell_back = may_fall_back and scheduled_ms > sequential_ms
+    return Checked(
+        graphs[0] if fell_back else graphs[1],
+        sequential if fell_back else found,
+        sequential_ms,
+        sequential_ms if fell_back else scheduled_ms,
+        fell_back,
+    )
+
+
+def _rewrite(
+    frozen: FrozenSignature, schedules: Mapping[str, Schedule], batch_size: int
+) -> graph_pb2.GraphDef:
+    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        for signature, schedule in schedules.items():
+            path = os.path.join(directory, f"{signature}.json")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(schedule.to_json())
+        return optimizer.rewrite(frozen, batch_size, directory)
