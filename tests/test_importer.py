@@ -211,6 +211,23 @@ def test_dilation_between_space_to_batch_is_an_attribute(layer, padding, tmp_pat
     gh.assert_lowered_equals(graph, tmp_path, (2, 13, 17, 3))
 
 
+@pytest.mark.parametrize("padding", ["same", "valid"])
+def test_grouped_convolution_in_a_function_that_xla_must_compile(padding, tmp_path):
+    graph = gh.sequential(
+        layers.Conv2D(6, 3, groups=3, padding=padding),
+        layers.BatchNormalization(),
+        layers.ReLU(),
+        layers.Conv2D(4, 1),
+        shape=(9, 9, 12),
+    )
+    assert graph.ops()["StatefulPartitionedCall"] == 1
+    grouped, _ = assert_imports(graph, tmp_path, "conv2d", "conv2d")
+    assert grouped["groups"] == 3
+    assert grouped["activation"] == "relu"
+    lowered = gh.assert_lowered_equals(graph, tmp_path, (2, 9, 9, 12))
+    assert lowered.ops()["Conv2D"] == 0
+
+
 def test_nested_concatenations_are_flattened(tmp_path):
     def build(x):
         x = layers.Conv2D(4, 1)(x)

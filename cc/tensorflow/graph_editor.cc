@@ -67,6 +67,15 @@ std::string GraphEditor::Input(TensorRef tensor) const {
   return it != tensors_.end() ? it->second : index_.Name(tensor);
 }
 
+std::string GraphEditor::ControlInput(int node) const {
+  // Who waits for a node that passes a tensor on waits for that tensor.
+  const int source =
+      index_.passthrough(node) ? index_.Resolve({node, 0}).node : node;
+  const auto it = controls_.find(source);
+  return absl::StrCat(
+      "^", it != controls_.end() ? it->second : index_.node(node).name());
+}
+
 std::set<std::string> GraphEditor::ControlInputs(
     const std::vector<int>& nodes) const {
   const std::set<int> own(nodes.begin(), nodes.end());
@@ -74,9 +83,7 @@ std::set<std::string> GraphEditor::ControlInputs(
   for (int i : nodes) {
     for (int c : index_.controls(i)) {
       if (own.count(c) > 0 || index_.constant(c)) continue;
-      const auto it = controls_.find(c);
-      inputs.insert(absl::StrCat(
-          "^", it != controls_.end() ? it->second : index_.node(c).name()));
+      inputs.insert(ControlInput(c));
     }
   }
   return inputs;
@@ -110,9 +117,7 @@ void GraphEditor::Finish() {
       // Constants are always there. What waits for them, as frozen graphs do
       // with what once read variables, would only keep them alive.
       if (node->op() == "NoOp" && index_.constant(c)) continue;
-      const auto it = controls_.find(c);
-      waits.insert(it != controls_.end() ? absl::StrCat("^", it->second)
-                                         : input);
+      waits.insert(ControlInput(c));
     }
     node->clear_input();
     for (std::string& input : inputs) node->add_input(std::move(input));

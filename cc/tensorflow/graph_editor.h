@@ -42,6 +42,7 @@ class GraphEditor {
   void Finish();
 
  private:
+  std::string ControlInput(int node) const;
   void RemoveOrphans();
 
   const GraphIndex& index_;

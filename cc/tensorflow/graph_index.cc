@@ -261,14 +261,14 @@ void GraphIndex::ClassifyNodes(const GrapplerItem& item) {
     const bool constant_inputs = std::all_of(
         node.inputs.begin(), node.inputs.end(),
         [&](const TensorRef& t) { return nodes_[t.node].constant; });
-    node.constant =
-        !node.fed &&
-        (op == "Const" ||
-         (!node.inputs.empty() && constant_inputs && IsPure(*node.def)));
     // A control input that is constant has nothing to wait for.
     const bool waits =
         std::any_of(node.controls.begin(), node.controls.end(),
                     [&](int c) { return !nodes_[c].constant; });
+    node.constant =
+        !node.fed &&
+        (op == "Const" || (op == "NoOp" && !waits) ||
+         (!node.inputs.empty() && constant_inputs && IsPure(*node.def)));
     if (!node.preserved && !node.constant && !waits && node.depth == 0 &&
         OneOf(op, {"Identity", "IdentityN", "StopGradient", "PreventGradient",
                    "Snapshot"})) {

@@ -65,7 +65,7 @@ class GraphIndex {
   bool fed(int i) const { return nodes_[i].fed; }
   // The node only passes tensors on: consumers are those of its inputs.
   bool passthrough(int i) const { return !nodes_[i].forward.empty(); }
-  // The node computes a constant.
+  // The node computes a constant, or only waits for constants.
   bool constant(int i) const { return nodes_[i].constant; }
   // In the branch of a conditional or in a loop, where it may not run.
   bool conditional(int i) const { return nodes_[i].depth > 0; }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/tensorflow/collect.h"
+#include "cc/tensorflow/inline_calls.h"
 #include "cc/tensorflow/lower.h"
 #include "cc/tensorflow/rewrite.h"
 #include "tensorflow/core/grappler/grappler_item.h"
@@ -115,14 +116,17 @@ absl::Status IosOptimizer::Optimize(Cluster*, const GrapplerItem& item,
       (mode_ == Mode::kRewrite && IsAnnotated(item.graph))) {
     return absl::OkStatus();
   }
+  GrapplerItem inlined = item;
+  TF_RETURN_IF_ERROR(InlineConvolutionCalls(&inlined).status());
   TF_ASSIGN_OR_RETURN(const Partition partition,
-                      PartitionGraph(item, options_));
+                      PartitionGraph(inlined, options_));
   if (mode_ == Mode::kCollect) {
     TF_ASSIGN_OR_RETURN(const std::string json, Collect(partition));
     return tensorflow::WriteStringToFile(tensorflow::Env::Default(), output_,
                                          json);
   }
   if (partition.regions.empty()) return absl::OkStatus();
+  *optimized_graph = inlined.graph;
   return Rewrite(partition, schedules_, optimized_graph);
 }
 

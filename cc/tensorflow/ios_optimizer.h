@@ -21,7 +21,8 @@ class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
   absl::Status Init(const tensorflow::RewriterConfig_CustomGraphOptimizer*
                         config) override;
   std::string name() const override { return "IosOptimizer"; }
-  bool UsesFunctionLibrary() const override { return false; }
+  // Otherwise functions come without their bodies, see inline_calls.h.
+  bool UsesFunctionLibrary() const override { return true; }
   absl::Status Optimize(tensorflow::grappler::Cluster* cluster,
                         const tensorflow::grappler::GrapplerItem& item,
                         tensorflow::GraphDef* optimized_graph) override;

@@ -1,6 +1,8 @@
 // CPU kernels of IosRegion and IosStageLatency, over the engine's Program and
 // Profiler.
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -106,6 +108,26 @@ class IosRegionOp : public OpKernel {
   std::unique_ptr<Program> program_;
 };
 
+// The profiler of a block, one for all kernels that are alive: they differ in how
+// they measure, not in what.
+StatusOr<std::shared_ptr<Profiler>> SharedProfiler(const std::string& program,
+                                                   const std::string& device) {
+  static std::mutex mutex;
+  static auto* profilers =
+      new std::map<std::pair<std::string, std::string>, std::weak_ptr<Profiler>>;
+  std::lock_guard<std::mutex> lock(mutex);
+  std::weak_ptr<Profiler>& known = (*profilers)[{program, device}];
+  std::shared_ptr<Profiler> profiler = known.lock();
+  if (!profiler) {
+    IOS_ASSIGN_OR_RETURN(const Block block, BlockFromJson(program));
+    IOS_ASSIGN_OR_RETURN(std::unique_ptr<Profiler> created,
+                         Profiler::Create(block, device));
+    profiler = std::move(created);
+    known = profiler;
+  }
+  return profiler;
+}
+
 class IosStageLatencyOp : public OpKernel {
  public:
   explicit IosStageLatencyOp(OpKernelConstruction* context)
@@ -119,10 +141,9 @@ class IosStageLatencyOp : public OpKernel {
     StatusOr<Block> block = BlockFromJson(json);
     OP_REQUIRES_OK(context, ToAbsl(block.status()));
     num_operators_ = block->operators.size();
-    StatusOr<std::unique_ptr<Profiler>> created =
-        Profiler::Create(*block, device);
-    OP_REQUIRES_OK(context, ToAbsl(created.status()));
-    profiler_ = std::move(*created);
+    StatusOr<std::shared_ptr<Profiler>> profiler = SharedProfiler(json, device);
+    OP_REQUIRES_OK(context, ToAbsl(profiler.status()));
+    profiler_ = std::move(*profiler);
   }
 
   void Compute(OpKernelContext* context) override {
@@ -192,7 +213,7 @@ class IosStageLatencyOp : public OpKernel {
 
   int num_operators_ = 0;
   Measurement measurement_;
-  std::unique_ptr<Profiler> profiler_;
+  std::shared_ptr<Profiler> profiler_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("IosRegion").Device(tensorflow::DEVICE_CPU),
