@@ -240,7 +240,8 @@ def test_equal_signatures_share_their_weights(tmp_path):
     assert sorted(interface(output)) == ["serve", "serving_default"]
     size = os.path.getsize(output + "/saved_model.pb")
     weights = 4 * model.count_params()
-    assert weights < size < 1.5 * weights
+    # Batch norms are folded into the convolutions.
+    assert 0.9 * weights < size < 1.5 * weights
 
 
 def test_batch_that_is_fixed(tmp_path):
