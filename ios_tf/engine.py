@@ -32,6 +32,7 @@ def _library() -> ctypes.CDLL:
         "ios_last_error": (ctypes.c_char_p, []),
         "ios_free_string": (None, [ctypes.c_void_p]),
         "ios_device_fingerprint": (ctypes.c_void_p, [ctypes.c_char_p]),
+        "ios_lane_count": (ctypes.c_int, [ctypes.c_char_p]),
         "ios_problem": (ctypes.c_void_p, [ctypes.c_char_p]),
         "ios_profiler_create": (ctypes.c_void_p, [ctypes.c_char_p] * 2),
         "ios_profiler_delete": (None, [ctypes.c_void_p]),
@@ -40,7 +41,7 @@ def _library() -> ctypes.CDLL:
             [
                 ctypes.c_void_p,
                 _STRINGS,
-                *[ctypes.c_int] * 4,
+                *[ctypes.c_int] * 5,
                 ctypes.POINTER(ctypes.c_double),
             ],
         ),
@@ -99,6 +100,13 @@ def device_fingerprint(device: str = "cpu") -> str:
     return _take_string(_library().ios_device_fingerprint(device.encode()))
 
 
+def lane_count(device: str = "cpu") -> int:
+    """The most lanes a device has."""
+    count = _library().ios_lane_count(device.encode())
+    _check(count)
+    return count
+
+
 def problem(block: Mapping[str, Any]) -> dict[str, Any]:
     """The block (DESIGN: Block) as the scheduler sees it, see scheduler.Problem."""
     return json.loads(_take_string(_library().ios_problem(json.dumps(block).encode())))
@@ -122,11 +130,14 @@ class Profiler:
         warmup: int = 2,
         number: int = 3,
         repeat: int = 3,
+        lanes: int = 0,
     ) -> np.ndarray:
         """Latencies in milliseconds, float64 [candidates, repeat].
 
         `candidates` are schedules as JSON objects that need not cover the block;
-        they are measured in turn, `repeat` times `number` runs each.
+        they are measured in turn, `repeat` times `number` runs each. With `lanes` above
+        0, stages run as they would beside other groups, on their part of a device of so
+        many lanes.
         """
         texts = [json.dumps(candidate).encode() for candidate in candidates]
         latencies = np.zeros((len(texts), max(repeat, 1)))
@@ -137,6 +148,7 @@ class Profiler:
             warmup,
             number,
             repeat,
+            lanes,
             latencies.ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
         )
         _check(code == 0)

@@ -17,16 +17,20 @@ class Progress:
         self._interval = 0.2 if self._terminal else 10.0
         self._start = self._shown = time.monotonic()
 
-    def update(self, done: int, total: int, note: str = "") -> None:
-        """Shows that `done` of `total` are done, if it is time to show something."""
+    def update(self, done: float, counts: str) -> None:
+        """Shows counts and the time left, if it is time to show something.
+
+        Args:
+          done: how much is done, 0 to 1.
+          counts: what has been done.
+        """
         now = time.monotonic()
         if now - self._shown < self._interval:
             return
         self._shown = now
         elapsed = now - self._start
-        left = f", {_time(elapsed * (total - done) / done)} left" if done else ""
-        line = f"{self._label} {done}/{total}{note}, {_time(elapsed)}{left}"
-        self._write(line)
+        left = f", {_time(elapsed * (1 - done) / done)} left" if done else ""
+        self._write(f"{self._label} {counts}, {_time(elapsed)}{left}")
 
     def close(self, line: str) -> None:
         """Shows a last line in place of the progress."""

@@ -96,6 +96,7 @@ class Searcher:
         before = self.cost_model.measurements
         for i, problem in enumerate(waiting):
             schedule = self._search(problem, f"block {i + 1}/{len(waiting)}:", stats)
+            self.cost_model.release()
             schedules[problem.signature] = schedule
             stats.searched += 1
             if self._cache:
@@ -112,9 +113,9 @@ class Searcher:
         def update(done: SearchProgress) -> None:
             if bar:
                 bar.update(
-                    done.stages_asked,
-                    done.stages_total,
-                    f" stages of {len(problem)} operators",
+                    done.done,
+                    f"{len(problem)} operators, {done.stages_asked} of "
+                    f"{done.stages_total} stages measured",
                 )
 
         sequential = sequential_schedule(problem)
@@ -125,7 +126,13 @@ class Searcher:
         else:
             try:
                 found = search(
-                    problem, self._cached, self._strategy, self._pruning, update
+                    problem,
+                    self._cached,
+                    self._strategy,
+                    self._pruning,
+                    update,
+                    self._cached.lower_bound,
+                    1 - _WORTHWHILE,
                 ).schedule
                 choices = [found, sequential]
             except BlockTooLargeError:

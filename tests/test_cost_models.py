@@ -63,6 +63,51 @@ def test_equal_stages_are_measured_once():
     assert cached.measured < again.stats.stages_asked
 
 
+class _LaneDevice:
+    """Groups of known work on a device of three lanes, each 0.8 as efficient."""
+
+    lanes = 3
+
+    def __init__(self, work):
+        self._work = work
+        self.asked = []
+
+    def stage_latency(self, problem, stage):
+        raise AssertionError("a bound must not measure stages")
+
+    def group_latency(self, problem, group, lanes):
+        self.asked.append((group, lanes))
+        return self._work[group] * lanes * 0.8
+
+
+def test_bounds_are_the_longest_lane_or_the_work_of_all():
+    wide = _labelled([(0, 1)], ["a", "b", "c", "d", "e"], "wide")
+    device = _LaneDevice({(0, 1): 6.0, (2,): 1.0, (3,): 2.0, (4,): 3.0})
+    cached = CachedCostModel(device)
+
+    def bound(*groups):
+        return cached.lower_bound(wide, Stage(Strategy.CONCURRENT, groups))
+
+    # On two lanes: 9.6 and 1.6. On three: 14.4, 2.4, 4.8, 7.2.
+    assert bound((0, 1), (2,)) == pytest.approx(9.6)
+    assert bound((0, 1), (2,), (3,)) == pytest.approx(14.4)
+    # As many groups as operators, but three lanes.
+    assert bound((2,), (3,), (4,)) == pytest.approx(7.2)
+    assert bound((0, 1), (2,), (3,), (4,)) == pytest.approx(14.4)
+    # One group cannot gain more than three of its lanes have.
+    assert bound((4,)) == pytest.approx(2.4)
+    assert len(device.asked) == len(set(device.asked)) == 6
+    assert (cached.measured, cached.reused) == (6, 0)
+
+
+def test_the_sum_of_the_work_bounds_many_groups():
+    wide = _labelled([], ["a", "b", "c", "d", "e", "f"], "six")
+    device = _LaneDevice({(op,): 1.0 for op in range(6)})
+    cached = CachedCostModel(device)
+    stage = Stage(Strategy.CONCURRENT, tuple((op,) for op in range(6)))
+    assert cached.lower_bound(wide, stage) == pytest.approx(6 * 2.4 / 3)
+
+
 def test_keys_tell_different_work_apart():
     chain = _labelled([(0, 1)], ["a", "a"], "chain")
     pair = _labelled([], ["a", "a"], "pair")

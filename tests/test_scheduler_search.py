@@ -112,6 +112,46 @@ def test_finds_the_optimum(seed):
         assert complexity(problem, pruning).schedules == count
 
 
+@pytest.mark.parametrize("tightness", [0.0, 0.6, 0.95, 1.0])
+@pytest.mark.parametrize("seed", range(40))
+def test_bounds_leave_the_optimum_as_it_is(seed, tightness):
+    problem, _, _ = problem_of(seed, 7)
+    strategy = ("both", "parallel", "merge")[seed % 3]
+    pruning = _PRUNINGS[seed % len(_PRUNINGS)]
+    everything = search(problem, _RandomCosts(seed), strategy, pruning)
+
+    def bound(problem, stage):
+        operators = frozenset(op for group in stage.groups for op in group)
+        low = tightness * (1 - 0.1 * random.Random(f"{seed} {operators}").random())
+        return low * costs.cost(operators, stage.strategy.value)
+
+    costs = _RandomCosts(seed)
+    bounded = search(problem, costs, strategy, pruning, bound=bound)
+    assert bounded.latency_ms == pytest.approx(everything.latency_ms, rel=1e-12)
+    validate(bounded.schedule, problem)
+    assert bounded.stats.stages_asked == len(costs.asked)
+    assert bounded.stats.stages_asked <= everything.stats.stages_asked
+
+    costs = _RandomCosts(seed)
+    tolerant = search(problem, costs, strategy, pruning, bound=bound, tolerance=0.1)
+    assert tolerant.latency_ms * 0.9 <= everything.latency_ms * (1 + 1e-12)
+    assert tolerant.stats.stages_asked <= bounded.stats.stages_asked
+
+
+def test_tight_bounds_save_most_of_the_questions():
+    problem, _, _ = problem_of(3, 8)
+    everything = search(problem, _RandomCosts(3), "parallel", UNPRUNED).stats
+    costs = _RandomCosts(3)
+
+    def bound(problem, stage):
+        operators = {op for group in stage.groups for op in group}
+        return 0.99 * costs.cost(operators, stage.strategy.value)
+
+    bounded = search(problem, costs, "parallel", UNPRUNED, bound=bound).stats
+    assert bounded.stages_total == everything.stages_asked
+    assert bounded.stages_asked * 5 < everything.stages_asked
+
+
 def test_the_complete_space_holds_better_schedules_than_the_restricted():
     better = 0
     for seed in range(40):

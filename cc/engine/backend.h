@@ -51,6 +51,7 @@ struct BoundTask {
 // A concurrent stage: its groups may run at the same time.
 struct BoundStage {
   std::vector<std::vector<BoundTask>> groups;
+  int lanes = 1;  // that its tasks were compiled for
 };
 
 struct TaskSpec {

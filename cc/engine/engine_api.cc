@@ -110,6 +110,11 @@ char* ios_device_fingerprint(const char* device) {
   return ReturnString(ios::DeviceFingerprint(device));
 }
 
+int ios_lane_count(const char* device) {
+  const ios::StatusOr<int> lanes = ios::LaneCount(device);
+  return Report(lanes.status()) == 0 ? *lanes : 0;
+}
+
 char* ios_problem(const char* block) {
   const ios::StatusOr<ios::Block> parsed = ios::BlockFromJson(block);
   if (Report(parsed.status()) != 0) return nullptr;
@@ -129,9 +134,9 @@ void ios_profiler_delete(ios_profiler* profiler) { delete profiler; }
 
 int ios_profiler_measure(ios_profiler* profiler, const char* const* candidates,
                          int count, int warmup, int number, int repeat,
-                         double* latencies) {
+                         int lanes, double* latencies) {
   return Report(MeasureCandidates(profiler, candidates, count,
-                                  {warmup, number, repeat}, latencies));
+                                  {warmup, number, repeat, lanes}, latencies));
 }
 
 ios_program* ios_program_create(const char* block, const char* schedule,

@@ -23,6 +23,9 @@ void ios_free_string(char* text);
 // What latencies on `device` ("cpu") depend on; ios::DeviceFingerprint.
 char* ios_device_fingerprint(const char* device);
 
+// The most lanes `device` has; 0 on failure.
+int ios_lane_count(const char* device);
+
 // A block as the scheduler sees it; ios::ProblemJson.
 char* ios_problem(const char* block);
 
@@ -30,10 +33,10 @@ char* ios_problem(const char* block);
 ios_profiler* ios_profiler_create(const char* block, const char* device);
 void ios_profiler_delete(ios_profiler* profiler);
 // `candidates` are `count` schedules that need not cover the block, measured in
-// turn. latencies[c * repeat + r]: milliseconds.
+// turn; the numbers are ios::Measurement's. latencies[c * repeat + r]: milliseconds.
 int ios_profiler_measure(ios_profiler* profiler, const char* const* candidates,
                          int count, int warmup, int number, int repeat,
-                         double* latencies);
+                         int lanes, double* latencies);
 
 // A block with schedule and weights, ready to run; ios::Program. `weights` are
 // those of all operators in order, `sizes` their numbers of floats.

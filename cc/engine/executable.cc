@@ -53,7 +53,7 @@ StatusOr<Task*> Executable::TaskFor(int op, int lanes) {
 }
 
 StatusOr<std::vector<BoundStage>> Executable::Bind(
-    const std::vector<Stage>& stages) {
+    const std::vector<Stage>& stages, int lanes) {
   std::vector<BoundStage> bound;
   for (const Stage& stage : stages) {
     // Groups with work, the most expensive first: lanes take them in turn.
@@ -76,13 +76,14 @@ StatusOr<std::vector<BoundStage>> Executable::Bind(
     std::stable_sort(
         groups.begin(), groups.end(),
         [](const auto& a, const auto& b) { return a.first > b.first; });
-    const int lanes = backend_->LanesFor(groups.size());
     BoundStage out;
+    out.lanes = backend_->LanesFor(
+        std::max(lanes, static_cast<int>(groups.size())));
     for (const auto& [flops, ops] : groups) {
       std::vector<BoundTask> tasks;
       for (int op : ops) {
         BoundTask task;
-        IOS_ASSIGN_OR_RETURN(task.task, TaskFor(op, lanes));
+        IOS_ASSIGN_OR_RETURN(task.task, TaskFor(op, out.lanes));
         for (int ref : block_.operators[op].inputs) {
           task.inputs.push_back(TensorIndex(ref));
         }

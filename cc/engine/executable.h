@@ -29,8 +29,10 @@ class Executable {
   const std::vector<Shape>& shapes() const { return shapes_; }
 
   // Compiles what `stages` need and is not compiled yet; views and stages without
-  // work are left out.
-  StatusOr<std::vector<BoundStage>> Bind(const std::vector<Stage>& stages);
+  // work are left out. A stage has as many lanes as it has groups, or `lanes` if
+  // that is more; in both cases no more than the device has.
+  StatusOr<std::vector<BoundStage>> Bind(const std::vector<Stage>& stages,
+                                         int lanes = 0);
 
   // Whether the output of `op` is a buffer, not a part of another tensor's.
   bool OwnsBuffer(int op) const { return plan_.OwnsBuffer(op); }

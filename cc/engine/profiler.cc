@@ -59,15 +59,15 @@ class ProfilerImpl : public Profiler {
       const std::vector<std::vector<Stage>>& candidates,
       const Measurement& measurement) override {
     if (measurement.warmup < 0 || measurement.number < 1 ||
-        measurement.repeat < 1) {
+        measurement.repeat < 1 || measurement.lanes < 0) {
       return InvalidArgument(
-          "warmup must be at least 0, number and repeat at least 1");
+          "warmup and lanes must be at least 0, number and repeat at least 1");
     }
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<std::vector<BoundStage>> bound;
     for (const std::vector<Stage>& stages : candidates) {
       IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> of_candidate,
-                           BindCandidate(stages));
+                           BindCandidate(stages, measurement.lanes));
       bound.push_back(std::move(of_candidate));
     }
     std::vector<const std::vector<BoundStage>*> pointers;
@@ -137,9 +137,10 @@ class ProfilerImpl : public Profiler {
   }
 
   StatusOr<std::vector<BoundStage>> BindOn(Bench* bench,
-                                           const std::vector<Stage>& stages) {
+                                           const std::vector<Stage>& stages,
+                                           int lanes) {
     IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> bound,
-                         bench->executable->Bind(stages));
+                         bench->executable->Bind(stages, lanes));
     for (BoundStage& stage : bound) {
       for (auto& group : stage.groups) {
         for (BoundTask& task : group) {
@@ -176,7 +177,7 @@ class ProfilerImpl : public Profiler {
   }
 
   StatusOr<std::vector<BoundStage>> BindCandidate(
-      const std::vector<Stage>& stages) {
+      const std::vector<Stage>& stages, int lanes) {
     std::vector<BoundStage> bound;
     for (const Stage& stage : stages) {
       for (const std::vector<int>& group : stage.groups) {
@@ -198,9 +199,9 @@ class ProfilerImpl : public Profiler {
         for (size_t i = 0; i <= stage.groups[0].size(); ++i) {
           all.groups[0].push_back(i);
         }
-        IOS_ASSIGN_OR_RETURN(part, BindOn(bench, {all}));
+        IOS_ASSIGN_OR_RETURN(part, BindOn(bench, {all}, lanes));
       } else {
-        IOS_ASSIGN_OR_RETURN(part, BindOn(plain_.get(), {stage}));
+        IOS_ASSIGN_OR_RETURN(part, BindOn(plain_.get(), {stage}, lanes));
       }
       for (BoundStage& s : part) bound.push_back(std::move(s));
     }

@@ -1,5 +1,6 @@
 #include "cc/engine/program.h"
 
+#include <limits>
 #include <list>
 #include <mutex>
 #include <utility>
@@ -193,6 +194,11 @@ StatusOr<std::unique_ptr<Program>> Program::Create(const Block& block,
   // Packs the weights, so that the caller's copy can go.
   IOS_RETURN_IF_ERROR(program->Prepare(block.inputs));
   return std::unique_ptr<Program>(std::move(program));
+}
+
+StatusOr<int> LaneCount(const std::string& device) {
+  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
+  return backend->LanesFor(std::numeric_limits<int>::max());
 }
 
 StatusOr<std::string> DeviceFingerprint(const std::string& device) {

@@ -48,7 +48,13 @@ struct Measurement {
   int warmup = 2;
   int number = 3;
   int repeat = 3;
+  // Above 0: every stage runs as it would beside other groups, on its part of a
+  // device of so many lanes (at most; see LaneCount).
+  int lanes = 0;
 };
+
+// The most lanes `device` has: one per core.
+StatusOr<int> LaneCount(const std::string& device);
 
 // Measures stages of one block on a device. Tensors are laid out as in the
 // compiled block, hold random values, and are shared by all candidates.

@@ -138,6 +138,7 @@ class IosStageLatencyOp : public OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("warmup", &measurement_.warmup));
     OP_REQUIRES_OK(context, context->GetAttr("number", &measurement_.number));
     OP_REQUIRES_OK(context, context->GetAttr("repeat", &measurement_.repeat));
+    OP_REQUIRES_OK(context, context->GetAttr("lanes", &measurement_.lanes));
     StatusOr<Block> block = BlockFromJson(json);
     OP_REQUIRES_OK(context, ToAbsl(block.status()));
     num_operators_ = block->operators.size();

@@ -103,6 +103,7 @@ REGISTER_OP("IosStageLatency")
     .Attr("warmup: int >= 0 = 2")
     .Attr("number: int >= 1 = 3")
     .Attr("repeat: int >= 1 = 3")
+    .Attr("lanes: int >= 0 = 0")
     .SetIsStateful()
     .SetShapeFn(LatencyShape)
     .Doc(R"doc(
@@ -115,6 +116,8 @@ schedule.
 strategies: of each stage; 0 is concurrent, 1 merge.
 latencies: `repeat` latencies in milliseconds, each the mean of `number` runs after
   `warmup` unmeasured ones.
+lanes: above 0, stages run as they would beside other groups, on their part of a
+  device of so many lanes.
 program: The block's JSON.
 device: "cpu".
 )doc");

@@ -205,7 +205,7 @@ def _measure(
                 if call:
                     latencies[name].append((time.perf_counter() - start) * 1e3)
         if bar:
-            bar.update(i + 1, rounds, " rounds")
+            bar.update((i + 1) / rounds, f"{i + 1}/{rounds} rounds")
     if bar:
         bar.close(f"{rounds} rounds of {len(functions)} variants")
     return [

@@ -1,12 +1,23 @@
-"""Cached cost model: stages that are equal in structure are measured once."""
+"""Cached cost model: stages that are equal in structure are measured once.
+
+Its lower bounds come from groups, of which there are far fewer than stages: a group
+is not faster beside others than alone on the same lane, and lanes do no more work
+than they have time. With t(g) the latency of group g alone on one of the stage's
+lanes,
+
+    stage latency >= max(max over g of t(g), sum over g of t(g) / lanes)
+
+and a stage of one group cannot gain more from the whole device than its lanes
+together have.
+"""
 
 from __future__ import annotations
 
 import json
 
+from ios_tf.cost.cost_model import CostModel
 from ios_tf.scheduler.problem import Problem, mask_of, operators_of
 from ios_tf.scheduler.schedule import Stage
-from ios_tf.scheduler.search import CostModel
 
 
 class CachedCostModel:
@@ -22,6 +33,7 @@ class CachedCostModel:
     def __init__(self, cost_model: CostModel) -> None:
         self._cost_model = cost_model
         self._latencies: dict[str, float] = {}
+        self._parts: dict[tuple[str, tuple[int, ...], int], float] = {}
         self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
         self.measured = 0
         self.reused = 0
@@ -36,6 +48,38 @@ class CachedCostModel:
         self._latencies[key] = latency_ms
         self.measured += 1
         return latency_ms
+
+    def lower_bound(self, problem: Problem, stage: Stage) -> float:
+        """Milliseconds a concurrent stage cannot be faster than; see above.
+
+        The other cost model must be a LaneCostModel.
+        """
+        groups = len(stage.groups)
+        lanes = min(groups, self._cost_model.lanes) if groups > 1 else 0
+        parts = [
+            self._part(problem, group, lanes or self._cost_model.lanes)
+            for group in stage.groups
+        ]
+        if not lanes:
+            return parts[0] / self._cost_model.lanes
+        return max(max(parts), sum(parts) / lanes)
+
+    def _part(self, problem: Problem, group: tuple[int, ...], lanes: int) -> float:
+        name = (problem.signature, group, lanes)
+        if name not in self._parts:
+            key = f"{lanes} lanes {problem.dtype} {self._key(problem, group)}"
+            if key in self._latencies:
+                self.reused += 1
+            else:
+                self._latencies[key] = self._cost_model.group_latency(
+                    problem, group, lanes
+                )
+                self.measured += 1
+            self._parts[name] = self._latencies[key]
+        return self._parts[name]
+
+    def _key(self, problem: Problem, group: tuple[int, ...]) -> str:
+        return _known_group_key(problem, group, self._group_keys)
 
 
 def stage_key(
@@ -55,13 +99,19 @@ def stage_key(
       group_keys: remembers the keys of groups from call to call.
     """
     group_keys = {} if group_keys is None else group_keys
-    keys = []
-    for group in stage.groups:
-        name = (problem.signature, group)
-        if name not in group_keys:
-            group_keys[name] = _group_key(problem, mask_of(group))
-        keys.append(group_keys[name])
+    keys = [_known_group_key(problem, group, group_keys) for group in stage.groups]
     return f"{stage.strategy.value} {problem.dtype} {' | '.join(sorted(keys))}"
+
+
+def _known_group_key(
+    problem: Problem,
+    group: tuple[int, ...],
+    group_keys: dict[tuple[str, tuple[int, ...]], str],
+) -> str:
+    name = (problem.signature, group)
+    if name not in group_keys:
+        group_keys[name] = _group_key(problem, mask_of(group))
+    return group_keys[name]
 
 
 def _group_key(problem: Problem, group: int) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 
-from ios_tf import _native
+from ios_tf import _native, engine
 from ios_tf.cost.cost_model import SampledCostModel
 from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
 
@@ -42,9 +43,10 @@ class Measurement:
 
 
 class MeasuredCostModel(SampledCostModel):
-    """Latencies of stages on a device, in milliseconds.
+    """Latencies of stages on a device, in milliseconds. A LaneCostModel.
 
     Attributes:
+      lanes: the most lanes the device has.
       measurements: how many candidates have been measured.
     """
 
@@ -54,12 +56,23 @@ class MeasuredCostModel(SampledCostModel):
         self._device = device
         self._measurement = measurement
         self._programs: dict[str, str] = {}  # block signature -> its JSON
+        self.lanes = engine.lane_count(device)
         self.measurements = 0
 
     def stage_latencies(self, problem: Problem, stage: Stage) -> list[float]:
         """Latencies of one stage in milliseconds, `repeat` of them."""
         self.measurements += 1
         return self._run(self._program(problem), [stage], self._measurement)
+
+    def group_latency(
+        self, problem: Problem, group: tuple[int, ...], lanes: int
+    ) -> float:
+        """The latency in ms of a group alone, on one of so many lanes."""
+        self.measurements += 1
+        stage = Stage(Strategy.CONCURRENT, (group,))
+        return statistics.median(
+            self._run(self._program(problem), [stage], self._measurement, lanes)
+        )
 
     def compare(
         self, problem: Problem, candidates: Sequence[Sequence[Stage]]
@@ -107,8 +120,17 @@ class MeasuredCostModel(SampledCostModel):
             self._programs[problem.signature] = _text(problem.block)
         return self._programs[problem.signature]
 
+    def release(self) -> None:
+        """Frees what the device holds of the blocks measured so far."""
+        # Kernels of eager ops, and with them the engine's profilers, live in a cache.
+        context.context().clear_kernel_cache()
+
     def _run(
-        self, program: str, stages: Sequence[Stage], measurement: Measurement
+        self,
+        program: str,
+        stages: Sequence[Stage],
+        measurement: Measurement,
+        lanes: int = 0,
     ) -> list[float]:
         operators, stage_ids, group_ids = [], [], []
         for stage_id, stage in enumerate(stages):
@@ -128,6 +150,7 @@ class MeasuredCostModel(SampledCostModel):
                 warmup=measurement.warmup,
                 number=measurement.number,
                 repeat=measurement.repeat,
+                lanes=lanes,
             )
         return latencies.numpy().tolist()
 

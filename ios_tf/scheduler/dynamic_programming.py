@@ -8,6 +8,8 @@ them by size is the paper's memoised recursion without its depth.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from ios_tf.scheduler.state_space import StateSpace
@@ -30,17 +32,22 @@ def solve(space: StateSpace, stage_ms: np.ndarray) -> tuple[list[int], float]:
     length = np.zeros(count, np.int32)
     choice = np.zeros(count, np.int64)
     transition_ms = stage_ms[space.stage]
-    first = space.first.tolist()
-    for state in range(1, count):
-        begin, end = first[state], first[state + 1]
+    # States of one size read only smaller ones: all of them at once.
+    for low, high in itertools.pairwise(space.levels.tolist()):
+        first = space.first[low : high + 1]
+        begin, end = first[0], first[-1]
+        starts = first[:-1] - begin
+        endings = np.diff(first)
         rest = space.rest[begin:end]
         candidates = transition_ms[begin:end] + cost[rest]
-        lowest = candidates.min()
-        ties = np.flatnonzero(candidates == lowest)
-        best = ties[np.argmin(length[rest[ties]])]
-        cost[state] = lowest
-        length[state] = length[rest[best]] + 1
-        choice[state] = begin + best
+        cost[low:high] = np.minimum.reduceat(candidates, starts)
+        is_lowest = candidates == np.repeat(cost[low:high], endings)
+        lengths = np.where(is_lowest, length[rest], np.iinfo(np.int32).max)
+        shortest = np.minimum.reduceat(lengths, starts)
+        is_best = is_lowest & (lengths == np.repeat(shortest, endings))
+        position = np.where(is_best, np.arange(begin, end), space.transitions)
+        choice[low:high] = np.minimum.reduceat(position, starts)
+        length[low:high] = shortest + 1
     stages = []
     state = count - 1
     while state:

@@ -36,6 +36,7 @@ class StateSpace:
     Attributes:
       states: bitmasks, fewest operators first: states[0] is empty, states[-1] is
         the whole block.
+      levels: int64, states [levels[i], levels[i + 1]) have i + 1 operators.
       stages: bitmasks, the distinct endings of all states.
       first: int64[states + 1].
       stage: int32[transitions], index of the ending in `stages`.
@@ -43,6 +44,7 @@ class StateSpace:
     """
 
     states: list[int]
+    levels: np.ndarray
     stages: list[int]
     first: np.ndarray
     stage: np.ndarray
@@ -103,8 +105,10 @@ def build_state_space(
                 f"{limit:,} transitions: lower max_group_size or max_groups, or cut "
                 "it into smaller blocks"
             )
+    sizes = [state.bit_count() for state in states]
     return StateSpace(
         states=states,
+        levels=np.searchsorted(sizes, np.arange(1, sizes[-1] + 2)),
         stages=list(numbered),
         first=np.array(first, np.int64),
         stage=np.frombuffer(stage, np.int32),

@@ -125,7 +125,7 @@ class Cpu : public Backend {
               floats, static_cast<CpuTask*>(bound.task)->scratch_floats());
         }
       }
-      for (int i = 0; i < LanesFor(stage.groups.size()); ++i) {
+      for (int i = 0; i < stage.lanes; ++i) {
         LaneResources& lane = lanes_[i];
         if (floats <= lane.scratch_floats) continue;
         std::shared_ptr<float> scratch = AllocateFloats(floats);
@@ -158,14 +158,13 @@ class Cpu : public Backend {
                  const std::vector<float*>& tensors) {
     for (const BoundStage& stage : stages) {
       const int groups = stage.groups.size();
-      const int lanes = LanesFor(groups);
-      if (lanes <= 1) {
+      if (stage.lanes <= 1) {
         for (const auto& group : stage.groups) RunGroup(group, 0, tensors);
         continue;
       }
       // Each lane takes the next group when it is done with one.
       std::atomic<int> next{0};
-      pool_.RunLanes(lanes, pool_.cores() / lanes, [&](int lane) {
+      pool_.RunLanes(stage.lanes, pool_.cores() / stage.lanes, [&](int lane) {
         for (int g = next.fetch_add(1); g < groups; g = next.fetch_add(1)) {
           RunGroup(stage.groups[g], lane, tensors);
         }
