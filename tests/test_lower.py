@@ -1,6 +1,7 @@
 """Annotated graphs lowered to IosRegion: by the named optimizer, after TensorFlow's
 own passes, and by the plugin in functions and SavedModels."""
 
+import contextlib
 import json
 from collections import Counter
 
@@ -165,20 +166,39 @@ def test_plugin_lowers_functions_of_any_batch_size(tmp_path):
     assert not convolutions(ops)
 
 
-def test_plugin_can_be_switched_off(tmp_path):
-    graph = annotated_network(tmp_path)
-    images = networks.smooth_images(1, 17, seed=7)
+@contextlib.contextmanager
+def without_plugins():
     before = tf.config.optimizer.get_experimental_options()
     tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
     try:
-        ops = executed_ops(as_function(graph), images)
+        yield
     finally:
         # The default is to use them.
         tf.config.optimizer.set_experimental_options(
             {"use_plugin_optimizers": True, **before}
         )
+
+
+def test_plugin_can_be_switched_off(tmp_path):
+    graph = annotated_network(tmp_path)
+    images = networks.smooth_images(1, 17, seed=7)
+    with without_plugins():
+        ops = executed_ops(as_function(graph), images)
     assert ops["IosRegion"] == 0
     assert convolutions(ops)
+
+
+def test_other_graphs_execute_the_same_nodes_as_without_the_plugin():
+    model = keras.applications.InceptionV3(weights=None, input_shape=(75, 75, 3))
+    images = networks.smooth_images(1, 75)
+
+    def ops():
+        function = tf.function(lambda x: model(x, training=False))
+        return executed_ops(function, images)
+
+    with without_plugins():
+        expected = ops()
+    assert ops() == expected
 
 
 def test_plugin_handles_unknown_height_and_width(tmp_path):

@@ -12,6 +12,7 @@
 #include "cc/tensorflow/rewrite.h"
 #include "tensorflow/core/grappler/grappler_item.h"
 #include "tensorflow/core/grappler/optimizers/arithmetic_optimizer.h"
+#include "tensorflow/core/grappler/optimizers/common_subgraph_elimination.h"
 #include "tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h"
 #include "tensorflow/core/grappler/optimizers/generic_layout_optimizer.h"
 #include "tensorflow/core/grappler/optimizers/remapper.h"
@@ -142,6 +143,10 @@ absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,
       std::make_unique<tensorflow::grappler::GenericLayoutOptimizer>());
   passes.push_back(
       std::make_unique<tensorflow::grappler::Remapper>(RewriterConfig::ON));
+  // What these leave twice TensorFlow finds in its second round, before us.
+  passes.push_back(
+      std::make_unique<tensorflow::grappler::CommonSubgraphElimination>(
+          RewriterConfig::ON));
   for (const auto& pass : passes) {
     GraphDef output;
     // As TensorFlow itself does, goes on without a pass that fails or declines.
