@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ios_tf import _native, final_check, graphs, optimizer
+from ios_tf import _native, final_check, graphs, memory, optimizer
 from ios_tf.cache import ScheduleCache, default_directory
 from ios_tf.cost.measured import MeasuredCostModel, Measurement
 from ios_tf.errors import UserError
@@ -175,6 +175,7 @@ def _convert(
     graphs.save(
         loaded, {name: rewritten[function_of[name]] for name in keys}, directory
     )
+    memory.release_unused()
     extra = os.path.join(source, "assets.extra")
     if tf.io.gfile.isdir(extra):
         copy_directory(extra, os.path.join(directory, "assets.extra"))
@@ -229,6 +230,7 @@ def _rebuild(
             "the schedules that were found are no faster than the sequential ones in "
             "the whole network: those are used"
         )
+    searcher.cost_model.release()
     report.sequential_ms += checked.sequential_ms
     report.scheduled_ms += checked.scheduled_ms
     for block in function.collected.blocks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -37,7 +38,9 @@ class FrozenSignature:
     def key(self) -> tuple[Any, ...]:
         """Equal for signatures that compute the same under the same names."""
         return (
-            self.graph_def.SerializeToString(deterministic=True),
+            hashlib.sha256(
+                self.graph_def.SerializeToString(deterministic=True)
+            ).hexdigest(),
             tuple((name, spec.name) for name, spec in self.inputs.items()),
             tuple((name, tensor) for name, (tensor, _) in self.outputs.items()),
             tuple((name, id(tensor)) for name, tensor in self.captures.items()),

@@ -14,7 +14,7 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
 from tensorflow.python.grappler import tf_optimizer
 
-from ios_tf import _native
+from ios_tf import _native, memory
 from ios_tf.graphs import FrozenSignature
 from ios_tf.scheduler import Problem
 
@@ -137,4 +137,8 @@ def _optimize(
                 custom.parameter_map[key].i = value
             else:
                 custom.parameter_map[key].s = value.encode()
-    return tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False)
+    try:
+        return tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False)
+    finally:
+        del meta_graph
+        memory.release_unused()

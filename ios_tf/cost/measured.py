@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from ios_tf import _native, engine
+from ios_tf import _native, engine, memory
 from ios_tf.cost.cost_model import SampledCostModel
 from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
 
@@ -124,6 +124,7 @@ class MeasuredCostModel(SampledCostModel):
         """Frees what the device holds of the blocks measured so far."""
         # Kernels of eager ops, and with them the engine's profilers, live in a cache.
         context.context().clear_kernel_cache()
+        memory.release_unused()
 
     def _run(
         self,
