@@ -3,6 +3,9 @@ lanes, against TensorFlow's eager kernels."""
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -343,3 +346,42 @@ def test_wrong_calls_are_refused():
         program.run([np.zeros((1, 5, 5, 4), np.float32)])
     with pytest.raises(engine.EngineError, match="repeat at least 1"):
         engine.Profiler(block).measure([schedule], repeat=0)
+
+
+_FORKING = """
+import os
+import sys
+import numpy as np
+from ios_tf import engine
+
+assert "tensorflow" not in sys.modules
+conv = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 64}
+block = {"version": 1, "name": "", "inputs": [[1, 40, 40, 64]], "outputs": [0, 1],
+         "operators": [{**conv, "inputs": [-1]}, {**conv, "inputs": [-1]}]}
+schedule = {"version": 1,
+            "stages": [{"strategy": "concurrent", "groups": [[0], [1]]}]}
+rng = np.random.default_rng(0)
+weights = [rng.normal(size=(3, 3, 64, 64)).astype(np.float32) for _ in range(2)]
+program = engine.Program(block, schedule, weights)
+x = rng.normal(size=(1, 40, 40, 64)).astype(np.float32)
+expected = program.run([x])
+child = os.fork()
+equal = all(np.array_equal(*pair) for pair in zip(program.run([x]), expected))
+if child == 0:
+    os._exit(0 if equal else 1)
+assert equal
+assert os.waitpid(child, 0)[1] == 0
+print("both ran")
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "5"])
+def test_forked_processes_and_other_numbers_of_threads(threads):
+    done = subprocess.run(
+        [sys.executable, "-c", _FORKING],
+        env={**os.environ, "IOS_TF_NUM_THREADS": threads},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout == "both ran\n", done.stderr
