@@ -211,9 +211,9 @@ def test_bench(capfd, tmp_path, network):
     code, out, _ = run(capfd, "bench", network, *flags)
     assert code == 0
     table = {line.split()[0]: line.split() for line in out.splitlines()[2:]}
-    assert list(table) == ["TensorFlow", "greedy", "both"]
+    assert list(table) == ["TensorFlow", "frozen", "greedy", "both"]
     assert float(table["TensorFlow"][4]) == 1.0
-    for name in ("greedy", "both"):
+    for name in ("frozen", "greedy", "both"):
         assert float(table[name][5]) < 1e-4
     with open(path) as file:
         assert "latencies_ms" in file.read()

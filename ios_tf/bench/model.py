@@ -7,6 +7,7 @@ all alike; medians and their ratios are reported.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import os
 import platform
 import statistics
@@ -26,6 +27,7 @@ from ios_tf.report import table
 from ios_tf.source import saved_model
 
 STOCK = "TensorFlow"
+FROZEN = "frozen"  # TensorFlow, too: what freezing the variables alone gives
 # Calls of a variant in a row: the first one, unmeasured, lets the threads of the
 # variant before come to rest.
 _CALLS = 3
@@ -36,7 +38,7 @@ class Row:
     """One variant: its latencies in ms, and how far its outputs are from stock's.
 
     Attributes:
-      name: "TensorFlow", or the strategy.
+      name: "TensorFlow", "frozen" (TensorFlow on the frozen graph), or the strategy.
       latencies_ms: all measured calls.
       difference: largest absolute difference of an output over the largest absolute
         value of that output.
@@ -84,6 +86,10 @@ class Result:
         """The result with what it depends on."""
         stock_ms = self.rows[0].median_ms
         return {
+            "command": f"ios_tf bench {self.model} --batch_size={self.batch_size}",
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
+                timespec="seconds"
+            ),
             "model": self.model,
             "signature": self.signature,
             "device": self.device,
@@ -137,6 +143,8 @@ def bench(
         signature = _signature(stock, signature)
         functions[STOCK] = stock.signatures[signature]
         inputs = random_inputs(functions[STOCK], batch_size)
+        frozen = graphs.freeze(signature, functions[STOCK])
+        functions[FROZEN] = graphs.rebuild(frozen, frozen.graph_def)
         for strategy in strategies:
             output = os.path.join(directory, strategy)
             report = convert(
