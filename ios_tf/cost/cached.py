@@ -54,20 +54,18 @@ class CachedCostModel:
 
         The other cost model must be a LaneCostModel.
         """
-        groups = len(stage.groups)
-        lanes = min(groups, self._cost_model.lanes) if groups > 1 else 0
-        parts = [
-            self._part(problem, group, lanes or self._cost_model.lanes)
-            for group in stage.groups
-        ]
-        if not lanes:
-            return parts[0] / self._cost_model.lanes
+        most = self._cost_model.lanes
+        if len(stage.groups) == 1:
+            return self._part(problem, stage.groups[0], most) / most
+        lanes = min(len(stage.groups), most)
+        parts = [self._part(problem, group, lanes) for group in stage.groups]
         return max(max(parts), sum(parts) / lanes)
 
     def _part(self, problem: Problem, group: tuple[int, ...], lanes: int) -> float:
         name = (problem.signature, group, lanes)
         if name not in self._parts:
-            key = f"{lanes} lanes {problem.dtype} {self._key(problem, group)}"
+            group_key = _known_group_key(problem, group, self._group_keys)
+            key = f"{lanes} lanes {problem.dtype} {group_key}"
             if key in self._latencies:
                 self.reused += 1
             else:
@@ -77,9 +75,6 @@ class CachedCostModel:
                 self.measured += 1
             self._parts[name] = self._latencies[key]
         return self._parts[name]
-
-    def _key(self, problem: Problem, group: tuple[int, ...]) -> str:
-        return _known_group_key(problem, group, self._group_keys)
 
 
 def stage_key(
