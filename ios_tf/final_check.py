@@ -53,20 +53,24 @@ def check(
         for signature, problem in collected.problems.items()
     }
     found = {signature: schedules[signature] for signature in collected.problems}
-    graphs = [_rewrite(frozen, s, batch_size) for s in (sequential, found)]
+    choices = [sequential]
+    if any(found[s].stages != sequential[s].stages for s in found):
+        choices.append(found)
+    graphs = [_rewrite(frozen, choice, batch_size) for choice in choices]
     programs = [
         optimizer.lowered_programs(
             dataclasses.replace(frozen, graph_def=graph), batch_size
         )
         for graph in graphs
     ]
-    sequential_ms, scheduled_ms = cost_model.compare_programs(programs)
-    fell_back = may_fall_back and scheduled_ms > sequential_ms
+    latencies = cost_model.compare_programs(programs)
+    fell_back = may_fall_back and latencies[-1] > latencies[0]
+    kept = 0 if fell_back else -1
     return Checked(
-        graphs[0] if fell_back else graphs[1],
+        graphs[kept],
         sequential if fell_back else found,
-        sequential_ms,
-        sequential_ms if fell_back else scheduled_ms,
+        latencies[0],
+        latencies[kept],
         fell_back,
     )
 
