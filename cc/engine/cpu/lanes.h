@@ -107,11 +107,6 @@ class LanePool {
   std::vector<Worker*> workers_;  // thread t is workers_[t - 1]; leaked at exit
 };
 
-// Splits [0, n) over the threads of the current lane; function(begin, end).
-// Pieces are at least `grain` long.
-template <typename F>
-void ParallelFor(int64_t n, int64_t grain, F&& function);
-
 // The piece of [0, n) that member `index` of `size` takes.
 inline void Split(int64_t n, int size, int index, int64_t* begin,
                   int64_t* end) {
@@ -120,6 +115,8 @@ inline void Split(int64_t n, int size, int index, int64_t* begin,
   *end = *begin + base + (index < rest ? 1 : 0);
 }
 
+// Splits [0, n) over the threads of the current lane; function(begin, end).
+// Pieces are at least `grain` long.
 template <typename F>
 void ParallelFor(int64_t n, int64_t grain, F&& function) {
   struct Context {
@@ -127,10 +124,12 @@ void ParallelFor(int64_t n, int64_t grain, F&& function) {
     int64_t n;
   } context{&function, n};
   const Lane* lane = CurrentThread().lane;
-  const int64_t pieces = grain > 0 ? (n + grain - 1) / grain : n;
-  const int count = lane && !lane->planning ? static_cast<int>(std::min<int64_t>(
-                               lane->size, std::max<int64_t>(pieces, 1)))
-                         : 1;
+  const bool nested = CurrentThread().team != nullptr;
+  int count = 1;
+  if (lane && !lane->planning && !nested) {
+    const int64_t pieces = std::max<int64_t>((n + grain - 1) / grain, 1);
+    count = static_cast<int>(std::min<int64_t>(lane->size, pieces));
+  }
   if (count == 1) {
     function(int64_t{0}, n);
     return;
