@@ -99,6 +99,28 @@ def lowered_programs(
     ]
 
 
+def rewriter_config(
+    optimizers: Sequence[str], parameters: Mapping[str, str | int]
+) -> config_pb2.ConfigProto:
+    """What runs only the named graph optimizers, once; ours with `parameters`."""
+    config = config_pb2.ConfigProto()
+    rewriter = config.graph_options.rewrite_options
+    rewriter.min_graph_nodes = -1
+    rewriter.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
+    rewriter.use_plugin_optimizers = rewriter_config_pb2.RewriterConfig.OFF
+    rewriter.fail_on_optimizer_errors = True
+    rewriter.optimizers.extend(optimizers)
+    if parameters:
+        custom = rewriter.custom_optimizers.add()
+        custom.name = OPTIMIZER
+        for key, value in parameters.items():
+            if isinstance(value, int):
+                custom.parameter_map[key].i = value
+            else:
+                custom.parameter_map[key].s = value.encode()
+    return config
+
+
 def _optimize(
     frozen: FrozenSignature,
     optimizers: Sequence[str],
@@ -122,21 +144,7 @@ def _optimize(
     for name, (tensor_name, _) in frozen.outputs.items():
         signature.outputs[name].name = tensor_name
 
-    config = config_pb2.ConfigProto()
-    rewriter = config.graph_options.rewrite_options
-    rewriter.min_graph_nodes = -1
-    rewriter.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
-    rewriter.use_plugin_optimizers = rewriter_config_pb2.RewriterConfig.OFF
-    rewriter.fail_on_optimizer_errors = True
-    rewriter.optimizers.extend(optimizers)
-    if parameters:
-        custom = rewriter.custom_optimizers.add()
-        custom.name = OPTIMIZER
-        for key, value in parameters.items():
-            if isinstance(value, int):
-                custom.parameter_map[key].i = value
-            else:
-                custom.parameter_map[key].s = value.encode()
+    config = rewriter_config(optimizers, parameters)
     try:
         return tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False)
     finally:

@@ -13,11 +13,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
-from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.grappler import tf_optimizer
 
 from ios_tf import _native
+from ios_tf.optimizer import rewriter_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,19 +87,7 @@ def optimize(
         signature.inputs[name].dtype = tf.float32.as_datatype_enum
     for name in graph.outputs:
         signature.outputs[name].name = name
-    config = config_pb2.ConfigProto()
-    rewriter = config.graph_options.rewrite_options
-    rewriter.min_graph_nodes = -1
-    rewriter.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
-    rewriter.use_plugin_optimizers = rewriter_config_pb2.RewriterConfig.OFF
-    rewriter.fail_on_optimizer_errors = True
-    rewriter.optimizers.extend(optimizers)
-    custom = rewriter.custom_optimizers.add(name="IosOptimizer")
-    for key, value in parameters.items():
-        if isinstance(value, int):
-            custom.parameter_map[key].i = value
-        else:
-            custom.parameter_map[key].s = value.encode()
+    config = rewriter_config(optimizers, parameters)
     return graph.with_def(tf_optimizer.OptimizeGraph(config, meta_graph))
 
 

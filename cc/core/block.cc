@@ -213,13 +213,20 @@ const Shape& ShapeOf(const Block& block, const std::vector<Shape>& shapes,
   return ref < 0 ? block.inputs[-1 - ref] : shapes[ref];
 }
 
+std::vector<Shape> InputShapes(const Block& block,
+                               const std::vector<Shape>& shapes, int index) {
+  std::vector<Shape> inputs;
+  for (int ref : block.operators[index].inputs) {
+    inputs.push_back(ShapeOf(block, shapes, ref));
+  }
+  return inputs;
+}
+
 StatusOr<std::vector<Shape>> InferShapes(const Block& block) {
   std::vector<Shape> shapes;
   for (size_t i = 0; i < block.operators.size(); ++i) {
     const Operator& op = block.operators[i];
-    std::vector<Shape> in;
-    for (int ref : op.inputs) in.push_back(ShapeOf(block, shapes, ref));
-    StatusOr<Shape> shape = InferShape(op, in);
+    StatusOr<Shape> shape = InferShape(op, InputShapes(block, shapes, i));
     if (!shape.ok()) {
       return Status(shape.status().code(),
                     Where(op, i) + ": " + shape.status().message());

@@ -124,6 +124,10 @@ Status Validate(const Block& block);
 const Shape& ShapeOf(const Block& block, const std::vector<Shape>& shapes,
                      int ref);
 
+// Those of everything operator `index` reads, in order.
+std::vector<Shape> InputShapes(const Block& block,
+                               const std::vector<Shape>& shapes, int index);
+
 std::string ToJson(const Block& block);
 StatusOr<Block> BlockFromJson(const std::string& json);
 std::string Signature(const Block& block);  // 64 hexadecimal digits

@@ -12,8 +12,7 @@ StatusOr<std::string> ProblemJson(const Block& block) {
   std::vector<std::string> keys;
   for (size_t i = 0; i < block.operators.size(); ++i) {
     const Operator& op = block.operators[i];
-    std::vector<Shape> inputs;
-    for (int ref : op.inputs) inputs.push_back(ShapeOf(block, shapes, ref));
+    const std::vector<Shape> inputs = InputShapes(block, shapes, i);
     flops.push_back(Flops(op, inputs, shapes[i]));
     nlohmann::json key = OperatorToJsonValue(op);
     key.erase("name");

@@ -63,11 +63,8 @@ StatusOr<std::vector<BoundStage>> Executable::Bind(
       std::vector<int> ops;
       for (int op : group) {
         if (plan_.IsView(block_, op)) continue;
-        std::vector<Shape> inputs;
-        for (int ref : block_.operators[op].inputs) {
-          inputs.push_back(ShapeOf(block_, shapes_, ref));
-        }
-        flops += Flops(block_.operators[op], inputs, shapes_[op]);
+        flops += Flops(block_.operators[op], InputShapes(block_, shapes_, op),
+                       shapes_[op]);
         ops.push_back(op);
       }
       if (!ops.empty()) groups.push_back({flops, std::move(ops)});

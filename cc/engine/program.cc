@@ -88,11 +88,15 @@ class ProgramImpl : public Program {
 
   StatusOr<std::vector<Shape>> OutputShapes(
       const std::vector<Shape>& inputs) const override {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      for (const auto& compiled : compiled_) {
+        if (compiled->inputs == inputs) return compiled->outputs;
+      }
+    }
     IOS_ASSIGN_OR_RETURN(const Block block, WithInputs(inputs));
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
-    std::vector<Shape> outputs;
-    for (int out : block.outputs) outputs.push_back(shapes[out]);
-    return outputs;
+    return OfOutputs(shapes);
   }
 
   Status Run(const std::vector<ConstArray>& inputs,
@@ -119,10 +123,16 @@ class ProgramImpl : public Program {
 
  private:
   struct Compiled {
-    std::vector<Shape> inputs;
+    std::vector<Shape> inputs, outputs;
     std::unique_ptr<Executable> executable;
     std::vector<BoundStage> stages;
   };
+
+  std::vector<Shape> OfOutputs(const std::vector<Shape>& shapes) const {
+    std::vector<Shape> outputs;
+    for (int out : lowered_.block.outputs) outputs.push_back(shapes[out]);
+    return outputs;
+  }
 
   StatusOr<Block> WithInputs(const std::vector<Shape>& inputs) const {
     if (inputs.size() != lowered_.block.inputs.size()) {
@@ -161,6 +171,7 @@ class ProgramImpl : public Program {
         compiled->executable,
         Executable::Create(backend_, block, lowered_.schedule, parameters_,
                            /*share_memory=*/true));
+    compiled->outputs = OfOutputs(compiled->executable->shapes());
     IOS_ASSIGN_OR_RETURN(compiled->stages, compiled->executable->Bind(
                                                lowered_.schedule.stages));
     compiled_.push_front(compiled);
@@ -171,7 +182,7 @@ class ProgramImpl : public Program {
   Backend* const backend_;
   const Lowered lowered_;
   const Parameters parameters_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;  // of compiled_
   std::list<std::shared_ptr<Compiled>> compiled_;  // most recent first
 };
 

@@ -108,9 +108,10 @@ class IosRegionOp : public OpKernel {
   std::unique_ptr<Program> program_;
 };
 
-// The profiler of a block, one for all kernels that are alive: they differ in how
-// they measure, not in what.
+// The profiler of `block`, whose JSON is `program`; one for all kernels that are
+// alive: they differ in how they measure, not in what.
 StatusOr<std::shared_ptr<Profiler>> SharedProfiler(const std::string& program,
+                                                   const Block& block,
                                                    const std::string& device) {
   static std::mutex mutex;
   static auto* profilers =
@@ -119,7 +120,6 @@ StatusOr<std::shared_ptr<Profiler>> SharedProfiler(const std::string& program,
   std::weak_ptr<Profiler>& known = (*profilers)[{program, device}];
   std::shared_ptr<Profiler> profiler = known.lock();
   if (!profiler) {
-    IOS_ASSIGN_OR_RETURN(const Block block, BlockFromJson(program));
     IOS_ASSIGN_OR_RETURN(std::unique_ptr<Profiler> created,
                          Profiler::Create(block, device));
     profiler = std::move(created);
@@ -142,7 +142,8 @@ class IosStageLatencyOp : public OpKernel {
     StatusOr<Block> block = BlockFromJson(json);
     OP_REQUIRES_OK(context, ToAbsl(block.status()));
     num_operators_ = block->operators.size();
-    StatusOr<std::shared_ptr<Profiler>> profiler = SharedProfiler(json, device);
+    StatusOr<std::shared_ptr<Profiler>> profiler =
+        SharedProfiler(json, *block, device);
     OP_REQUIRES_OK(context, ToAbsl(profiler.status()));
     profiler_ = std::move(*profiler);
   }

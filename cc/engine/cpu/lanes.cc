@@ -114,9 +114,9 @@ void LanePool::WorkerLoop(Worker* worker) {
     thread.team = worker->lane ? nullptr : team;
     thread.index = worker->lane ? 0 : worker->index;
     const Job job = worker->job;
-    if (job.function) job.function(job.argument);
+    job.function(job.argument);
     thread = ThreadState{};
-    if (team) team->pending.fetch_sub(1, std::memory_order_release);
+    team->pending.fetch_sub(1, std::memory_order_release);
   }
 }
 
