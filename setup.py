@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import importlib.metadata
+import importlib.util
 import json
 import os
 import shlex
@@ -29,6 +30,22 @@ OBJECTS = ROOT / "build" / "native"
 ENGINE_SOURCES = ("cc/core/*.cc", "cc/engine/*.cc", "cc/engine/*/*.cc")
 OPS_SOURCES = ("cc/tensorflow/*.cc",)
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-DNDEBUG", "-D_GLIBCXX_USE_CXX11_ABI=1"]
+
+# TensorFlow's wheel ships NVIDIA's headers; the libraries are opened at run time.
+CUDA_INCLUDES = (
+    "cuda_cudart/include",
+    "cuda_nvcc/include",
+    "cuda_cccl/libcudacxx/include",
+    "cuda_nvrtc/include",
+    "cuda_cudnn/include",
+    "cudnn_frontend_archive/include",
+)
+# Where pip installs those libraries, seen from ios_tf/lib.
+CUDA_LIBRARIES = (
+    "$ORIGIN/../../nvidia/cudnn/lib",
+    "$ORIGIN/../../nvidia/cuda_nvrtc/lib",
+    "$ORIGIN/../../nvidia/cu13/lib",
+)
 
 
 def fail(message: str) -> SystemExit:
@@ -150,6 +167,23 @@ def wheel_version(wheel: str) -> str:
         raise fail(f"the build needs the wheel {wheel}: install it") from None
 
 
+def cuda_flags() -> list[str]:
+    package = importlib.util.find_spec("tensorflow")
+    if package is None or not package.submodule_search_locations:
+        raise fail("the build needs the wheel tensorflow: install it")
+    root = Path(package.submodule_search_locations[0], "include", "external")
+    flags = []
+    for directory in CUDA_INCLUDES:
+        if not (root / directory).is_dir():
+            raise fail(
+                f"{root / directory} is missing: the build needs the CUDA headers of "
+                "the wheel tensorflow 2.21 (tensorflow-cpu has none)"
+            )
+        flags.append(f"-isystem{root / directory}")
+    # For the frontend's name of cudnn.h.
+    return [*flags, "-isystemcc"]
+
+
 def tensorflow_flags() -> tuple[list[str], list[str]]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
@@ -199,14 +233,14 @@ def build() -> None:
     compiler.library(
         "libios_engine.so",
         ENGINE_SOURCES,
-        ["-Wall", *include],
+        ["-Wall", *include, *cuda_flags()],
         [
             "-Wl,-soname,libios_engine.so",
             f"-L{LIBRARIES}",
             "-l:libdnnl.so.3",
             "-lpthread",
             "-ldl",
-            "-Wl,-rpath,$ORIGIN",
+            "-Wl,-rpath," + ":".join(["$ORIGIN", *CUDA_LIBRARIES]),
         ],
     )
     compile_flags, link_flags = tensorflow_flags()

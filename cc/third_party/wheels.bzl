@@ -1,4 +1,4 @@
-"""TensorFlow, oneDNN and nlohmann-json of the installed wheels as a repository."""
+"""The installed wheels as a repository: TensorFlow, CUDA headers, oneDNN, JSON."""
 
 _LOCATE = """
 import importlib.metadata as metadata, importlib.util, pathlib
@@ -37,6 +37,20 @@ cc_library(
     includes = ["json"],
 )
 
+# Headers only: the libraries are opened at run time.
+cc_library(
+    name = "cuda",
+    hdrs = glob(["cuda/**"]),
+    includes = [
+        "cuda/cudart",
+        "cuda/nvcc",
+        "cuda/cccl",
+        "cuda/nvrtc",
+        "cuda/cudnn",
+        "cuda/cudnn_frontend",
+    ],
+)
+
 cc_import(
     name = "tensorflow_framework",
     shared_library = "libtensorflow_framework.so.2",
@@ -52,6 +66,15 @@ cc_library(
 )
 """
 
+_CUDA = {
+    "cudart": "cuda_cudart/include",
+    "nvcc": "cuda_nvcc/include",
+    "cccl": "cuda_cccl/libcudacxx/include",
+    "nvrtc": "cuda_nvrtc/include",
+    "cudnn": "cuda_cudnn/include",
+    "cudnn_frontend": "cudnn_frontend_archive/include",
+}
+
 def _installed_wheels(context):
     python = context.os.environ.get("PYTHON") or context.which("python3")
     result = context.execute([python, "-c", _LOCATE])
@@ -61,6 +84,8 @@ def _installed_wheels(context):
     framework = "libtensorflow_framework.so.2"
     context.symlink(tensorflow + "/" + framework, framework)
     context.symlink(tensorflow + "/include", "tensorflow_include")
+    for name, path in _CUDA.items():
+        context.symlink(tensorflow + "/include/external/" + path, "cuda/" + name)
     context.symlink(dnnl, "libdnnl.so.3")
     for name in ["dnnl.h", "dnnl.hpp", "oneapi"]:
         context.symlink(onednn_include + "/" + name, "onednn/" + name)
