@@ -1,0 +1,104 @@
+// The own kernels that work on each element alone: sums, products, scales and
+// copies of views, each with its launch chosen when it is made.
+#ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_H_
+#define IOS_TF_CC_ENGINE_CUDA_KERNELS_H_
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/core/block.h"
+#include "cc/core/data_type.h"
+#include "cc/core/status.h"
+#include "cc/engine/backend.h"
+#include "cc/engine/cuda/device.h"
+#include "cc/engine/cuda/kernel_cache.h"
+#include "cc/engine/cuda/kernel_params.h"
+
+namespace ios::cuda {
+
+// All kernels compute in float32 and take any view. Create() compiles what it needs,
+// in the device's context, which is current; Enqueue() may be called by several
+// threads at once and while its stream is captured. Pointers are on the device.
+
+// output = activation(sum of terms + bias), of equal shapes; the output may be one
+// of the terms.
+class SumKernel {
+ public:
+  static StatusOr<SumKernel> Create(const Device* device, DataType dtype,
+                                    const std::vector<TensorView>& terms,
+                                    bool bias, Activation activation,
+                                    const TensorView& output);
+  // `bias` has the output's channels; null without one.
+  Status Enqueue(const void* const* terms, const void* bias, void* output,
+                 CUstream stream) const;
+
+ private:
+  struct Step {
+    Launch<SumParams> launch;
+    int terms = 0;  // of the task's, after the sum so far
+  };
+  std::vector<Step> steps_;
+};
+
+// output = activation(x * y); y has x's shape, or [N,1,1,C].
+class ProductKernel {
+ public:
+  static StatusOr<ProductKernel> Create(const Device* device, DataType dtype,
+                                        const TensorView& x,
+                                        const TensorView& y,
+                                        Activation activation,
+                                        const TensorView& output);
+  Status Enqueue(const void* x, const void* y, void* output,
+                 CUstream stream) const;
+
+ private:
+  Launch<ProductParams> launch_;
+};
+
+// output = activation(x * scale + shift), with a scale and a shift per channel.
+class ScaleKernel {
+ public:
+  static StatusOr<ScaleKernel> Create(const Device* device, DataType dtype,
+                                      const TensorView& x,
+                                      Activation activation,
+                                      const TensorView& output);
+  Status Enqueue(const void* x, const void* scale, const void* shift,
+                 void* output, CUstream stream) const;
+
+ private:
+  Launch<ScaleParams> launch_;
+};
+
+// Copies views to views of equal shapes, as few launches as can be.
+class CopyKernel {
+ public:
+  struct Piece {
+    TensorView from, to;
+  };
+  static StatusOr<CopyKernel> Create(const Device* device, DataType dtype,
+                                     const std::vector<Piece>& pieces);
+  Status Enqueue(const void* const* from, void* const* to,
+                 CUstream stream) const;
+
+ private:
+  std::vector<Launch<CopyParams>> launches_;
+};
+
+// Copies an image to where it lies in a larger or smaller one, with zeros around:
+// output[n, h, w] = input[n, h - top, w - left].
+class PadKernel {
+ public:
+  static StatusOr<PadKernel> Create(const Device* device, DataType dtype,
+                                    const TensorView& input, int64_t top,
+                                    int64_t left, const TensorView& output);
+  Status Enqueue(const void* input, void* output, CUstream stream) const;
+
+ private:
+  Launch<PadParams> launch_;
+};
+
+}  // namespace ios::cuda
+
+#endif  // IOS_TF_CC_ENGINE_CUDA_KERNELS_H_
