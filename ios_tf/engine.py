@@ -15,6 +15,9 @@ _FLOATS = ctypes.POINTER(ctypes.c_float)
 _FLOAT_ARRAYS = ctypes.POINTER(_FLOATS)
 _INT64S = ctypes.POINTER(ctypes.c_int64)
 _STRINGS = ctypes.POINTER(ctypes.c_char_p)
+_POINTERS = ctypes.POINTER(ctypes.c_void_p)
+# numpy has no bfloat16: its bits travel as uint16.
+_DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
 
 
 class EngineError(RuntimeError):
@@ -60,11 +63,23 @@ def _library() -> ctypes.CDLL:
             ctypes.c_int,
             [
                 ctypes.c_void_p,
-                _FLOAT_ARRAYS,
+                _POINTERS,
                 _INT64S,
                 ctypes.c_int,
-                _FLOAT_ARRAYS,
+                _POINTERS,
                 ctypes.c_int,
+            ],
+        ),
+        "ios_program_enqueue": (
+            ctypes.c_int,
+            [
+                ctypes.c_void_p,
+                _POINTERS,
+                _INT64S,
+                ctypes.c_int,
+                _POINTERS,
+                ctypes.c_int,
+                ctypes.c_void_p,
             ],
         ),
     }
@@ -87,8 +102,12 @@ def _take_string(pointer: int | None) -> str:
     return text
 
 
-def _pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array:
+def _floats(arrays: Sequence[np.ndarray]) -> ctypes.Array:
     return (_FLOATS * len(arrays))(*[a.ctypes.data_as(_FLOATS) for a in arrays])
+
+
+def _pointers(addresses: Sequence[int]) -> ctypes.Array:
+    return (ctypes.c_void_p * len(addresses))(*addresses)
 
 
 def _int64s(values: Sequence[int]) -> ctypes.Array:
@@ -177,35 +196,66 @@ class Program:
         self._handle = _library().ios_program_create(
             json.dumps(block).encode(),
             json.dumps(schedule).encode(),
-            _pointers(arrays),
+            _floats(arrays),
             _int64s([a.size for a in arrays]),
             len(arrays),
             device.encode(),
         )
         _check(self._handle)
-        self._ranks = [len(shape) for shape in block["inputs"]]
         self._block = dict(block)
+        self._ranks = [len(shape) for shape in block["inputs"]]
+        self._dtype = _DTYPES[block.get("dtype", "float32")]
 
-    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Runs once: float32 [N,H,W,C] or [N,C] arrays in, the block's outputs out."""
-        arrays = [np.ascontiguousarray(x, np.float32) for x in inputs]
-        if [a.ndim for a in arrays] != self._ranks:
+    def output_shapes(self, inputs: Sequence[Sequence[int]]) -> list[list[int]]:
+        """The outputs' shapes for inputs of these shapes."""
+        if [len(shape) for shape in inputs] != self._ranks:
             raise EngineError(
-                f"inputs have ranks {[a.ndim for a in arrays]}, "
+                f"inputs have ranks {[len(shape) for shape in inputs]}, "
                 f"the program takes {self._ranks}"
             )
-        shapes = problem({**self._block, "inputs": [a.shape for a in arrays]})["shapes"]
-        outputs = [np.empty(shapes[i], np.float32) for i in self._block["outputs"]]
+        shapes = problem({**self._block, "inputs": [list(s) for s in inputs]})["shapes"]
+        return [shapes[i] for i in self._block["outputs"]]
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Runs once: [N,H,W,C] or [N,C] arrays in, the block's outputs out.
+
+        Arrays have the block's dtype; bfloat16 ones are its bits as uint16.
+        """
+        arrays = [np.ascontiguousarray(x, self._dtype) for x in inputs]
+        shapes = self.output_shapes([a.shape for a in arrays])
+        outputs = [np.empty(shape, self._dtype) for shape in shapes]
         code = _library().ios_program_run(
             self._handle,
-            _pointers(arrays),
+            _pointers([a.ctypes.data for a in arrays]),
             _int64s([d for a in arrays for d in a.shape]),
             len(arrays),
-            _pointers(outputs),
+            _pointers([a.ctypes.data for a in outputs]),
             len(outputs),
         )
         _check(code == 0)
         return outputs
+
+    def enqueue(
+        self,
+        inputs: Sequence[tuple[int, Sequence[int]]],
+        outputs: Sequence[int],
+        stream: int = 0,
+    ) -> None:
+        """Enqueues one run on a CUDA stream.
+
+        `inputs` are device addresses with shapes, `outputs` device addresses of
+        `output_shapes`; all aligned to 64 bytes. They must live until the run is done.
+        """
+        code = _library().ios_program_enqueue(
+            self._handle,
+            _pointers([address for address, _ in inputs]),
+            _int64s([d for _, shape in inputs for d in shape]),
+            len(inputs),
+            _pointers(list(outputs)),
+            len(outputs),
+            stream,
+        )
+        _check(code == 0)
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):

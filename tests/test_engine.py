@@ -318,7 +318,7 @@ def test_broken_schedules_are_refused(schedule, message):
         ({"outputs": []}, "no outputs"),
         ({"outputs": [2]}, "output 2"),
         ({"inputs": [[1, 5, 5]]}, r"is not \[N,H,W,C\]"),
-        ({"dtype": "float16"}, "float16"),
+        ({"dtype": "float64"}, "float64"),
         ({"operators": [{"type": "conv3d", "inputs": [-1]}]}, "unknown type"),
         ({"operators": [{"type": "conv2d", "inputs": [0]}]}, "does not come before"),
         (
@@ -335,6 +335,8 @@ def test_broken_blocks_are_refused(change, message):
 def test_wrong_calls_are_refused():
     block = _two_convolutions()
     schedule = _schedule([[0]], [[1]])
+    with pytest.raises(engine.EngineError, match="'float16' is not computed on"):
+        engine.Program({**block, "dtype": "float16"}, schedule, WEIGHTS)
     with pytest.raises(engine.EngineError, match="weight 1"):
         engine.Program(block, schedule, WEIGHTS[:1])
     with pytest.raises(engine.EngineError, match="no device 'tpu'"):

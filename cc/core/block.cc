@@ -285,9 +285,6 @@ int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
 }
 
 Status Validate(const Block& block) {
-  if (block.dtype != "float32") {
-    return Unimplemented("dtype '" + block.dtype + "' is not float32");
-  }
   const int num_inputs = block.inputs.size();
   const int num_operators = block.operators.size();
   if (num_operators == 0) return InvalidArgument("block has no operators");

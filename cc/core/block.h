@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/core/data_type.h"
 #include "cc/core/status.h"
 
 namespace ios {
@@ -87,7 +88,7 @@ struct Operator {
 
 struct Block {
   std::string name;
-  std::string dtype = "float32";  // of every tensor; float32 on the CPU
+  DataType dtype = DataType::kFloat32;  // of every tensor
   std::vector<Shape> inputs;
   std::vector<Operator> operators;  // in a topological order
   std::vector<int> outputs;         // operators read outside of the block

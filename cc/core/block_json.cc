@@ -222,7 +222,7 @@ json BlockToJsonValue(const Block& block) {
     operators.push_back(OperatorToJsonValue(op));
   }
   return {{"version", kFormatVersion}, {"name", block.name},
-          {"dtype", block.dtype},      {"inputs", block.inputs},
+          {"dtype", ToString(block.dtype)}, {"inputs", block.inputs},
           {"operators", operators},    {"outputs", block.outputs}};
 }
 
@@ -251,13 +251,15 @@ StatusOr<Block> BlockFromJsonValue(const json& value) {
   Block block;
   Reader reader(value, "block");
   reader.Read("name", &block.name);
-  reader.Read("dtype", &block.dtype);
+  std::string dtype = ToString(block.dtype);
+  reader.Read("dtype", &dtype);
   reader.Read("outputs", &block.outputs);
   const json* inputs = reader.Find("inputs");
   const json* operators = reader.Find("operators");
   if (!inputs || !inputs->is_array()) reader.Fail("has no inputs");
   if (!operators || !operators->is_array()) reader.Fail("has no operators");
   if (!reader.status().ok()) return reader.status();
+  IOS_ASSIGN_OR_RETURN(block.dtype, DataTypeFromString(dtype));
   for (const json& item : *inputs) {
     if (!item.is_array()) return InvalidArgument("block has a malformed input");
     Shape shape;

@@ -8,17 +8,22 @@
 #include <vector>
 
 #include "cc/core/block.h"
+#include "cc/core/data_type.h"
 #include "cc/core/status.h"
 #include "cc/engine/program.h"
 
 namespace ios {
 
 // A tensor as a kernel sees it: pixels (all dimensions but the last) of
-// shape.back() floats each, `pitch` floats from one pixel to the next. A pitch
+// shape.back() elements each, `pitch` elements from one pixel to the next. A pitch
 // above shape.back() is a range of channels of a wider tensor.
 struct TensorView {
   Shape shape;
   int64_t pitch = 0;
+  // The first element's address is a multiple of so many elements; a power of two.
+  int64_t alignment = kMaxAlignment;
+
+  static constexpr int64_t kMaxAlignment = 16;
 
   int64_t channels() const { return shape.back(); }
   int64_t pixels() const { return NumElements(shape) / shape.back(); }
@@ -41,7 +46,7 @@ class Task {
   virtual ~Task() = default;
 };
 
-// A task and the tensors it touches, as indices into the table given to Run.
+// A task and the tensors it touches, as indices into a table of tensors.
 struct BoundTask {
   Task* task = nullptr;
   std::vector<int> inputs;
@@ -56,6 +61,7 @@ struct BoundStage {
 
 struct TaskSpec {
   const Operator* op = nullptr;
+  DataType dtype = DataType::kFloat32;  // of every tensor
   std::vector<TensorView> inputs;
   TensorView output;
   std::vector<std::shared_ptr<Parameter>> parameters;  // of WeightShapes()
@@ -64,15 +70,51 @@ struct TaskSpec {
   int lanes = 1;  // that share the device while the task runs
 };
 
+// Where a tensor lies: `offset` bytes into input `index` or output `index` of the
+// call, or into the arena.
+struct TensorLocation {
+  enum Kind { kInput, kOutput, kArena };
+  Kind kind = kArena;
+  int index = 0;
+  int64_t offset = 0;
+};
+
+// Stages with their memory: what an Execution is made of. The tasks must outlive
+// it.
+struct Work {
+  std::vector<BoundStage> stages;
+  std::vector<TensorLocation> tensors;  // what the stages' indices mean
+  int64_t arena_bytes = 0;
+};
+
+// Work that is ready to run, with memory of its own.
+class Execution {
+ public:
+  virtual ~Execution() = default;
+
+  // Runs the work once. On a GPU it is enqueued on `stream` (a CUstream), and the
+  // pointers are device memory aligned to TensorView::kMaxAlignment elements; on the
+  // CPU it is done when the call returns. Safe to call from many threads at once.
+  virtual Status Run(const std::vector<const void*>& inputs,
+                     const std::vector<void*>& outputs, void* stream) = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual std::string Fingerprint() const = 0;
 
+  // Unimplemented unless the backend computes in `dtype`.
+  virtual Status Supports(DataType dtype) const = 0;
+
   // Whether tasks of `op` read a pitched view of their input as fast as a dense
   // one. Every task can read and write any view.
   virtual bool ReadsPitched(const Operator& op) const = 0;
+
+  // Elements to which a range of channels must be aligned for tasks to write it
+  // as fast as a dense tensor.
+  virtual int64_t SliceAlignment(DataType dtype) const = 0;
 
   // How many lanes a stage of `groups` groups runs on.
   virtual int LanesFor(int groups) const = 0;
@@ -80,23 +122,28 @@ class Backend {
   virtual StatusOr<std::shared_ptr<Parameter>> MakeParameter(
       const ConstArray& array) = 0;
   virtual StatusOr<std::unique_ptr<Task>> Compile(const TaskSpec& spec) = 0;
+  virtual StatusOr<std::unique_ptr<Execution>> Load(Work work) = 0;
 
-  // Device memory, aligned for any task. Null if there is not enough.
-  virtual std::shared_ptr<float> Allocate(int64_t floats) = 0;
+  // Device memory, aligned for any task; ResourceExhausted if there is not enough.
+  virtual StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) = 0;
+  // Copies between host and device memory, done when they return; a download
+  // waits for what was enqueued on `stream` before.
+  virtual Status Upload(const void* host, int64_t bytes, void* device) = 0;
+  virtual Status Download(const void* device, int64_t bytes, void* stream,
+                          void* host) = 0;
+  // Whether device memory is host memory.
+  virtual bool SharesHostMemory() const = 0;
 
-  // Runs the stages in order; tensors[i] is where tensor i is. Exclusive: callers
-  // queue.
-  virtual Status Run(const std::vector<BoundStage>& stages,
-                     const std::vector<float*>& tensors) = 0;
-
-  // Times candidates in turn (A B A B …). result[i] has `repeat` latencies of
-  // candidates[i] in milliseconds.
+  // Times candidates in turn (A B A B …); tensors[i] is where tensor i is.
+  // result[i] has `repeat` latencies of candidates[i] in milliseconds.
   virtual StatusOr<std::vector<std::vector<double>>> Measure(
       const std::vector<const std::vector<BoundStage>*>& candidates,
-      const std::vector<float*>& tensors, const Measurement& measurement) = 0;
+      const std::vector<void*>& tensors, const Measurement& measurement) = 0;
 };
 
-// The backend of "cpu", one for the process; NotFound for other devices.
+// The backend of "cpu", or of the first GPU or GPU i: "cuda", "cuda:1"; with
+// ",tf32=0" float32 is computed without TF32. One for the process. NotFound for
+// other devices; FailedPrecondition where the device's libraries are missing.
 StatusOr<Backend*> GetBackend(const std::string& device);
 
 }  // namespace ios

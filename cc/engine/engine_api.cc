@@ -98,6 +98,21 @@ ios::Status MeasureCandidates(ios_profiler* profiler,
   return ios::Status();
 }
 
+ios::StatusOr<std::vector<ios::TensorArray>> Arrays(
+    const ios_program* program, const void* const* inputs,
+    const int64_t* shapes, int input_count) {
+  if (input_count != static_cast<int>(program->input_ranks.size())) {
+    return ios::InvalidArgument("wrong number of inputs");
+  }
+  std::vector<ios::TensorArray> arrays;
+  for (int i = 0; i < input_count; ++i) {
+    const size_t rank = program->input_ranks[i];
+    arrays.push_back({inputs[i], ios::Shape(shapes, shapes + rank)});
+    shapes += rank;
+  }
+  return arrays;
+}
+
 }  // namespace
 
 extern "C" {
@@ -151,20 +166,24 @@ ios_program* ios_program_create(const char* block, const char* schedule,
 
 void ios_program_delete(ios_program* program) { delete program; }
 
-int ios_program_run(ios_program* program, const float* const* inputs,
+int ios_program_run(ios_program* program, const void* const* inputs,
                     const int64_t* shapes, int input_count,
-                    float* const* outputs, int output_count) {
-  if (input_count != static_cast<int>(program->input_ranks.size())) {
-    return Report(ios::InvalidArgument("wrong number of inputs"));
-  }
-  std::vector<ios::ConstArray> arrays;
-  for (int i = 0; i < input_count; ++i) {
-    const size_t rank = program->input_ranks[i];
-    arrays.push_back({inputs[i], ios::Shape(shapes, shapes + rank)});
-    shapes += rank;
-  }
+                    void* const* outputs, int output_count) {
+  const ios::StatusOr<std::vector<ios::TensorArray>> arrays =
+      Arrays(program, inputs, shapes, input_count);
+  if (Report(arrays.status()) != 0) return 1;
+  return Report(program->program->RunOnHost(
+      *arrays, std::vector<void*>(outputs, outputs + output_count)));
+}
+
+int ios_program_enqueue(ios_program* program, const void* const* inputs,
+                        const int64_t* shapes, int input_count,
+                        void* const* outputs, int output_count, void* stream) {
+  const ios::StatusOr<std::vector<ios::TensorArray>> arrays =
+      Arrays(program, inputs, shapes, input_count);
+  if (Report(arrays.status()) != 0) return 1;
   return Report(program->program->Run(
-      arrays, std::vector<float*>(outputs, outputs + output_count)));
+      *arrays, std::vector<void*>(outputs, outputs + output_count), stream));
 }
 
 }  // extern "C"

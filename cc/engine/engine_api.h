@@ -1,5 +1,7 @@
 // C API of the engine: runs and measures without TensorFlow. Strings are UTF-8
-// JSON (cc/core/block.h, schedule.h); arrays are dense row-major float32.
+// JSON (cc/core/block.h, schedule.h); weights are dense row-major float32 arrays,
+// tensors dense row-major arrays of the block's dtype, all in host memory unless
+// said otherwise.
 // Functions that can fail return null or a code other than 0; ios_last_error()
 // then says why, for the calling thread.
 #ifndef IOS_TF_CC_ENGINE_ENGINE_API_H_
@@ -20,7 +22,8 @@ const char* ios_last_error(void);
 // For strings these functions return.
 void ios_free_string(char* text);
 
-// What latencies on `device` ("cpu") depend on; ios::DeviceFingerprint.
+// What latencies on `device` depend on ("cpu", "cuda", … see ios::GetBackend);
+// ios::DeviceFingerprint.
 char* ios_device_fingerprint(const char* device);
 
 // The most lanes `device` has; 0 on failure.
@@ -47,9 +50,13 @@ ios_program* ios_program_create(const char* block, const char* schedule,
 void ios_program_delete(ios_program* program);
 // `shapes` holds the inputs' shapes one after the other; ranks are the program's.
 // Runs once; outputs must hold what the block's shapes say for these inputs.
-int ios_program_run(ios_program* program, const float* const* inputs,
+int ios_program_run(ios_program* program, const void* const* inputs,
                     const int64_t* shapes, int input_count,
-                    float* const* outputs, int output_count);
+                    void* const* outputs, int output_count);
+// The same with device memory, enqueued on `stream`; ios::Program::Run.
+int ios_program_enqueue(ios_program* program, const void* const* inputs,
+                        const int64_t* shapes, int input_count,
+                        void* const* outputs, int output_count, void* stream);
 
 #ifdef __cplusplus
 }

@@ -14,16 +14,10 @@ StatusOr<std::unique_ptr<Executable>> Executable::Create(
   options.reads_pitched = [backend](const Operator& op) {
     return backend->ReadsPitched(op);
   };
+  options.slice_alignment = backend->SliceAlignment(block.dtype);
   options.share_memory = share_memory;
   executable->plan_ =
       PlanMemory(block, executable->shapes_, schedule, options);
-  executable->arena_ = backend->Allocate(executable->plan_.arena_floats);
-  if (!executable->arena_) {
-    return Status(StatusCode::kResourceExhausted,
-                  "out of memory: " +
-                      std::to_string(executable->plan_.arena_floats * 4) +
-                      " bytes for activations");
-  }
   return executable;
 }
 
@@ -33,6 +27,7 @@ StatusOr<Task*> Executable::TaskFor(int op, int lanes) {
     const Operator& description = block_.operators[op];
     TaskSpec spec;
     spec.op = &description;
+    spec.dtype = block_.dtype;
     const TensorPlace& output = plan_.operators[op];
     spec.output = output.view;
     int64_t channel = 0;
@@ -94,30 +89,17 @@ StatusOr<std::vector<BoundStage>> Executable::Bind(
   return bound;
 }
 
-std::vector<float*> Executable::Tensors(
-    const std::vector<const float*>& inputs,
-    const std::vector<float*>& outputs) const {
-  std::vector<float*> tensors;
-  tensors.reserve(plan_.inputs.size() + plan_.operators.size());
+std::vector<TensorLocation> Executable::Locations() const {
+  std::vector<TensorLocation> locations;
+  locations.reserve(plan_.inputs.size() + plan_.operators.size());
   const auto add = [&](const TensorPlace& place) {
     const Buffer& buffer = plan_.buffers[place.buffer];
-    float* base = nullptr;
-    switch (buffer.kind) {
-      case Buffer::kInput:  // only ever read
-        base = const_cast<float*>(inputs[buffer.index]);
-        break;
-      case Buffer::kOutput:
-        base = outputs[buffer.index];
-        break;
-      case Buffer::kArena:
-        base = arena_.get() + buffer.offset;
-        break;
-    }
-    tensors.push_back(base + place.offset);
+    locations.push_back({buffer.kind, buffer.index,
+                         (buffer.offset + place.offset) * SizeOf(block_.dtype)});
   };
   for (const TensorPlace& place : plan_.inputs) add(place);
   for (const TensorPlace& place : plan_.operators) add(place);
-  return tensors;
+  return locations;
 }
 
 }  // namespace ios

@@ -37,16 +37,18 @@ class Executable {
   // Whether the output of `op` is a buffer, not a part of another tensor's.
   bool OwnsBuffer(int op) const { return plan_.OwnsBuffer(op); }
 
-  // Where every tensor is, given the block's inputs and outputs.
-  std::vector<float*> Tensors(const std::vector<const float*>& inputs,
-                              const std::vector<float*>& outputs) const;
+  // Where every tensor lies, and the size of the arena some of them lie in.
+  std::vector<TensorLocation> Locations() const;
+  int64_t arena_bytes() const {
+    return plan_.arena_elements * SizeOf(block_.dtype);
+  }
 
  private:
   Executable(Backend* backend, const Block& block, const Parameters& parameters)
       : backend_(backend), block_(block), parameters_(parameters) {}
 
   StatusOr<Task*> TaskFor(int op, int lanes);
-  // Index of a tensor reference in Tensors().
+  // Index of a tensor reference in Locations().
   int TensorIndex(int ref) const {
     return ref < 0 ? -1 - ref : static_cast<int>(block_.inputs.size()) + ref;
   }
@@ -56,7 +58,6 @@ class Executable {
   const Parameters parameters_;
   std::vector<Shape> shapes_;
   MemoryPlan plan_;
-  std::shared_ptr<float> arena_;
   std::map<std::pair<int, int>, std::unique_ptr<Task>> tasks_;  // op, lanes
 };
 

@@ -6,7 +6,15 @@
 namespace ios {
 namespace {
 
-constexpr int64_t kAlignment = 16;  // floats: one cache line, one AVX-512 vector
+// Elements: of float32 one cache line, one AVX-512 vector.
+constexpr int64_t kAlignment = TensorView::kMaxAlignment;
+
+// The largest power of two up to kAlignment that divides `n`.
+int64_t AlignmentOf(int64_t n) {
+  int64_t alignment = kAlignment;
+  while (n % alignment != 0) alignment /= 2;
+  return alignment;
+}
 
 int64_t AlignUp(int64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
@@ -66,22 +74,53 @@ Placement PlaceInHosts(const Block& block, const std::vector<Shape>& shapes,
              options.reads_pitched(block.operators[reader]);
     });
   };
+  const auto fits_slice = [&](int ref, int concat, int64_t channel) {
+    // A tensor has one place: not read twice by this concat, not already in
+    // another, and region outputs must be dense.
+    const std::vector<int>& inputs = block.operators[concat].inputs;
+    return ref >= 0 && !is_output[ref] && placement.host[ref] < 0 &&
+           channel % options.slice_alignment == 0 &&
+           shapes[concat].back() % options.slice_alignment == 0 &&
+           std::count(inputs.begin(), inputs.end(), ref) <= 1 &&
+           readers_take_pitch(ref, concat);
+  };
+  // The operator all of whose channels the concat reads from input `first` on, as
+  // slices in order (a merged convolution, mostly), or -1.
+  const auto sliced_whole = [&](int concat, size_t first) {
+    const std::vector<int>& inputs = block.operators[concat].inputs;
+    int source = -1;
+    int64_t end = 0;
+    for (size_t k = first; k < inputs.size(); ++k) {
+      if (inputs[k] < 0) return -1;
+      const Operator& slice = block.operators[inputs[k]];
+      if (slice.type != OperatorType::kSlice || slice.inputs[0] < 0 ||
+          (k > first && slice.inputs[0] != source) || slice.offset != end ||
+          !fits_slice(inputs[k], concat, 0)) {
+        return -1;
+      }
+      source = slice.inputs[0];
+      end += slice.size;
+      if (end == shapes[source].back()) return source;
+    }
+    return -1;
+  };
+  const auto place = [&](int op, int host, int64_t channel) {
+    placement.host[op] = host;
+    placement.offset[op] = channel;
+  };
   for (int i = 0; i < n; ++i) {
     const Operator& op = block.operators[i];
     if (op.type == OperatorType::kConcat) {
       int64_t channel = 0;
-      for (int ref : op.inputs) {
-        const int64_t at = channel;
-        channel += ShapeOf(block, shapes, ref).back();
-        // A tensor has one place: not read twice by this concat, not already in
-        // another, and region outputs must be dense.
-        if (ref < 0 || is_output[ref] || placement.host[ref] >= 0 ||
-            std::count(op.inputs.begin(), op.inputs.end(), ref) > 1 ||
-            !readers_take_pitch(ref, i)) {
-          continue;
+      for (size_t k = 0; k < op.inputs.size(); ++k) {
+        const int ref = op.inputs[k];
+        const int source = sliced_whole(i, k);
+        if (source >= 0 && fits_slice(source, i, channel)) {
+          place(source, i, channel);
         }
-        placement.host[ref] = i;
-        placement.offset[ref] = at;
+        // A slice of such a source now is a view: both lie in the same place.
+        if (fits_slice(ref, i, channel)) place(ref, i, channel);
+        channel += ShapeOf(block, shapes, ref).back();
       }
     } else if (op.type == OperatorType::kSlice) {
       // Of an operator's output only: block inputs belong to somebody else.
@@ -89,8 +128,7 @@ Placement PlaceInHosts(const Block& block, const std::vector<Shape>& shapes,
           std::none_of(readers[i].begin(), readers[i].end(), [&](int reader) {
             return block.operators[reader].type == OperatorType::kConcat;
           })) {
-        placement.host[i] = op.inputs[0];
-        placement.offset[i] = op.offset;
+        place(i, op.inputs[0], op.offset);
       }
     }
   }
@@ -103,10 +141,10 @@ int64_t AssignOffsets(const std::vector<std::vector<bool>>& conflict,
                       std::vector<Buffer>* buffers) {
   std::vector<int> order;
   for (size_t i = 0; i < buffers->size(); ++i) {
-    if ((*buffers)[i].kind == Buffer::kArena) order.push_back(i);
+    if ((*buffers)[i].kind == TensorLocation::kArena) order.push_back(i);
   }
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return (*buffers)[a].floats > (*buffers)[b].floats;
+    return (*buffers)[a].elements > (*buffers)[b].elements;
   });
   int64_t arena = 0;
   std::vector<int> placed;  // by offset
@@ -115,11 +153,11 @@ int64_t AssignOffsets(const std::vector<std::vector<bool>>& conflict,
     for (int j : placed) {
       const Buffer& other = (*buffers)[j];
       if (!conflict[i][j]) continue;
-      if (offset + (*buffers)[i].floats <= other.offset) break;
-      offset = std::max(offset, AlignUp(other.offset + other.floats));
+      if (offset + (*buffers)[i].elements <= other.offset) break;
+      offset = std::max(offset, AlignUp(other.offset + other.elements));
     }
     (*buffers)[i].offset = offset;
-    arena = std::max(arena, AlignUp(offset + (*buffers)[i].floats));
+    arena = std::max(arena, AlignUp(offset + (*buffers)[i].elements));
     placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
                                    [&](int a, int b) {
                                      return (*buffers)[a].offset <
@@ -134,8 +172,10 @@ int64_t AssignOffsets(const std::vector<std::vector<bool>>& conflict,
 
 bool MemoryPlan::IsView(const Block& block, int i) const {
   const Operator& op = block.operators[i];
-  return op.type == OperatorType::kSlice &&
-         operators[i].buffer == place(op.inputs[0]).buffer;
+  if (op.type != OperatorType::kSlice) return false;
+  const TensorPlace& source = place(op.inputs[0]);
+  return operators[i].buffer == source.buffer &&
+         operators[i].offset == source.offset + op.offset;
 }
 
 MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
@@ -148,7 +188,7 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
     const Shape& shape = block.inputs[i];
     plan.inputs.push_back(
         {DenseView(shape), static_cast<int>(plan.buffers.size()), 0});
-    plan.buffers.push_back({Buffer::kInput, static_cast<int>(i),
+    plan.buffers.push_back({TensorLocation::kInput, static_cast<int>(i),
                             NumElements(shape), 0});
   }
   plan.operators.resize(n);
@@ -156,10 +196,10 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
     if (placement.host[i] >= 0) continue;
     plan.operators[i] = {DenseView(shapes[i]),
                          static_cast<int>(plan.buffers.size()), 0};
-    Buffer buffer{Buffer::kArena, 0, NumElements(shapes[i]), 0};
+    Buffer buffer{TensorLocation::kArena, 0, NumElements(shapes[i]), 0};
     for (size_t k = 0; k < block.outputs.size(); ++k) {
       if (block.outputs[k] == i) {
-        buffer.kind = Buffer::kOutput;
+        buffer.kind = TensorLocation::kOutput;
         buffer.index = k;
       }
     }
@@ -174,7 +214,8 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
       root = placement.host[root];
     }
     const TensorPlace& host = plan.operators[root];
-    plan.operators[i] = {{shapes[i], host.view.pitch}, host.buffer, offset};
+    plan.operators[i] = {
+        {shapes[i], host.view.pitch, AlignmentOf(offset)}, host.buffer, offset};
   }
 
   const int num_buffers = plan.buffers.size();
@@ -206,7 +247,7 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
       }
     }
   }
-  plan.arena_floats = AssignOffsets(conflict, &plan.buffers);
+  plan.arena_elements = AssignOffsets(conflict, &plan.buffers);
   return plan;
 }
 

@@ -16,22 +16,21 @@ namespace ios {
 struct TensorPlace {
   TensorView view;
   int buffer = 0;      // index into MemoryPlan::buffers
-  int64_t offset = 0;  // floats from the buffer's start
+  int64_t offset = 0;  // elements from the buffer's start
 };
 
 struct Buffer {
-  enum Kind { kInput, kOutput, kArena };
-  Kind kind = kArena;
+  TensorLocation::Kind kind = TensorLocation::kArena;
   int index = 0;       // kInput, kOutput: which of the block's
-  int64_t floats = 0;
-  int64_t offset = 0;  // kArena: floats from the arena's start
+  int64_t elements = 0;
+  int64_t offset = 0;  // kArena: elements from the arena's start
 };
 
 struct MemoryPlan {
   std::vector<TensorPlace> inputs;     // of the block
   std::vector<TensorPlace> operators;  // outputs of operators
   std::vector<Buffer> buffers;
-  int64_t arena_floats = 0;
+  int64_t arena_elements = 0;
 
   const TensorPlace& place(int ref) const {
     return ref < 0 ? inputs[-1 - ref] : operators[ref];
@@ -40,7 +39,7 @@ struct MemoryPlan {
   bool OwnsBuffer(int i) const {
     return operators[i].offset == 0 && operators[i].view.dense() &&
            NumElements(operators[i].view.shape) ==
-               buffers[operators[i].buffer].floats;
+               buffers[operators[i].buffer].elements;
   }
   // Whether operator `i` has nothing to do: a slice that is a view.
   bool IsView(const Block& block, int i) const;
@@ -49,6 +48,7 @@ struct MemoryPlan {
 struct MemoryPlanOptions {
   // Backend::ReadsPitched of the device.
   std::function<bool(const Operator&)> reads_pitched;
+  int64_t slice_alignment = 1;  // Backend::SliceAlignment
   // False keeps every buffer apart: any operators may then run in any order.
   bool share_memory = true;
 };

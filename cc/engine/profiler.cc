@@ -80,7 +80,7 @@ class ProfilerImpl : public Profiler {
   // tensors_.
   struct Bench {
     std::unique_ptr<Executable> executable;
-    std::vector<std::shared_ptr<float>> memory;
+    std::vector<std::shared_ptr<void>> memory;
     int first_tensor = 0;
   };
 
@@ -99,41 +99,57 @@ class ProfilerImpl : public Profiler {
         bench->executable,
         Executable::Create(backend_, block, SequentialSchedule(block),
                            parameters, /*share_memory=*/false));
-    std::vector<const float*> inputs;
-    std::vector<float*> outputs;
+    const auto allocate = [&](int64_t bytes) -> StatusOr<char*> {
+      IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> memory,
+                           backend_->Allocate(bytes));
+      bench->memory.push_back(std::move(memory));
+      return static_cast<char*>(bench->memory.back().get());
+    };
+    // By TensorLocation::Kind and index; the arena's index is 0.
+    std::vector<char*> bases[3];
     for (const Shape& shape : block.inputs) {
-      IOS_ASSIGN_OR_RETURN(float* const data, RandomTensor(shape, bench.get()));
-      inputs.push_back(data);
+      IOS_ASSIGN_OR_RETURN(char* const input, allocate(Bytes(shape)));
+      bases[TensorLocation::kInput].push_back(input);
     }
     for (int out : block.outputs) {
-      IOS_ASSIGN_OR_RETURN(float* const data,
-                           RandomTensor(shapes[out], bench.get()));
-      outputs.push_back(data);
+      IOS_ASSIGN_OR_RETURN(char* const output, allocate(Bytes(shapes[out])));
+      bases[TensorLocation::kOutput].push_back(output);
     }
+    IOS_ASSIGN_OR_RETURN(char* const arena,
+                         allocate(bench->executable->arena_bytes()));
+    bases[TensorLocation::kArena].push_back(arena);
+
     bench->first_tensor = tensors_.size();
-    const std::vector<float*> tensors =
-        bench->executable->Tensors(inputs, outputs);
+    const std::vector<TensorLocation> locations =
+        bench->executable->Locations();
     const int num_inputs = block.inputs.size();
-    for (size_t i = num_inputs; i < tensors.size(); ++i) {
+    for (size_t i = 0; i < locations.size(); ++i) {
+      const TensorLocation& location = locations[i];
+      void* const tensor =
+          bases[location.kind][location.index] + location.offset;
+      tensors_.push_back(tensor);
       // Candidates read what earlier operators would have written. Only tensors
       // that are whole buffers are filled; the rest lie inside of them.
-      if (bench->executable->OwnsBuffer(i - num_inputs)) {
-        FillRandom(NumElements(shapes[i - num_inputs]), &random_, tensors[i]);
+      const int op = static_cast<int>(i) - num_inputs;
+      if (op < 0 || bench->executable->OwnsBuffer(op)) {
+        IOS_RETURN_IF_ERROR(
+            UploadRandom(op < 0 ? block.inputs[i] : shapes[op], tensor));
       }
     }
-    tensors_.insert(tensors_.end(), tensors.begin(), tensors.end());
     return bench;
   }
 
-  StatusOr<float*> RandomTensor(const Shape& shape, Bench* bench) {
-    std::shared_ptr<float> memory = backend_->Allocate(NumElements(shape));
-    if (!memory) {
-      return Status(StatusCode::kResourceExhausted,
-                    "out of memory: tensor " + ToString(shape));
-    }
-    FillRandom(NumElements(shape), &random_, memory.get());
-    bench->memory.push_back(memory);
-    return memory.get();
+  int64_t Bytes(const Shape& shape) const {
+    return NumElements(shape) * SizeOf(block_.dtype);
+  }
+
+  Status UploadRandom(const Shape& shape, void* device) {
+    std::vector<float> values(NumElements(shape));
+    FillRandom(values.size(), &random_, values.data());
+    std::vector<char> converted(Bytes(shape));
+    ConvertFromFloat(values.data(), values.size(), block_.dtype,
+                     converted.data());
+    return backend_->Upload(converted.data(), converted.size(), device);
   }
 
   StatusOr<std::vector<BoundStage>> BindOn(Bench* bench,
@@ -159,6 +175,7 @@ class ProfilerImpl : public Profiler {
     if (!bench) {
       IOS_ASSIGN_OR_RETURN(MergePlan plan, PlanMerge(block_, ops));
       Block block;
+      block.dtype = block_.dtype;
       block.inputs = {ShapeOf(block_, shapes_, plan.merged.inputs[0])};
       plan.merged.inputs = {-1};
       block.operators.push_back(plan.merged);
@@ -213,7 +230,7 @@ class ProfilerImpl : public Profiler {
   const std::vector<Shape> shapes_;
   std::mutex mutex_;
   std::mt19937 random_{1};
-  std::vector<float*> tensors_;  // of all benches
+  std::vector<void*> tensors_;  // of all benches
   std::unique_ptr<Bench> plain_;
   std::map<std::vector<int>, std::unique_ptr<Bench>> merges_;
 };
@@ -224,6 +241,7 @@ StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
     const Block& block, const std::string& device) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
   IOS_RETURN_IF_ERROR(Validate(block));
+  IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
   IOS_ASSIGN_OR_RETURN(std::vector<Shape> shapes, InferShapes(block));
   auto profiler =
       std::make_unique<ProfilerImpl>(backend, block, std::move(shapes));

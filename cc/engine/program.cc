@@ -99,11 +99,11 @@ class ProgramImpl : public Program {
     return OfOutputs(shapes);
   }
 
-  Status Run(const std::vector<ConstArray>& inputs,
-             const std::vector<float*>& outputs) override {
+  Status Run(const std::vector<TensorArray>& inputs,
+             const std::vector<void*>& outputs, void* stream) override {
     std::vector<Shape> shapes;
-    std::vector<const float*> data;
-    for (const ConstArray& input : inputs) {
+    std::vector<const void*> data;
+    for (const TensorArray& input : inputs) {
       shapes.push_back(input.shape);
       data.push_back(input.data);
     }
@@ -112,8 +112,44 @@ class ProgramImpl : public Program {
     }
     IOS_ASSIGN_OR_RETURN(const std::shared_ptr<Compiled> compiled,
                          CompiledFor(shapes));
-    return backend_->Run(compiled->stages,
-                         compiled->executable->Tensors(data, outputs));
+    return compiled->execution->Run(data, outputs, stream);
+  }
+
+  Status RunOnHost(const std::vector<TensorArray>& inputs,
+                   const std::vector<void*>& outputs) override {
+    if (backend_->SharesHostMemory()) return Run(inputs, outputs, nullptr);
+    const int64_t size = SizeOf(lowered_.block.dtype);
+    std::vector<std::shared_ptr<void>> memory;
+    std::vector<TensorArray> on_device;
+    std::vector<Shape> shapes;
+    for (const TensorArray& input : inputs) {
+      const int64_t bytes = NumElements(input.shape) * size;
+      IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> data,
+                           backend_->Allocate(bytes));
+      IOS_RETURN_IF_ERROR(backend_->Upload(input.data, bytes, data.get()));
+      on_device.push_back({data.get(), input.shape});
+      shapes.push_back(input.shape);
+      memory.push_back(std::move(data));
+    }
+    IOS_ASSIGN_OR_RETURN(const std::vector<Shape> results,
+                         OutputShapes(shapes));
+    std::vector<void*> results_on_device;
+    for (const Shape& shape : results) {
+      IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> data,
+                           backend_->Allocate(NumElements(shape) * size));
+      results_on_device.push_back(data.get());
+      memory.push_back(std::move(data));
+    }
+    if (outputs.size() != results.size()) {
+      return InvalidArgument("wrong number of outputs");
+    }
+    IOS_RETURN_IF_ERROR(Run(on_device, results_on_device, nullptr));
+    for (size_t i = 0; i < results.size(); ++i) {
+      IOS_RETURN_IF_ERROR(backend_->Download(results_on_device[i],
+                                             NumElements(results[i]) * size,
+                                             nullptr, outputs[i]));
+    }
+    return Status();
   }
 
   // The executable for these input shapes, compiled now if there is none.
@@ -125,7 +161,7 @@ class ProgramImpl : public Program {
   struct Compiled {
     std::vector<Shape> inputs, outputs;
     std::unique_ptr<Executable> executable;
-    std::vector<BoundStage> stages;
+    std::unique_ptr<Execution> execution;
   };
 
   std::vector<Shape> OfOutputs(const std::vector<Shape>& shapes) const {
@@ -172,8 +208,12 @@ class ProgramImpl : public Program {
         Executable::Create(backend_, block, lowered_.schedule, parameters_,
                            /*share_memory=*/true));
     compiled->outputs = OfOutputs(compiled->executable->shapes());
-    IOS_ASSIGN_OR_RETURN(compiled->stages, compiled->executable->Bind(
-                                               lowered_.schedule.stages));
+    Work work;
+    IOS_ASSIGN_OR_RETURN(work.stages, compiled->executable->Bind(
+                                          lowered_.schedule.stages));
+    work.tensors = compiled->executable->Locations();
+    work.arena_bytes = compiled->executable->arena_bytes();
+    IOS_ASSIGN_OR_RETURN(compiled->execution, backend_->Load(std::move(work)));
     compiled_.push_front(compiled);
     if (compiled_.size() > kMaxExecutables) compiled_.pop_back();
     return compiled;
@@ -194,6 +234,7 @@ StatusOr<std::unique_ptr<Program>> Program::Create(const Block& block,
                                                    const std::string& device) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
   IOS_RETURN_IF_ERROR(Validate(block));
+  IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
   IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
   IOS_RETURN_IF_ERROR(CheckWeights(block, shapes, weights));
   IOS_ASSIGN_OR_RETURN(Lowered lowered, LowerMerges(block, schedule));

@@ -13,9 +13,15 @@
 
 namespace ios {
 
-// A dense row-major float32 array that somebody else owns.
+// A dense row-major float32 array on the host that somebody else owns.
 struct ConstArray {
   const float* data = nullptr;
+  Shape shape;
+};
+
+// A dense row-major tensor of a block's dtype that somebody else owns.
+struct TensorArray {
+  const void* data = nullptr;
   Shape shape;
 };
 
@@ -25,8 +31,8 @@ using Weights = std::vector<std::vector<ConstArray>>;
 class Program {
  public:
   // `block.inputs` give the shapes of one call; other calls may differ in batch,
-  // height and width. Weights are copied; merge stages are lowered here. `device`
-  // is "cpu". Validates everything.
+  // height and width. Weights are copied; merge stages are lowered here. `device`:
+  // see GetBackend. Validates everything.
   static StatusOr<std::unique_ptr<Program>> Create(const Block& block,
                                                    const Schedule& schedule,
                                                    const Weights& weights,
@@ -36,11 +42,17 @@ class Program {
   virtual StatusOr<std::vector<Shape>> OutputShapes(
       const std::vector<Shape>& inputs) const = 0;
 
-  // Dense row-major float32 arrays, [N,H,W,C] or [N,C]; `outputs` in the order of
-  // block.outputs, of OutputShapes(). Compiles on the first call with these
-  // shapes. Safe to call from many threads at once.
-  virtual Status Run(const std::vector<ConstArray>& inputs,
-                     const std::vector<float*>& outputs) = 0;
+  // [N,H,W,C] or [N,C]; `outputs` in the order of block.outputs, of
+  // OutputShapes(). Memory is the device's, on a GPU aligned to
+  // TensorView::kMaxAlignment elements, and there the work is enqueued on `stream`,
+  // a CUstream. Compiles on the first call with these shapes. Safe to call from
+  // many threads at once.
+  virtual Status Run(const std::vector<TensorArray>& inputs,
+                     const std::vector<void*>& outputs, void* stream) = 0;
+
+  // The same in host memory; done when it returns.
+  virtual Status RunOnHost(const std::vector<TensorArray>& inputs,
+                           const std::vector<void*>& outputs) = 0;
 };
 
 // `warmup` unmeasured runs, then `repeat` measurements of `number` runs each.

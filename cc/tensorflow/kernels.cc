@@ -82,7 +82,7 @@ class IosRegionOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    std::vector<ConstArray> inputs;
+    std::vector<TensorArray> inputs;
     std::vector<Shape> shapes;
     for (int k = 0; k < context->num_inputs(); ++k) {
       const Tensor& input = context->input(k);
@@ -91,7 +91,7 @@ class IosRegionOp : public OpKernel {
     }
     StatusOr<std::vector<Shape>> results = program_->OutputShapes(shapes);
     OP_REQUIRES_OK(context, ToAbsl(results.status()));
-    std::vector<float*> outputs;
+    std::vector<void*> outputs;
     bool empty = true;
     for (size_t k = 0; k < results->size(); ++k) {
       Tensor* output = nullptr;
@@ -101,7 +101,7 @@ class IosRegionOp : public OpKernel {
       empty = empty && output->NumElements() == 0;
     }
     if (empty) return;  // a batch of no images
-    OP_REQUIRES_OK(context, ToAbsl(program_->Run(inputs, outputs)));
+    OP_REQUIRES_OK(context, ToAbsl(program_->Run(inputs, outputs, nullptr)));
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <dnnl.hpp>
 #include <fstream>
 #include <string>
@@ -44,9 +45,17 @@ class Cpu : public Backend {
            std::to_string(version->patch);
   }
 
+  Status Supports(DataType dtype) const override {
+    if (dtype == DataType::kFloat32) return Status();
+    return Unimplemented(std::string("dtype '") + ToString(dtype) +
+                         "' is not computed on the CPU; float32 is");
+  }
+
   bool ReadsPitched(const Operator& op) const override {
     return TaskReadsPitched(op);
   }
+
+  int64_t SliceAlignment(DataType) const override { return 1; }
 
   int LanesFor(int groups) const override {
     return std::min(groups, pool_.cores());
@@ -71,12 +80,31 @@ class Cpu : public Backend {
     return task;
   }
 
-  std::shared_ptr<float> Allocate(int64_t floats) override {
-    return AllocateFloats(floats);
+  StatusOr<std::unique_ptr<Execution>> Load(Work work) override;
+
+  StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {
+    std::shared_ptr<void> memory = AllocateFloats((bytes + 3) / 4);
+    if (memory) return memory;
+    return Status(StatusCode::kResourceExhausted,
+                  "out of memory: " + std::to_string(bytes) + " bytes");
   }
 
+  Status Upload(const void* host, int64_t bytes, void* device) override {
+    std::memcpy(device, host, bytes);
+    return Status();
+  }
+
+  Status Download(const void* device, int64_t bytes, void*,
+                  void* host) override {
+    std::memcpy(host, device, bytes);
+    return Status();
+  }
+
+  bool SharesHostMemory() const override { return true; }
+
+  // Runs the stages in order on all cores; callers queue.
   Status Run(const std::vector<BoundStage>& stages,
-             const std::vector<float*>& tensors) override {
+             const std::vector<void*>& tensors) {
     const LanePool::Session session;
     IOS_RETURN_IF_ERROR(ReserveScratch(stages));
     RunStages(stages, tensors);
@@ -85,7 +113,7 @@ class Cpu : public Backend {
 
   StatusOr<std::vector<std::vector<double>>> Measure(
       const std::vector<const std::vector<BoundStage>*>& candidates,
-      const std::vector<float*>& tensors,
+      const std::vector<void*>& tensors,
       const Measurement& measurement) override {
     using Clock = std::chrono::steady_clock;
     const LanePool::Session session;
@@ -142,20 +170,23 @@ class Cpu : public Backend {
   }
 
   void RunGroup(const std::vector<BoundTask>& group, int lane,
-                const std::vector<float*>& tensors) {
+                const std::vector<void*>& tensors) {
     const ExecutionContext context = {lanes_[lane].stream.get(),
                                       lanes_[lane].scratch.get()};
     std::vector<const float*> inputs;
     for (const BoundTask& bound : group) {
       inputs.clear();
-      for (int i : bound.inputs) inputs.push_back(tensors[i]);
+      for (int i : bound.inputs) {
+        inputs.push_back(static_cast<const float*>(tensors[i]));
+      }
       static_cast<CpuTask*>(bound.task)
-          ->Run(inputs.data(), tensors[bound.output], context);
+          ->Run(inputs.data(), static_cast<float*>(tensors[bound.output]),
+                context);
     }
   }
 
   void RunStages(const std::vector<BoundStage>& stages,
-                 const std::vector<float*>& tensors) {
+                 const std::vector<void*>& tensors) {
     for (const BoundStage& stage : stages) {
       const int groups = stage.groups.size();
       if (stage.lanes <= 1) {
@@ -177,6 +208,47 @@ class Cpu : public Backend {
   FloatPool weights_;
   std::vector<LaneResources> lanes_;  // used inside a session
 };
+
+// Since one work runs at a time, one arena is enough for all callers.
+class CpuExecution : public Execution {
+ public:
+  CpuExecution(Cpu* backend, Work work, std::shared_ptr<void> arena)
+      : backend_(backend), work_(std::move(work)), arena_(std::move(arena)) {}
+
+  Status Run(const std::vector<const void*>& inputs,
+             const std::vector<void*>& outputs, void*) override {
+    std::vector<void*> tensors;
+    tensors.reserve(work_.tensors.size());
+    for (const TensorLocation& location : work_.tensors) {
+      char* base = nullptr;
+      switch (location.kind) {
+        case TensorLocation::kInput:  // only ever read
+          base = static_cast<char*>(const_cast<void*>(inputs[location.index]));
+          break;
+        case TensorLocation::kOutput:
+          base = static_cast<char*>(outputs[location.index]);
+          break;
+        case TensorLocation::kArena:
+          base = static_cast<char*>(arena_.get());
+          break;
+      }
+      tensors.push_back(base + location.offset);
+    }
+    return backend_->Run(work_.stages, tensors);
+  }
+
+ private:
+  Cpu* const backend_;
+  const Work work_;
+  const std::shared_ptr<void> arena_;
+};
+
+StatusOr<std::unique_ptr<Execution>> Cpu::Load(Work work) {
+  IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> arena,
+                       Allocate(work.arena_bytes));
+  return std::unique_ptr<Execution>(
+      new CpuExecution(this, std::move(work), std::move(arena)));
+}
 
 }  // namespace
 
