@@ -12,10 +12,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
+from ios_tf import models
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.scheduler import STRATEGIES
 
-_MODEL = "a SavedModel directory, a .keras file, or keras:NAME (keras.applications)"
+_MODEL = (
+    "a SavedModel directory, a .keras file, keras:NAME (keras.applications), or "
+    f"models:NAME ({', '.join(models.NETWORKS)})"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

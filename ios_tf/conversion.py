@@ -52,7 +52,8 @@ def convert(
 
     Args:
       model: a SavedModel directory, the path of a `.keras` file, `keras:NAME` for a
-        network of `keras.applications`, or a `keras.Model`.
+        network of `keras.applications`, `models:NAME` for one of `ios_tf.models`, or a
+        `keras.Model`.
       output: directory to write; any TensorFlow filesystem path.
       batch_size: the batch size to schedule for, where the model's is dynamic.
       device: the device to schedule for: "cpu".

@@ -1,4 +1,4 @@
-"""What the MODEL argument names: a SavedModel, a .keras file, keras:NAME."""
+"""What the MODEL argument names: a SavedModel, a .keras file, a network by name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from ios_tf import models
 from ios_tf.errors import UserError
 
 KERAS_PREFIX = "keras:"
+MODELS_PREFIX = "models:"
 
 
 @contextlib.contextmanager
@@ -26,32 +28,35 @@ def saved_model(
 
     Args:
       model: a SavedModel directory, the path of a `.keras` file, `keras:NAME` for a
-        network of `keras.applications`, or a `keras.Model`.
+        network of `keras.applications`, `models:NAME` for one of `ios_tf.models`, or a
+        `keras.Model`.
       weights: for `keras:NAME`: "imagenet", or None for random ones.
       say: gets a line of information about the model.
 
     Raises:
       UserError: `model` is none of these.
     """
-    if weights is not None and not _is_keras_name(model):
+    if weights is not None and not _has_prefix(model, KERAS_PREFIX):
         raise UserError(f"weights={weights!r} is only for MODEL keras:NAME")
-    if isinstance(model, (str, os.PathLike)) and not _is_keras_name(model):
+    if _has_prefix(model, KERAS_PREFIX):
+        keras_model = _build_keras_application(
+            model.removeprefix(KERAS_PREFIX), weights, say
+        )
+    elif _has_prefix(model, MODELS_PREFIX):
+        keras_model = _build_network(model.removeprefix(MODELS_PREFIX), say)
+    elif isinstance(model, (str, os.PathLike)):
         path = os.fspath(model)
         if not path.endswith(".keras"):
             _check_saved_model(path)
             yield path
             return
         keras_model = _load_keras_file(path)
-    elif _is_keras_name(model):
-        keras_model = _build_keras_application(
-            str(model)[len(KERAS_PREFIX) :], weights, say
-        )
     elif hasattr(model, "export"):
         keras_model = model
     else:
         raise UserError(
-            f"a model is a SavedModel directory, a .keras file, keras:NAME or a "
-            f"keras.Model, not {type(model).__name__}"
+            f"a model is a SavedModel directory, a .keras file, keras:NAME, "
+            f"models:NAME or a keras.Model, not {type(model).__name__}"
         )
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         path = os.path.join(directory, "model")
@@ -59,8 +64,8 @@ def saved_model(
         yield path
 
 
-def _is_keras_name(model: Any) -> bool:
-    return isinstance(model, str) and model.startswith(KERAS_PREFIX)
+def _has_prefix(model: Any, prefix: str) -> bool:
+    return isinstance(model, str) and model.startswith(prefix)
 
 
 def _check_saved_model(path: str) -> None:
@@ -68,7 +73,8 @@ def _check_saved_model(path: str) -> None:
         raise UserError(f"{path}: no such file or directory")
     if not tf.io.gfile.isdir(path):
         raise UserError(
-            f"{path}: not a SavedModel directory, a .keras file or keras:NAME"
+            f"{path}: not a SavedModel directory, a .keras file, keras:NAME or "
+            "models:NAME"
         )
     if not tf.saved_model.contains_saved_model(path):
         raise UserError(f"{path}: not a SavedModel (it has no saved_model.pb)")
@@ -97,10 +103,9 @@ def _build_keras_application(
         if n[:1].isupper() and callable(getattr(keras.applications, n))
     ]
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names
         raise UserError(
             f"keras:{name}: no such network in keras.applications; there is "
-            + ", ".join(near)
+            + _nearest(name, names)
         )
     if weights is None:
         say(f"keras:{name} gets random weights; --weights=imagenet for trained ones")
@@ -109,6 +114,25 @@ def _build_keras_application(
         return getattr(keras.applications, name)(weights=weights)
     except Exception as error:  # a failed download, an unknown set of weights
         raise UserError(f"keras:{name}: {first_line(error)}") from error
+
+
+def _build_network(name: str, say: Callable[[str], None]) -> Any:
+    if name not in models.NETWORKS:
+        raise UserError(
+            f"models:{name}: no such network; there is "
+            + _nearest(name, list(models.NETWORKS))
+        )
+    say(f"models:{name} gets random weights")
+    try:
+        return models.build(name)
+    except ImportError as error:  # networkx, for random graphs
+        raise UserError(
+            f"models:{name} needs {error.name}: pip install 'ios-tf[models]'"
+        ) from error
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    return ", ".join(difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names)
 
 
 def first_line(error: BaseException) -> str:
