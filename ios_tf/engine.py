@@ -36,6 +36,7 @@ def _library() -> ctypes.CDLL:
         "ios_free_string": (None, [ctypes.c_void_p]),
         "ios_device_fingerprint": (ctypes.c_void_p, [ctypes.c_char_p]),
         "ios_lane_count": (ctypes.c_int, [ctypes.c_char_p]),
+        "ios_lanes_divide_device": (ctypes.c_int, [ctypes.c_char_p]),
         "ios_problem": (ctypes.c_void_p, [ctypes.c_char_p]),
         "ios_profiler_create": (ctypes.c_void_p, [ctypes.c_char_p] * 2),
         "ios_profiler_delete": (None, [ctypes.c_void_p]),
@@ -124,6 +125,13 @@ def lane_count(device: str = "cpu") -> int:
     count = _library().ios_lane_count(device.encode())
     _check(count)
     return count
+
+
+def lanes_divide_device(device: str = "cpu") -> bool:
+    """Whether each lane has a part of the device (CPU cores), or all share it (GPU)."""
+    divide = _library().ios_lanes_divide_device(device.encode())
+    _check(divide >= 0)
+    return bool(divide)
 
 
 def problem(block: Mapping[str, Any]) -> dict[str, Any]:

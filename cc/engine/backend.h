@@ -20,7 +20,8 @@ namespace ios {
 struct TensorView {
   Shape shape;
   int64_t pitch = 0;
-  // The first element's address is a multiple of so many elements; a power of two.
+  // The first element's address is a multiple of so many elements (a power of two),
+  // or at least of 16 bytes.
   int64_t alignment = kMaxAlignment;
 
   static constexpr int64_t kMaxAlignment = 16;
@@ -77,6 +78,10 @@ struct TensorLocation {
   Kind kind = kArena;
   int index = 0;
   int64_t offset = 0;
+
+  // The address; inputs are only ever read.
+  void* In(const std::vector<const void*>& inputs,
+           const std::vector<void*>& outputs, void* arena) const;
 };
 
 // Stages with their memory: what an Execution is made of. The tasks must outlive
@@ -93,8 +98,8 @@ class Execution {
   virtual ~Execution() = default;
 
   // Runs the work once. On a GPU it is enqueued on `stream` (a CUstream), and the
-  // pointers are device memory aligned to TensorView::kMaxAlignment elements; on the
-  // CPU it is done when the call returns. Safe to call from many threads at once.
+  // pointers are device memory aligned to 16 bytes; on the CPU it is done when the
+  // call returns. Safe to call from many threads at once.
   virtual Status Run(const std::vector<const void*>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 };
@@ -118,6 +123,9 @@ class Backend {
 
   // How many lanes a stage of `groups` groups runs on.
   virtual int LanesFor(int groups) const = 0;
+  // Whether a lane has a fixed part of the device, so that a group on one of many
+  // lanes is slower than alone even if the others are idle.
+  virtual bool LanesDivideDevice() const = 0;
 
   virtual StatusOr<std::shared_ptr<Parameter>> MakeParameter(
       const ConstArray& array) = 0;

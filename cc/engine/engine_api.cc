@@ -130,6 +130,11 @@ int ios_lane_count(const char* device) {
   return Report(lanes.status()) == 0 ? *lanes : 0;
 }
 
+int ios_lanes_divide_device(const char* device) {
+  const ios::StatusOr<bool> divide = ios::LanesDivideDevice(device);
+  return Report(divide.status()) == 0 ? *divide : -1;
+}
+
 char* ios_problem(const char* block) {
   const ios::StatusOr<ios::Block> parsed = ios::BlockFromJson(block);
   if (Report(parsed.status()) != 0) return nullptr;

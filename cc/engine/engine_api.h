@@ -29,6 +29,9 @@ char* ios_device_fingerprint(const char* device);
 // The most lanes `device` has; 0 on failure.
 int ios_lane_count(const char* device);
 
+// 1 if each lane has a part of the device, 0 if all share it, -1 on failure.
+int ios_lanes_divide_device(const char* device);
+
 // A block as the scheduler sees it; ios::ProblemJson.
 char* ios_problem(const char* block);
 

@@ -253,6 +253,11 @@ StatusOr<int> LaneCount(const std::string& device) {
   return backend->LanesFor(std::numeric_limits<int>::max());
 }
 
+StatusOr<bool> LanesDivideDevice(const std::string& device) {
+  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
+  return backend->LanesDivideDevice();
+}
+
 StatusOr<std::string> DeviceFingerprint(const std::string& device) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
   return backend->Fingerprint();

@@ -43,10 +43,9 @@ class Program {
       const std::vector<Shape>& inputs) const = 0;
 
   // [N,H,W,C] or [N,C]; `outputs` in the order of block.outputs, of
-  // OutputShapes(). Memory is the device's, on a GPU aligned to
-  // TensorView::kMaxAlignment elements, and there the work is enqueued on `stream`,
-  // a CUstream. Compiles on the first call with these shapes. Safe to call from
-  // many threads at once.
+  // OutputShapes(). Memory is the device's; on a GPU it is aligned to 16 bytes and
+  // the work is enqueued on `stream`, a CUstream. Compiles on the first call with
+  // these shapes. Safe to call from many threads at once.
   virtual Status Run(const std::vector<TensorArray>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 
@@ -65,8 +64,11 @@ struct Measurement {
   int lanes = 0;
 };
 
-// The most lanes `device` has: one per core.
+// The most lanes `device` has.
 StatusOr<int> LaneCount(const std::string& device);
+
+// Backend::LanesDivideDevice: true of CPU cores, false of CUDA streams.
+StatusOr<bool> LanesDivideDevice(const std::string& device);
 
 // Measures stages of one block on a device. Tensors are laid out as in the
 // compiled block, hold random values, and are shared by all candidates.

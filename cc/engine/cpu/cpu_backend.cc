@@ -61,6 +61,8 @@ class Cpu : public Backend {
     return std::min(groups, pool_.cores());
   }
 
+  bool LanesDivideDevice() const override { return true; }
+
   StatusOr<std::shared_ptr<Parameter>> MakeParameter(
       const ConstArray& array) override {
     return std::shared_ptr<Parameter>(std::make_shared<CpuParameter>(array, &weights_));
@@ -220,19 +222,7 @@ class CpuExecution : public Execution {
     std::vector<void*> tensors;
     tensors.reserve(work_.tensors.size());
     for (const TensorLocation& location : work_.tensors) {
-      char* base = nullptr;
-      switch (location.kind) {
-        case TensorLocation::kInput:  // only ever read
-          base = static_cast<char*>(const_cast<void*>(inputs[location.index]));
-          break;
-        case TensorLocation::kOutput:
-          base = static_cast<char*>(outputs[location.index]);
-          break;
-        case TensorLocation::kArena:
-          base = static_cast<char*>(arena_.get());
-          break;
-      }
-      tensors.push_back(base + location.offset);
+      tensors.push_back(location.In(inputs, outputs, arena_.get()));
     }
     return backend_->Run(work_.stages, tensors);
   }

@@ -89,6 +89,17 @@ StatusOr<std::shared_ptr<void>> Device::Allocate(int64_t bytes) const {
       });
 }
 
+Status Device::Upload(const void* host, int64_t bytes, void* memory) const {
+  if (bytes == 0) return Status();
+  const Scope scope(this);
+  IOS_CUDA_RETURN_IF_ERROR(this, cuMemcpyHtoD,
+                           reinterpret_cast<CUdeviceptr>(memory), host, bytes);
+  // cuMemcpyHtoD returns when it has read pageable memory, maybe before it has
+  // written the device's.
+  IOS_CUDA_RETURN_IF_ERROR(this, cuStreamSynchronize, nullptr);
+  return Status();
+}
+
 StatusOr<Stream> MakeStream(const Device* device) {
   CUstream stream = nullptr;
   IOS_CUDA_RETURN_IF_ERROR(device, cuStreamCreate, &stream,

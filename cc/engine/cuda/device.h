@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "cc/core/status.h"
 #include "cc/engine/cuda/libraries.h"
@@ -62,6 +63,9 @@ class Device {
   // Device memory of `bytes` (at least 256-byte aligned); freed with the last
   // pointer. ResourceExhausted says how much was asked for.
   StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) const;
+
+  // Copies from host memory; all streams see the result when it returns.
+  Status Upload(const void* host, int64_t bytes, void* memory) const;
 
  private:
   Device() = default;

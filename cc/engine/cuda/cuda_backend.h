@@ -1,0 +1,16 @@
+// Backend "cuda": cuDNN's convolutions and kernels of our own on CUDA streams.
+#ifndef IOS_TF_CC_ENGINE_CUDA_CUDA_BACKEND_H_
+#define IOS_TF_CC_ENGINE_CUDA_CUDA_BACKEND_H_
+
+#include "cc/core/status.h"
+#include "cc/engine/backend.h"
+
+namespace ios::cuda {
+
+// The backend of GPU `ordinal`, one for the process and each value of `tf32`:
+// whether convolutions of float32 may use TF32. Errors: see Device::Get.
+StatusOr<Backend*> CudaBackend(int ordinal, bool tf32);
+
+}  // namespace ios::cuda
+
+#endif  // IOS_TF_CC_ENGINE_CUDA_CUDA_BACKEND_H_

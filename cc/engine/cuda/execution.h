@@ -1,0 +1,20 @@
+// Execution of the CUDA backend: a context for each concurrent caller, and the
+// whole work as CUDA graphs.
+#ifndef IOS_TF_CC_ENGINE_CUDA_EXECUTION_H_
+#define IOS_TF_CC_ENGINE_CUDA_EXECUTION_H_
+
+#include <memory>
+
+#include "cc/core/status.h"
+#include "cc/engine/backend.h"
+#include "cc/engine/cuda/device.h"
+
+namespace ios::cuda {
+
+// The first context is made now, others when callers need them.
+StatusOr<std::unique_ptr<Execution>> LoadExecution(const Device* device,
+                                                   Work work);
+
+}  // namespace ios::cuda
+
+#endif  // IOS_TF_CC_ENGINE_CUDA_EXECUTION_H_
