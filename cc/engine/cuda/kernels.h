@@ -83,7 +83,11 @@ class CopyKernel {
                  CUstream stream) const;
 
  private:
+  struct Place {
+    int launch, piece;
+  };
   std::vector<Launch<CopyParams>> launches_;
+  std::vector<Place> places_;  // of the pieces
 };
 
 // Copies an image to where it lies in a larger or smaller one, with zeros around:

@@ -1,0 +1,101 @@
+// Kernels of one value per element: a thread makes one vector of the output.
+#include "cc/engine/cuda/kernel_source.h"
+
+namespace ios::cuda {
+
+const char kElementwiseSource[] = R"cuda(
+// IOS_TERMS: of a Sum. IOS_BIAS: whether Sum adds a bias.
+
+// Where vector i of a tensor lies: i becomes its pixel, the result its channel.
+__device__ __forceinline__ unsigned SplitVector(unsigned& i, const Divisor& vectors) {
+  return Split(i, vectors) * kVector;
+}
+
+#ifdef IOS_TERMS
+
+IOS_KERNEL(Sum, SumParams) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= p.count) return;
+  const unsigned channel = SplitVector(i, p.vectors);
+  Raw terms[IOS_TERMS];
+#pragma unroll
+  for (int t = 0; t < IOS_TERMS; ++t) {
+    terms[t] = LoadRaw(p.terms[t], i * p.pitches[t] + channel);
+  }
+  Vector sum = Unpack(terms[0]);
+#pragma unroll
+  for (int t = 1; t < IOS_TERMS; ++t) AddTo(sum, Unpack(terms[t]));
+#if IOS_BIAS
+  AddTo(sum, LoadVector(p.bias, channel));
+#endif
+  StoreVector(p.output, i * p.output_pitch + channel, Activate(sum));
+}
+
+#else
+
+IOS_KERNEL(Product, ProductParams) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= p.count) return;
+  const unsigned channel = SplitVector(i, p.vectors);
+  Vector x = LoadVector(p.x, i * p.x_pitch + channel);
+  const Vector y =
+      LoadVector(p.y, Quotient(i, p.pixels_per_y) * p.y_pitch + channel);
+#pragma unroll
+  for (int e = 0; e < kVector; ++e) x.v[e] *= y.v[e];
+  StoreVector(p.output, i * p.output_pitch + channel, Activate(x));
+}
+
+IOS_KERNEL(Scale, ScaleParams) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= p.count) return;
+  const unsigned channel = SplitVector(i, p.vectors);
+  Vector x = LoadVector(p.x, i * p.x_pitch + channel);
+  const Vector scale = LoadVector(p.scale, channel);
+  const Vector shift = LoadVector(p.shift, channel);
+#pragma unroll
+  for (int e = 0; e < kVector; ++e) x.v[e] = x.v[e] * scale.v[e] + shift.v[e];
+  StoreVector(p.output, i * p.output_pitch + channel, Activate(x));
+}
+
+#endif  // IOS_TERMS
+)cuda";
+
+const char kCopySource[] = R"cuda(
+// Copies know nothing of elements: IOS_DTYPE is 0, IOS_WIDTH bytes move at once,
+// and pitches count such words.
+
+typedef Words<IOS_WIDTH> Word;
+
+__device__ __forceinline__ const void* WordAt(const void* tensor, unsigned word) {
+  return static_cast<const char*>(tensor) +
+         static_cast<unsigned long long>(word) * IOS_WIDTH;
+}
+__device__ __forceinline__ void* WordAt(void* tensor, unsigned word) {
+  return static_cast<char*>(tensor) +
+         static_cast<unsigned long long>(word) * IOS_WIDTH;
+}
+
+IOS_KERNEL(Copy, CopyParams) {
+  const CopyPiece& piece = p.pieces[blockIdx.y];
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= piece.count) return;
+  const unsigned word = Split(i, piece.vectors);
+  Store(WordAt(piece.to, i * piece.to_pitch + word),
+        Load<IOS_WIDTH>(WordAt(piece.from, i * piece.from_pitch + word)));
+}
+
+IOS_KERNEL(Pad, PadParams) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= p.count) return;
+  const unsigned word = Split(i, p.vectors);
+  const unsigned pixel = i;
+  const int w = static_cast<int>(Split(i, p.output_width)) - p.left;
+  const int h = static_cast<int>(Split(i, p.output_height)) - p.top;
+  const bool inside = h >= 0 && h < p.input_height && w >= 0 && w < p.input_width;
+  const unsigned source = (i * p.input_height + h) * p.input_width + w;
+  Store(WordAt(p.output, pixel * p.output_pitch + word),
+        LoadIf<IOS_WIDTH>(WordAt(p.input, source * p.input_pitch + word), inside, 0));
+}
+)cuda";
+
+}  // namespace ios::cuda
