@@ -1,0 +1,111 @@
+"""The fake CUDA libraries of the tests (tests/fake_cuda): built, loaded, controlled."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = Path(__file__).resolve().parent / "fake_cuda"
+LIBRARIES = {
+    "libcuda.so.1": ["machine.cc", "kernel_runner.cc", "driver.cc"],
+    "libnvrtc.so.12": ["nvrtc.cc"],
+    "libcudnn.so.9": ["cudnn.cc"],
+}
+
+
+def _include_directories() -> list[Path]:
+    """Of CUDA, NVRTC and cuDNN: TensorFlow's wheel has their headers."""
+    for wheel in ("tensorflow", "tensorflow-cpu"):
+        try:
+            package = importlib.metadata.distribution(wheel)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        external = Path(str(package.locate_file("tensorflow/include/external")))
+        return [
+            external / name / "include"
+            for name in ("cuda_cudart", "cuda_nvcc", "cuda_nvrtc", "cuda_cudnn")
+        ]
+    raise RuntimeError("no TensorFlow: the fakes need the CUDA headers of its wheel")
+
+
+@functools.cache
+def build_fakes() -> Path:
+    """The directory of the three libraries; built if their sources changed."""
+    sources = sorted(SOURCES.iterdir())
+    text = b"".join(s.name.encode() + b"\0" + s.read_bytes() for s in sources)
+    text += Path(__file__).read_bytes()
+    digest = hashlib.sha256(text).hexdigest()[:16]
+    target = ROOT / "build" / "fake_cuda" / digest
+    if target.exists():
+        return target
+    building = target.with_name(f"{digest}.{os.getpid()}")
+    building.mkdir(parents=True)
+    compiler = shlex.split(os.environ.get("CXX", "g++"))
+    flags = ["-std=c++17", "-O2", "-Wall", "-fPIC", f'-DFAKE_CUDA_SOURCES="{SOURCES}"']
+    flags += [f"-isystem{directory}" for directory in _include_directories()]
+    try:
+        jobs = {
+            name: subprocess.Popen(
+                [*compiler, *flags, "-c", str(SOURCES / name), "-o", f"{name}.o"],
+                cwd=building,
+            )
+            for names in LIBRARIES.values()
+            for name in names
+        }
+        failed = [name for name, job in jobs.items() if job.wait() != 0]
+        if failed:
+            raise RuntimeError(f"cannot compile {', '.join(failed)}")
+        for library, names in LIBRARIES.items():
+            objects = [f"{name}.o" for name in names]
+            link = ["-shared", f"-Wl,-soname,{library}", "-o", library, *objects]
+            if library != "libcuda.so.1":
+                link += ["-L.", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]
+            subprocess.run([*compiler, *link, "-ldl"], cwd=building, check=True)
+        building.rename(target)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return target
+
+
+class FakeCuda:
+    """The fake GPU of this process."""
+
+    def __init__(self, directory: Path):
+        # As the engine opens them, so that there is one of each.
+        os.environ["IOS_TF_CUDA_LIBRARIES"] = str(directory)
+        self.library = ctypes.CDLL(str(directory / "libcuda.so.1"), ctypes.RTLD_GLOBAL)
+        self.library.fake_cuda_report.restype = ctypes.c_char_p
+        self.library.fake_cuda_set.argtypes = [ctypes.c_char_p, ctypes.c_int64]
+        self.library.fake_cuda_plant.argtypes = [ctypes.c_char_p, ctypes.c_int]
+
+    def report(self) -> dict:
+        """Violations, counts of calls, objects that live."""
+        return json.loads(self.library.fake_cuda_report())
+
+    def reset(self) -> None:
+        """Forgets violations, counts, planted mistakes and options."""
+        self.library.fake_cuda_reset()
+        self.library.fake_cuda_clear_options()
+
+    def set(self, **options: int) -> None:
+        for name, value in options.items():
+            self.library.fake_cuda_set(name.encode(), value)
+
+    def plant(self, what: str, n: int = 0) -> None:
+        """Makes a mistake at the n-th opportunity from now."""
+        self.library.fake_cuda_plant(what.encode(), n)
+
+
+@functools.cache
+def fake_cuda() -> FakeCuda:
+    """To be called before the engine opens device "cuda" for the first time."""
+    return FakeCuda(build_fakes())

@@ -1,0 +1,63 @@
+// What a kernel that was compiled for the host and the fake driver that runs it
+// know of each other. Includes nothing: kernel text is compiled after it.
+#ifndef IOS_TF_TESTS_FAKE_CUDA_HOST_KERNEL_H_
+#define IOS_TF_TESTS_FAKE_CUDA_HOST_KERNEL_H_
+
+struct IosHostIndex {
+  unsigned x, y, z;
+};
+
+// An allocation, and which of its bytes the running work touches: one bit for two
+// bytes, the smallest element.
+struct IosHostBuffer {
+  char* base;
+  unsigned long bytes;
+  unsigned long* read;
+  unsigned long* written;
+  unsigned long low, high;  // all bits that are set are of bytes in [low, high)
+  bool written_twice;
+};
+
+struct IosHostTracker {
+  static constexpr unsigned kSlots = 64;
+  // Buffers by address; a miss goes to `find`, which reports an access that is not
+  // legal and returns null.
+  IosHostBuffer* slots[kSlots];
+  IosHostBuffer* (*find)(const void* pointer, unsigned long bytes, bool write);
+  char* nowhere;  // where accesses that are not legal go
+};
+
+struct IosHostState {
+  IosHostIndex thread, block, block_dim, grid_dim;
+  IosHostTracker* tracker;
+  void (*barrier)();
+};
+
+// Notes an access; null if it is not legal.
+inline IosHostBuffer* IosHostTouch(IosHostTracker* tracker, const void* pointer,
+                                   unsigned long bytes, bool write) {
+  const unsigned long address = reinterpret_cast<unsigned long>(pointer);
+  IosHostBuffer*& slot =
+      tracker->slots[(address >> 12) % IosHostTracker::kSlots];
+  IosHostBuffer* buffer = slot;
+  const bool aligned = bytes <= 16 && address % bytes == 0 && bytes % 2 == 0;
+  if (!buffer || !aligned ||
+      address - reinterpret_cast<unsigned long>(buffer->base) >= buffer->bytes ||
+      address - reinterpret_cast<unsigned long>(buffer->base) + bytes >
+          buffer->bytes) {
+    buffer = tracker->find(pointer, bytes, write);
+    if (!buffer) return nullptr;
+    slot = buffer;
+  }
+  const unsigned long offset =
+      address - reinterpret_cast<unsigned long>(buffer->base);
+  const unsigned long mask = ((1ul << (bytes / 2)) - 1) << (offset / 2 % 64);
+  unsigned long& word = (write ? buffer->written : buffer->read)[offset / 128];
+  if (write && (word & mask)) buffer->written_twice = true;
+  word |= mask;
+  if (offset < buffer->low) buffer->low = offset;
+  if (offset + bytes > buffer->high) buffer->high = offset + bytes;
+  return buffer;
+}
+
+#endif  // IOS_TF_TESTS_FAKE_CUDA_HOST_KERNEL_H_

@@ -1,0 +1,187 @@
+// The fake NVRTC: compiles kernel text with the host's C++ compiler behind shim.h.
+// Its "CUBIN" names the shared object that the fake driver opens.
+#include <dlfcn.h>
+#include <nvrtc.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "machine.h"
+
+struct _nvrtcProgram {
+  std::string text, log, cubin;
+};
+
+namespace {
+
+// The directory of this library: kernels are kept below it.
+std::string Directory() {
+  Dl_info info;
+  dladdr(reinterpret_cast<void*>(&Directory), &info);
+  const std::string path = info.dli_fname;
+  return path.substr(0, path.rfind('/'));
+}
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream out;
+  out << file.rdbuf();
+  return out.str();
+}
+
+// Runs a command; its messages go to `log`.
+bool Run(const std::string& command, const std::string& log_path,
+         std::string* log) {
+  const int code = std::system((command + " 2>" + log_path).c_str());
+  *log += ReadAll(log_path);
+  return code == 0;
+}
+
+std::string Compiler() {
+  const char* compiler = std::getenv("CXX");
+  return compiler && *compiler ? compiler : "g++";
+}
+
+// A line for every `extern "C" __global__ void name(` that lets the driver call it.
+std::string Trampolines(const std::string& preprocessed) {
+  // White space as the preprocessor leaves it.
+  static const std::string kKernel =
+      "extern \"C\" __attribute__((ios_kernel)) void ";
+  std::string out;
+  for (size_t at = 0; (at = preprocessed.find(kKernel, at)) != std::string::npos;) {
+    at += kKernel.size();
+    at = preprocessed.find_first_not_of(" \n", at);
+    const size_t end = preprocessed.find_first_of(" \n(", at);
+    out += "IOS_HOST_KERNEL(" + preprocessed.substr(at, end - at) + ")\n";
+  }
+  return out;
+}
+
+// The path of the text's shared object; empty, with the log, if it does not
+// compile.
+std::string Compile(const std::string& text, const std::string& defines,
+                    std::string* log) {
+  const std::string shims = ReadAll(FAKE_CUDA_SOURCES "/shim.h") +
+                            ReadAll(FAKE_CUDA_SOURCES "/host_kernel.h");
+  char name[32];
+  std::snprintf(name, sizeof(name), "%016zx",
+                std::hash<std::string>()(text + '\0' + defines + '\0' + shims));
+  const std::string directory = Directory() + "/kernels";
+  mkdir(directory.c_str(), 0777);
+  const std::string library = directory + "/" + name + ".so";
+  if (access(library.c_str(), R_OK) == 0) return library;
+
+  const std::string base = directory + "/" + name + "." + std::to_string(getpid());
+  const std::string source = base + ".cu", all = base + ".cc", out = base + ".so",
+                    log_path = base + ".log";
+  const std::string flags = " -std=c++17 -w -include " FAKE_CUDA_SOURCES
+                            "/shim.h " + defines + " -x c++ ";
+  std::ofstream(source) << text;
+  bool done = Run(Compiler() + flags + "-E -P " + source + " -o " + all, log_path,
+                  log);
+  if (done) {
+    const std::string trampolines = Trampolines(ReadAll(all));
+    std::ofstream(all) << text << "\n" << trampolines;
+    done = Run(Compiler() + flags + "-O2 -fPIC -shared " + all + " -o " + out,
+               log_path, log) &&
+           std::rename(out.c_str(), library.c_str()) == 0;
+  }
+  for (const std::string& file : {source, all, log_path}) {
+    std::remove(file.c_str());
+  }
+  return done ? library : "";
+}
+
+}  // namespace
+
+extern "C" {
+
+nvrtcResult nvrtcVersion(int* major, int* minor) {
+  *major = 12;
+  *minor = 9;
+  return NVRTC_SUCCESS;
+}
+
+const char* nvrtcGetErrorString(nvrtcResult result) {
+  return result == NVRTC_ERROR_COMPILATION ? "NVRTC_ERROR_COMPILATION"
+                                           : "NVRTC_ERROR_OF_THE_FAKE";
+}
+
+nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* text,
+                               const char*, int headers, const char* const*,
+                               const char* const*) {
+  fake::Machine& machine = fake::Machine::Get();
+  std::lock_guard<std::recursive_mutex> lock(machine.mutex);
+  if (headers != 0) return NVRTC_ERROR_INVALID_INPUT;
+  *program = new _nvrtcProgram{text, "", ""};
+  machine.Made("nvrtc program", *program);
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
+  fake::Machine& machine = fake::Machine::Get();
+  std::lock_guard<std::recursive_mutex> lock(machine.mutex);
+  if (!machine.Unmade("nvrtc program", *program)) {
+    return NVRTC_ERROR_INVALID_PROGRAM;
+  }
+  delete *program;
+  *program = nullptr;
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
+                                const char* const* options) {
+  fake::Machine& machine = fake::Machine::Get();
+  std::lock_guard<std::recursive_mutex> lock(machine.mutex);
+  machine.Count("nvrtcCompileProgram");
+  std::string architecture, defines;
+  for (int i = 0; i < count; ++i) {
+    const std::string option = options[i];
+    static const std::string kArchitecture = "--gpu-architecture=";
+    if (option.compare(0, kArchitecture.size(), kArchitecture) == 0) {
+      architecture = option.substr(kArchitecture.size());
+    } else if (option.compare(0, 2, "-D") == 0) {
+      defines += " '" + option + "'";
+    }
+  }
+  if (architecture.compare(0, 3, "sm_") != 0) {
+    program->log = "the fake makes CUBINs only: --gpu-architecture=sm_XX";
+    return NVRTC_ERROR_INVALID_OPTION;
+  }
+  if (machine.Option("nvrtc_error")) {
+    program->log = "kernels.cu(1): error: injected";
+    return NVRTC_ERROR_COMPILATION;
+  }
+  const std::string library = Compile(program->text, defines, &program->log);
+  if (library.empty()) return NVRTC_ERROR_COMPILATION;
+  program->cubin = "FAKE CUBIN " + architecture + " " + library;
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, size_t* bytes) {
+  *bytes = program->log.size() + 1;
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) {
+  std::memcpy(log, program->log.c_str(), program->log.size() + 1);
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, size_t* bytes) {
+  *bytes = program->cubin.empty() ? 0 : program->cubin.size() + 1;
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* cubin) {
+  std::memcpy(cubin, program->cubin.c_str(), program->cubin.size() + 1);
+  return NVRTC_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,102 @@
+// Makes the engine's CUDA C++ kernels compile as C++ for the host: the fake NVRTC
+// puts this before their text. Like NVRTC it includes no standard header.
+#ifndef IOS_TF_TESTS_FAKE_CUDA_SHIM_H_
+#define IOS_TF_TESTS_FAKE_CUDA_SHIM_H_
+
+#include "host_kernel.h"
+
+#define IOS_HOST 1
+#define __CUDA_ARCH__ 900
+// The fake NVRTC looks for this attribute.
+#define __global__ __attribute__((ios_kernel))
+#define __device__
+#define __host__
+#define __shared__ static
+#define __constant__ static const
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+
+typedef decltype(sizeof(0)) size_t;
+
+struct alignas(8) float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(8) int2 { int x, y; };
+struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(4) ushort2 { unsigned short x, y; };
+struct alignas(8) ushort4 { unsigned short x, y, z, w; };
+
+extern "C" {
+float expf(float) noexcept;
+float expm1f(float) noexcept;
+float tanhf(float) noexcept;
+float fminf(float, float) noexcept;
+float fmaxf(float, float) noexcept;
+
+IosHostState ios_host_state;
+}
+
+#define threadIdx ios_host_state.thread
+#define blockIdx ios_host_state.block
+#define blockDim ios_host_state.block_dim
+#define gridDim ios_host_state.grid_dim
+
+inline void __syncthreads() { ios_host_state.barrier(); }
+
+// Where to read `bytes` (2, 4, 8 or 16) from: `pointer`, once noted.
+inline const void* IosHostLoad(const void* pointer, size_t bytes) {
+  return IosHostTouch(ios_host_state.tracker, pointer, bytes, false)
+             ? pointer
+             : ios_host_state.tracker->nowhere;
+}
+
+inline void* IosHostStore(void* pointer, size_t bytes) {
+  return IosHostTouch(ios_host_state.tracker, pointer, bytes, true)
+             ? pointer
+             : ios_host_state.tracker->nowhere;
+}
+
+// Calls a kernel with cuLaunchKernel's parameters, and tells their sizes.
+template <typename... Arguments>
+struct IosHostKernel {
+  template <int... kIndex>
+  struct Indices {};
+  template <int kCount, int... kIndex>
+  struct Make : Make<kCount - 1, kCount - 1, kIndex...> {};
+  template <int... kIndex>
+  struct Make<0, kIndex...> {
+    using Type = Indices<kIndex...>;
+  };
+
+  template <int... kIndex>
+  static void Call(void (*kernel)(Arguments...), void** parameters,
+                   Indices<kIndex...>) {
+    kernel(*static_cast<Arguments*>(parameters[kIndex])...);
+  }
+  static void Call(void (*kernel)(Arguments...), void** parameters) {
+    Call(kernel, parameters, typename Make<sizeof...(Arguments)>::Type());
+  }
+  static int Sizes(unsigned* sizes) {
+    (void)sizes;
+    ((*sizes++ = sizeof(Arguments)), ...);
+    return sizeof...(Arguments);
+  }
+};
+template <typename... Arguments>
+IosHostKernel<Arguments...> IosHostKernelOf(void (*)(Arguments...)) {
+  return {};
+}
+
+#define IOS_HOST_KERNEL(name)                                      \
+  extern "C" void ios_call_##name(void** parameters) {             \
+    decltype(IosHostKernelOf(&name))::Call(&name, parameters);     \
+  }                                                                \
+  extern "C" int ios_sizes_##name(unsigned* sizes) {               \
+    return decltype(IosHostKernelOf(&name))::Sizes(sizes);         \
+  }
+
+#endif  // IOS_TF_TESTS_FAKE_CUDA_SHIM_H_
