@@ -46,13 +46,13 @@ def complexity(problem: Problem, pruning: Pruning = UNPRUNED) -> Complexity:
     # Python integers: the paper's blocks have up to 1e23 schedules.
     schedules = [1]
     rest = space.rest
-    for i in range(1, len(space.states)):
+    for i in range(1, len(space.first) - 1):
         reached = rest[space.first[i] : space.first[i + 1]].tolist()
         schedules.append(sum([schedules[j] for j in reached]))
     return Complexity(
         operators=len(problem),
         width=width(problem),
-        states=len(space.states) - 1,
+        states=len(space.first) - 2,
         transitions=space.transitions,
         schedules=schedules[-1],
     )

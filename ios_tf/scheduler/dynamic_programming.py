@@ -27,7 +27,7 @@ def solve(space: StateSpace, stage_ms: np.ndarray) -> tuple[list[int], float]:
       Of schedules that cost exactly the same, one with the fewest stages; the choice
       is deterministic.
     """
-    count = len(space.states)
+    count = len(space.first) - 1
     cost = np.zeros(count)
     length = np.zeros(count, np.int32)
     choice = np.zeros(count, np.int64)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 
+from ios_tf.scheduler import bitsets
 from ios_tf.scheduler.baselines import greedy_schedule, sequential_schedule
 from ios_tf.scheduler.dynamic_programming import solve
-from ios_tf.scheduler.endings import endings, merge_endings
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.pruning import PAPER_PRUNING, Pruning
 from ios_tf.scheduler.schedule import Schedule, Stage
-from ios_tf.scheduler.state_space import StateSpace, build_state_space
+from ios_tf.scheduler.state_space import StateSpace, build_state_space, may_merge
 
 # both: every stage is concurrent or merge, whichever is faster. parallel: all are
 # concurrent. merge: stages are one operator or a merge. greedy and sequential: see
@@ -28,6 +28,13 @@ class CostModel(Protocol):
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
         """The latency of one stage in milliseconds."""
+
+
+class TableCostModel(CostModel, Protocol):
+    """A cost model that knows the latencies of all concurrent stages beforehand."""
+
+    def concurrent_latencies(self, problem: Problem, stages: np.ndarray) -> np.ndarray:
+        """float64[stages], milliseconds, of the concurrent stages of bitsets."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,81 +104,102 @@ def search(
         latency_ms = math.fsum([asker.ask(stage) for stage in schedule.stages])
         return SearchResult(schedule, latency_ms, asker.state)
 
-    endings_of = merge_endings if strategy == "merge" else endings
-    space = build_state_space(problem, pruning, endings_of)
-    mergeable = [strategy != "parallel" and problem.may_merge(s) for s in space.stages]
-    concurrent = [strategy != "merge" or not merge for merge in mergeable]
+    space = build_state_space(problem, pruning, only_merges=strategy == "merge")
+    mergeable = may_merge(problem, space.stages)
+    if strategy == "parallel":
+        mergeable[:] = False
+    concurrent = np.full(len(mergeable), True) if strategy != "merge" else ~mergeable
     start = Progress(
-        states=len(space.states) - 1,
+        states=len(space.first) - 2,
         transitions=space.transitions,
         stages_asked=0,
-        stages_total=sum(mergeable) + sum(concurrent),
+        stages_total=int(mergeable.sum() + concurrent.sum()),
     )
     asker = _Asker(problem, cost_model, progress, start)
-    merge_ms = np.full(len(space.stages), math.inf)
-    for i in np.flatnonzero(mergeable):
-        merge_ms[i] = asker.ask(Stage.merge(space.stages[i]))
-    concurrent_ms = np.full(len(space.stages), math.inf)
+    candidates = _Candidates(space, asker, mergeable, concurrent)
     if bound:
-        chosen, latency_ms = _solve_with_bounds(
-            space, merge_ms, concurrent_ms, concurrent, asker, bound, tolerance
-        )
+        chosen, latency_ms = candidates.solve_with_bounds(bound, tolerance)
     else:
-        for i in np.flatnonzero(concurrent):
-            concurrent_ms[i] = asker.ask(Stage.concurrent(problem, space.stages[i]))
-        chosen, latency_ms = solve(space, np.minimum(merge_ms, concurrent_ms))
-    stages = [
-        Stage.merge(space.stages[i])
-        if merge_ms[i] < concurrent_ms[i]
-        else Stage.concurrent(problem, space.stages[i])
-        for i in chosen
-    ]
-    schedule = Schedule(tuple(stages), problem.signature)
+        candidates.ask_all()
+        chosen, latency_ms = solve(space, candidates.known_ms())
+    schedule = Schedule(tuple(map(candidates.stage, chosen)), problem.signature)
     return SearchResult(schedule, latency_ms, asker.state)
 
 
-def _solve_with_bounds(
-    space: StateSpace,
-    merge_ms: np.ndarray,
-    concurrent_ms: np.ndarray,
-    concurrent: Sequence[bool],
-    asker: _Asker,
-    bound: Callable[[Problem, Stage], float],
-    tolerance: float,
-) -> tuple[list[int], float]:
-    """`solve`, asking only for the concurrent stages that could be in its result.
+class _Candidates:
+    """The stages of a state space, each concurrent or a merge, and their latencies."""
 
-    The cheapest way where stages not asked for yet cost their bound costs no more
-    than any schedule. If all its stages have been asked for, it is the best one.
+    def __init__(
+        self,
+        space: StateSpace,
+        asker: _Asker,
+        mergeable: np.ndarray,
+        concurrent: np.ndarray,
+    ) -> None:
+        self._space = space
+        self._asker = asker
+        self._concurrent = np.flatnonzero(concurrent)
+        # Infinite where there is none, or none has been asked for.
+        self._merge_ms = np.full(len(mergeable), math.inf)
+        self._concurrent_ms = np.full(len(mergeable), math.inf)
+        for i in np.flatnonzero(mergeable).tolist():
+            self._merge_ms[i] = asker.ask(Stage.merge(self._mask(i)))
 
-    Args:
-      merge_ms: latencies of merges, infinite where there is none.
-      concurrent_ms: infinite; gets the latencies that were asked for.
-      concurrent: whether a stage may be concurrent.
-    """
-    problem = asker.problem
-    optimistic_ms = merge_ms.copy()
-    for i in np.flatnonzero(concurrent):
-        stage = Stage.concurrent(problem, space.stages[i])
-        optimistic_ms[i] = min(optimistic_ms[i], bound(problem, stage))
-    asker.done, first_gap = 0.0, None
-    while True:
-        chosen, lowest_ms = solve(space, optimistic_ms)
-        known_ms = np.minimum(merge_ms, concurrent_ms)
-        unknown = [i for i in chosen if known_ms[i] > optimistic_ms[i]]
-        if not unknown:
-            return chosen, lowest_ms
-        for i in unknown:
-            stage = Stage.concurrent(problem, space.stages[i])
-            concurrent_ms[i] = asker.ask(stage)
-            known_ms[i] = optimistic_ms[i] = min(concurrent_ms[i], merge_ms[i])
-        # What was asked for so far holds a schedule by now.
-        best, best_ms = solve(space, known_ms)
-        if lowest_ms >= best_ms * (1 - tolerance):
-            return best, best_ms
-        gap = best_ms * (1 - tolerance) - lowest_ms
-        first_gap = first_gap or gap
-        asker.done = max(asker.done, 1 - gap / first_gap)
+    def known_ms(self) -> np.ndarray:
+        """The latency of each stage, infinite if it has not been asked for."""
+        return np.minimum(self._merge_ms, self._concurrent_ms)
+
+    def stage(self, i: int) -> Stage:
+        """The stage in the faster of its forms."""
+        if self._merge_ms[i] < self._concurrent_ms[i]:
+            return Stage.merge(self._mask(i))
+        return self._as_concurrent(i)
+
+    def ask_all(self) -> None:
+        """Asks for all concurrent stages, at once where the cost model can."""
+        if hasattr(self._asker.cost_model, "concurrent_latencies"):
+            stages = self._space.stages[:, self._concurrent]
+            self._concurrent_ms[self._concurrent] = self._asker.ask_for_many(stages)
+            return
+        for i in self._concurrent.tolist():
+            self._concurrent_ms[i] = self._asker.ask(self._as_concurrent(i))
+
+    def solve_with_bounds(
+        self, bound: Callable[[Problem, Stage], float], tolerance: float
+    ) -> tuple[list[int], float]:
+        """`solve`, asking only for the concurrent stages that could be in its result.
+
+        The cheapest way where stages not asked for yet cost their bound costs no more
+        than any schedule. If all its stages have been asked for, it is the best one.
+        """
+        asker = self._asker
+        optimistic_ms = self._merge_ms.copy()
+        for i in self._concurrent.tolist():
+            lowest_ms = bound(asker.problem, self._as_concurrent(i))
+            optimistic_ms[i] = min(optimistic_ms[i], lowest_ms)
+        asker.done, first_gap = 0.0, None
+        while True:
+            chosen, lowest_ms = solve(self._space, optimistic_ms)
+            known_ms = self.known_ms()
+            unknown = [i for i in chosen if known_ms[i] > optimistic_ms[i]]
+            if not unknown:
+                return chosen, lowest_ms
+            for i in unknown:
+                self._concurrent_ms[i] = asker.ask(self._as_concurrent(i))
+                optimistic_ms[i] = min(self._concurrent_ms[i], self._merge_ms[i])
+            # What was asked for so far holds a schedule by now.
+            best, best_ms = solve(self._space, self.known_ms())
+            if lowest_ms >= best_ms * (1 - tolerance):
+                return best, best_ms
+            gap = best_ms * (1 - tolerance) - lowest_ms
+            first_gap = first_gap or gap
+            asker.done = max(asker.done, 1 - gap / first_gap)
+
+    def _as_concurrent(self, i: int) -> Stage:
+        return Stage.concurrent(self._asker.problem, self._mask(i))
+
+    def _mask(self, i: int) -> int:
+        return bitsets.to_masks(self._space.stages[:, i : i + 1])[0]
 
 
 class _Asker:
@@ -185,7 +213,7 @@ class _Asker:
         start: Progress,
     ) -> None:
         self.problem = problem
-        self._cost_model = cost_model
+        self.cost_model = cost_model
         self._progress = progress
         self.state = start
         self.done: float | None = None  # None: as many as were asked for
@@ -193,15 +221,28 @@ class _Asker:
             progress(start)
 
     def ask(self, stage: Stage) -> float:
-        latency_ms = self._cost_model.stage_latency(self.problem, stage)
+        latency_ms = self.cost_model.stage_latency(self.problem, stage)
         if not (math.isfinite(latency_ms) and latency_ms >= 0):
             raise ValueError(
                 f"block {self.problem.name!r}: the cost model gave {latency_ms} ms "
                 f"for the {stage.strategy.value} stage {stage.groups}"
             )
-        asked = self.state.stages_asked + 1
+        self._count(1)
+        return latency_ms
+
+    def ask_for_many(self, stages: np.ndarray) -> np.ndarray:
+        latencies = self.cost_model.concurrent_latencies(self.problem, stages)
+        if not (np.all(np.isfinite(latencies)) and np.all(latencies >= 0)):
+            raise ValueError(
+                f"block {self.problem.name!r}: the cost model gave latencies that are "
+                "no numbers >= 0"
+            )
+        self._count(stages.shape[1])
+        return latencies
+
+    def _count(self, asked: int) -> None:
+        asked += self.state.stages_asked
         done = asked / self.state.stages_total if self.done is None else self.done
         self.state = dataclasses.replace(self.state, stages_asked=asked, done=done)
         if self._progress:
             self._progress(self.state)
-        return latency_ms

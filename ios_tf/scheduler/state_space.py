@@ -1,5 +1,15 @@
 """State space: all states of a block and the transitions between them, as arrays.
 
+A state S is a set of operators that holds all its operators read. An ending of S is
+what is missing in another state inside of S: transitions are the pairs of states of
+which one holds the other. Operators are added one by one, in a topological order. A
+pair of states (S, T), T inside of S, of the operators so far becomes up to three:
+the new operator is in neither, in S only and so in the ending, or in both. No pair is
+met twice, and none that is not wanted: the work is proportional to the result.
+
+What `pruning` forbids is forbidden as soon as an ending breaks a limit that more
+operators cannot mend.
+
 Separating the space from the costs keeps the dynamic program arithmetic on arrays,
 tells beforehand how many stages will be asked for, and lets the same space be
 solved again when costs change.
@@ -7,22 +17,17 @@ solved again when costs change.
 
 from __future__ import annotations
 
-import array
-import collections
 import dataclasses
-import itertools
-from collections.abc import Callable
 
 import numpy as np
 
-from ios_tf.scheduler.endings import endings
-from ios_tf.scheduler.problem import Problem, operators_of
+from ios_tf.scheduler import bitsets
+from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.pruning import Pruning
 
-# 8 bytes each; the paper's largest block, unpruned, has 3.6 million.
+# 12 bytes each, and while they are enumerated as many again; the paper's largest
+# block, unpruned, has 3.6 million.
 MAX_TRANSITIONS = 30_000_000
-
-Endings = Callable[[Problem, int, Pruning], list[int]]
 
 
 class BlockTooLargeError(ValueError):
@@ -34,18 +39,18 @@ class StateSpace:
     """Transitions [first[i], first[i + 1]) lead to state i.
 
     Attributes:
-      states: bitmasks, fewest operators first: states[0] is empty, states[-1] is
-        the whole block.
+      states: bitsets, fewest operators first: the first is empty, the last is the
+        whole block.
       levels: int64, states [levels[i], levels[i + 1]) have i + 1 operators.
-      stages: bitmasks, the distinct endings of all states.
+      stages: bitsets, the distinct endings of all states.
       first: int64[states + 1].
       stage: int32[transitions], index of the ending in `stages`.
       rest: int32[transitions], index of the state without the ending in `states`.
     """
 
-    states: list[int]
+    states: np.ndarray
     levels: np.ndarray
-    stages: list[int]
+    stages: np.ndarray
     first: np.ndarray
     stage: np.ndarray
     rest: np.ndarray
@@ -55,62 +60,171 @@ class StateSpace:
         return len(self.stage)
 
 
-def enumerate_states(problem: Problem, limit: int = MAX_TRANSITIONS) -> list[int]:
-    """All states: sets of operators without an edge into them from outside.
-
-    Raises:
-      BlockTooLargeError: more than `limit`.
-    """
-    states = [0]
-    level = {0: None}  # states of one size; a dictionary keeps the order
-    while level:
-        following: dict[int, None] = {}
-        for state in level:
-            for op in operators_of(problem.all_operators & ~state):
-                if not problem.predecessors[op] & ~state:
-                    following[state | 1 << op] = None
-            if len(states) + len(following) > limit:
-                raise BlockTooLargeError(
-                    f"block {problem.name!r} of {len(problem)} operators has more "
-                    f"than {limit:,} states: cut it into smaller blocks"
-                )
-        states += following
-        level = following
-    return states
-
-
 def build_state_space(
     problem: Problem,
     pruning: Pruning,
-    endings_of: Endings = endings,
+    only_merges: bool = False,
     limit: int = MAX_TRANSITIONS,
 ) -> StateSpace:
-    """Enumerates states and, for each, the endings that `endings_of` gives.
+    """Enumerates states and all endings of them that `pruning` allows.
+
+    Args:
+      problem: the block.
+      pruning: limits on endings.
+      only_merges: no endings but single operators and operators that may merge.
+      limit: of transitions.
 
     Raises:
-      BlockTooLargeError: more than `limit` states or transitions.
+      BlockTooLargeError: more than `limit` transitions.
     """
-    states = enumerate_states(problem, limit)
-    index = {state: i for i, state in enumerate(states)}
-    numbered = collections.defaultdict(itertools.count().__next__)
-    stage, rest, first = array.array("i"), array.array("i"), [0]
-    for state in states:
-        found = endings_of(problem, state, pruning)
-        stage.extend([numbered[ending] for ending in found])
-        rest.extend([index[state ^ ending] for ending in found])
-        first.append(len(stage))
-        if len(stage) > limit:
+    rules = _Rules(problem, pruning, only_merges)
+    states = np.zeros((bitsets.words_for(len(problem)), 1), np.uint64)
+    stages = states
+    # Of every pair: the larger state, the smaller one, and what is between them.
+    upper = lower = stage = np.zeros(1, np.int32)
+    for op in range(len(problem)):
+        states, with_op = _extended(
+            states, op, bitsets.contains(states, problem.predecessors[op])
+        )
+        inside_upper = np.flatnonzero(with_op[upper] >= 0)
+        inside_both = np.flatnonzero(with_op[lower] >= 0)
+        wanted = np.zeros(stages.shape[1], bool)
+        wanted[stage[inside_upper]] = True
+        stages, stage_with_op = _extended(stages, op, rules.may_add(stages, op, wanted))
+        inside_upper = inside_upper[stage_with_op[stage[inside_upper]] >= 0]
+        pairs = len(upper) + len(inside_upper) + len(inside_both)
+        if pairs - states.shape[1] > limit:  # without those of a state with itself
             raise BlockTooLargeError(
                 f"block {problem.name!r} of {len(problem)} operators has more than "
                 f"{limit:,} transitions: lower max_group_size or max_groups, or cut "
                 "it into smaller blocks"
             )
-    sizes = [state.bit_count() for state in states]
+        upper, lower, stage = (
+            np.concatenate(
+                [upper, with_op[upper[inside_upper]], with_op[upper[inside_both]]]
+            ),
+            np.concatenate([lower, lower[inside_upper], with_op[lower[inside_both]]]),
+            np.concatenate(
+                [stage, stage_with_op[stage[inside_upper]], stage[inside_both]]
+            ),
+        )
+    return _assembled(states, stages, rules.complete(stages), upper, lower, stage)
+
+
+def _extended(
+    sets: np.ndarray, op: int, chosen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Appends the chosen sets with `op` added; where each one's went, or -1."""
+    added = sets[:, chosen] | bitsets.column(1 << op, len(sets))
+    place = np.full(sets.shape[1], -1, np.int32)
+    place[chosen] = np.arange(added.shape[1]) + sets.shape[1]
+    return np.concatenate([sets, added], axis=1), place
+
+
+def _assembled(
+    states: np.ndarray,
+    stages: np.ndarray,
+    allowed: np.ndarray,
+    upper: np.ndarray,
+    lower: np.ndarray,
+    stage: np.ndarray,
+) -> StateSpace:
+    """Pairs with an allowed ending, ordered by state, states ordered by size."""
+    kept = allowed[stage]
+    number = np.cumsum(allowed, dtype=np.int32) - 1
+    sizes = bitsets.sizes(states)
+    order = np.argsort(sizes, kind="stable")
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    upper = rank[upper[kept]]
+    by_state = _stable_argsort(upper)
     return StateSpace(
-        states=states,
-        levels=np.searchsorted(sizes, np.arange(1, sizes[-1] + 2)),
-        stages=list(numbered),
-        first=np.array(first, np.int64),
-        stage=np.frombuffer(stage, np.int32),
-        rest=np.frombuffer(rest, np.int32),
+        states=states[:, order],
+        levels=np.searchsorted(sizes[order], np.arange(1, sizes[order[-1]] + 2)),
+        stages=stages[:, allowed],
+        first=np.concatenate(
+            [[0], np.cumsum(np.bincount(upper, minlength=len(order)))]
+        ),
+        stage=number[stage[kept]][by_state],
+        rest=rank[lower[kept]][by_state],
     )
+
+
+def _stable_argsort(values: np.ndarray) -> np.ndarray:
+    """Of whole numbers >= 0: numpy sorts 16 bits at a time in linear time."""
+    order = np.argsort((values & 0xFFFF).astype(np.uint16), kind="stable")
+    if values.max(initial=0) > 0xFFFF:
+        high = (values >> 16).astype(np.uint16)
+        order = order[np.argsort(high[order], kind="stable")]
+    return order
+
+
+class _Rules:
+    """Which endings a pruning allows."""
+
+    def __init__(self, problem: Problem, pruning: Pruning, only_merges: bool) -> None:
+        self._problem = problem
+        self._only_merges = only_merges
+        self._single_source = pruning.single_source
+        count = len(problem)
+        self._group_size = pruning.group_size_limit(count)
+        self._groups = pruning.groups_limit(count)
+        self._adjacent = [
+            before | after
+            for before, after in zip(
+                problem.predecessors, problem.successors, strict=True
+            )
+        ]
+
+    def may_add(self, stages: np.ndarray, op: int, wanted: np.ndarray) -> np.ndarray:
+        """Which of the wanted stages stay within limits, or can, with `op`."""
+        result = wanted.copy()
+        chosen = np.flatnonzero(wanted)
+        bit = bitsets.column(1 << op, len(stages))
+        extended = stages[:, chosen] | bit
+        if self._only_merges:
+            result[chosen] = self._may_merge(extended)
+        elif self._single_source or self._group_size < len(self._problem):
+            seeds = np.broadcast_to(bit, extended.shape)
+            group = bitsets.component(seeds, extended, self._adjacent)
+            good = bitsets.sizes(group) <= self._group_size
+            if self._single_source:
+                good &= self._sources(group) == 1
+            result[chosen] = good
+        return result
+
+    def complete(self, stages: np.ndarray) -> np.ndarray:
+        """Which stages are within the limits that only whole stages can be held to."""
+        allowed = bitsets.sizes(stages) > 0
+        if self._only_merges or self._groups == len(self._problem):
+            return allowed
+        # No stage has more groups than sources: few have to be taken apart.
+        many = np.flatnonzero(self._sources(stages) > self._groups)
+        left = stages[:, many]
+        for _ in range(self._groups):
+            seeds = bitsets.lowest(left)
+            left = left & ~bitsets.component(seeds, left, self._adjacent)
+        allowed[many] = ~np.any(left, axis=0)
+        return allowed
+
+    def _may_merge(self, stages: np.ndarray) -> np.ndarray:
+        sizes = bitsets.sizes(stages)
+        return (sizes == 1) | (
+            may_merge(self._problem, stages) & (sizes <= self._groups)
+        )
+
+    def _sources(self, sets: np.ndarray) -> np.ndarray:
+        """How many operators of each set read none of it."""
+        count = np.zeros(sets.shape[1], np.int64)
+        for op, predecessors in enumerate(self._problem.predecessors):
+            inside = bitsets.contains(sets, 1 << op)
+            count += inside & bitsets.contains(~sets, predecessors)
+        return count
+
+
+def may_merge(problem: Problem, stages: np.ndarray) -> np.ndarray:
+    """bool[stages]: whether each may run as one merged operator."""
+    result = np.zeros(stages.shape[1], bool)
+    for merge_class in problem.merge_classes:
+        result |= bitsets.contained(stages, merge_class)
+    return result & (bitsets.sizes(stages) > 1)

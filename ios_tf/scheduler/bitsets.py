@@ -1,0 +1,81 @@
+"""Bitsets: many sets of operators as columns of 64-bit words, for numpy.
+
+An array of sets is uint64[words, sets]: bit i of the words of a column, read as one
+number, says whether operator i is in that set.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ios_tf.scheduler.problem import operators_of
+
+
+def words_for(operators: int) -> int:
+    """64-bit words that a set of so many operators takes."""
+    return -(-operators // 64)
+
+
+def column(mask: int, words: int) -> np.ndarray:
+    """One set, uint64[words, 1], from a bitmask."""
+    split = [(mask >> 64 * i) & (2**64 - 1) for i in range(words)]
+    return np.array(split, np.uint64)[:, np.newaxis]
+
+
+def to_masks(sets: np.ndarray) -> list[int]:
+    """The bitmasks of an array of sets."""
+    masks = sets[0].tolist()
+    for i in range(1, len(sets)):
+        high = sets[i].tolist()
+        masks = [low | word << 64 * i for low, word in zip(masks, high, strict=True)]
+    return masks
+
+
+def contains(sets: np.ndarray, mask: int) -> np.ndarray:
+    """bool[sets]: whether all operators of the bitmask are in the set."""
+    return ~np.any(~sets & column(mask, len(sets)), axis=0)
+
+
+def contained(sets: np.ndarray, mask: int) -> np.ndarray:
+    """bool[sets]: whether the set has only operators of the bitmask."""
+    return ~np.any(sets & ~column(mask, len(sets)), axis=0)
+
+
+def sizes(sets: np.ndarray) -> np.ndarray:
+    """int64[sets]: how many operators are in each set."""
+    return np.bitwise_count(sets).sum(axis=0, dtype=np.int64)
+
+
+def neighbours(sets: np.ndarray, adjacent: list[int]) -> np.ndarray:
+    """The operators next to any one of each set, as an array of sets.
+
+    Args:
+      adjacent: the bitmask of the operators next to each operator.
+    """
+    result = np.zeros_like(sets)
+    (present,) = to_masks(np.bitwise_or.reduce(sets, axis=1, keepdims=True))
+    for op in operators_of(present):
+        has = sets[op // 64] >> np.uint64(op % 64) & np.uint64(1)
+        # All ones where the operator is in the set.
+        result |= (~has + np.uint64(1)) & column(adjacent[op], len(sets))
+    return result
+
+
+def component(seeds: np.ndarray, sets: np.ndarray, adjacent: list[int]) -> np.ndarray:
+    """What can be reached from the seeds without leaving the set they are in."""
+    reached = seeds
+    while True:
+        following = reached | (neighbours(reached, adjacent) & sets)
+        if np.array_equal(following, reached):
+            return reached
+        reached = following
+
+
+def lowest(sets: np.ndarray) -> np.ndarray:
+    """The lowest operator of each set, as an array of sets."""
+    result = np.zeros_like(sets)
+    found = np.zeros(sets.shape[1], bool)
+    for i, word in enumerate(sets):
+        result[i] = np.where(found, np.uint64(0), word & (~word + np.uint64(1)))
+        found |= word != 0
+    return result
