@@ -10,12 +10,16 @@ const char kCommonSource[] = R"cuda(
 // IOS_VECTOR: elements that a thread reads and writes at once.
 // IOS_ACTIVATION: as in ios::Activation.
 
+// Blocks have at most 256 threads. That two of them fit in a multiprocessor is said
+// for what it lets the assembler do: take the registers to have all loads in flight
+// before the first value is used, which small problems need most.
 #ifdef IOS_HOST
 #define IOS_KERNEL(name, Params) \
   extern "C" __global__ void name(const Params p)
 #else
 #define IOS_KERNEL(name, Params) \
-  extern "C" __global__ void name(const __grid_constant__ Params p)
+  extern "C" __global__ void __launch_bounds__(256, 2) \
+      name(const __grid_constant__ Params p)
 #endif
 
 #ifdef IOS_HOST
@@ -94,26 +98,26 @@ __device__ __forceinline__ Words<kBytes> Load(const void* pointer);
 template <>
 __device__ __forceinline__ Words<2> Load<2>(const void* pointer) {
   unsigned short half;
-  asm("ld.global.u16 %0, [%1];" : "=h"(half) : "l"(pointer));
+  asm volatile("ld.global.u16 %0, [%1];" : "=h"(half) : "l"(pointer));
   return {{half}};
 }
 template <>
 __device__ __forceinline__ Words<4> Load<4>(const void* pointer) {
   Words<4> w;
-  asm("ld.global.u32 %0, [%1];" : "=r"(w.word[0]) : "l"(pointer));
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(w.word[0]) : "l"(pointer));
   return w;
 }
 template <>
 __device__ __forceinline__ Words<8> Load<8>(const void* pointer) {
   Words<8> w;
-  asm("ld.global.v2.u32 {%0, %1}, [%2];"
+  asm volatile("ld.global.v2.u32 {%0, %1}, [%2];"
       : "=r"(w.word[0]), "=r"(w.word[1]) : "l"(pointer));
   return w;
 }
 template <>
 __device__ __forceinline__ Words<16> Load<16>(const void* pointer) {
   Words<16> w;
-  asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
       : "=r"(w.word[0]), "=r"(w.word[1]), "=r"(w.word[2]), "=r"(w.word[3])
       : "l"(pointer));
   return w;
@@ -128,7 +132,7 @@ template <>
 __device__ __forceinline__ Words<2> LoadIf<2>(const void* pointer, bool enabled,
                                               unsigned fill) {
   unsigned short half = fill;
-  asm(IOS_IF "2, 0; @p ld.global.u16 %0, [%1]; }"
+  asm volatile(IOS_IF "2, 0; @p ld.global.u16 %0, [%1]; }"
       : "+h"(half) : "l"(pointer), "r"(static_cast<unsigned>(enabled)));
   return {{half}};
 }
@@ -136,7 +140,7 @@ template <>
 __device__ __forceinline__ Words<4> LoadIf<4>(const void* pointer, bool enabled,
                                               unsigned fill) {
   Words<4> w = {{fill}};
-  asm(IOS_IF "2, 0; @p ld.global.u32 %0, [%1]; }"
+  asm volatile(IOS_IF "2, 0; @p ld.global.u32 %0, [%1]; }"
       : "+r"(w.word[0]) : "l"(pointer), "r"(static_cast<unsigned>(enabled)));
   return w;
 }
@@ -144,7 +148,7 @@ template <>
 __device__ __forceinline__ Words<8> LoadIf<8>(const void* pointer, bool enabled,
                                               unsigned fill) {
   Words<8> w = {{fill, fill}};
-  asm(IOS_IF "3, 0; @p ld.global.v2.u32 {%0, %1}, [%2]; }"
+  asm volatile(IOS_IF "3, 0; @p ld.global.v2.u32 {%0, %1}, [%2]; }"
       : "+r"(w.word[0]), "+r"(w.word[1])
       : "l"(pointer), "r"(static_cast<unsigned>(enabled)));
   return w;
@@ -153,7 +157,7 @@ template <>
 __device__ __forceinline__ Words<16> LoadIf<16>(const void* pointer, bool enabled,
                                                 unsigned fill) {
   Words<16> w = {{fill, fill, fill, fill}};
-  asm(IOS_IF "5, 0; @p ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+  asm volatile(IOS_IF "5, 0; @p ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
       : "+r"(w.word[0]), "+r"(w.word[1]), "+r"(w.word[2]), "+r"(w.word[3])
       : "l"(pointer), "r"(static_cast<unsigned>(enabled)));
   return w;
