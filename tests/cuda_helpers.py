@@ -18,7 +18,7 @@ SOURCES = Path(__file__).resolve().parent / "fake_cuda"
 LIBRARIES = {
     "libcuda.so.1": ["machine.cc", "kernel_runner.cc", "driver.cc"],
     "libnvrtc.so.12": ["nvrtc.cc"],
-    "libcudnn.so.9": ["cudnn.cc"],
+    "libcudnn.so.9": ["cudnn.cc", "graph.cc"],
 }
 
 
