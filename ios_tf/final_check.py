@@ -56,7 +56,7 @@ def check(
     choices = [sequential]
     if any(found[s].stages != sequential[s].stages for s in found):
         choices.append(found)
-    graphs = [_rewrite(frozen, choice, batch_size) for choice in choices]
+    graphs = [rewrite(frozen, choice, batch_size) for choice in choices]
     programs = [
         optimizer.lowered_programs(
             dataclasses.replace(frozen, graph_def=graph), batch_size
@@ -75,9 +75,10 @@ def check(
     )
 
 
-def _rewrite(
+def rewrite(
     frozen: FrozenSignature, schedules: Mapping[str, Schedule], batch_size: int
 ) -> graph_pb2.GraphDef:
+    """The signature's graph with these schedules, by signature of their blocks."""
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         for signature, schedule in schedules.items():
             path = os.path.join(directory, f"{signature}.json")

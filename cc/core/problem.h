@@ -11,9 +11,9 @@
 namespace ios {
 
 // {"version", "signature", "block", "shapes", "flops", "merge_classes",
-// "operator_keys"}: shapes and work of every operator, the classes of operators
-// that may merge (merge.h), and a string per operator that is equal for equal
-// work (type, attributes, input shapes).
+// "operator_keys", "weight_shapes"}: shapes, work and weights' shapes of every
+// operator, the classes of operators that may merge (merge.h), and a string per
+// operator that is equal for equal work (type, attributes, input shapes).
 StatusOr<std::string> ProblemJson(const Block& block);
 
 }  // namespace ios

@@ -1,0 +1,129 @@
+"""Network: the blocks of a model in one JSON file, without weights and TensorFlow.
+
+What lets the engine be benchmarked on a machine that has no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ios_tf import engine
+from ios_tf.errors import UserError
+from ios_tf.scheduler import Problem, Schedule, Stage
+
+VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A block as the part of a region that one search schedules.
+
+    Attributes:
+      signature: of its problem.
+      operators: the region's operators, by the number they have in the problem.
+    """
+
+    signature: str
+    operators: Sequence[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Region:
+    """A region (DESIGN: Block, as JSON object) and its parts in execution order."""
+
+    block: Mapping[str, Any]
+    parts: Sequence[Part]
+
+    def schedule(self, schedules: Mapping[str, Schedule]) -> list[Stage]:
+        """The stages of the whole region, given its parts' schedules by signature."""
+        return [
+            Stage(
+                stage.strategy,
+                tuple(
+                    tuple(part.operators[op] for op in group) for group in stage.groups
+                ),
+            )
+            for part in self.parts
+            for stage in schedules[part.signature].stages
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """What the engine computes of one model.
+
+    Attributes:
+      name: for people.
+      problems: signature -> the block to schedule; equal blocks share one.
+      regions: in execution order.
+    """
+
+    name: str
+    problems: Mapping[str, Problem]
+    regions: Sequence[Region]
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes what `read` reads, whole or not at all."""
+        text = json.dumps(
+            {
+                "version": VERSION,
+                "name": self.name,
+                "blocks": [problem.block for problem in self.problems.values()],
+                "regions": [
+                    {
+                        "block": region.block,
+                        "parts": [dataclasses.asdict(part) for part in region.parts],
+                    }
+                    for region in self.regions
+                ],
+            },
+            separators=(",", ":"),
+        )
+        temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(temporary, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.remove(temporary)
+            raise UserError(
+                f"{os.fspath(path)}: cannot be written: {error.strerror}"
+            ) from None
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Network:
+        """Reads what `ios_tf export_blocks` wrote.
+
+        Raises:
+          UserError: one line that says what is wrong with the file.
+        """
+        try:
+            with open(path, encoding="utf-8") as file:
+                data = json.load(file)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{os.fspath(path)}: cannot be read: {error}") from None
+        if not isinstance(data, dict) or data.get("version") != VERSION:
+            raise UserError(f"{os.fspath(path)}: not a network of version {VERSION}")
+        try:
+            problems = [
+                Problem.from_json(engine.problem(block)) for block in data["blocks"]
+            ]
+            return cls(
+                data["name"],
+                {problem.signature: problem for problem in problems},
+                [
+                    Region(
+                        region["block"],
+                        [Part(p["signature"], p["operators"]) for p in region["parts"]],
+                    )
+                    for region in data["regions"]
+                ],
+            )
+        except (KeyError, TypeError, ValueError, engine.EngineError) as error:
+            raise UserError(f"{os.fspath(path)}: malformed network: {error}") from None

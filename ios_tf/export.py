@@ -1,0 +1,73 @@
+"""Exports what the engine computes of a model: a Network for the engine's benchmark."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+from ios_tf import final_check, graphs, optimizer
+from ios_tf.bench.network import Network, Part, Region
+from ios_tf.errors import UserError
+from ios_tf.optimizer import Collected
+from ios_tf.scheduler import sequential_schedule
+from ios_tf.source import saved_model
+
+
+def export_blocks(
+    model: Any,
+    output: str | os.PathLike[str],
+    *,
+    batch_size: int = 1,
+    signature: str | None = None,
+) -> Network:
+    """Writes the regions and blocks of a model's signature as one JSON file.
+
+    Args:
+      model: as of `ios_tf.convert`.
+      output: the file to write.
+      batch_size: takes the place of an unknown leading dimension of the inputs.
+      signature: the one to export; by default the first.
+
+    Raises:
+      UserError: one line that says what is wrong with the input.
+    """
+    with saved_model(model) as source:
+        loaded = graphs.load(source)
+        name = signature or sorted(loaded.signatures)[0]
+        if name not in loaded.signatures:
+            raise UserError(graphs.no_signature(name, loaded))
+        frozen = optimizer.fold_constants(graphs.freeze(name, loaded.signatures[name]))
+    collected = optimizer.collect(frozen, batch_size)
+    if not collected.problems:
+        raise UserError("the model has no convolution the engine can run")
+    network = Network(
+        str(model) if isinstance(model, (str, os.PathLike)) else model.name,
+        collected.problems,
+        _regions(frozen, collected, batch_size),
+    )
+    network.write(output)
+    return network
+
+
+def _regions(
+    frozen: graphs.FrozenSignature, collected: Collected, batch_size: int
+) -> list[Region]:
+    sequential = {
+        signature: sequential_schedule(problem)
+        for signature, problem in collected.problems.items()
+    }
+    graph_def = final_check.rewrite(frozen, sequential, batch_size)
+    programs = optimizer.lowered_programs(
+        dataclasses.replace(frozen, graph_def=graph_def), batch_size
+    )
+    regions = []
+    for program in programs:
+        number = {op["name"]: i for i, op in enumerate(program["block"]["operators"])}
+        parts = [
+            Part(block["signature"], [number[name] for name in block["names"]])
+            for block in collected.blocks
+            if block["names"][0] in number
+        ]
+        regions.append(Region(program["block"], parts))
+    return regions
