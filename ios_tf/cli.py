@@ -1,4 +1,4 @@
-"""The ios_tf command: convert, show, bench."""
+"""The ios_tf command: convert, show, bench, export-blocks."""
 
 from __future__ import annotations
 
@@ -103,6 +103,22 @@ def _bench(options: argparse.Namespace) -> None:
             file.write("\n")
 
 
+def _export_blocks(options: argparse.Namespace) -> None:
+    from ios_tf.export import export_blocks
+
+    network = export_blocks(
+        options.model,
+        options.output,
+        batch_size=options.batch_size,
+        signature=options.signature,
+    )
+    operators = sum(len(region.block["operators"]) for region in network.regions)
+    print(
+        f"{options.output}: {operators} operators in {len(network.regions)} regions, "
+        f"{len(network.problems)} different blocks"
+    )
+
+
 def _say(line: str) -> None:
     print(line, flush=True)
 
@@ -176,6 +192,19 @@ def _parser() -> argparse.ArgumentParser:
     _add_whole(command, "rounds", 20, 1, "rounds of measurements")
     command.add_argument("--signature", metavar="NAME", help="the one to call")
     command.add_argument("--json", metavar="FILE", help="write the results here")
+
+    command = commands.add_parser(
+        "export-blocks",
+        help="write what the engine computes, for machines without TensorFlow",
+        description="Writes the regions and blocks of a model as one JSON file, without "
+        "weights: what python -m ios_tf.bench.engine measures.",
+    )
+    command.set_defaults(run=_export_blocks)
+    command.add_argument("model", metavar="MODEL", help=_MODEL)
+    command.add_argument("output", metavar="FILE", help="file to write")
+    _add_whole(command, "batch_size", 1, 1, "where the model's is dynamic")
+    command.add_argument("--signature", metavar="NAME", help="the one to export")
+    _add_traceback(command)
     return parser
 
 

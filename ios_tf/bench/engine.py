@@ -1,7 +1,7 @@
 """The engine's own benchmark: python -m ios_tf.bench.engine --device=cuda NETWORK...
 
 Needs neither TensorFlow nor a network connection; NETWORKs are files that `ios_tf
-export_blocks` wrote. Prints, for each network, the latencies of the paper's five
+export-blocks` wrote. Prints, for each network, the latencies of the paper's five
 schedules with what finding them took, and with --check how far every operator and
 every network is from a float64 reference, where PyTorch is installed.
 """

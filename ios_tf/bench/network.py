@@ -98,7 +98,7 @@ class Network:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Network:
-        """Reads what `ios_tf export_blocks` wrote.
+        """Reads what `ios_tf export-blocks` wrote.
 
         Raises:
           UserError: one line that says what is wrong with the file.
