@@ -54,8 +54,7 @@ IOS_KERNEL(GlobalPool, GlobalPoolParams) {
   if (thread < 1u << p.channel_bits && vector < p.vectors) {
 #pragma unroll
     for (int e = 0; e < kVector; ++e) result.v[e] = shared[e][thread] * p.scale;
-    StoreVector(p.output, image * p.output_pitch + vector * kVector,
-                Activate(result));
+    StoreVector(p.output, image * p.output_pitch + vector * kVector, result);
   }
 }
 

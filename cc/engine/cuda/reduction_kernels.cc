@@ -11,12 +11,12 @@ namespace {
 constexpr int kMaxThreads = 256;
 
 KernelVariant MakeVariant(const char* name, DataType dtype, int64_t vector,
-                          Activation activation, int threads) {
+                          int threads) {
   return {name,
           kReductionSource,
           {{"IOS_DTYPE", DtypeMacro(dtype)},
            {"IOS_VECTOR", static_cast<int>(vector)},
-           {"IOS_ACTIVATION", static_cast<int>(activation)},
+           {"IOS_ACTIVATION", static_cast<int>(Activation::kNone)},
            {"IOS_THREADS", threads}}};
 }
 
@@ -24,7 +24,7 @@ KernelVariant MakeVariant(const char* name, DataType dtype, int64_t vector,
 
 StatusOr<GlobalPoolKernel> GlobalPoolKernel::Create(
     const Device* device, DataType dtype, const TensorView& input,
-    PoolKind kind, Activation activation, const TensorView& output) {
+    PoolKind kind, const TensorView& output) {
   IOS_RETURN_IF_ERROR(CheckIndices(input));
   const int64_t images = input.shape[0];
   const int64_t pixels = input.shape[1] * input.shape[2];
@@ -47,7 +47,7 @@ StatusOr<GlobalPoolKernel> GlobalPoolKernel::Create(
   launch.block = kMaxThreads;
   launch.grid_x = images * tiles;
   KernelVariant variant =
-      MakeVariant("GlobalPool", dtype, vector, activation, kMaxThreads);
+      MakeVariant("GlobalPool", dtype, vector, kMaxThreads);
   variant.macros.push_back({"IOS_MAXIMUM", kind == PoolKind::kMax});
   IOS_ASSIGN_OR_RETURN(launch.function, KernelCache::Of(device)->Get(variant));
   launch.params.input_pitch = input.pitch;
@@ -88,7 +88,7 @@ StatusOr<SoftmaxKernel> SoftmaxKernel::Create(const Device* device,
   IOS_ASSIGN_OR_RETURN(
       launch.function,
       KernelCache::Of(device)->Get(MakeVariant("Softmax", dtype, vector,
-                                               Activation::kNone, threads)));
+                                               threads)));
   launch.params.input_pitch = input.pitch;
   launch.params.output_pitch = output.pitch;
   launch.params.vectors = vectors;

@@ -14,14 +14,12 @@
 
 namespace ios::cuda {
 
-// output = activation(maximum or average over height and width); the output is
-// [N,1,1,C] or [N,C].
+// The maximum or average over height and width; the output is [N,1,1,C] or [N,C].
 class GlobalPoolKernel {
  public:
   static StatusOr<GlobalPoolKernel> Create(const Device* device, DataType dtype,
                                            const TensorView& input,
                                            PoolKind kind,
-                                           Activation activation,
                                            const TensorView& output);
   Status Enqueue(const void* input, void* output, CUstream stream) const;
 

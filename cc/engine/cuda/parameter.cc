@@ -1,0 +1,72 @@
+#include "cc/engine/cuda/parameter.h"
+
+#include <cstring>
+
+namespace ios::cuda {
+namespace {
+
+// [rows, columns] to [columns, rows], of elements of any kind.
+std::vector<char> Transpose(const std::vector<char>& matrix, int64_t rows,
+                            int64_t columns, int64_t size) {
+  std::vector<char> result(matrix.size());
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) {
+      std::memcpy(&result[(c * rows + r) * size],
+                  &matrix[(r * columns + c) * size], size);
+    }
+  }
+  return result;
+}
+
+CUdeviceptr ToDevicePointer(const std::shared_ptr<const void>& memory) {
+  return reinterpret_cast<CUdeviceptr>(memory.get());
+}
+
+}  // namespace
+
+CudaParameter::CudaParameter(const Device* device, const ConstArray& array)
+    : device_(device),
+      rows_(NumElements(array.shape) / array.shape.back()),
+      filters_(array.shape.back()),
+      given_(array.data, array.data + NumElements(array.shape)) {}
+
+StatusOr<CudaParameter::HostCopy> CudaParameter::ToHost(DataType dtype) const {
+  HostCopy copy;
+  copy.data.resize(rows_ * filters_ * SizeOf(dtype));
+  if (packed_.empty()) {
+    ConvertFromFloat(given_.data(), given_.size(), dtype, copy.data.data());
+    return copy;
+  }
+  copy.layout = packed_.begin()->first;
+  IOS_ASSIGN_OR_RETURN(const Stream stream, MakeStream(device_));
+  IOS_CUDA_RETURN_IF_ERROR(device_, cuMemcpyDtoHAsync, copy.data.data(),
+                           ToDevicePointer(packed_.begin()->second),
+                           copy.data.size(), stream.get());
+  IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamSynchronize, stream.get());
+  return copy;
+}
+
+StatusOr<std::shared_ptr<const void>> CudaParameter::Packed(Layout layout,
+                                                            DataType dtype) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto known = packed_.find(layout);
+  if (known != packed_.end()) return known->second;
+  IOS_ASSIGN_OR_RETURN(HostCopy copy, ToHost(dtype));
+  if (copy.layout != layout) {
+    const bool plain = copy.layout == Layout::kPlain;
+    copy.data = Transpose(copy.data, plain ? rows_ : filters_,
+                          plain ? filters_ : rows_, SizeOf(dtype));
+  }
+  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> memory,
+                       device_->Allocate(copy.data.size()));
+  IOS_CUDA_RETURN_IF_ERROR(device_, cuMemcpyHtoD, ToDevicePointer(memory),
+                           copy.data.data(), copy.data.size());
+  // The copy may still be on its way to the device, which streams that do not wait
+  // for the default one would not notice.
+  IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamSynchronize, CU_STREAM_LEGACY);
+  packed_[layout] = memory;
+  std::vector<float>().swap(given_);
+  return memory;
+}
+
+}  // namespace ios::cuda
