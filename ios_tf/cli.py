@@ -196,8 +196,8 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "export-blocks",
         help="write what the engine computes, for machines without TensorFlow",
-        description="Writes the regions and blocks of a model as one JSON file, without "
-        "weights: what python -m ios_tf.bench.engine measures.",
+        description="Writes the regions and blocks of a model as one JSON file, "
+        "without weights: what python -m ios_tf.bench.engine measures.",
     )
     command.set_defaults(run=_export_blocks)
     command.add_argument("model", metavar="MODEL", help=_MODEL)
