@@ -80,6 +80,7 @@ class FakeCuda:
     """The fake GPU of this process."""
 
     def __init__(self, directory: Path):
+        self.directory = directory
         # As the engine opens them, so that there is one of each.
         os.environ["IOS_TF_CUDA_LIBRARIES"] = str(directory)
         self.library = ctypes.CDLL(str(directory / "libcuda.so.1"), ctypes.RTLD_GLOBAL)
@@ -90,6 +91,11 @@ class FakeCuda:
     def report(self) -> dict:
         """Violations, counts of calls, objects that live."""
         return json.loads(self.library.fake_cuda_report())
+
+    def take_violations(self) -> list[str]:
+        violations = self.report()["violations"]
+        self.library.fake_cuda_reset()
+        return violations
 
     def reset(self) -> None:
         """Forgets violations, counts, planted mistakes and options."""
