@@ -1,0 +1,448 @@
+#include "cc/engine/cuda/cudnn_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
+// TensorFlow's library has a copy of the frontend that calls cuDNN directly; in a
+// namespace of its own, ours cannot be mixed up with it by the dynamic linker.
+#define cudnn_frontend ios_cudnn_frontend
+// This file includes what the frontend's builders are made of: the whole of it
+// compiles for half a minute, and its graph::Graph fixes the tensors' alignment.
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+#include <cudnn_frontend_Heuristics.h>
+#include <cudnn_frontend_ExecutionPlan.h>
+#include <cudnn_frontend_VariantPack.h>
+
+namespace cudnn_frontend {
+void* cudnn_dlhandle = nullptr;
+}  // namespace cudnn_frontend
+
+namespace ios::cuda {
+namespace {
+
+namespace fe = ::cudnn_frontend;
+
+// One per lane that is likely to run at the same time; see Handles.
+constexpr size_t kHandles = 8;
+
+enum Uid : int64_t { kX = 1, kW, kBias, kResidual, kY, kFirstVirtual };
+
+std::string OneLine(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+Status ToStatus(cudnnStatus_t status, const std::string& what) {
+  StatusCode code = StatusCode::kInternal;
+  if (status == CUDNN_STATUS_ALLOC_FAILED ||
+      status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+      status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) {
+    code = StatusCode::kResourceExhausted;
+  } else if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED ||
+             CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_BAD_PARAM) {
+    // Which parameters are bad depends on the version of cuDNN.
+    code = StatusCode::kUnimplemented;
+  }
+  return Status(code, OneLine("cuDNN: " + what + " (" +
+                              fe::detail::get_error_string(status) + ")"));
+}
+
+// Calls `function`, which returns a Status or StatusOr, and turns the frontend's
+// exceptions into Statuses.
+template <typename Function>
+auto Guard(const Function& function) -> decltype(function()) {
+  try {
+    return function();
+  } catch (fe::cudnnException& error) {  // its getters are not const
+    return ToStatus(error.getCudnnStatus(), error.what());
+  } catch (const std::exception& error) {
+    return Internal(OneLine(error.what()));
+  }
+}
+
+// A device's cuDNN handles. A handle has one stream at a time, may have internal
+// streams that follow it, and cannot be made while a stream is captured: so there
+// are several from the start, shared out by stream. They live as long as the
+// process, as the device does.
+class Handles {
+ public:
+  static StatusOr<Handles*> Get(const Device* device) {
+    static std::mutex mutex;
+    static auto* all = new std::map<const Device*, std::unique_ptr<Handles>>;
+    std::lock_guard<std::mutex> lock(mutex);
+    std::unique_ptr<Handles>& handles = (*all)[device];
+    if (handles) return handles.get();
+    fe::cudnn_dlhandle = device->libraries().cudnn;
+    std::unique_ptr<Handles> made(new Handles);
+    for (Slot& slot : made->slots_) {
+      const cudnnStatus_t status = fe::detail::create_handle(&slot.handle);
+      if (status != CUDNN_STATUS_SUCCESS) {
+        return ToStatus(status, "cudnnCreate failed");
+      }
+    }
+    handles = std::move(made);
+    return handles.get();
+  }
+
+  ~Handles() {
+    for (Slot& slot : slots_) {
+      if (slot.handle) fe::detail::destroy_handle(slot.handle);
+    }
+  }
+
+  // For building graphs, which no stream matters to.
+  cudnnHandle_t any() const { return slots_[0].handle; }
+
+  // Calls function(handle) while the handle's stream is `stream`.
+  Status With(CUstream stream,
+              const std::function<Status(cudnnHandle_t)>& function) {
+    Slot& slot = slots_[std::hash<void*>()(stream) / alignof(max_align_t) %
+                        kHandles];
+    std::lock_guard<std::mutex> lock(slot.mutex);
+    const cudnnStatus_t status = fe::detail::set_stream(slot.handle, stream);
+    if (status != CUDNN_STATUS_SUCCESS) {
+      return ToStatus(status, "cudnnSetStream failed");
+    }
+    return function(slot.handle);
+  }
+
+ private:
+  struct Slot {
+    std::mutex mutex;
+    cudnnHandle_t handle = nullptr;
+  };
+
+  Handles() = default;
+
+  std::array<Slot, kHandles> slots_;
+};
+
+fe::DataType_t ToCudnn(DataType dtype) {
+  switch (dtype) {
+    case DataType::kFloat32:
+      return fe::DataType_t::FLOAT;
+    case DataType::kFloat16:
+      return fe::DataType_t::HALF;
+    case DataType::kBFloat16:
+      return fe::DataType_t::BFLOAT16;
+  }
+  return fe::DataType_t::NOT_SET;
+}
+
+fe::PointwiseMode_t ToCudnn(Activation activation) {
+  switch (activation) {
+    case Activation::kRelu:
+    case Activation::kRelu6:
+      return fe::PointwiseMode_t::RELU_FWD;
+    case Activation::kSigmoid:
+      return fe::PointwiseMode_t::SIGMOID_FWD;
+    case Activation::kTanh:
+      return fe::PointwiseMode_t::TANH_FWD;
+    case Activation::kSwish:
+      return fe::PointwiseMode_t::SWISH_FWD;
+    case Activation::kElu:
+      return fe::PointwiseMode_t::ELU_FWD;
+    case Activation::kNone:
+    case Activation::kHardSigmoid:
+    case Activation::kHardSwish:
+      return fe::PointwiseMode_t::NOT_SET;
+  }
+  return fe::PointwiseMode_t::NOT_SET;
+}
+
+// cuDNN's dimensions are in the order NCHW whatever the layout.
+fe::Tensor MakeTensor(int64_t uid, fe::DataType_t type,
+                      const std::array<int64_t, 4>& nhwc, int64_t pitch,
+                      int64_t alignment, bool is_virtual) {
+  const auto [n, h, w, c] = nhwc;
+  const std::array<int64_t, 4> dims = {n, c, h, w};
+  const std::array<int64_t, 4> strides = {h * w * pitch, 1, w * pitch, pitch};
+  return fe::TensorBuilder()
+      .setDataType(type)
+      .setDim(4, dims.data())
+      .setStride(4, strides.data())
+      .setId(uid)
+      .setAlignment(alignment)
+      .setVirtual(is_virtual)
+      .build();
+}
+
+fe::Tensor MakeTensor(int64_t uid, DataType dtype, const TensorView& view) {
+  const Shape& shape = view.shape;
+  return MakeTensor(uid, ToCudnn(dtype), {shape[0], shape[1], shape[2], shape[3]},
+                    view.pitch, AlignmentBytes(view, dtype),
+                    /*is_virtual=*/false);
+}
+
+fe::Operation MakeConvolution(const ConvolutionSpec& spec, const fe::Tensor& x,
+                              const fe::Tensor& w, const fe::Tensor& y) {
+  const auto [top, bottom, left, right] = spec.padding;
+  const std::array<int64_t, 2> before = {top, left};
+  const std::array<int64_t, 2> after = {bottom, right};
+  const fe::ConvDesc description =
+      fe::ConvDescBuilder()
+          .setComputeType(fe::DataType_t::FLOAT)
+          .setMathMode(CUDNN_CROSS_CORRELATION)
+          .setSpatialDimCount(2)
+          .setSpatialStride(2, spec.strides.data())
+          .setPrePadding(2, before.data())
+          .setPostPadding(2, after.data())
+          .setDilation(2, spec.dilations.data())
+          .build();
+  return fe::OperationBuilder(
+             CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+      .setxDesc(x)
+      .setwDesc(w)
+      .setyDesc(y)
+      .setcDesc(description)
+      .setAlpha(1.0f)
+      .setBeta(0.0f)
+      .build();
+}
+
+fe::Operation MakeAdd(const fe::Tensor& x, const fe::Tensor& b,
+                      const fe::Tensor& y) {
+  const fe::PointWiseDesc description =
+      fe::PointWiseDescBuilder()
+          .setMode(fe::PointwiseMode_t::ADD)
+          .setComputeType(fe::DataType_t::FLOAT)
+          .build();
+  return fe::OperationBuilder(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
+      .setxDesc(x)
+      .setbDesc(b)
+      .setyDesc(y)
+      .setpwDesc(description)
+      .build();
+}
+
+fe::Operation MakeActivation(Activation activation, const fe::Tensor& x,
+                             const fe::Tensor& y) {
+  fe::PointWiseDescBuilder builder;
+  builder.setMode(ToCudnn(activation)).setComputeType(fe::DataType_t::FLOAT);
+  if (activation == Activation::kRelu6) builder.setReluUpperClip(6.0);
+  const fe::PointWiseDesc description = builder.build();
+  return fe::OperationBuilder(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
+      .setxDesc(x)
+      .setyDesc(y)
+      .setpwDesc(description)
+      .build();
+}
+
+// convolution, + residual, + bias, activation: the order that cuDNN's engines for
+// convolutions with bias and activation know.
+fe::OperationGraph MakeGraph(const ConvolutionSpec& spec,
+                             cudnnHandle_t handle) {
+  const int64_t filters = spec.output.channels();
+  const fe::DataType_t type = ToCudnn(spec.dtype);
+  const fe::Tensor x = MakeTensor(kX, spec.dtype, spec.input);
+  const fe::Tensor w = MakeTensor(
+      kW, spec.dtype,
+      DenseView({filters, spec.kernel[0], spec.kernel[1],
+                 spec.input.channels() / spec.groups}));
+
+  int left = 1 + (spec.residual ? 1 : 0) + (spec.bias ? 1 : 0) +
+             (spec.activation != Activation::kNone ? 1 : 0);
+  int64_t next_virtual = kFirstVirtual;
+  // The results between the operations exist in registers only, in float32.
+  const auto result = [&]() -> fe::Tensor {
+    if (--left == 0) return MakeTensor(kY, spec.dtype, spec.output);
+    const Shape& shape = spec.output.shape;
+    return MakeTensor(next_virtual++, fe::DataType_t::FLOAT,
+                      {shape[0], shape[1], shape[2], shape[3]}, filters,
+                      /*alignment=*/16, /*is_virtual=*/true);
+  };
+  std::vector<fe::Operation> operations;
+  fe::Tensor last = result();
+  operations.push_back(MakeConvolution(spec, x, w, last));
+  if (spec.residual) {
+    fe::Tensor sum = result();
+    operations.push_back(MakeAdd(
+        last, MakeTensor(kResidual, spec.dtype, *spec.residual), sum));
+    last = std::move(sum);
+  }
+  if (spec.bias) {
+    fe::Tensor sum = result();
+    operations.push_back(MakeAdd(
+        last, MakeTensor(kBias, type, {1, 1, 1, filters}, filters,
+                         /*alignment=*/16, /*is_virtual=*/false),
+        sum));
+    last = std::move(sum);
+  }
+  if (spec.activation != Activation::kNone) {
+    operations.push_back(MakeActivation(spec.activation, last, result()));
+  }
+  return fe::OperationGraphBuilder()
+      .setHandle(handle)
+      .setOperationGraph(operations)
+      .build();
+}
+
+// What the heuristics of one mode propose; nothing where they fail.
+fe::EngineConfigList Propose(fe::OperationGraph* graph,
+                             cudnnBackendHeurMode_t mode) {
+  try {
+    fe::EngineHeuristics heuristics = fe::EngineHeuristicsBuilder_v8()
+                                          .setOperationGraph(*graph)
+                                          .setHeurMode(mode)
+                                          .build();
+    return heuristics.getEngineConfig(heuristics.getEngineConfigCount());
+  } catch (const fe::cudnnException&) {
+    return {};
+  }
+}
+
+// Whether an engine computes less precisely than was asked for.
+bool TooImprecise(const ConvolutionSpec& spec,
+                  const fe::ManagedOpaqueDescriptor& config) {
+  const cudnnBackendDescriptor_t raw = config->get_backend_descriptor();
+  if (fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS>(raw)) {
+    return true;
+  }
+  // On float32, tensor cores compute in TF32.
+  return spec.dtype == DataType::kFloat32 && !spec.tf32 &&
+         fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_TENSOR_CORE>(raw);
+}
+
+class FrontendPlan : public CudnnPlan {
+ public:
+  FrontendPlan(Handles* handles, const ConvolutionSpec& spec, fe::ExecutionPlan plan)
+      : handles_(handles),
+        bias_(spec.bias),
+        residual_(spec.residual.has_value()),
+        plan_(std::move(plan)) {}
+
+  int64_t workspace_bytes() const override { return plan_.getWorkspaceSize(); }
+
+  Status Enqueue(const ConvolutionPointers& pointers,
+                 CUstream stream) const override {
+    std::vector<int64_t> uids = {kX, kW, kY};
+    std::vector<void*> data = {const_cast<void*>(pointers.input),
+                               const_cast<void*>(pointers.filter),
+                               pointers.output};
+    if (bias_) {
+      uids.push_back(kBias);
+      data.push_back(const_cast<void*>(pointers.bias));
+    }
+    if (residual_) {
+      uids.push_back(kResidual);
+      data.push_back(const_cast<void*>(pointers.residual));
+    }
+    return Guard([&]() -> Status {
+      const fe::VariantPack pack =
+          fe::VariantPackBuilder()
+              .setUids(uids.size(), uids.data())
+              .setDataPointers(data.size(), data.data())
+              .setWorkspacePointer(pointers.workspace)
+              .build();
+      return handles_->With(stream, [&](cudnnHandle_t handle) -> Status {
+        // cuDNN promises thread safety for handles, not for plans.
+        std::lock_guard<std::mutex> lock(mutex_);
+        const cudnnStatus_t status = fe::detail::execute(
+            handle, plan_.get_raw_desc(), pack.get_raw_desc());
+        if (status == CUDNN_STATUS_SUCCESS) return Status();
+        return ToStatus(status, "cudnnBackendExecute failed");
+      });
+    });
+  }
+
+ private:
+  Handles* const handles_;
+  const bool bias_;
+  const bool residual_;
+  const fe::ExecutionPlan plan_;
+  mutable std::mutex mutex_;
+};
+
+class FrontendGraph : public CudnnGraph {
+ public:
+  FrontendGraph(Handles* handles, const ConvolutionSpec& spec,
+        fe::OperationGraph graph)
+      : handles_(handles), spec_(spec), graph_(std::move(graph)) {
+    // The two heuristics in turn: neither knows all that is fast. The fallback's
+    // engines are slow, but are what is left.
+    const fe::EngineConfigList a = Propose(&graph_, CUDNN_HEUR_MODE_A);
+    const fe::EngineConfigList b = Propose(&graph_, CUDNN_HEUR_MODE_B);
+    for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+      if (i < a.size()) Add(a[i]);
+      if (i < b.size()) Add(b[i]);
+    }
+    for (const fe::ManagedOpaqueDescriptor& config :
+         Propose(&graph_, CUDNN_HEUR_MODE_FALLBACK)) {
+      Add(config);
+    }
+  }
+
+  const std::vector<CudnnCandidate>& candidates() const override {
+    return candidates_;
+  }
+
+  StatusOr<std::shared_ptr<const CudnnPlan>> Build(
+      size_t candidate) const override {
+    using Result = StatusOr<std::shared_ptr<const CudnnPlan>>;
+    return Guard([&]() -> Result {
+      fe::ExecutionPlan plan = fe::ExecutionPlanBuilder()
+                                   .setHandle(handles_->any())
+                                   .setEngineConfig(configs_[candidate])
+                                   .build();
+      return std::shared_ptr<const CudnnPlan>(
+          std::make_shared<FrontendPlan>(handles_, spec_, std::move(plan)));
+    });
+  }
+
+ private:
+  void Add(const fe::ManagedOpaqueDescriptor& config) {
+    if (TooImprecise(spec_, config)) return;
+    CudnnCandidate candidate;
+    candidate.name = fe::detail::get_engine_tag(config);
+    candidate.compiles =
+        fe::hasBehaviorNote<CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION>(
+            config->get_backend_descriptor());
+    if (!names_.insert(candidate.name).second) return;
+    candidates_.push_back(std::move(candidate));
+    configs_.push_back(config);
+  }
+
+  Handles* const handles_;
+  const ConvolutionSpec spec_;
+  fe::OperationGraph graph_;
+  std::set<std::string> names_;
+  std::vector<CudnnCandidate> candidates_;
+  fe::EngineConfigList configs_;  // of candidates_
+};
+
+}  // namespace
+
+StatusOr<int64_t> CudnnVersion(const Device* device) {
+  IOS_RETURN_IF_ERROR(Handles::Get(device).status());
+  return static_cast<int64_t>(fe::detail::get_backend_version());
+}
+
+bool CudnnHas(Activation activation) {
+  return activation == Activation::kNone ||
+         ToCudnn(activation) != fe::PointwiseMode_t::NOT_SET;
+}
+
+StatusOr<std::unique_ptr<CudnnGraph>> CudnnGraph::Create(
+    const Device* device, const ConvolutionSpec& spec) {
+  using Result = StatusOr<std::unique_ptr<CudnnGraph>>;
+  return Guard([&]() -> Result {
+    IOS_ASSIGN_OR_RETURN(Handles * handles, Handles::Get(device));
+    auto graph = std::make_unique<FrontendGraph>(handles, spec,
+                                         MakeGraph(spec, handles->any()));
+    if (graph->candidates().empty()) {
+      return Unimplemented(OneLine("cuDNN proposes no engine: " +
+                                   fe::detail::get_last_error_string_()));
+    }
+    return std::unique_ptr<CudnnGraph>(std::move(graph));
+  });
+}
+
+}  // namespace ios::cuda
