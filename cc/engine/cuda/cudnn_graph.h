@@ -21,7 +21,7 @@ StatusOr<int64_t> CudnnVersion(const Device* device);
 // Whether cuDNN's graphs have the activation.
 bool CudnnHas(Activation activation);
 
-// Device pointers of one execution; null where the spec has none.
+// Device pointers of one execution; those that the spec has no use for are ignored.
 struct ConvolutionPointers {
   const void* input = nullptr;
   const void* filter = nullptr;  // [filters, height, width, channels / groups]

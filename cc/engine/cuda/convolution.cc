@@ -1,0 +1,141 @@
+#include "cc/engine/cuda/convolution.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/engine/cuda/plan_search.h"
+
+namespace ios::cuda {
+namespace {
+
+// Of tensors in a lane's memory.
+constexpr int64_t kScratchAlignment = 256;
+
+int64_t AlignUp(int64_t bytes) {
+  return (bytes + kScratchAlignment - 1) / kScratchAlignment *
+         kScratchAlignment;
+}
+
+bool DenseAndAligned(const TensorView& view, DataType dtype) {
+  return view.dense() && AlignmentBytes(view, dtype) == 16;
+}
+
+void* At(const LaneContext& lane, int64_t offset) {
+  return static_cast<char*>(lane.scratch) + offset;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
+    const Device* device, const ConvolutionSpec& spec) {
+  const auto [top, bottom, left, right] = spec.padding;
+  const bool input_dense = DenseAndAligned(spec.input, spec.dtype);
+  const bool output_dense = DenseAndAligned(spec.output, spec.dtype);
+
+  // From one kernel to many: what cuDNN does in one graph is nearly always fastest.
+  // Asymmetric padding, and views that are not dense, are what it may lack.
+  std::vector<Form> layouts = {{}};
+  if (top != bottom || left != right) {
+    layouts.push_back({Form::kAll, /*copy_input=*/true, false});
+  }
+  if (!input_dense || !output_dense) {
+    layouts.push_back(
+        {Form::kAll, !input_dense || top != bottom || left != right,
+         !output_dense});
+  }
+  std::vector<Form::Fused> fusions = {Form::kAll};
+  if (spec.residual || spec.activation != Activation::kNone) {
+    fusions.push_back(Form::kBias);
+  }
+  if (spec.bias) fusions.push_back(Form::kNothing);
+  Status failure;
+  for (Form form : layouts) {
+    for (Form::Fused fused : fusions) {
+      form.fused = fused;
+      StatusOr<std::unique_ptr<Convolution>> made = Create(device, spec, form);
+      if (made.ok()) return made;
+      if (made.status().code() != StatusCode::kUnimplemented) {
+        return made.status();
+      }
+      if (failure.ok()) failure = made.status();
+    }
+  }
+  return Unimplemented("cuDNN has no plan for a " + ToString(spec) + ": " +
+                       failure.message());
+}
+
+StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
+    const Device* device, const ConvolutionSpec& spec, const Form& form) {
+  std::unique_ptr<Convolution> made(new Convolution);
+  ConvolutionSpec plan = spec;  // what cuDNN is to compute
+  if (form.fused != Form::kAll) {
+    plan.residual.reset();
+    plan.activation = Activation::kNone;
+    if (form.fused == Form::kNothing) plan.bias = false;
+  } else if (!CudnnHas(spec.activation)) {
+    return Unimplemented(std::string("cuDNN has no ") +
+                         ios::ToString(spec.activation));
+  }
+  if (form.copy_input) {
+    const Shape& shape = spec.input.shape;
+    const auto [top, bottom, left, right] = spec.padding;
+    plan.input = DenseView({shape[0], shape[1] + top + bottom,
+                            shape[2] + left + right, shape[3]});
+    plan.padding = {0, 0, 0, 0};
+    IOS_ASSIGN_OR_RETURN(made->pad_,
+                         PadKernel::Create(device, spec.dtype, spec.input, top,
+                                           left, plan.input));
+  }
+  if (form.copy_output) plan.output = DenseView(spec.output.shape);
+
+  IOS_ASSIGN_OR_RETURN(made->plan_, FindPlan(device, plan));
+  made->rest_bias_ = spec.bias && !plan.bias;
+  made->rest_residual_ = spec.residual && !plan.residual;
+  const bool activate = spec.activation != plan.activation;
+  if (form.copy_output || made->rest_bias_ || made->rest_residual_ ||
+      activate) {
+    std::vector<TensorView> terms = {plan.output};
+    if (made->rest_residual_) terms.push_back(*spec.residual);
+    IOS_ASSIGN_OR_RETURN(
+        made->rest_,
+        SumKernel::Create(device, spec.dtype, terms, made->rest_bias_,
+                          activate ? spec.activation : Activation::kNone,
+                          spec.output));
+  }
+
+  made->scratch_bytes_ = made->plan_->workspace_bytes();
+  const auto reserve = [&](const TensorView& view) {
+    const int64_t offset = AlignUp(made->scratch_bytes_);
+    made->scratch_bytes_ = offset + SpanBytes(view, spec.dtype);
+    return offset;
+  };
+  if (form.copy_input) made->input_offset_ = reserve(plan.input);
+  if (form.copy_output) made->output_offset_ = reserve(plan.output);
+  return made;
+}
+
+Status Convolution::Enqueue(const void* input, const void* filter,
+                            const void* bias, const void* residual,
+                            void* output, const LaneContext& lane) const {
+  if (pad_) {
+    void* const padded = At(lane, input_offset_);
+    IOS_RETURN_IF_ERROR(pad_->Enqueue(input, padded, lane.stream));
+    input = padded;
+  }
+  ConvolutionPointers pointers;
+  pointers.input = input;
+  pointers.filter = filter;
+  pointers.bias = bias;
+  pointers.residual = residual;
+  pointers.output = output_offset_ ? At(lane, *output_offset_) : output;
+  pointers.workspace = lane.scratch;
+  IOS_RETURN_IF_ERROR(plan_->Enqueue(pointers, lane.stream));
+  if (!rest_) return Status();
+  const void* const terms[] = {pointers.output,
+                               rest_residual_ ? residual : nullptr};
+  return rest_->Enqueue(terms, rest_bias_ ? bias : nullptr, output,
+                        lane.stream);
+}
+
+}  // namespace ios::cuda
