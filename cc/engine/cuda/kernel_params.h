@@ -10,7 +10,7 @@
 // Divisor: see MakeDivisor(). Pitches are in elements, of copies in words.
 // `vectors`: of one pixel; `count`: vectors in all.
 #define IOS_CUDA_KERNEL_PARAMS                                            \
-  enum { kMaxTerms = 16, kMaxPieces = 8 };                                \
+  enum { kMaxTerms = 32, kMaxPieces = 8 };                                \
   struct Divisor {                                                        \
     unsigned value, multiplier, shift;                                    \
   };                                                                      \

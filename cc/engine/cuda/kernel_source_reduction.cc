@@ -28,12 +28,23 @@ IOS_KERNEL(GlobalPool, GlobalPoolParams) {
   for (int e = 0; e < kVector; ++e) {
     result.v[e] = IOS_MAXIMUM ? FromBits(0xff800000) : 0.0f;
   }
-  if (vector < p.vectors) {
-#pragma unroll 4
-    for (unsigned pixel = thread >> p.channel_bits; pixel < p.pixels;
-         pixel += lanes) {
-      const Vector x = LoadVector(
-          p.input, (image * p.pixels + pixel) * p.input_pitch + vector * kVector);
+  // Four loads are in flight at once; past the last pixel they bring what changes
+  // nothing.
+  constexpr int kBatch = 4;
+  for (unsigned pixel = thread >> p.channel_bits; pixel < p.pixels;
+       pixel += kBatch * lanes) {
+    Raw batch[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const unsigned source = image * p.pixels + pixel + b * lanes;
+      batch[b] = LoadIf<sizeof(Element) * kVector>(
+          At(p.input, source * p.input_pitch + vector * kVector),
+          pixel + b * lanes < p.pixels && vector < p.vectors,
+          IOS_MAXIMUM ? kMinusInfinity : 0);
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const Vector x = Unpack(batch[b]);
 #pragma unroll
       for (int e = 0; e < kVector; ++e) result.v[e] = Combine(result.v[e], x.v[e]);
     }
