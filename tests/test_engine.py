@@ -240,6 +240,43 @@ def test_threads_share_a_program():
     assert not failures
 
 
+@pytest.mark.parametrize(
+    ("slices", "concat"),
+    [
+        ([(1, 3)], [0, 1]),  # the concat holds a slice and what it is a slice of
+        ([(0, 4), (4, 6)], [1, 2]),  # all of an operator, in slices
+        ([(0, 4), (4, 6)], [2, 1]),
+        ([(0, 4), (4, 6)], [-1, 1, 2]),
+        ([(0, 4), (4, 6)], [0, 1, 2]),
+        ([(0, 4), (4, 2), (6, 4)], [1, 2]),
+    ],
+)
+def test_slices_of_one_operator_in_a_concat(slices, concat):
+    operators = [{"type": "activation", "inputs": [-1], "activation": "relu"}]
+    for offset, size in slices:
+        operators.append(
+            {"type": "slice", "inputs": [0], "offset": offset, "size": size}
+        )
+    operators.append({"type": "concat", "inputs": concat})
+    last = len(operators) - 1
+    # Reads a slice, too: it must hold its values after the concat as well.
+    operators.append({"type": "activation", "inputs": [1], "activation": "tanh"})
+    block = {
+        "version": 1,
+        "inputs": [[2, 3, 3, 10]],
+        "operators": operators,
+        "outputs": [last, last + 1],
+    }
+    program = engine.Program(block, _schedule([list(range(last + 2))]), [])
+    x = np.random.default_rng(0).normal(size=(2, 3, 3, 10)).astype(np.float32)
+    relu = np.maximum(x, 0)
+    values = [relu, *(relu[..., o : o + n] for o, n in slices)]
+    expected = np.concatenate([x if r < 0 else values[r] for r in concat], -1)
+    found = program.run([x])
+    np.testing.assert_array_equal(found[0], expected)
+    np.testing.assert_allclose(found[1], np.tanh(values[1]), rtol=1e-6)
+
+
 def test_signature_is_the_hash_of_the_nameless_block():
     random_block = RandomBlock(np.random.default_rng(5), operators=6)
     block = random_block.json

@@ -1,0 +1,104 @@
+"""The engine's own benchmark: exported networks, searches and checks without
+TensorFlow."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import networks
+import pytest
+
+from ios_tf import UserError, engine
+from ios_tf.bench import engine as bench
+from ios_tf.bench.network import Network
+from ios_tf.export import export_blocks
+from ios_tf.scheduler import Schedule, sequential_schedule, validate
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory) -> str:
+    path = str(tmp_path_factory.mktemp("network") / "network.json")
+    export_blocks(networks.nasnet_like(), path, batch_size=2)
+    return path
+
+
+def test_an_exported_network_holds_the_whole_model(exported):
+    network = Network.read(exported)
+    assert [shape[0] for shape in network.regions[0].block["inputs"]] == [2]
+    for region in network.regions:
+        numbers = sorted(op for part in region.parts for op in part.operators)
+        assert numbers == list(range(len(region.block["operators"])))
+        stages = region.schedule(
+            {s: sequential_schedule(p) for s, p in network.problems.items()}
+        )
+        problem = bench.Problem.from_json(engine.problem(region.block))
+        validate(Schedule(tuple(stages), problem.signature), problem)
+        for part in region.parts:
+            of_part = network.problems[part.signature]
+            assert [of_part.operator_keys[i] for i in range(len(of_part))] == [
+                problem.operator_keys[op] for op in part.operators
+            ]
+
+
+def test_the_benchmark_needs_no_tensorflow(exported, tmp_path):
+    output = tmp_path / "result.json"
+    code = (
+        "import sys; sys.modules['tensorflow'] = None\n"
+        "from ios_tf.bench.engine import main\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    options = ["--rounds=2", "--number=1", "--repeat=1", "--warmup=0"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *options, f"--json={output}", exported],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(output.read_text())
+    (rows,) = result["networks"].values()
+    assert [row["strategy"] for row in rows] == [
+        "sequential", "greedy", "merge", "parallel", "both",
+    ]  # fmt: skip
+    assert all(len(row["latencies_ms"]) == 2 for row in rows)
+    sequential, greedy, _, _, both = rows
+    operators = len(Network.read(exported).regions[0].block["operators"])
+    assert sequential["stages"] == operators > greedy["stages"]
+    assert sequential["measurements"] == 0 < both["measurements"]
+    assert result["device"] == engine.device_fingerprint("cpu")
+
+
+def test_checks_against_float64(exported):
+    pytest.importorskip("torch", reason="PyTorch, the float64 reference, is missing")
+    checks = bench.check_operators("cpu", "float32")
+    checks += bench.check_network(Network.read(exported), "cpu", "float32")
+    assert [check for check in checks if not check.passed] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cannot be read"),
+        ('{"version": 7}', "not a network of version 1"),
+        ('{"version": 1, "name": "x", "blocks": [{}], "regions": []}', "malformed"),
+    ],
+)
+def test_broken_networks_are_refused(text, message, tmp_path):
+    path = tmp_path / "broken.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        Network.read(path)
+
+
+def test_errors_are_one_line(exported, capsys):
+    assert bench.main(["/nowhere.json"]) == 1
+    assert capsys.readouterr().err.startswith("error: /nowhere.json: cannot be read")
+    assert bench.main(["--device=tpu", exported]) == 1
+    assert "there is no device 'tpu'" in capsys.readouterr().err
+
+
+def test_an_unwritable_file_is_refused(tmp_path):
+    network = Network("none", {}, [])
+    with pytest.raises(UserError, match="cannot be written"):
+        network.write(tmp_path / "missing" / "network.json")
+    assert list(Path(tmp_path).iterdir()) == []
