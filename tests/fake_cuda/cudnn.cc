@@ -331,6 +331,7 @@ template <typename T>
 void Return(const std::vector<T>& values, int64_t requested, int64_t* count,
             void* array) {
   if (count) *count = values.size();
+  if (!array) return;  // only the count is asked for, whatever `requested` says
   for (int64_t i = 0; i < std::min<int64_t>(requested, values.size()); ++i) {
     static_cast<T*>(array)[i] = values[i];
   }
