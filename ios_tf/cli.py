@@ -1,4 +1,4 @@
-"""The ios_tf command: convert, show, bench, export-blocks."""
+"""The ios_tf command: convert, show, bench, export-blocks, export-onnx."""
 
 from __future__ import annotations
 
@@ -55,6 +55,8 @@ def _convert(options: argparse.Namespace) -> None:
         strategy=options.strategy,
         max_groups=options.max_groups,
         max_group_size=options.max_group_size,
+        units=options.unit,
+        borders=options.border,
         cache_dir=options.cache_dir,
         warmup=options.warmup,
         number=options.number,
@@ -119,6 +121,26 @@ def _export_blocks(options: argparse.Namespace) -> None:
     )
 
 
+def _export_onnx(options: argparse.Namespace) -> None:
+    from ios_tf.onnx_export import export_onnx
+
+    exported = export_onnx(
+        options.model,
+        options.output,
+        batch_size=options.batch_size,
+        signature=options.signature,
+        opset=options.opset,
+    )
+    print(
+        f"{options.output}: signature {exported.signature!r} with {exported.merged} "
+        "merged convolutions"
+    )
+    if exported.difference is None:
+        print("not compared: ONNX Runtime is missing (pip install onnxruntime)")
+    else:
+        print(f"ONNX Runtime's outputs differ by {exported.difference:.1e} (relative)")
+
+
 def _say(line: str) -> None:
     print(line, flush=True)
 
@@ -150,6 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_whole(command, "max_groups", 8, 0, "groups per stage; 0: any")
     _add_whole(command, "max_group_size", 3, 0, "operators per group; 0: any")
+    _add_patterns(command)
     _add_whole(command, "warmup", 2, 0, "unmeasured runs per latency")
     _add_whole(command, "number", 3, 1, "runs per measurement")
     _add_whole(command, "repeat", 3, 1, "measurements per latency; the median counts")
@@ -205,6 +228,20 @@ def _parser() -> argparse.ArgumentParser:
     _add_whole(command, "batch_size", 1, 1, "where the model's is dynamic")
     command.add_argument("--signature", metavar="NAME", help="the one to export")
     _add_traceback(command)
+
+    command = commands.add_parser(
+        "export-onnx",
+        help="write a converted model, merged convolutions and all, as ONNX",
+        description="Writes the rewritten graph of a converted model as an ONNX file "
+        "and compares ONNX Runtime's outputs with TensorFlow's.",
+    )
+    command.set_defaults(run=_export_onnx)
+    command.add_argument("model", metavar="MODEL", help="a converted SavedModel")
+    command.add_argument("output", metavar="FILE", help="file to write")
+    _add_whole(command, "batch_size", 1, 1, "of the comparison, where dynamic")
+    _add_whole(command, "opset", 17, 13, "version of ONNX's operators")
+    command.add_argument("--signature", metavar="NAME", help="the one to export")
+    _add_traceback(command)
     return parser
 
 
@@ -221,9 +258,27 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--cache_dir",
         metavar="DIR",
-        help="of schedules; default: $IOS_TF_CACHE or ~/.cache/ios_tf",
+        help="of schedules and latencies; default: $IOS_TF_CACHE or ~/.cache/ios_tf",
     )
     _add_traceback(command)
+
+
+def _add_patterns(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--unit",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="operators whose names match, and equally in its groups, are scheduled as "
+        "one (may be repeated)",
+    )
+    command.add_argument(
+        "--border",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="a block ends with an operator whose name matches (may be repeated)",
+    )
 
 
 def _add_traceback(command: argparse.ArgumentParser) -> None:

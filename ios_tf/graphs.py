@@ -72,6 +72,19 @@ def no_signature(name: str, loaded: Any) -> str:
     )
 
 
+def choose_signature(wanted: str | None, loaded: Any) -> str:
+    """The name of the signature to use: by default `serving_default` or the only one.
+
+    Raises:
+      UserError: there is no such signature.
+    """
+    keys = sorted(loaded.signatures)
+    name = wanted or ("serving_default" if len(keys) > 1 else keys[0])
+    if name not in keys:
+        raise UserError(no_signature(name, loaded))
+    return name
+
+
 def freeze(name: str, function: Any) -> FrozenSignature:
     """Freezes one signature function of a loaded SavedModel.
 

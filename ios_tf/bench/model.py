@@ -140,7 +140,7 @@ def bench(
     ):
         functions = {}
         stock = graphs.load(source)
-        signature = _signature(stock, signature)
+        signature = graphs.choose_signature(signature, stock)
         functions[STOCK] = stock.signatures[signature]
         inputs = random_inputs(functions[STOCK], batch_size)
         frozen = graphs.freeze(signature, functions[STOCK])
@@ -185,15 +185,6 @@ def random_inputs(function: Any, batch_size: int) -> dict[str, tf.Tensor]:
             raise UserError(f"input {name!r} is of type {spec.dtype.name}, no number")
         inputs[name] = tf.constant(values.astype(spec.dtype.as_numpy_dtype))
     return inputs
-
-
-def _signature(loaded: Any, wanted: str | None) -> str:
-    keys = sorted(loaded.signatures)
-    if wanted is None:
-        wanted = "serving_default" if len(keys) > 1 else keys[0]
-    if wanted not in keys:
-        raise UserError(graphs.no_signature(wanted, loaded))
-    return wanted
 
 
 def _measure(
