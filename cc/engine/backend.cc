@@ -1,8 +1,16 @@
 #include "cc/engine/backend.h"
 
 #include "cc/engine/cpu/cpu_backend.h"
+#include "cc/engine/cuda/cuda_backend.h"
 
 namespace ios {
+namespace {
+
+constexpr char kCuda[] = "cuda";
+constexpr char kNoTf32[] = ",tf32=0";
+
+}  // namespace
+
 void* TensorLocation::In(const std::vector<const void*>& inputs,
                          const std::vector<void*>& outputs, void* arena) const {
   switch (kind) {
@@ -18,6 +26,21 @@ void* TensorLocation::In(const std::vector<const void*>& inputs,
 
 StatusOr<Backend*> GetBackend(const std::string& device) {
   if (device == "cpu") return cpu::CpuBackend();
+  if (device.rfind(kCuda, 0) == 0) {
+    std::string rest = device.substr(sizeof(kCuda) - 1);
+    bool tf32 = true;
+    const size_t option = rest.find(',');
+    if (option != std::string::npos && rest.substr(option) == kNoTf32) {
+      tf32 = false;
+      rest.resize(option);
+    }
+    if (rest.empty()) return cuda::CudaBackend(0, tf32);
+    const std::string digits = rest.substr(1);
+    if (rest[0] == ':' && !digits.empty() && digits.size() < 5 &&
+        digits.find_first_not_of("0123456789") == std::string::npos) {
+      return cuda::CudaBackend(std::stoi(digits), tf32);
+    }
+  }
   return NotFound("there is no device '" + device +
                   "'; known: cpu, cuda, cuda:1, …, each GPU also with ,tf32=0");
 }

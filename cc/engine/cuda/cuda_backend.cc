@@ -1,0 +1,187 @@
+#include "cc/engine/cuda/cuda_backend.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/engine/cuda/device.h"
+#include "cc/engine/cuda/execution.h"
+#include "cc/engine/cuda/lane_set.h"
+#include "cc/engine/cuda/parameter.h"
+#include "cc/engine/cuda/tasks.h"
+
+namespace ios::cuda {
+namespace {
+
+// More groups than these queue. A GPU runs 128 kernels at once, but no stage
+// gains from so many: the paper prunes at 8 groups.
+constexpr int kMaxLanes = 16;
+
+std::string CudnnVersion(const Device* device) {
+  const auto get_version = reinterpret_cast<size_t (*)()>(
+      dlsym(device->libraries().cudnn, "cudnnGetVersion"));
+  const size_t version = get_version ? get_version() : 0;
+  return std::to_string(version / 10000) + "." +
+         std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+class Cuda : public Backend {
+ public:
+  Cuda(Device* device, bool tf32) : device_(device), tf32_(tf32) {}
+
+  std::string Fingerprint() const override {
+    const int version = device_->driver_version();
+    return device_->name() + ", CUDA " + std::to_string(version / 1000) + "." +
+           std::to_string(version % 1000 / 10) + ", cuDNN " +
+           CudnnVersion(device_) + (tf32_ ? "" : ", no TF32");
+  }
+
+  Status Supports(DataType dtype) const override {
+    if (dtype == DataType::kBFloat16 && device_->compute_capability() < 80) {
+      return Unimplemented("dtype 'bfloat16' needs compute capability 8.0, " +
+                           device_->name() + " has " +
+                           std::to_string(device_->compute_capability() / 10) +
+                           "." +
+                           std::to_string(device_->compute_capability() % 10));
+    }
+    return Status();
+  }
+
+  // cuDNN takes strides, and so do the kernels.
+  bool ReadsPitched(const Operator&) const override { return true; }
+
+  // 16 bytes: what one thread writes at a time.
+  int64_t SliceAlignment(DataType dtype) const override {
+    return 16 / SizeOf(dtype);
+  }
+
+  int LanesFor(int groups) const override {
+    return std::min(groups, kMaxLanes);
+  }
+
+  bool LanesDivideDevice() const override { return false; }
+
+  StatusOr<std::shared_ptr<Parameter>> MakeParameter(
+      const ConstArray& array) override {
+    return std::shared_ptr<Parameter>(
+        std::make_shared<CudaParameter>(device_, array));
+  }
+
+  StatusOr<std::unique_ptr<Task>> Compile(const TaskSpec& spec) override {
+    const Device::Scope scope(device_);
+    return CompileTask(device_, tf32_, spec);
+  }
+
+  StatusOr<std::unique_ptr<Execution>> Load(Work work) override {
+    return LoadExecution(device_, std::move(work));
+  }
+
+  StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {
+    return device_->Allocate(bytes);
+  }
+
+  Status Upload(const void* host, int64_t bytes, void* device) override {
+    return device_->Upload(host, bytes, device);
+  }
+
+  Status Download(const void* device, int64_t bytes, void* stream,
+                  void* host) override {
+    const auto cuda_stream = static_cast<CUstream>(stream);
+    const Device::Scope scope(device_);
+    if (bytes > 0) {
+      IOS_CUDA_RETURN_IF_ERROR(device_, cuMemcpyDtoHAsync, host,
+                               reinterpret_cast<CUdeviceptr>(device), bytes,
+                               cuda_stream);
+    }
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamSynchronize, cuda_stream);
+    return Status();
+  }
+
+  bool SharesHostMemory() const override { return false; }
+
+  // Each candidate is a graph that holds its stages `number` times, timed by events
+  // on the stream before and after it.
+  StatusOr<std::vector<std::vector<double>>> Measure(
+      const std::vector<const std::vector<BoundStage>*>& candidates,
+      const std::vector<void*>& tensors,
+      const Measurement& measurement) override {
+    const Device::Scope scope(device_);
+    LaneNeeds needs;
+    for (const auto* stages : candidates) needs.Add(*stages);
+    IOS_ASSIGN_OR_RETURN(const LaneSet lanes, LaneSet::Create(device_, needs));
+    IOS_ASSIGN_OR_RETURN(const Stream stream, MakeStream(device_));
+    IOS_ASSIGN_OR_RETURN(const Event start, MakeEvent(device_, /*timing=*/true));
+    IOS_ASSIGN_OR_RETURN(const Event end, MakeEvent(device_, /*timing=*/true));
+    std::vector<GraphExec> graphs;
+    for (const auto* stages : candidates) {
+      // Eagerly first: kernels are loaded on their first launch.
+      IOS_RETURN_IF_ERROR(lanes.Enqueue(*stages, tensors, stream.get()));
+      StatusOr<GraphExec> graph =
+          CaptureGraph(device_, stream.get(), [&](CUstream capture) {
+            for (int i = 0; i < measurement.number; ++i) {
+              IOS_RETURN_IF_ERROR(lanes.Enqueue(*stages, tensors, capture));
+            }
+            return Status();
+          });
+      // Where capturing fails it is run as Execution does then: eagerly.
+      graphs.push_back(graph.ok() ? std::move(*graph) : GraphExec());
+    }
+    const auto run = [&](size_t c) -> Status {
+      if (graphs[c]) {
+        IOS_CUDA_RETURN_IF_ERROR(device_, cuGraphLaunch, graphs[c].get(),
+                                 stream.get());
+        return Status();
+      }
+      for (int i = 0; i < measurement.number; ++i) {
+        IOS_RETURN_IF_ERROR(
+            lanes.Enqueue(*candidates[c], tensors, stream.get()));
+      }
+      return Status();
+    };
+    for (size_t c = 0; c < candidates.size(); ++c) {
+      for (int i = 0; i < measurement.warmup; i += measurement.number) {
+        IOS_RETURN_IF_ERROR(run(c));
+      }
+    }
+    std::vector<std::vector<double>> latencies(candidates.size());
+    for (int r = 0; r < measurement.repeat; ++r) {
+      for (size_t c = 0; c < candidates.size(); ++c) {
+        IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, start.get(),
+                                 stream.get());
+        IOS_RETURN_IF_ERROR(run(c));
+        IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, end.get(),
+                                 stream.get());
+        IOS_CUDA_RETURN_IF_ERROR(device_, cuEventSynchronize, end.get());
+        float elapsed_ms = 0;
+        IOS_CUDA_RETURN_IF_ERROR(device_, cuEventElapsedTime, &elapsed_ms,
+                                 start.get(), end.get());
+        latencies[c].push_back(elapsed_ms / measurement.number);
+      }
+    }
+    return latencies;
+  }
+
+ private:
+  Device* const device_;
+  const bool tf32_;
+};
+
+}  // namespace
+
+StatusOr<Backend*> CudaBackend(int ordinal, bool tf32) {
+  static std::mutex mutex;
+  static auto* backends = new std::map<std::pair<int, bool>, Cuda*>;
+  IOS_ASSIGN_OR_RETURN(Device* const device, Device::Get(ordinal));
+  std::lock_guard<std::mutex> lock(mutex);
+  Cuda*& backend = (*backends)[{ordinal, tf32}];
+  if (!backend) backend = new Cuda(device, tf32);
+  return backend;
+}
+
+}  // namespace ios::cuda
