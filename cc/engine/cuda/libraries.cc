@@ -18,7 +18,7 @@ StatusOr<void*> Open(const std::vector<std::string>& names,
   for (const std::string& name : names) {
     const std::string path =
         directory && *directory ? std::string(directory) + "/" + name : name;
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
+    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
       return library;
     }
     if (why.empty()) why = dlerror();
