@@ -18,3 +18,26 @@ def cuda():
     yield fake
     assert fake.take_violations() == []
     fake.reset()
+
+
+@pytest.fixture
+def gpu(cuda):
+    """The fake GPU's driver, in its context; a test that leaves handles fails.
+
+    What lives as long as the process - kernels, plans, cuDNN handles - may be made.
+    """
+    import gc
+
+    import cuda_driver
+
+    driver = cuda_driver.Driver(cuda.directory)
+    driver.fake = cuda
+    lasting = {"module", "cudnn handle", "cudnn descriptor"}
+    with driver.context():
+        before = cuda.report()["live"]
+        yield driver
+        gc.collect()  # programs
+        driver("cuCtxSynchronize")
+        after = cuda.report()["live"]
+        for kind in {*before, *after} - lasting:
+            assert after.get(kind, 0) == before.get(kind, 0), f"leaked: {kind}"

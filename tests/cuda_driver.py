@@ -17,6 +17,7 @@ CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, CAPTURE_UNJOINED = 900, 901, 904
 _VERSIONED = {
     **dict.fromkeys(["cuCtxPushCurrent", "cuCtxPopCurrent", "cuMemAlloc"], "_v2"),
     **dict.fromkeys(["cuMemFree", "cuMemcpyHtoD", "cuMemcpyDtoHAsync"], "_v2"),
+    "cuMemcpyHtoDAsync": "_v2",
     **dict.fromkeys(["cuStreamDestroy", "cuEventDestroy"], "_v2"),
     "cuStreamBeginCapture": "_v2",
 }
@@ -82,7 +83,16 @@ class Driver:
         self("cuMemcpyHtoD", address, ctypes.c_void_p(data.ctypes.data), data.nbytes)
 
     def download(self, address: int, count: int, stream: int) -> np.ndarray:
-        data = np.zeros(count, np.float32)
+        return self.read(address, np.zeros(count, np.float32), stream)
+
+    def write(self, address: int, data: np.ndarray, stream: int) -> None:
+        data = np.ascontiguousarray(data)
+        pointer = ctypes.c_void_p(data.ctypes.data)
+        self("cuMemcpyHtoDAsync", address, pointer, data.nbytes, stream)
+
+    def read(self, address: int, like: np.ndarray, stream: int) -> np.ndarray:
+        """An array like `like`, once what is on the stream is done."""
+        data = np.zeros_like(like)
         pointer = ctypes.c_void_p(data.ctypes.data)
         self("cuMemcpyDtoHAsync", pointer, address, data.nbytes, stream)
         self("cuStreamSynchronize", stream)

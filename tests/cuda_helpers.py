@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -40,18 +41,18 @@ def _include_directories() -> list[Path]:
 @functools.cache
 def build_fakes() -> Path:
     """The directory of the three libraries; built if their sources changed."""
-    sources = sorted(SOURCES.iterdir())
-    text = b"".join(s.name.encode() + b"\0" + s.read_bytes() for s in sources)
-    text += Path(__file__).read_bytes()
+    compiler = shlex.split(os.environ.get("CXX", "g++"))
+    flags = ["-std=c++17", "-O2", "-Wall", "-fPIC", f'-DFAKE_CUDA_SOURCES="{SOURCES}"']
+    flags += [f"-isystem{directory}" for directory in _include_directories()]
+    text = repr([compiler, flags, LIBRARIES]).encode()
+    for source in sorted(SOURCES.iterdir()):
+        text += source.name.encode() + b"\0" + source.read_bytes()
     digest = hashlib.sha256(text).hexdigest()[:16]
     target = ROOT / "build" / "fake_cuda" / digest
     if target.exists():
         return target
     building = target.with_name(f"{digest}.{os.getpid()}")
     building.mkdir(parents=True)
-    compiler = shlex.split(os.environ.get("CXX", "g++"))
-    flags = ["-std=c++17", "-O2", "-Wall", "-fPIC", f'-DFAKE_CUDA_SOURCES="{SOURCES}"']
-    flags += [f"-isystem{directory}" for directory in _include_directories()]
     try:
         jobs = {
             name: subprocess.Popen(
@@ -70,7 +71,8 @@ def build_fakes() -> Path:
             if library != "libcuda.so.1":
                 link += ["-L.", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]
             subprocess.run([*compiler, *link, "-ldl"], cwd=building, check=True)
-        building.rename(target)
+        with contextlib.suppress(OSError):  # another process was faster
+            building.rename(target)
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return target

@@ -195,6 +195,7 @@ int SlotOf(Capture* capture, CUstream stream) {
 
 CUresult Enqueue(CUstream stream, Work work) {
   Machine& machine = Machine::Get();
+  if (machine.Planted("fail_launch")) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   if (stream->capture) {
     if (stream->capture->invalid) {
       return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;

@@ -1,0 +1,303 @@
+"""Programs on the fake GPU: random blocks under random legal schedules, eager and as
+graphs, from several threads and streams, and planted mistakes that must be found."""
+
+import threading
+
+import cuda_engine
+import numpy as np
+import pytest
+from test_engine import RandomBlock, random_schedule
+
+from ios_tf import engine
+
+
+class Case:
+    """A random block with a random schedule, as a program on the fake GPU."""
+
+    def __init__(self, seed: int, operators: int, dtype: str = "float32"):
+        rng = np.random.default_rng(seed)
+        self.dtype = dtype
+        self.random = RandomBlock(rng, operators)
+        self.block = self.random.json | {"dtype": dtype}
+        self.schedule = random_schedule(rng, engine.problem(self.block))
+        self.program = engine.Program(
+            self.block, self.schedule, self.random.weights, cuda_engine.DEVICE
+        )
+
+    def inputs(self, batch: int = 1) -> list[np.ndarray]:
+        return self.random.random_inputs(batch)
+
+    def expected(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        return cuda_engine.on_cpu(
+            self.random.json, self.schedule, self.random.weights, inputs, self.dtype
+        )
+
+    def assert_right(self, actual, expected) -> None:
+        # Roundings of the operators' results add up.
+        tolerance = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
+        cuda_engine.assert_close(actual, expected, tolerance[self.dtype])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("seed", range(15))
+def test_random_block_under_a_random_schedule(gpu, seed, dtype):
+    gpu.fake.set(seed=seed)
+    case = Case(seed, 3 + seed, dtype)
+    inputs = case.inputs()
+    expected = case.expected(inputs)
+    run = cuda_engine.DeviceRun(gpu, case.program, inputs, dtype)
+    for _ in range(6):  # eager, captured, replayed; the order differs each time
+        case.assert_right(run(), expected)
+    assert gpu.fake.report()["counts"]["cuGraphLaunch"] == 5
+    run.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_other_batches_and_other_pointers(gpu, seed):
+    gpu.fake.set(seed=seed)
+    case = Case(seed, 8)
+    runs = []
+    for batch in [*range(1, 12), 1, 2, *[3] * 10]:
+        inputs = case.inputs(batch)
+        run = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
+        runs.append((run, case.expected(inputs)))
+    for _ in range(3):
+        for run, _ in runs:
+            run.enqueue()  # on one stream each, all pending at once
+        for run, expected in runs:
+            case.assert_right(run.results(), expected)
+    for run, _ in runs:
+        run.close()
+
+
+def test_pointers_that_change_do_not_make_graphs(gpu):
+    case = Case(2, 6)
+    inputs = case.inputs()
+    for _ in range(4):
+        case.assert_right(case.program.run(inputs), case.expected(inputs))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_runs_on_one_stream_do_not_wait_for_the_host(gpu, seed):
+    gpu.fake.set(seed=seed)
+    case = Case(seed, 10)
+    all_inputs = [case.inputs() for _ in range(4)]
+    run = cuda_engine.DeviceRun(gpu, case.program, all_inputs[0], "float32")
+    run(), run()
+    gpu.fake.reset()
+    others = [
+        cuda_engine.DeviceRun(gpu, case.program, x, "float32", run.stream)
+        for x in all_inputs
+    ]
+    for other in others:
+        other.enqueue()
+    counts = gpu.fake.report()["counts"]
+    assert not {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"} & {
+        *counts
+    }
+    for other, inputs in zip(others, all_inputs, strict=True):
+        case.assert_right(other.results(), case.expected(inputs))
+        other.close()
+    run.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_threads_share_a_program(gpu, seed):
+    """Each with a stream of its own; some shapes are new to all of them."""
+    gpu.fake.set(seed=seed)
+    case = Case(seed, 10)
+    failures = []
+
+    def call(batch: int) -> None:
+        try:
+            with gpu.context():
+                inputs = case.inputs(batch)
+                expected = case.expected(inputs)
+                run = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
+                for _ in range(8):
+                    case.assert_right(run(), expected)
+                run.close()
+                for _ in range(3):
+                    case.assert_right(case.program.run(inputs), expected)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=call, args=[b]) for b in (1, 2, 1, 3, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_threads_enqueue_without_waiting(gpu):
+    """Callers take contexts whose last run may not be over."""
+    case = Case(5, 8)
+    inputs = case.inputs()
+    expected = case.expected(inputs)
+    runs = [
+        cuda_engine.DeviceRun(gpu, case.program, inputs, "float32") for _ in range(20)
+    ]
+    for _ in range(3):
+        for run in runs:
+            run.enqueue()
+    for run in runs:
+        case.assert_right(run.results(), expected)
+        run.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_profiler(gpu, seed):
+    gpu.fake.set(seed=seed)
+    rng = np.random.default_rng(seed)
+    block = RandomBlock(rng, 10)
+    problem = engine.problem(block.json)
+    schedules = [random_schedule(rng, problem) for _ in range(3)]
+    profiler = engine.Profiler(block.json, cuda_engine.DEVICE)
+    latencies = profiler.measure(schedules, warmup=1, number=2, repeat=3)
+    assert latencies.shape == (3, 3)
+    assert np.all(latencies > 0)
+    # Simulated time does not vary.
+    np.testing.assert_allclose(latencies, latencies[:, :1].repeat(3, 1), rtol=1e-3)
+
+
+def _branches(count: int) -> dict:
+    conv = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 16}
+    return {
+        "version": 1,
+        "name": "branches",
+        "inputs": [[1, 12, 12, 16]],
+        "operators": [
+            *[{**conv, "inputs": [-1]} for _ in range(count)],
+            {"type": "concat", "inputs": list(range(count))},
+            {**conv, "inputs": [count]},
+        ],
+        "outputs": [count + 1],
+    }
+
+
+def _stages(*groups_of_stages: list[list[int]]) -> dict:
+    stages = [{"strategy": "concurrent", "groups": g} for g in groups_of_stages]
+    return {"version": 1, "stages": stages}
+
+
+CONCURRENT = _stages([[0], [1], [2], [3]], [[4, 5]])
+SEQUENTIAL = _stages([[0]], [[1]], [[2]], [[3]], [[4]], [[5]])
+
+
+def _weights() -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    shapes = [(3, 3, 16, 16)] * 4 + [(3, 3, 64, 16)]
+    return [rng.normal(size=s).astype(np.float32) / 24 for s in shapes]
+
+
+def test_concurrent_stages_are_measured_faster(gpu):
+    profiler = engine.Profiler(_branches(4), cuda_engine.DEVICE)
+    concurrent, sequential = np.median(
+        profiler.measure([CONCURRENT, SEQUENTIAL]), axis=1
+    )
+    assert concurrent < 0.75 * sequential
+
+
+def _branches_run(gpu) -> cuda_engine.DeviceRun:
+    program = engine.Program(_branches(4), CONCURRENT, _weights(), cuda_engine.DEVICE)
+    inputs = [np.ones((1, 12, 12, 16), np.float32)]
+    return cuda_engine.DeviceRun(gpu, program, inputs, "float32")
+
+
+def _waits(gpu) -> int:
+    return gpu.fake.report()["counts"].get("cuStreamWaitEvent", 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_removed_event_is_found(gpu, seed):
+    """Eagerly: every wait between the lanes matters."""
+    gpu.fake.set(seed=seed, fail_begin_capture=1)
+    run = _branches_run(gpu)
+    run()
+    gpu.fake.reset()
+    gpu.fake.set(seed=seed, fail_begin_capture=1)
+    run()
+    waits = _waits(gpu)
+    assert waits >= 6  # three lanes fork and join
+    found = []
+    for n in range(waits):
+        gpu.fake.plant("drop_event", n)
+        run()
+        gpu("cuCtxSynchronize")
+        assert gpu.fake.report()["counts"].get("planted drop_event") == 1
+        found.append(bool(gpu.fake.take_violations()))
+    # The first waits for the context's last run, which was on the same stream.
+    assert found == [n > 0 for n in range(waits)]
+    run.close()
+
+
+def test_each_event_removed_from_a_graph_is_found(gpu):
+    counting = _branches_run(gpu)
+    counting()
+    before = _waits(gpu)
+    counting()
+    waits = _waits(gpu) - before
+    counting.close()
+    for n in range(1, waits):  # not the one before the graph
+        run = _branches_run(gpu)
+        run()
+        gpu.fake.plant("drop_event", n)
+        run()
+        gpu("cuCtxSynchronize")
+        assert gpu.fake.report()["counts"].get("planted drop_event") == 1
+        assert gpu.fake.take_violations()
+        run.close()
+
+
+def test_a_shared_arena_is_found(gpu):
+    """Two programs that run at once and are given the same memory."""
+    one = _branches_run(gpu)
+    gpu.fake.plant("share_memory", _allocations(gpu, lambda: _branches_run(gpu)) - 3)
+    other = _branches_run(gpu)
+    assert gpu.fake.report()["counts"]["planted share_memory"] == 1
+    one.enqueue(), other.enqueue()
+    gpu("cuCtxSynchronize")
+    assert gpu.fake.take_violations()
+    one.close(), other.close()
+
+
+def _allocations(gpu, make) -> int:
+    before = gpu.fake.report()["counts"].get("cuMemAlloc", 0)
+    make().close()
+    return gpu.fake.report()["counts"]["cuMemAlloc"] - before
+
+
+@pytest.mark.parametrize(
+    "option", ["fail_begin_capture", "fail_end_capture", "fail_instantiate"]
+)
+def test_where_capturing_fails_work_runs_eagerly(gpu, option):
+    gpu.fake.set(**{option: 1})
+    case = Case(3, 9)
+    inputs = case.inputs()
+    run = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
+    for _ in range(5):
+        case.assert_right(run(), case.expected(inputs))
+    counts = gpu.fake.report()["counts"]
+    assert "cuGraphLaunch" not in counts
+    assert counts["cuStreamBeginCapture"] == 1  # it is not tried again
+    run.close()
+
+
+@pytest.mark.parametrize("capturing", [False, True])
+def test_a_launch_that_fails_leaves_nothing_unordered(gpu, capturing):
+    """Launches fail in the middle of a stage; later runs are right."""
+    for n in range(6):
+        gpu.fake.set(fail_begin_capture=int(not capturing))
+        run = _branches_run(gpu)
+        expected = run()
+        for _ in range(2):
+            gpu.fake.plant("fail_launch", n)
+            try:
+                run.enqueue()
+            except engine.EngineError as error:
+                assert "\n" not in str(error)
+        gpu.fake.reset()
+        for _ in range(3):
+            cuda_engine.assert_close(run(), expected, 1e-4)
+        run.close()

@@ -1,0 +1,262 @@
+"""Every operator of the CUDA backend on the fake GPU, in every element type, on dense
+tensors and on views, against the CPU backend."""
+
+import cuda_engine
+import numpy as np
+import pytest
+
+from ios_tf import engine
+
+DTYPES = ["float32", "float16", "bfloat16"]
+# Where the operator's input and output lie: tensors of their own, or ranges of
+# channels of wider tensors, at multiples of 16 channels or anywhere.
+LAYOUTS = ["dense", "aligned", "odd"]
+CHANNELS = {"dense": 16, "aligned": 16, "odd": 5}
+HEIGHT, WIDTH = 9, 7
+
+CONV = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 16}
+SEPCONV = {"type": "sepconv", "kernel": [3, 3], "padding": "SAME", "filters": 16}
+POOL = {"type": "pool", "kernel": [3, 3], "padding": "SAME"}
+ACTIVATIONS = ["relu", "relu6", "sigmoid", "tanh", "swish", "hard_sigmoid"]
+ACTIVATIONS += ["hard_swish", "elu"]
+
+CASES = {
+    "conv 1x1": CONV | {"kernel": [1, 1]},
+    "conv 3x3": CONV | {"bias": True, "activation": "relu"},
+    "conv stride": CONV | {"strides": [2, 2], "bias": True},
+    "conv 1x7": CONV | {"kernel": [1, 7], "filters": 24},
+    "conv valid": CONV | {"kernel": [5, 2], "padding": "VALID", "bias": True},
+    "conv explicit": CONV | {"padding": [2, 0, 1, 3], "activation": "relu6"},
+    "conv dilated": CONV | {"dilations": [2, 2]},
+    "conv odd filters": CONV | {"filters": 7, "bias": True},
+    "conv residual": CONV | {"residual": True, "bias": True, "activation": "relu"},
+    "conv residual only": CONV | {"residual": True},
+    "sepconv 3x3": SEPCONV | {"pre_activation": "relu"},
+    "sepconv 5x5": SEPCONV | {"kernel": [5, 5], "strides": [2, 2], "bias": True},
+    "sepconv 7x7": SEPCONV | {"kernel": [7, 7], "activation": "relu"},
+    "sepconv multiplier": SEPCONV | {"multiplier": 2, "bias": True},
+    "max pool": POOL | {"pool": "max"},
+    "average pool": POOL | {"pool": "avg"},
+    "max pool stride": POOL | {"pool": "max", "strides": [2, 2], "padding": "VALID"},
+    "average pool stride": POOL | {"pool": "avg", "strides": [2, 3], "kernel": [2, 4]},
+    "max pool explicit": POOL | {"pool": "max", "padding": [0, 1, 1, 0]},
+    "global average": {"type": "global_pool", "pool": "avg", "keep_dims": True},
+    "global max": {"type": "global_pool", "pool": "max", "keep_dims": True},
+    "add": {"type": "add", "operands": 2, "activation": "relu"},
+    "add five": {"type": "add", "operands": 5},
+    "multiply": {"type": "multiply", "operands": 2, "activation": "tanh"},
+    "softmax": {"type": "softmax"},
+    "pad": {"type": "pad", "padding": [1, 2, 0, 3]},
+    "scale": {"type": "scale", "activation": "relu6"},
+    "slice": {"type": "slice", "offset": 2, "size": 3},
+    **{f"alone {a}": {"type": "activation", "activation": a} for a in ACTIVATIONS},
+}
+# Of 16 channels, which odd layouts do not have.
+EVEN_CASES = {
+    "conv grouped": CONV | {"groups": 4, "bias": True},
+    "depthwise": CONV | {"groups": 16, "bias": True, "activation": "relu"},
+    "depthwise multiplier": CONV | {"groups": 16, "filters": 32, "strides": [2, 2]},
+    "depthwise residual": CONV | {"groups": 16, "residual": True, "kernel": [5, 5]},
+}
+VECTOR_CASES = {
+    "matmul": {"type": "matmul", "filters": 10, "bias": True, "activation": "relu"},
+    "matmul plain": {"type": "matmul", "filters": 33},
+    "vector softmax": {"type": "softmax"},
+    "vector add": {"type": "add", "operands": 2},
+    "vector sigmoid": {"type": "activation", "activation": "sigmoid"},
+}
+
+
+def weights_of(rng: np.random.Generator, op: dict, channels: int) -> list[np.ndarray]:
+    """In the layouts of WeightShapes (cc/core/block.h), scaled to keep magnitudes."""
+
+    def normal(*shape: int) -> np.ndarray:
+        values = rng.normal(size=shape) / np.prod(shape[:-1]) ** 0.5
+        return values.astype(np.float32)
+
+    weights = []
+    if op["type"] == "conv2d":
+        inputs = channels // op.get("groups", 1)
+        weights = [normal(*op["kernel"], inputs, op["filters"])]
+    elif op["type"] == "sepconv":
+        middle = channels * op.get("multiplier", 1)
+        weights = [
+            normal(*op["kernel"], 1, middle),
+            normal(1, 1, middle, op["filters"]),
+        ]
+    elif op["type"] == "matmul":
+        weights = [normal(channels, op["filters"])]
+    elif op["type"] == "scale":
+        weights = [1 + normal(channels), normal(channels)]
+    if op.get("bias"):
+        weights.append(normal(op["filters"]))
+    return weights
+
+
+def block_of(op: dict, shape: list[int], layout: str) -> dict:
+    """A block in which the operator's tensors lie as `layout` says."""
+    op = dict(op)
+    channels = shape[-1]
+    operands = op.pop("operands", 2 if op.get("residual") else 1)
+    if layout == "dense":
+        operators = [op | {"inputs": [-1 - k for k in range(operands)]}]
+        inputs = [shape] * operands
+    else:
+        # Slices of a wide tensor; the result becomes part of a concat.
+        gap = 16 if layout == "aligned" else 3
+        wide = gap + operands * (channels + gap)
+        inputs = [[*shape[:-1], wide]]
+        operators = [{"type": "activation", "activation": "relu6", "inputs": [-1]}]
+        for k in range(operands):
+            offset = gap + k * (channels + gap)
+            operators.append(
+                {"type": "slice", "offset": offset, "size": channels, "inputs": [0]}
+            )
+        parts = list(range(1, operands + 1))
+        operators.append(op | {"inputs": parts})
+        last = len(operators) - 1
+        operators.append({"type": "activation", "activation": "tanh", "inputs": [last]})
+        operators.append({"type": "concat", "inputs": [last + 1, last, last + 1]})
+        operators.append(
+            {"type": "activation", "activation": "tanh", "inputs": [last + 2]}
+        )
+    return {
+        "version": 1,
+        "name": "operator",
+        "inputs": inputs,
+        "operators": operators,
+        "outputs": [len(operators) - 1],
+    }
+
+
+def sequential(block: dict) -> dict:
+    stages = [
+        {"strategy": "concurrent", "groups": [[i]]}
+        for i in range(len(block["operators"]))
+    ]
+    return {"version": 1, "stages": stages}
+
+
+def check(gpu, block: dict, weights: list[np.ndarray], dtype: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    gpu.fake.set(seed=seed)
+    inputs = [rng.normal(size=s).astype(np.float32) for s in block["inputs"]]
+    schedule = sequential(block)
+    expected = cuda_engine.on_cpu(block, schedule, weights, inputs, dtype)
+    program = engine.Program(
+        {**block, "dtype": dtype}, schedule, weights, cuda_engine.DEVICE
+    )
+    run = cuda_engine.DeviceRun(gpu, program, inputs, dtype)
+    for _ in range(3):  # eager, captured, replayed
+        cuda_engine.assert_close(run(), expected, cuda_engine.TOLERANCE[dtype])
+    run.close()
+
+
+def check_operator(gpu, op: dict, channels: int, rank: int, layout: str, dtype: str):
+    shape = [2, HEIGHT, WIDTH, channels] if rank == 4 else [2, channels]
+    weights = weights_of(np.random.default_rng(1), op, channels)
+    check(gpu, block_of(op, shape, layout), weights, dtype, seed=2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", CASES)
+def test_operator(gpu, name, layout, dtype):
+    op = dict(CASES[name])
+    channels = CHANNELS[layout]
+    if op.get("residual"):
+        op["filters"] = channels
+    check_operator(gpu, op, channels, 4, layout, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["dense", "aligned"])
+@pytest.mark.parametrize("name", EVEN_CASES)
+def test_operator_of_groups(gpu, name, layout, dtype):
+    check_operator(gpu, EVEN_CASES[name], 16, 4, layout, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", VECTOR_CASES)
+def test_operator_on_vectors(gpu, name, layout, dtype):
+    check_operator(gpu, VECTOR_CASES[name], CHANNELS[layout], 2, layout, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_folded_activation(gpu, activation, dtype):
+    op = CONV | {"kernel": [1, 1], "bias": True, "activation": activation}
+    check_operator(gpu, op, 8, 4, "dense", dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("keep_dims", [False, True])
+@pytest.mark.parametrize("channels", [5, 16])
+def test_gate(gpu, channels, keep_dims, dtype):
+    """A product with a tensor of one pixel; a pool without its dimensions."""
+    pooled = {"type": "global_pool", "pool": "avg", "inputs": [-1]}
+    operators = [
+        {**pooled, "keep_dims": True},
+        {"type": "multiply", "inputs": [-1, 0], "activation": "relu"},
+        {**pooled, "inputs": [1], "keep_dims": keep_dims},
+    ]
+    block = {
+        "version": 1,
+        "name": "gate",
+        "inputs": [[2, HEIGHT, WIDTH, channels]],
+        "operators": operators,
+        "outputs": [1, 2],
+    }
+    check(gpu, block, [], dtype, seed=3)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("channels", [(8, 16), (3, 5, 7), (32, 1)])
+def test_concat_of_inputs(gpu, channels, dtype):
+    """Inputs of a block are copied; one that is read twice, too."""
+    block = {
+        "version": 1,
+        "name": "concat",
+        "inputs": [[2, HEIGHT, WIDTH, c] for c in channels],
+        "operators": [
+            {"type": "concat", "inputs": [*[-1 - k for k in range(len(channels))], -1]}
+        ],
+        "outputs": [0],
+    }
+    check(gpu, block, [], dtype, seed=4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "options",
+    [{"max_operations": 1}, {"max_operations": 2}, {"max_operations": 3}]
+    + [{"no_asymmetric_padding": 1}, {"no_pitch": 1}]
+    + [{"max_operations": 1, "no_asymmetric_padding": 1, "no_pitch": 1}],
+)
+@pytest.mark.parametrize("layout", ["dense", "aligned", "odd"])
+@pytest.mark.parametrize("name", ["conv explicit", "conv residual"])
+def test_what_cudnn_cannot_do_is_done_by_own_kernels(gpu, name, layout, options, dtype):
+    gpu.fake.set(**options)
+    # A shape of its own: plans are remembered.
+    height = 5 + sum(options.values()) + 3 * len(options)
+    op = dict(CASES[name])
+    op["filters"] = channels = CHANNELS[layout]
+    block = block_of(op, [1, height, 6, channels], layout)
+    weights = weights_of(np.random.default_rng(1), op, channels)
+    check(gpu, block, weights, dtype, seed=5)
+
+
+def test_exact_float32_is_not_computed_in_tf32(gpu):
+    """Operands that TF32 rounds: the fake's tensor cores do."""
+    shape = [1, 8, 8, 64]
+    block = block_of(CONV | {"kernel": [1, 1]}, shape, "dense")
+    weights = [np.full((1, 1, 64, 16), 1 + 2**-12, np.float32)]
+    inputs = [np.full(shape, 1 + 2**-12, np.float32)]
+    results = {}
+    for device in ("cuda,tf32=0", "cuda"):
+        program = engine.Program(block, sequential(block), weights, device)
+        results[device] = program.run(inputs)[0]
+    exact = 64 * (1 + 2**-12) ** 2
+    np.testing.assert_allclose(results["cuda,tf32=0"], exact, rtol=1e-6)
+    np.testing.assert_allclose(results["cuda"], exact, rtol=1e-3)
