@@ -9,6 +9,8 @@
 namespace ios::tf {
 namespace {
 
+using Kind = ImportedOperator::Kind;
+
 constexpr std::array<int64_t, 2> kOne = {1, 1};
 
 bool All(const std::vector<float>& values, float wanted) {
@@ -39,12 +41,14 @@ class Fuser {
   }
 
   std::vector<ImportedOperator> Run() {
+    AbsorbTransposes();
     // Composite activations first: their additions and multiplications would
     // otherwise fold into convolutions.
     ForEach(&Fuser::DropIdentityScale);
     ForEach(&Fuser::FuseHardSigmoid);
     ForEach(&Fuser::FuseGatedActivation);
     ForEach(&Fuser::ComposeScales);
+    ForEach(&Fuser::AbsorbCasts);
     ForEach(&Fuser::FuseDenseOfMaps);
     ForEach(&Fuser::KeepDims);
     ForEach(&Fuser::ComposePads);
@@ -59,7 +63,7 @@ class Fuser {
     ForEach(&Fuser::FinishReshape);
     std::vector<ImportedOperator> result;
     for (size_t i = 0; i < ops_.size(); ++i) {
-      if (!alive_[i] || ops_[i].reshape) continue;
+      if (!alive_[i] || ops_[i].kind != Kind::kOperator) continue;
       NormalisePadding(&ops_[i]);
       std::sort(ops_[i].nodes.begin(), ops_[i].nodes.end());
       ops_[i].nodes.erase(
@@ -90,8 +94,9 @@ class Fuser {
   }
 
   bool Is(int i, OperatorType type) const {
-    return i >= 0 && !ops_[i].reshape && ops_[i].op.type == type;
+    return i >= 0 && ops_[i].kind == Kind::kOperator && ops_[i].op.type == type;
   }
+  bool IsReshape(int i) const { return ops_[i].kind == Kind::kReshape; }
   bool IsConvolution(int i) const {
     return Is(i, OperatorType::kConv2D) || Is(i, OperatorType::kSepConv);
   }
@@ -104,12 +109,27 @@ class Fuser {
     return it == producer_.end() ? -1 : it->second;
   }
   const std::vector<int>& Users(int i) { return users_[ops_[i].output]; }
+  const std::string& Device(int i) const {
+    return graph_.node(ops_[i].output.node).device();
+  }
   // The only operator that reads i's output, once, and nothing else; or -1.
+  // What is placed elsewhere stays there.
   int OnlyUser(int i) {
     const std::vector<int>& users = Users(i);
-    return users.size() == 1 && external_.count(ops_[i].output) == 0
+    return users.size() == 1 && external_.count(ops_[i].output) == 0 &&
+                   Device(i) == Device(users[0])
                ? users[0]
                : -1;
+  }
+  // Whether operators, all on i's device and that `fold` takes, are all that
+  // read i's output.
+  template <typename Predicate>
+  bool AllUsers(int i, Predicate folds) {
+    const std::vector<int>& users = Users(i);
+    return !users.empty() && external_.count(ops_[i].output) == 0 &&
+           std::all_of(users.begin(), users.end(), [&](int user) {
+             return Device(user) == Device(i) && folds(user);
+           });
   }
   bool HasEpilogue(int i) const {
     return ops_[i].op.residual || ops_[i].op.activation != Activation::kNone;
@@ -154,17 +174,65 @@ class Fuser {
     Remove(i);
   }
 
+  // Operators read the tensor before a Transpose: which order of dimensions it
+  // has only matters outside of regions. A Transpose that others read as well
+  // stays a node of the graph. The last one first: it decides about those
+  // before it.
+  void AbsorbTransposes() {
+    for (int i = static_cast<int>(ops_.size()) - 1; i >= 0; --i) {
+      if (ops_[i].kind != Kind::kTranspose) continue;
+      if (AllUsers(i, [](int) { return true; })) {
+        PushIntoUsers(i);
+        continue;
+      }
+      const TensorRef input = ops_[i].inputs[0];
+      const std::vector<int> users = Users(i);
+      for (int user : std::set<int>(users.begin(), users.end())) {
+        std::vector<TensorRef> inputs = ops_[user].inputs;
+        std::replace(inputs.begin(), inputs.end(), ops_[i].output, input);
+        SetInputs(user, std::move(inputs));
+      }
+      Remove(i);
+      external_.insert(input);
+    }
+  }
+
+  // Keras computes the batch norm of half-precision tensors in float32, between
+  // two Casts. The engine computes everything in float32 inside of operators.
+  bool AbsorbCasts(int i) {
+    if (ops_[i].kind != Kind::kCast || ops_[i].dtype != DataType::kFloat32) {
+      return false;
+    }
+    std::vector<int> chain;
+    int next = OnlyUser(i);
+    for (;
+         Is(next, OperatorType::kScale) || Is(next, OperatorType::kActivation);
+         next = OnlyUser(next)) {
+      chain.push_back(next);
+    }
+    const tensorflow::DataType narrow = graph_.dtype(ops_[i].inputs[0]);
+    if (chain.empty() || next < 0 || ops_[next].kind != Kind::kCast ||
+        graph_.dtype(ops_[next].output) != narrow) {
+      return false;
+    }
+    for (int k : chain) ops_[k].dtype = ops_[next].dtype;
+    TakeOver(chain.back(), next);
+    PushIntoUsers(i);
+    return true;
+  }
+
   bool DropIdentityScale(int i) {
     if (!Is(i, OperatorType::kScale) || !All(ops_[i].weights[0], 1.0f) ||
         !All(ops_[i].weights[1], 0.0f)) {
       return false;
     }
     const int before = Producer(ops_[i].inputs[0]);
-    if (before >= 0 && OnlyUser(before) == i && !ops_[before].reshape) {
+    if (before >= 0 && OnlyUser(before) == i &&
+        ops_[before].kind == Kind::kOperator) {
       TakeOver(before, i);
       return true;
     }
-    if (Users(i).empty() || external_.count(ops_[i].output) > 0) return false;
+    if (!AllUsers(i, [](int) { return true; })) return false;
     PushIntoUsers(i);
     return true;
   }
@@ -251,8 +319,8 @@ class Fuser {
   bool FuseDenseOfMaps(int i) {
     if (!Is(i, OperatorType::kMatMul)) return false;
     const int before = Producer(ops_[i].inputs[0]), after = OnlyUser(i);
-    if (before < 0 || after < 0 || !ops_[before].reshape ||
-        !ops_[after].reshape || OnlyUser(before) != i) {
+    if (before < 0 || after < 0 || !IsReshape(before) || !IsReshape(after) ||
+        OnlyUser(before) != i) {
       return false;
     }
     const Shape* x = graph_.shape(ops_[before].inputs[0]);
@@ -272,7 +340,7 @@ class Fuser {
   // A Reshape from [N,C] to [N,1,1,C] goes away if what computes [N,C], from the
   // global pooling on, can compute [N,1,1,C]: squeeze-and-excite with Dense.
   bool KeepDims(int i) {
-    if (!ops_[i].reshape) return false;
+    if (!IsReshape(i)) return false;
     const Shape* x = graph_.shape(ops_[i].inputs[0]);
     const Shape* y = graph_.shape(ops_[i].output);
     if (!x || !y || x->size() != 2 || y->size() != 4 || (*y)[0] != (*x)[0]) {
@@ -285,7 +353,7 @@ class Fuser {
       chain.push_back(k);
       user = k;
       if (Is(k, OperatorType::kGlobalPool)) break;
-      const bool squeeze = ops_[k].reshape &&
+      const bool squeeze = IsReshape(k) &&
                            graph_.shape(ops_[k].inputs[0])->size() == 4 &&
                            (*graph_.shape(ops_[k].inputs[0]))[0] == (*x)[0] &&
                            graph_.fixed_size(ops_[k].inputs[0]);
@@ -300,7 +368,7 @@ class Fuser {
       if (Is(k, OperatorType::kGlobalPool)) ops_[k].op.keep_dims = true;
     }
     TakeOver(chain[0], i);
-    if (ops_[chain.back()].reshape) PushIntoUsers(chain.back());
+    if (IsReshape(chain.back())) PushIntoUsers(chain.back());
     return true;
   }
 
@@ -369,17 +437,13 @@ class Fuser {
       TakeOver(before, i);
       return true;
     }
-    const std::vector<int>& users = Users(i);
     const auto folds = [&](int user) {
       const Operator& op = ops_[user].op;
       return Is(user, OperatorType::kConv2D) && op.kernel == kOne &&
              op.strides == kOne && op.padding.type != PaddingType::kExplicit;
     };
-    if (users.empty() || external_.count(ops_[i].output) > 0 ||
-        !std::all_of(users.begin(), users.end(), folds)) {
-      return false;
-    }
-    for (int user : users) ops_[user].op.strides = ops_[i].op.strides;
+    if (!AllUsers(i, folds)) return false;
+    for (int user : Users(i)) ops_[user].op.strides = ops_[i].op.strides;
     PushIntoUsers(i);
     return true;
   }
@@ -525,9 +589,8 @@ class Fuser {
              std::max(pad.top, pad.bottom) < op.kernel[0] &&
              std::max(pad.left, pad.right) < op.kernel[1];
     };
-    if (!x || users.empty() || external_.count(ops_[i].output) > 0 ||
-        std::min({pad.top, pad.bottom, pad.left, pad.right}) < 0 ||
-        !std::all_of(users.begin(), users.end(), folds)) {
+    if (!x || std::min({pad.top, pad.bottom, pad.left, pad.right}) < 0 ||
+        !AllUsers(i, folds)) {
       return false;
     }
     for (int user : std::set<int>(users.begin(), users.end())) {
@@ -543,18 +606,14 @@ class Fuser {
   // Relu-SepConv is one operator, if all that read the Relu are.
   bool FoldPreActivation(int i) {
     if (!IsActivation(i, Activation::kRelu)) return false;
-    const std::vector<int>& users = Users(i);
     const auto folds = [&](int user) {
       const ImportedOperator& op = ops_[user];
       return Is(user, OperatorType::kSepConv) &&
              op.op.pre_activation == Activation::kNone &&
              !(op.op.residual && op.inputs[1] == ops_[i].output);
     };
-    if (users.empty() || external_.count(ops_[i].output) > 0 ||
-        !std::all_of(users.begin(), users.end(), folds)) {
-      return false;
-    }
-    for (int user : users) ops_[user].op.pre_activation = Activation::kRelu;
+    if (!AllUsers(i, folds)) return false;
+    for (int user : Users(i)) ops_[user].op.pre_activation = Activation::kRelu;
     PushIntoUsers(i);
     return true;
   }
@@ -580,7 +639,7 @@ class Fuser {
   // [N,1,1,C] to [N,C] in front of other operators is a pooling of one cell.
   // Elsewhere TensorFlow's Reshape, which copies nothing, is left.
   bool FinishReshape(int i) {
-    if (!ops_[i].reshape) return false;
+    if (!IsReshape(i)) return false;
     const Shape* x = graph_.shape(ops_[i].inputs[0]);
     const Shape* y = graph_.shape(ops_[i].output);
     const int before = Producer(ops_[i].inputs[0]);
@@ -590,7 +649,7 @@ class Fuser {
         external_.count(ops_[i].output) > 0) {
       return false;
     }
-    ops_[i].reshape = false;
+    ops_[i].kind = Kind::kOperator;
     ops_[i].op.type = OperatorType::kGlobalPool;
     ops_[i].op.pool = PoolKind::kAvg;
     return true;

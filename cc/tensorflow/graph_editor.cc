@@ -1,5 +1,7 @@
 #include "cc/tensorflow/graph_editor.h"
 
+#include <algorithm>
+#include <array>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -54,6 +56,25 @@ std::string GraphEditor::AddConst(const std::string& name,
   return node->name();
 }
 
+NodeDef* GraphEditor::AddTranspose(const std::string& name,
+                                   const std::string& input,
+                                   bool to_channels_first,
+                                   tensorflow::DataType dtype,
+                                   const std::string& device) {
+  tensorflow::Tensor order(tensorflow::DT_INT32, {4});
+  const std::array<int, 4> values = to_channels_first
+                                        ? std::array<int, 4>{0, 3, 1, 2}
+                                        : std::array<int, 4>{0, 2, 3, 1};
+  std::copy(values.begin(), values.end(), order.flat<int>().data());
+  const std::string order_name = AddConst(name + "/order", order, device);
+  NodeDef* node = AddNode(name, "Transpose", device);
+  node->add_input(input);
+  node->add_input(order_name);
+  tensorflow::AddNodeAttr("T", dtype, node);
+  tensorflow::AddNodeAttr("Tperm", tensorflow::DT_INT32, node);
+  return node;
+}
+
 void GraphEditor::Replace(TensorRef tensor, const std::string& replacement) {
   tensors_[tensor] = replacement;
 }
@@ -99,7 +120,7 @@ void GraphEditor::Finish() {
       identity.set_op("Identity");
       identity.set_device(node->device());
       identity.add_input(own->second);
-      tensorflow::AddNodeAttr("T", tensorflow::DT_FLOAT, &identity);
+      tensorflow::AddNodeAttr("T", index_.dtype({i, 0}), &identity);
       *node = std::move(identity);
       continue;
     }
@@ -134,27 +155,29 @@ void GraphEditor::RemoveOrphans() {
   for (const NodeDef& node : graph_.node()) {
     for (const std::string& input : node.input()) ++readers[source(input)];
   }
+  std::unordered_map<std::string, int> numbers;
   std::vector<int> open;
-  for (int i = 0; i < index_.size(); ++i) {
-    if (readers[index_.node(i).name()] == 0) open.push_back(i);
+  for (int i = 0; i < graph_.node_size(); ++i) {
+    const std::string& name = graph_.node(i).name();
+    numbers[name] = i;
+    if (readers[name] == 0) open.push_back(i);
   }
   std::unordered_set<int> removed;
   while (!open.empty()) {
     const int i = open.back();
     open.pop_back();
-    if (index_.preserved(i) || !IsRemovable(graph_.node(i)) ||
-        !removed.insert(i).second) {
+    if ((i < index_.size() && index_.preserved(i)) ||
+        !IsRemovable(graph_.node(i)) || !removed.insert(i).second) {
       continue;
     }
     for (const std::string& input : graph_.node(i).input()) {
       const std::string name = source(input);
-      const int from = index_.Find(name);
-      if (--readers[name] == 0 && from >= 0) open.push_back(from);
+      if (--readers[name] == 0) open.push_back(numbers.at(name));
     }
   }
   tensorflow::GraphDef kept;
   for (int i = 0; i < graph_.node_size(); ++i) {
-    if (i >= index_.size() || removed.count(i) == 0) {
+    if (removed.count(i) == 0) {
       kept.add_node()->Swap(graph_.mutable_node(i));
     }
   }

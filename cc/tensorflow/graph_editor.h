@@ -27,6 +27,13 @@ class GraphEditor {
   std::string AddConst(const std::string& name, const tensorflow::Tensor& value,
                        const std::string& device);
 
+  // A Transpose of `input`, which has `dtype`, between [N,H,W,C] and [N,C,H,W].
+  tensorflow::NodeDef* AddTranspose(const std::string& name,
+                                    const std::string& input,
+                                    bool to_channels_first,
+                                    tensorflow::DataType dtype,
+                                    const std::string& device);
+
   // Whoever read `tensor` will read `replacement` ("name" or "name:port"). The
   // node keeps its name, as an Identity, if somebody outside may ask for it.
   void Replace(TensorRef tensor, const std::string& replacement);

@@ -1,6 +1,7 @@
 #include "cc/tensorflow/graph_index.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
@@ -57,6 +58,13 @@ const tensorflow::TensorShapeProto* ImageShape(const NodeDef& node) {
   }
   return shape && !shape->unknown_rank() && shape->dim_size() == 4 ? shape
                                                                    : nullptr;
+}
+
+// The dimensions of an image's shape that are its height and width.
+std::array<int, 2> HeightAndWidth(const tensorflow::TensorShapeProto& shape) {
+  const bool channels_first =
+      shape.dim(3).size() < 0 && shape.dim(1).size() >= 0;
+  return channels_first ? std::array<int, 2>{2, 3} : std::array<int, 2>{1, 2};
 }
 
 void SetImageShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
@@ -168,9 +176,9 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
       const auto* shape = ImageShape(node);
       if (!shape) continue;
       tensorflow::TensorShapeProto known = *shape;
-      for (int d : {0, 1, 2}) {
-        if (known.dim(d).size() >= 0) continue;
-        known.mutable_dim(d)->set_size(d == 0 ? batch_size : size);
+      if (known.dim(0).size() < 0) known.mutable_dim(0)->set_size(batch_size);
+      for (int d : HeightAndWidth(*shape)) {
+        if (known.dim(d).size() < 0) known.mutable_dim(d)->set_size(size);
       }
       SetImageShape(std::move(known), &node);
     }
@@ -181,8 +189,9 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
     const auto* shape = ImageShape(node);
     if (!shape) continue;
     unknown_batch = unknown_batch || shape->dim(0).size() < 0;
-    unknown_size = unknown_size || shape->dim(1).size() < 0 ||
-                   shape->dim(2).size() < 0;
+    for (int d : HeightAndWidth(*shape)) {
+      unknown_size = unknown_size || shape->dim(d).size() < 0;
+    }
   }
   if (!unknown_batch && !unknown_size) {
     return InferShapes(item, batch_size, &Node::shapes);
@@ -202,11 +211,14 @@ absl::Status GraphIndex::InferShapes(
       /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/true,
       /*include_tensor_values=*/false));
   for (Node& node : nodes_) {
+    node.dtypes.clear();
     for (const auto& output :
          properties.GetOutputProperties(node.def->name())) {
+      node.dtypes.push_back(output.dtype());
       std::optional<Shape>& result = (node.*shapes).emplace_back();
       const tensorflow::TensorShapeProto& proto = output.shape();
-      if (output.dtype() != tensorflow::DT_FLOAT || proto.unknown_rank()) {
+      if (!tensorflow::DataTypeIsFloating(output.dtype()) ||
+          proto.unknown_rank()) {
         continue;
       }
       Shape shape;
@@ -354,6 +366,25 @@ const Shape* GraphIndex::shape(TensorRef tensor) const {
   const auto& shapes = nodes_[tensor.node].shapes;
   if (tensor.port >= static_cast<int>(shapes.size())) return nullptr;
   return shapes[tensor.port] ? &*shapes[tensor.port] : nullptr;
+}
+
+tensorflow::DataType GraphIndex::dtype(TensorRef tensor) const {
+  const auto& dtypes = nodes_[tensor.node].dtypes;
+  return tensor.port < static_cast<int>(dtypes.size()) ? dtypes[tensor.port]
+                                                       : tensorflow::DT_INVALID;
+}
+
+void GraphIndex::SetChannelsFirst(std::set<TensorRef> tensors) {
+  channels_first_ = std::move(tensors);
+  for (const TensorRef& t : channels_first_) {
+    Node& node = nodes_[t.node];
+    for (auto* shapes : {&node.shapes, &node.other_shapes}) {
+      if (t.port >= static_cast<int>(shapes->size())) continue;
+      if (std::optional<Shape>& s = (*shapes)[t.port]; s && s->size() == 4) {
+        s = Shape{(*s)[0], (*s)[2], (*s)[3], (*s)[1]};
+      }
+    }
+  }
 }
 
 void GraphIndex::Alias(int node, TensorRef original) {

@@ -76,8 +76,18 @@ class GraphIndex {
 
   // The value of a constant tensor, evaluated by TensorFlow; null if it is none.
   const tensorflow::Tensor* Constant(TensorRef tensor);
-  // Null unless the tensor is float32 with known dimensions.
+  // DT_INVALID if TensorFlow does not know it.
+  tensorflow::DataType dtype(TensorRef tensor) const;
+  // Null unless the tensor is of floating point with known dimensions. Those of
+  // a tensor that is channels_first() are given as [N,H,W,C], too.
   const Shape* shape(TensorRef tensor) const;
+
+  // Whether the tensor is [N,C,H,W]; see layouts.h.
+  bool channels_first(TensorRef tensor) const {
+    return channels_first_.count(tensor) > 0;
+  }
+  // Tensors of rank 4; once.
+  void SetChannelsFirst(std::set<TensorRef> tensors);
 
   // Whether the tensor's height and width are the same for all sizes of the
   // graph's inputs.
@@ -98,6 +108,7 @@ class GraphIndex {
     std::vector<TensorRef> inputs;
     std::vector<int> controls, aliases;
     std::vector<TensorRef> forward;  // of each port; empty: computes something
+    std::vector<tensorflow::DataType> dtypes;
     std::vector<std::optional<Shape>> shapes;
     std::vector<std::optional<Shape>> other_shapes;  // for larger inputs
     bool preserved = false, fed = false, constant = false, live = true;
@@ -122,6 +133,7 @@ class GraphIndex {
   std::unordered_map<std::string, int> by_name_;
   std::vector<int> order_;
   std::set<int> ignored_reshapes_;
+  std::set<TensorRef> channels_first_;
   std::map<TensorRef, std::vector<int>> consumers_;
   std::unique_ptr<tensorflow::grappler::DeviceSimple> cpu_;
 };

@@ -10,8 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cc/tensorflow/dtypes.h"
+#include "cc/tensorflow/layouts.h"
 #include "tensorflow/core/framework/node_def_util.h"
-#include "tensorflow/core/util/device_name_utils.h"
 
 namespace ios::tf {
 namespace {
@@ -26,11 +27,6 @@ template <typename T>
 T Attr(const NodeDef& node, const char* name, T otherwise) {
   T value;
   return tensorflow::TryGetNodeAttr(node, name, &value) ? value : otherwise;
-}
-
-std::vector<float> Floats(const Tensor& tensor) {
-  const auto flat = tensor.flat<float>();
-  return std::vector<float>(flat.data(), flat.data() + flat.size());
 }
 
 // The numbers of an int32 or int64 tensor.
@@ -49,25 +45,6 @@ std::optional<std::vector<int64_t>> Integers(const Tensor* tensor) {
   return values;
 }
 
-// A scalar or a vector along the last dimension of `x`, as a vector of x's
-// channels.
-std::optional<std::vector<float>> PerChannel(const Tensor* tensor,
-                                             const Shape& x) {
-  if (!tensor || tensor->dtype() != tensorflow::DT_FLOAT ||
-      tensor->dims() > static_cast<int>(x.size())) {
-    return std::nullopt;
-  }
-  const int64_t channels = x.back();
-  if (tensor->NumElements() == 1) {
-    return std::vector<float>(channels, tensor->flat<float>()(0));
-  }
-  if (tensor->NumElements() != channels ||
-      tensor->dim_size(tensor->dims() - 1) != channels) {
-    return std::nullopt;
-  }
-  return Floats(*tensor);
-}
-
 std::optional<Activation> ActivationOf(const std::string& op) {
   static const auto* const kActivations =
       new std::unordered_map<std::string, Activation>{
@@ -82,8 +59,9 @@ std::optional<Activation> ActivationOf(const std::string& op) {
 
 class Importer {
  public:
-  Importer(GraphIndex* graph, std::vector<Refusal>* refusals)
-      : graph_(*graph), refusals_(*refusals) {}
+  Importer(GraphIndex* graph, const Placement& placement,
+           std::vector<Refusal>* refusals)
+      : graph_(*graph), placement_(placement), refusals_(*refusals) {}
 
   std::vector<ImportedOperator> Run() {
     for (int i : graph_.order()) {
@@ -94,8 +72,8 @@ class Importer {
       const NodeDef& node = graph_.node(i);
       const auto it = Handlers().find(node.op());
       if (it == Handlers().end()) continue;
-      const Result result = OnGpu(node) ? Refuse("it is placed on a GPU")
-                                        : (this->*it->second)(i);
+      Result result = Inspect(i);
+      if (result.ok()) result = (this->*it->second)(i);
       if (!result.ok() && node.op().find("Conv") != std::string::npos) {
         refusals_.push_back({i, std::string(result.message())});
       }
@@ -150,19 +128,116 @@ class Importer {
             {"Reshape", &Importer::Reshape},
             {"Squeeze", &Importer::Reshape},
             {"ExpandDims", &Importer::Reshape},
+            {"Cast", &Importer::Cast},
         };
     return *kHandlers;
   }
 
-  static bool OnGpu(const NodeDef& node) {
-    tensorflow::DeviceNameUtils::ParsedName name;
-    return tensorflow::DeviceNameUtils::ParseFullName(node.device(), &name) &&
-           name.has_type && name.type != "CPU";
+  // Whether the node may be an operator as far as device, type and layout go;
+  // notes the latter two.
+  Result Inspect(int i) {
+    const NodeDef& node = graph_.node(i);
+    device_ = placement_.DeviceOf(node);
+    if (!placement_.Takes(device_)) {
+      return Refuse(absl::StrCat("it is placed on ", device_));
+    }
+    const auto dtype = ToDataType(graph_.dtype({i, 0}));
+    if (!dtype) return Refuse("its type is no floating-point type");
+    dtype_ = *dtype;
+    TF_RETURN_IF_ERROR(CheckDtype(dtype_));
+    const std::string& op = node.op();
+    // These connect tensors of different types or layouts.
+    if (op == "Cast" || op == "Transpose") return absl::OkStatus();
+    std::optional<bool> first;
+    const bool reshapes =
+        op == "Reshape" || op == "Squeeze" || op == "ExpandDims";
+    const auto fits = [&](TensorRef t) {
+      const Shape* shape = graph_.shape(t);
+      if (!shape || shape->size() != 4 || reshapes) return true;
+      if (!first) first = graph_.channels_first(t);
+      return *first == graph_.channels_first(t);
+    };
+    for (size_t k = 0; k < graph_.inputs(i).size(); ++k) {
+      const TensorRef t = graph_.Input(i, k);
+      if (graph_.constant(t.node)) continue;
+      if (!fits(t)) return Refuse("its tensors differ in layout");
+    }
+    if (!fits({i, 0})) return Refuse("its tensors differ in layout");
+    channels_first_ = first.value_or(false);
+    const std::string format = Attr<std::string>(node, "data_format", "");
+    if (first && !format.empty() &&
+        format != (channels_first_ ? "NCHW" : "NHWC")) {
+      return Refuse(absl::StrCat("its data format ", format,
+                                 " is not that of its tensors"));
+    }
+    return absl::OkStatus();
+  }
+  Result CheckDtype(DataType dtype) const {
+    if (dtype != DataType::kFloat32 && device_ == kCpu) {
+      return Refuse(absl::StrCat("the engine computes ", ToString(dtype),
+                                 " on GPUs only"));
+    }
+    return absl::OkStatus();
   }
 
-  // The shape of data input k, if it is a float32 tensor of such a rank.
+  // What is given for each dimension of the node's tensors, in the order of
+  // [N,H,W,C]; `each` numbers per dimension.
+  std::vector<int64_t> Logical(const std::vector<int64_t>& list,
+                               size_t each = 1) const {
+    if (!channels_first_ || list.size() != 4 * each) return list;
+    std::vector<int64_t> result;
+    for (size_t d : {0, 2, 3, 1}) {
+      result.insert(result.end(), list.begin() + d * each,
+                    list.begin() + (d + 1) * each);
+    }
+    return result;
+  }
+  // The place of dimension `axis` of a tensor of `rank` in that order.
+  int64_t LogicalAxis(int64_t axis, size_t rank) const {
+    if (axis < 0) axis += rank;
+    if (!channels_first_ || rank != 4 || axis < 1 || axis > 3) return axis;
+    return axis == 1 ? 3 : axis - 1;
+  }
+
+  // A scalar or a vector of x's channels, as a vector.
+  std::optional<std::vector<float>> Channels(const Tensor* tensor,
+                                             const Shape& x) const {
+    if (!tensor || !ToDataType(tensor->dtype()) || tensor->dims() > 1) {
+      return std::nullopt;
+    }
+    return Repeated(*tensor, x.back());
+  }
+  // The same of a tensor that x is added to or multiplied by: broadcast, it may
+  // vary along the channels only.
+  std::optional<std::vector<float>> PerChannel(const Tensor* tensor,
+                                               const Shape& x) const {
+    if (!tensor || !ToDataType(tensor->dtype()) ||
+        tensor->dims() > static_cast<int>(x.size())) {
+      return std::nullopt;
+    }
+    if (tensor->NumElements() != 1) {
+      const int channel =
+          tensor->dims() - (channels_first_ && x.size() == 4 ? 3 : 1);
+      if (channel < 0 || tensor->dim_size(channel) != x.back()) {
+        return std::nullopt;
+      }
+    }
+    return Repeated(*tensor, x.back());
+  }
+  static std::optional<std::vector<float>> Repeated(const Tensor& tensor,
+                                                    int64_t channels) {
+    std::vector<float> values = Floats(tensor);
+    if (values.size() == 1) values.resize(channels, values[0]);
+    if (static_cast<int64_t>(values.size()) != channels) return std::nullopt;
+    return values;
+  }
+
+  // The shape of data input k, if it is of the node's type and of such a rank.
   const Shape* InputShape(int i, size_t k, std::initializer_list<size_t> ranks) {
-    if (k >= graph_.inputs(i).size()) return nullptr;
+    if (k >= graph_.inputs(i).size() ||
+        graph_.dtype(graph_.Input(i, k)) != graph_.dtype({i, 0})) {
+      return nullptr;
+    }
     const Shape* shape = graph_.shape(graph_.Input(i, k));
     if (!shape || std::count(ranks.begin(), ranks.end(), shape->size()) == 0) {
       return nullptr;
@@ -172,9 +247,6 @@ class Importer {
   const Tensor* Constant(int i, size_t k) {
     if (k >= graph_.inputs(i).size()) return nullptr;
     return graph_.Constant(graph_.inputs(i)[k]);
-  }
-  bool IsNhwc(int i) {
-    return Attr<std::string>(graph_.node(i), "data_format", "NHWC") == "NHWC";
   }
   // The only node that reads the tensor, or -1.
   int OnlyConsumer(TensorRef tensor) {
@@ -189,6 +261,7 @@ class Importer {
     ImportedOperator result;
     result.op.name = graph_.node(i).name();
     result.op.type = type;
+    result.dtype = dtype_;
     result.inputs = std::move(inputs);
     result.output = {i, 0};
     result.nodes = {i};
@@ -206,8 +279,9 @@ class Importer {
   }
 
   // Height and width of a list of four, [1, h, w, 1].
-  static bool Spatial(const std::vector<int64_t>& list,
-                      std::array<int64_t, 2>* result) {
+  bool Spatial(const std::vector<int64_t>& of_dimensions,
+               std::array<int64_t, 2>* result) const {
+    const std::vector<int64_t> list = Logical(of_dimensions);
     if (list.size() != 4 || list[0] != 1 || list[3] != 1) return false;
     *result = {list[1], list[2]};
     return true;
@@ -220,7 +294,7 @@ class Importer {
       padding->type = PaddingType::kValid;
     } else {
       const auto pads =
-          Attr<std::vector<int64_t>>(node, "explicit_paddings", {});
+          Logical(Attr<std::vector<int64_t>>(node, "explicit_paddings", {}), 2);
       if (pads.size() != 8 || pads[0] || pads[1] || pads[6] || pads[7]) {
         return Refuse("its explicit padding is not of height and width");
       }
@@ -237,7 +311,7 @@ class Importer {
     size_t next = 0;
     if (next < fused.size() && fused[next] == "BiasAdd") {
       const Tensor* bias = Constant(i, 2);
-      if (!bias || bias->dtype() != tensorflow::DT_FLOAT ||
+      if (!bias || !ToDataType(bias->dtype()) ||
           bias->NumElements() != op->op.filters) {
         return Refuse("its bias is no constant");
       }
@@ -258,14 +332,12 @@ class Importer {
   Result Convolution(int i) {
     const NodeDef& node = graph_.node(i);
     const bool depthwise = node.op().find("Depthwise") != std::string::npos;
-    if (!IsNhwc(i)) return Refuse("its data format is not NHWC");
     if (!InputShape(i, 0, {4})) {
-      return Refuse("its input is no float32 [N,H,W,C] of known size");
+      return Refuse("its input is no image of known size");
     }
     const Tensor* filter = Constant(i, 1);
-    if (!filter || filter->dtype() != tensorflow::DT_FLOAT ||
-        filter->dims() != 4) {
-      return Refuse("its filter is no float32 constant");
+    if (!filter || !ToDataType(filter->dtype()) || filter->dims() != 4) {
+      return Refuse("its filter is no constant");
     }
     ImportedOperator op = Make(i, OperatorType::kConv2D, {graph_.Input(i, 0)});
     const int64_t channels = graph_.shape(op.inputs[0])->back();
@@ -298,8 +370,8 @@ class Importer {
   void ReadSpaceToBatch(ImportedOperator* op) {
     const int conv = op->output.node;
     const int before = op->inputs[0].node, after = OnlyConsumer(op->output);
-    if (graph_.node(before).op() != "SpaceToBatchND" || after < 0 ||
-        graph_.node(after).op() != "BatchToSpaceND" ||
+    if (channels_first_ || graph_.node(before).op() != "SpaceToBatchND" ||
+        after < 0 || graph_.node(after).op() != "BatchToSpaceND" ||
         OnlyConsumer({before, 0}) != conv || !InputShape(before, 0, {4}) ||
         graph_.Input(after, 0) != TensorRef{conv, 0} || op->op.bias ||
         op->op.activation != Activation::kNone ||
@@ -331,8 +403,7 @@ class Importer {
     const NodeDef& node = graph_.node(i);
     const Tensor* weight = Constant(i, 1);
     if (!InputShape(i, 0, {2}) || Attr<bool>(node, "transpose_a", false) ||
-        !weight || weight->dtype() != tensorflow::DT_FLOAT ||
-        weight->dims() != 2) {
+        !weight || !ToDataType(weight->dtype()) || weight->dims() != 2) {
       return Refuse("it does not multiply [N,C] by a constant matrix");
     }
     ImportedOperator op = Make(i, OperatorType::kMatMul, {graph_.Input(i, 0)});
@@ -356,8 +427,8 @@ class Importer {
 
   Result BiasAdd(int i) {
     const Shape* x = InputShape(i, 0, {2, 4});
-    if (!x || !IsNhwc(i)) return Refuse("unknown shape");
-    auto shift = PerChannel(Constant(i, 1), *x);
+    if (!x) return Refuse("unknown shape");
+    auto shift = Channels(Constant(i, 1), *x);
     if (!shift) return Refuse("its bias is no constant");
     return EmitScale(i, graph_.Input(i, 0), std::vector<float>(x->back(), 1.0f),
                      std::move(*shift));
@@ -423,8 +494,8 @@ class Importer {
   Result BatchNorm(int i) {
     const NodeDef& node = graph_.node(i);
     const Shape* x = InputShape(i, 0, {4});
-    if (!x || !IsNhwc(i) || Attr<bool>(node, "is_training", true)) {
-      return Refuse("it is no batch norm of NHWC in inference");
+    if (!x || Attr<bool>(node, "is_training", true)) {
+      return Refuse("it is no batch norm of images in inference");
     }
     for (int port = 1; port < 6; ++port) {
       if (!graph_.Consumers({i, port}).empty()) {
@@ -434,7 +505,7 @@ class Importer {
     if (graph_.preserved(i)) return Refuse("its statistics may be read");
     std::array<std::vector<float>, 4> values;  // gamma, beta, mean, variance
     for (int k = 0; k < 4; ++k) {
-      auto value = PerChannel(Constant(i, k + 1), *x);
+      auto value = Channels(Constant(i, k + 1), *x);
       if (!value) return Refuse("its statistics are no constants");
       values[k] = std::move(*value);
     }
@@ -470,7 +541,7 @@ class Importer {
 
   Result Pool(int i) {
     const NodeDef& node = graph_.node(i);
-    if (!InputShape(i, 0, {4}) || !IsNhwc(i)) return Refuse("unknown shape");
+    if (!InputShape(i, 0, {4})) return Refuse("unknown shape");
     ImportedOperator op = Make(i, OperatorType::kPool, {graph_.Input(i, 0)});
     op.op.pool = node.op() == "MaxPool" ? PoolKind::kMax : PoolKind::kAvg;
     if (!Spatial(Attr<std::vector<int64_t>>(node, "ksize", {}),
@@ -489,7 +560,7 @@ class Importer {
     if (!InputShape(i, 0, {4}) || !axes || axes->size() != 2) {
       return Refuse("unknown shape");
     }
-    for (int64_t& axis : *axes) axis = axis < 0 ? axis + 4 : axis;
+    for (int64_t& axis : *axes) axis = LogicalAxis(axis, 4);
     std::sort(axes->begin(), axes->end());
     if (*axes != std::vector<int64_t>{1, 2}) {
       return Refuse("it reduces other dimensions than height and width");
@@ -506,8 +577,7 @@ class Importer {
     const auto axis = Integers(Constant(i, n));
     const Shape* x = InputShape(i, 0, {2, 4});
     if (!x || !axis || axis->size() != 1) return Refuse("unknown shape");
-    const int64_t last = x->size() - 1;
-    if ((*axis)[0] != last && (*axis)[0] != -1) {
+    if (LogicalAxis((*axis)[0], x->size()) + 1u != x->size()) {
       return Refuse("it does not concatenate channels");
     }
     std::vector<TensorRef> tensors;
@@ -519,26 +589,31 @@ class Importer {
   }
 
   Result Softmax(int i) {
-    if (!InputShape(i, 0, {2, 4})) return Refuse("unknown shape");
+    const Shape* x = InputShape(i, 0, {2, 4});
+    if (!x || (channels_first_ && x->size() == 4)) {
+      return Refuse("it is not over channels");
+    }
     return Emit(Make(i, OperatorType::kSoftmax, {graph_.Input(i, 0)}));
   }
 
   Result Pad(int i) {
-    const auto pads = Integers(Constant(i, 1));
-    if (!InputShape(i, 0, {4}) || !pads || pads->size() != 8 || (*pads)[0] ||
-        (*pads)[1] || (*pads)[6] || (*pads)[7]) {
+    const auto of_dimensions = Integers(Constant(i, 1));
+    if (!InputShape(i, 0, {4}) || !of_dimensions)
+      return Refuse("unknown shape");
+    const std::vector<int64_t> pads = Logical(*of_dimensions, 2);
+    if (pads.size() != 8 || pads[0] || pads[1] || pads[6] || pads[7]) {
       return Refuse("it does not pad height and width");
     }
     if (graph_.inputs(i).size() > 2) {
       const Tensor* value = Constant(i, 2);
-      if (!value || value->dtype() != tensorflow::DT_FLOAT ||
-          value->NumElements() != 1 || value->flat<float>()(0) != 0.0f) {
+      if (!value || !ToDataType(value->dtype()) ||
+          Floats(*value) != std::vector<float>{0.0f}) {
         return Refuse("it does not pad with zeros");
       }
     }
     ImportedOperator op = Make(i, OperatorType::kPad, {graph_.Input(i, 0)});
-    op.op.padding = {PaddingType::kExplicit, (*pads)[2], (*pads)[3], (*pads)[4],
-                     (*pads)[5]};
+    op.op.padding = {PaddingType::kExplicit, pads[2], pads[3], pads[4],
+                     pads[5]};
     return Emit(std::move(op));
   }
 
@@ -550,8 +625,7 @@ class Importer {
     if (!x || !axis || axis->size() != 1 || graph_.preserved(i)) {
       return Refuse("unknown shape");
     }
-    const int64_t last = x->size() - 1;
-    if ((*axis)[0] != last && (*axis)[0] != -1) {
+    if (LogicalAxis((*axis)[0], x->size()) + 1u != x->size()) {
       return Refuse("it does not split channels");
     }
     const int parts =
@@ -584,7 +658,7 @@ class Importer {
     if (!x || !y || !begin || begin->size() != x->size()) {
       return Refuse("unknown shape");
     }
-    return EmitRange(i, *x, *y, *begin);
+    return EmitRange(i, *x, *y, Logical(*begin));
   }
 
   Result StridedSlice(int i) {
@@ -603,6 +677,7 @@ class Importer {
     // The specification may leave dimensions out: those of the ellipsis, or the
     // last ones.
     std::vector<int64_t> begin(x->size(), 0);
+    const auto size = [&](size_t d) { return (*x)[LogicalAxis(d, x->size())]; };
     size_t d = 0;
     for (size_t k = 0; k < spec->size(); ++k, ++d) {
       if (ellipsis >> k & 1) {
@@ -611,9 +686,9 @@ class Importer {
       }
       if (d >= x->size() || (*strides)[k] != 1) return Refuse("it has strides");
       if (!(mask >> k & 1)) begin[d] = (*spec)[k];
-      if (begin[d] < 0) begin[d] += (*x)[d];
+      if (begin[d] < 0) begin[d] += size(d);
     }
-    return EmitRange(i, *x, *y, begin);
+    return EmitRange(i, *x, *y, Logical(begin));
   }
 
   // x[begin : begin + size of y]: a range of channels, or cells cut from the
@@ -640,15 +715,25 @@ class Importer {
     return Emit(std::move(op));
   }
 
-  // Keras writes one that changes nothing in front of every Dense of maps.
   Result Transpose(int i) {
-    const auto order = Integers(Constant(i, 1));
-    if (!order || !std::is_sorted(order->begin(), order->end()) ||
-        graph_.preserved(i) || !graph_.controls(i).empty()) {
+    const TensorRef x = graph_.Input(i, 0), y = {i, 0};
+    const bool from = graph_.channels_first(x), to = graph_.channels_first(y);
+    const Permutation permutation = PermutationOf(&graph_, i);
+    // Keras writes one that changes nothing in front of every Dense of maps.
+    if (permutation == Permutation::kNone && from == to &&
+        !graph_.preserved(i) && graph_.controls(i).empty()) {
+      graph_.Alias(i, x);
+      return absl::OkStatus();
+    }
+    const Shape* shape = graph_.shape(x);
+    if (!shape || shape->size() != 4 ||
+        !((permutation == Permutation::kToChannelsFirst && !from && to) ||
+          (permutation == Permutation::kToChannelsLast && from && !to))) {
       return Refuse("it permutes dimensions");
     }
-    graph_.Alias(i, graph_.Input(i, 0));
-    return absl::OkStatus();
+    ImportedOperator op = Make(i, OperatorType::kActivation, {x});
+    op.kind = ImportedOperator::Kind::kTranspose;
+    return Emit(std::move(op));
   }
 
   Result Reshape(int i) {
@@ -658,14 +743,36 @@ class Importer {
         x->back() != y->back() || NumElements(*x) != NumElements(*y)) {
       return Refuse("it is no change between [N,1,1,C] and [N,C]");
     }
+    for (const TensorRef& t : {graph_.Input(i, 0), TensorRef{i, 0}}) {
+      const Shape& shape = *graph_.shape(t);
+      if (graph_.channels_first(t) &&
+          (shape[1] != 1 || shape[2] != 1 || !graph_.fixed_size(t))) {
+        return Refuse("it changes the order of cells");
+      }
+    }
     ImportedOperator op =
         Make(i, OperatorType::kActivation, {graph_.Input(i, 0)});
-    op.reshape = true;
+    op.kind = ImportedOperator::Kind::kReshape;
+    return Emit(std::move(op));
+  }
+
+  Result Cast(int i) {
+    const auto from = ToDataType(graph_.dtype(graph_.Input(i, 0)));
+    if (!from) return Refuse("it converts integers");
+    TF_RETURN_IF_ERROR(CheckDtype(*from));
+    ImportedOperator op =
+        Make(i, OperatorType::kActivation, {graph_.Input(i, 0)});
+    op.kind = ImportedOperator::Kind::kCast;
     return Emit(std::move(op));
   }
 
   GraphIndex& graph_;
+  const Placement placement_;
   std::vector<Refusal>& refusals_;
+  // Of the node that is being imported.
+  std::string device_;
+  DataType dtype_ = DataType::kFloat32;
+  bool channels_first_ = false;  // of its tensors of rank 4
   std::vector<ImportedOperator> operators_;
   std::map<std::pair<std::string, TensorRef>, int> unary_;
 };
@@ -673,8 +780,9 @@ class Importer {
 }  // namespace
 
 std::vector<ImportedOperator> ImportNodes(GraphIndex* graph,
+                                          const Placement& placement,
                                           std::vector<Refusal>* refusals) {
-  return Importer(graph, refusals).Run();
+  return Importer(graph, placement, refusals).Run();
 }
 
 }  // namespace ios::tf

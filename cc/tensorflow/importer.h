@@ -8,20 +8,29 @@
 #include <vector>
 
 #include "cc/core/block.h"
+#include "cc/core/data_type.h"
 #include "cc/tensorflow/graph_index.h"
+#include "cc/tensorflow/placement.h"
 
 namespace ios::tf {
 
 // An operator and the nodes it stands for.
 struct ImportedOperator {
+  // Nodes that compute nothing are followed while operators are fused; they are
+  // no operators of a block.
+  enum class Kind {
+    kOperator,
+    kReshape,    // between [N,H,W,C] and [..., C]
+    kTranspose,  // between [N,H,W,C] and [N,C,H,W]
+    kCast,       // between floating-point types
+  };
+  Kind kind = Kind::kOperator;
   Operator op;  // without inputs: they are the tensors below
+  DataType dtype = DataType::kFloat32;  // of inputs and output
   std::vector<TensorRef> inputs;
   TensorRef output;
   std::vector<int> nodes;
   std::vector<std::vector<float>> weights;  // WeightShapes() order
-  // Only while operators are fused: a Reshape between [N,H,W,C] and [..., C],
-  // which is no operator of a block.
-  bool reshape = false;
 };
 
 // Why a node of a recognised type is left to TensorFlow.
@@ -34,6 +43,7 @@ struct Refusal {
 // split), nothing fused; in a topological order. Adds to `refusals` the
 // convolutions it cannot take.
 std::vector<ImportedOperator> ImportNodes(GraphIndex* graph,
+                                          const Placement& placement,
                                           std::vector<Refusal>* refusals);
 
 }  // namespace ios::tf

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cc/tensorflow/dtypes.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
@@ -37,8 +38,8 @@ bool OnlyConvolves(const GrapplerFunctionItem& function) {
   return function.output_size() == 1;
 }
 
-void Inline(const GrapplerFunctionItem& function, NodeDef* call,
-            std::vector<NodeDef>* nodes) {
+void Inline(const GrapplerFunctionItem& function, tensorflow::DataType dtype,
+            NodeDef* call, std::vector<NodeDef>* nodes) {
   std::vector<std::string> arguments, waits;
   for (const std::string& input : call->input()) {
     (input[0] == '^' ? waits : arguments).push_back(input);
@@ -84,7 +85,7 @@ void Inline(const GrapplerFunctionItem& function, NodeDef* call,
   identity.set_op("Identity");
   identity.set_device(call->device());
   identity.add_input(result);
-  tensorflow::AddNodeAttr("T", tensorflow::DT_FLOAT, &identity);
+  tensorflow::AddNodeAttr("T", dtype, &identity);
   *call = std::move(identity);
 }
 
@@ -100,7 +101,7 @@ absl::StatusOr<int> InlineConvolutionCalls(GrapplerItem* item) {
     std::vector<tensorflow::DataType> types;
     if (!IsCompiledCall(node) ||
         !tensorflow::TryGetNodeAttr(node, "Tout", &types) ||
-        types != std::vector<tensorflow::DataType>{tensorflow::DT_FLOAT} ||
+        types.size() != 1 || !ToDataType(types[0]) ||
         !tensorflow::GetNodeAttr(node, "f", &name).ok()) {
       continue;
     }
@@ -110,7 +111,7 @@ absl::StatusOr<int> InlineConvolutionCalls(GrapplerItem* item) {
     TF_RETURN_IF_ERROR(tensorflow::grappler::MakeGrapplerFunctionItem(
         *definition, library, item->graph.versions().producer(), &function));
     if (!OnlyConvolves(function)) continue;
-    Inline(function, &node, &nodes);
+    Inline(function, types[0], &node, &nodes);
     ++inlined;
   }
   for (NodeDef& node : nodes) *item->graph.add_node() = std::move(node);

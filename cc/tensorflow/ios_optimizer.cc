@@ -1,5 +1,6 @@
 #include "cc/tensorflow/ios_optimizer.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "cc/tensorflow/collect.h"
 #include "cc/tensorflow/inline_calls.h"
 #include "cc/tensorflow/lower.h"
+#include "cc/tensorflow/placement.h"
 #include "cc/tensorflow/rewrite.h"
 #include "tensorflow/core/grappler/grappler_item.h"
 #include "tensorflow/core/grappler/optimizers/arithmetic_optimizer.h"
@@ -33,6 +35,17 @@ using ::tensorflow::grappler::GrapplerItem;
 bool IsFunction(const GrapplerItem& item) {
   return dynamic_cast<const tensorflow::grappler::GrapplerFunctionItem*>(
              &item) != nullptr;
+}
+
+// Where TensorFlow puts nodes that name no device.
+std::string DefaultDevice(Cluster* cluster) {
+  if (!cluster) return kCpu;
+  const auto devices = cluster->GetDevices();
+  return std::any_of(
+             devices.begin(), devices.end(),
+             [](const auto& device) { return device.second.type() == "GPU"; })
+             ? kGpu
+             : kCpu;
 }
 
 // Lowers what can be; a graph that cannot is left as it is. Loading a model must
@@ -85,6 +98,14 @@ absl::Status IosOptimizer::Init(
                          ", must be 2 or more"));
       }
       options_.max_block_operators = value.i();
+    } else if (key == "device") {
+      device_ = value.s();
+      if (device_ != kCpu && device_ != kGpu) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("IosOptimizer: device '", device_,
+                         "' is neither \"cpu\" nor \"gpu\""));
+      }
+      options_.placement = {device_, device_};
     } else if (key == "output") {
       output_ = value.s();
     } else if (key == "schedules") {
@@ -102,14 +123,19 @@ absl::Status IosOptimizer::Init(
     return absl::InvalidArgumentError(
         "IosOptimizer: mode \"rewrite\" needs \"schedules\", a directory");
   }
+  if (device_.empty() && mode_ != Mode::kLower) {
+    options_.placement = {kCpu, kCpu};
+  }
   return absl::OkStatus();
 }
 
-absl::Status IosOptimizer::Optimize(Cluster*, const GrapplerItem& item,
+absl::Status IosOptimizer::Optimize(Cluster* cluster, const GrapplerItem& item,
                                     GraphDef* optimized_graph) {
   *optimized_graph = item.graph;
   if (mode_ == Mode::kLower) {
-    LowerIfAnnotated(item, options_, optimized_graph);
+    PartitionOptions options = options_;
+    if (device_.empty()) options.placement.unplaced = DefaultDevice(cluster);
+    LowerIfAnnotated(item, options, optimized_graph);
     return absl::OkStatus();
   }
   // A graph that has a schedule keeps it: passes may be run more than once.
@@ -133,8 +159,18 @@ absl::Status IosOptimizer::Optimize(Cluster*, const GrapplerItem& item,
 
 absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,
                                  GraphDef* optimized_graph) {
+  if (leaves_gpu_graphs_ &&
+      std::any_of(item.graph.node().begin(), item.graph.node().end(),
+                  [](const tensorflow::NodeDef& node) {
+                    return Placement().DeviceOf(node) == kGpu;
+                  })) {
+    *optimized_graph = item.graph;
+    return absl::OkStatus();
+  }
+  PartitionOptions options;
+  options.placement.unplaced = DefaultDevice(cluster);
   GraphDef lowered = item.graph;
-  LowerIfAnnotated(item, PartitionOptions(), &lowered);
+  LowerIfAnnotated(item, options, &lowered);
   GrapplerItem rest = item.WithGraph(std::move(lowered));
   std::vector<std::unique_ptr<tensorflow::grappler::GraphOptimizer>> passes;
   passes.push_back(std::make_unique<tensorflow::grappler::ArithmeticOptimizer>(
@@ -164,23 +200,30 @@ namespace {
 
 // Only one plugin can serve a device type; registering a second one would end
 // the process. The optimizer can still be named then.
-const bool kPluginRegistered = [] {
+bool RegisterPlugin(const char* device, bool leaves_gpu_graphs) {
   using ::tensorflow::grappler::ConfigList;
   using Registry = ::tensorflow::grappler::PluginGraphOptimizerRegistry;
-  if (!Registry::CreateOptimizers({"CPU"}).empty()) {
+  if (!Registry::CreateOptimizers({device}).empty()) {
     LOG(WARNING) << "ios_tf: another graph optimizer plugin is registered for "
-                    "CPU; name \"IosOptimizer\" in custom_optimizers to use "
-                    "this one";
+                 << device
+                 << "; name \"IosOptimizer\" in custom_optimizers to use this "
+                    "one";
     return false;
   }
   ConfigList config(/*disable_model_pruning=*/false,
                     {{"remapping", RewriterConfig::OFF},
                      {"layout_optimizer", RewriterConfig::OFF},
                      {"arithmetic_optimization", RewriterConfig::OFF}});
-  Registry::RegisterPluginOptimizerOrDie([] { return new IosPlugin; }, "CPU",
-                                         config);
+  Registry::RegisterPluginOptimizerOrDie(
+      [leaves_gpu_graphs] { return new IosPlugin(leaves_gpu_graphs); }, device,
+      config);
   return true;
-}();
+}
+
+const bool kGpuPluginRegistered =
+    RegisterPlugin("GPU", /*leaves_gpu_graphs=*/false);
+const bool kCpuPluginRegistered =
+    RegisterPlugin("CPU", /*leaves_gpu_graphs=*/kGpuPluginRegistered);
 
 }  // namespace
 }  // namespace ios::tf

@@ -13,6 +13,10 @@ namespace ios::tf {
 // Parameters, all optional:
 //   mode: "collect", "rewrite" or "lower" (default).
 //   batch_size: int, in place of unknown leading dimensions; 0: 1.
+//   device: "cpu" or "gpu", what to take nodes for: those placed elsewhere are
+//   left
+//     alone. Without it, collect and rewrite are for the CPU, and lower takes
+//     every node for the device TensorFlow has placed or will place it on.
 //   max_block_operators: int, see PartitionOptions.
 //   output (collect): the file to write, see collect.h.
 //   schedules (rewrite): the directory of schedules, see rewrite.h.
@@ -32,14 +36,18 @@ class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
 
   Mode mode_ = Mode::kLower;
   PartitionOptions options_;
-  std::string output_, schedules_;
+  std::string device_, output_, schedules_;
 };
 
-// What runs in every TensorFlow function and session once the library is loaded:
-// lowers annotated graphs. The passes that would hide operators from it are
-// turned off for all graphs; it runs them itself on what it leaves.
+// What runs in every TensorFlow function and session once the library is
+// loaded: lowers annotated graphs. The passes that would hide operators from it
+// are turned off for all graphs; it runs them itself on what it leaves. There
+// is one for each type of device in a graph; the GPU's does the work of all.
 class IosPlugin : public tensorflow::grappler::CustomGraphOptimizer {
  public:
+  explicit IosPlugin(bool leaves_gpu_graphs)
+      : leaves_gpu_graphs_(leaves_gpu_graphs) {}
+
   absl::Status Init(const tensorflow::RewriterConfig_CustomGraphOptimizer*)
       override {
     return absl::OkStatus();
@@ -49,6 +57,9 @@ class IosPlugin : public tensorflow::grappler::CustomGraphOptimizer {
   absl::Status Optimize(tensorflow::grappler::Cluster* cluster,
                         const tensorflow::grappler::GrapplerItem& item,
                         tensorflow::GraphDef* optimized_graph) override;
+
+ private:
+  const bool leaves_gpu_graphs_;
 };
 
 }  // namespace ios::tf

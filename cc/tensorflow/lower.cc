@@ -10,8 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/core/schedule.h"
+#include "cc/engine/program.h"
 #include "cc/tensorflow/annotations.h"
+#include "cc/tensorflow/dtypes.h"
 #include "cc/tensorflow/graph_editor.h"
+#include "cc/tensorflow/layouts.h"
+#include "cc/tensorflow/placement.h"
 #include "cc/tensorflow/program_json.h"
 #include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -112,17 +116,70 @@ struct LoweredRegion {
   Schedule schedule;
   std::string name;
   std::vector<int> nodes;
+  std::string device;       // kCpu or kGpu
+  std::string node_device;  // as in NodeDef
+};
+
+// The borders of the regions: what enters and leaves them is [N,H,W,C], what
+// the rest of the graph reads and writes need not be.
+class Borders {
+ public:
+  Borders(const Partition& partition, GraphEditor* editor)
+      : graph_(*partition.graph), editor_(*editor) {}
+
+  // Whoever reads `tensor` will read `output`, "name" or "name:port", of a
+  // region.
+  void Leave(TensorRef tensor, const std::string& output,
+             const LoweredRegion& region) {
+    outputs_[tensor] = output;
+    if (!graph_.channels_first(tensor)) {
+      editor_.Replace(tensor, output);
+      return;
+    }
+    const NodeDef* transpose = editor_.AddTranspose(
+        editor_.UniqueName(absl::StrCat(region.name, "/to_nchw")), output,
+        /*to_channels_first=*/true, graph_.dtype(tensor), region.node_device);
+    editor_.Replace(tensor, transpose->name());
+    for (int i : graph_.Consumers(tensor)) {
+      if (graph_.node(i).op() == "Transpose" &&
+          !graph_.channels_first({i, 0}) &&
+          PermutationOf(&graph_, i) == Permutation::kToChannelsLast) {
+        editor_.Replace({i, 0}, output);
+      }
+    }
+  }
+
+  // What a region reads in place of `tensor`; good after all calls of Leave().
+  std::string Enter(TensorRef tensor, const LoweredRegion& region) {
+    const auto output = outputs_.find(tensor);
+    if (output != outputs_.end()) return output->second;
+    std::string input = editor_.Input(tensor);
+    if (!graph_.channels_first(tensor)) return input;
+    std::string& transposed = inputs_[{tensor, region.node_device}];
+    if (transposed.empty()) {
+      transposed =
+          editor_
+              .AddTranspose(
+                  editor_.UniqueName(absl::StrCat(region.name, "/to_nhwc")),
+                  input, /*to_channels_first=*/false, graph_.dtype(tensor),
+                  region.node_device)
+              ->name();
+    }
+    return transposed;
+  }
+
+ private:
+  GraphIndex& graph_;
+  GraphEditor& editor_;
+  std::map<TensorRef, std::string> outputs_;
+  std::map<std::pair<TensorRef, std::string>, std::string> inputs_;
 };
 
 void AddRegionNode(const Partition& partition, const LoweredRegion& region,
-                   GraphEditor* editor) {
-  const ImportedOperator& first =
-      partition.operators[region.made.operators[0]];
-  NodeDef* node =
-      editor->AddNode(region.name, "IosRegion",
-                      partition.graph->node(first.output.node).device());
+                   Borders* borders, GraphEditor* editor) {
+  NodeDef* node = editor->AddNode(region.name, "IosRegion", region.node_device);
   for (const TensorRef& input : region.made.inputs) {
-    node->add_input(editor->Input(input));
+    node->add_input(borders->Enter(input, region));
   }
   for (const std::string& wait : editor->ControlInputs(region.nodes)) {
     if (wait != absl::StrCat("^", region.name)) node->add_input(wait);
@@ -131,7 +188,8 @@ void AddRegionNode(const Partition& partition, const LoweredRegion& region,
                           node);
   tensorflow::AddNodeAttr(
       "M", static_cast<int64_t>(region.made.block.outputs.size()), node);
-  tensorflow::AddNodeAttr("device", "cpu", node);
+  tensorflow::AddNodeAttr("T", ToTensorFlow(region.made.block.dtype), node);
+  tensorflow::AddNodeAttr("device", region.device, node);
   tensorflow::AddNodeAttr(
       "program", ToJson(RegionProgram{region.made.block, region.schedule}),
       node);
@@ -149,6 +207,22 @@ void AddRegionNode(const Partition& partition, const LoweredRegion& region,
   (*node->mutable_attr())["weights"] = std::move(weights);
 }
 
+std::string DeviceOf(const Partition& partition, const Region& region) {
+  const ImportedOperator& first = partition.operators[region.operators[0]];
+  return partition.placement.DeviceOf(partition.graph->node(first.output.node));
+}
+
+// Whether the engine can run regions on this device. TensorFlow can run what is
+// left to it wherever it placed it.
+bool IsUsable(const std::string& device, const Placement& placement) {
+  if (device == kCpu || placement.only == device) return true;
+  const StatusOr<std::string> found = DeviceFingerprint("cuda");
+  if (found.ok()) return true;
+  LOG(WARNING) << "ios_tf: what is placed on a GPU runs as plain TensorFlow: "
+               << found.status().message();
+  return false;
+}
+
 }  // namespace
 
 bool IsAnnotated(const tensorflow::GraphDef& graph) {
@@ -160,7 +234,9 @@ bool IsAnnotated(const tensorflow::GraphDef& graph) {
 absl::StatusOr<int> Lower(const Partition& partition,
                           tensorflow::GraphDef* graph) {
   GraphEditor editor(*partition.graph, graph);
+  Borders borders(partition, &editor);
   std::vector<LoweredRegion> lowered;
+  std::map<std::string, bool> usable;  // by device
   for (const Region& region : partition.regions) {
     std::vector<int> stages;
     for (int k : region.operators) {
@@ -170,7 +246,16 @@ absl::StatusOr<int> Lower(const Partition& partition,
                     [](int stage) { return stage == kNoStage; })) {
       continue;
     }
+    const std::string device = DeviceOf(partition, region);
+    const auto [known, is_new] = usable.try_emplace(device, false);
+    if (is_new) known->second = IsUsable(device, partition.placement);
+    if (!known->second) continue;
     LoweredRegion result;
+    result.device = device;
+    result.node_device =
+        partition.graph
+            ->node(partition.operators[region.operators[0]].output.node)
+            .device();
     result.made = MakeBlock(partition, region.operators, "");
     if (result.made.block.outputs.empty() || result.made.inputs.empty()) {
       continue;
@@ -187,9 +272,10 @@ absl::StatusOr<int> Lower(const Partition& partition,
     result.name = editor.UniqueName(absl::StrCat("ios_region_", lowered.size()));
     const std::vector<int>& outputs = result.made.block.outputs;
     for (size_t port = 0; port < outputs.size(); ++port) {
-      editor.Replace(
+      borders.Leave(
           partition.operators[result.made.operators[outputs[port]]].output,
-          port == 0 ? result.name : absl::StrCat(result.name, ":", port));
+          port == 0 ? result.name : absl::StrCat(result.name, ":", port),
+          result);
     }
     for (int k : region.operators) {
       for (int i : partition.operators[k].nodes) {
@@ -200,7 +286,7 @@ absl::StatusOr<int> Lower(const Partition& partition,
     lowered.push_back(std::move(result));
   }
   for (const LoweredRegion& region : lowered) {
-    AddRegionNode(partition, region, &editor);
+    AddRegionNode(partition, region, &borders, &editor);
   }
   if (!lowered.empty()) editor.Finish();
   return static_cast<int>(lowered.size());

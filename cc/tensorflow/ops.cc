@@ -73,13 +73,14 @@ absl::Status LatencyShape(InferenceContext* c) {
 }  // namespace
 
 REGISTER_OP("IosRegion")
-    .Input("inputs: N * float")
-    .Output("outputs: M * float")
+    .Input("inputs: N * T")
+    .Output("outputs: M * T")
     .Attr("N: int >= 1")
     .Attr("M: int >= 1")
     .Attr("program: string")
     .Attr("weights: list(tensor) >= 0")
-    .Attr("device: string = 'cpu'")
+    .Attr("T: {float, half, bfloat16} = DT_FLOAT")
+    .Attr("device: {'cpu', 'gpu'} = 'cpu'")
     .SetShapeFn(RegionShape)
     .Doc(R"doc(
 Runs a region of a graph on the IOS engine.
@@ -88,8 +89,8 @@ inputs: Dense [N,H,W,C] or [N,C] tensors; sizes other than those in `program` ar
   compiled for on first use.
 outputs: The block's outputs.
 program: JSON object of "block" and "schedule".
-weights: The operators' weights, flattened over operators; read once.
-device: "cpu".
+weights: The operators' weights in float32, flattened over operators; read once.
+device: What the region was made for.
 )doc");
 
 REGISTER_OP("IosStageLatency")

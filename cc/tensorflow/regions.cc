@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/tensorflow/fusion.h"
+#include "cc/tensorflow/layouts.h"
 
 namespace ios::tf {
 namespace {
@@ -307,10 +308,12 @@ absl::StatusOr<Partition> PartitionGraph(
     const tensorflow::grappler::GrapplerItem& item,
     const PartitionOptions& options) {
   Partition partition;
+  partition.placement = options.placement;
   TF_ASSIGN_OR_RETURN(partition.graph,
                       GraphIndex::Create(item, options.batch_size,
                                          options.image_size));
   GraphIndex& graph = *partition.graph;
+  graph.SetChannelsFirst(FindChannelsFirst(&graph));
   // The operand of a Reshape that is a shape, and what computes it from other
   // tensors' shapes, goes away with the Reshape: it must not count as a reader
   // of those tensors. Which Reshapes go away is known only afterwards, so all
@@ -328,7 +331,8 @@ absl::StatusOr<Partition> PartitionGraph(
     partition.regions.clear();
     partition.producer.clear();
     partition.shapes.clear();
-    partition.operators = Fuse(graph, ImportNodes(&graph, &partition.refusals));
+    partition.operators = Fuse(
+        graph, ImportNodes(&graph, options.placement, &partition.refusals));
     for (size_t k = 0; k < partition.operators.size(); ++k) {
       partition.producer[partition.operators[k].output] = k;
     }
@@ -354,6 +358,7 @@ PartitionBlock MakeBlock(const Partition& partition,
   PartitionBlock result;
   result.block.name = std::move(name);
   result.operators = operators;
+  result.block.dtype = partition.operators[operators[0]].dtype;
   std::map<TensorRef, int> refs;
   std::set<int> covered;
   for (size_t i = 0; i < operators.size(); ++i) {

@@ -12,6 +12,7 @@
 #include "cc/core/block.h"
 #include "cc/tensorflow/graph_index.h"
 #include "cc/tensorflow/importer.h"
+#include "cc/tensorflow/placement.h"
 #include "tensorflow/core/grappler/grappler_item.h"
 
 namespace ios::tf {
@@ -22,12 +23,13 @@ struct PartitionOptions {
   // In place of unknown heights and widths of the graph's inputs: the size most
   // networks for images were made for.
   int64_t image_size = 224;
+  Placement placement;
   // Blocks of more operators are cut further, where fewest tensors are live.
   int max_block_operators = 24;
 };
 
-// Operators that one IosRegion executes, as indices of Partition::operators in
-// a topological order.
+// Operators that one IosRegion executes, of one type and on one device, as
+// indices of Partition::operators in a topological order.
 struct Region {
   std::vector<int> operators;
   // Consecutive runs of `operators`, each scheduled by itself.
@@ -37,6 +39,7 @@ struct Region {
 // A graph seen as operators. Regions are in an order in which they can run.
 struct Partition {
   std::unique_ptr<GraphIndex> graph;
+  Placement placement;
   std::vector<ImportedOperator> operators;
   std::map<TensorRef, int> producer;  // operator by output tensor
   std::vector<Region> regions;

@@ -8,6 +8,7 @@
 #include "cc/core/merge.h"
 #include "cc/core/schedule.h"
 #include "cc/tensorflow/annotations.h"
+#include "cc/tensorflow/dtypes.h"
 #include "cc/tensorflow/graph_editor.h"
 #include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -33,12 +34,6 @@ StatusOr<Schedule> LoadSchedule(const std::string& path, const Block& block) {
   IOS_ASSIGN_OR_RETURN(Schedule schedule, ScheduleFromJson(json));
   IOS_RETURN_IF_ERROR(Validate(schedule, block));
   return schedule;
-}
-
-Tensor Floats(const std::vector<float>& values, const TensorShape& shape) {
-  Tensor tensor(tensorflow::DT_FLOAT, shape);
-  std::copy(values.begin(), values.end(), tensor.flat<float>().data());
-  return tensor;
 }
 
 class Rewriter {
@@ -137,8 +132,15 @@ class Rewriter {
       for (size_t i = 0; i < merge.plan.parts.size(); ++i) {
         const ImportedOperator& part =
             partition_.operators[merge.made.operators[merge.plan.parts[i].op]];
-        editor_.Replace(part.output,
-                        i == 0 ? split : absl::StrCat(split, ":", i));
+        // What the readers of a part want to see, as the first part gives it.
+        const std::string output = i == 0 ? split : absl::StrCat(split, ":", i);
+        device_ = index_.node(part.output.node).device();
+        dtype_ = part.dtype;
+        editor_.Replace(
+            part.output,
+            InLayout(absl::StrCat(names.back(), "/output_", i), output,
+                     index_.channels_first(partition_.operators[first].output),
+                     index_.channels_first(part.output)));
         for (int n : part.nodes) editor_.ReplaceControl(n, split);
       }
     }
@@ -152,7 +154,15 @@ class Rewriter {
     const ImportedOperator& first =
         partition_.operators[merge.made.operators[merge.plan.parts[0].op]];
     device_ = index_.node(first.output.node).device();
+    dtype_ = merge.made.block.dtype;
     stage_ = merge.stage;
+    // As the first of the convolutions was.
+    const bool channels_first = index_.channels_first(first.output);
+    const char* const format = channels_first ? "NCHW" : "NHWC";
+    const auto dimensions = [&](int64_t height, int64_t width) {
+      return channels_first ? std::vector<int64_t>{1, 1, height, width}
+                            : std::vector<int64_t>{1, height, width, 1};
+    };
 
     std::vector<const float*> filters, biases;
     std::vector<int> nodes, sizes;
@@ -172,25 +182,28 @@ class Rewriter {
                  &filter, &bias);
 
     const std::string filter_name = Const(
-        name + "/filter",
-        Floats(filter, TensorShape({op.kernel[0], op.kernel[1], channels,
-                                    op.filters})));
-    NodeDef* conv = Node(name, "Conv2D",
-                         {editor_.Input(first.inputs[0]), filter_name});
+        name + "/filter", MakeTensor(filter,
+                                     TensorShape({op.kernel[0], op.kernel[1],
+                                                  channels, op.filters}),
+                                     dtype_));
+    const std::string input =
+        InLayout(name + "/input", editor_.Input(first.inputs[0]),
+                 index_.channels_first(first.inputs[0]), channels_first);
+    NodeDef* conv = Node(name, "Conv2D", {input, filter_name});
     for (const std::string& wait : editor_.ControlInputs(nodes)) {
       conv->add_input(wait);
     }
-    AddNodeAttr("strides",
-                std::vector<int64_t>{1, op.strides[0], op.strides[1], 1}, conv);
-    AddNodeAttr("dilations",
-                std::vector<int64_t>{1, op.dilations[0], op.dilations[1], 1},
+    AddNodeAttr("strides", dimensions(op.strides[0], op.strides[1]), conv);
+    AddNodeAttr("dilations", dimensions(op.dilations[0], op.dilations[1]),
                 conv);
-    AddNodeAttr("data_format", "NHWC", conv);
+    AddNodeAttr("data_format", format, conv);
     AddNodeAttr("use_cudnn_on_gpu", true, conv);
     const Padding& p = op.padding;
     std::vector<int64_t> pads;
     if (p.type == PaddingType::kExplicit) {
-      pads = {0, 0, p.top, p.bottom, p.left, p.right, 0, 0};
+      pads = {p.top, p.bottom, p.left, p.right};
+      pads.insert(channels_first ? pads.begin() : pads.end(), {0, 0});
+      pads.insert(pads.begin(), {0, 0});
     }
     AddNodeAttr("explicit_paddings", pads, conv);
     AddNodeAttr("padding",
@@ -200,10 +213,10 @@ class Rewriter {
                 conv);
     std::string tensor = conv->name();
     if (op.bias) {
-      const std::string bias_name =
-          Const(name + "/bias", Floats(bias, TensorShape({op.filters})));
+      const std::string bias_name = Const(
+          name + "/bias", MakeTensor(bias, TensorShape({op.filters}), dtype_));
       NodeDef* add = Node(name + "/bias_add", "BiasAdd", {tensor, bias_name});
-      AddNodeAttr("data_format", "NHWC", add);
+      AddNodeAttr("data_format", format, add);
       tensor = add->name();
     }
     tensor = Activate(name, op.activation, std::move(tensor));
@@ -212,7 +225,8 @@ class Rewriter {
                       TensorShape({static_cast<int64_t>(sizes.size())}));
     std::copy(sizes.begin(), sizes.end(), part_sizes.flat<int>().data());
     const std::string sizes_name = Const(name + "/sizes", part_sizes);
-    const std::string axis_name = Const(name + "/axis", Tensor(3));
+    const std::string axis_name =
+        Const(name + "/axis", Tensor(channels_first ? 1 : 3));
     NodeDef* split =
         Node(name + "/split", "SplitV", {tensor, sizes_name, axis_name});
     AddNodeAttr("num_split", static_cast<int64_t>(sizes.size()), split);
@@ -222,7 +236,7 @@ class Rewriter {
   std::string Activate(const std::string& name, Activation activation,
                        std::string x) {
     const auto scalar = [&](const std::string& suffix, float value) {
-      return Const(name + suffix, Tensor(value));
+      return Const(name + suffix, MakeTensor({value}, TensorShape(), dtype_));
     };
     const auto unary = [&](const char* op, const std::string& input) {
       return Node(name + "/" + op, op, {input})->name();
@@ -257,6 +271,16 @@ class Rewriter {
     return x;
   }
 
+  // `tensor`, transposed if it is not in the layout wanted.
+  std::string InLayout(const std::string& name, const std::string& tensor,
+                       bool is_channels_first, bool channels_first) {
+    if (is_channels_first == channels_first) return tensor;
+    return editor_
+        .AddTranspose(name, tensor, channels_first, ToTensorFlow(dtype_),
+                      device_)
+        ->name();
+  }
+
   std::string Const(const std::string& name, const Tensor& value) {
     return editor_.AddConst(name, value, device_);
   }
@@ -264,7 +288,7 @@ class Rewriter {
                 const std::vector<std::string>& inputs) {
     NodeDef* node = editor_.AddNode(name, op, device_);
     for (const std::string& input : inputs) node->add_input(input);
-    AddNodeAttr("T", tensorflow::DT_FLOAT, node);
+    AddNodeAttr("T", ToTensorFlow(dtype_), node);
     Annotate(stage_, 0, node);
     return node;
   }
@@ -274,7 +298,9 @@ class Rewriter {
   tensorflow::GraphDef& graph_;
   GraphEditor editor_;
   int stage_ = 0;
+  // Of the merge that is being materialised.
   std::string device_;
+  DataType dtype_ = DataType::kFloat32;
   std::vector<Merge> merges_;
 };
 
