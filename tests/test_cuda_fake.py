@@ -45,6 +45,9 @@ extern "C" __global__ void half_waits(float* y) {
 extern "C" __global__ void copy4(const float4* a, float4* y) {
   Store(y + threadIdx.x, Load(a + threadIdx.x));
 }
+extern "C" __global__ void shift(const float* a, float* y) {
+  Store(y + threadIdx.x, Load(a + threadIdx.x + 1));
+}
 extern "C" __global__ void first(float* y) { Store(y, 1.0f); }
 """
 
@@ -292,6 +295,12 @@ def test_what_other_threads_may_do_while_a_stream_is_captured(
     assert bool(finish(gpu)) == forbidden
 
 
+def test_a_thread_may_write_what_it_has_read(gpu):
+    x, stream = gpu.memory(1), gpu.stream()
+    gpu.launch(gpu.add, stream, x, x, x)
+    assert finish(gpu) == []
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -305,7 +314,10 @@ def test_what_other_threads_may_do_while_a_stream_is_captured(
             "not aligned",
         ),
         (lambda gpu, s, x, y: gpu.launch(gpu.first, s, y, threads=2), "twice"),
-        (lambda gpu, s, x, y: gpu.launch(gpu.add, s, x, x, x), "reads and writes"),
+        (
+            lambda gpu, s, x, y: gpu.launch(gpu.shift, s, x, x, threads=63),
+            "reads and writes",
+        ),
         (lambda gpu, s, x, y: gpu.launch(gpu.half_waits, s, y), "the same barrier"),
     ],
 )

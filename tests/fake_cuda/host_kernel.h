@@ -16,6 +16,7 @@ struct IosHostBuffer {
   unsigned long* written;
   unsigned long low, high;  // all bits that are set are of bytes in [low, high)
   bool written_twice;
+  bool shared;  // a thread writes what another one reads
 };
 
 struct IosHostTracker {
@@ -25,6 +26,12 @@ struct IosHostTracker {
   IosHostBuffer* slots[kSlots];
   IosHostBuffer* (*find)(const void* pointer, unsigned long bytes, bool write);
   char* nowhere;  // where accesses that are not legal go
+
+  // What the running thread has read and written last: it may write what it has
+  // read, other threads may not.
+  static constexpr unsigned kAccesses = 64;
+  unsigned long accesses[kAccesses];
+  unsigned long access_count;
 };
 
 struct IosHostState {
@@ -32,6 +39,14 @@ struct IosHostState {
   IosHostTracker* tracker;
   void (*barrier)();
 };
+
+// Whether the running thread has accessed the same bytes before.
+inline bool IosHostOwn(const IosHostTracker* tracker, unsigned long address) {
+  for (unsigned i = 0; i < IosHostTracker::kAccesses; ++i) {
+    if (i < tracker->access_count && tracker->accesses[i] == address) return true;
+  }
+  return false;
+}
 
 // Notes an access; null if it is not legal.
 inline IosHostBuffer* IosHostTouch(IosHostTracker* tracker, const void* pointer,
@@ -53,8 +68,12 @@ inline IosHostBuffer* IosHostTouch(IosHostTracker* tracker, const void* pointer,
       address - reinterpret_cast<unsigned long>(buffer->base);
   const unsigned long mask = ((1ul << (bytes / 2)) - 1) << (offset / 2 % 64);
   unsigned long& word = (write ? buffer->written : buffer->read)[offset / 128];
+  const unsigned long other =
+      (write ? buffer->read : buffer->written)[offset / 128];
   if (write && (word & mask)) buffer->written_twice = true;
+  if ((other & mask) && !IosHostOwn(tracker, address)) buffer->shared = true;
   word |= mask;
+  tracker->accesses[tracker->access_count++ % IosHostTracker::kAccesses] = address;
   if (offset < buffer->low) buffer->low = offset;
   if (offset + bytes > buffer->high) buffer->high = offset + bytes;
   return buffer;

@@ -44,6 +44,7 @@ void FibreMain() {
     const unsigned t = current.backwards ? current.threads - 1 - i : i;
     current.running->thread = {t % dim.x, t / dim.x % dim.y, t / dim.x / dim.y};
     current.kernel->state->thread = current.running->thread;
+    current.kernel->state->tracker->access_count = 0;
     current.kernel->call(current.parameters);
   }
 }
@@ -53,6 +54,7 @@ void Barrier() {
   fibre->waits = true;
   swapcontext(&fibre->context, &current.scheduler);
   current.kernel->state->thread = fibre->thread;
+  current.kernel->state->tracker->access_count = 0;
 }
 
 void Resume(Fibre* fibre) {

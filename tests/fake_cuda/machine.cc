@@ -34,7 +34,7 @@ void Join(Clock* clock, const Clock& other) {
 void ResetTouched(Buffer* buffer) {
   buffer->low = std::numeric_limits<unsigned long>::max();
   buffer->high = 0;
-  buffer->written_twice = false;
+  buffer->written_twice = buffer->shared = false;
 }
 
 }  // namespace
@@ -239,12 +239,14 @@ void Machine::Touch(const void* pointer, size_t bytes, bool write) {
     return;
   }
   unsigned long* const bits = write ? buffer->written : buffer->read;
+  const unsigned long* const others = write ? buffer->read : buffer->written;
   const size_t end = (offset + bytes + kCellBytes - 1) / kCellBytes;
   for (size_t bit = offset / kCellBytes; bit < end;) {
     const size_t in_word = std::min<size_t>(64 - bit % 64, end - bit);
     const unsigned long mask =
         (in_word == 64 ? ~0ul : (1ul << in_word) - 1) << (bit % 64);
     if (write && (bits[bit / 64] & mask)) buffer->written_twice = true;
+    if (others[bit / 64] & mask) buffer->shared = true;
     bits[bit / 64] |= mask;
     bit += in_word;
   }
@@ -385,18 +387,19 @@ void Machine::AccountBuffer(const Node& node, Buffer* buffer) {
   if (buffer->written_twice) {
     Violate(node.work.name + " writes bytes of " + buffer->name + " twice");
   }
+  if (buffer->shared) {
+    Violate(node.work.name + " reads and writes the same bytes of " +
+            buffer->name);
+  }
   const size_t first = buffer->low / kCellBytes / 64;
   const size_t last = (buffer->high - 1) / kCellBytes / 64;
-  bool both = false;
   for (const bool write : {false, true}) {
     unsigned long* const bits = write ? buffer->written : buffer->read;
-    const unsigned long* const others = write ? buffer->read : buffer->written;
     // Runs of bits that are set.
     size_t begin = 0;
     bool inside = false;
     for (size_t word = first; word <= last; ++word) {
       const unsigned long value = bits[word];
-      both |= (value & others[word]) != 0;
       if (value == (inside ? ~0ul : 0ul)) continue;
       for (size_t bit = 0; bit < 64; ++bit) {
         const bool set = value >> bit & 1;
@@ -410,10 +413,6 @@ void Machine::AccountBuffer(const Node& node, Buffer* buffer) {
       }
     }
     if (inside) Visit(node, buffer, begin, (last + 1) * 64, write);
-  }
-  if (both) {
-    Violate(node.work.name + " reads and writes the same bytes of " +
-            buffer->name);
   }
   std::fill(buffer->read + first, buffer->read + last + 1, 0);
   std::fill(buffer->written + first, buffer->written + last + 1, 0);
