@@ -13,9 +13,11 @@ import json
 import logging
 import os
 import uuid
+from typing import Any
 
 import tensorflow as tf
 
+from ios_tf.parts import DEFAULT_PATTERNS, Patterns
 from ios_tf.scheduler import Problem, Pruning, Schedule, validate
 from ios_tf.source import first_line
 
@@ -30,6 +32,15 @@ def default_directory() -> str:
     )
 
 
+def latency_database(directory: str) -> str:
+    """The file of the latency database beside the schedules of a directory.
+
+    SQLite needs a local file: for a remote directory it is the default one's.
+    """
+    local = default_directory() if "://" in directory else directory
+    return os.path.join(local, "latencies.sqlite")
+
+
 class ScheduleCache:
     """The schedules of one device."""
 
@@ -42,8 +53,14 @@ class ScheduleCache:
         suffix = "" if strategy == DEFAULT_STRATEGY else f".{strategy}"
         return os.path.join(self._directory, f"{signature}{suffix}.json")
 
-    def get(self, problem: Problem, strategy: str, pruning: Pruning) -> Schedule | None:
-        """The schedule of a block found with this strategy and pruning, or None.
+    def get(
+        self,
+        problem: Problem,
+        strategy: str,
+        pruning: Pruning,
+        patterns: Patterns = DEFAULT_PATTERNS,
+    ) -> Schedule | None:
+        """The schedule of a block found with these settings, or None.
 
         A file that is not such a schedule is ignored with one warning.
         """
@@ -68,16 +85,22 @@ class ScheduleCache:
         except ValueError as error:
             _logger.warning("%s is ignored: %s", path, first_line(error))
             return None
-        wanted = (strategy, *_limits(pruning))
-        if tuple(schedule.metadata.get(key) for key in _KEYS) != wanted:
+        wanted = _settings(strategy, pruning, patterns)
+        if any(schedule.metadata.get(key) != value for key, value in wanted.items()):
             return None
         return schedule
 
-    def put(self, schedule: Schedule, strategy: str, pruning: Pruning) -> None:
+    def put(
+        self,
+        schedule: Schedule,
+        strategy: str,
+        pruning: Pruning,
+        patterns: Patterns = DEFAULT_PATTERNS,
+    ) -> None:
         """Keeps a schedule. A cache that cannot be written is one warning."""
         path = self.path(schedule.signature, strategy)
         temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-        settings = dict(zip(_KEYS, (strategy, *_limits(pruning)), strict=True))
+        settings = _settings(strategy, pruning, patterns)
         data = {**json.loads(schedule.to_json()), **settings}
         try:
             tf.io.gfile.makedirs(self._directory)
@@ -92,9 +115,13 @@ class ScheduleCache:
             )
 
 
-_KEYS = ("strategy_option", "max_groups", "max_group_size")
-
-
-def _limits(pruning: Pruning) -> tuple[int, int]:
-    # No limit has two spellings.
-    return pruning.max_groups or 0, pruning.max_group_size or 0
+def _settings(strategy: str, pruning: Pruning, patterns: Patterns) -> dict[str, Any]:
+    """What a schedule was searched with, as its file says it."""
+    return {
+        "strategy_option": strategy,
+        # No limit has two spellings.
+        "max_groups": pruning.max_groups or 0,
+        "max_group_size": pruning.max_group_size or 0,
+        "units": list(patterns.units),
+        "borders": list(patterns.borders),
+    }

@@ -11,12 +11,14 @@ from typing import Any
 import tensorflow as tf
 
 from ios_tf import _native, final_check, graphs, memory, optimizer
-from ios_tf.cache import ScheduleCache, default_directory
-from ios_tf.cost.measured import MeasuredCostModel, Measurement
+from ios_tf.cache import ScheduleCache, default_directory, latency_database
+from ios_tf.cost import Measurement, open_database
+from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
 from ios_tf.graphs import FrozenSignature
 from ios_tf.optimizer import Collected
 from ios_tf.output import copy_directory, written_directory
+from ios_tf.parts import Patterns
 from ios_tf.report import Report
 from ios_tf.scheduler import STRATEGIES, Pruning, Schedule
 from ios_tf.search import Searcher
@@ -34,6 +36,8 @@ def convert(
     strategy: str = "both",
     max_groups: int = 8,
     max_group_size: int = 3,
+    units: Sequence[str] = (),
+    borders: Sequence[str] = (),
     cache_dir: str | None = None,
     warmup: int = 2,
     number: int = 3,
@@ -60,9 +64,13 @@ def convert(
       strategy: "both", "parallel", "merge", "greedy" or "sequential".
       max_groups: groups per stage the search considers, the paper's s; 0: any.
       max_group_size: operators per group, the paper's r; 0: any.
-      cache_dir: where schedules are kept; by default $IOS_TF_CACHE or ~/.cache/ios_tf.
+      units: regular expressions; operators whose names match one, and equally in its
+        groups, are scheduled as one operator.
+      borders: regular expressions; a block ends with an operator whose name matches.
+      cache_dir: where schedules and latencies are kept; by default $IOS_TF_CACHE or
+        ~/.cache/ios_tf.
       warmup, number, repeat: a latency is the median of `repeat` measurements of
-        `number` runs each, after `warmup` runs.
+        `number` runs each, after `warmup` runs; noisy ones are repeated.
       signatures: the signatures to convert; by default all. Others are kept as they
         are.
       weights: for `keras:NAME`: "imagenet", or None for random ones.
@@ -81,13 +89,15 @@ def convert(
         batch_size, strategy, max_groups, max_group_size, warmup, number, repeat
     )
     device_name = _native.device_fingerprint(device)
-    cache = ScheduleCache(cache_dir or default_directory(), device_name)
+    cache_dir = cache_dir or default_directory()
     searcher = Searcher(
         MeasuredCostModel(device, settings.measurement),
         strategy,
         settings.pruning,
-        cache,
+        ScheduleCache(cache_dir, device_name),
         progress,
+        open_database(latency_database(cache_dir), device_name),
+        Patterns(tuple(units), tuple(borders)),
     )
     output = os.fspath(output)
     report = Report(output, device_name, batch_size)
@@ -161,13 +171,16 @@ def _convert(
         copy_directory(source, directory)
         return
     schedules, stats = searcher.schedule_all(problems.values())
-    report.measurements = stats.measurements
-    report.search_seconds = stats.seconds
+    report.different_blocks = stats.blocks
     report.cached_blocks = stats.cached
+    report.measurements = stats.measured
+    report.reused = stats.reused
+    report.bounded = stats.bounded
+    report.search_seconds = stats.seconds
     report.notes += [
-        f"block {name} is too large to search: the better of greedy and sequential "
-        "is used; --max_groups and --max_group_size make searches smaller"
-        for name in stats.too_large
+        f"block {name} is too large to search and cut in {cuts + 1} or more parts; "
+        "--max_groups and --max_group_size make searches smaller"
+        for name, cuts in stats.cut.items()
     ]
     rewritten = {
         key: _rebuild(function, schedules, batch_size, searcher, report)
@@ -236,7 +249,11 @@ def _rebuild(
     report.scheduled_ms += checked.scheduled_ms
     for block in function.collected.blocks:
         signature = block["signature"]
-        report.add(function.collected.problems[signature], checked.schedules[signature])
+        report.add(
+            function.collected.problems[signature],
+            checked.schedules[signature],
+            schedules[signature].metadata["parts"],
+        )
     return graphs.rebuild(function.frozen, checked.graph_def)
 
 

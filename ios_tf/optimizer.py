@@ -19,6 +19,8 @@ from ios_tf.graphs import FrozenSignature
 from ios_tf.scheduler import Problem
 
 OPTIMIZER = "IosOptimizer"
+# Blocks are cut further in Python (parts.py), where it is known what fits a search.
+_BLOCK_LIMIT = {"max_block_operators": 1 << 20}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +63,7 @@ def collect(frozen: FrozenSignature, batch_size: int) -> Collected:
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         path = os.path.join(directory, "problems.json")
         parameters = {"mode": "collect", "output": path, "batch_size": batch_size}
+        parameters |= _BLOCK_LIMIT
         _optimize(frozen, [OPTIMIZER], parameters)
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
@@ -83,6 +86,7 @@ def rewrite(
       schedules: a directory of <block signature>.json files.
     """
     parameters = {"mode": "rewrite", "schedules": schedules, "batch_size": batch_size}
+    parameters |= _BLOCK_LIMIT
     return _optimize(frozen, [OPTIMIZER], parameters)
 
 

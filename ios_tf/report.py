@@ -19,9 +19,12 @@ class Report:
       operators, blocks, stages: how many were scheduled, in all signatures.
       merged, concurrent: stages that merge operators, stages with several groups.
       sequential_ms, scheduled_ms: latencies of all regions together.
-      measurements: candidates that were measured.
+      different_blocks: blocks, equal ones counted once.
+      cached_blocks: those of them whose schedule came from the cache.
+      measurements: stages, groups and schedules that were measured.
+      reused: stages and groups whose latency was known.
+      bounded: stages that need not be measured, as they could not win.
       search_seconds: time the searches took.
-      cached_blocks: different blocks whose schedule came from the cache.
       left_to_tensorflow: op type -> nodes outside of the schedules.
       notes: one line each on what the user may want to know.
     """
@@ -36,15 +39,18 @@ class Report:
     concurrent: int = 0
     sequential_ms: float = 0.0
     scheduled_ms: float = 0.0
-    measurements: int = 0
-    search_seconds: float = 0.0
+    different_blocks: int = 0
     cached_blocks: int = 0
+    measurements: int = 0
+    reused: int = 0
+    bounded: int = 0
+    search_seconds: float = 0.0
     left_to_tensorflow: Mapping[str, int] = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
 
-    def add(self, problem: Problem, schedule: Schedule) -> None:
-        """Counts one block."""
-        self.blocks += 1
+    def add(self, problem: Problem, schedule: Schedule, parts: int) -> None:
+        """Counts what was scheduled in so many parts."""
+        self.blocks += parts
         self.operators += len(problem)
         self.stages += len(schedule.stages)
         for stage in schedule.stages:
@@ -59,7 +65,11 @@ class Report:
             ("device", self.device),
             ("batch size", str(self.batch_size)),
             ("operators", str(self.operators)),
-            ("blocks", _with(self.blocks, "different from cache", self.cached_blocks)),
+            (
+                "blocks",
+                f"{self.blocks} ({self.different_blocks} different, "
+                f"{self.cached_blocks} from cache)",
+            ),
             ("stages", str(self.stages)),
             ("  merged", str(self.merged)),
             ("  concurrent", str(self.concurrent)),
@@ -69,7 +79,11 @@ class Report:
                 f"{self.scheduled_ms:.2f} ms"
                 f" ({self.sequential_ms / self.scheduled_ms:.2f}x)",
             ),
-            ("measurements", str(self.measurements)),
+            (
+                "measurements",
+                f"{self.measurements} ({self.reused} reused, {self.bounded} "
+                "not needed)",
+            ),
             ("search", f"{self.search_seconds:.1f} s"),
             ("left to TensorFlow", _counts(self.left_to_tensorflow)),
             ("written", self.output),
@@ -94,10 +108,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         ).rstrip()
         for line in lines
     )
-
-
-def _with(count: int, what: str, other: int) -> str:
-    return f"{count} ({other} {what})" if other else str(count)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

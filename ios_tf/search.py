@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import time
 from collections.abc import Iterable
 
 from ios_tf.cache import ScheduleCache
 from ios_tf.cost.cached import CachedCostModel
+from ios_tf.cost.database import LatencyDatabase
 from ios_tf.cost.measured import MeasuredCostModel
+from ios_tf.parts import DEFAULT_PATTERNS, Part, Patterns, joined, parts_of
 from ios_tf.progress import Progress
 from ios_tf.scheduler import (
-    BlockTooLargeError,
     Problem,
     Pruning,
     Schedule,
@@ -31,24 +33,29 @@ class SearchStats:
     """What the searches of a model took.
 
     Attributes:
-      searched: blocks that were searched.
-      cached: blocks whose schedule was in the cache.
-      too_large: names of blocks that were too large for the dynamic program.
-      measurements: candidates that were measured.
+      blocks: parts that one dynamic program schedules, equal ones counted once.
+      cached: those of them whose schedule was in the cache.
+      cut: block name -> cuts made only to make the search possible.
+      measured: stages, groups and schedules that were measured.
+      reused: stages and groups that had been measured before.
+      bounded: candidates that need not be measured, as they could not win.
       seconds: time of all searches.
     """
 
-    searched: int = 0
+    blocks: int = 0
     cached: int = 0
-    too_large: list[str] = dataclasses.field(default_factory=list)
-    measurements: int = 0
+    cut: dict[str, int] = dataclasses.field(default_factory=dict)
+    measured: int = 0
+    reused: int = 0
+    bounded: int = 0
     seconds: float = 0.0
 
 
 class Searcher:
     """Schedules blocks for one device with one strategy.
 
-    Equal stages are measured once, across all blocks it is given.
+    Equal stages are measured once, across all blocks it is given, and across all
+    searches that share the database.
 
     Attributes:
       cost_model: what measures.
@@ -63,14 +70,17 @@ class Searcher:
         pruning: Pruning,
         cache: ScheduleCache | None = None,
         show_progress: bool = False,
+        database: LatencyDatabase | None = None,
+        patterns: Patterns = DEFAULT_PATTERNS,
     ) -> None:
         self.cost_model = cost_model
-        self._cached = CachedCostModel(cost_model)
+        self._cached = CachedCostModel(cost_model, database)
         self.searches = strategy not in _BASELINES
         self._strategy = strategy
         self._pruning = pruning
         self._cache = cache
         self._show_progress = show_progress
+        self._patterns = patterns
 
     def schedule_all(
         self, problems: Iterable[Problem]
@@ -78,66 +88,80 @@ class Searcher:
         """The schedules of blocks, by signature, and what they took.
 
         Their metadata holds `latency_ms`, `sequential_ms` and, where it was measured,
-        `greedy_ms`: those of the whole block.
+        `greedy_ms`: the sums over their parts, of which there are `parts`.
         """
+        problems = list(problems)
         stats = SearchStats()
-        schedules: dict[str, Schedule] = {}
-        waiting = []
+        start = time.monotonic()
+        parts: dict[str, list[Part]] = {}
         for problem in problems:
-            cached = self._cache and self._cache.get(
-                problem, self._strategy, self._pruning
-            )
-            if cached:
-                schedules[problem.signature] = cached
+            found, forced = parts_of(problem, self._pruning, self._patterns)
+            parts[problem.signature] = found
+            if forced:
+                stats.cut[problem.name] = forced
+        unique = {
+            part.problem.signature: part.problem for ps in parts.values() for part in ps
+        }
+        stats.blocks = len(unique)
+        before = self.cost_model.measurements
+        schedules: dict[str, Schedule] = {}
+        for i, (signature, problem) in enumerate(unique.items()):
+            schedule = self._look_up(problem)
+            if schedule:
                 stats.cached += 1
             else:
-                waiting.append(problem)
-        start = time.monotonic()
-        before = self.cost_model.measurements
-        for i, problem in enumerate(waiting):
-            schedule = self._search(problem, f"block {i + 1}/{len(waiting)}:", stats)
-            self.cost_model.release()
-            schedules[problem.signature] = schedule
-            stats.searched += 1
-            if self._cache:
-                self._cache.put(schedule, self._strategy, self._pruning)
-        stats.measurements = self.cost_model.measurements - before
+                schedule = self._search(problem, f"block {i + 1}/{len(unique)}:", stats)
+                self.cost_model.release()
+                if self._cache:
+                    self._cache.put(
+                        schedule, self._strategy, self._pruning, self._patterns
+                    )
+            schedules[signature] = schedule
+        stats.measured = self.cost_model.measurements - before
+        stats.reused = self._cached.reused
+        result = {
+            problem.signature: self._join(problem, parts[problem.signature], schedules)
+            for problem in problems
+        }
         stats.seconds = time.monotonic() - start
-        return schedules, stats
+        return result, stats
+
+    def _look_up(self, problem: Problem) -> Schedule | None:
+        if not self._cache:
+            return None
+        return self._cache.get(problem, self._strategy, self._pruning, self._patterns)
+
+    def _join(
+        self, problem: Problem, parts: list[Part], schedules: dict[str, Schedule]
+    ) -> Schedule:
+        of_parts = [(part, schedules[part.problem.signature]) for part in parts]
+        if len(parts) == 1:
+            schedule = of_parts[0][1]
+            return dataclasses.replace(
+                schedule, metadata={**schedule.metadata, "parts": 1}
+            )
+        totals: collections.Counter[str] = collections.Counter()
+        for _, schedule in of_parts:
+            for key in ("latency_ms", "sequential_ms"):
+                totals[key] += schedule.metadata[key]
+        metadata = {"block": problem.name, "parts": len(parts), **totals}
+        schedule = dataclasses.replace(joined(problem, of_parts), metadata=metadata)
+        # Whoever knows the whole block only, such as a server, finds it, too.
+        if self._cache and not self._look_up(problem):
+            self._cache.put(schedule, self._strategy, self._pruning, self._patterns)
+        return schedule
 
     def _search(self, problem: Problem, label: str, stats: SearchStats) -> Schedule:
         start = time.monotonic()
         before = self.cost_model.measurements
         bar = Progress(label) if self._show_progress else None
-
-        def update(done: SearchProgress) -> None:
-            if bar:
-                bar.update(
-                    done.done,
-                    f"{len(problem)} operators, {done.stages_asked} of "
-                    f"{done.stages_total} stages measured",
-                )
-
         sequential = sequential_schedule(problem)
         if _is_chain(problem):
             choices = [sequential]
         elif not self.searches:
             choices = [_BASELINES[self._strategy](problem)]
         else:
-            try:
-                found = search(
-                    problem,
-                    self._cached,
-                    self._strategy,
-                    self._pruning,
-                    update,
-                    self._cached.lower_bound,
-                    1 - _WORTHWHILE,
-                ).schedule
-                choices = [found, sequential]
-            except BlockTooLargeError:
-                stats.too_large.append(problem.name)
-                choices = [sequential]
+            choices = [*self._found(problem, bar, stats), sequential]
             # A sum of stage latencies is an estimate; the whole block decides.
             if self._strategy in ("both", "parallel"):
                 choices.append(greedy_schedule(problem))
@@ -169,6 +193,33 @@ class Searcher:
                 f"{metadata['sequential_ms']:.2f} -> {metadata['latency_ms']:.2f} ms"
             )
         return dataclasses.replace(best, metadata=metadata)
+
+    def _found(
+        self, problem: Problem, bar: Progress | None, stats: SearchStats
+    ) -> list[Schedule]:
+        """The schedule of the lowest cost, and near ties of it."""
+
+        def update(done: SearchProgress) -> None:
+            if bar:
+                bar.update(
+                    done.done,
+                    f"{len(problem)} operators, {done.stages_asked} of "
+                    f"{done.stages_total} stages measured",
+                )
+
+        result = search(
+            problem,
+            self._cached,
+            self._strategy,
+            self._pruning,
+            update,
+            self._cached.lower_bound,
+            1 - _WORTHWHILE,
+            self._patterns.units_of(problem),
+            tie=1 - _WORTHWHILE,
+        )
+        stats.bounded += result.stats.stages_total - result.stats.stages_asked
+        return [result.schedule, *result.near_ties]
 
 
 def _is_chain(problem: Problem) -> bool:

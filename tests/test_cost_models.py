@@ -1,6 +1,7 @@
 """Cost models: medians, stage keys and their reuse, simulated latencies by hand."""
 
 import itertools
+import math
 import random
 
 import pytest
@@ -8,6 +9,7 @@ from scheduler_helpers import make_problem, random_edges
 
 from ios_tf.cost import (
     CachedCostModel,
+    Measurement,
     SampledCostModel,
     SimulatedCostModel,
     SimulatedDevice,
@@ -31,12 +33,40 @@ def _whole(problem):
 
 
 def test_the_median_of_samples_is_the_latency():
-    class Samples(SampledCostModel):
-        def stage_latencies(self, problem, stage):
-            return [3.0, 1.0, 100.0]
-
     problem = Problem.from_edges(1, [])
-    assert Samples().stage_latency(problem, _whole(problem)) == 3.0
+    once = Measurement(max_spread=100.0)
+    assert _Samples([3.0, 1.0, 100.0], once).stage_latency(
+        problem, _whole(problem)
+    ) == (3.0)
+
+
+class _Samples(SampledCostModel):
+    """Gives samples of a list, as many at a time as the measurement says."""
+
+    def __init__(self, samples, measurement):
+        super().__init__(measurement)
+        self._samples = iter(samples)
+
+    def sample(self, problem, stage, lanes):
+        return [next(self._samples) for _ in range(self.measurement.repeat)]
+
+
+def test_noisy_samples_are_repeated_until_they_agree_or_the_budget_is_spent():
+    problem = Problem.from_edges(1, [])
+    stage = _whole(problem)
+
+    def observe(samples, repeat=3, spread=0.05):
+        model = _Samples(samples, Measurement(repeat=repeat, max_spread=spread))
+        return model.observe(problem, stage)
+
+    assert observe([1.0, 1.0, 1.01]).samples == 3
+    # Quartiles of 1, 2, 3: 1.5 and 2.5; of all six: 2 and 2.
+    noisy = observe([1.0, 3.0, 2.0, 2.0, 2.0, 2.0])
+    assert (noisy.samples, noisy.median_ms, noisy.spread) == (6, 2.0, 0.0)
+    endless = observe([1.0, 2.0, 3.0] * 10)
+    assert (endless.samples, endless.median_ms, endless.spread) == (12, 2.0, 1.0)
+    assert observe([1.0] * 9, repeat=1).samples == 1
+    assert math.isinf(observe([1.0] * 9, repeat=1).spread)
 
 
 def test_equal_stages_are_measured_once():
@@ -67,6 +97,7 @@ class _LaneDevice:
     """Groups of known work on a device of three lanes, each 0.8 as efficient."""
 
     lanes = 3
+    lanes_divide_device = True
 
     def __init__(self, work):
         self._work = work
@@ -98,6 +129,21 @@ def test_bounds_are_the_longest_lane_or_the_work_of_all():
     assert bound((4,)) == pytest.approx(2.4)
     assert len(device.asked) == len(set(device.asked)) == 6
     assert (cached.measured, cached.reused) == (6, 0)
+
+
+def test_bounds_where_lanes_share_the_device():
+    wide = _labelled([(0, 1)], ["a", "b", "c"], "wide")
+    device = _LaneDevice({(0, 1): 6.0, (2,): 1.0})
+    device.lanes_divide_device = False
+    cached = CachedCostModel(device)
+    both = Stage(Strategy.CONCURRENT, ((0, 1), (2,)))
+    assert cached.lower_bound(wide, both) == pytest.approx(6.0 * 0.8)
+    # A group alone is what was measured already.
+    alone = Stage(Strategy.CONCURRENT, ((0, 1),))
+    assert cached.stage_latency(wide, alone) == pytest.approx(6.0 * 0.8)
+    assert device.asked == [((0, 1), 1), ((2,), 1)]
+    with pytest.raises(AssertionError, match="must not measure stages"):
+        cached.stage_latency(wide, both)
 
 
 def test_the_sum_of_the_work_bounds_many_groups():

@@ -1,27 +1,27 @@
 """Cached cost model: stages that are equal in structure are measured once.
 
-Its lower bounds come from groups, of which there are far fewer than stages: a group
-is not faster beside others than alone on the same lane, and lanes do no more work
-than they have time. With t(g) the latency of group g alone on one of the stage's
-lanes,
+Its lower bounds come from groups, of which there are far fewer than stages. With t(g)
+the latency of group g alone on one of the stage's lanes, where lanes divide the device
 
     stage latency >= max(max over g of t(g), sum over g of t(g) / lanes)
 
-and a stage of one group cannot gain more from the whole device than its lanes
-together have.
+as a group is not faster beside others than alone on the same lane, and lanes do no
+more work than they have time. A stage of one group cannot gain more from the whole
+device than its lanes together have. Where lanes share the device, a group alone has
+all of it: only the first bound holds, and for a stage of one group it is the latency.
 """
 
 from __future__ import annotations
 
-import json
-
-from ios_tf.cost.cost_model import CostModel
-from ios_tf.scheduler.problem import Problem, mask_of, operators_of
-from ios_tf.scheduler.schedule import Stage
+from ios_tf.cost.cost_model import CostModel, Latency
+from ios_tf.cost.database import LatencyDatabase
+from ios_tf.cost.stage_key import known_group_key, stage_key
+from ios_tf.scheduler.problem import Problem
+from ios_tf.scheduler.schedule import Stage, Strategy
 
 
 class CachedCostModel:
-    """Passes on to another cost model what it has not answered yet.
+    """Passes on to another cost model what the database does not know yet.
 
     One instance serves all blocks of a model, on one device.
 
@@ -30,9 +30,12 @@ class CachedCostModel:
       reused: latencies that were known.
     """
 
-    def __init__(self, cost_model: CostModel) -> None:
+    def __init__(
+        self, cost_model: CostModel, database: LatencyDatabase | None = None
+    ) -> None:
+        """The database is by default one in memory."""
         self._cost_model = cost_model
-        self._latencies: dict[str, float] = {}
+        self._database = database or LatencyDatabase(None, "")
         self._parts: dict[tuple[str, tuple[int, ...], int], float] = {}
         self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
         self.measured = 0
@@ -40,20 +43,22 @@ class CachedCostModel:
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
         """The latency of one stage in milliseconds."""
+        if (
+            stage.strategy is Strategy.CONCURRENT
+            and len(stage.groups) == 1
+            and not getattr(self._cost_model, "lanes_divide_device", True)
+        ):
+            return self._part(problem, stage.groups[0], 1)
         key = stage_key(problem, stage, self._group_keys)
-        if key in self._latencies:
-            self.reused += 1
-            return self._latencies[key]
-        latency_ms = self._cost_model.stage_latency(problem, stage)
-        self._latencies[key] = latency_ms
-        self.measured += 1
-        return latency_ms
+        return self._latency(key, problem, stage, 0)
 
     def lower_bound(self, problem: Problem, stage: Stage) -> float:
         """Milliseconds a concurrent stage cannot be faster than; see above.
 
         The other cost model must be a LaneCostModel.
         """
+        if not self._cost_model.lanes_divide_device:
+            return max(self._part(problem, group, 1) for group in stage.groups)
         most = self._cost_model.lanes
         if len(stage.groups) == 1:
             return self._part(problem, stage.groups[0], most) / most
@@ -64,102 +69,37 @@ class CachedCostModel:
     def _part(self, problem: Problem, group: tuple[int, ...], lanes: int) -> float:
         name = (problem.signature, group, lanes)
         if name not in self._parts:
-            group_key = _known_group_key(problem, group, self._group_keys)
+            group_key = known_group_key(problem, group, self._group_keys)
             key = f"{lanes} lanes {problem.dtype} {group_key}"
-            if key in self._latencies:
-                self.reused += 1
-            else:
-                self._latencies[key] = self._cost_model.group_latency(
-                    problem, group, lanes
-                )
-                self.measured += 1
-            self._parts[name] = self._latencies[key]
+            stage = Stage(Strategy.CONCURRENT, (group,))
+            self._parts[name] = self._latency(key, problem, stage, lanes)
         return self._parts[name]
 
+    def _latency(self, key: str, problem: Problem, stage: Stage, lanes: int) -> float:
+        """From the database, or measured; `lanes` as for SampledCostModel.sample."""
+        known = self._known(key)
+        if known is None:
+            with self._database.measuring():
+                known = self._known(key)  # another process may have been faster
+                if known is None:
+                    known = self._measure(problem, stage, lanes)
+                    self._database.put(key, known)
+                    self.measured += 1
+                    return known.median_ms
+        self.reused += 1
+        return known.median_ms
 
-def stage_key(
-    problem: Problem,
-    stage: Stage,
-    group_keys: dict[tuple[str, tuple[int, ...]], str] | None = None,
-) -> str:
-    """A string that describes the work of a stage, whatever block it is in.
+    def _known(self, key: str) -> Latency | None:
+        latency = self._database.get(key)
+        measurement = getattr(self._cost_model, "measurement", None)
+        if latency and measurement and not measurement.accepts(latency):
+            return None  # measured with less care than is asked for now
+        return latency
 
-    Stages with equal keys have the same strategy, and groups with the same operators
-    (types, attributes, shapes) and the same edges inside. Which tensors they read from
-    outside, and whether they share them, is no part of it. Groups may be in any order.
-
-    Args:
-      problem: the block.
-      stage: a stage of it.
-      group_keys: remembers the keys of groups from call to call.
-    """
-    group_keys = {} if group_keys is None else group_keys
-    keys = [_known_group_key(problem, group, group_keys) for group in stage.groups]
-    return f"{stage.strategy.value} {problem.dtype} {' | '.join(sorted(keys))}"
-
-
-def _known_group_key(
-    problem: Problem,
-    group: tuple[int, ...],
-    group_keys: dict[tuple[str, tuple[int, ...]], str],
-) -> str:
-    name = (problem.signature, group)
-    if name not in group_keys:
-        group_keys[name] = _group_key(problem, mask_of(group))
-    return group_keys[name]
-
-
-def _group_key(problem: Problem, group: int) -> str:
-    """The operators in a canonical order, each with where its inputs come from.
-
-    The string describes the group fully, so equal keys never join different groups;
-    an unlucky tie between operators may only hide that two groups are equal.
-    """
-    position: dict[int, int] = {}
-    described = []
-    for op in _canonical_order(problem, group):
-        sources = [position.get(ref, -1) for ref in problem.inputs[op]]
-        described.append([problem.operator_keys[op], sources])
-        position[op] = len(position)
-    return json.dumps(described)
-
-
-def _canonical_order(problem: Problem, group: int) -> list[int]:
-    """A topological order that does not depend on how operators are numbered."""
-    operators = list(operators_of(group))
-    rank = _ranks({op: problem.operator_keys[op] for op in operators})
-    # Refine until neighbours tell no more operators apart.
-    while len(set(rank.values())) < len(operators):
-        refined = _ranks(
-            {
-                op: (
-                    rank[op],
-                    tuple(rank.get(ref, -1) for ref in problem.inputs[op]),
-                    tuple(
-                        sorted(
-                            rank[reader]
-                            for reader in operators_of(problem.successors[op] & group)
-                        )
-                    ),
-                )
-                for op in operators
-            }
-        )
-        if len(set(refined.values())) == len(set(rank.values())):
-            break
-        rank = refined
-    order: list[int] = []
-    waiting = group
-    while waiting:
-        ready = [
-            op for op in operators_of(waiting) if not problem.predecessors[op] & waiting
-        ]
-        order.append(min(ready, key=rank.__getitem__))
-        waiting ^= 1 << order[-1]
-    return order
-
-
-def _ranks(labels: dict) -> dict[int, int]:
-    """The place of each operator's label among the sorted, different labels."""
-    place = {label: i for i, label in enumerate(sorted(set(labels.values())))}
-    return {op: place[label] for op, label in labels.items()}
+    def _measure(self, problem: Problem, stage: Stage, lanes: int) -> Latency:
+        model = self._cost_model
+        if hasattr(model, "observe"):
+            return model.observe(problem, stage, lanes)
+        if lanes:
+            return Latency.of([model.group_latency(problem, stage.groups[0], lanes)])
+        return Latency.of([model.stage_latency(problem, stage)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,7 +13,72 @@ from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage
 from ios_tf.scheduler.search import CostModel
 
-__all__ = ["CostModel", "LaneCostModel", "SampledCostModel"]
+__all__ = ["CostModel", "LaneCostModel", "Latency", "Measurement", "SampledCostModel"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """How a latency is measured.
+
+    Attributes:
+      warmup: runs before, unmeasured.
+      number: runs per sample.
+      repeat: samples, the least; their median counts.
+      max_spread: samples are taken until their spread is at most this, or until there
+        are `budget` of them.
+    """
+
+    warmup: int = 2
+    number: int = 3
+    repeat: int = 3
+    max_spread: float = 0.05
+
+    def __post_init__(self) -> None:
+        for field, least in (("warmup", 0), ("number", 1), ("repeat", 1)):
+            value = getattr(self, field)
+            if not isinstance(value, int) or value < least:
+                raise ValueError(
+                    f"{field} must be a whole number >= {least}, not {value!r}"
+                )
+
+    @property
+    def budget(self) -> int:
+        """The most samples; a single one has no spread to improve."""
+        return 4 * self.repeat if self.repeat > 1 else 1
+
+    def accepts(self, latency: Latency) -> bool:
+        """Whether more samples would be in vain."""
+        return latency.samples >= self.repeat and (
+            latency.spread <= self.max_spread or latency.samples >= self.budget
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Latency:
+    """A measured latency.
+
+    Attributes:
+      median_ms: of the samples.
+      spread: their interquartile range over the median; infinite for one sample.
+      samples: how many.
+    """
+
+    median_ms: float
+    spread: float
+    samples: int
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> Latency:
+        """Sums up samples in milliseconds; at least one."""
+        median_ms = statistics.median(samples)
+        spread = math.inf
+        if len(samples) > 1 and median_ms > 0:
+            low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
+            spread = (high - low) / median_ms
+        return cls(median_ms, spread, len(samples))
+
+
+DEFAULT_MEASUREMENT = Measurement()
 
 
 class LaneCostModel(CostModel, Protocol):
@@ -19,9 +86,12 @@ class LaneCostModel(CostModel, Protocol):
 
     Attributes:
       lanes: the most lanes the device has; a stage has one per group, up to these.
+      lanes_divide_device: whether each lane has a fixed part of the device (CPU
+        cores); otherwise any lane may use all of it (a GPU).
     """
 
     lanes: int
+    lanes_divide_device: bool
 
     def group_latency(
         self, problem: Problem, group: tuple[int, ...], lanes: int
@@ -30,12 +100,37 @@ class LaneCostModel(CostModel, Protocol):
 
 
 class SampledCostModel(abc.ABC):
-    """A cost model that observes a stage several times; its latency is the median."""
+    """A cost model that observes stages as often as their noise demands.
+
+    Attributes:
+      measurement: how.
+      measurements: how many stages and groups have been observed.
+    """
+
+    def __init__(self, measurement: Measurement = DEFAULT_MEASUREMENT) -> None:
+        self.measurement = measurement
+        self.measurements = 0
 
     @abc.abstractmethod
-    def stage_latencies(self, problem: Problem, stage: Stage) -> Sequence[float]:
-        """Latencies of one stage in milliseconds, one per repetition."""
+    def sample(self, problem: Problem, stage: Stage, lanes: int) -> Sequence[float]:
+        """Latencies in milliseconds of one stage, `measurement.repeat` of them.
+
+        Args:
+          problem: the block.
+          stage: a stage of it.
+          lanes: above 0: as it would run on one of so many lanes.
+        """
+
+    def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
+        """Samples a stage until the measurement accepts what was found."""
+        self.measurements += 1
+        samples: list[float] = []
+        while True:
+            samples += self.sample(problem, stage, lanes)
+            latency = Latency.of(samples)
+            if self.measurement.accepts(latency):
+                return latency
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
         """The latency of one stage in milliseconds."""
-        return statistics.median(self.stage_latencies(problem, stage))
+        return self.observe(problem, stage).median_ms

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import statistics
 from collections.abc import Mapping, Sequence
@@ -12,67 +11,35 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from ios_tf import _native, engine, memory
-from ios_tf.cost.cost_model import SampledCostModel
+from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement, SampledCostModel
 from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
 
 # Measurements of each candidate when whole schedules are compared.
 _ROUNDS = 7
 
 
-@dataclasses.dataclass(frozen=True)
-class Measurement:
-    """How a latency is measured.
-
-    Attributes:
-      warmup: runs before, unmeasured.
-      number: runs per measurement.
-      repeat: measurements; their median counts.
-    """
-
-    warmup: int = 2
-    number: int = 3
-    repeat: int = 3
-
-    def __post_init__(self) -> None:
-        for field, least in (("warmup", 0), ("number", 1), ("repeat", 1)):
-            value = getattr(self, field)
-            if not isinstance(value, int) or value < least:
-                raise ValueError(
-                    f"{field} must be a whole number >= {least}, not {value!r}"
-                )
-
-
 class MeasuredCostModel(SampledCostModel):
-    """Latencies of stages on a device, in milliseconds. A LaneCostModel.
-
-    Attributes:
-      lanes: the most lanes the device has.
-      measurements: how many candidates have been measured.
-    """
+    """Latencies of stages on a device, in milliseconds. A LaneCostModel."""
 
     def __init__(
-        self, device: str = "cpu", measurement: Measurement = Measurement()
+        self, device: str = "cpu", measurement: Measurement = DEFAULT_MEASUREMENT
     ) -> None:
+        super().__init__(measurement)
         self._device = device
-        self._measurement = measurement
         self._programs: dict[str, str] = {}  # block signature -> its JSON
         self.lanes = engine.lane_count(device)
-        self.measurements = 0
+        self.lanes_divide_device = engine.lanes_divide_device(device)
 
-    def stage_latencies(self, problem: Problem, stage: Stage) -> list[float]:
-        """Latencies of one stage in milliseconds, `repeat` of them."""
-        self.measurements += 1
-        return self._run(self._program(problem), [stage], self._measurement)
+    def sample(self, problem: Problem, stage: Stage, lanes: int) -> list[float]:
+        """Latencies of one stage in milliseconds, `measurement.repeat` of them."""
+        return self._run(self._program(problem), [stage], self.measurement, lanes)
 
     def group_latency(
         self, problem: Problem, group: tuple[int, ...], lanes: int
     ) -> float:
         """The latency in ms of a group alone, on one of so many lanes."""
-        self.measurements += 1
         stage = Stage(Strategy.CONCURRENT, (group,))
-        return statistics.median(
-            self._run(self._program(problem), [stage], self._measurement, lanes)
-        )
+        return self.observe(problem, stage, lanes).median_ms
 
     def compare(
         self, problem: Problem, candidates: Sequence[Sequence[Stage]]
@@ -109,8 +76,8 @@ class MeasuredCostModel(SampledCostModel):
         self.measurements += len(candidates)
         latencies: list[list[float]] = [[] for _ in candidates]
         for i in range(_ROUNDS):
-            warmup = max(self._measurement.warmup, 1) if i == 0 else 1
-            once = Measurement(warmup, self._measurement.number, 1)
+            warmup = max(self.measurement.warmup, 1) if i == 0 else 1
+            once = Measurement(warmup, self.measurement.number, 1)
             for candidate, found in zip(candidates, latencies, strict=True):
                 found.append(sum(self._run(*program, once)[0] for program in candidate))
         return [statistics.median(found) for found in latencies]

@@ -2,6 +2,7 @@
 
 from ios_tf.scheduler.baselines import greedy_schedule, sequential_schedule
 from ios_tf.scheduler.complexity import Complexity, complexity
+from ios_tf.scheduler.partition import partition
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.pruning import PAPER_PRUNING, UNPRUNED, Pruning
 from ios_tf.scheduler.schedule import Schedule, Stage, Strategy, validate
@@ -13,6 +14,7 @@ from ios_tf.scheduler.search import (
     search,
 )
 from ios_tf.scheduler.state_space import BlockTooLargeError
+from ios_tf.scheduler.units import Units, make_units, matching_units, sums_with_readers
 
 __all__ = [
     "PAPER_PRUNING",
@@ -28,9 +30,14 @@ __all__ = [
     "SearchResult",
     "Stage",
     "Strategy",
+    "Units",
     "complexity",
     "greedy_schedule",
+    "make_units",
+    "matching_units",
+    "partition",
     "search",
     "sequential_schedule",
+    "sums_with_readers",
     "validate",
 ]

@@ -73,6 +73,17 @@ class Problem:
         return str(self.block.get("name", "") or self.signature[:12])
 
     @property
+    def types(self) -> tuple[str, ...]:
+        """The operators' types; empty strings where the block is only a graph."""
+        operators = self.block.get("operators") or [{}] * len(self)
+        return tuple(str(operator.get("type", "")) for operator in operators)
+
+    @property
+    def outputs(self) -> int:
+        """The operators that are read outside of the block, as a bitmask."""
+        return mask_of(self.block.get("outputs", ()))
+
+    @property
     def dtype(self) -> str:
         return str(self.block.get("dtype", "float32"))
 

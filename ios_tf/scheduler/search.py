@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -14,13 +14,15 @@ from ios_tf.scheduler.baselines import greedy_schedule, sequential_schedule
 from ios_tf.scheduler.dynamic_programming import solve
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.pruning import PAPER_PRUNING, Pruning
-from ios_tf.scheduler.schedule import Schedule, Stage
+from ios_tf.scheduler.schedule import Schedule, Stage, Strategy
 from ios_tf.scheduler.state_space import StateSpace, build_state_space, may_merge
+from ios_tf.scheduler.units import Units, make_units
 
 # both: every stage is concurrent or merge, whichever is faster. parallel: all are
 # concurrent. merge: stages are one operator or a merge. greedy and sequential: see
 # baselines.py.
 STRATEGIES = ("both", "parallel", "merge", "greedy", "sequential")
+_NEAR_TIES = 3  # at most
 
 
 class CostModel(Protocol):
@@ -34,7 +36,14 @@ class TableCostModel(CostModel, Protocol):
     """A cost model that knows the latencies of all concurrent stages beforehand."""
 
     def concurrent_latencies(self, problem: Problem, stages: np.ndarray) -> np.ndarray:
-        """float64[stages], milliseconds, of the concurrent stages of bitsets."""
+        """Milliseconds, float64[stages]; the stages are bitsets of units."""
+
+
+class PartialCostModel(CostModel, Protocol):
+    """A cost model that does not know all latencies; others are never asked for."""
+
+    def knows(self, problem: Problem, stage: Stage) -> bool:
+        """Whether it can give the latency of a stage."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +67,19 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True)
 class SearchResult:
-    """A schedule, its latency as the sum of its stages' in ms, and the effort."""
+    """What a search found.
+
+    Attributes:
+      schedule: the best one.
+      latency_ms: the sum of its stages' latencies.
+      stats: the effort.
+      near_ties: schedules that are nearly as good by the same sums, best first.
+    """
 
     schedule: Schedule
     latency_ms: float
     stats: Progress
+    near_ties: tuple[Schedule, ...] = ()
 
 
 def search(
@@ -73,6 +90,8 @@ def search(
     progress: Callable[[Progress], None] | None = None,
     bound: Callable[[Problem, Stage], float] | None = None,
     tolerance: float = 0.0,
+    units: Iterable[int] = (),
+    tie: float | None = None,
 ) -> SearchResult:
     """Finds the schedule of the lowest total stage latency (paper, section 4).
 
@@ -87,9 +106,14 @@ def search(
         model is then asked only for stages of schedules that could win.
       tolerance: with `bound`, the schedule's latency may be so much above the lowest
         one, as a fraction.
+      units: disjoint sets of operators that are scheduled as if each were one, as
+        bitmasks; pruning counts units. The baselines know none.
+      tie: how much above the best schedule's latency that of a near tie may be, as a
+        fraction. None: near ties are not looked for.
 
     Raises:
-      ValueError: unknown strategy, or a latency that is not a number >= 0.
+      ValueError: unknown strategy, a latency that is not a number >= 0, units that
+        overlap or that no order can run, or a cost model that knows too little.
       BlockTooLargeError: too many transitions to hold.
     """
     if strategy not in STRATEGIES:
@@ -104,11 +128,14 @@ def search(
         latency_ms = math.fsum([asker.ask(stage) for stage in schedule.stages])
         return SearchResult(schedule, latency_ms, asker.state)
 
-    space = build_state_space(problem, pruning, only_merges=strategy == "merge")
-    mergeable = may_merge(problem, space.stages)
+    made = make_units(problem, units)
+    space = build_state_space(made.contracted, pruning, strategy == "merge")
+    mergeable = may_merge(made.contracted, space.stages)
     if strategy == "parallel":
         mergeable[:] = False
     concurrent = np.full(len(mergeable), True) if strategy != "merge" else ~mergeable
+    if hasattr(cost_model, "knows"):
+        _drop_unknown(made, space, cost_model, mergeable, concurrent)
     start = Progress(
         states=len(space.first) - 2,
         transitions=space.transitions,
@@ -116,14 +143,38 @@ def search(
         stages_total=int(mergeable.sum() + concurrent.sum()),
     )
     asker = _Asker(problem, cost_model, progress, start)
-    candidates = _Candidates(space, asker, mergeable, concurrent)
+    candidates = _Candidates(made, space, asker, mergeable, concurrent)
     if bound:
         chosen, latency_ms = candidates.solve_with_bounds(bound, tolerance)
     else:
         candidates.ask_all()
         chosen, latency_ms = solve(space, candidates.known_ms())
-    schedule = Schedule(tuple(map(candidates.stage, chosen)), problem.signature)
-    return SearchResult(schedule, latency_ms, asker.state)
+    if math.isinf(latency_ms):
+        raise ValueError(
+            f"block {problem.name!r}: the cost model knows the latencies of too few "
+            "stages to make a schedule of them"
+        )
+    stages = tuple(map(candidates.stage, chosen))
+    near_ties = candidates.near_ties(chosen, latency_ms, tie) if tie is not None else ()
+    return SearchResult(
+        Schedule(stages, problem.signature), latency_ms, asker.state, near_ties
+    )
+
+
+def _drop_unknown(
+    units: Units,
+    space: StateSpace,
+    cost_model: PartialCostModel,
+    mergeable: np.ndarray,
+    concurrent: np.ndarray,
+) -> None:
+    for i, mask in enumerate(bitsets.to_masks(space.stages)):
+        operators = units.operators(mask)
+        if mergeable[i]:
+            mergeable[i] = cost_model.knows(units.problem, Stage.merge(operators))
+        if concurrent[i]:
+            stage = Stage.concurrent(units.problem, operators)
+            concurrent[i] = cost_model.knows(units.problem, stage)
 
 
 class _Candidates:
@@ -131,11 +182,13 @@ class _Candidates:
 
     def __init__(
         self,
+        units: Units,
         space: StateSpace,
         asker: _Asker,
         mergeable: np.ndarray,
         concurrent: np.ndarray,
     ) -> None:
+        self._units = units
         self._space = space
         self._asker = asker
         self._concurrent = np.flatnonzero(concurrent)
@@ -143,7 +196,7 @@ class _Candidates:
         self._merge_ms = np.full(len(mergeable), math.inf)
         self._concurrent_ms = np.full(len(mergeable), math.inf)
         for i in np.flatnonzero(mergeable).tolist():
-            self._merge_ms[i] = asker.ask(Stage.merge(self._mask(i)))
+            self._merge_ms[i] = asker.ask(Stage.merge(self._operators(i)))
 
     def known_ms(self) -> np.ndarray:
         """The latency of each stage, infinite if it has not been asked for."""
@@ -152,7 +205,7 @@ class _Candidates:
     def stage(self, i: int) -> Stage:
         """The stage in the faster of its forms."""
         if self._merge_ms[i] < self._concurrent_ms[i]:
-            return Stage.merge(self._mask(i))
+            return Stage.merge(self._operators(i))
         return self._as_concurrent(i)
 
     def ask_all(self) -> None:
@@ -163,6 +216,24 @@ class _Candidates:
             return
         for i in self._concurrent.tolist():
             self._concurrent_ms[i] = self._asker.ask(self._as_concurrent(i))
+
+    def near_ties(
+        self, chosen: Sequence[int], latency_ms: float, tie: float
+    ) -> tuple[Schedule, ...]:
+        """For each stage the best schedule without it, if it is nearly as good."""
+        found: dict[tuple[Stage, ...], float] = {}
+        for i in chosen:
+            stage = self.stage(i)
+            merge = stage.strategy is Strategy.MERGE
+            latencies = self._merge_ms if merge else self._concurrent_ms
+            kept, latencies[i] = latencies[i], math.inf
+            other, other_ms = solve(self._space, self.known_ms())
+            if other_ms <= latency_ms * (1 + tie):
+                found[tuple(map(self.stage, other))] = other_ms
+            latencies[i] = kept
+        best = sorted(found, key=found.__getitem__)[:_NEAR_TIES]
+        signature = self._units.problem.signature
+        return tuple(Schedule(stages, signature) for stages in best)
 
     def solve_with_bounds(
         self, bound: Callable[[Problem, Stage], float], tolerance: float
@@ -196,10 +267,11 @@ class _Candidates:
             asker.done = max(asker.done, 1 - gap / first_gap)
 
     def _as_concurrent(self, i: int) -> Stage:
-        return Stage.concurrent(self._asker.problem, self._mask(i))
+        return Stage.concurrent(self._units.problem, self._operators(i))
 
-    def _mask(self, i: int) -> int:
-        return bitsets.to_masks(self._space.stages[:, i : i + 1])[0]
+    def _operators(self, i: int) -> int:
+        (mask,) = bitsets.to_masks(self._space.stages[:, i : i + 1])
+        return self._units.operators(mask)
 
 
 class _Asker:

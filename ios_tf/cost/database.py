@@ -1,0 +1,147 @@
+"""The latency database: every measurement ever made, in one SQLite file.
+
+A row is committed as soon as it is measured, so a search that is killed loses no more
+than the measurement it was making. Processes that share a database measure in turn -
+measurements at the same time would disturb each other - and each looks again before
+it measures: none repeats what another one did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import logging
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+
+from ios_tf.cost.cost_model import Latency
+
+_logger = logging.getLogger("ios_tf")
+_VERSION = 1
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS devices (
+  id INTEGER PRIMARY KEY,
+  fingerprint TEXT NOT NULL UNIQUE
+);
+CREATE TABLE IF NOT EXISTS latencies (
+  device INTEGER NOT NULL REFERENCES devices (id),
+  key TEXT NOT NULL,        -- SHA-256 of the stage
+  stage TEXT NOT NULL,      -- the stage key itself
+  median_ms REAL NOT NULL,
+  spread REAL,              -- NULL: a single sample
+  samples INTEGER NOT NULL,
+  measured_at REAL NOT NULL,  -- seconds since 1970
+  PRIMARY KEY (device, key)
+) WITHOUT ROWID;
+PRAGMA user_version = {_VERSION};
+COMMIT;
+"""
+
+
+class LatencyDatabase:
+    """The latencies of one device. Not for use by several threads."""
+
+    def __init__(self, path: str | None, device: str) -> None:
+        """Opens or makes a database.
+
+        Args:
+          path: of the file; None is in memory, for this process alone.
+          device: fingerprint of the device.
+
+        Raises:
+          sqlite3.Error, OSError: it cannot be opened, or is none of this version.
+        """
+        self._lock_path = f"{path}.lock" if path else None
+        if path:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        # Autocommit: every statement is a transaction.
+        self._connection = sqlite3.connect(
+            path or ":memory:", timeout=60, isolation_level=None
+        )
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version not in (0, _VERSION):
+            raise sqlite3.DatabaseError(f"it has version {version}, not {_VERSION}")
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        if version == 0:
+            self._connection.executescript(_SCHEMA)
+        self._connection.execute(
+            "INSERT OR IGNORE INTO devices (fingerprint) VALUES (?)", (device,)
+        )
+        (self._device,) = self._connection.execute(
+            "SELECT id FROM devices WHERE fingerprint = ?", (device,)
+        ).fetchone()
+
+    def get(self, stage: str) -> Latency | None:
+        """What is known of the stage with this key."""
+        row = self._connection.execute(
+            "SELECT median_ms, spread, samples FROM latencies"
+            " WHERE device = ? AND key = ?",
+            (self._device, _hash(stage)),
+        ).fetchone()
+        if row is None:
+            return None
+        median_ms, spread, samples = row
+        return Latency(median_ms, math.inf if spread is None else spread, samples)
+
+    def put(self, stage: str, latency: Latency) -> None:
+        """Keeps a latency; committed when the call returns."""
+        self._connection.execute(
+            "INSERT OR REPLACE INTO latencies VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                self._device,
+                _hash(stage),
+                stage,
+                latency.median_ms,
+                latency.spread if math.isfinite(latency.spread) else None,
+                latency.samples,
+                time.time(),
+            ),
+        )
+
+    def __len__(self) -> int:
+        """How many latencies of the device are known."""
+        (count,) = self._connection.execute(
+            "SELECT COUNT(*) FROM latencies WHERE device = ?", (self._device,)
+        ).fetchone()
+        return count
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        """While the block runs, no other process measures with this database.
+
+        The kernel gives the lock back when a process ends, however it ends.
+        """
+        if self._lock_path is None:
+            yield
+            return
+        with open(self._lock_path, "w", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def open_database(path: str | None, device: str) -> LatencyDatabase:
+    """A database at `path`, or with one warning one in memory if that cannot be."""
+    if path:
+        try:
+            return LatencyDatabase(path, device)
+        except (sqlite3.Error, OSError) as error:
+            _logger.warning(
+                "the latency database %s cannot be used: %s; nothing measured now "
+                "will be known later",
+                path,
+                error,
+            )
+    return LatencyDatabase(None, device)
+
+
+def _hash(stage: str) -> str:
+    return hashlib.sha256(stage.encode()).hexdigest()

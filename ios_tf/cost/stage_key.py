@@ -1,0 +1,96 @@
+"""Stage keys: strings that are equal for stages that do the same work."""
+
+from __future__ import annotations
+
+import json
+
+from ios_tf.scheduler.problem import Problem, mask_of, operators_of
+from ios_tf.scheduler.schedule import Stage
+
+
+def stage_key(
+    problem: Problem,
+    stage: Stage,
+    group_keys: dict[tuple[str, tuple[int, ...]], str] | None = None,
+) -> str:
+    """A string that describes the work of a stage, whatever block it is in.
+
+    Stages with equal keys have the same strategy, and groups with the same operators
+    (types, attributes, shapes) and the same edges inside. Which tensors they read from
+    outside, and whether they share them, is no part of it. Groups may be in any order.
+
+    Args:
+      problem: the block.
+      stage: a stage of it.
+      group_keys: remembers the keys of groups from call to call.
+    """
+    group_keys = {} if group_keys is None else group_keys
+    keys = [known_group_key(problem, group, group_keys) for group in stage.groups]
+    return f"{stage.strategy.value} {problem.dtype} {' | '.join(sorted(keys))}"
+
+
+def known_group_key(
+    problem: Problem,
+    group: tuple[int, ...],
+    group_keys: dict[tuple[str, tuple[int, ...]], str],
+) -> str:
+    name = (problem.signature, group)
+    if name not in group_keys:
+        group_keys[name] = _group_key(problem, mask_of(group))
+    return group_keys[name]
+
+
+def _group_key(problem: Problem, group: int) -> str:
+    """The operators in a canonical order, each with where its inputs come from.
+
+    The string describes the group fully, so equal keys never join different groups;
+    an unlucky tie between operators may only hide that two groups are equal.
+    """
+    position: dict[int, int] = {}
+    described = []
+    for op in _canonical_order(problem, group):
+        sources = [position.get(ref, -1) for ref in problem.inputs[op]]
+        described.append([problem.operator_keys[op], sources])
+        position[op] = len(position)
+    return json.dumps(described)
+
+
+def _canonical_order(problem: Problem, group: int) -> list[int]:
+    """A topological order that does not depend on how operators are numbered."""
+    operators = list(operators_of(group))
+    rank = _ranks({op: problem.operator_keys[op] for op in operators})
+    # Refine until neighbours tell no more operators apart.
+    while len(set(rank.values())) < len(operators):
+        refined = _ranks(
+            {
+                op: (
+                    rank[op],
+                    tuple(rank.get(ref, -1) for ref in problem.inputs[op]),
+                    tuple(
+                        sorted(
+                            rank[reader]
+                            for reader in operators_of(problem.successors[op] & group)
+                        )
+                    ),
+                )
+                for op in operators
+            }
+        )
+        if len(set(refined.values())) == len(set(rank.values())):
+            break
+        rank = refined
+    order: list[int] = []
+    waiting = group
+    while waiting:
+        ready = [
+            op for op in operators_of(waiting) if not problem.predecessors[op] & waiting
+        ]
+        order.append(min(ready, key=rank.__getitem__))
+        waiting ^= 1 << order[-1]
+    return order
+
+
+def _ranks(labels: dict) -> dict[int, int]:
+    """The place of each operator's label among the sorted, different labels."""
+    place = {label: i for i, label in enumerate(sorted(set(labels.values())))}
+    return {op: place[label] for op, label in labels.items()}

@@ -1,0 +1,162 @@
+"""Units: sets of a block's operators that are scheduled as if they were one.
+
+The engine's operators are finer than the paper's schedule units: a sum of tensors is
+one of its own, where the paper has it inside of the operator that reads it. Fewer
+units are a smaller schedule space, and what belongs together stays together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Sequence
+
+from ios_tf.scheduler.problem import Problem, mask_of, operators_of
+from ios_tf.scheduler.schedule import Schedule, Stage, Strategy
+
+
+@dataclasses.dataclass(frozen=True)
+class Units:
+    """A block seen as units.
+
+    Attributes:
+      problem: the block itself.
+      masks: the operators of every unit, in a topological order of the units.
+      contracted: the graph of the units; its operators are indices of `masks`.
+    """
+
+    problem: Problem
+    masks: tuple[int, ...]
+    contracted: Problem
+
+    def stage(self, stage: Stage) -> Stage:
+        """A stage of units as a stage of operators."""
+        operators = self.operators(stage.operators)
+        if stage.strategy is Strategy.MERGE:
+            return Stage.merge(operators)
+        return Stage.concurrent(self.problem, operators)
+
+    def schedule(self, schedule: Schedule) -> Schedule:
+        """A schedule of units as a schedule of operators."""
+        stages = tuple(self.stage(stage) for stage in schedule.stages)
+        return dataclasses.replace(
+            schedule, stages=stages, signature=self.problem.signature
+        )
+
+    def operators(self, units: int) -> int:
+        """The operators of a set of units; both are bitmasks."""
+        if len(self.masks) == len(self.problem):
+            return units  # every operator is one
+        return mask_of(
+            op for unit in operators_of(units) for op in operators_of(self.masks[unit])
+        )
+
+
+def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
+    """Makes units of disjoint sets of operators; every other operator is one.
+
+    Raises:
+      ValueError: the sets overlap, or units would read each other.
+    """
+    unit_of: dict[int, int] = {}
+    masks = [mask for mask in sets if mask]
+    for mask in masks:
+        for op in operators_of(mask):
+            if op in unit_of:
+                raise ValueError(
+                    f"block {problem.name!r}: operator {problem.names[op]!r} would be "
+                    "in two units"
+                )
+            unit_of[op] = mask
+    masks += [1 << op for op in range(len(problem)) if op not in unit_of]
+    ordered = _topological(problem, masks)
+    number = {op: i for i, mask in enumerate(ordered) for op in operators_of(mask)}
+    edges = {
+        (number[u], number[v])
+        for v in range(len(problem))
+        for u in operators_of(problem.predecessors[v])
+        if number[u] != number[v]
+    }
+    # A unit of several operators is no convolution that could merge.
+    single = {i for i, mask in enumerate(ordered) if mask.bit_count() == 1}
+    classes = [
+        [number[op] for op in operators_of(merge_class) if number[op] in single]
+        for merge_class in problem.merge_classes
+    ]
+    contracted = Problem.from_edges(
+        len(ordered),
+        edges,
+        [members for members in classes if len(members) > 1],
+        problem.name,
+    )
+    return Units(problem, tuple(ordered), contracted)
+
+
+def sums_with_readers(problem: Problem, taken: int = 0) -> list[int]:
+    """Every sum that only one operator reads, together with that operator.
+
+    Args:
+      problem: the block.
+      taken: operators that are in a unit already.
+    """
+    outputs = problem.outputs
+    joined: dict[int, int] = {}  # last operator of a unit -> the unit
+    for op in reversed(range(len(problem))):
+        if taken >> op & 1:
+            continue
+        reader = problem.successors[op]
+        if (
+            problem.types[op] == "add"
+            and reader.bit_count() == 1
+            and not outputs >> op & 1
+            and not reader & taken
+        ):
+            last = next(unit for unit, mask in joined.items() if mask & reader)
+            joined[last] |= 1 << op
+        else:
+            joined[op] = 1 << op
+    return [mask for mask in joined.values() if mask.bit_count() > 1]
+
+
+def matching_units(problem: Problem, patterns: Sequence[str]) -> list[int]:
+    """Operators that match a pattern, and equally in its groups, as units.
+
+    Args:
+      problem: the block.
+      patterns: regular expressions, searched in the operators' names; an operator
+        belongs to the first that matches.
+    """
+    found: dict[tuple[int, tuple[str | None, ...]], int] = {}
+    for op, name in enumerate(problem.names):
+        for i, pattern in enumerate(patterns):
+            match = re.search(pattern, name)
+            if match:
+                key = (i, match.groups())
+                found[key] = found.get(key, 0) | 1 << op
+                break
+    return list(found.values())
+
+
+def _topological(problem: Problem, masks: Sequence[int]) -> list[int]:
+    """The masks in an order in which none reads a later one."""
+    reads = []
+    for mask in masks:
+        before = 0
+        for op in operators_of(mask):
+            before |= problem.predecessors[op]
+        reads.append(before & ~mask)
+    # By last operator: the blocks' own order, as far as it goes.
+    waiting = sorted(range(len(masks)), key=lambda i: masks[i].bit_length())
+    done, ordered = 0, []
+    while waiting:
+        ready = next((i for i in waiting if not reads[i] & ~done), None)
+        if ready is None:
+            names = [problem.names[op] for op in operators_of(masks[waiting[0]])]
+            raise ValueError(
+                f"block {problem.name!r}: the unit of {', '.join(map(repr, names))} "
+                "reads what reads it: no order to run the units in"
+            )
+        waiting.remove(ready)
+        ordered.append(masks[ready])
+        done |= masks[ready]
+    return ordered
