@@ -22,9 +22,8 @@ StatusOr<std::string> Compile(const Device* device, const std::string& source,
   const Nvrtc& nvrtc = device->libraries().nvrtc;
   const std::string file = std::string(variant.name) + ".cu";
   nvrtcProgram program = nullptr;
-  nvrtcResult result = nvrtc.nvrtcCreateProgram(&program, source.c_str(),
-                                                file.c_str(), 0, nullptr,
-                                                nullptr);
+  nvrtcResult result = nvrtc.nvrtcCreateProgram(
+      &program, source.c_str(), file.c_str(), 0, nullptr, nullptr);
   const auto destroy = [&](nvrtcProgram* p) { nvrtc.nvrtcDestroyProgram(p); };
   const std::unique_ptr<nvrtcProgram, decltype(destroy)> owner(&program,
                                                                destroy);
@@ -37,12 +36,13 @@ StatusOr<std::string> Compile(const Device* device, const std::string& source,
   std::vector<const char*> pointers;
   for (const std::string& option : options) pointers.push_back(option.c_str());
   if (result == NVRTC_SUCCESS) {
-    result = nvrtc.nvrtcCompileProgram(program, pointers.size(),
-                                       pointers.data());
+    result =
+        nvrtc.nvrtcCompileProgram(program, pointers.size(), pointers.data());
   }
   size_t bytes = 0;
   std::string image;
-  if (result == NVRTC_SUCCESS) result = nvrtc.nvrtcGetCUBINSize(program, &bytes);
+  if (result == NVRTC_SUCCESS)
+    result = nvrtc.nvrtcGetCUBINSize(program, &bytes);
   if (result == NVRTC_SUCCESS) {
     image.resize(bytes);
     result = nvrtc.nvrtcGetCUBIN(program, &image[0]);
@@ -50,7 +50,8 @@ StatusOr<std::string> Compile(const Device* device, const std::string& source,
   if (result == NVRTC_SUCCESS) return image;
 
   std::string log;
-  if (program && nvrtc.nvrtcGetProgramLogSize(program, &bytes) == NVRTC_SUCCESS) {
+  if (program &&
+      nvrtc.nvrtcGetProgramLogSize(program, &bytes) == NVRTC_SUCCESS) {
     log.resize(bytes);
     nvrtc.nvrtcGetProgramLog(program, &log[0]);
   }

@@ -16,7 +16,8 @@
 
 namespace ios::cuda {
 
-// A kernel of kernel_source.h and what it is specialised on: macros of its text.
+// A kernel of kernel_source.h and what it is specialised on: macros of its
+// text.
 struct KernelVariant {
   const char* name;
   const char* source;
@@ -28,8 +29,8 @@ class KernelCache {
   // The device's; lives as long as the process.
   static KernelCache* Of(const Device* device);
 
-  // The kernel, loaded into the device's context, which is current. Safe to call
-  // from many threads at once.
+  // The kernel, loaded into the device's context, which is current. Safe to
+  // call from many threads at once.
   StatusOr<CUfunction> Get(const KernelVariant& variant);
 
  private:

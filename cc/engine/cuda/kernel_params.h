@@ -1,5 +1,5 @@
-// The arguments of the own kernels: one definition for the host, which fills them
-// in, and for the kernels' text, which is compiled at run time.
+// The arguments of the own kernels: one definition for the host, which fills
+// them in, and for the kernels' text, which is compiled at run time.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNEL_PARAMS_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNEL_PARAMS_H_
 

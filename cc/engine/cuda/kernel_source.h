@@ -1,7 +1,7 @@
-// The own kernels as CUDA C++ text, compiled by NVRTC on the machine that has the
-// GPU: the build needs no CUDA compiler. Every program is kKernelParamsText, then
-// kCommonSource, then one of the others; each of those says which macros
-// specialise its kernels.
+// The own kernels as CUDA C++ text, compiled by NVRTC on the machine that has
+// the GPU: the build needs no CUDA compiler. Every program is
+// kKernelParamsText, then kCommonSource, then one of the others; each of those
+// says which macros specialise its kernels.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNEL_SOURCE_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNEL_SOURCE_H_
 
@@ -10,8 +10,8 @@ namespace ios::cuda {
 extern const char kCommonSource[];
 extern const char kElementwiseSource[];  // Sum, Product, Scale
 extern const char kCopySource[];         // Copy, Pad
-extern const char kWindowSource[];       // Window: depthwise convolution, pooling
-extern const char kReductionSource[];    // GlobalPool, Softmax
+extern const char kWindowSource[];     // Window: depthwise convolution, pooling
+extern const char kReductionSource[];  // GlobalPool, Softmax
 
 }  // namespace ios::cuda
 

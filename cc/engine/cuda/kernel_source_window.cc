@@ -1,5 +1,5 @@
-// Kernels that slide a window over an image, channels apart: depthwise convolution
-// and pooling.
+// Kernels that slide a window over an image, channels apart: depthwise
+// convolution and pooling.
 #include "cc/engine/cuda/kernel_source.h"
 
 namespace ios::cuda {

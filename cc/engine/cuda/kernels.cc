@@ -55,8 +55,8 @@ Macros ElementwiseMacros(DataType dtype, int64_t vector,
 
 Status GetFunction(const Device* device, const char* name, const char* source,
                    const Macros& macros, CUfunction* function) {
-  IOS_ASSIGN_OR_RETURN(*function, KernelCache::Of(device)->Get(
-                                      {name, source, macros}));
+  IOS_ASSIGN_OR_RETURN(*function,
+                       KernelCache::Of(device)->Get({name, source, macros}));
   return Status();
 }
 
@@ -90,8 +90,8 @@ StatusOr<SumKernel> SumKernel::Create(const Device* device, DataType dtype,
     IOS_ASSIGN_OR_RETURN(
         const Walk walk,
         MakeWalk(dtype, std::move(views), /*flatten=*/!(last && bias)));
-    Macros macros = ElementwiseMacros(
-        dtype, walk.vector, last ? activation : Activation::kNone);
+    Macros macros = ElementwiseMacros(dtype, walk.vector,
+                                      last ? activation : Activation::kNone);
     macros.push_back({"IOS_TERMS", count});
     macros.push_back({"IOS_BIAS", last && bias});
     SetGrid(device, walk.count(), &step.launch);
@@ -121,12 +121,9 @@ Status SumKernel::Enqueue(const void* const* terms, const void* bias,
   return Status();
 }
 
-StatusOr<ProductKernel> ProductKernel::Create(const Device* device,
-                                              DataType dtype,
-                                              const TensorView& x,
-                                              const TensorView& y,
-                                              Activation activation,
-                                              const TensorView& output) {
+StatusOr<ProductKernel> ProductKernel::Create(
+    const Device* device, DataType dtype, const TensorView& x,
+    const TensorView& y, Activation activation, const TensorView& output) {
   const bool broadcasts = y.shape != x.shape;
   IOS_ASSIGN_OR_RETURN(const Walk walk, MakeWalk(dtype, {x, y, output},
                                                  /*flatten=*/!broadcasts));
@@ -175,9 +172,8 @@ StatusOr<ScaleKernel> ScaleKernel::Create(const Device* device, DataType dtype,
   return kernel;
 }
 
-Status ScaleKernel::Enqueue(const void* x, const void* scale,
-                            const void* shift, void* output,
-                            CUstream stream) const {
+Status ScaleKernel::Enqueue(const void* x, const void* scale, const void* shift,
+                            void* output, CUstream stream) const {
   ScaleParams params = launch_.params;
   params.x = x;
   params.scale = scale;
@@ -244,10 +240,9 @@ StatusOr<PadKernel> PadKernel::Create(const Device* device, DataType dtype,
                        MakeWalk(dtype, {output, input}, /*flatten=*/false));
   PadKernel kernel;
   SetGrid(device, walk.count(), &kernel.launch_);
-  IOS_RETURN_IF_ERROR(
-      GetFunction(device, "Pad", kCopySource,
-                  CopyMacros(walk.vector * SizeOf(dtype)),
-                  &kernel.launch_.function));
+  IOS_RETURN_IF_ERROR(GetFunction(device, "Pad", kCopySource,
+                                  CopyMacros(walk.vector * SizeOf(dtype)),
+                                  &kernel.launch_.function));
   PadParams& params = kernel.launch_.params;
   params.input_pitch = input.pitch / walk.vector;
   params.output_pitch = output.pitch / walk.vector;

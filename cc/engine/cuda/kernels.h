@@ -18,12 +18,13 @@
 
 namespace ios::cuda {
 
-// All kernels compute in float32 and take any view. Create() compiles what it needs,
-// in the device's context, which is current; Enqueue() may be called by several
-// threads at once and while its stream is captured. Pointers are on the device.
+// All kernels compute in float32 and take any view. Create() compiles what it
+// needs, in the device's context, which is current; Enqueue() may be called by
+// several threads at once and while its stream is captured. Pointers are on the
+// device.
 
-// output = activation(sum of terms + bias), of equal shapes; the output may be one
-// of the terms.
+// output = activation(sum of terms + bias), of equal shapes; the output may be
+// one of the terms.
 class SumKernel {
  public:
   static StatusOr<SumKernel> Create(const Device* device, DataType dtype,
@@ -90,8 +91,8 @@ class CopyKernel {
   std::vector<Place> places_;  // of the pieces
 };
 
-// Copies an image to where it lies in a larger or smaller one, with zeros around:
-// output[n, h, w] = input[n, h - top, w - left].
+// Copies an image to where it lies in a larger or smaller one, with zeros
+// around: output[n, h, w] = input[n, h - top, w - left].
 class PadKernel {
  public:
   static StatusOr<PadKernel> Create(const Device* device, DataType dtype,

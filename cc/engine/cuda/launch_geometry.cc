@@ -39,8 +39,7 @@ int64_t VectorOf(DataType dtype, const TensorView& view) {
 
 Status CheckIndices(const TensorView& view) {
   if (NumElements(view.shape) == 0 ||
-      (view.pixels() - 1) * view.pitch + view.channels() <
-          int64_t{1} << 31) {
+      (view.pixels() - 1) * view.pitch + view.channels() < int64_t{1} << 31) {
     return Status();
   }
   return Unimplemented("tensor " + ToString(view.shape) + " in memory of " +
@@ -56,7 +55,8 @@ TensorView Flattened(const TensorView& view) {
 }
 
 unsigned BlockFor(const Device* device, int64_t threads) {
-  // Two blocks for each multiprocessor hide the end of the one behind the other.
+  // Two blocks for each multiprocessor hide the end of the one behind the
+  // other.
   const int64_t share = threads / (2 * device->multiprocessors());
   if (share >= 256) return 256;
   return share >= 128 ? 128 : 64;

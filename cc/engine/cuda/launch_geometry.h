@@ -13,8 +13,8 @@
 
 namespace ios::cuda {
 
-// A multiplication and a shift instead of a division: exact for numerators below
-// 2^31. `value` is below 2^31; an empty tensor's 0 is taken for 1.
+// A multiplication and a shift instead of a division: exact for numerators
+// below 2^31. `value` is below 2^31; an empty tensor's 0 is taken for 1.
 Divisor MakeDivisor(int64_t value);
 
 // The value of the kernels' macro IOS_DTYPE.
@@ -31,7 +31,8 @@ Status CheckIndices(const TensorView& view);
 // kernels a division and allows wider vectors.
 TensorView Flattened(const TensorView& view);
 
-// Threads per block such that even a small problem reaches every multiprocessor.
+// Threads per block such that even a small problem reaches every
+// multiprocessor.
 unsigned BlockFor(const Device* device, int64_t threads);
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -61,8 +61,8 @@ StatusOr<std::shared_ptr<const void>> CudaParameter::Packed(Layout layout,
                        device_->Allocate(copy.data.size()));
   IOS_CUDA_RETURN_IF_ERROR(device_, cuMemcpyHtoD, ToDevicePointer(memory),
                            copy.data.data(), copy.data.size());
-  // The copy may still be on its way to the device, which streams that do not wait
-  // for the default one would not notice.
+  // The copy may still be on its way to the device, which streams that do not
+  // wait for the default one would not notice.
   IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamSynchronize, CU_STREAM_LEGACY);
   packed_[layout] = memory;
   std::vector<float>().swap(given_);

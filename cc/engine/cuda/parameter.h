@@ -15,20 +15,20 @@
 
 namespace ios::cuda {
 
-// A weight in the layouts that its tasks have asked for. The array on the host goes
-// once the first layout exists; others are made from that.
+// A weight in the layouts that its tasks have asked for. The array on the host
+// goes once the first layout exists; others are made from that.
 class CudaParameter : public Parameter {
  public:
   enum class Layout {
     kPlain,  // as it was given
-    kKrsc,   // the last dimension, filters, first: [filters, kh, kw, C / groups]
+    kKrsc,  // the last dimension, filters, first: [filters, kh, kw, C / groups]
   };
 
   CudaParameter(const Device* device, const ConstArray& array);
 
   // The weight on the device as elements of `dtype`, which is the same for all
-  // calls. Needs the device's context to be current; waits for the copy. Safe to call
-  // from many threads at once.
+  // calls. Needs the device's context to be current; waits for the copy. Safe
+  // to call from many threads at once.
   StatusOr<std::shared_ptr<const void>> Packed(Layout layout, DataType dtype);
 
  private:

@@ -22,17 +22,19 @@ KernelVariant MakeVariant(const char* name, DataType dtype, int64_t vector,
 
 }  // namespace
 
-StatusOr<GlobalPoolKernel> GlobalPoolKernel::Create(
-    const Device* device, DataType dtype, const TensorView& input,
-    PoolKind kind, const TensorView& output) {
+StatusOr<GlobalPoolKernel> GlobalPoolKernel::Create(const Device* device,
+                                                    DataType dtype,
+                                                    const TensorView& input,
+                                                    PoolKind kind,
+                                                    const TensorView& output) {
   IOS_RETURN_IF_ERROR(CheckIndices(input));
   const int64_t images = input.shape[0];
   const int64_t pixels = input.shape[1] * input.shape[2];
   const int64_t vector =
       std::min(VectorOf(dtype, input), VectorOf(dtype, output));
   const int64_t vectors = input.channels() / vector;
-  // Blocks are as wide as leaves every multiprocessor one, but read whole sectors
-  // of 32 bytes.
+  // Blocks are as wide as leaves every multiprocessor one, but read whole
+  // sectors of 32 bytes.
   int least_bits = 0;
   while ((vector * SizeOf(dtype) << least_bits) < 32) ++least_bits;
   int bits = 5;
@@ -46,8 +48,7 @@ StatusOr<GlobalPoolKernel> GlobalPoolKernel::Create(
   launch.device = device;
   launch.block = kMaxThreads;
   launch.grid_x = images * tiles;
-  KernelVariant variant =
-      MakeVariant("GlobalPool", dtype, vector, kMaxThreads);
+  KernelVariant variant = MakeVariant("GlobalPool", dtype, vector, kMaxThreads);
   variant.macros.push_back({"IOS_MAXIMUM", kind == PoolKind::kMax});
   IOS_ASSIGN_OR_RETURN(launch.function, KernelCache::Of(device)->Get(variant));
   launch.params.input_pitch = input.pitch;
@@ -85,10 +86,9 @@ StatusOr<SoftmaxKernel> SoftmaxKernel::Create(const Device* device,
   launch.device = device;
   launch.block = threads;
   launch.grid_x = input.pixels();
-  IOS_ASSIGN_OR_RETURN(
-      launch.function,
-      KernelCache::Of(device)->Get(MakeVariant("Softmax", dtype, vector,
-                                               threads)));
+  IOS_ASSIGN_OR_RETURN(launch.function,
+                       KernelCache::Of(device)->Get(
+                           MakeVariant("Softmax", dtype, vector, threads)));
   launch.params.input_pitch = input.pitch;
   launch.params.output_pitch = output.pitch;
   launch.params.vectors = vectors;

@@ -14,7 +14,8 @@
 
 namespace ios::cuda {
 
-// The maximum or average over height and width; the output is [N,1,1,C] or [N,C].
+// The maximum or average over height and width; the output is [N,1,1,C] or
+// [N,C].
 class GlobalPoolKernel {
  public:
   static StatusOr<GlobalPoolKernel> Create(const Device* device, DataType dtype,

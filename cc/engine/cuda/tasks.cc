@@ -112,9 +112,8 @@ TaskOr CompileConvolution(Device* device, bool tf32, const TaskSpec& spec) {
   Weighted weighted;
   IOS_RETURN_IF_ERROR(weighted.Create(device, spec, 0, what));
   return MakeTask(
-      [weighted, residual = op.residual](const void* const* inputs,
-                                         void* output,
-                                         const LaneContext& lane) {
+      [weighted, residual = op.residual](
+          const void* const* inputs, void* output, const LaneContext& lane) {
         return weighted.Enqueue(inputs[0], residual ? inputs[1] : nullptr,
                                 output, lane);
       },
@@ -157,8 +156,7 @@ WindowSpec WindowOf(const TaskSpec& spec) {
 }
 
 bool IsDepthwise(const TaskSpec& spec) {
-  return spec.op->groups > 1 &&
-         spec.op->groups == spec.inputs[0].channels();
+  return spec.op->groups > 1 && spec.op->groups == spec.inputs[0].channels();
 }
 
 TaskOr CompileDepthwise(Device* device, const TaskSpec& spec) {
@@ -248,32 +246,31 @@ TaskOr CompileConcat(Device* device, const TaskSpec& spec) {
   }
   IOS_ASSIGN_OR_RETURN(const CopyKernel kernel,
                        CopyKernel::Create(device, spec.dtype, pieces));
-  return MakeTask([kernel, sources, dtype = spec.dtype](
-                      const void* const* inputs, void* output,
-                      const LaneContext& lane) {
-    std::vector<const void*> from;
-    std::vector<void*> to;
-    for (const Source& source : sources) {
-      from.push_back(inputs[source.input]);
-      to.push_back(Advance(output, source.channel, dtype));
-    }
-    return kernel.Enqueue(from.data(), to.data(), lane.stream);
-  });
+  return MakeTask(
+      [kernel, sources, dtype = spec.dtype](
+          const void* const* inputs, void* output, const LaneContext& lane) {
+        std::vector<const void*> from;
+        std::vector<void*> to;
+        for (const Source& source : sources) {
+          from.push_back(inputs[source.input]);
+          to.push_back(Advance(output, source.channel, dtype));
+        }
+        return kernel.Enqueue(from.data(), to.data(), lane.stream);
+      });
 }
 
 TaskOr CompileSlice(Device* device, const TaskSpec& spec) {
   const int64_t offset = spec.op->offset;
-  const TensorView from =
-      ChannelsOf(spec.inputs[0], offset, spec.output.shape);
+  const TensorView from = ChannelsOf(spec.inputs[0], offset, spec.output.shape);
   IOS_ASSIGN_OR_RETURN(
       const CopyKernel kernel,
       CopyKernel::Create(device, spec.dtype, {{from, spec.output}}));
-  return MakeTask([kernel, offset, dtype = spec.dtype](
-                      const void* const* inputs, void* output,
-                      const LaneContext& lane) {
-    const void* const source = Advance(inputs[0], offset, dtype);
-    return kernel.Enqueue(&source, &output, lane.stream);
-  });
+  return MakeTask(
+      [kernel, offset, dtype = spec.dtype](
+          const void* const* inputs, void* output, const LaneContext& lane) {
+        const void* const source = Advance(inputs[0], offset, dtype);
+        return kernel.Enqueue(&source, &output, lane.stream);
+      });
 }
 
 // Sums, and activations as sums of one.
@@ -300,10 +297,9 @@ TaskOr CompileMultiply(Device* device, const TaskSpec& spec) {
 }
 
 TaskOr CompileScale(Device* device, const TaskSpec& spec) {
-  IOS_ASSIGN_OR_RETURN(
-      const ScaleKernel kernel,
-      ScaleKernel::Create(device, spec.dtype, spec.inputs[0],
-                          spec.op->activation, spec.output));
+  IOS_ASSIGN_OR_RETURN(const ScaleKernel kernel,
+                       ScaleKernel::Create(device, spec.dtype, spec.inputs[0],
+                                           spec.op->activation, spec.output));
   IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> scale,
                        Pack(spec, 0, Layout::kPlain));
   IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> shift,

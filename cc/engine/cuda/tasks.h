@@ -11,8 +11,8 @@
 
 namespace ios::cuda {
 
-// A CudaTask. `tf32`: whether convolutions of float32 may use TF32. Parameters are
-// CudaParameters of this device, whose context is current.
+// A CudaTask. `tf32`: whether convolutions of float32 may use TF32. Parameters
+// are CudaParameters of this device, whose context is current.
 StatusOr<std::unique_ptr<Task>> CompileTask(Device* device, bool tf32,
                                             const TaskSpec& spec);
 

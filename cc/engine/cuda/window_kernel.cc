@@ -16,7 +16,8 @@ struct Share {
   int64_t vector = 1, strip = 1;
 };
 
-// A block: 1 << bits threads along channels, the width (in strips) and the height.
+// A block: 1 << bits threads along channels, the width (in strips) and the
+// height.
 struct Patch {
   int channel_bits = 0, column_bits = 0, row_bits = 0;
 };
@@ -28,9 +29,9 @@ bool IsKnown(const WindowSpec& spec) {
          spec.dilations[0] == 1 && spec.dilations[1] == 1;
 }
 
-// The largest share that still leaves every multiprocessor work: long strips read
-// cells once that several windows share; a small problem had rather have more
-// threads, of fewer channels in the end.
+// The largest share that still leaves every multiprocessor work: long strips
+// read cells once that several windows share; a small problem had rather have
+// more threads, of fewer channels in the end.
 Share ChooseShare(const Device* device, const WindowSpec& spec) {
   int64_t vector = std::min(VectorOf(spec.dtype, spec.input),
                             VectorOf(spec.dtype, spec.output));
@@ -47,7 +48,9 @@ Share ChooseShare(const Device* device, const WindowSpec& spec) {
   };
   Share share{vector, 1};
   if (IsKnown(spec)) {
-    for (share.strip = 4; share.strip > 1; share.strip /= 2) {
+    // With stride 2 windows share less, and a strip of 4 needs more registers
+    // than there are.
+    for (share.strip = 4 / spec.strides[1]; share.strip > 1; share.strip /= 2) {
       if (threads(share) >= wanted) return share;
     }
   }
@@ -91,24 +94,22 @@ Patch ChoosePatch(const WindowSpec& spec, const Share& share, int block_bits) {
 }
 
 KernelVariant VariantOf(const WindowSpec& spec, const Share& share) {
-  KernelVariant variant{
-      "Window",
-      kWindowSource,
-      {{"IOS_DTYPE", DtypeMacro(spec.dtype)},
-       {"IOS_VECTOR", static_cast<int>(share.vector)},
-       {"IOS_ACTIVATION", static_cast<int>(spec.activation)},
-       {"IOS_WINDOW", spec.kind},
-       {"IOS_STRIP", static_cast<int>(share.strip)},
-       {"IOS_PRE_RELU", spec.pre_relu},
-       {"IOS_BIAS", spec.bias},
-       {"IOS_RESIDUAL", spec.residual.has_value()}}};
+  KernelVariant variant{"Window",
+                        kWindowSource,
+                        {{"IOS_DTYPE", DtypeMacro(spec.dtype)},
+                         {"IOS_VECTOR", static_cast<int>(share.vector)},
+                         {"IOS_ACTIVATION", static_cast<int>(spec.activation)},
+                         {"IOS_WINDOW", spec.kind},
+                         {"IOS_STRIP", static_cast<int>(share.strip)},
+                         {"IOS_PRE_RELU", spec.pre_relu},
+                         {"IOS_BIAS", spec.bias},
+                         {"IOS_RESIDUAL", spec.residual.has_value()}}};
   if (IsKnown(spec)) {
     const int height = spec.kernel[0], width = spec.kernel[1];
-    // Without strips there are few threads, which must have more loads in flight;
-    // but not more than there are registers for.
-    const bool unroll =
-        height <= 3 ||
-        (share.strip == 1 && height * width * share.vector <= 200);
+    // Without strips there are few threads, which must have more loads in
+    // flight; but not more than there are registers for.
+    const bool unroll = height <= 3 || (share.strip == 1 &&
+                                        height * width * share.vector <= 200);
     variant.macros.insert(variant.macros.end(),
                           {{"IOS_KERNEL_HEIGHT", height},
                            {"IOS_KERNEL_WIDTH", width},
@@ -142,8 +143,8 @@ StatusOr<WindowKernel> WindowKernel::Create(const Device* device,
   const int64_t column_tiles = CeilDiv(strips, int64_t{1} << patch.column_bits);
   const int64_t row_tiles = CeilDiv(out[1], int64_t{1} << patch.row_bits);
   launch.grid_x = out[0] * row_tiles * column_tiles * channel_tiles;
-  IOS_ASSIGN_OR_RETURN(launch.function, KernelCache::Of(device)->Get(
-                                            VariantOf(spec, share)));
+  IOS_ASSIGN_OR_RETURN(launch.function,
+                       KernelCache::Of(device)->Get(VariantOf(spec, share)));
   WindowParams& params = launch.params;
   params.input_pitch = spec.input.pitch;
   params.residual_pitch = spec.residual ? spec.residual->pitch : 0;

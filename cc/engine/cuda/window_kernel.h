@@ -40,8 +40,8 @@ class WindowKernel {
  public:
   static StatusOr<WindowKernel> Create(const Device* device,
                                        const WindowSpec& spec);
-  // `weights` [kernel height, width, output channels], `bias` [output channels] and
-  // `residual` are null where the specification has none.
+  // `weights` [kernel height, width, output channels], `bias` [output channels]
+  // and `residual` are null where the specification has none.
   Status Enqueue(const void* input, const void* weights, const void* bias,
                  const void* residual, void* output, CUstream stream) const;
 

@@ -1,0 +1,197 @@
+"""The CUDA kernels' text, compiled by the real NVRTC, which needs no GPU: every
+family for every dtype and several architectures, without spilled registers."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import itertools
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+CUDA = Path(__file__).resolve().parents[1] / "cc" / "engine" / "cuda"
+ARCHITECTURES = [70, 80, 90]
+ELEMENT_BYTES = {0: 4, 1: 2, 2: 2}  # of IOS_DTYPE
+DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
+
+# Text, its kernels, macros beside dtype, vector and activation.
+VARIANTS = {
+    "sum": ("kElementwiseSource", ["Sum"], {"IOS_TERMS": 3, "IOS_BIAS": 1}),
+    "long_sum": ("kElementwiseSource", ["Sum"], {"IOS_TERMS": 32, "IOS_BIAS": 0}),
+    "product_scale": ("kElementwiseSource", ["Product", "Scale"], {}),
+    "maximum": (
+        "kReductionSource",
+        ["GlobalPool"],
+        {"IOS_THREADS": 256, "IOS_MAXIMUM": 1},
+    ),
+    "average": (
+        "kReductionSource",
+        ["GlobalPool"],
+        {"IOS_THREADS": 256, "IOS_MAXIMUM": 0},
+    ),
+    "softmax": ("kReductionSource", ["Softmax"], {"IOS_THREADS": 256}),
+}
+
+
+def window(kind: int, strip: int, unroll: int, **macros: int):
+    """kind: 0 depthwise convolution, 1 maximum, 2 average."""
+    depthwise = int(kind == 0)
+    return (
+        "kWindowSource",
+        ["Window"],
+        {
+            "IOS_WINDOW": kind,
+            "IOS_STRIP": strip,
+            "IOS_UNROLL": unroll,
+            "IOS_PRE_RELU": depthwise,
+            "IOS_BIAS": depthwise,
+            "IOS_RESIDUAL": depthwise,
+            **macros,
+        },
+    )
+
+
+def known(size: int, stride: int) -> dict[str, int]:
+    return {
+        "IOS_KERNEL_HEIGHT": size,
+        "IOS_KERNEL_WIDTH": size,
+        "IOS_STRIDE": stride,
+    }
+
+
+for stride in (1, 2):
+    VARIANTS[f"any_window_{stride}"] = window(stride % 2, 1, 1)
+    for strip in (1, 2, 4)[: 4 - stride]:
+        VARIANTS[f"pool3_{stride}_{strip}"] = window(
+            stride, strip, 3, **known(3, stride)
+        )
+        for size in (3, 5, 7):
+            rows = size if size == 3 or (size == 5 and strip == 1) else 1
+            VARIANTS[f"depthwise{size}_{stride}_{strip}"] = window(
+                0, strip, rows, **known(size, stride)
+            )
+
+
+class Nvrtc:
+    """The library of NVIDIA's wheel."""
+
+    def __init__(self, path: Path):
+        # Apart from the fake of other tests, which has the same name.
+        mode = os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND
+        self._library = ctypes.CDLL(str(path), mode)
+
+    def compile(self, text: str, options: list[str]) -> tuple[bytes, str]:
+        """The CUBIN and the compiler's messages."""
+        program = ctypes.c_void_p()
+        self._call(
+            "CreateProgram",
+            ctypes.byref(program),
+            text.encode(),
+            b"kernels.cu",
+            0,
+            None,
+            None,
+        )
+        encoded = [option.encode() for option in options]
+        failed = self._library.nvrtcCompileProgram(
+            program, len(encoded), (ctypes.c_char_p * len(encoded))(*encoded)
+        )
+        log = self._get("ProgramLog", program).rstrip(b"\0").decode()
+        assert not failed, log
+        image = self._get("CUBIN", program)
+        self._call("DestroyProgram", ctypes.byref(program))
+        return image, log
+
+    def _call(self, name: str, *arguments: object) -> None:
+        assert getattr(self._library, f"nvrtc{name}")(*arguments) == 0, name
+
+    def _get(self, what: str, program: ctypes.c_void_p) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"Get{what}Size", program, ctypes.byref(size))
+        data = ctypes.create_string_buffer(size.value)
+        self._call(f"Get{what}", program, data)
+        return data.raw
+
+
+@pytest.fixture(scope="module")
+def nvrtc() -> Nvrtc:
+    spec = importlib.util.find_spec("nvidia")
+    roots = [Path(path) for path in spec.submodule_search_locations] if spec else []
+    for root in roots:
+        # NVRTC 13 no longer knows the oldest architecture.
+        for path in root.glob("cuda_nvrtc/lib/libnvrtc.so.12"):
+            return Nvrtc(path)
+    pytest.skip("no NVRTC: pip install nvidia-cuda-nvrtc-cu12")
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    """The texts as the engine puts them together, by the name of their last part."""
+    header = (CUDA / "kernel_params.h").read_text()
+    begin = header.index("#define IOS_CUDA_KERNEL_PARAMS  ")
+    lines = header[begin : header.index("\nnamespace", begin)].splitlines()[1:]
+    parts = {}
+    for path in CUDA.glob("kernel_source_*.cc"):
+        for name, text in re.findall(
+            r'const char (\w+)\[\] = R"cuda\((.*?)\)cuda"', path.read_text(), re.DOTALL
+        ):
+            parts[name] = text
+    parameters = "\n".join(line.removesuffix("\\") for line in lines) + "\n"
+    return {
+        name: parameters + parts["kCommonSource"] + text for name, text in parts.items()
+    }
+
+
+def check(nvrtc, text: str, kernels, macros: dict[str, int], architecture: int) -> None:
+    image, log = nvrtc.compile(
+        text,
+        [
+            f"--gpu-architecture=sm_{architecture}",
+            "--std=c++17",
+            "--ptxas-options=-v",
+            *(f"-D{name}={value}" for name, value in macros.items()),
+        ],
+    )
+    assert image[:4] == b"\x7fELF"
+    compiled = set(re.findall(r"Compiling entry function '(\w+)'", log))
+    assert compiled == set(kernels)
+    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", log)
+    assert spills == [("0", "0")] * len(kernels), log
+
+
+# Of the many windows, older architectures see those that need the most registers.
+CASES = [
+    (variant, dtype, architecture)
+    for variant, dtype, architecture in itertools.product(
+        VARIANTS, DTYPES, ARCHITECTURES
+    )
+    if architecture == 90
+    or VARIANTS[variant][0] != "kWindowSource"
+    or (dtype == "float16" and not variant.endswith("_1"))
+]
+
+
+@pytest.mark.parametrize(("variant", "dtype", "architecture"), CASES)
+def test_compiles(variant, dtype, architecture, nvrtc, texts):
+    source, kernels, macros = VARIANTS[variant]
+    code = DTYPES[dtype]
+    # The widest vectors, and the narrowest.
+    for vector in (16 // ELEMENT_BYTES[code], 1)[: 2 if architecture == 90 else 1]:
+        basic = {"IOS_DTYPE": code, "IOS_VECTOR": vector, "IOS_ACTIVATION": 0}
+        check(nvrtc, texts[source], kernels, basic | macros, architecture)
+
+
+@pytest.mark.parametrize("activation", range(1, 9))
+def test_activations_compile(activation, nvrtc, texts):
+    macros = {"IOS_DTYPE": 1, "IOS_VECTOR": 8, "IOS_ACTIVATION": activation}
+    macros |= {"IOS_TERMS": 1, "IOS_BIAS": 0}
+    check(nvrtc, texts["kElementwiseSource"], ["Sum"], macros, 90)
+
+
+@pytest.mark.parametrize("width", [2, 4, 8, 16])
+def test_copies_compile(width, nvrtc, texts):
+    macros = {"IOS_DTYPE": 0, "IOS_VECTOR": 1, "IOS_ACTIVATION": 0, "IOS_WIDTH": width}
+    check(nvrtc, texts["kCopySource"], ["Copy", "Pad"], macros, 90)
