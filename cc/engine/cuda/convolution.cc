@@ -1,9 +1,12 @@
 #include "cc/engine/cuda/convolution.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cc/engine/cuda/measure_work.h"
+#include "cc/engine/cuda/plan_cache.h"
 #include "cc/engine/cuda/plan_search.h"
 
 namespace ios::cuda {
@@ -17,8 +20,12 @@ int64_t AlignUp(int64_t bytes) {
          kScratchAlignment;
 }
 
-bool DenseAndAligned(const TensorView& view, DataType dtype) {
-  return view.dense() && AlignmentBytes(view, dtype) == 16;
+// Whether cuDNN has few kernels for the whole of a spec, compiled at run time, but
+// many for the convolution and its bias: it is ready for no activation but relu.
+bool FewKernelsForAll(const ConvolutionSpec& spec) {
+  return (spec.activation != Activation::kNone &&
+          spec.activation != Activation::kRelu) ||
+         (spec.residual && !IsDense(*spec.residual, spec.dtype));
 }
 
 void* At(const LaneContext& lane, int64_t offset) {
@@ -29,9 +36,23 @@ void* At(const LaneContext& lane, int64_t offset) {
 
 StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
     const Device* device, const ConvolutionSpec& spec) {
+  const Device::Scope scope(device);
+  IOS_ASSIGN_OR_RETURN(std::unique_ptr<Convolution> first,
+                       CreateFirst(device, spec));
+  if (!first->whole() || !FewKernelsForAll(spec)) return first;
+  StatusOr<std::unique_ptr<Convolution>> steps =
+      Create(device, spec, {Form::kBias, false, false});
+  if (!steps.ok()) return first;
+  IOS_ASSIGN_OR_RETURN(const bool faster,
+                       StepsAreFaster(device, spec, *first, **steps));
+  return faster ? std::move(*steps) : std::move(first);
+}
+
+StatusOr<std::unique_ptr<Convolution>> Convolution::CreateFirst(
+    const Device* device, const ConvolutionSpec& spec) {
   const auto [top, bottom, left, right] = spec.padding;
-  const bool input_dense = DenseAndAligned(spec.input, spec.dtype);
-  const bool output_dense = DenseAndAligned(spec.output, spec.dtype);
+  const bool input_dense = IsDense(spec.input, spec.dtype);
+  const bool output_dense = IsDense(spec.output, spec.dtype);
 
   // From one kernel to many: what cuDNN does in one graph is nearly always fastest.
   // Asymmetric padding, and views that are not dense, are what it may lack.
@@ -113,6 +134,44 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
   if (form.copy_input) made->input_offset_ = reserve(plan.input);
   if (form.copy_output) made->output_offset_ = reserve(plan.output);
   return made;
+}
+
+StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
+                                           const ConvolutionSpec& spec,
+                                           const Convolution& whole,
+                                           const Convolution& steps) {
+  constexpr char kWhole[] = "whole", kSteps[] = "steps";
+  PlanCache& cache = PlanCache::Get();
+  IOS_ASSIGN_OR_RETURN(const std::string device_name, PlanCacheName(device));
+  const std::string key = "form of " + ToString(spec);
+  const std::optional<std::string> known = cache.Find(device_name, key);
+  if (known == kWhole || known == kSteps) return known == kSteps;
+
+  StatusOr<ConvolutionTensors> tensors =
+      ConvolutionTensors::Create(device, spec);
+  Status status = tensors.status();
+  if (status.ok()) {
+    status = tensors->MakeWorkspace(
+        std::max(whole.scratch_bytes(), steps.scratch_bytes()));
+  }
+  // No room to try.
+  if (status.code() == StatusCode::kResourceExhausted) return false;
+  IOS_RETURN_IF_ERROR(status);
+  const ConvolutionPointers& pointers = tensors->pointers();
+  std::vector<Enqueuer> works;
+  for (const Convolution* convolution : {&whole, &steps}) {
+    works.push_back([convolution, &pointers](CUstream stream) {
+      return convolution->Enqueue(pointers.input, pointers.filter,
+                                  pointers.bias, pointers.residual,
+                                  pointers.output,
+                                  {stream, pointers.workspace});
+    });
+  }
+  IOS_ASSIGN_OR_RETURN(const std::vector<float> times,
+                       MeasureWork(device, works));
+  const bool faster = times[1] < times[0];
+  cache.Insert(device_name, key, faster ? kSteps : kWhole);
+  return faster;
 }
 
 Status Convolution::Enqueue(const void* input, const void* filter,

@@ -15,8 +15,9 @@
 
 namespace ios::cuda {
 
-// Computes what a spec says, in one kernel where cuDNN can, in up to three where it
-// cannot: the input with its padding to memory of the lane's, cuDNN, the rest.
+// Computes what a spec says by one graph of cuDNN's, or by up to three steps where
+// it has none or that is slower: the input with its padding to memory of the lane's,
+// cuDNN, the rest.
 class Convolution {
  public:
   // Unimplemented, with the spec and cuDNN's reason, if there is no way.
@@ -46,9 +47,20 @@ class Convolution {
 
   Convolution() = default;
 
+  // The first form that works.
+  static StatusOr<std::unique_ptr<Convolution>> CreateFirst(
+      const Device* device, const ConvolutionSpec& spec);
   // Unimplemented if cuDNN has no plan for the form.
   static StatusOr<std::unique_ptr<Convolution>> Create(
       const Device* device, const ConvolutionSpec& spec, const Form& form);
+
+  // Whether `steps` is faster than `whole`, both of them of `spec`.
+  static StatusOr<bool> StepsAreFaster(const Device* device,
+                                       const ConvolutionSpec& spec,
+                                       const Convolution& whole,
+                                       const Convolution& steps);
+
+  bool whole() const { return !pad_ && !rest_; }
 
   std::optional<PadKernel> pad_;
   std::shared_ptr<const CudnnPlan> plan_;

@@ -47,8 +47,17 @@ std::string ToString(const ConvolutionSpec& spec) {
   return text;
 }
 
+TensorView FilterView(const ConvolutionSpec& spec) {
+  return DenseView({spec.output.channels(), spec.kernel[0], spec.kernel[1],
+                    spec.input.channels() / spec.groups});
+}
+
 int64_t AlignmentBytes(const TensorView& view, DataType dtype) {
   return std::min(view.alignment * SizeOf(dtype), kWidestAccess);
+}
+
+bool IsDense(const TensorView& view, DataType dtype) {
+  return view.dense() && AlignmentBytes(view, dtype) == kWidestAccess;
 }
 
 int64_t SpanBytes(const TensorView& view, DataType dtype) {

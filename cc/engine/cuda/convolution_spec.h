@@ -33,9 +33,15 @@ struct ConvolutionSpec {
 // Everything that tells one spec from another, on one line.
 std::string ToString(const ConvolutionSpec& spec);
 
+// [filters, height, width, channels / groups].
+TensorView FilterView(const ConvolutionSpec& spec);
+
 // Bytes to whose multiple a view's first element is aligned, at most 16: no kernel
 // reads or writes more at a time.
 int64_t AlignmentBytes(const TensorView& view, DataType dtype);
+
+// Whether a view's elements lie one after another, aligned for the widest access.
+bool IsDense(const TensorView& view, DataType dtype);
 
 // Bytes from a view's first element to its last one's end.
 int64_t SpanBytes(const TensorView& view, DataType dtype);

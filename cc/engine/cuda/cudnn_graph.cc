@@ -243,10 +243,7 @@ fe::OperationGraph MakeGraph(const ConvolutionSpec& spec,
   const int64_t filters = spec.output.channels();
   const fe::DataType_t type = ToCudnn(spec.dtype);
   const fe::Tensor x = MakeTensor(kX, spec.dtype, spec.input);
-  const fe::Tensor w = MakeTensor(
-      kW, spec.dtype,
-      DenseView({filters, spec.kernel[0], spec.kernel[1],
-                 spec.input.channels() / spec.groups}));
+  const fe::Tensor w = MakeTensor(kW, spec.dtype, FilterView(spec));
 
   int left = 1 + (spec.residual ? 1 : 0) + (spec.bias ? 1 : 0) +
              (spec.activation != Activation::kNone ? 1 : 0);

@@ -3,6 +3,7 @@
 #define IOS_TF_CC_ENGINE_CUDA_PLAN_SEARCH_H_
 
 #include <memory>
+#include <string>
 
 #include "cc/core/status.h"
 #include "cc/engine/cuda/convolution_spec.h"
@@ -10,6 +11,9 @@
 #include "cc/engine/cuda/device.h"
 
 namespace ios::cuda {
+
+// The device, its driver and cuDNN in words: what PlanCache knows it by.
+StatusOr<std::string> PlanCacheName(const Device* device);
 
 // One graph's fastest plan, which equal specs share; it has run once, so that
 // nothing is left to be loaded while a stream is captured. Timed on the device
