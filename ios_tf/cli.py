@@ -1,4 +1,4 @@
-"""The ios_tf command: convert, show, bench, export-blocks, export-onnx."""
+"""The ios_tf command, its arguments and its exit codes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ios_tf import models
 from ios_tf.errors import NativeLibraryError, UserError
-from ios_tf.scheduler import STRATEGIES
+from ios_tf.scheduler import STRATEGIES, Pruning
 
 _MODEL = (
     "a SavedModel directory, a .keras file, keras:NAME (keras.applications), or "
@@ -68,6 +68,42 @@ def _convert(options: argparse.Namespace) -> None:
         say=_say,
     )
     print(report.table())
+
+
+def _complexity(options: argparse.Namespace) -> None:
+    from ios_tf import explore
+
+    pruning = Pruning(options.max_group_size, options.max_groups, options.single_source)
+    print(explore.complexity_table(*_blocks(options, pruning)))
+
+
+def _explore(options: argparse.Namespace) -> None:
+    from ios_tf import explore
+
+    explore.simulated_device(options.device)  # fails now rather than later
+    pruning = Pruning(options.max_group_size, options.max_groups)
+    blocks, pruning, patterns = _blocks(options, pruning)
+    print(
+        explore.simulated_table(
+            blocks, options.device, pruning, patterns, options.strategies
+        )
+    )
+
+
+def _blocks(options: argparse.Namespace, pruning: Pruning) -> tuple[Any, Pruning, Any]:
+    from ios_tf import explore
+    from ios_tf.parts import Patterns
+
+    patterns = Patterns(tuple(options.unit), tuple(options.border))
+    blocks = explore.blocks_of(
+        options.model,
+        options.batch_size,
+        pruning,
+        patterns,
+        options.signature,
+        _say,
+    )
+    return blocks, pruning, patterns
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -187,6 +223,36 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     command = commands.add_parser(
+        "complexity",
+        help="count the schedules of a model's blocks (the paper's Table 1)",
+        description="Counts operators n, width d, states, the bound on transitions, "
+        "transitions and schedules of every different block.",
+    )
+    command.set_defaults(run=_complexity)
+    _add_blocks(command, max_groups=0, max_group_size=0)
+    command.add_argument(
+        "--single_source",
+        action="store_true",
+        help="count only stages whose groups are all that follows one operator, as the "
+        "paper's Table 1 does",
+    )
+
+    command = commands.add_parser(
+        "explore",
+        help="compare strategies on a simulated device",
+        description="Searches schedules for a simulated device, without measuring.",
+    )
+    command.set_defaults(run=_explore)
+    _add_blocks(command, max_groups=8, max_group_size=3)
+    command.add_argument(
+        "--device",
+        default="simulated:h200",
+        metavar="simulated:NAME",
+        help="default: simulated:h200",
+    )
+    _add_strategies(command)
+
+    command = commands.add_parser(
         "show",
         help="print the schedule of a converted model, stage by stage",
         description="Prints the schedule of a converted model, stage by stage.",
@@ -205,13 +271,7 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=_bench)
     command.add_argument("model", metavar="MODEL", help=_MODEL)
     _add_common(command)
-    command.add_argument(
-        "--strategies",
-        type=_strategies,
-        default=("sequential", "greedy", "merge", "parallel", "both"),
-        metavar="A,B",
-        help="default: sequential,greedy,merge,parallel,both",
-    )
+    _add_strategies(command)
     _add_whole(command, "rounds", 20, 1, "rounds of measurements")
     command.add_argument("--signature", metavar="NAME", help="the one to call")
     command.add_argument("--json", metavar="FILE", help="write the results here")
@@ -261,6 +321,31 @@ def _add_common(command: argparse.ArgumentParser) -> None:
         help="of schedules and latencies; default: $IOS_TF_CACHE or ~/.cache/ios_tf",
     )
     _add_traceback(command)
+
+
+def _add_blocks(
+    command: argparse.ArgumentParser, max_groups: int, max_group_size: int
+) -> None:
+    """What says which blocks of which model."""
+    command.add_argument("model", metavar="MODEL", help=_MODEL)
+    _add_whole(command, "batch_size", 1, 1, "where the model's is dynamic")
+    _add_whole(command, "max_groups", max_groups, 0, "groups per stage; 0: any")
+    _add_whole(
+        command, "max_group_size", max_group_size, 0, "operators per group; 0: any"
+    )
+    _add_patterns(command)
+    command.add_argument("--signature", metavar="NAME", help="the one to look at")
+    _add_traceback(command)
+
+
+def _add_strategies(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--strategies",
+        type=_strategies,
+        default=("sequential", "greedy", "merge", "parallel", "both"),
+        metavar="A,B",
+        help="default: sequential,greedy,merge,parallel,both",
+    )
 
 
 def _add_patterns(command: argparse.ArgumentParser) -> None:

@@ -246,7 +246,8 @@ def test_equal_keys_are_isomorphic_groups():
 _DEVICE = SimulatedDevice(
     flops_per_ms=1000,
     bytes_per_ms=1e9,
-    full_elements=2048,
+    multiprocessors=2,
+    tile=1024,
     launch_ms=0.25,
     stage_ms=0.125,
     lanes=2,
@@ -278,7 +279,7 @@ def test_simulated_latencies(groups, strategy, expected):
 
 def test_the_simulated_device_cannot_do_more_than_all_of_it():
     problem = Problem.from_json(make_problem())
-    wide = SimulatedDevice(1000, 1e9, full_elements=1, launch_ms=0, stage_ms=0)
+    wide = SimulatedDevice(1000, 1e9, 1, 1024, launch_ms=0, stage_ms=0)
     both = Stage(Strategy.CONCURRENT, ((0,), (3,)))
     assert SimulatedCostModel(wide).stage_latency(problem, both) == pytest.approx(2.0)
 

@@ -1,0 +1,190 @@
+"""complexity and explore: what can be said of a model's blocks without a device."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ios_tf import graphs, optimizer
+from ios_tf.cost.simulated import DEVICES, SimulatedCostModel
+from ios_tf.errors import UserError
+from ios_tf.parts import DEFAULT_PATTERNS, Patterns, parts_of
+from ios_tf.report import table
+from ios_tf.scheduler import (
+    STRATEGIES,
+    BlockTooLargeError,
+    Complexity,
+    Problem,
+    Pruning,
+    complexity,
+    make_units,
+    search,
+)
+from ios_tf.source import saved_model
+
+# Names Keras gives to the nodes of a layer.
+_INSIDE_LAYERS = ("convolution", "batchnorm", "mul", "mul_1", "add_1", "MaxPool2d")
+
+SIMULATED_PREFIX = "simulated:"
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """The blocks of one signature of a model.
+
+    Attributes:
+      problems: different blocks, in the graph's order.
+      counts: signature of a block -> how many there are.
+      notes: one line each on what the user may want to know.
+    """
+
+    problems: Sequence[Problem]
+    counts: collections.Counter[str]
+    notes: Sequence[str]
+
+
+def blocks_of(
+    model: Any,
+    batch_size: int,
+    pruning: Pruning,
+    patterns: Patterns = DEFAULT_PATTERNS,
+    signature: str | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Blocks:
+    """The blocks that `ios_tf.convert` would search, see there for the arguments.
+
+    Raises:
+      UserError: as for `ios_tf.convert`.
+    """
+    with saved_model(model, say=say) as source:
+        loaded = graphs.load(source)
+        keys = sorted(loaded.signatures)
+        name = signature or (keys[0] if len(keys) == 1 else "serving_default")
+        if name not in keys:
+            raise UserError(graphs.no_signature(name, loaded))
+        frozen = graphs.freeze(name, loaded.signatures[name])
+        if optimizer.is_converted(frozen):
+            raise UserError(f"signature {name!r} is converted; name the original model")
+        collected = optimizer.collect(optimizer.fold_constants(frozen), batch_size)
+    counts: collections.Counter[str] = collections.Counter()
+    problems: dict[str, Problem] = {}
+    notes = []
+    for block in collected.blocks:
+        problem = collected.problems[block["signature"]]
+        parts, forced = parts_of(problem, pruning, patterns)
+        if forced:
+            notes.append(
+                f"block {problem.name} is too large for one search: "
+                f"{forced} cuts more than its waists"
+            )
+        for part in parts:
+            counts[part.problem.signature] += 1
+            problems.setdefault(part.problem.signature, part.problem)
+    if not problems:
+        raise UserError(f"{model}: it has no blocks to schedule")
+    return Blocks(list(problems.values()), counts, notes)
+
+
+def complexity_table(
+    blocks: Blocks, pruning: Pruning, patterns: Patterns = DEFAULT_PATTERNS
+) -> str:
+    """The paper's Table 1 of all blocks, the largest last."""
+    rows, largest = [], None
+    for problem in blocks.problems:
+        units = make_units(problem, patterns.units_of(problem))
+        try:
+            counted = complexity(units.contracted, pruning)
+        except BlockTooLargeError:
+            rows.append((_label(problem, blocks), str(len(units.masks)), *["?"] * 5))
+            continue
+        rows.append((_label(problem, blocks), *_columns(counted)))
+        if largest is None or counted.transitions > largest[1].transitions:
+            largest = (problem, counted)
+    if largest:
+        rows.append((f"largest: {_short(largest[0])}", *_columns(largest[1])))
+    header = ("block", "n", "d", "states", "bound", "transitions", "schedules")
+    return "\n".join([table(header, rows), *(f"note: {n}" for n in blocks.notes)])
+
+
+def simulated_table(
+    blocks: Blocks,
+    device: str,
+    pruning: Pruning,
+    patterns: Patterns = DEFAULT_PATTERNS,
+    strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "both"),
+) -> str:
+    """Simulated latencies of all blocks under each strategy, in milliseconds.
+
+    Args:
+      device: "simulated:NAME", one of `ios_tf.cost.simulated.DEVICES`.
+
+    Raises:
+      UserError: there is no such device.
+    """
+    cost_model = SimulatedCostModel(simulated_device(device))
+    ordered = [s for s in reversed(STRATEGIES) if s in strategies]
+    totals = dict.fromkeys(ordered, 0.0)
+    rows = []
+    for problem in blocks.problems:
+        latencies = {
+            strategy: search(
+                problem, cost_model, strategy, pruning, units=patterns.units_of(problem)
+            ).latency_ms
+            for strategy in ordered
+        }
+        for strategy, latency_ms in latencies.items():
+            totals[strategy] += latency_ms * blocks.counts[problem.signature]
+        rows.append(
+            (_label(problem, blocks), *(f"{ms:.4f}" for ms in latencies.values()))
+        )
+    rows.append(("all", *(f"{ms:.4f}" for ms in totals.values())))
+    first = totals[ordered[0]]
+    rows.append((f"/ {ordered[0]}", *(f"{ms / first:.3f}" for ms in totals.values())))
+    return "\n".join(
+        [table(("block", *ordered), rows), *(f"note: {n}" for n in blocks.notes)]
+    )
+
+
+def simulated_device(device: str) -> Any:
+    """The device "simulated:NAME" names.
+
+    Raises:
+      UserError: there is no such device.
+    """
+    name = device.removeprefix(SIMULATED_PREFIX)
+    if not device.startswith(SIMULATED_PREFIX) or name not in DEVICES:
+        raise UserError(
+            f"{device!r} is no simulated device: there is "
+            + ", ".join(SIMULATED_PREFIX + known for known in DEVICES)
+        )
+    return DEVICES[name]
+
+
+def _columns(counted: Complexity) -> tuple[str, ...]:
+    return (
+        str(counted.operators),
+        str(counted.width),
+        str(counted.states),
+        _number(counted.bound),
+        str(counted.transitions),
+        _number(counted.schedules),
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value < 1e6 else f"{value:.1e}"
+
+
+def _label(problem: Problem, blocks: Blocks) -> str:
+    count = blocks.counts[problem.signature]
+    return _short(problem) + (f" x{count}" if count > 1 else "")
+
+
+def _short(problem: Problem) -> str:
+    """The layer of the block's first operator."""
+    layers = problem.names[0].split("/")
+    while len(layers) > 1 and layers[-1] in _INSIDE_LAYERS:
+        layers.pop()
+    return layers[-1]
