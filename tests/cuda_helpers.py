@@ -109,7 +109,7 @@ class FakeCuda:
             self.library.fake_cuda_set(name.encode(), value)
 
     def plant(self, what: str, n: int = 0) -> None:
-        """Makes a mistake at the n-th opportunity from now."""
+        """Makes a mistake once, see fake_cuda_plant in machine.cc."""
         self.library.fake_cuda_plant(what.encode(), n)
 
 

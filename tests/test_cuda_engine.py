@@ -46,18 +46,20 @@ def test_random_block_under_a_random_schedule(gpu, seed, dtype):
     inputs = case.inputs()
     expected = case.expected(inputs)
     run = cuda_engine.DeviceRun(gpu, case.program, inputs, dtype)
+    gpu.fake.library.fake_cuda_reset()
     for _ in range(6):  # eager, captured, replayed; the order differs each time
         case.assert_right(run(), expected)
     assert gpu.fake.report()["counts"]["cuGraphLaunch"] == 5
     run.close()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_other_batches_and_other_pointers(gpu, seed):
+    """More of both than the engine keeps ready."""
     gpu.fake.set(seed=seed)
-    case = Case(seed, 8)
+    case = Case(seed, 5)
     runs = []
-    for batch in [*range(1, 12), 1, 2, *[3] * 10]:
+    for batch in [*range(1, 11), 1, 2, *[3] * 10]:
         inputs = case.inputs(batch)
         run = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
         runs.append((run, case.expected(inputs)))
@@ -185,6 +187,10 @@ CONCURRENT = _stages([[0], [1], [2], [3]], [[4, 5]])
 SEQUENTIAL = _stages([[0]], [[1]], [[2]], [[3]], [[4]], [[5]])
 
 
+BRANCHES_INPUTS = [np.ones((1, 12, 12, 16), np.float32)]
+ARENA_BYTES = 12 * 12 * 64 * 4  # the concat
+
+
 def _weights() -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     shapes = [(3, 3, 16, 16)] * 4 + [(3, 3, 64, 16)]
@@ -201,8 +207,7 @@ def test_concurrent_stages_are_measured_faster(gpu):
 
 def _branches_run(gpu) -> cuda_engine.DeviceRun:
     program = engine.Program(_branches(4), CONCURRENT, _weights(), cuda_engine.DEVICE)
-    inputs = [np.ones((1, 12, 12, 16), np.float32)]
-    return cuda_engine.DeviceRun(gpu, program, inputs, "float32")
+    return cuda_engine.DeviceRun(gpu, program, BRANCHES_INPUTS, "float32")
 
 
 def _waits(gpu) -> int:
@@ -215,14 +220,14 @@ def test_each_removed_event_is_found(gpu, seed):
     gpu.fake.set(seed=seed, fail_begin_capture=1)
     run = _branches_run(gpu)
     run()
-    gpu.fake.reset()
-    gpu.fake.set(seed=seed, fail_begin_capture=1)
+    before = _waits(gpu)
     run()
-    waits = _waits(gpu)
-    assert waits >= 6  # three lanes fork and join
+    waits = _waits(gpu) - before
+    assert waits == 1 + 2 * 3  # three lanes fork and join
     found = []
     for n in range(waits):
         gpu.fake.plant("drop_event", n)
+        run.set_inputs(BRANCHES_INPUTS)  # on the same stream: the fork matters
         run()
         gpu("cuCtxSynchronize")
         assert gpu.fake.report()["counts"].get("planted drop_event") == 1
@@ -253,19 +258,13 @@ def test_each_event_removed_from_a_graph_is_found(gpu):
 def test_a_shared_arena_is_found(gpu):
     """Two programs that run at once and are given the same memory."""
     one = _branches_run(gpu)
-    gpu.fake.plant("share_memory", _allocations(gpu, lambda: _branches_run(gpu)) - 3)
+    gpu.fake.plant("share_memory", ARENA_BYTES)
     other = _branches_run(gpu)
     assert gpu.fake.report()["counts"]["planted share_memory"] == 1
     one.enqueue(), other.enqueue()
     gpu("cuCtxSynchronize")
     assert gpu.fake.take_violations()
     one.close(), other.close()
-
-
-def _allocations(gpu, make) -> int:
-    before = gpu.fake.report()["counts"].get("cuMemAlloc", 0)
-    make().close()
-    return gpu.fake.report()["counts"]["cuMemAlloc"] - before
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def test_a_dropped_event_is_found(gpu):
 def test_shared_memory_is_found(gpu):
     one, other = gpu.stream(), gpu.stream()
     x, y = gpu.memory(1), gpu.memory()
-    gpu.fake.plant("share_memory")
+    gpu.fake.plant("share_memory", 4 * COUNT)
     z = gpu.memory()
     gpu.launch(gpu.add, one, x, x, y)
     gpu.launch(gpu.add, other, x, x, z)

@@ -132,11 +132,15 @@ void Machine::Reset() {
 void* Machine::Allocate(int64_t bytes, CUcontext context) {
   const int64_t limit = Option("memory_limit", -1);
   if (limit >= 0 && allocated_ + bytes > limit) return nullptr;
-  if (last_allocated_ && last_allocated_->live &&
-      static_cast<int64_t>(last_allocated_->bytes) >= bytes &&
-      Planted("share_memory")) {
-    ++last_allocated_->owners;
-    return last_allocated_->base;
+  const auto share = planted_.find("share_memory");
+  if (share != planted_.end() && share->second == bytes) {
+    for (auto& [address, buffer] : buffers_) {
+      if (!buffer->live || static_cast<int64_t>(buffer->bytes) != bytes) continue;
+      planted_.erase(share);
+      Count("planted share_memory");
+      ++buffer->owners;
+      return buffer->base;
+    }
   }
   auto buffer = std::make_unique<Buffer>();
   buffer->name = "allocation " + std::to_string(++allocations_) + " of " +
@@ -157,7 +161,6 @@ void* Machine::Allocate(int64_t bytes, CUcontext context) {
   buffer->cells.resize((bytes + kCellBytes - 1) / kCellBytes);
   ResetTouched(buffer.get());
   allocated_ += bytes;
-  last_allocated_ = buffer.get();
   Made("allocation", buffer->base);
   buffers_[base] = std::move(buffer);
   return reinterpret_cast<void*>(base);
@@ -181,9 +184,6 @@ bool Machine::Free(void* pointer) {
   // The address stays taken for a while, so that its use can be told.
   freed_.push_back(address);
   if (freed_.size() > kMaxFreed) {
-    if (buffers_[freed_.front()].get() == last_allocated_) {
-      last_allocated_ = nullptr;
-    }
     buffers_.erase(freed_.front());
     freed_.erase(freed_.begin());
   }
@@ -492,6 +492,8 @@ void fake_cuda_clear_options() {
   machine.ClearOptions();
 }
 
+// "drop_event", "fail_launch": at the n-th opportunity from now. "share_memory": the
+// next allocation of n bytes shares memory with one of that size.
 void fake_cuda_plant(const char* what, int n) {
   fake::Machine& machine = fake::Machine::Get();
   std::lock_guard<std::recursive_mutex> lock(machine.mutex);

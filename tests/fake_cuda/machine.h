@@ -74,7 +74,7 @@ class Machine {
   int64_t Option(const std::string& name, int64_t otherwise = 0) const;
   void SetOption(const std::string& name, int64_t value);
   void ClearOptions() { options_.clear(); }
-  // A mistake planted to be made at the n-th opportunity from now, once.
+  // A mistake to be made once, see fake_cuda_plant.
   void Plant(const std::string& what, int n) { planted_[what] = n; }
   bool Planted(const std::string& what);
 
@@ -138,7 +138,6 @@ class Machine {
   std::map<std::string, std::set<const void*>> live_;
 
   std::map<uintptr_t, std::unique_ptr<Buffer>> buffers_;
-  Buffer* last_allocated_ = nullptr;
   int64_t allocated_ = 0;
   int allocations_ = 0;
   IosHostTracker tracker_ = {};
