@@ -100,7 +100,7 @@ REGISTER_OP("IosStageLatency")
     .Input("strategies: int32")
     .Output("latencies: double")
     .Attr("program: string")
-    .Attr("device: string = 'cpu'")
+    .Attr("device: {'cpu', 'gpu'} = 'cpu'")
     .Attr("warmup: int >= 0 = 2")
     .Attr("number: int >= 1 = 3")
     .Attr("repeat: int >= 1 = 3")
@@ -120,7 +120,7 @@ latencies: `repeat` latencies in milliseconds, each the mean of `number` runs af
 lanes: above 0, stages run as they would beside other groups, on their part of a
   device of so many lanes.
 program: The block's JSON.
-device: "cpu".
+device: What to measure on; the op must be placed there.
 )doc");
 
 }  // namespace ios::tf

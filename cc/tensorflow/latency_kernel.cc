@@ -1,5 +1,5 @@
-// CPU kernels of IosRegion and IosStageLatency, over the engine's Program and
-// Profiler.
+// Kernels of IosStageLatency, over the engine's Profiler.
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/engine/program.h"
-#include "cc/tensorflow/program_json.h"
+#include "cc/tensorflow/engine_device.h"
 #include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -23,99 +23,14 @@ using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 
-Shape ToShape(const TensorShape& shape) {
-  Shape result;
-  for (int d = 0; d < shape.dims(); ++d) result.push_back(shape.dim_size(d));
-  return result;
-}
-
-// The attribute's tensors, as the operators' weights. They point into `tensors`.
-StatusOr<Weights> SplitWeights(const Block& block,
-                               const std::vector<Tensor>& tensors) {
-  IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
-  Weights weights;
-  size_t next = 0;
-  for (const Operator& op : block.operators) {
-    weights.emplace_back();
-    for (Shape& shape :
-         WeightShapes(op, ShapeOf(block, shapes, op.inputs[0]))) {
-      if (next >= tensors.size() ||
-          tensors[next].dtype() != tensorflow::DT_FLOAT ||
-          tensors[next].NumElements() != NumElements(shape)) {
-        return InvalidArgument(absl::StrCat(
-            "weight ", next, " does not fit operator '", op.name, "'"));
-      }
-      weights.back().push_back(
-          {tensors[next++].flat<float>().data(), std::move(shape)});
-    }
-  }
-  if (next != tensors.size()) {
-    return InvalidArgument(absl::StrCat("has ", tensors.size(),
-                                        " weights, the program takes ", next));
-  }
-  return weights;
-}
-
-class IosRegionOp : public OpKernel {
- public:
-  explicit IosRegionOp(OpKernelConstruction* context) : OpKernel(context) {
-    std::string json, device;
-    std::vector<Tensor> tensors;
-    OP_REQUIRES_OK(context, context->GetAttr("program", &json));
-    OP_REQUIRES_OK(context, context->GetAttr("device", &device));
-    OP_REQUIRES_OK(context, context->GetAttr("weights", &tensors));
-    StatusOr<RegionProgram> program = RegionProgramFromJson(json);
-    OP_REQUIRES_OK(context, ToAbsl(program.status()));
-    OP_REQUIRES(context,
-                static_cast<int>(program->block.inputs.size()) ==
-                        context->num_inputs() &&
-                    static_cast<int>(program->block.outputs.size()) ==
-                        context->num_outputs(),
-                absl::InvalidArgumentError(
-                    "the program has another number of inputs or outputs"));
-    StatusOr<Weights> weights = SplitWeights(program->block, tensors);
-    OP_REQUIRES_OK(context, ToAbsl(weights.status()));
-    StatusOr<std::unique_ptr<Program>> created = Program::Create(
-        program->block, program->schedule, *weights, device);
-    OP_REQUIRES_OK(context, ToAbsl(created.status()));
-    program_ = std::move(*created);
-  }
-
-  void Compute(OpKernelContext* context) override {
-    std::vector<TensorArray> inputs;
-    std::vector<Shape> shapes;
-    for (int k = 0; k < context->num_inputs(); ++k) {
-      const Tensor& input = context->input(k);
-      shapes.push_back(ToShape(input.shape()));
-      inputs.push_back({input.flat<float>().data(), shapes.back()});
-    }
-    StatusOr<std::vector<Shape>> results = program_->OutputShapes(shapes);
-    OP_REQUIRES_OK(context, ToAbsl(results.status()));
-    std::vector<void*> outputs;
-    bool empty = true;
-    for (size_t k = 0; k < results->size(); ++k) {
-      Tensor* output = nullptr;
-      OP_REQUIRES_OK(context, context->allocate_output(
-                                  k, TensorShape((*results)[k]), &output));
-      outputs.push_back(output->flat<float>().data());
-      empty = empty && output->NumElements() == 0;
-    }
-    if (empty) return;  // a batch of no images
-    OP_REQUIRES_OK(context, ToAbsl(program_->Run(inputs, outputs, nullptr)));
-  }
-
- private:
-  std::unique_ptr<Program> program_;
-};
-
-// The profiler of `block`, whose JSON is `program`; one for all kernels that are
-// alive: they differ in how they measure, not in what.
+// The profiler of `block`, whose JSON is `program`; one for all kernels that
+// are alive: they differ in how they measure, not in what.
 StatusOr<std::shared_ptr<Profiler>> SharedProfiler(const std::string& program,
                                                    const Block& block,
                                                    const std::string& device) {
   static std::mutex mutex;
-  static auto* profilers =
-      new std::map<std::pair<std::string, std::string>, std::weak_ptr<Profiler>>;
+  static auto* profilers = new std::map<std::pair<std::string, std::string>,
+                                        std::weak_ptr<Profiler>>;
   std::lock_guard<std::mutex> lock(mutex);
   std::weak_ptr<Profiler>& known = (*profilers)[{program, device}];
   std::shared_ptr<Profiler> profiler = known.lock();
@@ -132,18 +47,19 @@ class IosStageLatencyOp : public OpKernel {
  public:
   explicit IosStageLatencyOp(OpKernelConstruction* context)
       : OpKernel(context) {
-    std::string json, device;
+    std::string json;
     OP_REQUIRES_OK(context, context->GetAttr("program", &json));
-    OP_REQUIRES_OK(context, context->GetAttr("device", &device));
     OP_REQUIRES_OK(context, context->GetAttr("warmup", &measurement_.warmup));
     OP_REQUIRES_OK(context, context->GetAttr("number", &measurement_.number));
     OP_REQUIRES_OK(context, context->GetAttr("repeat", &measurement_.repeat));
     OP_REQUIRES_OK(context, context->GetAttr("lanes", &measurement_.lanes));
+    const absl::StatusOr<std::string> device = EngineDevice(context);
+    OP_REQUIRES_OK(context, device.status());
     StatusOr<Block> block = BlockFromJson(json);
     OP_REQUIRES_OK(context, ToAbsl(block.status()));
     num_operators_ = block->operators.size();
     StatusOr<std::shared_ptr<Profiler>> profiler =
-        SharedProfiler(json, *block, device);
+        SharedProfiler(json, *block, *device);
     OP_REQUIRES_OK(context, ToAbsl(profiler.status()));
     profiler_ = std::move(*profiler);
   }
@@ -156,8 +72,8 @@ class IosStageLatencyOp : public OpKernel {
     OP_REQUIRES_OK(context, ToAbsl(latencies.status()));
     Tensor* output = nullptr;
     const int64_t repeat = latencies->size();
-    OP_REQUIRES_OK(
-        context, context->allocate_output(0, TensorShape({repeat}), &output));
+    OP_REQUIRES_OK(context,
+                   context->allocate_output(0, TensorShape({repeat}), &output));
     std::copy(latencies->begin(), latencies->end(),
               output->flat<double>().data());
   }
@@ -218,9 +134,16 @@ class IosStageLatencyOp : public OpKernel {
   std::shared_ptr<Profiler> profiler_;
 };
 
-REGISTER_KERNEL_BUILDER(Name("IosRegion").Device(tensorflow::DEVICE_CPU),
-                        IosRegionOp);
 REGISTER_KERNEL_BUILDER(Name("IosStageLatency").Device(tensorflow::DEVICE_CPU),
+                        IosStageLatencyOp);
+// Small numbers that the host reads and writes.
+REGISTER_KERNEL_BUILDER(Name("IosStageLatency")
+                            .Device(tensorflow::DEVICE_GPU)
+                            .HostMemory("operators")
+                            .HostMemory("stages")
+                            .HostMemory("groups")
+                            .HostMemory("strategies")
+                            .HostMemory("latencies"),
                         IosStageLatencyOp);
 
 }  // namespace

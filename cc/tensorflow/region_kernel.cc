@@ -1,0 +1,163 @@
+// Kernels of IosRegion, over the engine's Program.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/engine/program.h"
+#include "cc/tensorflow/dtypes.h"
+#include "cc/tensorflow/engine_device.h"
+#include "cc/tensorflow/program_json.h"
+#include "cc/tensorflow/status_util.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "xla/stream_executor/stream.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::OpKernel;
+using ::tensorflow::OpKernelConstruction;
+using ::tensorflow::OpKernelContext;
+using ::tensorflow::Tensor;
+using ::tensorflow::TensorShape;
+
+// What Program::Run asks of device memory. TensorFlow's allocations have it,
+// parts of tensors need not.
+constexpr uintptr_t kAlignment = 16;
+
+Shape ToShape(const TensorShape& shape) {
+  Shape result;
+  for (int d = 0; d < shape.dims(); ++d) result.push_back(shape.dim_size(d));
+  return result;
+}
+
+// The attribute's tensors, as the operators' weights. They point into
+// `tensors`.
+StatusOr<Weights> SplitWeights(const Block& block,
+                               const std::vector<Tensor>& tensors) {
+  IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
+  Weights weights;
+  size_t next = 0;
+  for (const Operator& op : block.operators) {
+    weights.emplace_back();
+    for (Shape& shape :
+         WeightShapes(op, ShapeOf(block, shapes, op.inputs[0]))) {
+      if (next >= tensors.size() ||
+          tensors[next].dtype() != tensorflow::DT_FLOAT ||
+          tensors[next].NumElements() != NumElements(shape)) {
+        return InvalidArgument(absl::StrCat(
+            "weight ", next, " does not fit operator '", op.name, "'"));
+      }
+      weights.back().push_back(
+          {tensors[next++].flat<float>().data(), std::move(shape)});
+    }
+  }
+  if (next != tensors.size()) {
+    return InvalidArgument(absl::StrCat("has ", tensors.size(),
+                                        " weights, the program takes ", next));
+  }
+  return weights;
+}
+
+// A copy of `tensor`, made on the stream, that is aligned.
+absl::StatusOr<Tensor> AlignedCopy(OpKernelContext* context,
+                                   const Tensor& tensor) {
+  Tensor copy;
+  TF_RETURN_IF_ERROR(
+      context->allocate_temp(tensor.dtype(), tensor.shape(), &copy));
+  stream_executor::DeviceAddressBase to(copy.data(), copy.TotalBytes());
+  const stream_executor::DeviceAddressBase from(tensor.data(),
+                                                tensor.TotalBytes());
+  TF_RETURN_IF_ERROR(context->op_device_context()->stream()->MemcpyD2D(
+      &to, from, tensor.TotalBytes()));
+  return copy;
+}
+
+class IosRegionOp : public OpKernel {
+ public:
+  explicit IosRegionOp(OpKernelConstruction* context) : OpKernel(context) {
+    std::string json;
+    std::vector<Tensor> tensors;
+    tensorflow::DataType dtype;
+    OP_REQUIRES_OK(context, context->GetAttr("program", &json));
+    OP_REQUIRES_OK(context, context->GetAttr("weights", &tensors));
+    OP_REQUIRES_OK(context, context->GetAttr("T", &dtype));
+    const absl::StatusOr<std::string> device = EngineDevice(context);
+    OP_REQUIRES_OK(context, device.status());
+    StatusOr<RegionProgram> program = RegionProgramFromJson(json);
+    OP_REQUIRES_OK(context, ToAbsl(program.status()));
+    const Block& block = program->block;
+    OP_REQUIRES(
+        context,
+        static_cast<int>(block.inputs.size()) == context->num_inputs() &&
+            static_cast<int>(block.outputs.size()) == context->num_outputs(),
+        absl::InvalidArgumentError(
+            "the program has another number of inputs or outputs"));
+    OP_REQUIRES(context, ToTensorFlow(block.dtype) == dtype,
+                absl::InvalidArgumentError(
+                    absl::StrCat("the program computes ", ToString(block.dtype),
+                                 ", T is another type")));
+    StatusOr<Weights> weights = SplitWeights(block, tensors);
+    OP_REQUIRES_OK(context, ToAbsl(weights.status()));
+    StatusOr<std::unique_ptr<Program>> created =
+        Program::Create(block, program->schedule, *weights, *device);
+    OP_REQUIRES_OK(context, ToAbsl(created.status()));
+    program_ = std::move(*created);
+    on_gpu_ = *device != "cpu";
+  }
+
+  void Compute(OpKernelContext* context) override {
+    std::vector<Shape> shapes;
+    for (int k = 0; k < context->num_inputs(); ++k) {
+      shapes.push_back(ToShape(context->input(k).shape()));
+    }
+    StatusOr<std::vector<Shape>> results = program_->OutputShapes(shapes);
+    OP_REQUIRES_OK(context, ToAbsl(results.status()));
+    std::vector<void*> outputs;
+    bool empty = true;
+    for (size_t k = 0; k < results->size(); ++k) {
+      Tensor* output = nullptr;
+      OP_REQUIRES_OK(context, context->allocate_output(
+                                  k, TensorShape((*results)[k]), &output));
+      outputs.push_back(output->data());
+      empty = empty && output->NumElements() == 0;
+    }
+    if (empty) return;  // a batch of no images
+    std::vector<TensorArray> inputs;
+    std::vector<Tensor> copies;  // alive until the work is enqueued
+    for (int k = 0; k < context->num_inputs(); ++k) {
+      const Tensor& input = context->input(k);
+      const void* data = input.data();
+      if (on_gpu_ && reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {
+        absl::StatusOr<Tensor> copy = AlignedCopy(context, input);
+        OP_REQUIRES_OK(context, copy.status());
+        data = copy->data();
+        copies.push_back(*std::move(copy));
+      }
+      inputs.push_back({data, std::move(shapes[k])});
+    }
+    void* stream = nullptr;
+    if (on_gpu_) {
+      stream = context->op_device_context()
+                   ->stream()
+                   ->platform_specific_handle()
+                   .stream;
+    }
+    OP_REQUIRES_OK(context, ToAbsl(program_->Run(inputs, outputs, stream)));
+  }
+
+ private:
+  std::unique_ptr<Program> program_;
+  bool on_gpu_ = false;
+};
+
+REGISTER_KERNEL_BUILDER(Name("IosRegion").Device(tensorflow::DEVICE_CPU),
+                        IosRegionOp);
+REGISTER_KERNEL_BUILDER(Name("IosRegion").Device(tensorflow::DEVICE_GPU),
+                        IosRegionOp);
+
+}  // namespace
+}  // namespace ios::tf
