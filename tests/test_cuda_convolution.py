@@ -1,0 +1,265 @@
+"""Which of cuDNN's plans a convolution runs by, and the file that remembers it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cuda_engine
+import cuda_helpers
+import numpy as np
+import pytest
+
+from ios_tf import engine
+
+SHAPE = [1, 9, 7, 16]
+CONV = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 8}
+CONV |= {"bias": True, "activation": "relu", "inputs": [-1]}
+
+# Prints the result's sum and what the fake GPU counted.
+RUN_ONCE = """
+import json, sys
+import numpy as np
+import cuda_driver, cuda_helpers
+fake = cuda_helpers.fake_cuda()
+import cuda_engine, test_cuda_convolution as test
+gpu = cuda_driver.Driver(fake.directory)
+with gpu.context():
+    result = test.run(gpu, test.CONV, sys.argv[1])
+report = fake.report()
+print(json.dumps([np.abs(result).sum().item(), report["counts"], report["violations"]]))
+"""
+
+
+def block_of(*operators: dict) -> dict:
+    return {
+        "version": 1,
+        "name": "convolutions",
+        "inputs": [SHAPE],
+        "operators": list(operators),
+        "outputs": list(range(len(operators))),
+    }
+
+
+def schedule_of(operators: int) -> dict:
+    groups = [[i] for i in range(operators)]
+    return {"version": 1, "stages": [{"strategy": "concurrent", "groups": groups}]}
+
+
+def weights_of(op: dict) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    kernel = rng.normal(size=[*op["kernel"], SHAPE[-1], op["filters"]]) / 12
+    return [kernel.astype(np.float32), rng.normal(size=8).astype(np.float32)]
+
+
+def inputs() -> list[np.ndarray]:
+    return [np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)]
+
+
+def run(gpu, op: dict, dtype: str, device: str = "cuda") -> np.ndarray:
+    block = {**block_of(op), "dtype": dtype}
+    program = engine.Program(block, schedule_of(1), weights_of(op), device)
+    run = cuda_engine.DeviceRun(gpu, program, inputs(), dtype)
+    result = run()[0]
+    run.close()
+    return result
+
+
+def engines_run(report: dict) -> dict[int, int]:
+    """How often each of the fake cuDNN's engines ran."""
+    prefix = "cudnn engine "
+    counts = report["counts"].items()
+    return {int(k.removeprefix(prefix)): n for k, n in counts if k.startswith(prefix)}
+
+
+def engines_after(gpu, op: dict, dtype: str, device: str) -> tuple[set, set]:
+    """The engines that ran while a program was made, and those that it runs by."""
+    gpu.fake.reset()
+    block = {**block_of(op), "dtype": dtype}
+    program = engine.Program(block, schedule_of(1), weights_of(op), device)
+    run = cuda_engine.DeviceRun(gpu, program, inputs(), dtype)
+    run()
+    # Shapes are compiled at the first run: everything was timed by now.
+    timed = engines_run(gpu.fake.report())
+    run()
+    both = engines_run(gpu.fake.report())
+    run.close()
+    used = {e for e, n in both.items() if n > timed.get(e, 0)}
+    return set(timed), used
+
+
+def test_the_fastest_plan_is_taken(gpu):
+    """Not the first of the heuristics: that is engine 1, engine 2 is far faster."""
+    timed, used = engines_after(gpu, CONV | {"kernel": [3, 1]}, "float16", "cuda")
+    assert timed == {0, 1, 2, 3}  # engine 4 is proposed, but cannot be built
+    assert used == {2}
+
+
+def test_engines_less_precise_than_asked_for_never_run(gpu):
+    """Engine 1 rounds to TF32, engine 2 to bfloat16."""
+    timed, used = engines_after(
+        gpu, CONV | {"kernel": [1, 3]}, "float32", "cuda,tf32=0"
+    )
+    assert timed == {0, 3}
+    assert used < {0, 3}
+    timed, _ = engines_after(gpu, CONV | {"kernel": [1, 3]}, "float32", "cuda")
+    assert timed == {0, 1, 3}
+
+
+def test_equal_convolutions_share_a_plan(gpu):
+    op = CONV | {"kernel": [5, 1]}
+    weights = weights_of(op)
+
+    def plans(operators: int) -> int:
+        gpu.fake.reset()
+        block = {**block_of(*[op] * operators), "dtype": "bfloat16"}
+        program = engine.Program(
+            block, schedule_of(operators), weights * operators, "cuda"
+        )
+        run = cuda_engine.DeviceRun(gpu, program, inputs(), "bfloat16")
+        first, *others = run()
+        for other in others:
+            np.testing.assert_array_equal(other, first)
+        run.close()
+        return gpu.fake.report()["counts"]["cudnn plans"]
+
+    timed = plans(3)
+    assert timed == 4  # one of each engine that can be built
+    # The name of the winner is kept when its plan is gone.
+    assert plans(1) == 1
+
+
+def test_an_activation_that_cudnn_lacks_is_added_by_a_kernel(gpu):
+    op = CONV | {"kernel": [1, 5], "activation": "hard_swish"}
+    actual = run(gpu, op, "float32", "cuda,tf32=0")
+    expected = cuda_engine.on_cpu(
+        block_of(op), schedule_of(1), weights_of(op), inputs(), "float32"
+    )
+    cuda_engine.assert_close([actual], expected, 1e-5)
+    counts = gpu.fake.report()["counts"]
+    assert counts["kernel Sum"] >= 1
+    assert "cudnn operations 3" not in counts  # convolution and bias
+
+
+def test_no_plan_is_a_clear_error(gpu):
+    gpu.fake.set(max_operations=0)
+    with pytest.raises(
+        engine.EngineError,
+        match=r"cuDNN has no plan for a float16 convolution of 1x9x7x16 to 1x9x7x8, "
+        r"kernel 7x1, .*, bias, relu",
+    ) as error:
+        run(gpu, CONV | {"kernel": [7, 1]}, "float16")
+    assert "\n" not in str(error.value)
+    gpu.fake.reset()
+    run(gpu, CONV | {"kernel": [7, 1]}, "float16")  # the process lives on
+
+
+def run_in_process(
+    cache: Path | None, dtype: str = "float32", options: str = ""
+) -> tuple[float, dict, str]:
+    environment = dict(os.environ)
+    environment.pop("IOS_TF_PLAN_CACHE", None)
+    if cache:
+        environment["IOS_TF_PLAN_CACHE"] = str(cache)
+    tests = Path(__file__).parent
+    environment["PYTHONPATH"] = os.pathsep.join([str(tests), str(tests.parent)])
+    environment["FAKE_CUDA_OPTIONS"] = options
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_ONCE, dtype],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    total, counts, violations = json.loads(done.stdout.splitlines()[-1])
+    assert violations == []
+    return total, counts, done.stderr
+
+
+@pytest.fixture(scope="module")
+def right_sum() -> float:
+    """Of the result, without a cache."""
+    cuda_helpers.build_fakes()
+    total, counts, _ = run_in_process(None)
+    assert counts["cudnn plans"] > 1
+    return total
+
+
+def only_file(cache: Path) -> Path:
+    (file,) = cache.iterdir()  # no temporary file is left
+    return file
+
+
+def test_plan_is_timed_once(tmp_path, right_sum):
+    cache = tmp_path / "new" / "plans"
+    total, counts, _ = run_in_process(cache)
+    assert total == pytest.approx(right_sum)
+    assert counts["cudnn plans"] > 1
+    document = json.loads(only_file(cache).read_text())
+    assert document["format"] == 1
+    ((convolution, plan),) = document["plans"].items()
+    assert "1x9x7x16 to 1x9x7x8" in convolution
+    assert plan.startswith("eng")
+
+    total, counts, errors = run_in_process(cache)
+    assert total == pytest.approx(right_sum)
+    assert counts["cudnn plans"] == 1
+    assert errors == ""
+    # Another precision is another convolution, in the same file.
+    run_in_process(cache, "float16")
+    plans = json.loads(only_file(cache).read_text())["plans"]
+    assert len(plans) == 2
+    assert plans[convolution] == plan
+
+
+def test_other_versions_of_cudnn_are_timed_anew(tmp_path, right_sum):
+    run_in_process(tmp_path)
+    _, counts, _ = run_in_process(tmp_path, options="cudnn_version=90400")
+    assert counts["cudnn plans"] > 1
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "{",
+        lambda text: "",
+        lambda text: "[1, 2]",
+        lambda text: text.replace('"format": 1', '"format": 99'),
+        lambda text: text.replace('"plans": {', '"plans": {"other": 3, '),
+        lambda text: text.replace("eng", "engine"),
+        lambda text: text.replace("eng", "eng9"),
+        # Of the file's own engines, one that cannot be built.
+        lambda text: text[: text.index("eng")] + 'eng4_k13=4"}}',
+    ],
+)
+def test_damaged_file_costs_time_only(tmp_path, right_sum, damage):
+    run_in_process(tmp_path)
+    file = only_file(tmp_path)
+    text = file.read_text()
+    file.write_text(damage(text))
+    total, _, _ = run_in_process(tmp_path)
+    assert total == pytest.approx(right_sum)
+    # What was found out again is as it was.
+    repaired = json.loads(file.read_text())["plans"]
+    for convolution, plan in json.loads(text)["plans"].items():
+        assert repaired[convolution] == plan
+
+
+def test_a_file_that_is_no_cache_is_named(tmp_path, right_sum):
+    run_in_process(tmp_path)
+    file = only_file(tmp_path)
+    file.write_text("not JSON")
+    _, _, errors = run_in_process(tmp_path)
+    assert f"ignoring {file}" in errors
+
+
+def test_unwritable_directory_is_named(tmp_path, right_sum):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    total, _, errors = run_in_process(blocked / "plans")
+    assert total == pytest.approx(right_sum)
+    assert errors.count(str(blocked)) == 1
