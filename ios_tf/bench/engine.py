@@ -26,6 +26,7 @@ from ios_tf import engine
 from ios_tf.bench import reference
 from ios_tf.bench.network import Network
 from ios_tf.cost.cached import CachedCostModel
+from ios_tf.cost.cost_model import Measurement
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.errors import UserError
 from ios_tf.report import table
@@ -134,7 +135,7 @@ def _search(
 ) -> _Found:
     # A cost model of its own: what each strategy takes is not paid by another.
     model = ProfiledCostModel(
-        setting.device, setting.warmup, setting.number, setting.repeat
+        setting.device, Measurement(setting.warmup, setting.number, setting.repeat)
     )
     cached = CachedCostModel(model)
     start = time.monotonic()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import statistics
 from collections.abc import Sequence
 
 from ios_tf import engine
-from ios_tf.cost.cost_model import SampledCostModel
+from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement, SampledCostModel
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Schedule, Stage, Strategy
+
+# Measurements of each candidate when whole schedules are compared.
+_ROUNDS = 7
 
 
 class ProfiledCostModel(SampledCostModel):
@@ -17,33 +21,44 @@ class ProfiledCostModel(SampledCostModel):
 
     Args:
       device: "cpu", "cuda", … (cc/engine/backend.h, GetBackend).
-      warmup, number, repeat: unmeasured runs, runs per measurement, measurements; the
-        median counts.
+      measurement: how.
 
     Attributes:
       lanes: the most lanes the device has.
+      lanes_divide_device: see LaneCostModel.
       measurements: how many candidates have been measured.
     """
 
-    def __init__(self, device: str, warmup: int, number: int, repeat: int) -> None:
+    def __init__(
+        self, device: str, measurement: Measurement = DEFAULT_MEASUREMENT
+    ) -> None:
+        super().__init__(measurement)
         self._device = device
-        self._how = {"warmup": warmup, "number": number, "repeat": repeat}
         self._profilers: dict[str, engine.Profiler] = {}
         self.lanes = engine.lane_count(device)
-        self.measurements = 0
+        self.lanes_divide_device = engine.lanes_divide_device(device)
 
-    def stage_latencies(self, problem: Problem, stage: Stage) -> list[float]:
-        """Latencies of one stage in milliseconds, `repeat` of them."""
-        self.measurements += 1
-        return self._measure(problem, [[stage]])[0]
+    def sample(self, problem: Problem, stage: Stage, lanes: int) -> list[float]:
+        """Latencies of one stage in milliseconds, `measurement.repeat` of them."""
+        return self._measure(problem, [[stage]], self.measurement, lanes)[0]
 
     def group_latency(
         self, problem: Problem, group: tuple[int, ...], lanes: int
     ) -> float:
         """The latency in ms of a group alone, on one of so many lanes."""
-        self.measurements += 1
         stage = Stage(Strategy.CONCURRENT, (group,))
-        return statistics.median(self._measure(problem, [[stage]], lanes)[0])
+        return self.observe(problem, stage, lanes).median_ms
+
+    def compare(
+        self, problem: Problem, candidates: Sequence[Sequence[Stage]]
+    ) -> list[float]:
+        """The median latencies of several schedules of a block, measured in turn."""
+        self.measurements += len(candidates)
+        rounds = dataclasses.replace(self.measurement, repeat=_ROUNDS)
+        return [
+            statistics.median(latencies)
+            for latencies in self._measure(problem, candidates, rounds)
+        ]
 
     def release(self) -> None:
         """Frees what the device holds of the blocks measured so far."""
@@ -53,14 +68,24 @@ class ProfiledCostModel(SampledCostModel):
         self,
         problem: Problem,
         candidates: Sequence[Sequence[Stage]],
+        measurement: Measurement,
         lanes: int = 0,
     ) -> list[list[float]]:
         if problem.signature not in self._profilers:
             self._profilers[problem.signature] = engine.Profiler(
                 problem.block, self._device
             )
-        profiler = self._profilers[problem.signature]
         schedules = [
             json.loads(Schedule(tuple(stages)).to_json()) for stages in candidates
         ]
-        return profiler.measure(schedules, lanes=lanes, **self._how).tolist()
+        return (
+            self._profilers[problem.signature]
+            .measure(
+                schedules,
+                warmup=measurement.warmup,
+                number=measurement.number,
+                repeat=measurement.repeat,
+                lanes=lanes,
+            )
+            .tolist()
+        )
