@@ -104,8 +104,10 @@ class Handles {
   // Calls function(handle) while the handle's stream is `stream`.
   Status With(CUstream stream,
               const std::function<Status(cudnnHandle_t)>& function) {
-    Slot& slot = slots_[std::hash<void*>()(stream) / alignof(max_align_t) %
-                        kHandles];
+    // Streams lie at regular distances: the highest bits of a product are mixed.
+    const uint64_t hash =
+        reinterpret_cast<uintptr_t>(stream) * 0x9e3779b97f4a7c15u;
+    Slot& slot = slots_[(hash >> 32) % kHandles];
     std::lock_guard<std::mutex> lock(slot.mutex);
     const cudnnStatus_t status = fe::detail::set_stream(slot.handle, stream);
     if (status != CUDNN_STATUS_SUCCESS) {
@@ -296,11 +298,15 @@ fe::EngineConfigList Propose(fe::OperationGraph* graph,
   }
 }
 
-// Whether an engine computes less precisely than was asked for.
-bool TooImprecise(const ConvolutionSpec& spec,
-                  const fe::ManagedOpaqueDescriptor& config) {
+// Whether an engine computes less precisely than was asked for, or not the same each
+// time.
+bool Unwanted(const ConvolutionSpec& spec,
+              const fe::ManagedOpaqueDescriptor& config) {
   const cudnnBackendDescriptor_t raw = config->get_backend_descriptor();
-  if (fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS>(raw)) {
+  if (fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS>(raw) ||
+      fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION>(
+          raw) ||
+      fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC>(raw)) {
     return true;
   }
   // On float32, tensor cores compute in TF32.
@@ -396,7 +402,7 @@ class FrontendGraph : public CudnnGraph {
 
  private:
   void Add(const fe::ManagedOpaqueDescriptor& config) {
-    if (TooImprecise(spec_, config)) return;
+    if (Unwanted(spec_, config)) return;
     CudnnCandidate candidate;
     candidate.name = fe::detail::get_engine_tag(config);
     candidate.compiles =
