@@ -159,7 +159,9 @@ def _difference(content: bytes, function: Any, batch_size: int) -> float | None:
             content, providers=["CPUExecutionProvider"]
         )
         found = session.run(
-            list(expected), {name: value.numpy() for name, value in inputs.items()}
+            list(expected),
+            # .numpy() of a scalar is no array.
+            {name: np.asarray(value) for name, value in inputs.items()},
         )
     except Exception as error:
         raise UserError(

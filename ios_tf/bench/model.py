@@ -158,7 +158,7 @@ def bench(
                 progress=progress,
             )
             functions[strategy] = tf.saved_model.load(output).signatures[signature]
-        rows = _measure(functions, inputs, rounds, progress)
+        rows = measure(functions, inputs, rounds, progress)
     return Result(str(model), signature, report.device, batch_size, rows)
 
 
@@ -187,12 +187,13 @@ def random_inputs(function: Any, batch_size: int) -> dict[str, tf.Tensor]:
     return inputs
 
 
-def _measure(
+def measure(
     functions: Mapping[str, Any],
     inputs: Mapping[str, tf.Tensor],
     rounds: int,
     progress: bool,
 ) -> list[Row]:
+    """Calls the functions in turn; differences are to the one named `STOCK`."""
     outputs = {name: function(**inputs) for name, function in functions.items()}
     latencies: dict[str, list[float]] = {name: [] for name in functions}
     bar = Progress("measuring:") if progress else None

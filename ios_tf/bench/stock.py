@@ -1,0 +1,160 @@
+"""What merged convolutions alone give: converted models on stock TensorFlow.
+
+    python -m ios_tf.bench.stock MODEL [--batch_size=N] [--rounds=N] [--json=FILE]
+
+Measures, in one process, in turn and with the plugin off: the original model, its
+frozen graph, what `ios_tf convert` makes of it, and its frozen graph with merges that
+nobody measured: all of convolutions with equal kernels, and all that are legal. The
+engine takes no part: this is how TensorFlow Serving runs them as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from ios_tf import final_check, graphs, optimizer
+from ios_tf.bench.model import FROZEN, STOCK, Result, measure, random_inputs
+from ios_tf.conversion import convert
+from ios_tf.errors import UserError
+from ios_tf.scheduler import Problem, Schedule, Stage
+from ios_tf.scheduler.problem import operators_of
+from ios_tf.source import saved_model
+
+
+def bench_stock(
+    model: Any,
+    *,
+    batch_size: int = 1,
+    rounds: int = 20,
+    signature: str | None = None,
+    cache_dir: str | None = None,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Result:
+    """Measures a model and its merged forms on TensorFlow alone.
+
+    Switches the plugin off, for the rest of the process.
+
+    Args:
+      model, batch_size, rounds, signature, cache_dir, progress, say: as for
+        `ios_tf.bench.model.bench`.
+
+    Raises:
+      UserError: as for `ios_tf.bench.model.bench`.
+    """
+    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
+    with (
+        saved_model(model, say=say) as source,
+        tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
+    ):
+        stock = graphs.load(source)
+        signature = graphs.choose_signature(signature, stock)
+        function = stock.signatures[signature]
+        frozen = optimizer.fold_constants(graphs.freeze(signature, function))
+        functions = {
+            STOCK: function,
+            FROZEN: graphs.rebuild(frozen, frozen.graph_def),
+            "merged, equal kernels": _merged(frozen, batch_size, equal_kernels=True),
+            "merged, all": _merged(frozen, batch_size, equal_kernels=False),
+        }
+        output = os.path.join(directory, "converted")
+        report = convert(
+            source,
+            output,
+            batch_size=batch_size,
+            strategy="both",
+            signatures=[signature],
+            cache_dir=cache_dir,
+            progress=progress,
+        )
+        say(f"the converted model has {report.merged} merge stages")
+        functions["converted"] = tf.saved_model.load(output).signatures[signature]
+        rows = measure(functions, random_inputs(function, batch_size), rounds, progress)
+    return Result(str(model), signature, report.device, batch_size, rows)
+
+
+def merge_everything(problem: Problem, equal_kernels: bool = False) -> Schedule:
+    """Every merge that is legal, fast or not; all else one by one.
+
+    Args:
+      problem: the block.
+      equal_kernels: merge only convolutions of one kernel size: zeros around smaller
+        kernels are multiplied as well.
+    """
+    classes = list(problem.merge_classes)
+    if equal_kernels:
+        kernels: dict[tuple[int, str], int] = {}
+        for number, members in enumerate(classes):
+            for i in operators_of(members):
+                kernel = str(problem.block["operators"][i].get("kernel"))
+                kernels[number, kernel] = kernels.get((number, kernel), 0) | 1 << i
+        classes = [members for members in kernels.values() if members.bit_count() > 1]
+    stages, done = [], 0
+    for i in range(len(problem)):
+        if done >> i & 1:
+            continue
+        # All of a class read the same tensor: they are ready together.
+        merge = next((m for m in classes if m >> i & 1 and not m & done), 0)
+        stages.append(
+            Stage.merge(merge) if merge else Stage.concurrent(problem, 1 << i)
+        )
+        done |= merge or 1 << i
+    return Schedule(tuple(stages), problem.signature)
+
+
+def _merged(
+    frozen: graphs.FrozenSignature, batch_size: int, equal_kernels: bool
+) -> Any:
+    problems = optimizer.collect(frozen, batch_size).problems
+    if not problems:
+        raise UserError("the model has no convolution the engine can run")
+    schedules = {
+        signature: merge_everything(problem, equal_kernels)
+        for signature, problem in problems.items()
+    }
+    return graphs.rebuild(frozen, final_check.rewrite(frozen, schedules, batch_size))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Benchmarks stock TensorFlow.")
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("--batch_size", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--cache_dir", metavar="DIR")
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    try:
+        result = bench_stock(
+            options.model,
+            batch_size=options.batch_size,
+            rounds=options.rounds,
+            cache_dir=options.cache_dir,
+            progress=True,
+            say=print,
+        )
+    except UserError as error:
+        print(f"ios_tf: error: {error}", file=sys.stderr)
+        return 1
+    print(result.table())
+    if options.json:
+        command = f"python -m ios_tf.bench.stock {options.model}"
+        content = {
+            **result.to_json(),
+            "command": f"{command} --batch_size={options.batch_size}",
+        }
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
+            file.write("\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""export-onnx against TensorFlow and ONNX Runtime, merges and signatures' names."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import networks
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+import ios_tf
+from ios_tf import final_check, graphs, onnx_export, optimizer
+from ios_tf.bench.stock import merge_everything
+from ios_tf.onnx_export import export_onnx
+
+FAST = {"warmup": 0, "number": 1, "repeat": 1}
+onnx = pytest.importorskip("onnx", reason="pip install 'ios-tf[onnx]'")
+onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'ios-tf[onnx]'")
+pytest.importorskip("tf2onnx", reason="pip install 'ios-tf[onnx]'")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+
+
+def branches() -> keras.Model:
+    """Three convolutions of one tensor, which become one."""
+    inputs = keras.Input((16, 16, 3), name="image")
+    parts = [
+        layers.Conv2D(8, kernel, padding="same", activation="relu")(inputs)
+        for kernel in (1, 3, 5)
+    ]
+    x = layers.GlobalAveragePooling2D()(layers.Concatenate()(parts))
+    keras.utils.set_random_seed(0)
+    return keras.Model(inputs, layers.Dense(4)(x))
+
+
+def merged_saved_model(source: str, target: str) -> None:
+    """`source` with every merge that is legal, fast or not."""
+    loaded = graphs.load(source)
+    functions = {}
+    for name, signature in loaded.signatures.items():
+        frozen = optimizer.fold_constants(graphs.freeze(name, signature))
+        problems = optimizer.collect(frozen, 1).problems
+        schedules = {key: merge_everything(p) for key, p in problems.items()}
+        graph_def = final_check.rewrite(frozen, schedules, 1)
+        functions[name] = graphs.rebuild(frozen, graph_def)
+    graphs.save(loaded, functions, target)
+
+
+def run_onnx(path, **inputs: np.ndarray) -> list[np.ndarray]:
+    session = onnxruntime.InferenceSession(
+        str(path), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, inputs)
+
+
+def convolutions(path) -> int:
+    return sum(node.op_type == "Conv" for node in onnx.load(path).graph.node)
+
+
+def test_merged_convolutions_are_exported(tmp_path):
+    model = branches()
+    model.export(tmp_path / "model", verbose=False)
+    merged_saved_model(str(tmp_path / "model"), str(tmp_path / "merged"))
+    plain = export_onnx(str(tmp_path / "model"), tmp_path / "plain.onnx")
+    merged = export_onnx(str(tmp_path / "merged"), tmp_path / "merged.onnx")
+    assert (plain.merged, merged.merged) == (0, 1)
+    assert convolutions(tmp_path / "plain.onnx") == 3
+    assert convolutions(tmp_path / "merged.onnx") == 1
+    for batch in (1, 4):
+        images = networks.smooth_images(batch, 16).numpy()
+        (found,) = run_onnx(tmp_path / "merged.onnx", image=images)
+        expected = model(images).numpy()
+        assert networks.relative_difference(found, expected) < 1e-4
+
+
+def test_converted_network(tmp_path):
+    model = networks.nasnet_like(17)
+    ios_tf.convert(model, tmp_path / "converted", strategy="greedy", **FAST)
+    exported = export_onnx(tmp_path / "converted", tmp_path / "model.onnx")
+    assert exported.signature == "serving_default"
+    assert exported.difference < 1e-4
+    images = networks.smooth_images(2, 17, seed=5).numpy()
+    (name,) = (i.name for i in onnx.load(tmp_path / "model.onnx").graph.input)
+    (found,) = run_onnx(tmp_path / "model.onnx", **{name: images})
+    assert networks.relative_difference(found, model(images).numpy()) < 1e-4
+
+
+def test_names_and_structure_of_signatures(tmp_path):
+    module = tf.Module()
+    kernel = tf.Variable(tf.random.normal([3, 3, 3, 4]))
+    module.kernel = kernel
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, 9, 9, 3], tf.float32, "photo"),
+            tf.TensorSpec([], tf.float32, "gain"),
+        ]
+    )
+    def call(photo, gain):
+        y = tf.nn.relu(tf.nn.conv2d(photo, kernel, 2, "SAME"))
+        return {"scaled": y * gain, "features": y}
+
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures={"two": call})
+    exported = export_onnx(str(tmp_path / "model"), tmp_path / "model.onnx")
+    assert exported.signature == "two"
+    graph = onnx.load(tmp_path / "model.onnx").graph
+    assert {i.name for i in graph.input} == {"photo", "gain"}
+    assert {o.name for o in graph.output} == {"scaled", "features"}
+    photo = networks.smooth_images(3, 9).numpy()
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    (found,) = session.run(["scaled"], {"photo": photo, "gain": np.array(0.5, "f")})
+    np.testing.assert_allclose(found, call(photo, 0.5)["scaled"], rtol=1e-4, atol=1e-4)
+
+
+def test_wrong_results_are_not_written(tmp_path, monkeypatch):
+    branches().export(tmp_path / "model", verbose=False)
+    monkeypatch.setattr(onnx_export, "TOLERANCE", -1.0)
+    with pytest.raises(ios_tf.UserError, match="differ"):
+        export_onnx(str(tmp_path / "model"), tmp_path / "model.onnx")
+    assert sorted(os.listdir(tmp_path)) == ["model"]
+
+
+def test_what_onnx_cannot_hold_is_one_line(tmp_path):
+    module = tf.Module()
+    module.table = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer([1, 2], ["a", "b"]), "?"
+    )
+    module.look = tf.function(
+        module.table.lookup, input_signature=[tf.TensorSpec([None], tf.int32)]
+    )
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.look)
+    with pytest.raises(ios_tf.UserError, match="tables") as error:
+        export_onnx(str(tmp_path / "model"), tmp_path / "model.onnx")
+    assert "\n" not in str(error.value)
+    with pytest.raises(ios_tf.UserError, match="directory"):
+        export_onnx(str(tmp_path / "model"), tmp_path / "none" / "model.onnx")
+
+
+def test_missing_tf2onnx_is_one_line(tmp_path):
+    (tmp_path / "tf2onnx.py").write_text("raise ImportError(name='tf2onnx')")
+    paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "-m", "ios_tf.cli", "export-onnx", "model", "model.onnx"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "pip install 'ios-tf[onnx]'" in line
