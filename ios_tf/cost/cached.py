@@ -35,7 +35,7 @@ class CachedCostModel:
     ) -> None:
         """The database is by default one in memory."""
         self._cost_model = cost_model
-        self._database = database or LatencyDatabase(None, "")
+        self._database = LatencyDatabase(None, "") if database is None else database
         self._parts: dict[tuple[str, tuple[int, ...], int], float] = {}
         self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
         self.measured = 0

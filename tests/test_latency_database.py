@@ -1,0 +1,188 @@
+"""The latency database: processes that are killed, and processes side by side."""
+
+import collections
+import json
+import logging
+import math
+import os
+import pathlib
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from ios_tf.cost import CachedCostModel, Latency, LatencyDatabase, Measurement
+from ios_tf.cost import open_database as open_or_warn
+from ios_tf.scheduler import Problem, Stage, search
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+# Searches a block, noting every measurement when it begins. With `die`, the process
+# kills itself when the measurement of that number has begun ("before"), or when it has
+# been kept ("after").
+_SEARCH = """
+import json, os, signal, sys
+from ios_tf.cost import CachedCostModel, LatencyDatabase
+from ios_tf.scheduler import Problem, UNPRUNED, search
+
+path, log, die, when = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+problem = Problem.from_edges(7, [(0, 2), (1, 2), (2, 5), (3, 5), (4, 6)])
+
+
+class Model:
+    count = 0
+
+    def stage_latency(self, problem, stage):
+        self.count += 1
+        with open(log, "a") as file:
+            file.write(json.dumps([os.getpid(), stage.groups]) + "\\n")
+        if self.count == die and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 1.0 + sum(map(len, stage.groups)) - 0.1 * len(stage.groups)
+
+
+database = LatencyDatabase(path, "device")
+model = Model()
+keep = database.put
+
+
+def put(*arguments):
+    keep(*arguments)
+    if model.count == die and when == "after":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+database.put = put
+result = search(problem, CachedCostModel(model, database), "parallel", UNPRUNED)
+print(json.dumps([result.latency_ms, len(result.schedule.stages), model.count]))
+"""
+
+
+def _start(tmp_path, die=0, when="before"):
+    arguments = [str(tmp_path / "db" / "latencies.sqlite"), str(tmp_path / "log")]
+    return subprocess.Popen(
+        [sys.executable, "-c", _SEARCH, *arguments, str(die), when],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=_ROOT,
+    )
+
+
+def _finish(process):
+    output, _ = process.communicate()
+    assert process.returncode == 0
+    return json.loads(output)
+
+
+def _measured(tmp_path):
+    lines = (tmp_path / "log").read_text().splitlines()
+    return collections.Counter(str(json.loads(line)[1]) for line in lines)
+
+
+def _whole(tmp_path):
+    """What an undisturbed search finds and measures."""
+    (tmp_path / "whole").mkdir()
+    result = _finish(_start(tmp_path / "whole"))
+    return result, set(_measured(tmp_path / "whole"))
+
+
+def _check(tmp_path, known):
+    connection = sqlite3.connect(tmp_path / "db" / "latencies.sqlite")
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert connection.execute("SELECT COUNT(*) FROM latencies").fetchone() == (known,)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("die", [1, 2, 17])
+def test_a_killed_search_resumes(tmp_path, die, when):
+    (latency_ms, stages, count), stages_measured = _whole(tmp_path)
+    killed = _start(tmp_path, die, when)
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    _check(tmp_path, die - 1 if when == "before" else die)
+    again = _finish(_start(tmp_path))
+    # What was being measured is measured again, and nothing else.
+    lost = 1 if when == "before" else 0
+    assert again == [latency_ms, stages, count - die + lost]
+    measured = _measured(tmp_path)
+    assert set(measured) == stages_measured
+    assert sum(measured.values()) == count + lost
+    _check(tmp_path, count)
+
+
+def test_two_searches_share_the_work(tmp_path):
+    (latency_ms, stages, count), stages_measured = _whole(tmp_path)
+    both = [_start(tmp_path), _start(tmp_path)]
+    results = [_finish(process) for process in both]
+    assert [result[:2] for result in results] == [[latency_ms, stages]] * 2
+    assert sum(result[2] for result in results) == count
+    measured = _measured(tmp_path)
+    assert set(measured) == stages_measured
+    assert set(measured.values()) == {1}
+    _check(tmp_path, count)
+
+
+def test_remembers_latencies_of_each_device(tmp_path):
+    path = str(tmp_path / "latencies.sqlite")
+    first = LatencyDatabase(path, "first")
+    first.put("stage", Latency(1.5, 0.25, 4))
+    first.put("once", Latency(2.5, math.inf, 1))
+    first.put("stage", Latency(1.25, 0.125, 8))  # more samples replace fewer
+    second = LatencyDatabase(path, "second")
+    assert second.get("stage") is None
+    again = LatencyDatabase(path, "first")
+    assert again.get("stage") == Latency(1.25, 0.125, 8)
+    assert again.get("once") == Latency(2.5, math.inf, 1)
+    assert (len(again), len(second)) == (2, 0)
+
+
+class _Model:
+    def __init__(self, measurement):
+        self.measurement = measurement
+        self.asked = 0
+
+    def observe(self, problem, stage, lanes):
+        self.asked += 1
+        return Latency(float(self.asked), 0.5, self.measurement.repeat)
+
+
+def test_what_was_measured_with_less_care_is_measured_again():
+    database = LatencyDatabase(None, "device")
+    problem = Problem.from_edges(1, [])
+    stage = Stage.concurrent(problem, 1)
+    hasty, careful = Measurement(repeat=1), Measurement(repeat=5, max_spread=0.6)
+    for measurement, expected in [(hasty, 1.0), (careful, 1.0), (careful, 1.0)]:
+        model = _Model(measurement)
+        cached = CachedCostModel(model, database)
+        assert cached.stage_latency(problem, stage) == expected
+    assert (model.asked, cached.reused) == (0, 1)
+    assert database.get(next(_stages(database))).samples == 5
+
+
+def _stages(database):
+    rows = database._connection.execute("SELECT stage FROM latencies")
+    return (stage for (stage,) in rows)
+
+
+@pytest.mark.parametrize("kind", ["garbage", "version", "directory"])
+def test_an_unusable_database_is_one_warning(tmp_path, caplog, kind):
+    path = tmp_path / "latencies.sqlite"
+    if kind == "garbage":
+        path.write_bytes(b"no database" * 1000)
+    elif kind == "version":
+        connection = sqlite3.connect(path)
+        connection.execute("PRAGMA user_version = 99")
+        connection.close()
+    else:
+        path.mkdir()
+    with caplog.at_level(logging.WARNING, "ios_tf"):
+        database = open_or_warn(str(path), "device")
+    (record,) = caplog.records
+    assert str(path) in record.getMessage()
+    problem = Problem.from_edges(2, [(0, 1)])
+    cached = CachedCostModel(_Model(Measurement(repeat=1)), database)
+    search(problem, cached)
+    assert cached.measured == len(database) == 3
+    assert os.path.exists(path)  # left as it is
