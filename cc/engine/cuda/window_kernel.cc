@@ -29,6 +29,12 @@ bool IsKnown(const WindowSpec& spec) {
          spec.dilations[0] == 1 && spec.dilations[1] == 1;
 }
 
+// Threads per multiprocessor that the choice below wants. Narrower vectors mean
+// more instructions in all, which other lanes would feel: they are worth it only
+// where most of the device would idle.
+constexpr int64_t kThreadsForStrips = 256;
+constexpr int64_t kThreadsForVectors = 64;
+
 // The largest share that still leaves every multiprocessor work: long strips
 // read cells once that several windows share; a small problem had rather have
 // more threads, of fewer channels in the end.
@@ -40,21 +46,22 @@ Share ChooseShare(const Device* device, const WindowSpec& spec) {
   }
   // Neighbours in the output are of the same input channel then.
   if (spec.multiplier > 1) vector = 1;
-  const int64_t wanted = 256 * int64_t{device->multiprocessors()};
   const Shape& out = spec.output.shape;
-  const auto threads = [&](const Share& share) {
+  const auto leaves = [&](const Share& share, int64_t threads) {
     return out[0] * out[1] * CeilDiv(out[2], share.strip) * out[3] /
-           share.vector;
+               share.vector >=
+           threads * device->multiprocessors();
   };
   Share share{vector, 1};
   if (IsKnown(spec)) {
     // With stride 2 windows share less, and a strip of 4 needs more registers
     // than there are.
     for (share.strip = 4 / spec.strides[1]; share.strip > 1; share.strip /= 2) {
-      if (threads(share) >= wanted) return share;
+      if (leaves(share, kThreadsForStrips)) return share;
     }
   }
-  while (threads(share) < wanted && share.vector * SizeOf(spec.dtype) > 4) {
+  while (!leaves(share, kThreadsForVectors) &&
+         share.vector * SizeOf(spec.dtype) > 4) {
     share.vector /= 2;
   }
   return share;
