@@ -163,6 +163,8 @@ float Pointwise(const GraphOperation& op, float x, float b) {
       return x + b;
     case CUDNN_POINTWISE_MUL:
       return x * b;
+    case CUDNN_POINTWISE_IDENTITY:
+      return x;
     case CUDNN_POINTWISE_RELU_FWD:
       return std::min<float>(std::max<float>(x, op.lower_clip), op.upper_clip);
     case CUDNN_POINTWISE_TANH_FWD:
