@@ -225,12 +225,8 @@ fe::Operation MakeAdd(const fe::Tensor& x, const fe::Tensor& b,
       .build();
 }
 
-fe::Operation MakeActivation(Activation activation, const fe::Tensor& x,
-                             const fe::Tensor& y) {
-  fe::PointWiseDescBuilder builder;
-  builder.setMode(ToCudnn(activation)).setComputeType(fe::DataType_t::FLOAT);
-  if (activation == Activation::kRelu6) builder.setReluUpperClip(6.0);
-  const fe::PointWiseDesc description = builder.build();
+fe::Operation MakePointwise(const fe::PointWiseDesc& description,
+                            const fe::Tensor& x, const fe::Tensor& y) {
   return fe::OperationBuilder(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
       .setxDesc(x)
       .setyDesc(y)
@@ -238,9 +234,24 @@ fe::Operation MakeActivation(Activation activation, const fe::Tensor& x,
       .build();
 }
 
+fe::PointWiseDesc DescribeActivation(Activation activation) {
+  fe::PointWiseDescBuilder builder;
+  builder.setMode(ToCudnn(activation)).setComputeType(fe::DataType_t::FLOAT);
+  if (activation == Activation::kRelu6) builder.setReluUpperClip(6.0);
+  return builder.build();
+}
+
+fe::PointWiseDesc DescribeIdentity() {
+  return fe::PointWiseDescBuilder()
+      .setMode(fe::PointwiseMode_t::IDENTITY)
+      .setComputeType(fe::DataType_t::FLOAT)
+      .build();
+}
+
 // convolution, + residual, + bias, activation: the order that cuDNN's engines for
-// convolutions with bias and activation know.
-fe::OperationGraph MakeGraph(const ConvolutionSpec& spec,
+// convolutions with bias and activation know. With an `identity` at the end, the
+// graph is none of theirs: then heuristics propose engines that fuse any graph.
+fe::OperationGraph MakeGraph(const ConvolutionSpec& spec, bool identity,
                              cudnnHandle_t handle) {
   const int64_t filters = spec.output.channels();
   const fe::DataType_t type = ToCudnn(spec.dtype);
@@ -248,7 +259,8 @@ fe::OperationGraph MakeGraph(const ConvolutionSpec& spec,
   const fe::Tensor w = MakeTensor(kW, spec.dtype, FilterView(spec));
 
   int left = 1 + (spec.residual ? 1 : 0) + (spec.bias ? 1 : 0) +
-             (spec.activation != Activation::kNone ? 1 : 0);
+             (spec.activation != Activation::kNone ? 1 : 0) +
+             (identity ? 1 : 0);
   int64_t next_virtual = kFirstVirtual;
   // The results between the operations exist in registers only, in float32.
   const auto result = [&]() -> fe::Tensor {
@@ -276,7 +288,13 @@ fe::OperationGraph MakeGraph(const ConvolutionSpec& spec,
     last = std::move(sum);
   }
   if (spec.activation != Activation::kNone) {
-    operations.push_back(MakeActivation(spec.activation, last, result()));
+    fe::Tensor activated = result();
+    operations.push_back(
+        MakePointwise(DescribeActivation(spec.activation), last, activated));
+    last = std::move(activated);
+  }
+  if (identity) {
+    operations.push_back(MakePointwise(DescribeIdentity(), last, result()));
   }
   return fe::OperationGraphBuilder()
       .setHandle(handle)
@@ -293,6 +311,17 @@ fe::EngineConfigList Propose(fe::OperationGraph* graph,
                                           .setHeurMode(mode)
                                           .build();
     return heuristics.getEngineConfig(heuristics.getEngineConfigCount());
+  } catch (const fe::cudnnException&) {
+    return {};
+  }
+}
+
+// What engines that fuse any graph are proposed for the spec; nothing without them.
+fe::EngineConfigList ProposeFree(const ConvolutionSpec& spec,
+                                 cudnnHandle_t handle) {
+  try {
+    fe::OperationGraph graph = MakeGraph(spec, /*identity=*/true, handle);
+    return Propose(&graph, CUDNN_HEUR_MODE_A);
   } catch (const fe::cudnnException&) {
     return {};
   }
@@ -316,7 +345,8 @@ bool Unwanted(const ConvolutionSpec& spec,
 
 class FrontendPlan : public CudnnPlan {
  public:
-  FrontendPlan(Handles* handles, const ConvolutionSpec& spec, fe::ExecutionPlan plan)
+  FrontendPlan(Handles* handles, const ConvolutionSpec& spec,
+               fe::ExecutionPlan plan)
       : handles_(handles),
         bias_(spec.bias),
         residual_(spec.residual.has_value()),
@@ -364,22 +394,37 @@ class FrontendPlan : public CudnnPlan {
   mutable std::mutex mutex_;
 };
 
+// Whether engines that fuse any graph may beat those for convolutions with bias and
+// activation: these first copy tensors that are not dense, and do not clip.
+bool FuseFreely(const ConvolutionSpec& spec) {
+  return spec.activation == Activation::kRelu6 ||
+         !IsDense(spec.input, spec.dtype) ||
+         !IsDense(spec.output, spec.dtype);
+}
+
 class FrontendGraph : public CudnnGraph {
  public:
-  FrontendGraph(Handles* handles, const ConvolutionSpec& spec,
-        fe::OperationGraph graph)
-      : handles_(handles), spec_(spec), graph_(std::move(graph)) {
-    // The two heuristics in turn: neither knows all that is fast. The fallback's
-    // engines are slow, but are what is left.
-    const fe::EngineConfigList a = Propose(&graph_, CUDNN_HEUR_MODE_A);
-    const fe::EngineConfigList b = Propose(&graph_, CUDNN_HEUR_MODE_B);
+  FrontendGraph(Handles* handles, const ConvolutionSpec& spec)
+      : handles_(handles), spec_(spec) {
+    fe::OperationGraph graph =
+        MakeGraph(spec, /*identity=*/false, handles->any());
+    // The two heuristics in turn: neither knows all that is fast.
+    const fe::EngineConfigList a = Propose(&graph, CUDNN_HEUR_MODE_A);
+    const fe::EngineConfigList b = Propose(&graph, CUDNN_HEUR_MODE_B);
     for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
-      if (i < a.size()) Add(a[i]);
-      if (i < b.size()) Add(b[i]);
+      if (i < a.size()) Add(a[i], "");
+      if (i < b.size()) Add(b[i], "");
     }
+    if (FuseFreely(spec)) {
+      for (const fe::ManagedOpaqueDescriptor& config :
+           ProposeFree(spec, handles->any())) {
+        Add(config, "free ");
+      }
+    }
+    // Its engines are slow, but are what is left.
     for (const fe::ManagedOpaqueDescriptor& config :
-         Propose(&graph_, CUDNN_HEUR_MODE_FALLBACK)) {
-      Add(config);
+         Propose(&graph, CUDNN_HEUR_MODE_FALLBACK)) {
+      Add(config, "");
     }
   }
 
@@ -401,10 +446,10 @@ class FrontendGraph : public CudnnGraph {
   }
 
  private:
-  void Add(const fe::ManagedOpaqueDescriptor& config) {
+  void Add(const fe::ManagedOpaqueDescriptor& config, const char* prefix) {
     if (Unwanted(spec_, config)) return;
     CudnnCandidate candidate;
-    candidate.name = fe::detail::get_engine_tag(config);
+    candidate.name = prefix + fe::detail::get_engine_tag(config);
     candidate.compiles =
         fe::hasBehaviorNote<CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION>(
             config->get_backend_descriptor());
@@ -415,7 +460,6 @@ class FrontendGraph : public CudnnGraph {
 
   Handles* const handles_;
   const ConvolutionSpec spec_;
-  fe::OperationGraph graph_;
   std::set<std::string> names_;
   std::vector<CudnnCandidate> candidates_;
   fe::EngineConfigList configs_;  // of candidates_
@@ -438,8 +482,7 @@ StatusOr<std::unique_ptr<CudnnGraph>> CudnnGraph::Create(
   using Result = StatusOr<std::unique_ptr<CudnnGraph>>;
   return Guard([&]() -> Result {
     IOS_ASSIGN_OR_RETURN(Handles * handles, Handles::Get(device));
-    auto graph = std::make_unique<FrontendGraph>(handles, spec,
-                                         MakeGraph(spec, handles->any()));
+    auto graph = std::make_unique<FrontendGraph>(handles, spec);
     if (graph->candidates().empty()) {
       return Unimplemented(OneLine("cuDNN proposes no engine: " +
                                    fe::detail::get_last_error_string_()));

@@ -44,8 +44,8 @@ class CudnnPlan {
 
 // An engine of cuDNN with its configuration.
 struct CudnnCandidate {
-  // The engine and its knobs, "eng51_k2=8_k27=1": means the same in every process
-  // with the same library and device.
+  // The engine and its knobs, "eng51_k2=8_k27=1" or "free eng4_k24=3": means the
+  // same in every process with the same library and device.
   std::string name;
   // Its kernel is compiled when the plan is built, which takes up to a second.
   bool compiles = false;
