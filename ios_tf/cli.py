@@ -113,6 +113,7 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
+    from ios_tf import devices
     from ios_tf.bench.model import bench
 
     if options.json:
@@ -124,7 +125,7 @@ def _bench(options: argparse.Namespace) -> None:
     result = bench(
         options.model,
         batch_size=options.batch_size,
-        device=options.device,
+        device=devices.choose(options.device, _say).kind,
         strategies=options.strategies,
         rounds=options.rounds,
         signature=options.signature,
@@ -308,7 +309,10 @@ def _parser() -> argparse.ArgumentParser:
 def _add_common(command: argparse.ArgumentParser) -> None:
     _add_whole(command, "batch_size", 1, 1, "where the model's is dynamic")
     command.add_argument(
-        "--device", choices=("cpu",), default="cpu", help="default: cpu"
+        "--device",
+        choices=("auto", "cpu", "gpu"),
+        default="auto",
+        help="default: auto, the GPU if there is one and CUDA's libraries load",
     )
     command.add_argument(
         "--weights",

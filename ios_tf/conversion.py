@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ios_tf import _native, final_check, graphs, memory, optimizer
+from ios_tf import _native, devices, final_check, graphs, memory, optimizer
 from ios_tf.cache import ScheduleCache, default_directory, latency_database
 from ios_tf.cost import Measurement, open_database
 from ios_tf.cost.measured import MeasuredCostModel
@@ -25,6 +25,7 @@ from ios_tf.search import Searcher
 from ios_tf.source import saved_model
 
 _CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
+_UNKNOWN = "their shapes are unknown, or they are of a kind the engine does not have"
 
 
 def convert(
@@ -32,7 +33,7 @@ def convert(
     output: str | os.PathLike[str],
     *,
     batch_size: int = 1,
-    device: str = "cpu",
+    device: str = "auto",
     strategy: str = "both",
     max_groups: int = 8,
     max_group_size: int = 3,
@@ -60,7 +61,8 @@ def convert(
         `keras.Model`.
       output: directory to write; any TensorFlow filesystem path.
       batch_size: the batch size to schedule for, where the model's is dynamic.
-      device: the device to schedule for: "cpu".
+      device: the device to schedule for: "cpu"; "gpu", the first one TensorFlow uses;
+        or "auto", the GPU if there is one and the CUDA libraries can be loaded.
       strategy: "both", "parallel", "merge", "greedy" or "sequential".
       max_groups: groups per stage the search considers, the paper's s; 0: any.
       max_group_size: operators per group, the paper's r; 0: any.
@@ -88,10 +90,11 @@ def convert(
     settings = _settings(
         batch_size, strategy, max_groups, max_group_size, warmup, number, repeat
     )
-    device_name = _native.device_fingerprint(device)
+    chosen = devices.choose(device, say)
+    device_name = _native.device_fingerprint(chosen.engine)
     cache_dir = cache_dir or default_directory()
     searcher = Searcher(
-        MeasuredCostModel(device, settings.measurement),
+        MeasuredCostModel(chosen, settings.measurement),
         strategy,
         settings.pruning,
         ScheduleCache(cache_dir, device_name),
@@ -158,7 +161,9 @@ def _convert(
     for key in wanted or ():
         if key not in keys:
             raise UserError(graphs.no_signature(key, loaded))
-    function_of, functions = _functions(loaded, wanted or keys, batch_size)
+    function_of, functions = _functions(
+        loaded, wanted or keys, batch_size, searcher.cost_model.device.kind
+    )
     converted = [f for f in functions.values() if f.collected]
     _note_the_rest(converted, report)
     problems = {
@@ -196,7 +201,7 @@ def _convert(
 
 
 def _functions(
-    loaded: Any, wanted: Sequence[str], batch_size: int
+    loaded: Any, wanted: Sequence[str], batch_size: int, device: str
 ) -> tuple[dict[str, int], dict[int, _Function]]:
     """The functions of a model, and the function of each signature."""
     numbers: dict[tuple[Any, ...], int] = {}
@@ -217,7 +222,7 @@ def _functions(
                 f"signature {name!r} is converted already; convert the original model"
             )
         folded = optimizer.fold_constants(frozen)
-        collected = optimizer.collect(folded, batch_size)
+        collected = optimizer.collect(folded, batch_size, device)
         functions[number] = _Function(folded, collected)
     return function_of, functions
 
@@ -276,9 +281,14 @@ def _note_the_rest(functions: Sequence[_Function], report: Report) -> None:
         )
     unscheduled = sum(left[op] for op in _CONVOLUTIONS)
     if unscheduled:
+        reasons = collections.Counter(
+            refusal["reason"]
+            for function in functions
+            for refusal in function.collected.report.get("refused", ())
+        )
         report.notes.append(
-            f"{unscheduled} of {outside} convolutions are left to TensorFlow: their "
-            "shapes are unknown, or they are of a kind the engine does not have"
+            f"{unscheduled} of {outside} convolutions are left to TensorFlow: "
+            + ("; ".join(reason for reason, _ in reasons.most_common(3)) or _UNKNOWN)
         )
 
 

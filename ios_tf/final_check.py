@@ -56,10 +56,11 @@ def check(
     choices = [sequential]
     if any(found[s].stages != sequential[s].stages for s in found):
         choices.append(found)
-    graphs = [rewrite(frozen, choice, batch_size) for choice in choices]
+    device = cost_model.device.kind
+    graphs = [rewrite(frozen, choice, batch_size, device) for choice in choices]
     programs = [
         optimizer.lowered_programs(
-            dataclasses.replace(frozen, graph_def=graph), batch_size
+            dataclasses.replace(frozen, graph_def=graph), batch_size, device
         )
         for graph in graphs
     ]
@@ -76,7 +77,10 @@ def check(
 
 
 def rewrite(
-    frozen: FrozenSignature, schedules: Mapping[str, Schedule], batch_size: int
+    frozen: FrozenSignature,
+    schedules: Mapping[str, Schedule],
+    batch_size: int,
+    device: str = "cpu",
 ) -> graph_pb2.GraphDef:
     """The signature's graph with these schedules, by signature of their blocks."""
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
@@ -84,4 +88,4 @@ def rewrite(
             path = os.path.join(directory, f"{signature}.json")
             with open(path, "w", encoding="utf-8") as file:
                 file.write(schedule.to_json())
-        return optimizer.rewrite(frozen, batch_size, directory)
+        return optimizer.rewrite(frozen, batch_size, directory, device)

@@ -53,17 +53,18 @@ def fold_constants(frozen: FrozenSignature) -> FrozenSignature:
     return dataclasses.replace(frozen, graph_def=graph_def)
 
 
-def collect(frozen: FrozenSignature, batch_size: int) -> Collected:
+def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Collected:
     """Finds the blocks of a graph.
 
     Args:
       frozen: the signature.
       batch_size: takes the place of an unknown leading dimension of the inputs.
+      device: "cpu" or "gpu": what cannot run there is left to TensorFlow.
     """
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         path = os.path.join(directory, "problems.json")
         parameters = {"mode": "collect", "output": path, "batch_size": batch_size}
-        parameters |= _BLOCK_LIMIT
+        parameters |= {"device": device, **_BLOCK_LIMIT}
         _optimize(frozen, [OPTIMIZER], parameters)
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
@@ -76,25 +77,25 @@ def collect(frozen: FrozenSignature, batch_size: int) -> Collected:
 
 
 def rewrite(
-    frozen: FrozenSignature, batch_size: int, schedules: str
+    frozen: FrozenSignature, batch_size: int, schedules: str, device: str = "cpu"
 ) -> graph_pb2.GraphDef:
     """The signature's graph with schedules in node attributes and merges made.
 
     Args:
       frozen: what `collect` was called with.
-      batch_size: likewise.
+      batch_size, device: likewise.
       schedules: a directory of <block signature>.json files.
     """
     parameters = {"mode": "rewrite", "schedules": schedules, "batch_size": batch_size}
-    parameters |= _BLOCK_LIMIT
+    parameters |= {"device": device, **_BLOCK_LIMIT}
     return _optimize(frozen, [OPTIMIZER], parameters)
 
 
 def lowered_programs(
-    frozen: FrozenSignature, batch_size: int = 1
+    frozen: FrozenSignature, batch_size: int = 1, device: str = "cpu"
 ) -> list[dict[str, Any]]:
-    """What the engine would run: {"block", "schedule"} of every region."""
-    parameters = {"mode": "lower", "batch_size": batch_size}
+    """What the engine would run there: {"block", "schedule"} of every region."""
+    parameters = {"mode": "lower", "batch_size": batch_size, "device": device}
     graph_def = _optimize(frozen, [OPTIMIZER], parameters)
     return [
         json.loads(node.attr["program"].s)

@@ -41,7 +41,11 @@ def show(model: str, signature: str | None = None) -> str:
     lines = []
     for names in same.values():
         lines.append(f"signature {', '.join(names)}")
-        programs = optimizer.lowered_programs(frozen[names[0]])
+        # Half precision is computed on GPUs only.
+        one = frozen[names[0]]
+        programs = optimizer.lowered_programs(one) or optimizer.lowered_programs(
+            one, device="gpu"
+        )
         for number, program in enumerate(programs, 1):
             lines += _region(number, program["block"], program["schedule"])
     return "\n".join(lines)

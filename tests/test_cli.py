@@ -231,6 +231,36 @@ def test_command_is_installed():
     assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
+def test_gpu_that_is_not_there(tmp_path, network):
+    # In a process of its own: the engine looks for CUDA's libraries once.
+    done = subprocess.run(
+        [sys.executable, "-m", "ios_tf.cli", "convert", network]
+        + [str(tmp_path / "out"), "--device=gpu"],
+        env={
+            **os.environ,
+            "CUDA_VISIBLE_DEVICES": "-1",
+            "IOS_TF_CUDA_LIBRARIES": str(tmp_path),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        capture_output=True,
+        text=True,
+    )
+    result = done.returncode, done.stdout, done.stderr
+    assert_fails(result, 1, "device gpu: TensorFlow sees no GPU; ", tmp_path)
+    assert "libcuda.so.1" in done.stderr
+
+
+def test_device_that_was_chosen_is_announced(capfd, tmp_path, network, monkeypatch):
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [])
+    output = str(tmp_path / "out")
+    code, out, _ = run(capfd, "convert", network, output, *FAST)
+    assert code == 0
+    assert out.startswith("device: the CPU, for TensorFlow sees no GPU\n")
+    flags = "--overwrite", "--device=cpu", *FAST
+    _, out, _ = run(capfd, "convert", network, output, *flags)
+    assert "sees no GPU" not in out
+
+
 def test_random_weights_are_announced(capfd, tmp_path):
     code, out, _ = run(
         capfd,

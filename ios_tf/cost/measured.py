@@ -12,6 +12,7 @@ from tensorflow.python.eager import context
 
 from ios_tf import _native, engine, memory
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement, SampledCostModel
+from ios_tf.devices import CPU, Device
 from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
 
 # Measurements of each candidate when whole schedules are compared.
@@ -22,13 +23,15 @@ class MeasuredCostModel(SampledCostModel):
     """Latencies of stages on a device, in milliseconds. A LaneCostModel."""
 
     def __init__(
-        self, device: str = "cpu", measurement: Measurement = DEFAULT_MEASUREMENT
+        self,
+        device: Device = CPU,
+        measurement: Measurement = DEFAULT_MEASUREMENT,
     ) -> None:
         super().__init__(measurement)
-        self._device = device
+        self.device = device
         self._programs: dict[str, str] = {}  # block signature -> its JSON
-        self.lanes = engine.lane_count(device)
-        self.lanes_divide_device = engine.lanes_divide_device(device)
+        self.lanes = engine.lane_count(device.engine)
+        self.lanes_divide_device = engine.lanes_divide_device(device.engine)
 
     def sample(self, problem: Problem, stage: Stage, lanes: int) -> list[float]:
         """Latencies of one stage in milliseconds, `measurement.repeat` of them."""
@@ -107,14 +110,16 @@ class MeasuredCostModel(SampledCostModel):
                 stage_ids += [stage_id] * len(group)
                 group_ids += [group_id] * len(group)
         strategies = [int(stage.strategy is Strategy.MERGE) for stage in stages]
-        with tf.device("CPU:0"):
+        with tf.device("CPU:0"):  # whatever it measures, it reads them on the host
+            inputs = [
+                tf.constant(values, tf.int32)
+                for values in (operators, stage_ids, group_ids, strategies)
+            ]
+        with tf.device(self.device.tensorflow):
             latencies = _native.ops().ios_stage_latency(
-                *(
-                    tf.constant(values, tf.int32)
-                    for values in (operators, stage_ids, group_ids, strategies)
-                ),
+                *inputs,
                 program=program,
-                device=self._device,
+                device=self.device.kind,
                 warmup=measurement.warmup,
                 number=measurement.number,
                 repeat=measurement.repeat,

@@ -1,0 +1,104 @@
+"""The device to schedule for: what is asked for, what there is, what is missing."""
+
+import types
+
+import pytest
+import tensorflow as tf
+
+from ios_tf import _native, devices, engine
+from ios_tf.errors import UserError
+
+
+@pytest.fixture
+def visible(monkeypatch):
+    """Makes TensorFlow see GPUs of these numbers."""
+
+    def set_visible(*ordinals: int) -> None:
+        gpus = [
+            types.SimpleNamespace(name=f"/physical_device:GPU:{i}") for i in ordinals
+        ]
+        monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: gpus)
+
+    return set_visible
+
+
+@pytest.fixture
+def fingerprints(monkeypatch) -> list[str]:
+    """The devices whose fingerprints the engine is asked for; it has them all."""
+    asked = []
+    monkeypatch.setattr(engine, "device_fingerprint", lambda d: asked.append(d) or d)
+    return asked
+
+
+@pytest.fixture
+def without_libraries(monkeypatch):
+    def fail(device: str) -> str:
+        raise engine.EngineError("cannot load libcudnn.so.9: install cuDNN 9")
+
+    monkeypatch.setattr(engine, "device_fingerprint", fail)
+
+
+def test_auto_is_the_cpu_where_tensorflow_sees_no_gpu(visible, fingerprints):
+    visible()
+    lines = []
+    assert devices.choose("auto", lines.append) == devices.CPU
+    assert lines == ["device: the CPU, for TensorFlow sees no GPU"]
+    assert fingerprints == []
+
+
+def test_auto_is_the_cpu_where_a_library_is_missing(visible, without_libraries):
+    visible(0)
+    lines = []
+    assert devices.choose("auto", lines.append) == devices.CPU
+    (line,) = lines
+    assert "libcudnn.so.9" in line
+
+
+@pytest.mark.parametrize("name", ["auto", "gpu"])
+def test_gpu_is_the_first_that_tensorflow_uses(name, visible, fingerprints):
+    visible(2, 3)
+    lines = []
+    found = devices.choose(name, lines.append)
+    assert found == devices.Device("gpu", "cuda:2", "/device:GPU:0")
+    assert lines == []
+    assert fingerprints == ["cuda:2"]
+
+
+def test_gpu_without_anything_names_all_that_is_missing(visible, without_libraries):
+    visible()
+    with pytest.raises(UserError) as error:
+        devices.choose("gpu")
+    assert str(error.value) == (
+        "device gpu: TensorFlow sees no GPU; cannot load libcudnn.so.9: install cuDNN 9"
+    )
+
+
+def test_gpu_that_tensorflow_does_not_see(visible, fingerprints):
+    visible()
+    with pytest.raises(UserError, match=r"TensorFlow sees no GPU$"):
+        devices.choose("gpu")
+
+
+def test_cpu_asks_for_nothing(visible, without_libraries):
+    visible(0)
+    assert devices.choose("cpu") == devices.CPU
+
+
+def test_unknown_device():
+    with pytest.raises(UserError, match="'tpu'"):
+        devices.choose("tpu")
+
+
+def test_precisions_have_caches_of_their_own(visible, cuda):
+    visible(0)
+    names = []
+    enabled = tf.config.experimental.tensor_float_32_execution_enabled()
+    try:
+        for tf32 in (True, False):
+            tf.config.experimental.enable_tensor_float_32_execution(tf32)
+            found = devices.choose("gpu")
+            names.append(_native.device_fingerprint(found.engine))
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(enabled)
+    assert names[0] != names[1]
+    assert names[1] == names[0] + "_no_TF32"
