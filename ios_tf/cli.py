@@ -80,13 +80,13 @@ def _complexity(options: argparse.Namespace) -> None:
 def _explore(options: argparse.Namespace) -> None:
     from ios_tf import explore
 
-    explore.simulated_device(options.device)  # fails now rather than later
-    pruning = Pruning(options.max_group_size, options.max_groups)
-    blocks, pruning, patterns = _blocks(options, pruning)
+    # Fails now rather than after the model has been read.
+    cost_model = explore.cost_model_of(options.device, options.cache_dir)
+    blocks, pruning, patterns = _blocks(
+        options, Pruning(options.max_group_size, options.max_groups)
+    )
     print(
-        explore.simulated_table(
-            blocks, options.device, pruning, patterns, options.strategies
-        )
+        explore.latency_table(blocks, cost_model, pruning, patterns, options.strategies)
     )
 
 
@@ -240,17 +240,19 @@ def _parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser(
         "explore",
-        help="compare strategies on a simulated device",
-        description="Searches schedules for a simulated device, without measuring.",
+        help="compare strategies on a device that is not there",
+        description="Searches schedules without measuring: for a simulated device, or "
+        "with the latencies measured before.",
     )
     command.set_defaults(run=_explore)
     _add_blocks(command, max_groups=8, max_group_size=3)
     command.add_argument(
         "--device",
         default="simulated:h200",
-        metavar="simulated:NAME",
-        help="default: simulated:h200",
+        metavar="DEVICE",
+        help="simulated:NAME or measured:NAME; default: simulated:h200",
     )
+    _add_cache_dir(command)
     _add_strategies(command)
 
     command = commands.add_parser(
@@ -319,11 +321,7 @@ def _add_common(command: argparse.ArgumentParser) -> None:
         choices=("imagenet",),
         help="for keras:NAME; default: random ones",
     )
-    command.add_argument(
-        "--cache_dir",
-        metavar="DIR",
-        help="of schedules and latencies; default: $IOS_TF_CACHE or ~/.cache/ios_tf",
-    )
+    _add_cache_dir(command)
     _add_traceback(command)
 
 
@@ -349,6 +347,14 @@ def _add_strategies(command: argparse.ArgumentParser) -> None:
         default=("sequential", "greedy", "merge", "parallel", "both"),
         metavar="A,B",
         help="default: sequential,greedy,merge,parallel,both",
+    )
+
+
+def _add_cache_dir(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--cache_dir",
+        metavar="DIR",
+        help="of schedules and latencies; default: $IOS_TF_CACHE or ~/.cache/ios_tf",
     )
 
 

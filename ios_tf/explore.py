@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ios_tf import graphs, optimizer
-from ios_tf.cost.simulated import DEVICES, SimulatedCostModel
+from ios_tf.cache import default_directory, latency_database
+from ios_tf.cost import (
+    CostModel,
+    OfflineCostModel,
+    SimulatedCostModel,
+    known_devices,
+    open_database,
+)
+from ios_tf.cost.simulated import DEVICES
 from ios_tf.errors import UserError
 from ios_tf.parts import DEFAULT_PATTERNS, Patterns, parts_of
 from ios_tf.report import table
@@ -28,6 +37,7 @@ from ios_tf.source import saved_model
 _INSIDE_LAYERS = ("convolution", "batchnorm", "mul", "mul_1", "add_1", "MaxPool2d")
 
 SIMULATED_PREFIX = "simulated:"
+MEASURED_PREFIX = "measured:"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,58 +118,66 @@ def complexity_table(
     return "\n".join([table(header, rows), *(f"note: {n}" for n in blocks.notes)])
 
 
-def simulated_table(
+def latency_table(
     blocks: Blocks,
-    device: str,
+    cost_model: CostModel,
     pruning: Pruning,
     patterns: Patterns = DEFAULT_PATTERNS,
     strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "both"),
 ) -> str:
-    """Simulated latencies of all blocks under each strategy, in milliseconds.
-
-    Args:
-      device: "simulated:NAME", one of `ios_tf.cost.simulated.DEVICES`.
-
-    Raises:
-      UserError: there is no such device.
-    """
-    cost_model = SimulatedCostModel(simulated_device(device))
+    """Latencies in ms of all blocks under each strategy: sums of their stages'."""
     ordered = [s for s in reversed(STRATEGIES) if s in strategies]
     totals = dict.fromkeys(ordered, 0.0)
     rows = []
     for problem in blocks.problems:
-        latencies = {
-            strategy: search(
-                problem, cost_model, strategy, pruning, units=patterns.units_of(problem)
-            ).latency_ms
-            for strategy in ordered
-        }
-        for strategy, latency_ms in latencies.items():
-            totals[strategy] += latency_ms * blocks.counts[problem.signature]
-        rows.append(
-            (_label(problem, blocks), *(f"{ms:.4f}" for ms in latencies.values()))
-        )
-    rows.append(("all", *(f"{ms:.4f}" for ms in totals.values())))
+        latencies = {}
+        for strategy in ordered:
+            try:
+                latencies[strategy] = search(
+                    problem,
+                    cost_model,
+                    strategy,
+                    pruning,
+                    units=patterns.units_of(problem),
+                ).latency_ms
+            except LookupError:  # too little has been measured
+                latencies[strategy] = math.nan
+            count = blocks.counts[problem.signature]
+            totals[strategy] += latencies[strategy] * count
+        rows.append((_label(problem, blocks), *map(_ms, latencies.values())))
+    rows.append(("all", *map(_ms, totals.values())))
     first = totals[ordered[0]]
-    rows.append((f"/ {ordered[0]}", *(f"{ms / first:.3f}" for ms in totals.values())))
+    ratios = [f"{ms / first:.3f}" for ms in totals.values()]
+    rows.append((f"/ {ordered[0]}", *("?" if r == "nan" else r for r in ratios)))
     return "\n".join(
         [table(("block", *ordered), rows), *(f"note: {n}" for n in blocks.notes)]
     )
 
 
-def simulated_device(device: str) -> Any:
-    """The device "simulated:NAME" names.
+def cost_model_of(device: str, cache_dir: str | None = None) -> CostModel:
+    """The cost model of a device that is not there.
+
+    Args:
+      device: "simulated:NAME", one of `ios_tf.cost.simulated.DEVICES`, or
+        "measured:NAME", the fingerprint of a device in the latency database.
+      cache_dir: where the latency database is, as for `ios_tf.convert`.
 
     Raises:
       UserError: there is no such device.
     """
-    name = device.removeprefix(SIMULATED_PREFIX)
-    if not device.startswith(SIMULATED_PREFIX) or name not in DEVICES:
-        raise UserError(
-            f"{device!r} is no simulated device: there is "
-            + ", ".join(SIMULATED_PREFIX + known for known in DEVICES)
-        )
-    return DEVICES[name]
+    path = latency_database(cache_dir or default_directory())
+    known = [SIMULATED_PREFIX + name for name in DEVICES]
+    known += [MEASURED_PREFIX + name for name in known_devices(path)]
+    if device not in known:
+        raise UserError(f"there is no device {device!r}, but {', '.join(known)}")
+    kind, _, name = device.partition(":")
+    if f"{kind}:" == SIMULATED_PREFIX:
+        return SimulatedCostModel(DEVICES[name])
+    return OfflineCostModel(open_database(path, name))
+
+
+def _ms(value: float) -> str:
+    return "?" if math.isnan(value) else f"{value:.4f}"
 
 
 def _columns(counted: Complexity) -> tuple[str, ...]:

@@ -13,9 +13,15 @@ import sys
 
 import pytest
 
-from ios_tf.cost import CachedCostModel, Latency, LatencyDatabase, Measurement
+from ios_tf.cost import (
+    CachedCostModel,
+    Latency,
+    LatencyDatabase,
+    Measurement,
+    OfflineCostModel,
+)
 from ios_tf.cost import open_database as open_or_warn
-from ios_tf.scheduler import Problem, Stage, search
+from ios_tf.scheduler import Problem, Pruning, Stage, search
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -136,6 +142,32 @@ def test_remembers_latencies_of_each_device(tmp_path):
     assert again.get("stage") == Latency(1.25, 0.125, 8)
     assert again.get("once") == Latency(2.5, math.inf, 1)
     assert (len(again), len(second)) == (2, 0)
+
+
+def test_an_offline_search_needs_no_device():
+    database = LatencyDatabase(None, "device")
+    problem = Problem.from_edges(5, [(0, 2), (1, 2), (3, 4)], [[0, 1]])
+
+    class Model:
+        def stage_latency(self, problem, stage):
+            return 1.0 + 0.5 * max(map(len, stage.groups))
+
+    offline = OfflineCostModel(database)
+    with pytest.raises(LookupError, match="too few stages"):
+        search(problem, offline)
+    with pytest.raises(LookupError, match="was never measured"):
+        search(problem, offline, "sequential")
+    online = search(problem, CachedCostModel(Model(), database))
+    # With more limits fewer stages are needed: all are known.
+    assert search(problem, offline).schedule == online.schedule
+    narrow = search(problem, offline, pruning=Pruning(1, 1))
+    assert (
+        narrow.latency_ms == search(problem, Model(), pruning=Pruning(1, 1)).latency_ms
+    )
+    # Other blocks may hold stages that are known, too.
+    chain = Problem.from_edges(2, [(0, 1)])
+    assert not offline.knows(chain, Stage.concurrent(chain, 0b11))
+    assert offline.knows(chain, Stage.concurrent(chain, 0b01))
 
 
 class _Model:

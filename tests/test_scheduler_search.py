@@ -1,10 +1,12 @@
 """The search against brute force over all schedules, ties, baselines, progress."""
 
+import itertools
 import pathlib
 import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from scheduler_helpers import (
     all_schedules,
@@ -21,6 +23,7 @@ from ios_tf.scheduler import (
     Pruning,
     Stage,
     Strategy,
+    bitsets,
     complexity,
     search,
     validate,
@@ -163,6 +166,123 @@ def test_the_complete_space_holds_better_schedules_than_the_restricted():
         assert complete <= single
         better += complete < single
     assert better > 5
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_table_of_latencies_gives_the_same(seed):
+    problem, _, _ = problem_of(seed, 7)
+    strategy = ("both", "parallel", "merge")[seed % 3]
+    pruning = _PRUNINGS[seed % len(_PRUNINGS)]
+    one_by_one = search(problem, _RandomCosts(seed), strategy, pruning)
+
+    class Table(_RandomCosts):
+        def concurrent_latencies(self, problem, stages):
+            found = []
+            for mask in bitsets.to_masks(stages):
+                operators = [op for op in range(len(problem)) if mask >> op & 1]
+                found.append(self.cost(operators, "concurrent"))
+            return np.array(found)
+
+    at_once = search(problem, Table(seed), strategy, pruning)
+    assert at_once.schedule == one_by_one.schedule
+    assert at_once.latency_ms == one_by_one.latency_ms
+    assert at_once.stats == one_by_one.stats
+
+
+class _KnowsSome(_RandomCosts):
+    """Knows all single operators, and of the other stages some."""
+
+    def __init__(self, seed, share):
+        super().__init__(seed)
+        self._share = share
+
+    def knows(self, problem, stage):
+        operators = sorted(op for group in stage.groups for op in group)
+        name = f"{operators} {stage.strategy.value}"
+        return len(operators) == 1 or random.Random(name).random() < self._share
+
+    def stage_latency(self, problem, stage):
+        assert self.knows(problem, stage)
+        return super().stage_latency(problem, stage)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_stages_of_unknown_latency_are_left_out(seed):
+    operators = 6
+    edges, classes = random_graph(seed, operators)
+    problem = Problem.from_edges(operators, edges, classes)
+    costs = _KnowsSome(seed, 0.4)
+    result = search(problem, costs, "both", Pruning(3, 2))
+
+    def least(stage):
+        known = []
+        for strategy in Strategy:
+            groups = (tuple(sorted(stage)),)
+            merges = len(stage) > 1 and any(stage <= set(c) for c in classes)
+            possible = strategy is Strategy.CONCURRENT or merges
+            if possible and costs.knows(problem, Stage(strategy, groups)):
+                known.append(costs.cost(stage, strategy.value))
+        return min(known, default=None)
+
+    def allowed(stage):
+        return fits_pruning(stage, edges, Pruning(3, 2)) and least(stage) is not None
+
+    best = min(
+        sum(map(least, stages)) for stages in all_schedules(operators, edges, allowed)
+    )
+    assert result.latency_ms == pytest.approx(best, rel=1e-12)
+
+
+def test_refuses_to_guess_what_it_does_not_know():
+    class KnowsNothing:
+        def knows(self, problem, stage):
+            return False
+
+    with pytest.raises(LookupError, match="too few stages to make a schedule"):
+        search(Problem.from_edges(3, [(0, 1)]), KnowsNothing())
+
+
+@pytest.mark.parametrize("tie", [0.0, 0.05, 0.3])
+@pytest.mark.parametrize("seed", range(20))
+def test_near_ties_are_other_schedules_within_the_limit(seed, tie):
+    operators = 6
+    edges, classes = random_graph(seed, operators)
+    problem = Problem.from_edges(operators, edges, classes)
+    costs = _RandomCosts(seed)
+    result = search(problem, costs, "both", UNPRUNED, tie=tie)
+
+    def total(schedule):
+        return sum(
+            costs.cost({op for group in s.groups for op in group}, s.strategy.value)
+            for s in schedule.stages
+        )
+
+    latencies = []
+    for schedule in result.near_ties:
+        validate(schedule, problem)
+        assert schedule.stages != result.schedule.stages
+        latencies.append(total(schedule))
+        assert latencies[-1] <= result.latency_ms * (1 + tie) * (1 + 1e-12)
+    assert latencies == sorted(latencies)
+    assert len({schedule.stages for schedule in result.near_ties}) == len(latencies)
+
+    # Whatever comes second differs from the best in a stage: it is found if near.
+    def forms(stage):
+        yield costs.cost(stage, "concurrent")
+        if len(stage) > 1 and any(stage <= set(c) for c in classes):
+            yield costs.cost(stage, "merge")
+
+    totals = (
+        sum(costs_of_stages)
+        for stages in all_schedules(operators, edges, lambda stage: True)
+        for costs_of_stages in itertools.product(*map(forms, stages))
+    )
+    # The stages of the best schedule may do in another order: that is no tie.
+    second = min(total for total in totals if total > result.latency_ms * (1 + 1e-12))
+    if second <= result.latency_ms * (1 + tie):
+        assert latencies[0] == pytest.approx(second, rel=1e-12)
+    else:
+        assert latencies == []
 
 
 class _PerOperator:

@@ -8,7 +8,8 @@ from ios_tf.cost.cost_model import (
     Measurement,
     SampledCostModel,
 )
-from ios_tf.cost.database import LatencyDatabase, open_database
+from ios_tf.cost.database import LatencyDatabase, known_devices, open_database
+from ios_tf.cost.offline import OfflineCostModel
 from ios_tf.cost.simulated import SimulatedCostModel, SimulatedDevice
 from ios_tf.cost.stage_key import stage_key
 
@@ -19,9 +20,11 @@ __all__ = [
     "Latency",
     "LatencyDatabase",
     "Measurement",
+    "OfflineCostModel",
     "SampledCostModel",
     "SimulatedCostModel",
     "SimulatedDevice",
+    "known_devices",
     "open_database",
     "stage_key",
 ]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from ios_tf.cost.cost_model import CostModel, Latency
 from ios_tf.cost.database import LatencyDatabase
-from ios_tf.cost.stage_key import known_group_key, stage_key
+from ios_tf.cost.stage_key import lane_key, stage_key
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage, Strategy
 
@@ -69,8 +69,7 @@ class CachedCostModel:
     def _part(self, problem: Problem, group: tuple[int, ...], lanes: int) -> float:
         name = (problem.signature, group, lanes)
         if name not in self._parts:
-            group_key = known_group_key(problem, group, self._group_keys)
-            key = f"{lanes} lanes {problem.dtype} {group_key}"
+            key = lane_key(problem, group, lanes, self._group_keys)
             stage = Stage(Strategy.CONCURRENT, (group,))
             self._parts[name] = self._latency(key, problem, stage, lanes)
         return self._parts[name]

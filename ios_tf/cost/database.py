@@ -128,6 +128,18 @@ class LatencyDatabase:
         self._connection.close()
 
 
+def known_devices(path: str) -> list[str]:
+    """The fingerprints of the devices in a database; none if there is none."""
+    if not os.path.exists(path):
+        return []
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as file:
+        try:
+            rows = file.execute("SELECT fingerprint FROM devices ORDER BY id")
+        except sqlite3.Error:
+            return []
+        return [fingerprint for (fingerprint,) in rows]
+
+
 def open_database(path: str | None, device: str) -> LatencyDatabase:
     """A database at `path`, or with one warning one in memory if that cannot be."""
     if path:

@@ -29,6 +29,17 @@ def stage_key(
     return f"{stage.strategy.value} {problem.dtype} {' | '.join(sorted(keys))}"
 
 
+def lane_key(
+    problem: Problem,
+    group: tuple[int, ...],
+    lanes: int,
+    group_keys: dict[tuple[str, tuple[int, ...]], str],
+) -> str:
+    """The key of a group alone on one of so many lanes; see `stage_key`."""
+    key = known_group_key(problem, group, group_keys)
+    return f"{lanes} lanes {problem.dtype} {key}"
+
+
 def known_group_key(
     problem: Problem,
     group: tuple[int, ...],

@@ -113,7 +113,8 @@ def search(
 
     Raises:
       ValueError: unknown strategy, a latency that is not a number >= 0, units that
-        overlap or that no order can run, or a cost model that knows too little.
+        overlap or that no order can run.
+      LookupError: the cost model does not know enough latencies.
       BlockTooLargeError: too many transitions to hold.
     """
     if strategy not in STRATEGIES:
@@ -150,7 +151,7 @@ def search(
         candidates.ask_all()
         chosen, latency_ms = solve(space, candidates.known_ms())
     if math.isinf(latency_ms):
-        raise ValueError(
+        raise LookupError(
             f"block {problem.name!r}: the cost model knows the latencies of too few "
             "stages to make a schedule of them"
         )

@@ -1,0 +1,45 @@
+"""Offline cost model: what a latency database knows, without its device."""
+
+from __future__ import annotations
+
+from ios_tf.cost.database import LatencyDatabase
+from ios_tf.cost.stage_key import lane_key, stage_key
+from ios_tf.scheduler.problem import Problem
+from ios_tf.scheduler.schedule import Stage, Strategy
+
+
+class OfflineCostModel:
+    """Measures nothing. A search takes only stages that have been measured once."""
+
+    def __init__(self, database: LatencyDatabase) -> None:
+        self._database = database
+        self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
+
+    def knows(self, problem: Problem, stage: Stage) -> bool:
+        """Whether the stage is in the database."""
+        return self._find(problem, stage) is not None
+
+    def stage_latency(self, problem: Problem, stage: Stage) -> float:
+        """The latency of one stage in milliseconds.
+
+        Raises:
+          LookupError: it is not in the database.
+        """
+        latency_ms = self._find(problem, stage)
+        if latency_ms is None:
+            raise LookupError(
+                f"block {problem.name!r}: the {stage.strategy.value} stage "
+                f"{[list(group) for group in stage.groups]} was never measured"
+            )
+        return latency_ms
+
+    def _find(self, problem: Problem, stage: Stage) -> float | None:
+        keys = [stage_key(problem, stage, self._group_keys)]
+        if stage.strategy is Strategy.CONCURRENT and len(stage.groups) == 1:
+            # Where lanes share the device, a group alone is known as such.
+            keys.append(lane_key(problem, stage.groups[0], 1, self._group_keys))
+        for key in keys:
+            latency = self._database.get(key)
+            if latency is not None:
+                return latency.median_ms
+        return None
