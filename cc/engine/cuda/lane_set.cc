@@ -66,30 +66,43 @@ Status LaneSet::EnqueueGroup(const std::vector<BoundTask>& group,
   return Status();
 }
 
+Status LaneSet::Fork(int lanes, CUstream main) const {
+  if (lanes == 1) return Status();
+  IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, fork_.get(), main);
+  for (int i = 1; i < lanes; ++i) {
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamWaitEvent,
+                             lanes_[i].stream.get(), fork_.get(), 0);
+  }
+  return Status();
+}
+
+Status LaneSet::Join(int lanes, CUstream main) const {
+  for (int i = 1; i < lanes; ++i) {
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, lanes_[i].done.get(),
+                             lanes_[i].stream.get());
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamWaitEvent, main,
+                             lanes_[i].done.get(), 0);
+  }
+  return Status();
+}
+
 Status LaneSet::Enqueue(const std::vector<BoundStage>& stages,
                         const std::vector<void*>& tensors,
                         CUstream main) const {
   for (const BoundStage& stage : stages) {
     const int lanes = LanesOf(stage);
-    if (lanes > 1) {
-      IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, fork_.get(), main);
-    }
-    for (int i = 1; i < lanes; ++i) {
-      IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamWaitEvent,
-                               lanes_[i].stream.get(), fork_.get(), 0);
-    }
-    for (size_t g = 0; g < stage.groups.size(); ++g) {
+    IOS_RETURN_IF_ERROR(Fork(lanes, main));
+    Status status;
+    for (size_t g = 0; g < stage.groups.size() && status.ok(); ++g) {
       const int lane = g % lanes;
-      IOS_RETURN_IF_ERROR(
-          EnqueueGroup(stage.groups[g], tensors, lane,
-                       lane == 0 ? main : lanes_[lane].stream.get()));
+      status = EnqueueGroup(stage.groups[g], tensors, lane,
+                            lane == 0 ? main : lanes_[lane].stream.get());
     }
-    for (int i = 1; i < lanes; ++i) {
-      IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, lanes_[i].done.get(),
-                               lanes_[i].stream.get());
-      IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamWaitEvent, main,
-                               lanes_[i].done.get(), 0);
-    }
+    // Also after a failure: what is running already must come before what the
+    // caller does next with the memory.
+    const Status joined = Join(lanes, main);
+    IOS_RETURN_IF_ERROR(status);
+    IOS_RETURN_IF_ERROR(joined);
   }
   return Status();
 }

@@ -29,7 +29,8 @@ class LaneSet {
   static StatusOr<LaneSet> Create(const Device* device, const LaneNeeds& needs);
 
   // Enqueues the stages in order, each group of a stage on the lane of its turn;
-  // later work on `main` comes after all of it. Can be captured.
+  // later work on `main` comes after all of it, also if some of it could not be
+  // enqueued. Can be captured.
   Status Enqueue(const std::vector<BoundStage>& stages,
                  const std::vector<void*>& tensors, CUstream main) const;
 
@@ -40,6 +41,10 @@ class LaneSet {
     std::shared_ptr<void> scratch;
   };
 
+  // Lanes 1 to `lanes` - 1 begin after what `main` has done, or it goes on after
+  // them.
+  Status Fork(int lanes, CUstream main) const;
+  Status Join(int lanes, CUstream main) const;
   Status EnqueueGroup(const std::vector<BoundTask>& group,
                       const std::vector<void*>& tensors, int lane,
                       CUstream stream) const;
