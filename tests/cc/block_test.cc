@@ -1,0 +1,105 @@
+// Blocks: hashes, JSON, shapes, what is not legal.
+#include "cc/core/block.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc/core/data_type.h"
+#include "cc/core/sha256.h"
+#include "tests/cc/blocks.h"
+#include "tests/cc/testing.h"
+
+namespace ios {
+namespace {
+
+using testing::Conv;
+using testing::Join;
+using testing::MakeBlock;
+
+// The examples of FIPS 180-4.
+TEST(Sha256OfTheStandardsExamples) {
+  EXPECT(Sha256Hex("abc") ==
+         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT(Sha256Hex("") ==
+         "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT(Sha256Hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
+         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT(Sha256Hex(std::string(1000000, 'a')) ==
+         "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(JsonGivesTheBlockBack) {
+  Block block = MakeBlock({Conv(-1, 8, 3), Conv(0, 4, 1),
+                           Join(OperatorType::kConcat, {0, 1})},
+                          {2});
+  block.operators[0].bias = true;
+  block.operators[0].activation = Activation::kHardSwish;
+  block.operators[0].padding = {PaddingType::kExplicit, 1, 2, 0, 3};
+  const std::string json = ToJson(block);
+  const StatusOr<Block> read = BlockFromJson(json);
+  EXPECT(read.ok() && ToJson(*read) == json);
+  EXPECT(read->operators[0].padding.right == 3);
+}
+
+TEST(SignatureIsOfContentsNotOfNames) {
+  Block a = MakeBlock({Conv(-1, 8, 3)}, {0});
+  Block b = a;
+  b.name = "other";
+  b.operators[0].name = "other";
+  EXPECT(Signature(a).size() == 64 && Signature(a) == Signature(b));
+  b.operators[0].kernel = {3, 1};
+  EXPECT(Signature(a) != Signature(b));
+  b = a;
+  b.dtype = DataType::kFloat16;
+  EXPECT(Signature(a) != Signature(b));
+}
+
+TEST(ShapesFollowTensorFlowsRules) {
+  Operator same = Conv(-1, 8, 3), valid = Conv(-1, 8, 3);
+  same.strides = valid.strides = {2, 2};
+  valid.padding.type = PaddingType::kValid;
+  const Block block = MakeBlock({same, valid}, {0, 1}, {2, 35, 36, 4});
+  const StatusOr<std::vector<Shape>> shapes = InferShapes(block);
+  EXPECT(shapes.ok());
+  EXPECT((*shapes)[0] == Shape{2, 18, 18, 8});  // ceil(n / 2)
+  EXPECT((*shapes)[1] == Shape{2, 17, 17, 8});  // ceil((n - 2) / 2)
+  // SAME puts the odd cell after.
+  const std::array<int64_t, 4> cells = ExplicitPadding(same, block.inputs[0]);
+  EXPECT(cells == std::array<int64_t, 4>{1, 1, 0, 1});
+}
+
+TEST(IllegalBlocksAreErrors) {
+  EXPECT(Validate(MakeBlock({Conv(-1, 8, 3)}, {0})).ok());
+  EXPECT(!Validate(MakeBlock({Conv(-2, 8, 3)}, {0})).ok());
+  EXPECT(!Validate(MakeBlock({Conv(0, 8, 3)}, {0})).ok());  // reads itself
+  EXPECT(!Validate(MakeBlock({Conv(-1, 0, 3)}, {0})).ok());
+  EXPECT(!Validate(MakeBlock({Conv(-1, 8, 3)}, {1})).ok());
+  const Block unequal = MakeBlock(
+      {Conv(-1, 8, 3), Conv(-1, 4, 3), Join(OperatorType::kAdd, {0, 1})}, {2});
+  EXPECT(!Validate(unequal).ok());
+  for (const char* text : {"", "{", "[]", "{\"version\": 1}", "null"}) {
+    EXPECT(!BlockFromJson(text).ok());
+  }
+}
+
+TEST(ConversionRoundsToNearestEven) {
+  // 2049 and 2051 lie between two float16: 2048, 2050 and 2052.
+  const std::vector<float> values = {1.0f, -2.0f, 65504.0f, 65520.0f,
+                                     2049.0f, 2051.0f, 5.9604645e-8f};
+  const std::vector<uint16_t> half = {0x3C00, 0xC000, 0x7BFF, 0x7C00,
+                                      0x6800, 0x6802, 0x0001};
+  std::vector<uint16_t> found(values.size());
+  ConvertFromFloat(values.data(), values.size(), DataType::kFloat16,
+                   found.data());
+  EXPECT(found == half);
+  // 1 + 2^-8 lies between 0x3F80 and 0x3F81, 1 + 3 * 2^-8 below 0x3F82.
+  const std::vector<float> near_one = {1.0f, 1.00390625f, 1.01171875f};
+  found.resize(3);
+  ConvertFromFloat(near_one.data(), 3, DataType::kBFloat16, found.data());
+  EXPECT(found == std::vector<uint16_t>{0x3F80, 0x3F80, 0x3F82});
+}
+
+}  // namespace
+}  // namespace ios

@@ -1,0 +1,44 @@
+// Small blocks for unit tests.
+#ifndef IOS_TF_TESTS_CC_BLOCKS_H_
+#define IOS_TF_TESTS_CC_BLOCKS_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/core/block.h"
+
+namespace ios::testing {
+
+// A convolution with SAME padding and stride 1.
+inline Operator Conv(int input, int64_t filters, int64_t kernel) {
+  Operator op;
+  op.name = "conv" + std::to_string(kernel);
+  op.inputs = {input};
+  op.kernel = {kernel, kernel};
+  op.filters = filters;
+  op.padding.type = PaddingType::kSame;
+  return op;
+}
+
+inline Operator Join(OperatorType type, std::vector<int> inputs) {
+  Operator op;
+  op.name = ToString(type);
+  op.type = type;
+  op.inputs = std::move(inputs);
+  return op;
+}
+
+inline Block MakeBlock(std::vector<Operator> operators,
+                       std::vector<int> outputs,
+                       Shape input = {1, 8, 8, 16}) {
+  Block block;
+  block.inputs = {std::move(input)};
+  block.operators = std::move(operators);
+  block.outputs = std::move(outputs);
+  return block;
+}
+
+}  // namespace ios::testing
+
+#endif  // IOS_TF_TESTS_CC_BLOCKS_H_

@@ -1,0 +1,64 @@
+// The few macros the C++ unit tests need, so that they build with the sources alone.
+#ifndef IOS_TF_TESTS_CC_TESTING_H_
+#define IOS_TF_TESTS_CC_TESTING_H_
+
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ios::testing {
+
+struct Test {
+  const char* name;
+  void (*run)();
+};
+
+inline std::vector<Test>& Tests() {
+  static auto* tests = new std::vector<Test>;
+  return *tests;
+}
+
+inline int& Failures() {
+  static int failures = 0;
+  return failures;
+}
+
+inline bool Register(const char* name, void (*run)()) {
+  Tests().push_back({name, run});
+  return true;
+}
+
+inline void Expect(bool holds, const char* what, const char* file, int line) {
+  if (holds) return;
+  ++Failures();
+  std::printf("%s:%d: not so: %s\n", file, line, what);
+}
+
+inline int RunAll() {
+  for (const Test& test : Tests()) {
+    const int before = Failures();
+    test.run();
+    std::printf("%s %s\n", Failures() == before ? "ok    " : "FAILED", test.name);
+  }
+  return Failures() == 0 && !Tests().empty() ? 0 : 1;
+}
+
+}  // namespace ios::testing
+
+#define TEST(name)                                      \
+  static void name();                                   \
+  static const bool name##_registered =                 \
+      ::ios::testing::Register(#name, &name);           \
+  static void name()
+
+#define EXPECT(...) \
+  ::ios::testing::Expect((__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__)
+
+// Whether a Status or StatusOr is an error whose message has `text`.
+#define EXPECT_ERROR(status, text)                                           \
+  ::ios::testing::Expect(                                                    \
+      !(status).ok() && (status).message().find(text) != std::string::npos,  \
+      #status " fails with \"" text "\"", __FILE__, __LINE__)
+
+#endif  // IOS_TF_TESTS_CC_TESTING_H_

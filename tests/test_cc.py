@@ -1,0 +1,42 @@
+"""The C++ unit tests in tests/cc, built against the installed libraries.
+
+`bazel test //...` runs the same ones.
+"""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from ios_tf import _native
+
+ROOT = Path(__file__).resolve().parents[1]
+LIBRARIES = _native.LIBRARIES
+
+
+def run(source: str, directory: Path, flags: list[str]) -> None:
+    binary = directory / Path(source).stem
+    command = shlex.split(os.environ.get("CXX", "g++"))
+    command += ["-std=c++17", "-O0", "-Wall", "-DNDEBUG", "-I.", "-o", str(binary)]
+    command += [f"tests/cc/{source}", "tests/cc/main.cc", "-Wl,--no-as-needed"]
+    command += [f"-L{LIBRARIES}", f"-Wl,-rpath,{LIBRARIES}", *flags]
+    subprocess.run(command, cwd=ROOT, check=True)
+    done = subprocess.run([binary], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ok " in done.stdout
+
+
+@pytest.mark.parametrize("name", ["block", "schedule", "memory_plan"])
+def test_engine(name, tmp_path):
+    run(f"{name}_test.cc", tmp_path, ["-lios_engine", "-Wl,--allow-shlib-undefined"])
+
+
+def test_lower(tmp_path):
+    directory = Path(tf.sysconfig.get_lib())
+    flags = [f.replace("-I", "-isystem", 1) for f in tf.sysconfig.get_compile_flags()]
+    flags += ["-l:libios_tf_ops.so", "-lios_engine", f"-Wl,-rpath,{directory}"]
+    flags += [str(directory / f"libtensorflow_{x}.so.2") for x in ("cc", "framework")]
+    run("lower_test.cc", tmp_path, flags)
