@@ -198,17 +198,7 @@ def _stages(database):
     return (stage for (stage,) in rows)
 
 
-@pytest.mark.parametrize("kind", ["garbage", "version", "directory"])
-def test_an_unusable_database_is_one_warning(tmp_path, caplog, kind):
-    path = tmp_path / "latencies.sqlite"
-    if kind == "garbage":
-        path.write_bytes(b"no database" * 1000)
-    elif kind == "version":
-        connection = sqlite3.connect(path)
-        connection.execute("PRAGMA user_version = 99")
-        connection.close()
-    else:
-        path.mkdir()
+def _warning(caplog, path):
     with caplog.at_level(logging.WARNING, "ios_tf"):
         database = open_or_warn(str(path), "device")
     (record,) = caplog.records
@@ -217,4 +207,24 @@ def test_an_unusable_database_is_one_warning(tmp_path, caplog, kind):
     cached = CachedCostModel(_Model(Measurement(repeat=1)), database)
     search(problem, cached)
     assert cached.measured == len(database) == 3
-    assert os.path.exists(path)  # left as it is
+
+
+@pytest.mark.parametrize("kind", ["version", "directory"])
+def test_an_unusable_database_is_one_warning(tmp_path, caplog, kind):
+    path = tmp_path / "latencies.sqlite"
+    if kind == "version":
+        connection = sqlite3.connect(path)
+        connection.execute("PRAGMA user_version = 99")
+        connection.close()
+    else:
+        path.mkdir()
+    _warning(caplog, path)
+    assert os.listdir(tmp_path) == ["latencies.sqlite"]  # left as it is
+
+
+def test_a_file_that_is_no_database_goes_aside(tmp_path, caplog):
+    path = tmp_path / "latencies.sqlite"
+    path.write_bytes(b"no database" * 1000)
+    _warning(caplog, path)
+    assert (tmp_path / "latencies.sqlite.broken").read_bytes().startswith(b"no data")
+    assert len(LatencyDatabase(str(path), "device")) == 3

@@ -54,7 +54,8 @@ class LatencyDatabase:
           device: fingerprint of the device.
 
         Raises:
-          sqlite3.Error, OSError: it cannot be opened, or is none of this version.
+          sqlite3.Error, OSError: it cannot be opened, or is no database.
+          ValueError: it belongs to another version of this package.
         """
         self._lock_path = f"{path}.lock" if path else None
         if path:
@@ -65,7 +66,7 @@ class LatencyDatabase:
         )
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version not in (0, _VERSION):
-            raise sqlite3.DatabaseError(f"it has version {version}, not {_VERSION}")
+            raise ValueError(f"it has version {version}, not {_VERSION}")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         if version == 0:
@@ -141,17 +142,30 @@ def known_devices(path: str) -> list[str]:
 
 
 def open_database(path: str | None, device: str) -> LatencyDatabase:
-    """A database at `path`, or with one warning one in memory if that cannot be."""
+    """A database at `path`, or with one warning one in memory if that cannot be.
+
+    A file that is no database goes aside, to PATH.broken.
+    """
     if path:
         try:
             return LatencyDatabase(path, device)
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.OperationalError, OSError, ValueError) as error:
             _logger.warning(
-                "the latency database %s cannot be used: %s; nothing measured now "
-                "will be known later",
+                "the latency database %s cannot be used: %s; what is measured now will "
+                "not be known later",
                 path,
                 error,
             )
+        except sqlite3.DatabaseError as error:
+            aside = f"{path}.broken"
+            os.replace(path, aside)
+            _logger.warning(
+                "the latency database %s is ignored and now called %s: %s",
+                path,
+                aside,
+                error,
+            )
+            return LatencyDatabase(path, device)
     return LatencyDatabase(None, device)
 
 
