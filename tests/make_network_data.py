@@ -1,0 +1,92 @@
+"""Writes tests/data/*.json: the paper's four networks with few channels and small
+images, as `ios_tf export-blocks` exports them, so that a CPU can run their kernels.
+
+Takes some minutes; to be run again when the collected operators change.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import keras
+from keras.src.applications.nasnet import NASNet
+
+from ios_tf import engine
+from ios_tf.export import export_blocks
+from ios_tf.models import randwire, squeezenet
+
+DATA = Path(__file__).resolve().parent / "data"
+
+
+def _nasnet() -> keras.Model:
+    """As deep as NASNet-A (large), with 16 filters."""
+    return NASNet(
+        input_shape=(32, 32, 3),
+        penultimate_filters=24 * 16,
+        num_blocks=6,
+        stem_block_filters=16,
+        skip_reduction=True,
+        filter_multiplier=2,
+        weights=None,
+        classes=10,
+        classifier_activation=None,
+        default_size=32,
+    )
+
+
+def _inception() -> keras.Model:
+    return keras.applications.InceptionV3(
+        weights=None,
+        input_shape=(107, 107, 3),
+        classes=10,
+        classifier_activation=None,
+    )
+
+
+# Each with what its numbers of channels are divided by.
+NETWORKS = {
+    "inception": (_inception, 16),
+    "squeezenet": (lambda: squeezenet.squeezenet(64, 10), 8),
+    "randwire": (lambda: randwire.randwire(randwire.paper_graphs(), 16, 64, 10), 1),
+    "nasnet": (_nasnet, 2),
+}
+
+
+def _shrunk(block: dict, divisor: int) -> dict:
+    """The block with fewer channels everywhere but in images and logits, nameless."""
+    operators = []
+    for op in block["operators"]:
+        op = {key: value for key, value in op.items() if key != "name"}
+        if "filters" in op and op["type"] != "matmul":
+            op["filters"] = max(1, op["filters"] // divisor)
+        operators.append(op)
+    inputs = [
+        [*s[:-1], s[-1] if s[-1] == 3 else s[-1] // divisor] for s in block["inputs"]
+    ]
+    return {**block, "name": "", "inputs": inputs, "operators": operators}
+
+
+def _write(name: str) -> None:
+    build, divisor = NETWORKS[name]
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        export_blocks(build(), file.name)
+        data = json.loads(Path(file.name).read_text())
+    signatures = {}
+    for i, block in enumerate(data["blocks"]):
+        data["blocks"][i] = _shrunk(block, divisor)
+        old, new = (engine.problem(b)["signature"] for b in (block, data["blocks"][i]))
+        signatures[old] = new
+    for region in data["regions"]:
+        region["block"] = _shrunk(region["block"], divisor)
+        for part in region["parts"]:
+            part["signature"] = signatures[part["signature"]]
+    text = json.dumps({**data, "name": name}, separators=(",", ":"))
+    DATA.mkdir(exist_ok=True)
+    # One operator a line.
+    (DATA / f"{name}.json").write_text(text.replace('},{"', '},\n{"') + "\n")
+
+
+if __name__ == "__main__":
+    for network in sys.argv[1:] or NETWORKS:
+        _write(network)

@@ -1,0 +1,236 @@
+"""The paper's four networks, with few channels, under all strategies on the fake GPU:
+numbers as the CPU backend's, and no access that is not ordered.
+
+tests/make_network_data.py made their blocks.
+"""
+
+import functools
+import json
+import threading
+from pathlib import Path
+
+import cuda_engine
+import numpy as np
+import pytest
+from test_engine import components
+
+from ios_tf import engine
+from ios_tf.bench.network import Network
+from ios_tf.cost.simulated import SimulatedCostModel, SimulatedDevice
+from ios_tf.scheduler import STRATEGIES, Problem, Pruning, Schedule, search
+
+NETWORKS = ["inception", "squeezenet", "randwire", "nasnet"]
+# Small enough that branches of the small networks pay, too.
+DEVICE = SimulatedDevice(
+    flops_per_ms=1e6, bytes_per_ms=1e5, multiprocessors=8, tile=64, launch_ms=1e-3
+)
+# What is rounded on the way adds up.
+TOLERANCE = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+
+
+@functools.cache
+def network(name: str) -> Network:
+    found = Network.read(Path(__file__).resolve().parent / "data" / f"{name}.json")
+    assert len(found.regions) == 1
+    return found
+
+
+def weights_of(block: dict, rng: np.random.Generator, gain: float) -> list[np.ndarray]:
+    """In the layouts of WeightShapes (cc/core/block.h)."""
+    shapes = engine.problem(block)["shapes"]
+    weights = []
+
+    def add(*shape: int) -> None:
+        fan_in = np.prod(shape[:-1])
+        values = rng.normal(size=shape) * (gain / fan_in) ** 0.5
+        weights.append(values.astype(np.float32))
+
+    for op in block["operators"]:
+        ref = op["inputs"][0]
+        channels = (block["inputs"][-1 - ref] if ref < 0 else shapes[ref])[-1]
+        kernel = op.get("kernel", [1, 1])
+        if op["type"] == "conv2d":
+            add(*kernel, channels, op["filters"])
+        elif op["type"] == "sepconv":
+            middle = channels * op.get("multiplier", 1)
+            add(*kernel, 1, middle)
+            add(1, 1, middle, op["filters"])
+        elif op["type"] == "matmul":
+            add(channels, op["filters"])
+        elif op["type"] == "scale":
+            weights.append(rng.uniform(0.5, 1, channels).astype(np.float32))
+            weights.append(rng.normal(size=channels).astype(np.float32))
+        if op.get("bias"):
+            weights.append(rng.normal(size=op["filters"]).astype(np.float32) / 4)
+    return weights
+
+
+@functools.cache
+def case(name: str, dtype: str):
+    """Block, weights, inputs and what the CPU computes of them."""
+    rng = np.random.default_rng(0)
+    block = network(name).regions[0].block
+    # So that magnitudes are kept from layer to layer.
+    weights = weights_of(block, rng, 2 if name == "inception" else 1)
+    inputs = [rng.normal(size=s).astype(np.float32) for s in block["inputs"]]
+    schedule = schedule_of(name, "sequential", 0)
+    expected = cuda_engine.on_cpu(block, schedule, weights, inputs, dtype)
+    assert 1e-2 < np.abs(expected[0]).max() < 1e4
+    return block, weights, inputs, expected
+
+
+def schedule_of(name: str, strategy: str, seed: int) -> dict:
+    """By search under a simulated device; random where that takes too long."""
+    if name in ("randwire", "nasnet") and strategy not in ("sequential", "greedy"):
+        problem = engine.problem(network(name).regions[0].block)
+        if strategy == "parallel":
+            problem["merge_classes"] = []
+        most = 1 if strategy == "merge" else 8
+        return _random_schedule(np.random.default_rng(seed), problem, most)
+    found = {
+        signature: _searched(name, signature, strategy)
+        for signature in network(name).problems
+    }
+    stages = network(name).regions[0].schedule(found)
+    return json.loads(Schedule(tuple(stages)).to_json())
+
+
+@functools.cache
+def _searched(name: str, signature: str, strategy: str) -> Schedule:
+    problem: Problem = network(name).problems[signature]
+    return search(problem, SimulatedCostModel(DEVICE), strategy, Pruning(2, 4)).schedule
+
+
+def _random_schedule(rng: np.random.Generator, problem: dict, most: int) -> dict:
+    """Stages of up to `most` operators; merges wherever two can."""
+    operators = problem["block"]["operators"]
+    stages, done = [], set()
+
+    def ready(op: int, inside: set[int]) -> bool:
+        return all(r < 0 or r in inside for r in operators[op]["inputs"])
+
+    while len(done) < len(operators):
+        left = [i for i in range(len(operators)) if i not in done]
+        merge = max(
+            (
+                [i for i in c if i in left and ready(i, done)]
+                for c in problem["merge_classes"]
+            ),
+            key=len,
+            default=[],
+        )
+        if len(merge) > 1:
+            chosen = merge
+            stages.append({"strategy": "merge", "groups": [merge]})
+        else:
+            chosen = []
+            for i in left:  # in a topological order
+                if (
+                    len(chosen) < most
+                    and ready(i, done | {*chosen})
+                    and (not chosen or rng.integers(3))
+                ):
+                    chosen.append(i)
+            groups = components(operators, chosen)
+            stages.append({"strategy": "concurrent", "groups": groups})
+        done |= {*chosen}
+    return {"version": 1, "stages": stages}
+
+
+def test_strategies_differ():
+    """What the tests below run has concurrent groups, chains in groups and merges."""
+    for name in NETWORKS:
+        schedules = {s: schedule_of(name, s, 0)["stages"] for s in STRATEGIES}
+        assert len(schedules["both"]) < len(schedules["sequential"])
+        for strategy in ("both", "parallel", "greedy"):
+            assert any(len(stage["groups"]) > 1 for stage in schedules[strategy])
+        assert any(
+            len(group) > 1
+            for stage in schedules["parallel"]
+            for group in stage["groups"]
+        )
+        if name != "randwire":  # it has nothing to merge
+            for strategy in ("both", "merge"):
+                assert any(s["strategy"] == "merge" for s in schedules[strategy])
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network(gpu, name, strategy):
+    block, weights, inputs, expected = case(name, "float32")
+    for seed in range(2 if strategy in ("both", "parallel") else 1):
+        gpu.fake.set(seed=seed)
+        schedule = schedule_of(name, strategy, seed)
+        program = engine.Program(block, schedule, weights, cuda_engine.DEVICE)
+        run = cuda_engine.DeviceRun(gpu, program, inputs, "float32")
+        for _ in range(4):  # eager, captured, replayed
+            cuda_engine.assert_close(run(), expected, TOLERANCE["float32"])
+        run.close()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network_in_half_precision(gpu, name, dtype):
+    block, weights, inputs, expected = case(name, dtype)
+    program = engine.Program(
+        {**block, "dtype": dtype}, schedule_of(name, "both", 3), weights, "cuda"
+    )
+    run = cuda_engine.DeviceRun(gpu, program, inputs, dtype)
+    for _ in range(3):
+        cuda_engine.assert_close(run(), expected, TOLERANCE[dtype])
+    run.close()
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "inception"])
+def test_threads_run_one_network_at_once(gpu, name):
+    block, weights, inputs, expected = case(name, "float32")
+    program = engine.Program(
+        block, schedule_of(name, "both", 0), weights, cuda_engine.DEVICE
+    )
+    failures = []
+
+    def call() -> None:
+        try:
+            with gpu.context():
+                run = cuda_engine.DeviceRun(gpu, program, inputs, "float32")
+                for _ in range(4):
+                    cuda_engine.assert_close(run(), expected, TOLERANCE["float32"])
+                run.close()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=call) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_events_removed_from_a_network_are_found(gpu):
+    """Each wait inside a stage of SqueezeNet's graph, one at a time."""
+    block, weights, inputs, expected = case("squeezenet", "float32")
+    schedule = schedule_of("squeezenet", "greedy", 0)
+    program = engine.Program(block, schedule, weights, cuda_engine.DEVICE)
+    gpu.fake.set(fail_begin_capture=1)
+    run = cuda_engine.DeviceRun(gpu, program, inputs, "float32")
+    run(), run()
+    waits = sum(
+        2 * (len(stage["groups"]) - 1)
+        for stage in schedule["stages"]
+        if stage["strategy"] == "concurrent"
+    )
+    assert waits > 20
+    found = 0
+    for n in range(1, waits + 1):  # 0: the wait for the last run on the same stream
+        gpu.fake.plant("drop_event", n)
+        run.set_inputs(inputs)
+        results = run()
+        gpu("cuCtxSynchronize")
+        assert gpu.fake.report()["counts"].get("planted drop_event") == 1
+        if gpu.fake.take_violations():
+            found += 1
+        else:  # a lane that goes on with what it has made itself
+            cuda_engine.assert_close(results, expected, TOLERANCE["float32"])
+    assert found >= 0.9 * waits
+    run.close()
