@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -93,21 +94,23 @@ def convert(
     chosen = devices.choose(device, say)
     device_name = _native.device_fingerprint(chosen.engine)
     cache_dir = cache_dir or default_directory()
-    searcher = Searcher(
-        MeasuredCostModel(chosen, settings.measurement),
-        strategy,
-        settings.pruning,
-        ScheduleCache(cache_dir, device_name),
-        progress,
-        open_database(latency_database(cache_dir), device_name),
-        Patterns(tuple(units), tuple(borders)),
-    )
     output = os.fspath(output)
     report = Report(output, device_name, batch_size)
+    database = open_database(latency_database(cache_dir), device_name)
     with (
+        contextlib.closing(database),
         written_directory(output, overwrite) as directory,
         saved_model(model, weights, say) as source,
     ):
+        searcher = Searcher(
+            MeasuredCostModel(chosen, settings.measurement),
+            strategy,
+            settings.pruning,
+            ScheduleCache(cache_dir, device_name),
+            progress,
+            database,
+            Patterns(tuple(units), tuple(borders)),
+        )
         _convert(source, directory, searcher, signatures, batch_size, report)
     return report
 
