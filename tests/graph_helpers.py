@@ -154,8 +154,10 @@ def rewrite(
     return optimize(graph, optimizers, parameters)
 
 
-def lower(graph: Graph, optimizers: Sequence[str] = ("IosOptimizer",)) -> Graph:
-    return optimize(graph, optimizers, {"mode": "lower"})
+def lower(
+    graph: Graph, optimizers: Sequence[str] = ("IosOptimizer",), **parameters: str | int
+) -> Graph:
+    return optimize(graph, optimizers, {"mode": "lower", **parameters})
 
 
 def run(graph: Graph, *arrays: np.ndarray) -> list[np.ndarray]:

@@ -380,17 +380,6 @@ def test_reasons_for_refusals_are_reported(tmp_path):
     assert refusal["reason"] == "its filter is no constant"
 
 
-def test_half_precision_is_left_to_tensorflow(tmp_path):
-    filters = tf.ones([3, 3, 3, 4], tf.float16)
-
-    def function(x):
-        return tf.nn.conv2d(tf.cast(x, tf.float16), filters, 1, "SAME")
-
-    graph = gh.freeze(function, (None, 8, 8, 3))
-    _, report = imported(graph, tmp_path)
-    assert report["left_to_tensorflow"]["Conv2D"] == 1
-
-
 def test_unknown_height_and_width(tmp_path):
     graph = gh.sequential(
         layers.Conv2D(5, 3, strides=2, padding="same", activation="relu"),

@@ -3,6 +3,9 @@ own passes, and by the plugin in functions and SavedModels."""
 
 import contextlib
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 
 import graph_helpers as gh
@@ -133,11 +136,93 @@ def test_graph_without_attributes_is_left_as_it_is():
     assert gh.computing_nodes(gh.lower(graph)) == gh.computing_nodes(graph)
 
 
-def test_nodes_on_a_gpu_are_left_alone(tmp_path):
-    graph = gh.rewrite(gh.sequential(layers.Conv2D(5, 3), shape=(9, 9, 4)), tmp_path)
+GPU = "/job:localhost/replica:0/task:0/device:GPU:"
+
+
+def chain_of_convolutions(directory, *devices: str) -> gh.Graph:
+    """An annotated graph: one convolution, with bias and Relu, on each device."""
+    graph = gh.sequential(
+        *(layers.Conv2D(5, 3, activation="relu", name=f"c{i}") for i in range(3)),
+        shape=(9, 9, 4),
+    )
+    graph = gh.rewrite(graph, directory)
     for node in graph.graph_def.node:
-        node.device = "/job:localhost/replica:0/task:0/device:GPU:0"
-    assert gh.lower(graph).ops()["IosRegion"] == 0
+        for i, device in enumerate(devices):
+            if f"c{i}" in node.name:
+                node.device = device
+    return graph
+
+
+def region_devices(graph: gh.Graph) -> list[tuple[str, str]]:
+    return [
+        (node.device, node.attr["device"].s.decode())
+        for node in graph.graph_def.node
+        if node.op == "IosRegion"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        ([""] * 3, [("", "cpu")]),
+        ([GPU + "0"] * 3, [(GPU + "0", "gpu")]),
+        ([GPU + "0", GPU + "0", ""], [(GPU + "0", "gpu"), ("", "cpu")]),
+        ([GPU + "0", GPU + "1"], [(GPU + "0", "gpu"), (GPU + "1", "gpu"), ("", "cpu")]),
+        (["/device:CPU:0", "", ""], [("/device:CPU:0", "cpu"), ("", "cpu")]),
+        (["/device:TPU:0"] * 3, []),
+    ],
+    ids=["cpu", "gpu", "gpu_and_cpu", "two_gpus", "cpu_by_name", "tpu"],
+)
+def test_regions_are_for_the_device_of_their_nodes(devices, expected, tmp_path, cuda):
+    lowered = gh.lower(chain_of_convolutions(tmp_path, *devices))
+    assert region_devices(lowered) == expected
+
+
+def test_one_device_only(tmp_path):
+    graph = chain_of_convolutions(tmp_path, GPU + "0", "/device:CPU:0", "")
+    lowered = gh.lower(graph, device="cpu")
+    assert region_devices(lowered) == [("/device:CPU:0", "cpu"), ("", "cpu")]
+    lowered = gh.lower(graph, device="gpu")
+    assert region_devices(lowered) == [(GPU + "0", "gpu"), ("", "gpu")]
+    report = gh.collect(graph, tmp_path, device="gpu")["report"]
+    assert {r["reason"] for r in report["refused"]} == {"it is placed on cpu"}
+    with pytest.raises(tf.errors.OpError, match="neither"):
+        gh.lower(graph, device="tpu")
+
+
+LOWER_FOR_GPU = """
+import sys, pathlib
+import test_lower
+graph = test_lower.chain_of_convolutions(
+    pathlib.Path(sys.argv[1]), *[test_lower.GPU + "0"] * 3)
+assert test_lower.gh.lower(graph).ops()["IosRegion"] == 0
+"""
+
+
+def test_gpu_without_libraries_is_left_to_tensorflow(tmp_path):
+    # In a process of its own: the engine looks for CUDA's libraries once.
+    done = subprocess.run(
+        [sys.executable, "-c", LOWER_FOR_GPU, str(tmp_path)],
+        env={
+            **os.environ,
+            "IOS_TF_CUDA_LIBRARIES": str(tmp_path),
+            "TF_CPP_MIN_LOG_LEVEL": "1",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    (warning,) = (line for line in done.stderr.splitlines() if "ios_tf: " in line)
+    assert "libcuda.so.1" in warning
+
+
+def test_region_on_another_device_than_it_is_made_for(tmp_path):
+    lowered = gh.lower(chain_of_convolutions(tmp_path), device="gpu")
+    for node in lowered.graph_def.node:
+        node.device = "/device:CPU:0"
+    with pytest.raises(tf.errors.InvalidArgumentError, match="made for the gpu"):
+        gh.run(lowered, gh.random_array(1, 9, 9, 4))
 
 
 def test_fetched_tensors_keep_their_names(tmp_path):

@@ -197,18 +197,19 @@ class Fuser {
     }
   }
 
-  // Keras computes the batch norm of half-precision tensors in float32, between
-  // two Casts. The engine computes everything in float32 inside of operators.
+  // Keras computes batch norms and means of half-precision tensors in float32,
+  // between two Casts. The engine computes in float32 inside of every operator.
   bool AbsorbCasts(int i) {
     if (ops_[i].kind != Kind::kCast || ops_[i].dtype != DataType::kFloat32) {
       return false;
     }
     std::vector<int> chain;
     int next = OnlyUser(i);
-    for (;
-         Is(next, OperatorType::kScale) || Is(next, OperatorType::kActivation);
-         next = OnlyUser(next)) {
+    while (Is(next, OperatorType::kScale) ||
+           Is(next, OperatorType::kActivation) ||
+           Is(next, OperatorType::kGlobalPool)) {
       chain.push_back(next);
+      next = OnlyUser(next);
     }
     const tensorflow::DataType narrow = graph_.dtype(ops_[i].inputs[0]);
     if (chain.empty() || next < 0 || ops_[next].kind != Kind::kCast ||
