@@ -148,11 +148,8 @@ def _cells(count, size):
 def test_cells_are_separated_at_their_waists(count, size):
     sizes, forced = _parts(_cells(count, size))
     assert (len(sizes), forced) == (count, 0)
-    end = 0
-    for cell, part in enumerate(sizes[:-1], 1):
-        end += part
-        # The first operator of a cell is as narrow a place as its border.
-        assert end - cell * (size + 2) in (0, 1)
+    # The last cell's first operator reads the last tensors: a place as good.
+    assert sizes[:-2] == [size + 2] * (count - 2)
 
 
 def test_small_blocks_and_blocks_without_a_waist_stay_whole():
