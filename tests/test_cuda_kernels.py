@@ -36,7 +36,7 @@ VARIANTS = {
 }
 
 
-def window(kind: int, strip: int, unroll: int, **macros: int):
+def window(kind: int, strip: int, **macros: int):
     """kind: 0 depthwise convolution, 1 maximum, 2 average."""
     depthwise = int(kind == 0)
     return (
@@ -45,7 +45,6 @@ def window(kind: int, strip: int, unroll: int, **macros: int):
         {
             "IOS_WINDOW": kind,
             "IOS_STRIP": strip,
-            "IOS_UNROLL": unroll,
             "IOS_PRE_RELU": depthwise,
             "IOS_BIAS": depthwise,
             "IOS_RESIDUAL": depthwise,
@@ -63,16 +62,28 @@ def known(size: int, stride: int) -> dict[str, int]:
 
 
 for stride in (1, 2):
-    VARIANTS[f"any_window_{stride}"] = window(stride % 2, 1, 1)
+    VARIANTS[f"any_window_{stride}"] = window(stride % 2, 1)
     for strip in (1, 2, 4)[: 4 - stride]:
-        VARIANTS[f"pool3_{stride}_{strip}"] = window(
-            stride, strip, 3, **known(3, stride)
-        )
+        VARIANTS[f"pool3_{stride}_{strip}"] = window(stride, strip, **known(3, stride))
         for size in (3, 5, 7):
-            rows = size if size == 3 or (size == 5 and strip == 1) else 1
             VARIANTS[f"depthwise{size}_{stride}_{strip}"] = window(
-                0, strip, rows, **known(size, stride)
+                0, strip, **known(size, stride)
             )
+
+
+def unrolling(macros: dict[str, int]) -> dict[str, int]:
+    """What window_kernel.cc decides by the registers that a window needs."""
+    if "IOS_STRIP" not in macros:
+        return {}
+    vector, strip = macros["IOS_VECTOR"], macros["IOS_STRIP"]
+    size = macros.get("IOS_KERNEL_HEIGHT", 1)
+    words = vector * ELEMENT_BYTES[macros["IOS_DTYPE"]] // 4
+    if strip == 1:
+        unroll = size * size * words <= 110
+    else:
+        unroll = size <= 3 and strip * vector <= 16
+    blocks = 1 if strip == 1 else 2
+    return {"IOS_UNROLL": size if unroll else 1, "IOS_BLOCKS": blocks}
 
 
 class Nvrtc:
@@ -177,11 +188,13 @@ CASES = [
 @pytest.mark.parametrize(("variant", "dtype", "architecture"), CASES)
 def test_compiles(variant, dtype, architecture, nvrtc, texts):
     source, kernels, macros = VARIANTS[variant]
+    macros = dict(macros)
     code = DTYPES[dtype]
     # The widest vectors, and the narrowest.
     for vector in (16 // ELEMENT_BYTES[code], 1)[: 2 if architecture == 90 else 1]:
-        basic = {"IOS_DTYPE": code, "IOS_VECTOR": vector, "IOS_ACTIVATION": 0}
-        check(nvrtc, texts[source], kernels, basic | macros, architecture)
+        macros |= {"IOS_DTYPE": code, "IOS_VECTOR": vector, "IOS_ACTIVATION": 0}
+        macros |= unrolling(macros)
+        check(nvrtc, texts[source], kernels, macros, architecture)
 
 
 @pytest.mark.parametrize("activation", range(1, 9))

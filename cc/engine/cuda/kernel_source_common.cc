@@ -9,16 +9,20 @@ const char kCommonSource[] = R"cuda(
 // IOS_DTYPE: 0 float32, 1 float16, 2 bfloat16.
 // IOS_VECTOR: elements that a thread reads and writes at once.
 // IOS_ACTIVATION: as in ios::Activation.
+// IOS_BLOCKS: that must fit in a multiprocessor; 2 unless said.
 
-// Blocks have at most 256 threads. That two of them fit in a multiprocessor is said
+// Blocks have at most 256 threads. How many of them fit in a multiprocessor is said
 // for what it lets the assembler do: take the registers to have all loads in flight
 // before the first value is used, which small problems need most.
+#ifndef IOS_BLOCKS
+#define IOS_BLOCKS 2
+#endif
 #ifdef IOS_HOST
 #define IOS_KERNEL(name, Params) \
   extern "C" __global__ void name(const Params p)
 #else
 #define IOS_KERNEL(name, Params) \
-  extern "C" __global__ void __launch_bounds__(256, 2) \
+  extern "C" __global__ void __launch_bounds__(256, IOS_BLOCKS) \
       name(const __grid_constant__ Params p)
 #endif
 

@@ -30,8 +30,8 @@ bool IsKnown(const WindowSpec& spec) {
 }
 
 // Threads per multiprocessor that the choice below wants. Narrower vectors mean
-// more instructions in all, which other lanes would feel: they are worth it only
-// where most of the device would idle.
+// more instructions in all, which other lanes would feel: they are worth it
+// only where most of the device would idle.
 constexpr int64_t kThreadsForStrips = 256;
 constexpr int64_t kThreadsForVectors = 64;
 
@@ -113,15 +113,18 @@ KernelVariant VariantOf(const WindowSpec& spec, const Share& share) {
                          {"IOS_RESIDUAL", spec.residual.has_value()}}};
   if (IsKnown(spec)) {
     const int height = spec.kernel[0], width = spec.kernel[1];
-    // Without strips there are few threads, which must have more loads in
-    // flight; but not more than there are registers for.
-    const bool unroll = height <= 3 || (share.strip == 1 &&
-                                        height * width * share.vector <= 200);
+    // Without strips there are few threads: each had better have all of its
+    // loads in flight at once, if there are registers for them.
+    const int64_t words = share.vector * SizeOf(spec.dtype) / 4;
+    const bool unroll = share.strip == 1
+                            ? height * width * words <= 110
+                            : height <= 3 && share.strip * share.vector <= 16;
     variant.macros.insert(variant.macros.end(),
                           {{"IOS_KERNEL_HEIGHT", height},
                            {"IOS_KERNEL_WIDTH", width},
                            {"IOS_STRIDE", static_cast<int>(spec.strides[0])},
-                           {"IOS_UNROLL", unroll ? height : 1}});
+                           {"IOS_UNROLL", unroll ? height : 1},
+                           {"IOS_BLOCKS", share.strip == 1 ? 1 : 2}});
   }
   return variant;
 }
