@@ -3,9 +3,9 @@
     python -m ios_tf.bench.stock MODEL [--batch_size=N] [--rounds=N] [--json=FILE]
 
 Measures, in one process, in turn and with the plugin off: the original model, its
-frozen graph, what `ios_tf convert` makes of it, and its frozen graph with merges that
-nobody measured: all of convolutions with equal kernels, and all that are legal. The
-engine takes no part: this is how TensorFlow Serving runs them as it is.
+frozen graph, what `ios_tf convert --strategy=merge` makes of it, and its frozen graph
+with merges that nobody measured: all of convolutions with equal kernels, and all that
+are legal. The engine takes no part: so TensorFlow Serving runs them as it is.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def bench_stock(
             source,
             output,
             batch_size=batch_size,
-            strategy="both",
+            strategy="merge",
             signatures=[signature],
             cache_dir=cache_dir,
             progress=progress,
