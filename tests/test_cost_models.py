@@ -15,6 +15,7 @@ from ios_tf.cost import (
     SimulatedDevice,
     stage_key,
 )
+from ios_tf.cost.cached import least_time
 from ios_tf.scheduler import Problem, Stage, Strategy, search
 
 
@@ -129,6 +130,21 @@ def test_bounds_are_the_longest_lane_or_the_work_of_all():
     assert bound((4,)) == pytest.approx(2.4)
     assert len(device.asked) == len(set(device.asked)) == 6
     assert (cached.measured, cached.reused) == (6, 0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_assignment_of_jobs_to_lanes_beats_the_bound(seed):
+    rng = random.Random(seed)
+    lanes = rng.randrange(1, 4)
+    jobs = [rng.choice([1.0, 1.5, 2.0, 5.0]) for _ in range(rng.randrange(1, 7))]
+    least = min(
+        max(
+            sum(job for job, lane in zip(jobs, chosen, strict=True) if lane == i)
+            for i in range(lanes)
+        )
+        for chosen in itertools.product(range(lanes), repeat=len(jobs))
+    )
+    assert max(max(jobs), sum(jobs) / lanes) <= least_time(jobs, lanes) <= least
 
 
 def test_bounds_where_lanes_share_the_device():

@@ -3,15 +3,17 @@
 Its lower bounds come from groups, of which there are far fewer than stages. With t(g)
 the latency of group g alone on one of the stage's lanes, where lanes divide the device
 
-    stage latency >= max(max over g of t(g), sum over g of t(g) / lanes)
+    stage latency >= the least time in which lanes can do all t(g), each g on one lane
 
-as a group is not faster beside others than alone on the same lane, and lanes do no
-more work than they have time. A stage of one group cannot gain more from the whole
+as a group is not faster beside others than alone on the same lane (`least_time` is a
+bound on that time, too). A stage of one group cannot gain more from the whole
 device than its lanes together have. Where lanes share the device, a group alone has
 all of it: only the first bound holds, and for a stage of one group it is the latency.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ios_tf.cost.cost_model import CostModel, Latency
 from ios_tf.cost.database import LatencyDatabase
@@ -64,7 +66,7 @@ class CachedCostModel:
             return self._part(problem, stage.groups[0], most) / most
         lanes = min(len(stage.groups), most)
         parts = [self._part(problem, group, lanes) for group in stage.groups]
-        return max(max(parts), sum(parts) / lanes)
+        return least_time(parts, lanes)
 
     def _part(self, problem: Problem, group: tuple[int, ...], lanes: int) -> float:
         name = (problem.signature, group, lanes)
@@ -102,3 +104,17 @@ class CachedCostModel:
         if lanes:
             return Latency.of([model.group_latency(problem, stage.groups[0], lanes)])
         return Latency.of([model.stage_latency(problem, stage)])
+
+
+def least_time(jobs: Sequence[float], lanes: int) -> float:
+    """A time within which lanes cannot do all jobs, unless they do them just so.
+
+    No lane does more than its time; and of the k * lanes + 1 longest jobs some lane
+    does k + 1 or more.
+    """
+    longest = sorted(jobs, reverse=True)
+    times = [sum(jobs) / lanes]
+    for last in range(0, len(longest), lanes):
+        shared = last // lanes + 1
+        times.append(sum(longest[last - shared + 1 : last + 1]))
+    return max(times)
