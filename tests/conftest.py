@@ -24,7 +24,7 @@ def cuda():
 def gpu(cuda):
     """The fake GPU's driver, in its context; a test that leaves handles fails.
 
-    What lives as long as the process - kernels, plans, cuDNN handles - may be made.
+    What lives as long as the process - kernels and cuDNN handles - may be made.
     """
     import gc
 
@@ -32,7 +32,7 @@ def gpu(cuda):
 
     driver = cuda_driver.Driver(cuda.directory)
     driver.fake = cuda
-    lasting = {"module", "cudnn handle", "cudnn descriptor"}
+    lasting = {"module", "cudnn handle"}
     with driver.context():
         before = cuda.report()["live"]
         yield driver

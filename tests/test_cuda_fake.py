@@ -408,7 +408,12 @@ def test_contexts(gpu):
     stream, x, y = gpu.stream(), gpu.memory(1), gpu.memory()
     with gpu.context(1), pytest.raises(CudaError):
         gpu.launch(gpu.add, stream, x, x, y)
-    assert any("another context" in v for v in finish(gpu))
+    assert finish(gpu) == ["cuLaunchKernel with a stream of another context"]
+    with gpu.context(1):
+        other = gpu.stream()
+        gpu("cuMemsetD8Async", x, 0, 4, other)
+    (violation,) = finish(gpu)
+    assert "of another context's allocation" in violation
     popped = gpu.make("cuCtxPopCurrent")
     with pytest.raises(CudaError) as error:
         gpu("cuStreamSynchronize", stream)

@@ -25,7 +25,7 @@ DEVICE = SimulatedDevice(
     flops_per_ms=1e6, bytes_per_ms=1e5, multiprocessors=8, tile=64, launch_ms=1e-3
 )
 # What is rounded on the way adds up.
-TOLERANCE = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 
 
 @functools.cache

@@ -195,6 +195,7 @@ int SlotOf(Capture* capture, CUstream stream) {
 
 CUresult Enqueue(CUstream stream, Work work) {
   Machine& machine = Machine::Get();
+  work.context = stream->context;
   const bool computes = work.name.rfind("kernel", 0) == 0 ||
                         work.name.rfind("cudnn", 0) == 0;
   if (computes && machine.Planted("fail_launch")) {

@@ -209,6 +209,10 @@ Buffer* Machine::FindBuffer(const void* pointer, size_t bytes, bool write) {
     Violate(who + "of freed " + buffer->name);
     return nullptr;
   }
+  if (running_ && buffer->context != running_->work.context) {
+    Violate(who + "of another context's " + buffer->name);
+    return nullptr;
+  }
   if (begin + bytes > buffer->base + buffer->bytes) {
     Violate(who + "across the end of " + buffer->name);
     return nullptr;

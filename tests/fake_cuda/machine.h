@@ -30,6 +30,7 @@ struct Work {
   std::string name;
   std::function<void()> run;  // tells its accesses by Machine::Read and Write
   double microseconds = 0;    // of simulated time
+  CUcontext context = nullptr;  // its stream's
 };
 
 // A Work that has been enqueued, and what it waits for.
