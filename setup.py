@@ -204,14 +204,24 @@ def copy_onednn() -> None:
         fresh = target.with_name(target.name + ".tmp")
         shutil.copyfile(library, fresh)
         fresh.replace(target)
+
+
+def copy_licenses() -> None:
     licenses = LIBRARIES / "licenses"
     licenses.mkdir(exist_ok=True)
     for distribution, name, copy in (
-        (wheel, "onednn/LICENSE", "onednn-LICENSE"),
-        (wheel, "onednn/THIRD-PARTY-PROGRAMS", "onednn-THIRD-PARTY-PROGRAMS"),
+        ("onednn-cpu-gomp", "onednn/LICENSE", "onednn-LICENSE"),
+        (
+            "onednn-cpu-gomp",
+            "onednn/THIRD-PARTY-PROGRAMS",
+            "onednn-THIRD-PARTY-PROGRAMS",
+        ),
         ("nlohmann-json", "licenses/LICENSE", "nlohmann-json-LICENSE"),
     ):
         shutil.copyfile(installed_file(distribution, name), licenses / copy)
+    # TensorFlow's wheel has the headers, with the license in each, but not alone.
+    for own in (ROOT / "cc" / "third_party").glob("*-LICENSE"):
+        shutil.copyfile(own, licenses / own.name)
 
 
 def build() -> None:
@@ -219,6 +229,7 @@ def build() -> None:
     compiler = Compiler()
     LIBRARIES.mkdir(exist_ok=True)
     copy_onednn()
+    copy_licenses()
     json_header = installed_file("nlohmann-json", "include/nlohmann/json.hpp")
     dnnl_header = installed_file(
         "onednn-devel-cpu-gomp", "include/oneapi/dnnl/dnnl.hpp"

@@ -161,9 +161,7 @@ def run_in_process(
     cache: Path | None, dtype: str = "float32", options: str = ""
 ) -> tuple[float, dict, str]:
     environment = dict(os.environ)
-    environment.pop("IOS_TF_PLAN_CACHE", None)
-    if cache:
-        environment["IOS_TF_PLAN_CACHE"] = str(cache)
+    environment["IOS_TF_PLAN_CACHE"] = str(cache or "")
     tests = Path(__file__).parent
     environment["PYTHONPATH"] = os.pathsep.join([str(tests), str(tests.parent)])
     environment["FAKE_CUDA_OPTIONS"] = options

@@ -49,6 +49,14 @@ std::map<std::string, std::string> Read(const std::string& path) {
   return plans;
 }
 
+std::string DefaultDirectory() {
+  if (const char* plans = std::getenv("IOS_TF_PLAN_CACHE")) return plans;
+  const char* cache = std::getenv("IOS_TF_CACHE");
+  if (cache && *cache) return std::string(cache) + "/plans";
+  const char* home = std::getenv("HOME");
+  return home && *home ? std::string(home) + "/.cache/ios_tf/plans" : "";
+}
+
 }  // namespace
 
 PlanCache& PlanCache::Get() {
@@ -56,16 +64,7 @@ PlanCache& PlanCache::Get() {
   return *cache;
 }
 
-PlanCache::PlanCache() {
-  const char* directory = std::getenv("IOS_TF_PLAN_CACHE");
-  if (directory) directory_ = directory;
-}
-
-void PlanCache::SetDirectory(const std::string& directory) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  directory_ = directory;
-  loaded_.clear();
-}
+PlanCache::PlanCache() : directory_(DefaultDirectory()) {}
 
 std::optional<std::string> PlanCache::Find(const std::string& device,
                                            const std::string& convolution) {
@@ -122,10 +121,6 @@ void PlanCache::Store(const std::string& device) {
     unlink(temporary.c_str());
     directory_.clear();
   }
-}
-
-void SetPlanCacheDirectory(const std::string& directory) {
-  PlanCache::Get().SetDirectory(directory);
 }
 
 }  // namespace ios::cuda

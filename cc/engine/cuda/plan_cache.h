@@ -16,11 +16,10 @@ namespace ios::cuda {
 // file that is stale, foreign or damaged costs time, not correctness.
 class PlanCache {
  public:
-  // The process's. Its directory is the environment's IOS_TF_PLAN_CACHE, if set.
+  // The process's. Its directory is the environment's IOS_TF_PLAN_CACHE, beside the
+  // schedules ($IOS_TF_CACHE/plans, ~/.cache/ios_tf/plans) by default; if that is
+  // set and empty, plans are kept in memory only.
   static PlanCache& Get();
-
-  // Where plans are kept from now on; "" keeps them in memory only.
-  void SetDirectory(const std::string& directory);
 
   std::optional<std::string> Find(const std::string& device,
                                   const std::string& convolution);
@@ -41,9 +40,6 @@ class PlanCache {
   std::set<std::string> loaded_;        // devices
   std::map<std::string, Plans> plans_;  // by device
 };
-
-// For the C API: see PlanCache::SetDirectory.
-void SetPlanCacheDirectory(const std::string& directory);
 
 }  // namespace ios::cuda
 
