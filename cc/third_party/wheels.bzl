@@ -51,18 +51,44 @@ cc_library(
     ],
 )
 
-cc_import(
-    name = "tensorflow_framework",
-    shared_library = "libtensorflow_framework.so.2",
-)
+"""
 
 # Thousands of headers: named by directory, not one by one.
+_WHEEL_TENSORFLOW = """
 cc_library(
     name = "tensorflow",
     hdrs = glob(["tensorflow_include/**"]),
     includes = ["tensorflow_include"],
     defines = ["EIGEN_MAX_ALIGN_BYTES=64"],
     deps = [":tensorflow_framework"],
+)
+
+cc_import(
+    name = "tensorflow_framework",
+    shared_library = "libtensorflow_framework.so.2",
+)
+
+cc_import(
+    name = "tensorflow_cc_library",
+    shared_library = "libtensorflow_cc.so.2",
+)
+
+# With TensorFlow's own ops and kernels: for programs, which have no Python.
+cc_library(
+    name = "tensorflow_cc",
+    deps = [
+        ":tensorflow",
+        ":tensorflow_cc_library",
+    ],
+    linkopts = ["-Wl,--no-as-needed"],
+)
+"""
+
+# A build that has TensorFlow's sources, such as TensorFlow Serving's.
+_SOURCE_TENSORFLOW = """
+cc_library(
+    name = "tensorflow",
+    deps = %s,
 )
 """
 
@@ -81,19 +107,26 @@ def _installed_wheels(context):
     if result.return_code:
         fail("%s lacks a wheel that WORKSPACE names: %s" % (python, result.stderr))
     tensorflow, dnnl, onednn_include, json_include = result.stdout.splitlines()
-    framework = "libtensorflow_framework.so.2"
-    context.symlink(tensorflow + "/" + framework, framework)
-    context.symlink(tensorflow + "/include", "tensorflow_include")
+    if context.attr.tensorflow:
+        targets = [str(label) for label in context.attr.tensorflow]
+        build = _BUILD + _SOURCE_TENSORFLOW % repr(targets)
+    else:
+        build = _BUILD + _WHEEL_TENSORFLOW
+        for library in ["libtensorflow_framework.so.2", "libtensorflow_cc.so.2"]:
+            context.symlink(tensorflow + "/" + library, library)
+        context.symlink(tensorflow + "/include", "tensorflow_include")
     for name, path in _CUDA.items():
         context.symlink(tensorflow + "/include/external/" + path, "cuda/" + name)
     context.symlink(dnnl, "libdnnl.so.3")
     for name in ["dnnl.h", "dnnl.hpp", "oneapi"]:
         context.symlink(onednn_include + "/" + name, "onednn/" + name)
     context.symlink(json_include + "/nlohmann", "json/nlohmann")
-    context.file("BUILD", _BUILD)
+    context.file("BUILD", build)
 
 installed_wheels = repository_rule(
+    doc = "The wheels; `tensorflow`: targets to build against in place of its wheel.",
     implementation = _installed_wheels,
+    attrs = {"tensorflow": attr.label_list()},
     environ = ["PYTHON"],
     local = True,
 )
