@@ -6,15 +6,9 @@ from collections.abc import Callable
 
 import keras
 import numpy as np
-import tensorflow as tf
 from keras import layers
 
-
-def smooth_images(count: int, size: int, channels: int = 3, seed: int = 0) -> tf.Tensor:
-    """Random images [count, size, size, channels] with large structures."""
-    random = np.random.default_rng(seed)
-    coarse = random.uniform(-2, 2, [count, 5, 5, channels]).astype(np.float32)
-    return tf.image.resize(coarse, [size, size], "bicubic")
+from ios_tf.models.calibration import calibrate, smooth_images
 
 
 def calibrated(build: Callable[[], keras.Model], seed: int = 0) -> keras.Model:
@@ -26,16 +20,7 @@ def calibrated(build: Callable[[], keras.Model], seed: int = 0) -> keras.Model:
     keras.utils.set_random_seed(seed)
     model = build()
     size = model.input_shape[1]
-    for layer in model.layers:
-        if isinstance(layer, layers.BatchNormalization):
-            layer.momentum = 0.0
-    model(smooth_images(4, size, seed=seed), training=True)
-    for layer in model.layers:
-        if isinstance(layer, layers.BatchNormalization):
-            # Inception V3 has no gamma.
-            if layer.scale:
-                layer.gamma.assign(tf.random.uniform(layer.gamma.shape, 0.8, 1.2))
-            layer.beta.assign(tf.random.uniform(layer.beta.shape, -0.2, 0.2))
+    calibrate(model, seed, images=4)
     assert_sees_mistakes(model(smooth_images(2, size, seed=seed + 1)).numpy())
     return model
 
