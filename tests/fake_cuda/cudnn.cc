@@ -1,5 +1,6 @@
-// The fake libcudnn: the backend API, descriptors as bags of attributes. It has a few
-// engines that differ in time, workspace, exactness and what they support.
+// The fake libcudnn: the backend API, descriptors as bags of attributes. It has
+// a few engines that differ in time, workspace, exactness and what they
+// support.
 #include <cudnn_graph.h>
 
 #include <cstring>
@@ -33,9 +34,10 @@ struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, Attribute> attributes;
-  std::shared_ptr<fake::OperationGraph> graph;  // of a graph and what comes of it
-  int engine = -1;                              // likewise
-  std::vector<int> engines;                     // of a heuristic
+  std::shared_ptr<fake::OperationGraph>
+      graph;                 // of a graph and what comes of it
+  int engine = -1;           // likewise
+  std::vector<int> engines;  // of a heuristic
 
   bool Has(cudnnBackendAttributeName_t name) const {
     return attributes.count(name) != 0;
@@ -45,7 +47,8 @@ struct Descriptor {
     const auto it = attributes.find(name);
     if (it == attributes.end()) return {};
     std::vector<T> values(it->second.bytes.size() / sizeof(T));
-    std::memcpy(values.data(), it->second.bytes.data(), it->second.bytes.size());
+    std::memcpy(values.data(), it->second.bytes.data(),
+                it->second.bytes.size());
     return values;
   }
   template <typename T>
@@ -69,8 +72,8 @@ struct Engine {
   bool works;
 };
 
-// The fastest is not exact enough for float32, the one after it may be faster or
-// slower than the first, the last is listed and cannot be built.
+// The fastest is not exact enough for float32, the one after it may be faster
+// or slower than the first, the last is listed and cannot be built.
 constexpr Engine kEngines[] = {
     {1.5, 0, false, fake::Arithmetic::kFloat32, true},
     {1.0, 4096, true, fake::Arithmetic::kTf32, true},
@@ -161,11 +164,13 @@ cudnnStatus_t BuildGraph(Descriptor* descriptor) {
       op.convolution = op.has_b = true;
       const Descriptor* const conv =
           from->Ref(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
-      complete =
-          TensorOf(from->Ref(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X), &op.x) &&
-          TensorOf(from->Ref(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W), &op.b) &&
-          TensorOf(from->Ref(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y), &op.y) &&
-          conv;
+      complete = TensorOf(from->Ref(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X),
+                          &op.x) &&
+                 TensorOf(from->Ref(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W),
+                          &op.b) &&
+                 TensorOf(from->Ref(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y),
+                          &op.y) &&
+                 conv;
       if (complete) {
         op.padding_before =
             conv->All<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
@@ -178,10 +183,12 @@ cudnnStatus_t BuildGraph(Descriptor* descriptor) {
     } else if (from->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
       const Descriptor* const mode =
           from->Ref(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
-      op.has_b = TensorOf(from->Ref(CUDNN_ATTR_OPERATION_POINTWISE_BDESC), &op.b);
+      op.has_b =
+          TensorOf(from->Ref(CUDNN_ATTR_OPERATION_POINTWISE_BDESC), &op.b);
       complete =
           TensorOf(from->Ref(CUDNN_ATTR_OPERATION_POINTWISE_XDESC), &op.x) &&
-          TensorOf(from->Ref(CUDNN_ATTR_OPERATION_POINTWISE_YDESC), &op.y) && mode;
+          TensorOf(from->Ref(CUDNN_ATTR_OPERATION_POINTWISE_YDESC), &op.y) &&
+          mode;
       if (complete) {
         op.mode = mode->Get(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
         op.lower_clip = mode->Get(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, 0.0);
@@ -220,7 +227,8 @@ cudnnStatus_t CheckSupported(const fake::OperationGraph& graph) {
   const Machine& machine = Machine::Get();
   const int64_t most = machine.Option("max_operations", 8);
   if (static_cast<int64_t>(graph.operations.size()) > most) {
-    return Fail(CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN, "too many operations");
+    return Fail(CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN,
+                "too many operations");
   }
   for (const fake::GraphOperation& op : graph.operations) {
     if (op.convolution && op.padding_before != op.padding_after &&
@@ -229,8 +237,8 @@ cudnnStatus_t CheckSupported(const fake::OperationGraph& graph) {
     }
   }
   for (const fake::GraphTensor& tensor : graph.Tensors()) {
-    if (tensor.strides[3] != tensor.dims[1] && tensor.dims[2] * tensor.dims[3] > 1 &&
-        machine.Option("no_pitch")) {
+    if (tensor.strides[3] != tensor.dims[1] &&
+        tensor.dims[2] * tensor.dims[3] > 1 && machine.Option("no_pitch")) {
       return Fail(CUDNN_STATUS_NOT_SUPPORTED_LAYOUT, "a pitched tensor");
     }
   }
@@ -304,14 +312,16 @@ cudnnStatus_t Finalize(Descriptor* descriptor) {
           descriptor->Ref(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
       descriptor->engine =
           descriptor->Get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, -1);
-      if (!graph || descriptor->engine < 0 || descriptor->engine >= kEngineCount) {
+      if (!graph || descriptor->engine < 0 ||
+          descriptor->engine >= kEngineCount) {
         return Fail(CUDNN_STATUS_BAD_PARAM, "an engine that does not exist");
       }
       descriptor->graph = graph->graph;
       return CUDNN_STATUS_SUCCESS;
     }
     case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: {
-      const Descriptor* const engine = descriptor->Ref(CUDNN_ATTR_ENGINECFG_ENGINE);
+      const Descriptor* const engine =
+          descriptor->Ref(CUDNN_ATTR_ENGINECFG_ENGINE);
       if (!engine) return Fail(CUDNN_STATUS_BAD_PARAM, "no engine");
       descriptor->graph = engine->graph;
       descriptor->engine = engine->engine;
@@ -350,8 +360,9 @@ std::vector<cudnnBackendNumericalNote_t> NotesOf(const Descriptor& engine) {
   }
 }
 
-cudnnStatus_t GetAttribute(Descriptor* descriptor, cudnnBackendAttributeName_t name,
-                           int64_t requested, int64_t* count, void* array) {
+cudnnStatus_t GetAttribute(Descriptor* descriptor,
+                           cudnnBackendAttributeName_t name, int64_t requested,
+                           int64_t* count, void* array) {
   // Descriptors that the caller has made, to be filled.
   const auto fill = [&](int64_t i, int engine) {
     const DescriptorPtr target =
@@ -386,8 +397,8 @@ cudnnStatus_t GetAttribute(Descriptor* descriptor, cudnnBackendAttributeName_t n
       }
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE:
-      Return<cudnnBackendKnobType_t>({CUDNN_KNOB_TYPE_TILE_SIZE}, requested, count,
-                                     array);
+      Return<cudnnBackendKnobType_t>({CUDNN_KNOB_TYPE_TILE_SIZE}, requested,
+                                     count, array);
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE:
       Return<int64_t>({descriptor->engine}, requested, count, array);
@@ -403,8 +414,8 @@ cudnnStatus_t GetAttribute(Descriptor* descriptor, cudnnBackendAttributeName_t n
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
     case CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE:
-      Return<int64_t>({kEngines[descriptor->engine].workspace}, requested, count,
-                      array);
+      Return<int64_t>({kEngines[descriptor->engine].workspace}, requested,
+                      count, array);
       return CUDNN_STATUS_SUCCESS;
     default: {
       const auto it = descriptor->attributes.find(name);
@@ -412,9 +423,8 @@ cudnnStatus_t GetAttribute(Descriptor* descriptor, cudnnBackendAttributeName_t n
         return Fail(CUDNN_STATUS_NOT_SUPPORTED, "an attribute that is not set");
       }
       if (count) *count = it->second.count;
-      const size_t bytes =
-          std::min<size_t>(requested * SizeOf(it->second.type),
-                           it->second.bytes.size());
+      const size_t bytes = std::min<size_t>(requested * SizeOf(it->second.type),
+                                            it->second.bytes.size());
       std::memcpy(array, it->second.bytes.data(), bytes);
       return CUDNN_STATUS_SUCCESS;
     }
@@ -442,10 +452,12 @@ cudnnStatus_t Execute(const cudnnContext& handle, const Descriptor& plan,
   }
   for (const fake::GraphTensor& tensor : plan.graph->Tensors()) {
     void* const pointer = memory[tensor.uid];
-    if (!pointer) return Fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no pointer");
+    if (!pointer)
+      return Fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no pointer");
     if (reinterpret_cast<uintptr_t>(pointer) % tensor.alignment != 0) {
-      machine.Violate("cuDNN is given an address that is aligned less than its "
-                      "descriptor says");
+      machine.Violate(
+          "cuDNN is given an address that is aligned less than its "
+          "descriptor says");
       return CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
     }
   }
@@ -463,18 +475,20 @@ cudnnStatus_t Execute(const cudnnContext& handle, const Descriptor& plan,
                 std::to_string(plan.graph->operations.size()));
   const std::shared_ptr<fake::OperationGraph> graph = plan.graph;
   const int64_t bytes = engine.workspace;
-  const CUresult result = fake::EnqueueOn(
-      reinterpret_cast<CUstream>(handle.stream),
-      {"cudnn convolution",
-       [graph, memory, arithmetic, workspace, bytes] {
-         if (bytes > 0) {
-           if (!Machine::Get().Accessible(workspace, bytes)) return;
-           Machine::Get().Write(workspace, bytes);
-           std::memset(workspace, 0xff, bytes);
-         }
-         fake::RunGraph(*graph, memory, arithmetic);
-       },
-       engine.time * Variation(*graph, plan.engine) * (2 + graph->Flops() / 1e5)});
+  const CUresult result =
+      fake::EnqueueOn(reinterpret_cast<CUstream>(handle.stream),
+                      {"cudnn convolution",
+                       [graph, memory, arithmetic, workspace, bytes] {
+                         if (bytes > 0) {
+                           if (!Machine::Get().Accessible(workspace, bytes))
+                             return;
+                           Machine::Get().Write(workspace, bytes);
+                           std::memset(workspace, 0xff, bytes);
+                         }
+                         fake::RunGraph(*graph, memory, arithmetic);
+                       },
+                       engine.time * Variation(*graph, plan.engine) *
+                           (2 + graph->Flops() / 1e5)});
   return result == CUDA_SUCCESS
              ? CUDNN_STATUS_SUCCESS
              : Fail(CUDNN_STATUS_EXECUTION_FAILED, "cannot enqueue");
@@ -534,9 +548,8 @@ cudnnStatus_t CUDNNWINAPI cudnnGetStream(cudnnHandle_t handle,
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t CUDNNWINAPI
-cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
-                             cudnnBackendDescriptor_t* handle) {
+cudnnStatus_t CUDNNWINAPI cudnnBackendCreateDescriptor(
+    cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* handle) {
   FAKE_ENTER();
   auto descriptor = std::make_shared<Descriptor>();
   descriptor->type = type;
@@ -549,7 +562,8 @@ cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
 cudnnStatus_t CUDNNWINAPI
 cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t handle) {
   FAKE_ENTER();
-  if (!machine.Unmade("cudnn descriptor", handle)) return CUDNN_STATUS_BAD_PARAM;
+  if (!machine.Unmade("cudnn descriptor", handle))
+    return CUDNN_STATUS_BAD_PARAM;
   Descriptors().erase(handle);
   return CUDNN_STATUS_SUCCESS;
 }
@@ -560,7 +574,8 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendSetAttribute(
   FAKE_ENTER();
   const DescriptorPtr descriptor = Find(handle);
   if (!descriptor || descriptor->finalized || (count > 0 && !array)) {
-    machine.Violate("an attribute is set of a descriptor that is finalized or gone");
+    machine.Violate(
+        "an attribute is set of a descriptor that is finalized or gone");
     return CUDNN_STATUS_BAD_PARAM;
   }
   Attribute attribute;
@@ -583,7 +598,8 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendSetAttribute(
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t CUDNNWINAPI cudnnBackendFinalize(cudnnBackendDescriptor_t handle) {
+cudnnStatus_t CUDNNWINAPI
+cudnnBackendFinalize(cudnnBackendDescriptor_t handle) {
   FAKE_ENTER();
   const DescriptorPtr descriptor = Find(handle);
   if (!descriptor) return CUDNN_STATUS_BAD_PARAM;
@@ -594,7 +610,8 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendFinalize(cudnnBackendDescriptor_t handle) 
 
 cudnnStatus_t CUDNNWINAPI cudnnBackendGetAttribute(
     cudnnBackendDescriptor_t const handle, cudnnBackendAttributeName_t name,
-    cudnnBackendAttributeType_t, int64_t requested, int64_t* count, void* array) {
+    cudnnBackendAttributeType_t, int64_t requested, int64_t* count,
+    void* array) {
   FAKE_ENTER();
   const DescriptorPtr descriptor = Find(handle);
   if (!descriptor || !descriptor->finalized) {
@@ -603,9 +620,9 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendGetAttribute(
   return GetAttribute(descriptor.get(), name, requested, count, array);
 }
 
-cudnnStatus_t CUDNNWINAPI cudnnBackendExecute(cudnnHandle_t handle,
-                                              cudnnBackendDescriptor_t plan_handle,
-                                              cudnnBackendDescriptor_t pack_handle) {
+cudnnStatus_t CUDNNWINAPI
+cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_handle,
+                    cudnnBackendDescriptor_t pack_handle) {
   FAKE_ENTER();
   const DescriptorPtr plan = Find(plan_handle), pack = Find(pack_handle);
   if (!machine.Exists("cudnn handle", handle) || !plan || !pack ||

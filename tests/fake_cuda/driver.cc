@@ -103,17 +103,17 @@ std::vector<std::shared_ptr<Capture>> captures;
 thread_local std::vector<CUcontext> context_stack;
 
 // Every driver call begins with this.
-#define FAKE_ENTER()                \
+#define FAKE_ENTER()                 \
   Machine& machine = Machine::Get(); \
   std::lock_guard<std::recursive_mutex> lock(machine.mutex)
 
-#define FAKE_CONTEXT()                                              \
-  FAKE_ENTER();                                                     \
-  CUcontext context = fake::CurrentContext(__func__);               \
-  (void)context;                                                    \
+#define FAKE_CONTEXT()                                \
+  FAKE_ENTER();                                       \
+  CUcontext context = fake::CurrentContext(__func__); \
+  (void)context;                                      \
   if (!context) return CUDA_ERROR_INVALID_CONTEXT
 
-#define FAKE_NOT_WHILE_CAPTURING()            \
+#define FAKE_NOT_WHILE_CAPTURING()             \
   if (fake::ForbiddenWhileCapturing(__func__)) \
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
 
@@ -134,7 +134,8 @@ CUstream Resolve(CUstream handle, CUcontext context, const char* call) {
     return LegacyStream(context);
   }
   if (!streams.count(handle)) {
-    Machine::Get().Violate(std::string(call) + " with a stream that does not exist");
+    Machine::Get().Violate(std::string(call) +
+                           " with a stream that does not exist");
     return nullptr;
   }
   if (handle->context != context) {
@@ -147,7 +148,8 @@ CUstream Resolve(CUstream handle, CUcontext context, const char* call) {
 
 bool ValidEvent(CUevent event, const char* call) {
   if (Machine::Get().Exists("event", event)) return true;
-  Machine::Get().Violate(std::string(call) + " with an event that does not exist");
+  Machine::Get().Violate(std::string(call) +
+                         " with an event that does not exist");
   return false;
 }
 
@@ -196,8 +198,8 @@ int SlotOf(Capture* capture, CUstream stream) {
 CUresult Enqueue(CUstream stream, Work work) {
   Machine& machine = Machine::Get();
   work.context = stream->context;
-  const bool computes = work.name.rfind("kernel", 0) == 0 ||
-                        work.name.rfind("cudnn", 0) == 0;
+  const bool computes =
+      work.name.rfind("kernel", 0) == 0 || work.name.rfind("cudnn", 0) == 0;
   if (computes && machine.Planted("fail_launch")) {
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   }
@@ -206,7 +208,8 @@ CUresult Enqueue(CUstream stream, Work work) {
       return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     }
     CUgraph_st& graph = stream->capture->graph;
-    graph.nodes.push_back({std::move(work), SlotOf(stream->capture.get(), stream),
+    graph.nodes.push_back({std::move(work),
+                           SlotOf(stream->capture.get(), stream),
                            stream->capture_tails});
     stream->capture_tails = {static_cast<int>(graph.nodes.size()) - 1};
     machine.Count("captured nodes");
@@ -216,8 +219,9 @@ CUresult Enqueue(CUstream stream, Work work) {
     for (const auto& capture : captures) {
       if (capture->origin->blocking) {
         capture->invalid = true;
-        machine.Violate("the legacy stream is used while a blocking stream is "
-                        "captured");
+        machine.Violate(
+            "the legacy stream is used while a blocking stream is "
+            "captured");
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
       }
     }
@@ -315,8 +319,7 @@ extern "C" {
 CUresult CUDAAPI cuInit(unsigned int) {
   FAKE_ENTER();
   initialized = true;
-  return machine.Option("devices", 1) > 0 ? CUDA_SUCCESS
-                                          : CUDA_ERROR_NO_DEVICE;
+  return machine.Option("devices", 1) > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
 CUresult CUDAAPI cuDriverGetVersion(int* version) {
@@ -448,11 +451,12 @@ CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
   auto staged = std::make_shared<std::vector<char>>(
       static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
   void* const device = reinterpret_cast<void*>(to);
-  return Enqueue(
-      LegacyStream(context),
-      {"upload",
-       [device, staged] { CopyToDevice(device, staged->data(), staged->size()); },
-       bytes / kBytesPerMicrosecond});
+  return Enqueue(LegacyStream(context), {"upload",
+                                         [device, staged] {
+                                           CopyToDevice(device, staged->data(),
+                                                        staged->size());
+                                         },
+                                         bytes / kBytesPerMicrosecond});
 }
 
 // To pageable memory: is done when it returns, but synchronises nothing else.
@@ -466,15 +470,15 @@ CUresult CUDAAPI cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes,
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   const void* const device = reinterpret_cast<const void*>(from);
-  const CUresult result = Enqueue(
-      stream, {"download",
-               [to, device, bytes] {
-                 Machine& machine = Machine::Get();
-                 if (!machine.Accessible(device, bytes)) return;
-                 machine.Read(device, bytes);
-                 std::memcpy(to, device, bytes);
-               },
-               bytes / kBytesPerMicrosecond});
+  const CUresult result =
+      Enqueue(stream, {"download",
+                       [to, device, bytes] {
+                         Machine& machine = Machine::Get();
+                         if (!machine.Accessible(device, bytes)) return;
+                         machine.Read(device, bytes);
+                         std::memcpy(to, device, bytes);
+                       },
+                       bytes / kBytesPerMicrosecond});
   if (result == CUDA_SUCCESS) machine.RunUntil(stream->tails[0]);
   return result;
 }
@@ -491,11 +495,12 @@ CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from,
   auto staged = std::make_shared<std::vector<char>>(
       static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
   void* const device = reinterpret_cast<void*>(to);
-  return Enqueue(
-      stream,
-      {"upload",
-       [device, staged] { CopyToDevice(device, staged->data(), staged->size()); },
-       bytes / kBytesPerMicrosecond});
+  return Enqueue(stream, {"upload",
+                          [device, staged] {
+                            CopyToDevice(device, staged->data(),
+                                         staged->size());
+                          },
+                          bytes / kBytesPerMicrosecond});
 }
 
 CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from,
@@ -599,7 +604,8 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event,
   if (stream->capture) {
     if (!event->recorded) return CUDA_SUCCESS;
     stream->capture->invalid = true;
-    machine.Violate("a captured stream waits for an event that is not captured");
+    machine.Violate(
+        "a captured stream waits for an event that is not captured");
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
   if (event->node) stream->tails.push_back(event->node);
@@ -720,7 +726,8 @@ CUresult CUDAAPI cuModuleUnload(CUmodule module) {
   FAKE_CONTEXT();
   FAKE_NOT_WHILE_CAPTURING();
   if (!machine.Unmade("module", module)) return CUDA_ERROR_INVALID_HANDLE;
-  // The object stays: a graph that is launched too late shall be told, not crash.
+  // The object stays: a graph that is launched too late shall be told, not
+  // crash.
   machine.RunAll();
   return CUDA_SUCCESS;
 }
@@ -736,8 +743,8 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction* function, CUmodule module,
         dlsym(module->library, ("ios_call_" + text).c_str()));
     auto sizes = reinterpret_cast<int (*)(unsigned*)>(
         dlsym(module->library, ("ios_sizes_" + text).c_str()));
-    auto state = static_cast<IosHostState*>(
-        dlsym(module->library, "ios_host_state"));
+    auto state =
+        static_cast<IosHostState*>(dlsym(module->library, "ios_host_state"));
     if (!call || !sizes || !state) {
       module->functions.erase(name);
       return CUDA_ERROR_NOT_FOUND;
@@ -848,7 +855,8 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph* graph) {
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   const std::shared_ptr<Capture> capture = stream->capture;
   if (!capture || capture->origin != stream) {
-    machine.Violate("cuStreamEndCapture on a stream whose capture did not begin");
+    machine.Violate(
+        "cuStreamEndCapture on a stream whose capture did not begin");
     return capture ? CUDA_ERROR_STREAM_CAPTURE_UNMATCHED
                    : CUDA_ERROR_ILLEGAL_STATE;
   }
@@ -924,7 +932,8 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream handle) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (leaf[i]) leaves.push_back(nodes[i]);
   }
-  exec->last = machine.Enqueue({"graph end", nullptr, 0}, stream->chain, leaves);
+  exec->last =
+      machine.Enqueue({"graph end", nullptr, 0}, stream->chain, leaves);
   stream->tails = {exec->last};
   return CUDA_SUCCESS;
 }

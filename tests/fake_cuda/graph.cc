@@ -57,8 +57,8 @@ void StoreElement(float value, cudnnDataType_t type, char* to) {
   }
 }
 
-// Calls function(address, index of the first element, elements) for ranges that are
-// contiguous in memory, which the machine is told of.
+// Calls function(address, index of the first element, elements) for ranges that
+// are contiguous in memory, which the machine is told of.
 template <typename Function>
 void ForRanges(const GraphTensor& tensor, char* base, bool write,
                const Function& function) {
@@ -68,9 +68,9 @@ void ForRanges(const GraphTensor& tensor, char* base, bool write,
   for (int64_t n = 0; n < tensor.dims[0]; ++n) {
     for (int64_t h = 0; h < tensor.dims[2]; ++h) {
       for (int64_t w = 0; w < tensor.dims[3]; ++w, index += channels) {
-        char* const at = base + size * (n * tensor.strides[0] +
-                                        h * tensor.strides[2] +
-                                        w * tensor.strides[3]);
+        char* const at =
+            base + size * (n * tensor.strides[0] + h * tensor.strides[2] +
+                           w * tensor.strides[3]);
         Machine& machine = Machine::Get();
         if (!machine.Accessible(at, channels * size)) return;
         if (write) {
@@ -112,7 +112,8 @@ AddMultiple(float x, const float* w, int64_t count, float* y) {
   for (int64_t i = 0; i < count; ++i) y[i] += x * w[i];
 }
 
-Values Convolve(const GraphOperation& op, const Values& x, const Values& filter) {
+Values Convolve(const GraphOperation& op, const Values& x,
+                const Values& filter) {
   const auto& in = op.x.dims;
   const auto& out = op.y.dims;
   const int64_t kernel_h = op.b.dims[2], kernel_w = op.b.dims[3];
@@ -139,7 +140,8 @@ Values Convolve(const GraphOperation& op, const Values& x, const Values& filter)
             const int64_t v =
                 q * op.strides[1] + s * op.dilations[1] - op.padding_before[1];
             if (v < 0 || v >= in[3]) continue;
-            const float* const source = &x[((n * in[2] + h) * in[3] + v) * in[1]];
+            const float* const source =
+                &x[((n * in[2] + h) * in[3] + v) * in[1]];
             const float* const weights =
                 &w[(r * kernel_w + s) * group_inputs * filters];
             for (int64_t g = 0; g < groups; ++g) {
@@ -205,8 +207,8 @@ double OperationGraph::Flops() const {
   return flops;
 }
 
-void RunGraph(const OperationGraph& graph, const std::map<int64_t, void*>& memory,
-              Arithmetic arithmetic) {
+void RunGraph(const OperationGraph& graph,
+              const std::map<int64_t, void*>& memory, Arithmetic arithmetic) {
   std::map<int64_t, Values> values;
   const auto load = [&](const GraphTensor& tensor) -> const Values& {
     Values& found = values[tensor.uid];

@@ -1,5 +1,5 @@
-// Graphs of the fake cuDNN: a convolution and pointwise operations on its result,
-// computed on the CPU.
+// Graphs of the fake cuDNN: a convolution and pointwise operations on its
+// result, computed on the CPU.
 #ifndef IOS_TF_TESTS_FAKE_CUDA_GRAPH_H_
 #define IOS_TF_TESTS_FAKE_CUDA_GRAPH_H_
 
@@ -24,7 +24,8 @@ struct GraphTensor {
 
 struct GraphOperation {
   bool convolution = false;
-  GraphTensor x, b, y;  // b: the filter, or a pointwise operation's second operand
+  GraphTensor x, b,
+      y;  // b: the filter, or a pointwise operation's second operand
   bool has_b = false;
   // Of a convolution.
   std::vector<int64_t> padding_before, padding_after, dilations, strides;
@@ -44,10 +45,10 @@ struct OperationGraph {
 // How exactly an engine multiplies.
 enum class Arithmetic { kFloat32, kTf32, kBFloat16 };
 
-// Computes `graph`, and tells the machine what it reads and writes. `memory`: of
-// tensors by their uid.
-void RunGraph(const OperationGraph& graph, const std::map<int64_t, void*>& memory,
-              Arithmetic arithmetic);
+// Computes `graph`, and tells the machine what it reads and writes. `memory`:
+// of tensors by their uid.
+void RunGraph(const OperationGraph& graph,
+              const std::map<int64_t, void*>& memory, Arithmetic arithmetic);
 
 }  // namespace fake
 

@@ -7,8 +7,8 @@ struct IosHostIndex {
   unsigned x, y, z;
 };
 
-// An allocation, and which of its bytes the running work touches: one bit for two
-// bytes, the smallest element.
+// An allocation, and which of its bytes the running work touches: one bit for
+// two bytes, the smallest element.
 struct IosHostBuffer {
   char* base;
   unsigned long bytes;
@@ -21,8 +21,8 @@ struct IosHostBuffer {
 
 struct IosHostTracker {
   static constexpr unsigned kSlots = 64;
-  // Buffers by address; a miss goes to `find`, which reports an access that is not
-  // legal and returns null.
+  // Buffers by address; a miss goes to `find`, which reports an access that is
+  // not legal and returns null.
   IosHostBuffer* slots[kSlots];
   IosHostBuffer* (*find)(const void* pointer, unsigned long bytes, bool write);
   char* nowhere;  // where accesses that are not legal go
@@ -43,7 +43,8 @@ struct IosHostState {
 // Whether the running thread has accessed the same bytes before.
 inline bool IosHostOwn(const IosHostTracker* tracker, unsigned long address) {
   for (unsigned i = 0; i < IosHostTracker::kAccesses; ++i) {
-    if (i < tracker->access_count && tracker->accesses[i] == address) return true;
+    if (i < tracker->access_count && tracker->accesses[i] == address)
+      return true;
   }
   return false;
 }
@@ -57,7 +58,8 @@ inline IosHostBuffer* IosHostTouch(IosHostTracker* tracker, const void* pointer,
   IosHostBuffer* buffer = slot;
   const bool aligned = bytes <= 16 && address % bytes == 0 && bytes % 2 == 0;
   if (!buffer || !aligned ||
-      address - reinterpret_cast<unsigned long>(buffer->base) >= buffer->bytes ||
+      address - reinterpret_cast<unsigned long>(buffer->base) >=
+          buffer->bytes ||
       address - reinterpret_cast<unsigned long>(buffer->base) + bytes >
           buffer->bytes) {
     buffer = tracker->find(pointer, bytes, write);
@@ -73,7 +75,8 @@ inline IosHostBuffer* IosHostTouch(IosHostTracker* tracker, const void* pointer,
   if (write && (word & mask)) buffer->written_twice = true;
   if ((other & mask) && !IosHostOwn(tracker, address)) buffer->shared = true;
   word |= mask;
-  tracker->accesses[tracker->access_count++ % IosHostTracker::kAccesses] = address;
+  tracker->accesses[tracker->access_count++ % IosHostTracker::kAccesses] =
+      address;
   if (offset < buffer->low) buffer->low = offset;
   if (offset + bytes > buffer->high) buffer->high = offset + bytes;
   return buffer;

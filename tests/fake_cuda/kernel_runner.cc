@@ -8,9 +8,9 @@
 namespace fake {
 namespace {
 
-// A stack that runs one thread after the other, until one waits at a barrier: then
-// it is that thread's, and the rest go on on another. So kernels without barriers
-// are a loop.
+// A stack that runs one thread after the other, until one waits at a barrier:
+// then it is that thread's, and the rest go on on another. So kernels without
+// barriers are a loop.
 struct Fibre {
   static constexpr size_t kStackBytes = 64 << 10;
 

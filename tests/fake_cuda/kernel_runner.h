@@ -11,8 +11,8 @@ struct HostKernel {
   IosHostState* state = nullptr;
 };
 
-// `order`: a random number that chooses the order of blocks and threads. Returns
-// whether threads of a block met at the same barriers.
+// `order`: a random number that chooses the order of blocks and threads.
+// Returns whether threads of a block met at the same barriers.
 bool RunKernel(const HostKernel& kernel, IosHostIndex grid, IosHostIndex block,
                void** parameters, unsigned long order, IosHostTracker* tracker);
 

@@ -135,7 +135,8 @@ void* Machine::Allocate(int64_t bytes, CUcontext context) {
   const auto share = planted_.find("share_memory");
   if (share != planted_.end() && share->second == bytes) {
     for (auto& [address, buffer] : buffers_) {
-      if (!buffer->live || static_cast<int64_t>(buffer->bytes) != bytes) continue;
+      if (!buffer->live || static_cast<int64_t>(buffer->bytes) != bytes)
+        continue;
       planted_.erase(share);
       Count("planted share_memory");
       ++buffer->owners;
@@ -223,8 +224,7 @@ Buffer* Machine::FindBuffer(const void* pointer, size_t bytes, bool write) {
 IosHostBuffer* Machine::Find(const void* pointer, unsigned long bytes,
                              bool write) {
   Machine& machine = Get();
-  const bool known =
-      bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16;
+  const bool known = bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16;
   if (!known || reinterpret_cast<uintptr_t>(pointer) % bytes != 0) {
     machine.Violate(machine.running_->work.name + " accesses " +
                     std::to_string(bytes) + " bytes that are not aligned");
@@ -247,8 +247,8 @@ void Machine::Touch(const void* pointer, size_t bytes, bool write) {
   const size_t end = (offset + bytes + kCellBytes - 1) / kCellBytes;
   for (size_t bit = offset / kCellBytes; bit < end;) {
     const size_t in_word = std::min<size_t>(64 - bit % 64, end - bit);
-    const unsigned long mask =
-        (in_word == 64 ? ~0ul : (1ul << in_word) - 1) << (bit % 64);
+    const unsigned long mask = (in_word == 64 ? ~0ul : (1ul << in_word) - 1)
+                               << (bit % 64);
     if (write && (bits[bit / 64] & mask)) buffer->written_twice = true;
     if (others[bit / 64] & mask) buffer->shared = true;
     bits[bit / 64] |= mask;
@@ -496,8 +496,9 @@ void fake_cuda_clear_options() {
   machine.ClearOptions();
 }
 
-// "drop_event", "fail_launch": at the n-th opportunity from now. "share_memory": the
-// next allocation of n bytes shares memory with one of that size.
+// "drop_event", "fail_launch": at the n-th opportunity from now.
+// "share_memory": the next allocation of n bytes shares memory with one of that
+// size.
 void fake_cuda_plant(const char* what, int n) {
   fake::Machine& machine = fake::Machine::Get();
   std::lock_guard<std::recursive_mutex> lock(machine.mutex);

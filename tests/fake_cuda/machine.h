@@ -1,6 +1,6 @@
-// The fake GPU behind the three fake libraries: runs work late, in a random order
-// that streams, events and graphs allow, and checks with vector clocks that every
-// two accesses to a byte are ordered.
+// The fake GPU behind the three fake libraries: runs work late, in a random
+// order that streams, events and graphs allow, and checks with vector clocks
+// that every two accesses to a byte are ordered.
 #ifndef IOS_TF_TESTS_FAKE_CUDA_MACHINE_H_
 #define IOS_TF_TESTS_FAKE_CUDA_MACHINE_H_
 
@@ -21,15 +21,16 @@
 
 namespace fake {
 
-// clock[c]: how many nodes of chain c are ordered before. A chain is a sequence of
-// nodes that are ordered among themselves: a stream's, or a graph's captured stream's.
+// clock[c]: how many nodes of chain c are ordered before. A chain is a sequence
+// of nodes that are ordered among themselves: a stream's, or a graph's captured
+// stream's.
 using Clock = std::vector<uint32_t>;
 
 // What a stream is given to do.
 struct Work {
   std::string name;
-  std::function<void()> run;  // tells its accesses by Machine::Read and Write
-  double microseconds = 0;    // of simulated time
+  std::function<void()> run;    // tells its accesses by Machine::Read and Write
+  double microseconds = 0;      // of simulated time
   CUcontext context = nullptr;  // its stream's
 };
 
@@ -85,7 +86,9 @@ class Machine {
   std::string Report() const;
   void Reset();
   // Objects that exist, by kind: "stream", "event", …
-  void Made(const char* kind, const void* object) { live_[kind].insert(object); }
+  void Made(const char* kind, const void* object) {
+    live_[kind].insert(object);
+  }
   bool Unmade(const char* kind, const void* object);
   bool Exists(const char* kind, const void* object) const;
 
@@ -107,7 +110,8 @@ class Machine {
   void RunUntil(const NodePtr& node);
   void RunAll();
   void RunSome();
-  // The host has seen that `node` is done: what is enqueued from now on comes after.
+  // The host has seen that `node` is done: what is enqueued from now on comes
+  // after.
   void HostSaw(const NodePtr& node);
   void HostSawEverything();
   double host_time() const { return host_time_; }
@@ -120,7 +124,8 @@ class Machine {
   };
 
   Machine();
-  static IosHostBuffer* Find(const void* pointer, unsigned long bytes, bool write);
+  static IosHostBuffer* Find(const void* pointer, unsigned long bytes,
+                             bool write);
   Buffer* FindBuffer(const void* pointer, size_t bytes, bool write);
   void Touch(const void* pointer, size_t bytes, bool write);
   void RunOne();
@@ -161,8 +166,8 @@ class Machine {
 
 // Enqueues work on a stream of the driver, or captures it; what cuDNN uses.
 CUresult EnqueueOn(CUstream stream, Work work);
-// Whether the calling thread may not do `call` now, as something is captured; notes
-// the violation.
+// Whether the calling thread may not do `call` now, as something is captured;
+// notes the violation.
 bool ForbiddenWhileCapturing(const char* call);
 // The calling thread's context; null and a violation if there is none.
 CUcontext CurrentContext(const char* call);

@@ -1,5 +1,5 @@
-// The fake NVRTC: compiles kernel text with the host's C++ compiler behind shim.h.
-// Its "CUBIN" names the shared object that the fake driver opens.
+// The fake NVRTC: compiles kernel text with the host's C++ compiler behind
+// shim.h. Its "CUBIN" names the shared object that the fake driver opens.
 #include <dlfcn.h>
 #include <nvrtc.h>
 #include <sys/stat.h>
@@ -48,13 +48,15 @@ std::string Compiler() {
   return compiler && *compiler ? compiler : "g++";
 }
 
-// A line for every `extern "C" __global__ void name(` that lets the driver call it.
+// A line for every `extern "C" __global__ void name(` that lets the driver call
+// it.
 std::string Trampolines(const std::string& preprocessed) {
   // White space as the preprocessor leaves it.
   static const std::string kKernel =
       "extern \"C\" __attribute__((ios_kernel)) void ";
   std::string out;
-  for (size_t at = 0; (at = preprocessed.find(kKernel, at)) != std::string::npos;) {
+  for (size_t at = 0;
+       (at = preprocessed.find(kKernel, at)) != std::string::npos;) {
     at += kKernel.size();
     at = preprocessed.find_first_not_of(" \n", at);
     const size_t end = preprocessed.find_first_of(" \n(", at);
@@ -77,14 +79,16 @@ std::string Compile(const std::string& text, const std::string& defines,
   const std::string library = directory + "/" + name + ".so";
   if (access(library.c_str(), R_OK) == 0) return library;
 
-  const std::string base = directory + "/" + name + "." + std::to_string(getpid());
-  const std::string source = base + ".cu", all = base + ".cc", out = base + ".so",
-                    log_path = base + ".log";
+  const std::string base =
+      directory + "/" + name + "." + std::to_string(getpid());
+  const std::string source = base + ".cu", all = base + ".cc",
+                    out = base + ".so", log_path = base + ".log";
   const std::string flags = " -std=c++17 -w -include " FAKE_CUDA_SOURCES
-                            "/shim.h " + defines + " -x c++ ";
+                            "/shim.h " +
+                            defines + " -x c++ ";
   std::ofstream(source) << text;
-  bool done = Run(Compiler() + flags + "-E -P " + source + " -o " + all, log_path,
-                  log);
+  bool done =
+      Run(Compiler() + flags + "-E -P " + source + " -o " + all, log_path, log);
   if (done) {
     const std::string trampolines = Trampolines(ReadAll(all));
     std::ofstream(all) << text << "\n" << trampolines;

@@ -1,5 +1,5 @@
-// Makes the engine's CUDA C++ kernels compile as C++ for the host: the fake NVRTC
-// puts this before their text. Like NVRTC it includes no standard header.
+// Makes the engine's CUDA C++ kernels compile as C++ for the host: the fake
+// NVRTC puts this before their text. Like NVRTC it includes no standard header.
 #ifndef IOS_TF_TESTS_FAKE_CUDA_SHIM_H_
 #define IOS_TF_TESTS_FAKE_CUDA_SHIM_H_
 
@@ -21,14 +21,30 @@
 
 typedef decltype(sizeof(0)) size_t;
 
-struct alignas(8) float2 { float x, y; };
-struct alignas(16) float4 { float x, y, z, w; };
-struct alignas(8) uint2 { unsigned x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-struct alignas(8) int2 { int x, y; };
-struct alignas(16) int4 { int x, y, z, w; };
-struct alignas(4) ushort2 { unsigned short x, y; };
-struct alignas(8) ushort4 { unsigned short x, y, z, w; };
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(8) int2 {
+  int x, y;
+};
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
+struct alignas(4) ushort2 {
+  unsigned short x, y;
+};
+struct alignas(8) ushort4 {
+  unsigned short x, y, z, w;
+};
 
 extern "C" {
 float expf(float) noexcept;
@@ -91,12 +107,12 @@ IosHostKernel<Arguments...> IosHostKernelOf(void (*)(Arguments...)) {
   return {};
 }
 
-#define IOS_HOST_KERNEL(name)                                      \
-  extern "C" void ios_call_##name(void** parameters) {             \
-    decltype(IosHostKernelOf(&name))::Call(&name, parameters);     \
-  }                                                                \
-  extern "C" int ios_sizes_##name(unsigned* sizes) {               \
-    return decltype(IosHostKernelOf(&name))::Sizes(sizes);         \
+#define IOS_HOST_KERNEL(name)                                  \
+  extern "C" void ios_call_##name(void** parameters) {         \
+    decltype(IosHostKernelOf(&name))::Call(&name, parameters); \
+  }                                                            \
+  extern "C" int ios_sizes_##name(unsigned* sizes) {           \
+    return decltype(IosHostKernelOf(&name))::Sizes(sizes);     \
   }
 
 #endif  // IOS_TF_TESTS_FAKE_CUDA_SHIM_H_
