@@ -250,6 +250,7 @@ class _Candidates:
             lowest_ms = bound(asker.problem, self._as_concurrent(i))
             optimistic_ms[i] = min(optimistic_ms[i], lowest_ms)
         asker.done, first_gap = 0.0, None
+        found_ms = math.inf  # the best schedule whose stages have all been asked for
         while True:
             chosen, lowest_ms = solve(self._space, optimistic_ms)
             known_ms = self.known_ms()
@@ -259,11 +260,11 @@ class _Candidates:
             for i in unknown:
                 self._concurrent_ms[i] = asker.ask(self._as_concurrent(i))
                 optimistic_ms[i] = min(self._concurrent_ms[i], self._merge_ms[i])
-            # What was asked for so far holds a schedule by now.
-            best, best_ms = solve(self._space, self.known_ms())
-            if lowest_ms >= best_ms * (1 - tolerance):
-                return best, best_ms
-            gap = best_ms * (1 - tolerance) - lowest_ms
+            found_ms = min(found_ms, math.fsum(optimistic_ms[chosen]))
+            gap = found_ms * (1 - tolerance) - lowest_ms
+            if gap <= 0:
+                # What was asked for may make a better schedule still.
+                return solve(self._space, self.known_ms())
             first_gap = first_gap or gap
             asker.done = max(asker.done, 1 - gap / first_gap)
 
