@@ -227,7 +227,7 @@ def test_concat_of_inputs(gpu, channels, dtype):
     check(gpu, block, [], dtype, seed=4)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     "options",
     [{"max_operations": 1}, {"max_operations": 2}, {"max_operations": 3}]
