@@ -1,0 +1,285 @@
+// A TensorFlow device of type GPU on the fake CUDA driver, so that kernels for
+// GPUs run where there is none: its memory is the driver's, its stream a real
+// CUstream, and every copy is ordered on it.
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensorflow/core/common_runtime/gpu/gpu_id_manager.h"
+#include "tensorflow/core/common_runtime/local_device.h"
+#include "tensorflow/core/framework/allocator.h"
+#include "tensorflow/core/framework/device_factory.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/platform/logging.h"
+#include "tensorflow/core/public/session_options.h"
+#include "xla/stream_executor/stream.h"
+
+namespace {
+
+using ::stream_executor::DeviceAddressBase;
+using ::tensorflow::Allocator;
+using ::tensorflow::AllocatorAttributes;
+using ::tensorflow::Device;
+using ::tensorflow::DeviceContext;
+using ::tensorflow::StatusCallback;
+using ::tensorflow::Tensor;
+
+#define CHECK_CUDA(call) CHECK_EQ(call, CUDA_SUCCESS) << #call
+
+CUdeviceptr Address(const void* pointer) {
+  return reinterpret_cast<CUdeviceptr>(pointer);
+}
+
+// The device's primary context, current while it lives.
+class Scope {
+ public:
+  Scope() {
+    static const CUcontext context = [] {
+      CUcontext retained;
+      CHECK_CUDA(cuInit(0));
+      CHECK_CUDA(cuDevicePrimaryCtxRetain(&retained, 0));
+      return retained;
+    }();
+    CHECK_CUDA(cuCtxPushCurrent(context));
+  }
+  ~Scope() {
+    CUcontext context;
+    CHECK_CUDA(cuCtxPopCurrent(&context));
+  }
+};
+
+class FakeStream : public stream_executor::Stream {
+ public:
+  FakeStream() {
+    const Scope scope;
+    CHECK_CUDA(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+  }
+
+  PlatformSpecificHandle platform_specific_handle() const override {
+    return {stream_};
+  }
+  bool ok() const override { return true; }
+  absl::Status Memcpy(void* to, const DeviceAddressBase& from,
+                      uint64_t size) override {
+    const Scope scope;
+    CHECK_CUDA(cuMemcpyDtoHAsync(to, Address(from.opaque()), size, stream_));
+    return absl::OkStatus();
+  }
+  absl::Status Memcpy(DeviceAddressBase* to, const void* from,
+                      uint64_t size) override {
+    const Scope scope;
+    CHECK_CUDA(cuMemcpyHtoDAsync(Address(to->opaque()), from, size, stream_));
+    return absl::OkStatus();
+  }
+  absl::Status Memcpy(DeviceAddressBase* to, const DeviceAddressBase& from,
+                      uint64_t size) override {
+    const Scope scope;
+    CHECK_CUDA(cuMemcpyDtoDAsync(Address(to->opaque()), Address(from.opaque()),
+                                 size, stream_));
+    return absl::OkStatus();
+  }
+  absl::Status BlockHostUntilDone() override {
+    const Scope scope;
+    CHECK_CUDA(cuStreamSynchronize(stream_));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Stream*> GetOrCreateSubStream() override { return Missing(); }
+  void ReturnSubStream(Stream*) override {}
+  absl::Status WaitFor(Stream*) override { return Missing(); }
+  absl::Status WaitFor(stream_executor::Event*) override { return Missing(); }
+  absl::Status RecordEvent(stream_executor::Event*) override {
+    return Missing();
+  }
+  absl::Status DoHostCallbackWithStatus(
+      absl::AnyInvocable<absl::Status() &&>) override {
+    return Missing();
+  }
+  stream_executor::StreamExecutor* parent() const override { return nullptr; }
+  stream_executor::CudaComputeCapability GetCudaComputeCapability()
+      const override {
+    return {};
+  }
+  stream_executor::RocmComputeCapability GetRocmComputeCapability()
+      const override {
+    return {};
+  }
+  stream_executor::OneAPIComputeCapability GetOneAPIComputeCapability()
+      const override {
+    return {};
+  }
+  std::variant<stream_executor::StreamPriority, int> priority() const override {
+    return 0;
+  }
+  const std::string& GetName() const override { return name_; }
+  void SetName(std::string name) override { name_ = std::move(name); }
+
+ private:
+  static absl::Status Missing() { return absl::UnimplementedError("fake GPU"); }
+
+  CUstream stream_;
+  std::string name_;
+};
+
+// Bytes by which allocations miss their alignment; see
+// fake_gpu_device_misalign().
+std::atomic<int> misalignment{0};
+
+// As TensorFlow's own: what is given back is free for what is enqueued later,
+// on the same stream, without waiting for what was enqueued before.
+class FakeAllocator : public Allocator {
+ public:
+  std::string Name() override { return "fake GPU"; }
+  void* AllocateRaw(size_t, size_t bytes) override {
+    const Kind kind = {bytes, misalignment};
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<void*>& free = free_[kind];
+    void* memory = nullptr;
+    if (!free.empty()) {
+      memory = free.back();
+      free.pop_back();
+    } else {
+      const Scope scope;
+      CUdeviceptr made = 0;
+      if (cuMemAlloc(&made, bytes + kind.second) != CUDA_SUCCESS) {
+        return nullptr;
+      }
+      memory = reinterpret_cast<void*>(made + kind.second);
+    }
+    used_[memory] = kind;
+    return memory;
+  }
+  void DeallocateRaw(void* memory) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = used_.find(memory);
+    free_[it->second].push_back(memory);
+    used_.erase(it);
+  }
+
+ private:
+  using Kind = std::pair<size_t, int>;  // bytes, misalignment
+
+  std::mutex mutex_;
+  std::map<Kind, std::vector<void*>> free_;
+  std::map<void*, Kind> used_;
+};
+
+class FakeContext : public DeviceContext {
+ public:
+  explicit FakeContext(FakeStream* stream) : stream_(stream) {}
+  stream_executor::Stream* stream() const override { return stream_; }
+
+  void CopyCPUTensorToDevice(const Tensor* from, Device*, Tensor* to,
+                             StatusCallback done, bool) const override {
+    DeviceAddressBase memory(to->data(), to->TotalBytes());
+    done(Finish(stream_->Memcpy(&memory, from->data(), from->TotalBytes())));
+  }
+  void CopyDeviceTensorToCPU(const Tensor* from, absl::string_view, Device*,
+                             Tensor* to, StatusCallback done) override {
+    const DeviceAddressBase memory(from->data(), from->TotalBytes());
+    done(Finish(stream_->Memcpy(to->data(), memory, from->TotalBytes())));
+  }
+  void CopyTensorInSameDevice(const Tensor* from, Device*, Tensor* to,
+                              StatusCallback done) const override {
+    DeviceAddressBase target(to->data(), to->TotalBytes());
+    const DeviceAddressBase source(from->data(), from->TotalBytes());
+    done(stream_->Memcpy(&target, source, from->TotalBytes()));
+  }
+
+ private:
+  absl::Status Finish(absl::Status status) const {
+    return status.ok() ? stream_->BlockHostUntilDone() : status;
+  }
+
+  FakeStream* const stream_;
+};
+
+class FakeDevice : public tensorflow::LocalDevice {
+ public:
+  FakeDevice(const tensorflow::SessionOptions& options,
+             const std::string& prefix)
+      : LocalDevice(
+            options,
+            Device::BuildDeviceAttributes(
+                prefix + "/device:GPU:0", tensorflow::DEVICE_GPU,
+                tensorflow::Bytes(1 << 30), tensorflow::DeviceLocality())),
+        context_(new FakeContext(&stream_)) {
+    info_.stream = &stream_;
+    info_.default_context = context_;
+    info_.gpu_id = 0;
+    set_tensorflow_accelerator_device_info(&info_);
+  }
+  ~FakeDevice() override { context_->Unref(); }
+
+  Allocator* GetAllocator(AllocatorAttributes attributes) override {
+    if (attributes.on_host()) return tensorflow::cpu_allocator();
+    return &allocator_;
+  }
+  absl::Status Sync() override { return stream_.BlockHostUntilDone(); }
+  absl::Status TryGetDeviceContext(DeviceContext** context) override {
+    context_->Ref();
+    *context = context_;
+    return absl::OkStatus();
+  }
+  absl::Status MakeTensorFromProto(const tensorflow::TensorProto& proto,
+                                   const AllocatorAttributes attributes,
+                                   Tensor* tensor) override {
+    Tensor parsed(proto.dtype());
+    if (!parsed.FromProto(tensorflow::cpu_allocator(), proto)) {
+      return absl::InvalidArgumentError("malformed tensor");
+    }
+    if (attributes.on_host()) {
+      *tensor = std::move(parsed);
+      return absl::OkStatus();
+    }
+    Tensor copy(&allocator_, parsed.dtype(), parsed.shape());
+    absl::Status status;
+    context_->CopyCPUTensorToDevice(
+        &parsed, this, &copy, [&](const absl::Status& s) { status = s; }, true);
+    *tensor = std::move(copy);
+    return status;
+  }
+
+ private:
+  FakeStream stream_;
+  FakeAllocator allocator_;
+  FakeContext* const context_;
+  AcceleratorDeviceInfo info_;
+};
+
+class FakeDeviceFactory : public tensorflow::DeviceFactory {
+ public:
+  absl::Status ListPhysicalDevices(std::vector<std::string>* devices) override {
+    devices->push_back("/physical_device:GPU:0");
+    return absl::OkStatus();
+  }
+  absl::Status CreateDevices(
+      const tensorflow::SessionOptions& options, const std::string& prefix,
+      std::vector<std::unique_ptr<Device>>* devices) override {
+    devices->push_back(std::make_unique<FakeDevice>(options, prefix));
+    // TensorFlow's device 0 is CUDA's.
+    return tensorflow::GpuIdManager::InsertTfPlatformDeviceIdPair(
+        tsl::TfDeviceId(0), tsl::PlatformDeviceId(0));
+  }
+};
+
+const bool kRegistered = [] {
+  // Above the 210 of TensorFlow's own factory for GPUs.
+  tensorflow::DeviceFactory::Register(tensorflow::DEVICE_GPU,
+                                      std::make_unique<FakeDeviceFactory>(),
+                                      /*priority=*/230,
+                                      /*is_pluggable_device=*/false);
+  return true;
+}();
+
+}  // namespace
+
+// Tensors made from now on lie `bytes` behind an aligned address.
+extern "C" void fake_gpu_device_misalign(int bytes) { misalignment = bytes; }

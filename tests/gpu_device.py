@@ -1,0 +1,66 @@
+"""A TensorFlow device "GPU" on the fake CUDA driver, for a process of its own.
+
+Kernels for GPUs that TensorFlow has itself would call CUDA: what is no op of this
+package must be placed on the CPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import cuda_helpers
+import tensorflow as tf
+
+_SOURCE = Path(__file__).resolve().parent / "fake_gpu_device" / "device.cc"
+
+
+def _build(fakes: Path) -> Path:
+    """The library that registers the device; built if its source changed."""
+    compiler = shlex.split(os.environ.get("CXX", "g++"))
+    includes = [
+        "-isystem" + flag[2:] if flag.startswith("-I") else flag
+        for flag in tf.sysconfig.get_compile_flags()
+    ]
+    external = Path(tf.sysconfig.get_include()) / "external"
+    includes += [
+        f"-isystem{external / name / 'include'}"
+        for name in ("cuda_cudart", "cuda_nvcc")
+    ]
+    flags = ["-std=c++17", "-O1", "-Wall", "-fPIC", "-shared", *includes]
+    link = [f"-L{fakes}", "-l:libcuda.so.1", f"-Wl,-rpath,{fakes}"]
+    link += [*tf.sysconfig.get_link_flags(), f"-Wl,-rpath,{tf.sysconfig.get_lib()}"]
+    text = repr([compiler, flags, link]).encode() + _SOURCE.read_bytes()
+    digest = hashlib.sha256(text).hexdigest()[:16]
+    target = cuda_helpers.ROOT / "build" / "fake_cuda" / f"device.{digest}.so"
+    if not target.exists():
+        building = target.with_suffix(f".{os.getpid()}")
+        command = [*compiler, *flags, str(_SOURCE), "-o", str(building), *link]
+        subprocess.run(command, check=True)
+        building.rename(target)
+    return target
+
+
+class GpuDevice:
+    """The device, and the fake driver beneath it."""
+
+    def __init__(self) -> None:
+        self.cuda = cuda_helpers.fake_cuda()
+        path = str(_build(self.cuda.directory))
+        tf.load_library(path)
+        self._library = ctypes.CDLL(path)
+
+    def misalign(self, count: int) -> None:
+        """Tensors made on the GPU from now on are so many bytes off."""
+        self._library.fake_gpu_device_misalign(count)
+
+
+@functools.cache
+def load() -> GpuDevice:
+    """To be called before TensorFlow looks for devices."""
+    return GpuDevice()

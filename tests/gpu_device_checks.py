@@ -1,0 +1,317 @@
+"""IosRegion and IosStageLatency on a TensorFlow device "GPU", run by
+test_gpu_device.py: the device is for the whole process."""
+
+import json
+import os
+import threading
+
+import gpu_device
+import graph_helpers as gh
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tensorflow.python.eager import context, wrap_function
+
+import ios_tf
+from ios_tf import devices
+from ios_tf.cost.measured import MeasuredCostModel
+from ios_tf.scheduler import Problem, sequential_schedule
+
+DEVICE = gpu_device.load()
+GPU, CPU = "/device:GPU:0", "/device:CPU:0"
+# Relative to the largest value.
+TOLERANCE = {"float32": 2e-3, "float16": 1e-2, "bfloat16": 3e-2}
+# What makes the host wait for the GPU.
+WAITS = "cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"
+
+
+@pytest.fixture(autouse=True)
+def no_violations():
+    DEVICE.cuda.reset()
+    yield
+    DEVICE.misalign(0)
+    assert DEVICE.cuda.take_violations() == []
+    DEVICE.cuda.reset()
+
+
+@pytest.fixture
+def tf32():
+    enabled = tf.config.experimental.tensor_float_32_execution_enabled()
+    yield tf.config.experimental.enable_tensor_float_32_execution
+    tf.config.experimental.enable_tensor_float_32_execution(enabled)
+
+
+def values(*shape: int, seed: int = 0) -> tf.Tensor:
+    with tf.device(CPU):
+        return tf.constant(gh.random_array(*shape, seed=seed) / 4)
+
+
+def network(x, dtype="float32"):
+    """Two branches that may merge, a pooling, and a classifier."""
+    with tf.device(CPU):
+        weights = [
+            tf.cast(values(*shape, seed=i), dtype)
+            for i, shape in enumerate([(3, 3, 3, 8), (3, 3, 8, 4), (1, 1, 8, 6)])
+        ]
+        x = tf.nn.relu(tf.nn.conv2d(x, weights[0], 1, "SAME"))
+        branches = [tf.nn.conv2d(x, w, 1, "SAME") for w in weights[1:]]
+        x = tf.concat([tf.nn.relu(b) for b in branches], 3)
+        x = tf.nn.max_pool2d(x, 3, 2, "SAME")
+        x = tf.reduce_mean(x, [1, 2])
+        return tf.linalg.matmul(x, tf.cast(values(10, 5), dtype))
+
+
+def placed(graph: gh.Graph, device: str, *ops: str) -> gh.Graph:
+    """The graph with its nodes, or those of some ops, on a device."""
+    graph_def = graph_pb2.GraphDef()
+    graph_def.CopyFrom(graph.graph_def)
+    for node in graph_def.node:
+        if not ops or node.op in ops:
+            node.device = device
+    return graph.with_def(graph_def)
+
+
+def freeze(dtype: str = "float32") -> gh.Graph:
+    def function(x):
+        with tf.device(CPU):
+            return tf.cast(network(tf.cast(x, dtype), dtype), tf.float32)
+
+    return placed(gh.freeze(function, (None, 9, 8, 3)), "")
+
+
+def expected(images: np.ndarray) -> np.ndarray:
+    (result,) = gh.run(placed(freeze(), CPU), images)
+    return result
+
+
+def difference(found: np.ndarray, images: np.ndarray) -> float:
+    truth = expected(images)
+    assert found.shape == truth.shape
+    return np.abs(found - truth).max() / np.abs(truth).max()
+
+
+def lowered(directory, dtype: str = "float32", merge: bool = True) -> gh.Graph:
+    """The network as one region, on the GPU, and the rest on the CPU."""
+    rewritten = gh.rewrite(freeze(dtype), directory, merge, batch_size=2, device="gpu")
+    graph = placed(gh.lower(rewritten, device="gpu"), CPU)
+    assert graph.ops()["IosRegion"] == 1
+    return placed(graph, GPU, "IosRegion")
+
+
+def function_of(graph: gh.Graph):
+    return wrap_function.function_from_graph_def(
+        graph.graph_def,
+        [name + ":0" for name in graph.inputs],
+        list(graph.outputs),
+    )
+
+
+def region(directory):
+    """The region as a function of a tensor on the GPU, with its result there."""
+    return function_of(placed(lowered(directory), ""))
+
+
+def on_gpu(images: np.ndarray) -> tf.Tensor:
+    with tf.device(GPU):
+        return tf.identity(tf.constant(images))
+
+
+@pytest.mark.parametrize("merge", [False, True])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_region_in_a_graph(dtype, merge, tmp_path):
+    graph = lowered(tmp_path, dtype, merge)
+    for batch in (2, 3):
+        images = gh.random_array(batch, 9, 8, 3)
+        (found,) = gh.run(graph, images)
+        assert difference(found, images) < TOLERANCE[dtype]
+
+
+def test_batch_of_no_images(tmp_path):
+    (found,) = gh.run(lowered(tmp_path), np.zeros([0, 9, 8, 3], np.float32))
+    assert found.shape == (0, 5)
+
+
+def test_tensorflow_s_switch_for_tf32(tmp_path, tf32):
+    images = gh.random_array(2, 9, 8, 3)
+    differences = []
+    for enabled in (True, False):
+        tf32(enabled)
+        (found,) = gh.run(lowered(tmp_path), images)
+        differences.append(difference(found, images))
+    assert differences[0] > 1e-5 > differences[1]
+
+
+def test_computing_never_waits_for_the_gpu(tmp_path):
+    call = region(tmp_path)
+    x = on_gpu(gh.random_array(2, 9, 8, 3))
+    results = [call(x) for _ in range(3)]
+    before = DEVICE.cuda.report()["counts"]
+    results += [call(x) for _ in range(5)]
+    after = DEVICE.cuda.report()["counts"]
+    assert [after.get(w) for w in WAITS] == [before.get(w) for w in WAITS]
+    for (result,) in results:
+        assert result.device.endswith(GPU)
+        assert difference(result.numpy(), x.numpy()) < TOLERANCE["float32"]
+
+
+def test_same_memory_is_one_graph_launch(tmp_path):
+    call = region(tmp_path)
+    x = on_gpu(gh.random_array(2, 9, 8, 3))
+    for _ in range(3):
+        call(x)
+    before = DEVICE.cuda.report()["counts"]
+    for _ in range(4):
+        call(x)
+    after = DEVICE.cuda.report()["counts"]
+    assert after["cuGraphLaunch"] - before["cuGraphLaunch"] == 4
+    for name in ("cuLaunchKernel", "cuGraphInstantiate"):
+        assert after.get(name) == before.get(name)
+
+
+@pytest.mark.parametrize("offset", [4, 8, 64])
+def test_inputs_that_are_not_aligned(offset, tmp_path):
+    call = region(tmp_path)
+    images = gh.random_array(2, 9, 8, 3)
+    call(on_gpu(images))  # plans are made
+    DEVICE.misalign(offset)
+    x = on_gpu(images)
+    DEVICE.misalign(0)
+    (found,) = call(x)
+    assert difference(found.numpy(), images) < TOLERANCE["float32"]
+
+
+def test_concurrent_calls(tmp_path):
+    call = region(tmp_path)
+    batches = [gh.random_array(2, 9, 8, 3, seed=i) for i in range(4)]
+    results = {}
+
+    def work(i: int) -> None:
+        for _ in range(3):
+            (found,) = call(on_gpu(batches[i]))
+            results[i] = found.numpy()
+
+    threads = [threading.Thread(target=work, args=[i]) for i in range(len(batches))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i, images in enumerate(batches):
+        assert difference(results[i], images) < TOLERANCE["float32"]
+
+
+def test_wrong_shape_is_an_error(tmp_path):
+    call = region(tmp_path)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="channels"):
+        call(on_gpu(gh.random_array(2, 9, 8, 4)))
+
+
+def test_out_of_memory_is_an_error_that_is_survived(tmp_path):
+    call = region(tmp_path)
+    x = on_gpu(gh.random_array(2, 9, 8, 3))
+    call(x)
+    large = on_gpu(gh.random_array(16, 90, 80, 3))
+    DEVICE.cuda.set(memory_limit=DEVICE.cuda.report()["live"]["bytes"] + 4096)
+    with pytest.raises(tf.errors.ResourceExhaustedError):
+        call(large)
+    DEVICE.cuda.reset()
+    (found,) = call(x)
+    assert difference(found.numpy(), x.numpy()) < TOLERANCE["float32"]
+
+
+def test_region_for_the_cpu_is_not_for_the_gpu(tmp_path):
+    graph = lowered(tmp_path)
+    for node in graph.graph_def.node:
+        if node.op == "IosRegion":
+            node.attr["device"].s = b"cpu"
+    with pytest.raises(tf.errors.InvalidArgumentError, match="made for the cpu"):
+        gh.run(graph, gh.random_array(1, 9, 8, 3))
+
+
+def executed(function, *arguments) -> list[tuple[str, str]]:
+    """Types and devices of the nodes TensorFlow executes."""
+    context.context().enable_graph_collection()
+    try:
+        function(*arguments)
+    finally:
+        metadata = context.context().export_run_metadata()
+        context.context().disable_graph_collection()
+    return [
+        (node.op, node.device[-len(GPU) :])
+        for graphs in metadata.function_graphs
+        for graph in graphs.partition_graphs
+        for node in graph.node
+    ]
+
+
+def test_plugin_lowers_what_is_placed_on_the_gpu(tmp_path):
+    rewritten = gh.rewrite(freeze(), tmp_path, batch_size=2, device="gpu")
+    function = function_of(placed(rewritten, ""))
+    images = gh.random_array(2, 9, 8, 3)
+    with tf.device(CPU):
+        x = tf.constant(images)
+    nodes = executed(function, x)
+    assert ("IosRegion", GPU) in nodes
+    assert not any("Conv2D" in op for op, _ in nodes)
+    (found,) = function(x)
+    assert difference(found.numpy(), images) < TOLERANCE["float32"]
+
+
+def test_stages_are_measured_on_the_gpu(tmp_path):
+    collected = gh.collect(freeze(), tmp_path, batch_size=2, device="gpu")
+    problems = [Problem.from_json(json.dumps(p)) for p in collected["problems"]]
+    model = MeasuredCostModel(devices.choose("gpu"))
+    for problem in problems:
+        before = DEVICE.cuda.report()["counts"].get("cuGraphLaunch", 0)
+        (latency,) = model.compare(problem, [sequential_schedule(problem).stages])
+        assert latency > 0
+        assert DEVICE.cuda.report()["counts"]["cuGraphLaunch"] > before
+    model.release()
+
+
+def saved_model(path: str) -> str:
+    module = tf.Module()
+    module.call = tf.function(
+        lambda x: {"y": network(x)},
+        input_signature=[tf.TensorSpec([None, 9, 8, 3], tf.float32, "x")],
+    )
+    tf.saved_model.save(module, path, signatures=module.call)
+    return path
+
+
+def test_conversion_for_the_gpu(tmp_path, tf32, monkeypatch):
+    with tf.device(CPU):
+        model = saved_model(str(tmp_path / "model"))
+    # Networks are on CPU:0 by name in this process, or TensorFlow's kernels would
+    # run; those of users are not.
+    monkeypatch.setattr(ios_tf.graphs, "freeze", unplaced(ios_tf.graphs.freeze))
+    cache = tmp_path / "cache"
+    fast = {"warmup": 0, "number": 1, "repeat": 1, "cache_dir": str(cache)}
+    lines = []
+    images = gh.random_array(3, 9, 8, 3)
+    for enabled in (True, False):
+        tf32(enabled)
+        output = str(tmp_path / f"converted{enabled}")
+        report = ios_tf.convert(model, output, batch_size=2, say=lines.append, **fast)
+        assert report.operators == 7
+        assert report.device.endswith("_no_TF32") != enabled
+        function = tf.saved_model.load(output).signatures["serving_default"]
+        with tf.device(CPU):
+            x = tf.constant(images)
+        assert ("IosRegion", GPU) in executed(function, x)
+        found = function(x)["y"].numpy()
+        assert difference(found, images) < TOLERANCE["float32"]
+    assert lines == []
+    names = sorted(d for d in os.listdir(cache) if (cache / d).is_dir())
+    assert len(names) == 2
+    assert names[1] == names[0] + "_no_TF32"
+
+
+def unplaced(freeze):
+    def freeze_unplaced(name, function):
+        frozen = freeze(name, function)
+        for node in frozen.graph_def.node:
+            node.device = ""
+        return frozen
+
+    return freeze_unplaced
