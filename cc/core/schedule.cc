@@ -68,6 +68,23 @@ Schedule SequentialSchedule(const Block& block) {
   return schedule;
 }
 
+Schedule GreedySchedule(const Block& block) {
+  Schedule schedule;
+  std::vector<size_t> stage_of;
+  for (const Operator& op : block.operators) {
+    size_t stage = 0;
+    for (int ref : op.inputs) {
+      if (ref >= 0) stage = std::max(stage, stage_of[ref] + 1);
+    }
+    if (stage == schedule.stages.size()) schedule.stages.emplace_back();
+    // Operators that are ready together are not connected.
+    schedule.stages[stage].groups.push_back(
+        {static_cast<int>(stage_of.size())});
+    stage_of.push_back(stage);
+  }
+  return schedule;
+}
+
 Status Validate(const Schedule& schedule, const Block& block) {
   const int n = block.operators.size();
   std::vector<int> stage_of(n, -1);

@@ -27,6 +27,10 @@ struct Schedule {
 // One operator a stage, in the block's order.
 Schedule SequentialSchedule(const Block& block);
 
+// Every stage runs, concurrently, all operators that are ready (the paper's
+// greedy baseline, section 6).
+Schedule GreedySchedule(const Block& block);
+
 // Every operator exactly once, no edge to an earlier stage, groups are the
 // connected components in a topological order, merges are legal (merge.h).
 Status Validate(const Schedule& schedule, const Block& block);

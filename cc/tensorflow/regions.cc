@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cc/core/block_json.h"
 #include "cc/tensorflow/fusion.h"
 #include "cc/tensorflow/layouts.h"
+#include "tensorflow/core/platform/hash.h"
 
 namespace ios::tf {
 namespace {
@@ -121,24 +124,69 @@ class Contraction {
   std::vector<bool> covered_;
 };
 
+uint64_t Mix(uint64_t a, uint64_t b) {
+  return tensorflow::Hash64Combine(a, b);
+}
+
 // The operators of one region in the order in which blocks are cut from it: by
-// the longest path to the end, so that what is needed late comes late.
+// the longest path to the end, so that what is needed late comes late. Operators
+// of equal height are told apart by what they compute from what, and for what:
+// the order of the nodes differs between `ios_tf convert` and a server, and with
+// it blocks would have other signatures.
 std::vector<int> OrderByAlap(const Partition& partition,
                              std::vector<int> operators) {
   std::map<int, int> height;
+  std::map<int, uint64_t> before, after;
+  const auto producer = [&](const TensorRef& t) {
+    const auto it = partition.producer.find(t);
+    return it != partition.producer.end() && height.count(it->second) > 0
+               ? it->second
+               : -1;
+  };
   for (int k : operators) height[k] = 0;
-  for (auto it = operators.rbegin(); it != operators.rend(); ++it) {
-    for (const TensorRef& t : partition.operators[*it].inputs) {
-      const auto producer = partition.producer.find(t);
-      if (producer == partition.producer.end()) continue;
-      const auto from = height.find(producer->second);
-      if (from == height.end()) continue;
-      from->second = std::max(from->second, height[*it] + 1);
+  for (int k : operators) {
+    nlohmann::json attributes =
+        OperatorToJsonValue(partition.operators[k].op);
+    attributes.erase("name");
+    after[k] = before[k] = tensorflow::Hash64(attributes.dump());
+    for (const TensorRef& t : partition.operators[k].inputs) {
+      const int from = producer(t);
+      before[k] = Mix(before[k], from < 0 ? 0 : before[from]);
     }
   }
-  std::stable_sort(operators.begin(), operators.end(),
-                   [&](int a, int b) { return height[a] > height[b]; });
-  return operators;
+  for (auto it = operators.rbegin(); it != operators.rend(); ++it) {
+    const std::vector<TensorRef>& inputs = partition.operators[*it].inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const int from = producer(inputs[i]);
+      if (from < 0) continue;
+      height[from] = std::max(height[from], height[*it] + 1);
+      // A sum: readers come in any order.
+      after[from] += Mix(after[*it], i);
+    }
+  }
+  std::map<int, std::vector<int>, std::greater<int>> levels;
+  for (int k : operators) levels[height[k]].push_back(k);
+  std::vector<int> order;
+  std::map<int, int> position;
+  for (auto& [level, members] : levels) {
+    using Key = std::tuple<uint64_t, uint64_t, std::vector<int>>;
+    std::map<int, Key> keys;
+    for (int k : members) {
+      std::vector<int> inputs;
+      for (const TensorRef& t : partition.operators[k].inputs) {
+        const int from = producer(t);
+        inputs.push_back(from < 0 ? -1 : position[from]);
+      }
+      keys[k] = {before[k], after[k], std::move(inputs)};
+    }
+    std::stable_sort(members.begin(), members.end(),
+                     [&](int a, int b) { return keys[a] < keys[b]; });
+    for (int k : members) {
+      position[k] = order.size();
+      order.push_back(k);
+    }
+  }
+  return order;
 }
 
 class Cutter {
