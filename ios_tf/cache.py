@@ -2,6 +2,7 @@
 
     <directory>/<device>/<block signature>.json               strategy "both"
     <directory>/<device>/<block signature>.<strategy>.json    the others
+    <directory>/pending/<device>/<block signature>.json       blocks that have none
 
 Shapes and precision are part of a block's signature. Files are written under a
 temporary name and renamed: a reader sees a whole file or none.
@@ -39,6 +40,11 @@ def latency_database(directory: str) -> str:
     """
     local = default_directory() if "://" in directory else directory
     return os.path.join(local, "latencies.sqlite")
+
+
+def pending_directory(directory: str, device: str) -> str:
+    """Where blocks wait for `ios_tf tune` (cc/tensorflow/schedule_cache.h)."""
+    return os.path.join(directory, "pending", device)
 
 
 class ScheduleCache:
@@ -82,7 +88,7 @@ class ScheduleCache:
         except KeyError as error:
             _logger.warning("%s is ignored: it has no %s", path, error)
             return None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             _logger.warning("%s is ignored: %s", path, first_line(error))
             return None
         wanted = _settings(strategy, pruning, patterns)

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from ios_tf import models
+from ios_tf import cli_cache, models
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.scheduler import STRATEGIES, Pruning
 
@@ -305,6 +305,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_whole(command, "opset", 17, 13, "version of ONNX's operators")
     command.add_argument("--signature", metavar="NAME", help="the one to export")
     _add_traceback(command)
+    cli_cache.add_commands(commands, _add_whole, _add_traceback)
     return parser
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "cc/tensorflow/lower.h"
 #include "cc/tensorflow/placement.h"
 #include "cc/tensorflow/rewrite.h"
+#include "cc/tensorflow/runtime.h"
 #include "tensorflow/core/grappler/grappler_item.h"
 #include "tensorflow/core/grappler/optimizers/arithmetic_optimizer.h"
 #include "tensorflow/core/grappler/optimizers/common_subgraph_elimination.h"
@@ -48,19 +50,28 @@ std::string DefaultDevice(Cluster* cluster) {
              : kCpu;
 }
 
+absl::Status LowerAnnotated(const GrapplerItem& item,
+                            const PartitionOptions& options, GraphDef* graph) {
+  TF_ASSIGN_OR_RETURN(const Partition partition,
+                      PartitionGraph(item, options));
+  TF_ASSIGN_OR_RETURN(
+      const int regions,
+      Lower(partition, AnnotatedSchedules(partition), graph));
+  CountAnnotated(regions);
+  return absl::OkStatus();
+}
+
 // Lowers what can be; a graph that cannot is left as it is. Loading a model must
-// not fail because of this optimizer.
-void LowerIfAnnotated(const GrapplerItem& item, const PartitionOptions& options,
-                      GraphDef* graph) {
-  if (!IsAnnotated(item.graph) ||
-      !item.optimization_options().allow_non_differentiable_rewrites) {
-    return;
-  }
-  absl::StatusOr<Partition> partition = PartitionGraph(item, options);
-  absl::Status status = partition.status();
-  if (status.ok()) {
-    const absl::StatusOr<int> regions = Lower(*partition, graph);
-    status = regions.status();
+// not fail because of this optimizer. `runtime`: for graphs without schedules.
+void LowerIfPossible(const GrapplerItem& item, const PartitionOptions& options,
+                     const std::optional<RuntimeOptions>& runtime,
+                     GraphDef* graph) {
+  if (!item.optimization_options().allow_non_differentiable_rewrites) return;
+  absl::Status status;
+  if (IsAnnotated(item.graph)) {
+    status = LowerAnnotated(item, options, graph);
+  } else if (runtime && IsFrozenNetwork(item.graph)) {
+    status = ScheduleAndLower(item, *runtime, options, graph).status();
   }
   if (!status.ok()) {
     *graph = item.graph;
@@ -80,10 +91,13 @@ absl::Status IosOptimizer::Init(
         mode_ = Mode::kCollect;
       } else if (value.s() == "rewrite") {
         mode_ = Mode::kRewrite;
+      } else if (value.s() == "optimize") {
+        mode_ = Mode::kOptimize;
       } else if (value.s() != "lower") {
         return absl::InvalidArgumentError(absl::StrCat(
             "IosOptimizer: mode '", value.s(),
-            "' is none of \"collect\", \"rewrite\" and \"lower\""));
+            "' is none of \"collect\", \"rewrite\", \"lower\" and "
+            "\"optimize\""));
       }
     } else if (key == "batch_size") {
       if (value.i() < 0) {
@@ -110,6 +124,10 @@ absl::Status IosOptimizer::Init(
       output_ = value.s();
     } else if (key == "schedules") {
       schedules_ = value.s();
+    } else if (key == "cache_dir") {
+      runtime_.cache_dir = value.s();
+    } else if (key == "on_miss") {
+      TF_ASSIGN_OR_RETURN(runtime_.on_miss, OnMissFromString(value.s()));
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("IosOptimizer has no parameter '", key, "'"));
@@ -123,7 +141,12 @@ absl::Status IosOptimizer::Init(
     return absl::InvalidArgumentError(
         "IosOptimizer: mode \"rewrite\" needs \"schedules\", a directory");
   }
-  if (device_.empty() && mode_ != Mode::kLower) {
+  if (mode_ == Mode::kOptimize && runtime_.cache_dir.empty()) {
+    return absl::InvalidArgumentError(
+        "IosOptimizer: mode \"optimize\" needs \"cache_dir\", a directory");
+  }
+  runtime_.batch_size = options_.batch_size;
+  if (device_.empty() && !LowersGraphs()) {
     options_.placement = {kCpu, kCpu};
   }
   return absl::OkStatus();
@@ -132,10 +155,15 @@ absl::Status IosOptimizer::Init(
 absl::Status IosOptimizer::Optimize(Cluster* cluster, const GrapplerItem& item,
                                     GraphDef* optimized_graph) {
   *optimized_graph = item.graph;
-  if (mode_ == Mode::kLower) {
+  if (LowersGraphs()) {
     PartitionOptions options = options_;
     if (device_.empty()) options.placement.unplaced = DefaultDevice(cluster);
-    LowerIfAnnotated(item, options, optimized_graph);
+    // What has no schedule in the first round has none in the second.
+    const bool schedules =
+        mode_ == Mode::kOptimize && !std::exchange(seen_, true);
+    LowerIfPossible(item, options,
+                    schedules ? std::make_optional(runtime_) : std::nullopt,
+                    optimized_graph);
     return absl::OkStatus();
   }
   // A graph that has a schedule keeps it: passes may be run more than once.
@@ -170,7 +198,12 @@ absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,
   PartitionOptions options;
   options.placement.unplaced = DefaultDevice(cluster);
   GraphDef lowered = item.graph;
-  LowerIfAnnotated(item, options, &lowered);
+  // TensorFlow makes one of us for each graph, and calls it twice. What has no
+  // schedule in the first round has none in the second, where the passes below
+  // have made it another graph.
+  LowerIfPossible(item, options,
+                  std::exchange(seen_, true) ? std::nullopt : ProcessOptions(),
+                  &lowered);
   GrapplerItem rest = item.WithGraph(std::move(lowered));
   std::vector<std::unique_ptr<tensorflow::grappler::GraphOptimizer>> passes;
   passes.push_back(std::make_unique<tensorflow::grappler::ArithmeticOptimizer>(

@@ -6,12 +6,14 @@
 #include <string>
 
 #include "cc/tensorflow/regions.h"
+#include "cc/tensorflow/runtime.h"
 #include "tensorflow/core/grappler/optimizers/custom_graph_optimizer.h"
 
 namespace ios::tf {
 
 // Parameters, all optional:
-//   mode: "collect", "rewrite" or "lower" (default).
+//   mode: "collect", "rewrite", "lower" (default) or "optimize": lower, and give
+//     schedules to frozen graphs that carry none, see runtime.h.
 //   batch_size: int, in place of unknown leading dimensions; 0: 1.
 //   device: "cpu" or "gpu", what to take nodes for: those placed elsewhere are
 //   left
@@ -20,6 +22,8 @@ namespace ios::tf {
 //   max_block_operators: int, see PartitionOptions.
 //   output (collect): the file to write, see collect.h.
 //   schedules (rewrite): the directory of schedules, see rewrite.h.
+//   cache_dir (optimize): the schedule cache, see schedule_cache.h.
+//   on_miss (optimize): "pass" (default), "greedy" or "search".
 class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
  public:
   absl::Status Init(const tensorflow::RewriterConfig_CustomGraphOptimizer*
@@ -32,17 +36,24 @@ class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
                         tensorflow::GraphDef* optimized_graph) override;
 
  private:
-  enum class Mode { kCollect, kRewrite, kLower };
+  enum class Mode { kCollect, kRewrite, kLower, kOptimize };
+
+  bool LowersGraphs() const {
+    return mode_ == Mode::kLower || mode_ == Mode::kOptimize;
+  }
 
   Mode mode_ = Mode::kLower;
   PartitionOptions options_;
   std::string device_, output_, schedules_;
+  RuntimeOptions runtime_;
+  bool seen_ = false;  // the graph
 };
 
 // What runs in every TensorFlow function and session once the library is
-// loaded: lowers annotated graphs. The passes that would hide operators from it
-// are turned off for all graphs; it runs them itself on what it leaves. There
-// is one for each type of device in a graph; the GPU's does the work of all.
+// loaded: lowers annotated graphs and, by ProcessOptions(), others. The passes
+// that would hide operators from it are turned off for all graphs; it runs them
+// itself on what it leaves. There is one for each type of device in a graph; the
+// GPU's does the work of all.
 class IosPlugin : public tensorflow::grappler::CustomGraphOptimizer {
  public:
   explicit IosPlugin(bool leaves_gpu_graphs)
@@ -60,6 +71,7 @@ class IosPlugin : public tensorflow::grappler::CustomGraphOptimizer {
 
  private:
   const bool leaves_gpu_graphs_;
+  bool seen_ = false;  // the graph
 };
 
 }  // namespace ios::tf

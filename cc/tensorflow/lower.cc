@@ -4,6 +4,7 @@
 #include <climits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -231,21 +232,29 @@ bool IsAnnotated(const tensorflow::GraphDef& graph) {
       [](const NodeDef& node) { return node.attr().count(kStageAttr) > 0; });
 }
 
-absl::StatusOr<int> Lower(const Partition& partition,
-                          tensorflow::GraphDef* graph) {
-  GraphEditor editor(*partition.graph, graph);
-  Borders borders(partition, &editor);
-  std::vector<LoweredRegion> lowered;
-  std::map<std::string, bool> usable;  // by device
-  for (const Region& region : partition.regions) {
+RegionScheduler AnnotatedSchedules(const Partition& partition) {
+  return [&partition](const Region& region, const Block& block,
+                      const std::string&) -> std::optional<Schedule> {
     std::vector<int> stages;
     for (int k : region.operators) {
       stages.push_back(AnnotatedStage(partition, partition.operators[k]));
     }
     if (std::all_of(stages.begin(), stages.end(),
                     [](int stage) { return stage == kNoStage; })) {
-      continue;
+      return std::nullopt;
     }
+    return AnnotatedSchedule(block, stages);
+  };
+}
+
+absl::StatusOr<int> Lower(const Partition& partition,
+                          const RegionScheduler& scheduler,
+                          tensorflow::GraphDef* graph) {
+  GraphEditor editor(*partition.graph, graph);
+  Borders borders(partition, &editor);
+  std::vector<LoweredRegion> lowered;
+  std::map<std::string, bool> usable;  // by device
+  for (const Region& region : partition.regions) {
     const std::string device = DeviceOf(partition, region);
     const auto [known, is_new] = usable.try_emplace(device, false);
     if (is_new) known->second = IsUsable(device, partition.placement);
@@ -260,10 +269,13 @@ absl::StatusOr<int> Lower(const Partition& partition,
     if (result.made.block.outputs.empty() || result.made.inputs.empty()) {
       continue;
     }
-    result.schedule = AnnotatedSchedule(result.made.block, stages);
+    std::optional<Schedule> schedule =
+        scheduler(region, result.made.block, device);
+    if (!schedule) continue;
+    result.schedule = std::move(*schedule);
     const Status status = Validate(result.schedule, result.made.block);
     if (!status.ok()) {
-      LOG(WARNING) << "ios_tf: the schedule in the attributes of the region at '"
+      LOG(WARNING) << "ios_tf: the schedule of the region at '"
                    << result.made.block.operators[0].name
                    << "' is not valid, it runs sequentially: "
                    << status.message();

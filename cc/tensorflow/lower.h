@@ -2,7 +2,12 @@
 #ifndef IOS_TF_CC_TENSORFLOW_LOWER_H_
 #define IOS_TF_CC_TENSORFLOW_LOWER_H_
 
+#include <functional>
+#include <optional>
+#include <string>
+
 #include "absl/status/statusor.h"
+#include "cc/core/schedule.h"
 #include "cc/tensorflow/regions.h"
 #include "tensorflow/core/framework/graph.pb.h"
 
@@ -11,9 +16,18 @@ namespace ios::tf {
 // Whether any node has a `_ios_stage`.
 bool IsAnnotated(const tensorflow::GraphDef& graph);
 
-// Replaces every region with annotated operators by one IosRegion node; returns
-// how many. `graph` is a copy of the partitioned graph.
+// The schedule a region runs by, or none to leave it to TensorFlow. `block` is
+// made of all operators of the region, `device` kCpu or kGpu.
+using RegionScheduler = std::function<std::optional<Schedule>(
+    const Region& region, const Block& block, const std::string& device)>;
+
+// The schedules that the nodes' attributes describe.
+RegionScheduler AnnotatedSchedules(const Partition& partition);
+
+// Replaces every region that gets a schedule by one IosRegion node; returns how
+// many. `graph` is a copy of the partitioned graph.
 absl::StatusOr<int> Lower(const Partition& partition,
+                          const RegionScheduler& scheduler,
                           tensorflow::GraphDef* graph);
 
 }  // namespace ios::tf

@@ -71,7 +71,8 @@ class Graph {
     EXPECT(partition.ok());
     if (!partition.ok()) return -1;
     tensorflow::GraphDef graph = item_.graph;
-    const absl::StatusOr<int> regions = Lower(*partition, &graph);
+    const absl::StatusOr<int> regions =
+        Lower(*partition, AnnotatedSchedules(*partition), &graph);
     EXPECT(regions.ok());
     for (const NodeDef& node : graph.node()) (*nodes)[node.name()] = node;
     return regions.ok() ? *regions : -1;

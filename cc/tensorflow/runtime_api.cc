@@ -1,0 +1,101 @@
+#include "cc/tensorflow/runtime_api.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cc/tensorflow/runtime.h"
+#include "cc/tensorflow/schedule_cache.h"
+#include "cc/tensorflow/search_queue.h"
+
+using ::ios::tf::SearchQueue;
+
+extern "C" {
+
+void ios_tf_free_string(char* text) { std::free(text); }
+
+char* ios_tf_enable(const char* cache_dir, const char* on_miss,
+                    int64_t batch_size) {
+  const absl::StatusOr<ios::tf::OnMiss> parsed =
+      ios::tf::OnMissFromString(on_miss);
+  if (!parsed.ok()) {
+    return strdup(std::string(parsed.status().message()).c_str());
+  }
+  if (batch_size < 1) {
+    return strdup(
+        absl::StrCat("batch_size is ", batch_size, ", must be positive")
+            .c_str());
+  }
+  ios::tf::SetProcessOptions(
+      ios::tf::RuntimeOptions{cache_dir, *parsed, batch_size});
+  return nullptr;
+}
+
+void ios_tf_disable(void) { ios::tf::SetProcessOptions(std::nullopt); }
+
+char* ios_tf_status(void) {
+  const std::optional<ios::tf::RuntimeOptions> options =
+      ios::tf::ProcessOptions();
+  const ios::tf::RuntimeCounts counts = ios::tf::Counts();
+  nlohmann::json status = {
+      {"enabled", options.has_value()},
+      {"counts",
+       {{"annotated_graphs", counts.annotated},
+        {"scheduled_graphs", counts.scheduled},
+        {"passed_graphs", counts.passed},
+        {"graphs_not_frozen", counts.not_frozen},
+        {"regions", counts.regions},
+        {"blocks_cached", counts.cached},
+        {"blocks_greedy", counts.greedy},
+        {"blocks_searched", counts.searched},
+        {"blocks_missed", counts.missed},
+        {"warnings", ios::tf::ScheduleCache::warnings()}}}};
+  if (options) {
+    status["cache_dir"] = options->cache_dir;
+    status["on_miss"] = ios::tf::ToString(options->on_miss);
+    status["batch_size"] = options->batch_size;
+  }
+  return strdup(
+      status.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+          .c_str());
+}
+
+char* ios_tf_search(const char* problem) {
+  const ios::StatusOr<std::string> found =
+      SearchQueue::Global().Search(problem);
+  return found.ok() ? strdup(found->c_str()) : nullptr;
+}
+
+void ios_tf_open_search(int (*holds_lock)(void), void* (*release_lock)(void),
+                        void (*acquire_lock)(void*), int patience_ms) {
+  SearchQueue::Global().Open({holds_lock, release_lock, acquire_lock},
+                             std::chrono::milliseconds(patience_ms));
+}
+
+void ios_tf_close_search(void) { SearchQueue::Global().Close(); }
+
+int64_t ios_tf_take_problem(char** problem) {
+  std::string text;
+  const int64_t number = SearchQueue::Global().Take(&text);
+  *problem = number ? strdup(text.c_str()) : nullptr;
+  return number;
+}
+
+int ios_tf_begin_search(int64_t number) {
+  return SearchQueue::Global().Begin(number);
+}
+
+void ios_tf_give_schedule(int64_t number, const char* schedule,
+                          const char* error) {
+  if (schedule) {
+    SearchQueue::Global().Give(number, std::string(schedule));
+  } else {
+    SearchQueue::Global().Give(number, ios::Internal(error));
+  }
+}
+
+}  // extern "C"

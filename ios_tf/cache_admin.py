@@ -1,0 +1,324 @@
+"""What `ios_tf cache` does: lists, checks, cleans, packs and unpacks a schedule cache.
+
+An entry is one file: a schedule, a pending block, or what an interrupted write left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from ios_tf.cache import DEFAULT_STRATEGY
+from ios_tf.errors import UserError
+from ios_tf.report import table
+from ios_tf.scheduler import STRATEGIES, Schedule
+from ios_tf.source import first_line
+from ios_tf.tuning import problem_of
+
+_PENDING = "pending"
+_VERSION = 1
+# A temporary file that is older belongs to a process that has died.
+_STALE_SECONDS = 3600
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One file of a cache.
+
+    Attributes:
+      path: where it is.
+      device: the fingerprint it belongs to.
+      kind: "schedule", "pending" or "temporary".
+      signature: the block's, as the file's name says it.
+      strategy: of a schedule.
+      data: the JSON object; empty if there is none.
+      problem: what is wrong with it, in one line; None if nothing is.
+    """
+
+    path: str
+    device: str
+    kind: str
+    signature: str
+    strategy: str
+    data: dict[str, Any]
+    problem: str | None
+
+    @property
+    def name(self) -> str:
+        """The path below the cache's directory."""
+        parts = [self.device, os.path.basename(self.path)]
+        return "/".join([_PENDING, *parts] if self.kind == _PENDING else parts)
+
+
+def entries(directory: str) -> list[Entry]:
+    """All entries of a cache, sorted by device and block.
+
+    Raises:
+      UserError: there is no such directory.
+    """
+    if not tf.io.gfile.isdir(directory):
+        raise UserError(f"{directory}: no such directory")
+    found = []
+    for device in _directories(directory):
+        if device == _PENDING:
+            continue
+        found += _entries_of(directory, device, pending=False)
+    waiting = os.path.join(directory, _PENDING)
+    if tf.io.gfile.isdir(waiting):
+        for device in _directories(waiting):
+            found += _entries_of(waiting, device, pending=True)
+    return found
+
+
+def list_table(directory: str) -> str:
+    """The entries, one a line."""
+    rows = []
+    for entry in entries(directory):
+        if entry.problem:
+            rows.append([entry.signature[:12], "", entry.problem, "", "", entry.device])
+            continue
+        if entry.kind == _PENDING:
+            block = entry.data["block"]
+            what = f"pending: {len(block['operators'])} operators"
+            times = ["", ""]
+        else:
+            what = f"{len(entry.data['stages'])} stages"
+            times = [
+                f"{entry.data[k]:.3f}" if k in entry.data else ""
+                for k in ("sequential_ms", "latency_ms")
+            ]
+        rows.append([entry.signature[:12], entry.strategy, what, *times, entry.device])
+    if not rows:
+        return f"{directory} is empty"
+    header = ["block", "strategy", "what", "sequential ms", "scheduled ms", "device"]
+    return table(header, rows)
+
+
+def show(directory: str, signature: str) -> str:
+    """The entries of the blocks whose signature starts with `signature`.
+
+    Raises:
+      UserError: there is none.
+    """
+    found = [e for e in entries(directory) if e.signature.startswith(signature)]
+    if not found:
+        raise UserError(f"{directory}: no entry starts with {signature!r}")
+    return "\n\n".join(_description(entry) for entry in found)
+
+
+def verify(directory: str) -> list[Entry]:
+    """The entries that would be ignored."""
+    return [entry for entry in entries(directory) if entry.problem]
+
+
+def prune(directory: str, device: str | None = None) -> list[Entry]:
+    """Removes what is of no use, and gives what it has removed.
+
+    That is: what `verify` gives, what writers that died have left, and pending blocks
+    that have a schedule by now.
+
+    Args:
+      directory: the cache.
+      device: a fingerprint: removes also what belongs to other devices.
+    """
+    found = entries(directory)
+    known = {(e.device, e.signature) for e in found if _is_default(e)}
+    useless = [
+        entry
+        for entry in found
+        if entry.problem
+        or (entry.kind == _PENDING and (entry.device, entry.signature) in known)
+        or (device is not None and entry.device != device)
+    ]
+    for entry in useless:
+        try:
+            tf.io.gfile.remove(entry.path)
+        except tf.errors.NotFoundError:  # another process has removed it
+            pass
+        except tf.errors.OpError as error:
+            raise UserError(
+                f"{entry.path}: cannot be removed: {first_line(error)}"
+            ) from error
+    return useless
+
+
+def export(directory: str, path: str) -> int:
+    """Packs the valid entries of a cache into one file; gives their number.
+
+    Raises:
+      UserError: there is no such directory, or the file cannot be written.
+    """
+    valid = [entry for entry in entries(directory) if not entry.problem]
+    packed = {"version": _VERSION, "entries": {e.name: e.data for e in valid}}
+    _write(path, packed)
+    return len(valid)
+
+
+def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, int]:
+    """Unpacks what `export` wrote; gives how many entries are new, how many are not.
+
+    Args:
+      directory: the cache; need not exist.
+      path: the file.
+      overwrite: replace entries that are there already.
+
+    Raises:
+      UserError: the file is none of `export`; nothing is written then.
+    """
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            packed = json.loads(file.read())
+    except tf.errors.OpError as error:
+        raise UserError(f"{path}: cannot be read: {first_line(error)}") from error
+    except (ValueError, RecursionError):
+        raise UserError(f"{path}: not a file of ios_tf cache export") from None
+    if (
+        not isinstance(packed, dict)
+        or packed.get("version") != _VERSION
+        or not isinstance(packed.get("entries"), dict)
+    ):
+        raise UserError(f"{path}: not a file of ios_tf cache export")
+    checked = {}
+    for name, data in packed["entries"].items():
+        parts = name.split("/")
+        pending = parts[0] == _PENDING
+        if pending:
+            parts = parts[1:]
+        # A name must not lead out of the directory.
+        if len(parts) != 2 or any(part in ("", ".", "..") for part in parts):
+            raise UserError(f"{path}: entry {name!r} has no place in a cache")
+        problem = _check(parts[1], data, pending)
+        if problem:
+            raise UserError(f"{path}: entry {name!r}: {problem}")
+        checked[os.path.join(directory, *name.split("/"))] = data
+    written = 0
+    for target, data in checked.items():
+        if overwrite or not tf.io.gfile.exists(target):
+            _write(target, data)
+            written += 1
+    return written, len(checked) - written
+
+
+def _directories(directory: str) -> list[str]:
+    names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(directory))
+    return [n for n in names if tf.io.gfile.isdir(os.path.join(directory, n))]
+
+
+def _entries_of(directory: str, device: str, pending: bool) -> Iterator[Entry]:
+    below = os.path.join(directory, device)
+    for name in sorted(tf.io.gfile.listdir(below)):
+        path = os.path.join(below, name)
+        signature, _, rest = name.partition(".")
+        kind = _PENDING if pending else "schedule"
+        strategy = "" if pending else rest.removesuffix("json").rstrip(".")
+        data: dict[str, Any] = {}
+        try:
+            if name.endswith(".tmp"):
+                kind, problem = "temporary", None
+                age = time.time() - tf.io.gfile.stat(path).mtime_nsec / 1e9
+                if age > _STALE_SECONDS:
+                    problem = "left by a process that has died"
+            else:
+                with tf.io.gfile.GFile(path, "rb") as file:
+                    data = json.loads(file.read())
+                problem = _check(name, data, pending)
+        except tf.errors.NotFoundError:
+            continue
+        except tf.errors.OpError as error:
+            problem = first_line(error)
+        except (ValueError, RecursionError):
+            problem = "it is not JSON"
+        if kind == "temporary" and not problem:
+            continue  # somebody is writing it
+        yield Entry(
+            path,
+            device,
+            kind,
+            signature,
+            strategy or ("" if pending else DEFAULT_STRATEGY),
+            data if isinstance(data, dict) else {},
+            problem,
+        )
+
+
+def _check(name: str, data: Any, pending: bool) -> str | None:
+    """What is wrong with the content of a file of this name."""
+    signature, _, rest = name.partition(".")
+    strategies = {"json"} if pending else {"json", *(f"{s}.json" for s in STRATEGIES)}
+    if rest not in strategies:
+        return "its name is not that of an entry"
+    try:
+        if pending:
+            found = problem_of(data).signature
+        else:
+            schedule = Schedule.from_json(data)
+            found = schedule.signature
+            _check_stages(schedule)
+    except ValueError as error:
+        return first_line(error)
+    if found != signature:
+        return f"it belongs to block {found[:12]!r}"
+    return None
+
+
+def _check_stages(schedule: Schedule) -> None:
+    # What a schedule alone can tell; the block decides when it is used.
+    operators = sorted(
+        op for stage in schedule.stages for group in stage.groups for op in group
+    )
+    if not operators or operators != list(range(len(operators))):
+        raise ValueError("its stages do not run every operator once")
+    for key in ("latency_ms", "sequential_ms"):
+        value = schedule.metadata.get(key)
+        if not isinstance(value, (int, float)) or not value > 0:
+            raise ValueError(f"{key} is not a positive number")
+
+
+def _is_default(entry: Entry) -> bool:
+    return (
+        entry.kind == "schedule"
+        and not entry.problem
+        and entry.strategy == DEFAULT_STRATEGY
+    )
+
+
+def _description(entry: Entry) -> str:
+    lines = [entry.path]
+    if entry.problem:
+        return "\n".join([*lines, f"  ignored: {entry.problem}"])
+    if entry.kind == _PENDING:
+        block = entry.data["block"]
+        shapes = " ".join(str(shape) for shape in block["inputs"])
+        lines.append(f"  pending, {block.get('dtype', 'float32')}, inputs {shapes}")
+        lines += [
+            f"  {i}: {op['type']} {op.get('name', '')} of {op['inputs']}"
+            for i, op in enumerate(block["operators"])
+        ]
+        return "\n".join(lines)
+    for number, stage in enumerate(entry.data["stages"]):
+        groups = " | ".join(" ".join(map(str, group)) for group in stage["groups"])
+        lines.append(f"  stage {number}: {stage['strategy']}: {groups}")
+    lines += [
+        f"  {key}: {value}"
+        for key, value in entry.data.items()
+        if key not in ("stages", "version", "signature")
+    ]
+    return "\n".join(lines)
+
+
+def _write(path: str, data: dict[str, Any]) -> None:
+    temporary = f"{path}.{uuid.uuid4().hex}.tmp"
+    try:
+        tf.io.gfile.makedirs(os.path.dirname(path) or ".")
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write(json.dumps(data) + "\n")
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+    except tf.errors.OpError as error:
+        raise UserError(f"{path}: cannot be written: {first_line(error)}") from error

@@ -1,0 +1,325 @@
+"""ios_tf tune and ios_tf cache: what waits, what is kept, what is thrown away."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import graph_helpers as gh
+import keras
+import pytest
+from keras import layers
+
+from ios_tf import _native, cache_admin, cli, engine, tuning
+from ios_tf.cache import ScheduleCache, pending_directory
+from ios_tf.errors import UserError
+from ios_tf.scheduler import Problem, validate
+
+FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 2, "max_group_size": 2}
+DEVICE = _native.device_fingerprint("cpu")
+
+
+def block(filters: int, batch: int = 1) -> dict:
+    """Two branches of different depth that meet."""
+    return {
+        "version": 1,
+        "name": f"branches of {filters}",
+        "dtype": "float32",
+        "inputs": [[batch, 8, 8, 4]],
+        "operators": [
+            {"type": "conv2d", "inputs": [-1], "filters": filters, "name": "a"},
+            {"type": "conv2d", "inputs": [-1], "filters": filters, "name": "b"},
+            {"type": "conv2d", "inputs": [1], "filters": filters, "name": "c"},
+            {"type": "add", "inputs": [0, 2], "name": "sum"},
+        ],
+        "outputs": [3],
+    }
+
+
+def problem(filters: int, batch: int = 1) -> Problem:
+    return Problem.from_json(engine.problem(block(filters, batch)))
+
+
+def add_pending(cache: str, found: Problem, device: str = DEVICE) -> str:
+    """Writes a block as the optimizer does."""
+    directory = pending_directory(cache, device)
+    os.makedirs(directory, exist_ok=True)
+    path = os.path.join(directory, f"{found.signature}.json")
+    with open(path, "w") as file:
+        json.dump(engine.problem(found.block), file)
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path) -> str:
+    return str(tmp_path / "cache")
+
+
+@pytest.fixture
+def filled(cache) -> str:
+    """Two schedules, and a block that waits."""
+    for filters in (4, 6):
+        add_pending(cache, problem(filters))
+    tuning.tune(cache, **FAST)
+    add_pending(cache, problem(8))
+    return cache
+
+
+def run(capfd, *arguments: str) -> tuple[int, str, str]:
+    capfd.readouterr()
+    code = cli.main(arguments)
+    captured = capfd.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_tune_searches_all_that_waits(cache):
+    waiting = [problem(4), problem(4, batch=8), problem(6)]
+    paths = [add_pending(cache, p) for p in waiting]
+    tuned = tuning.tune(cache, **FAST)
+    assert {p.signature for p, _ in tuned.schedules} == {p.signature for p in waiting}
+    assert {p.shapes[0][0] for p, _ in tuned.schedules} == {1, 8}
+    for found, schedule in tuned.schedules:
+        validate(schedule, found)
+        path = ScheduleCache(cache, DEVICE).path(found.signature, "both")
+        with open(path) as file:
+            assert json.load(file)["latency_ms"] > 0
+    assert not any(os.path.exists(path) for path in paths)
+    assert tuning.tune(cache, **FAST).schedules == ()
+
+
+def test_what_waits_for_another_device_stays(cache):
+    path = add_pending(cache, problem(4), device="another")
+    assert tuning.tune(cache, **FAST).schedules == ()
+    assert os.path.exists(path)
+
+
+def bad_blocks() -> dict[str, bytes]:
+    good = engine.problem(block(4))
+    other = engine.problem(block(6))
+    cycle = engine.problem(block(4))
+    cycle["block"]["operators"][0]["inputs"] = [3]
+    return {
+        "empty": b"",
+        "truncated": json.dumps(good).encode()[:100],
+        "another block": json.dumps(other).encode(),
+        "a cycle": json.dumps(cycle).encode(),
+        "no block": b'{"version": 1}',
+        "a list": b"[]",
+        "deep": b"[" * 200_000,
+    }
+
+
+@pytest.mark.parametrize("name", bad_blocks())
+def test_tune_ignores_what_is_no_block(cache, caplog, name):
+    path = add_pending(cache, problem(4))
+    with open(path, "wb") as file:
+        file.write(bad_blocks()[name])
+    add_pending(cache, problem(8))
+    tuned = tuning.tune(cache, **FAST)
+    assert [p.signature for p, _ in tuned.schedules] == [problem(8).signature]
+    assert tuned.ignored == (path,)
+    (record,) = caplog.records
+    assert path in record.getMessage()
+    assert "\n" not in record.getMessage()
+
+
+def test_nothing_but_the_block_is_believed(cache):
+    found = engine.problem(block(4))
+    found["merge_classes"] = [[0, 3]]
+    found["shapes"] = [[1, 1, 1, 1]] * 4
+    path = add_pending(cache, problem(4))
+    with open(path, "w") as file:
+        json.dump(found, file)
+    ((read, _),) = tuning.tune(cache, **FAST).schedules
+    assert read == problem(4)
+
+
+def test_several_processes_tune_at_the_same_time(cache):
+    waiting = [problem(filters) for filters in range(4, 10)]
+    for p in waiting:
+        add_pending(cache, p)
+    code = f"from ios_tf.tuning import tune; tune({cache!r}, **{FAST!r})"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    for process in processes:
+        _, error = process.communicate()
+        assert process.returncode == 0, error
+    found = cache_admin.entries(cache)
+    assert {e.signature for e in found} == {p.signature for p in waiting}
+    assert {e.kind for e in found} == {"schedule"}
+    assert cache_admin.verify(cache) == []
+
+
+def test_list_and_show(capfd, filled):
+    code, out, _ = run(capfd, "cache", "list", f"--cache_dir={filled}")
+    assert code == 0
+    for filters in (4, 6, 8):
+        assert problem(filters).signature[:12] in out
+    assert out.count("pending: 4 operators") == 1
+    signature = problem(4).signature
+    code, out, _ = run(capfd, "cache", "show", signature[:9], f"--cache_dir={filled}")
+    assert code == 0
+    assert "stage 0: " in out
+    assert "latency_ms: " in out
+    code, _, err = run(capfd, "cache", "show", "nothing", f"--cache_dir={filled}")
+    assert code == 1
+    assert "no entry starts with 'nothing'" in err
+
+
+def damage(cache: str, filters: int) -> str:
+    path = ScheduleCache(cache, DEVICE).path(problem(filters).signature, "both")
+    with open(path) as file:
+        schedule = json.load(file)
+    schedule["stages"].pop()
+    schedule["stages"].append(schedule["stages"][0])
+    with open(path, "w") as file:
+        json.dump(schedule, file)
+    return path
+
+
+def test_verify_names_what_would_be_ignored(capfd, filled):
+    code, out, _ = run(capfd, "cache", "verify", f"--cache_dir={filled}")
+    assert (code, out) == (0, "all entries are good\n")
+    path = damage(filled, 6)
+    code, out, err = run(capfd, "cache", "verify", f"--cache_dir={filled}")
+    assert code == 1
+    assert out == f"{path}: its stages do not run every operator once\n"
+    assert "1 entries are ignored" in err
+
+
+def test_verify_sees_what_is_not_an_entry(filled):
+    directory = os.path.join(filled, DEVICE)
+    signature = problem(4).signature
+    good = os.path.join(directory, f"{signature}.json")
+    shutil.copy(good, os.path.join(directory, f"{'0' * 64}.json"))
+    shutil.copy(good, os.path.join(directory, f"{signature}.guess.json"))
+    open(os.path.join(directory, f"{signature}.merge.json"), "w").close()
+    old = os.path.join(directory, f"{signature}.json.123.tmp")
+    new = os.path.join(directory, f"{signature}.json.456.tmp")
+    for path in (old, new):
+        open(path, "w").close()
+    os.utime(old, (time.time() - 1e5,) * 2)
+    found = {os.path.basename(e.path): e.problem for e in cache_admin.verify(filled)}
+    assert len(found) == 4
+    assert found[f"{'0' * 64}.json"] == f"it belongs to block {signature[:12]!r}"
+    assert found[f"{signature}.guess.json"] == "its name is not that of an entry"
+    assert found[f"{signature}.merge.json"] == "it is not JSON"
+    assert found[os.path.basename(old)] == "left by a process that has died"
+
+
+def test_prune_keeps_what_is_good(capfd, filled):
+    bad = damage(filled, 6)
+    answered = add_pending(filled, problem(4))
+    waiting = add_pending(filled, problem(8))
+    elsewhere = add_pending(filled, problem(4), device="another")
+    code, out, _ = run(capfd, "cache", "prune", f"--cache_dir={filled}")
+    assert code == 0
+    assert sorted(out.splitlines()[:-1]) == sorted([bad, answered])
+    assert not os.path.exists(bad) and not os.path.exists(answered)
+    assert os.path.exists(waiting) and os.path.exists(elsewhere)
+    run(capfd, "cache", "prune", "--other_devices", f"--cache_dir={filled}")
+    assert os.path.exists(waiting) and not os.path.exists(elsewhere)
+
+
+def test_export_and_import(capfd, filled, tmp_path):
+    file, other = str(tmp_path / "packed.json"), str(tmp_path / "other")
+    code, out, _ = run(capfd, "cache", "export", file, f"--cache_dir={filled}")
+    assert (code, out) == (0, f"{file}: 3 entries\n")
+    code, out, _ = run(capfd, "cache", "import", file, f"--cache_dir={other}")
+    assert (code, out) == (0, f"{other}: 3 entries are new, 0 were there already\n")
+    assert {e.name: e.data for e in cache_admin.entries(other)} == {
+        e.name: e.data for e in cache_admin.entries(filled)
+    }
+    assert cache_admin.import_(other, file) == (0, 3)
+    assert cache_admin.import_(other, file, overwrite=True) == (3, 0)
+    assert tuning.tune(other, **FAST).schedules[0][0] == problem(8)
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        "",
+        "[]",
+        '{"version": 2, "entries": {}}',
+        '{"version": 1}',
+        '{"version": 1, "entries": {"../x.json": {}}}',
+        '{"version": 1, "entries": {"cpu/../../x.json": {}}}',
+        '{"version": 1, "entries": {"cpu/x.json": {}}}',
+        '{"version": 1, "entries": {"pending/cpu/x.json": {"block": 1}}}',
+    ],
+)
+def test_import_refuses_what_export_did_not_write(tmp_path, packed):
+    file = tmp_path / "packed.json"
+    file.write_text(packed)
+    target = tmp_path / "target"
+    with pytest.raises(UserError, match=str(file)):
+        cache_admin.import_(str(target), str(file))
+    assert not target.exists()
+
+
+def test_import_writes_nothing_if_one_entry_is_bad(filled, tmp_path):
+    file, target = str(tmp_path / "packed.json"), str(tmp_path / "target")
+    cache_admin.export(filled, file)
+    with open(file) as f:
+        packed = json.load(f)
+    next(iter(packed["entries"].values())).pop("stages")
+    with open(file, "w") as f:
+        json.dump(packed, f)
+    with pytest.raises(UserError):
+        cache_admin.import_(target, file)
+    assert not os.path.exists(target)
+
+
+def test_no_directory_is_one_line(capfd, tmp_path):
+    missing = str(tmp_path / "missing")
+    for action in (["list"], ["show", "a"], ["verify"], ["prune"], ["export", "x"]):
+        code, _, err = run(capfd, "cache", *action, f"--cache_dir={missing}")
+        assert code == 1
+        assert err.strip().splitlines() == [
+            f"ios_tf: error: {missing}: no such directory"
+        ]
+
+
+def test_tune_from_the_command_line(capfd, cache):
+    code, out, _ = run(capfd, "tune", f"--cache_dir={cache}")
+    assert code == 0
+    assert "nothing is pending" in out
+    add_pending(cache, problem(4))
+    fast = [f"--{key}={value}" for key, value in FAST.items()]
+    code, out, _ = run(capfd, "tune", f"--cache_dir={cache}", *fast)
+    assert code == 0
+    assert "branches of 4" in out
+    code, _, err = run(capfd, "tune", f"--cache_dir={cache}", "--device=toaster")
+    assert code == 1
+    assert "toaster" in err
+
+
+def test_a_cache_tune_cannot_write_keeps_the_block(capfd, cache):
+    path = add_pending(cache, problem(4))
+    open(os.path.join(cache, DEVICE), "w").close()
+    fast = [f"--{key}={value}" for key, value in FAST.items()]
+    code, _, err = run(capfd, "tune", f"--cache_dir={cache}", *fast)
+    assert code == 1
+    assert "1 schedules could not be written" in err
+    assert os.path.exists(path)
+
+
+def test_the_optimizer_writes_what_tune_reads(cache, tmp_path):
+    # Without ios_tf.runtime, as a server does.
+    inputs = keras.Input((8, 8, 4))
+    left = layers.Conv2D(4, 3)(inputs)
+    right = layers.Conv2D(4, 3)(inputs)
+    graph = gh.freeze(
+        gh.randomised(keras.Model(inputs, layers.Conv2D(4, 1)(left) + right)),
+        (None, 8, 8, 4),
+    )
+    parameters = {"mode": "optimize", "cache_dir": cache, "batch_size": 3}
+    assert gh.optimize(graph, ["IosOptimizer"], parameters).ops()["IosRegion"] == 0
+    (expected,) = gh.collect(graph, tmp_path, batch_size=3)["problems"]
+    ((found, _),) = tuning.tune(cache, **FAST).schedules
+    assert found == Problem.from_json(expected)
+    assert gh.optimize(graph, ["IosOptimizer"], parameters).ops()["IosRegion"] == 1

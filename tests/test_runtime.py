@@ -1,0 +1,641 @@
+"""enable, disable, status, session_config: frozen graphs in the user's process."""
+
+import ctypes
+import gc
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+
+import graph_helpers as gh
+import keras
+import networks
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+from tensorflow.python.eager import context
+from test_lower import as_function, convolutions, executed_ops
+
+import ios_tf
+from ios_tf import _native, engine, runtime
+from ios_tf.scheduler import Problem, greedy_schedule
+
+FAST = {"max_groups": 2, "max_group_size": 2, "progress": False}
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache directory; what a test enables ends with it."""
+    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "default"))
+    yield str(tmp_path / "cache")
+    ios_tf.disable()
+    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": True})
+
+
+@pytest.fixture(scope="module")
+def network() -> gh.Graph:
+    """Two branches that meet, and two more."""
+    inputs = keras.Input((9, 9, 4))
+    x = layers.Conv2D(8, 3, padding="same", activation="relu")(inputs)
+    for filters in (4, 6):
+        left = layers.Conv2D(filters, 3, padding="same", activation="relu")(x)
+        right = layers.Conv2D(filters, 1, padding="same")(x)
+        x = layers.Concatenate()(
+            [left, right, layers.AveragePooling2D(3, 1, "same")(x)]
+        )
+    x = layers.GlobalAveragePooling2D()(x)
+    return gh.freeze(gh.randomised(keras.Model(inputs, x)), (None, 9, 9, 4))
+
+
+IMAGES = gh.random_array(1, 9, 9, 4, seed=3)
+
+
+def counts() -> dict[str, int]:
+    return dict(ios_tf.status().counts)
+
+
+def change(before: dict[str, int]) -> dict[str, int]:
+    """The counts that are not what they were."""
+    after = counts()
+    return {key: after[key] - before[key] for key in after if after[key] != before[key]}
+
+
+def files(directory: str) -> list[str]:
+    return sorted(
+        os.path.relpath(os.path.join(where, name), directory)
+        for where, _, names in os.walk(directory)
+        for name in names
+        if "latencies" not in name
+    )
+
+
+def executed_programs(function, *arguments) -> list[dict]:
+    """The programs of the regions TensorFlow executes."""
+    context.context().enable_graph_collection()
+    try:
+        function(*arguments)
+    finally:
+        metadata = context.context().export_run_metadata()
+        context.context().disable_graph_collection()
+    return [
+        json.loads(node.attr["program"].s)
+        for graphs in metadata.function_graphs
+        for graph in graphs.partition_graphs
+        for node in graph.node
+        if node.op == "IosRegion"
+    ]
+
+
+def check(graph: gh.Graph, images: np.ndarray = IMAGES) -> int:
+    """Runs a new function of the graph; how many regions the engine ran."""
+    function = as_function(graph)
+    regions = len(executed_programs(function, tf.constant(images)))
+    (found,) = function(tf.constant(images))
+    gh.assert_equal([found.numpy()], gh.run(graph, images))
+    return regions
+
+
+def test_a_block_that_is_missed_stays_and_waits_for_tune(cache, network):
+    device = _native.device_fingerprint("cpu")
+    expected = executed_ops(as_function(network), tf.constant(IMAGES))
+    ios_tf.enable(cache_dir=cache)
+    before = counts()
+    assert check(network) == 0
+    waiting = files(cache)
+    assert len(waiting) >= 1
+    assert all(name.startswith(f"pending/{device}/") for name in waiting)
+    # One function, two rounds of TensorFlow's optimizers: looked up once.
+    assert change(before) == {"passed_graphs": 1, "blocks_missed": len(waiting)}
+    assert executed_ops(as_function(network), tf.constant(IMAGES)) == expected
+    assert files(cache) == waiting
+    assert ios_tf.status().pending == len(waiting)
+
+    tuned = ios_tf.tune(cache, warmup=0, number=1, repeat=1)
+    assert len(tuned.schedules) == len(waiting)
+    assert set(files(cache)) >= {name.removeprefix("pending/") for name in waiting}
+    assert ios_tf.status().pending == 0
+    before = counts()
+    assert check(network) == 1
+    assert change(before) == {
+        "scheduled_graphs": 1,
+        "regions": 1,
+        "blocks_cached": len(waiting),
+    }
+
+
+def test_a_tuned_batch_size_is_that_of_the_function(cache, network):
+    graph_of_four = gh.freeze(
+        lambda x: tf.import_graph_def(
+            network.graph_def, {network.inputs[0]: x}, list(network.outputs)
+        )[0],
+        (4, 9, 9, 4),
+    )
+    ios_tf.enable(cache_dir=cache, batch_size=2)
+    images = gh.random_array(4, 9, 9, 4, seed=4)
+    check(graph_of_four, images)
+    check(network)
+    tuned = ios_tf.tune(cache, warmup=0, number=1, repeat=1)
+    assert {problem.shapes[0][0] for problem, _ in tuned.schedules} == {2, 4}
+    assert check(graph_of_four, images) == 1
+    # The batch is open: what was tuned for 2 runs any.
+    assert check(network, images) == 1
+
+
+def test_greedy_on_a_miss(cache, network):
+    ios_tf.enable(cache_dir=cache, on_miss="greedy")
+    assert check(network) == 1
+    (program,) = executed_programs(as_function(network), tf.constant(IMAGES))
+    problem = Problem.from_json(engine.problem(program["block"]))
+    blocks = [
+        ios_tf.tuning.read_problem(os.path.join(cache, name)) for name in files(cache)
+    ]
+    expected = {
+        frozenset(block.names[op] for group in stage.groups for op in group)
+        for block in blocks
+        for stage in greedy_schedule(block).stages
+    }
+    found = {
+        frozenset(problem.names[op] for group in stage["groups"] for op in group)
+        for stage in program["schedule"]["stages"]
+    }
+    assert expected <= found
+
+
+def test_search_on_a_miss(cache, network):
+    ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
+    before = counts()
+    assert check(network) == 1
+    found = change(before)
+    assert found["blocks_searched"] == len(files(cache)) >= 1
+    before = counts()
+    assert check(network) == 1
+    assert change(before)["blocks_cached"] == found["blocks_searched"]
+    assert "blocks_searched" not in change(before)
+
+
+def test_many_threads_search_at_once(cache, network):
+    ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
+    failures = []
+
+    def load():
+        try:
+            check(network)
+        except BaseException as error:
+            failures.append(error)
+
+    (expected,) = gh.run(network, IMAGES)
+    threads = [threading.Thread(target=load) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # Graph collection is for one thread at a time: only equality is asked for.
+    assert all(not isinstance(f, AssertionError) for f in failures)
+    (found,) = as_function(network)(tf.constant(IMAGES))
+    gh.assert_equal([found.numpy()], [expected])
+
+
+def problem_request(network: gh.Graph, cache: str, tmp_path) -> str:
+    problem = gh.collect(network, tmp_path)["problems"][0]
+    return json.dumps({**problem, "device": "cpu", "cache_dir": cache})
+
+
+def ask(request: str) -> str | None:
+    """Asks as the optimizer does, from a thread that holds Python's lock."""
+    library = ctypes.PyDLL(str(_native.LIBRARIES / "libios_tf_ops.so"))
+    library.ios_tf_search.restype = ctypes.c_void_p
+    address = library.ios_tf_search(request.encode())
+    return ctypes.string_at(address).decode() if address else None
+
+
+def test_search_from_a_thread_that_holds_pythons_lock(cache, network, tmp_path):
+    request = problem_request(network, cache, tmp_path)
+    assert ask(request) is None  # nobody searches
+    ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
+    schedule = json.loads(ask(request))
+    assert schedule["signature"] == json.loads(request)["signature"]
+    assert ask("{}") is None
+
+
+def test_no_deadlock_with_a_lock_that_is_never_let_go(cache, network, tmp_path):
+    request = problem_request(network, cache, tmp_path)
+    ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
+    library = runtime._library()
+    # Nothing says how to let go: this thread keeps the lock the search needs.
+    library.ios_tf_open_search(None, None, None, 50)
+    assert ask(request) is None
+    assert library.ios_tf_search  # alive
+
+
+def test_schedules_of_convert_are_found(cache, tmp_path):
+    model = networks.nasnet_like(17)
+    graph = gh.freeze(model, (None, 17, 17, 3))
+    ios_tf.convert(
+        model,
+        str(tmp_path / "converted"),
+        cache_dir=cache,
+        warmup=0,
+        number=1,
+        repeat=1,
+        max_groups=2,
+        max_group_size=2,
+    )
+    ios_tf.enable(cache_dir=cache)
+    before = counts()
+    images = networks.smooth_images(1, 17, seed=7).numpy()
+    assert check(graph, images) == 1
+    assert "blocks_missed" not in change(before)
+
+
+def test_a_cache_on_another_filesystem(network, cache):
+    directory = "ram://ios_tf_test_runtime"
+    ios_tf.enable(cache_dir=directory)
+    assert check(network) == 0
+    assert ios_tf.tune(directory, warmup=0, number=1, repeat=1).schedules
+    assert check(network) == 1
+
+
+def test_variables_are_left_alone(cache):
+    model = keras.Sequential([keras.Input((9, 9, 3)), layers.Conv2D(4, 3)])
+    ios_tf.enable(cache_dir=cache, on_miss="greedy")
+    before = counts()
+    function = tf.function(lambda x: model(x, training=False))
+    ops = executed_ops(function, tf.constant(gh.random_array(1, 9, 9, 3)))
+    assert ops["IosRegion"] == 0
+    assert change(before) == {"graphs_not_frozen": 1}
+    assert files(cache) == []
+    assert "only frozen graphs are optimised" in str(ios_tf.status())
+
+
+def test_disable_and_enable_again(cache, network):
+    ios_tf.disable()
+    function = as_function(network)
+    images = tf.constant(IMAGES)
+    assert executed_ops(function, images)["IosRegion"] == 0
+    ios_tf.enable(cache_dir=cache, on_miss="greedy")
+    assert executed_ops(function, images)["IosRegion"] == 1
+    ios_tf.disable()
+    assert not ios_tf.status().enabled
+    assert executed_ops(function, images)["IosRegion"] == 0
+    ops = executed_ops(as_function(network), images)
+    assert ops["IosRegion"] == 0
+    assert convolutions(ops)
+    ios_tf.enable(cache_dir=cache, on_miss="greedy")
+    assert executed_ops(as_function(network), images)["IosRegion"] == 1
+
+
+def test_unloading_models_in_between(cache, network):
+    ios_tf.enable(cache_dir=cache, on_miss="greedy")
+    for _ in range(5):
+        function = as_function(network)
+        function(tf.constant(IMAGES))
+        del function
+        gc.collect()
+    assert check(network) == 1
+
+
+def run_session(graph: gh.Graph, config, images) -> tuple[list[np.ndarray], list[str]]:
+    """Results, and the types of the nodes that are executed."""
+    with tf.Graph().as_default() as g:
+        tf.import_graph_def(graph.graph_def, name="")
+        options = tf.compat.v1.RunOptions(output_partition_graphs=True)
+        metadata = tf.compat.v1.RunMetadata()
+        with tf.compat.v1.Session(graph=g, config=config) as session:
+            found = session.run(
+                list(graph.outputs),
+                {graph.inputs[0] + ":0": images},
+                options=options,
+                run_metadata=metadata,
+            )
+    return found, [n.op for g in metadata.partition_graphs for n in g.node]
+
+
+@pytest.mark.parametrize("on_miss", ["pass", "greedy", "search"])
+def test_session_config(cache, network, on_miss):
+    config = ios_tf.session_config(cache_dir=cache, on_miss=on_miss, **FAST)
+    found, ops = run_session(network, config, IMAGES)
+    gh.assert_equal(found, gh.run(network, IMAGES))
+    assert ops.count("IosRegion") == (0 if on_miss == "pass" else 1)
+    if on_miss == "pass":
+        assert files(cache)[0].startswith("pending/")
+    # Sessions without it are as before.
+    _, ops = run_session(network, None, IMAGES)
+    assert "IosRegion" not in ops
+
+
+def test_session_config_without_the_plugin(cache, network):
+    config = ios_tf.session_config(cache_dir=cache, on_miss="greedy")
+    config.graph_options.rewrite_options.use_plugin_optimizers = 2  # OFF
+    found, _ = run_session(network, config, IMAGES)
+    gh.assert_equal(found, gh.run(network, IMAGES))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"on_miss": "guess"}, {"batch_size": 0}, {"batch_size": "1"}, {"max_groups": -1}],
+)
+def test_bad_arguments(cache, arguments):
+    for function in (ios_tf.enable, ios_tf.session_config):
+        with pytest.raises(ios_tf.UserError) as error:
+            function(cache_dir=cache, **arguments)
+        assert "\n" not in str(error.value)
+
+
+def spoil(cache: str, network: gh.Graph, content: bytes | None) -> list[str]:
+    """Fills the cache and writes `content` into its files; a directory for None."""
+    ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
+    check(network)
+    paths = [os.path.join(cache, name) for name in files(cache)]
+    for path in paths:
+        os.remove(path)
+        if content is None:
+            os.mkdir(path)
+            continue
+        with open(path, "wb") as file:
+            file.write(content)
+    ios_tf.disable()
+    return paths
+
+
+NOT_SCHEDULES = {
+    "empty": b"",
+    "truncated": b'{"version": 1, "signature": "',
+    "not json": b"\xff\xfe\x00\x01",
+    "another version": b'{"version": 9, "stages": []}',
+    "no stages": b'{"version": 1}',
+    "of another block": b'{"version": 1, "signature": "ab", "stages": []}',
+    "deep": b"[" * 200_000,
+    "a directory": None,
+}
+
+
+@pytest.mark.parametrize("name", NOT_SCHEDULES)
+def test_what_is_no_schedule_is_ignored(cache, network, name):
+    paths = spoil(cache, network, NOT_SCHEDULES[name])
+    ios_tf.enable(cache_dir=cache)
+    before = counts()
+    assert check(network) == 0
+    assert check(network) == 0
+    found = change(before)
+    assert found["warnings"] == len(paths)  # once for each
+    assert found["blocks_missed"] == 2 * len(paths)
+
+
+def damage_order(schedule):
+    schedule["stages"].reverse()
+
+
+def damage_operator(schedule):
+    schedule["stages"][0]["groups"][0][0] = 99
+
+
+def damage_signature(schedule):
+    schedule["signature"] = "0" * 64
+
+
+def damage_missing(schedule):
+    del schedule["stages"][-1]
+
+
+def damage_merge(schedule):
+    every = [op for s in schedule["stages"] for g in s["groups"] for op in g]
+    schedule["stages"] = [{"strategy": "merge", "groups": [every]}]
+
+
+def damage_overflow(schedule):
+    schedule["stages"][0]["groups"][0][0] = 2**40 + 7
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        damage_order,
+        damage_operator,
+        damage_signature,
+        damage_missing,
+        damage_merge,
+        damage_overflow,
+    ],
+)
+def test_a_schedule_that_is_not_valid_is_ignored(cache, network, damage):
+    ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
+    check(network)
+    for name in files(cache):
+        path = os.path.join(cache, name)
+        with open(path) as file:
+            schedule = json.load(file)
+        damage(schedule)
+        with open(path, "w") as file:
+            json.dump(schedule, file)
+    ios_tf.enable(cache_dir=cache)
+    assert check(network) == 0
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1", **environment},
+    )
+
+
+# A network, frozen, and its result on TensorFlow alone.
+PROCESS = """
+import os, sys
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import wrap_function
+from tensorflow.python.framework import convert_to_constants
+
+filters = tf.random.stateless_normal([3, 3, 4, 4], [1, 2])
+def network(x):
+    x = tf.nn.conv2d(x, filters, 1, "SAME")
+    a = tf.nn.relu(tf.nn.conv2d(x, filters, 1, "SAME"))
+    b = tf.nn.conv2d(x, filters[:1, :1], 1, "SAME")
+    return a + tf.nn.conv2d(b, filters, 1, "SAME")
+
+concrete = tf.function(network).get_concrete_function(tf.TensorSpec([1, 8, 8, 4]))
+frozen = convert_to_constants.convert_variables_to_constants_v2(concrete)
+def load():
+    return wrap_function.function_from_graph_def(
+        frozen.graph.as_graph_def(),
+        [t.name for t in frozen.inputs], [t.name for t in frozen.outputs])
+images = tf.random.stateless_normal([1, 8, 8, 4], [3, 4])
+def result(function=None):
+    return (function or load())(images)[0].numpy()
+"""
+
+
+def lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "ios_tf" in line]
+
+
+def test_import_after_tensorflow_has_run_functions(tmp_path):
+    code = (
+        PROCESS
+        + f"""
+function = load()
+expected = result(function)
+import ios_tf
+import ios_tf
+np.testing.assert_allclose(result(function), expected, atol=1e-4)
+ios_tf.enable(cache_dir={str(tmp_path)!r}, on_miss="greedy")
+np.testing.assert_allclose(result(function), expected, atol=1e-4)
+assert ios_tf.status().counts["regions"] == 1, ios_tf.status()
+"""
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+    assert lines(done.stderr) == []
+
+
+def test_fork(tmp_path):
+    # TensorFlow's threads do not survive a fork: a process forks before it runs
+    # anything.
+    code = (
+        f"""
+import ios_tf
+import os, sys
+import tensorflow
+ios_tf.enable(cache_dir={str(tmp_path)!r}, on_miss="search", max_groups=2,
+              max_group_size=2, progress=False)
+child = os.fork()
+"""
+        + PROCESS
+        + """
+result()
+assert ios_tf.status().counts["blocks_searched"] + ios_tf.status().counts[
+    "blocks_cached"] >= 1, ios_tf.status()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+else:
+    os._exit(0)
+"""
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_the_library_one_line_says_so(tmp_path, monkeypatch, caplog, network):
+    monkeypatch.setattr(_native, "LIBRARIES", tmp_path)
+    monkeypatch.setattr(_native, "_ops", None)
+    with caplog.at_level(logging.WARNING):
+        found = ios_tf.enable(cache_dir=str(tmp_path))
+        (record,) = caplog.records
+        assert "\n" not in record.getMessage()
+        assert "not built" in record.getMessage()
+        assert not found.enabled
+        assert "not built" in found.problem
+        assert "not built" in str(found)
+        config = ios_tf.session_config(cache_dir=str(tmp_path))
+        assert len(caplog.records) == 2
+    ios_tf.disable()
+    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": True})
+    gh.assert_equal(run_session(network, config, IMAGES)[0], gh.run(network, IMAGES))
+
+
+def test_another_tensorflow_is_one_line(tmp_path):
+    code = (
+        f"""
+import json, pathlib
+import ios_tf
+from ios_tf import _native
+lib = pathlib.Path({str(tmp_path)!r})
+(lib / "build.json").write_text(json.dumps({{"tensorflow": "2.20.1"}}))
+(lib / "libios_tf_ops.so").write_text("")
+_native.LIBRARIES = lib
+"""
+        + PROCESS
+        + """
+expected = result()
+ios_tf.enable()
+np.testing.assert_array_equal(result(), expected)
+"""
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+    # One from the import, one from enable.
+    assert len(lines(done.stderr)) == 2
+    assert all("built for TensorFlow 2.20.1" in line for line in lines(done.stderr))
+
+
+UNWRITABLE = {
+    "no directory": "cache = '/proc/ios_tf_cache'\n",
+    # Files may be made, and nothing fits in.
+    "full disk": """
+import resource
+cache = {directory!r}
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+""",
+    "read only": """
+cache = {directory!r}
+os.makedirs(cache)
+open(os.path.join(cache, "pending"), "w").close()
+""",
+}
+
+
+@pytest.mark.parametrize("name", UNWRITABLE)
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path, name):
+    directory = str(tmp_path / "cache")
+    code = (
+        PROCESS
+        + UNWRITABLE[name].format(directory=directory)
+        + """
+expected = result()
+import ios_tf
+ios_tf.enable(cache_dir=cache)
+for _ in range(3):
+    np.testing.assert_allclose(result(), expected, atol=1e-4)
+counts = ios_tf.status().counts
+assert counts["blocks_missed"] >= 3 and counts["warnings"] == 1, counts
+"""
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+    (line,) = lines(done.stderr)
+    assert "cannot be written" in line
+    assert (directory if name != "no directory" else "/proc/ios_tf_cache") in line
+    left = os.listdir(directory) if os.path.isdir(directory) else []
+    assert not any(n.endswith(".tmp") for n in left)
+
+
+def test_a_bad_file_is_named_once(tmp_path):
+    code = (
+        PROCESS
+        + f"""
+import ios_tf
+cache = {str(tmp_path)!r}
+ios_tf.enable(cache_dir=cache)
+expected = result()
+ios_tf.tune(cache, warmup=0, number=1, repeat=1)
+(path,) = [os.path.join(where, name) for where, _, names in os.walk(cache)
+           for name in names if name.endswith(".json")]
+print(path)
+with open(path, "r+") as file:
+    file.truncate(40)
+for _ in range(3):
+    np.testing.assert_allclose(result(), expected, atol=1e-4)
+"""
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+    (line,) = lines(done.stderr)
+    assert done.stdout.strip() in line
+
+
+def test_the_example():
+    example = os.path.join(
+        os.path.dirname(__file__), "..", "examples", "enable_in_service.py"
+    )
+    done = subprocess.run(
+        [sys.executable, example, "MobileNetV2"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1 scheduled on the way" in done.stdout
+    difference = float(done.stdout.split("difference")[1])
+    assert difference < 1e-4
