@@ -1,0 +1,38 @@
+"""The benchmark of graphs the plugin has nothing to do with: what it measures."""
+
+import pytest
+import tensorflow as tf
+from test_lower import executed_ops, without_plugins
+
+import ios_tf
+from ios_tf.bench import bystanders
+
+
+def test_rows_and_table():
+    rows = bystanders.bench(rounds=1, repeats=1)
+    assert [(row.graph, row.variant) for row in rows] == [
+        (graph, variant)
+        for graph in ("BERT-like encoder", "training step")
+        for variant in ("TensorFlow", "plugin", "enabled")
+    ]
+    assert all(ms > 0 for row in rows for ms in (*row.first_ms, *row.run_ms))
+    table = bystanders.results_table(rows)
+    assert len(table.splitlines()) >= 1 + len(rows)
+    # It leaves the process as it was.
+    assert not ios_tf.status().enabled
+    assert ios_tf.status().plugin_runs
+
+
+@pytest.mark.parametrize("name", bystanders.GRAPHS)
+def test_the_plugin_leaves_their_nodes(name, tmp_path):
+    call = bystanders.GRAPHS[name]()
+    with without_plugins():
+        expected = executed_ops(bystanders._traced(call))
+    try:
+        ios_tf.enable(cache_dir=str(tmp_path), on_miss="greedy")
+        found = executed_ops(bystanders._traced(call))
+    finally:
+        ios_tf.disable()
+        tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": True})
+    assert sum(expected.values()) > 50
+    assert found == expected
