@@ -64,6 +64,11 @@ class LatencyDatabase:
         self._connection = sqlite3.connect(
             path or ":memory:", timeout=60, isolation_level=None
         )
+        # SQLite does not wait for others when it changes the journal's mode.
+        with self.measuring():
+            self._initialize(device)
+
+    def _initialize(self, device: str) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version not in (0, _VERSION):
             raise ValueError(f"it has version {version}, not {_VERSION}")
