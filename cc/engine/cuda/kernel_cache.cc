@@ -1,5 +1,6 @@
 #include "cc/engine/cuda/kernel_cache.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "cc/engine/cuda/kernel_params.h"
@@ -54,12 +55,14 @@ StatusOr<std::string> Compile(const Device* device, const std::string& source,
       nvrtc.nvrtcGetProgramLogSize(program, &bytes) == NVRTC_SUCCESS) {
     log.resize(bytes);
     nvrtc.nvrtcGetProgramLog(program, &log[0]);
+    // The first message: an error is one line.
+    log.resize(std::min({log.find('\0'), log.find('\n'), log.size()}));
   }
   return Internal("NVRTC cannot compile the kernel " + Describe(variant) +
                   " for compute capability " +
                   std::to_string(device->compute_capability()) + ": " +
                   nvrtc.nvrtcGetErrorString(result) +
-                  (log.size() > 1 ? "\n" + log.substr(0, log.find('\0')) : ""));
+                  (log.empty() ? "" : ": " + log));
 }
 
 }  // namespace

@@ -10,6 +10,22 @@
 namespace ios::cuda {
 namespace {
 
+// What the cuDNN frontend looks up when it needs it, and throws without.
+constexpr const char* kCudnnFunctions[] = {
+    "cudnnGetVersion",
+    "cudnnCreate",
+    "cudnnDestroy",
+    "cudnnSetStream",
+    "cudnnGetErrorString",
+    "cudnnGetLastErrorString",
+    "cudnnBackendCreateDescriptor",
+    "cudnnBackendDestroyDescriptor",
+    "cudnnBackendSetAttribute",
+    "cudnnBackendGetAttribute",
+    "cudnnBackendFinalize",
+    "cudnnBackendExecute",
+};
+
 // Opens the first of `names` that is there.
 StatusOr<void*> Open(const std::vector<std::string>& names,
                      const std::string& what_to_do) {
@@ -62,6 +78,10 @@ StatusOr<Libraries> OpenAll() {
                        Open({"libcudnn.so.9"},
                             "install cuDNN 9, for instance with "
                             "pip install 'tensorflow[and-cuda]'"));
+  for (const char* name : kCudnnFunctions) {
+    void* function = nullptr;
+    IOS_RETURN_IF_ERROR(Find(libraries.cudnn, "libcudnn.so.9", name, &function));
+  }
   return libraries;
 }
 
