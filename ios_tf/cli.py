@@ -55,6 +55,7 @@ def _convert(options: argparse.Namespace) -> None:
         strategy=options.strategy,
         max_groups=options.max_groups,
         max_group_size=options.max_group_size,
+        time_limit=options.time_limit,
         units=options.unit,
         borders=options.border,
         cache_dir=options.cache_dir,
@@ -209,6 +210,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_whole(command, "max_groups", 8, 0, "groups per stage; 0: any")
     _add_whole(command, "max_group_size", 3, 0, "operators per group; 0: any")
+    _add_whole(command, "time_limit", 300, 0, "seconds the searches may take; 0: any")
     _add_patterns(command)
     _add_whole(command, "warmup", 2, 0, "unmeasured runs per latency")
     _add_whole(command, "number", 3, 1, "runs per measurement")

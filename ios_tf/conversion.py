@@ -38,6 +38,7 @@ def convert(
     strategy: str = "both",
     max_groups: int = 8,
     max_group_size: int = 3,
+    time_limit: float = 300.0,
     units: Sequence[str] = (),
     borders: Sequence[str] = (),
     cache_dir: str | None = None,
@@ -67,6 +68,8 @@ def convert(
       strategy: "both", "parallel", "merge", "greedy" or "sequential".
       max_groups: groups per stage the search considers, the paper's s; 0: any.
       max_group_size: operators per group, the paper's r; 0: any.
+      time_limit: seconds after which the searches end with what they have found; 0:
+        none.
       units: regular expressions; operators whose names match one, and equally in its
         groups, are scheduled as one operator.
       borders: regular expressions; a block ends with an operator whose name matches.
@@ -89,7 +92,14 @@ def convert(
       NativeLibraryError: the native library is missing.
     """
     settings = _settings(
-        batch_size, strategy, max_groups, max_group_size, warmup, number, repeat
+        batch_size,
+        strategy,
+        max_groups,
+        max_group_size,
+        warmup,
+        number,
+        repeat,
+        time_limit,
     )
     chosen = devices.choose(device, say)
     device_name = _native.device_fingerprint(chosen.engine)
@@ -110,6 +120,7 @@ def convert(
             progress,
             database,
             Patterns(tuple(units), tuple(borders)),
+            time_limit,
         )
         _convert(source, directory, searcher, signatures, batch_size, report)
     return report
@@ -129,11 +140,14 @@ def _settings(
     warmup: int,
     number: int,
     repeat: int,
+    time_limit: float,
 ) -> _Settings:
     if not isinstance(batch_size, int) or batch_size < 1:
         raise UserError(f"batch_size must be a whole number >= 1, not {batch_size!r}")
     if strategy not in STRATEGIES:
         raise UserError(f"strategy must be one of {', '.join(STRATEGIES)}")
+    if not time_limit >= 0:
+        raise UserError(f"time_limit must be at least 0 seconds, not {time_limit!r}")
     try:
         return _Settings(
             Pruning(max_group_size, max_groups), Measurement(warmup, number, repeat)
@@ -190,6 +204,16 @@ def _convert(
         "--max_groups and --max_group_size make searches smaller"
         for name, cuts in stats.cut.items()
     ]
+    if stats.stopped:
+        unsearched = max(stats.stopped.values())
+        report.notes.append(
+            f"the searches of {len(stats.stopped)} blocks ended with the time limit: "
+            "by what was measured, schedules at most "
+            f"{unsearched:.0%} faster may exist; --time_limit gives more time"
+            if unsearched < 1
+            else f"the searches of {len(stats.stopped)} blocks ended with the time "
+            "limit before they had seen all stages; --time_limit gives more time"
+        )
     rewritten = {
         key: _rebuild(function, schedules, batch_size, searcher, report)
         for key, function in functions.items()

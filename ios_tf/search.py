@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 import time
 from collections.abc import Iterable
 
@@ -36,6 +37,8 @@ class SearchStats:
       blocks: parts that one dynamic program schedules, equal ones counted once.
       cached: those of them whose schedule was in the cache.
       cut: block name -> cuts made only to make the search possible.
+      stopped: block name -> how much faster than the schedule that was found another
+        one could be, as a fraction, where the search was stopped.
       measured: stages, groups and schedules that were measured.
       reused: stages and groups that had been measured before.
       bounded: candidates that need not be measured, as they could not win.
@@ -45,6 +48,7 @@ class SearchStats:
     blocks: int = 0
     cached: int = 0
     cut: dict[str, int] = dataclasses.field(default_factory=dict)
+    stopped: dict[str, float] = dataclasses.field(default_factory=dict)
     measured: int = 0
     reused: int = 0
     bounded: int = 0
@@ -72,7 +76,12 @@ class Searcher:
         show_progress: bool = False,
         database: LatencyDatabase | None = None,
         patterns: Patterns = DEFAULT_PATTERNS,
+        time_limit: float = 0.0,
     ) -> None:
+        """`time_limit` is in seconds, for all blocks of a call together; 0: none.
+
+        What a search has found by then is used.
+        """
         self.cost_model = cost_model
         self._cached = CachedCostModel(cost_model, database)
         self.searches = strategy not in _BASELINES
@@ -81,6 +90,7 @@ class Searcher:
         self._cache = cache
         self._show_progress = show_progress
         self._patterns = patterns
+        self._time_limit = time_limit
 
     def schedule_all(
         self, problems: Iterable[Problem]
@@ -105,18 +115,29 @@ class Searcher:
         stats.blocks = len(unique)
         before = self.cost_model.measurements
         schedules: dict[str, Schedule] = {}
-        for i, (signature, problem) in enumerate(unique.items()):
+        for signature, problem in unique.items():
             schedule = self._look_up(problem)
             if schedule:
-                stats.cached += 1
-            else:
-                schedule = self._search(problem, f"block {i + 1}/{len(unique)}:", stats)
-                self.cost_model.release()
-                if self._cache:
-                    self._cache.put(
-                        schedule, self._strategy, self._pruning, self._patterns
-                    )
-            schedules[signature] = schedule
+                schedules[signature] = schedule
+        stats.cached = len(schedules)
+        waiting = [p for s, p in unique.items() if s not in schedules]
+        left = sum(map(_weight, waiting))
+        for i, problem in enumerate(waiting):
+            # What one search leaves of its time is the others'.
+            now = time.monotonic()
+            seconds = start + self._time_limit - now
+            share = seconds * _weight(problem) / left if left else 0.0
+            left -= _weight(problem)
+            schedule = self._search(
+                problem,
+                f"block {i + 1}/{len(waiting)}:",
+                now + share if self._time_limit else math.inf,
+                stats,
+            )
+            self.cost_model.release()
+            if self._cache:
+                self._cache.put(schedule, self._strategy, self._pruning, self._patterns)
+            schedules[problem.signature] = schedule
         stats.measured = self.cost_model.measurements - before
         stats.reused = self._cached.reused
         result = {
@@ -129,7 +150,14 @@ class Searcher:
     def _look_up(self, problem: Problem) -> Schedule | None:
         if not self._cache:
             return None
-        return self._cache.get(problem, self._strategy, self._pruning, self._patterns)
+        schedule = self._cache.get(
+            problem, self._strategy, self._pruning, self._patterns
+        )
+        # Given more time than then, there may be a better one.
+        stopped_after = schedule.metadata.get("stopped_after") if schedule else None
+        if stopped_after and not 0 < self._time_limit <= stopped_after:
+            return None
+        return schedule
 
     def _join(
         self, problem: Problem, parts: list[Part], schedules: dict[str, Schedule]
@@ -151,7 +179,9 @@ class Searcher:
             self._cache.put(schedule, self._strategy, self._pruning, self._patterns)
         return schedule
 
-    def _search(self, problem: Problem, label: str, stats: SearchStats) -> Schedule:
+    def _search(
+        self, problem: Problem, label: str, deadline: float, stats: SearchStats
+    ) -> Schedule:
         start = time.monotonic()
         before = self.cost_model.measurements
         bar = Progress(label) if self._show_progress else None
@@ -161,7 +191,7 @@ class Searcher:
         elif not self.searches:
             choices = [_BASELINES[self._strategy](problem)]
         else:
-            choices = [*self._found(problem, bar, stats), sequential]
+            choices = [*self._found(problem, bar, deadline, stats), sequential]
             # A sum of stage latencies is an estimate; the whole block decides.
             if self._strategy in ("both", "parallel"):
                 choices.append(greedy_schedule(problem))
@@ -184,6 +214,8 @@ class Searcher:
             "measurements": self.cost_model.measurements - before,
             "search_seconds": round(time.monotonic() - start, 3),
         }
+        if problem.name in stats.stopped:
+            metadata["stopped_after"] = self._time_limit
         greedy_ms = latencies.get(greedy_schedule(problem).stages)
         if greedy_ms is not None:
             metadata["greedy_ms"] = greedy_ms
@@ -195,7 +227,11 @@ class Searcher:
         return dataclasses.replace(best, metadata=metadata)
 
     def _found(
-        self, problem: Problem, bar: Progress | None, stats: SearchStats
+        self,
+        problem: Problem,
+        bar: Progress | None,
+        deadline: float,
+        stats: SearchStats,
     ) -> list[Schedule]:
         """The schedule of the lowest cost, and near ties of it."""
 
@@ -217,9 +253,17 @@ class Searcher:
             1 - _WORTHWHILE,
             self._patterns.units_of(problem),
             tie=1 - _WORTHWHILE,
+            stop=lambda: time.monotonic() > deadline,
         )
+        if result.gap is not None:
+            stats.stopped[problem.name] = result.gap
         stats.bounded += result.stats.stages_total - result.stats.stages_asked
         return [result.schedule, *result.near_ties]
+
+
+def _weight(problem: Problem) -> int:
+    """The part of the time a search gets: there are more stages than operators."""
+    return 0 if _is_chain(problem) else len(problem) ** 2
 
 
 def _is_chain(problem: Problem) -> bool:

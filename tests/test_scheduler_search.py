@@ -141,6 +141,36 @@ def test_bounds_leave_the_optimum_as_it_is(seed, tightness):
     assert tolerant.stats.stages_asked <= bounded.stats.stages_asked
 
 
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("questions", [0, 3, 12, 40])
+def test_a_search_that_is_stopped_says_how_far_it_may_be(seed, questions):
+    problem, _, _ = problem_of(seed, 7)
+    strategy = ("both", "parallel", "merge")[seed % 3]
+    everything = search(problem, _RandomCosts(seed), strategy, UNPRUNED)
+    costs = _RandomCosts(seed)
+    left = iter(range(questions))
+
+    def bound(problem, stage):
+        operators = frozenset(op for group in stage.groups for op in group)
+        return 0.5 * costs.cost(operators, stage.strategy.value)
+
+    result = search(
+        problem,
+        costs,
+        strategy,
+        UNPRUNED,
+        bound=bound,
+        stop=lambda: next(left, None) is None,
+    )
+    validate(result.schedule, problem)
+    if result.gap is None:
+        assert result.latency_ms == pytest.approx(everything.latency_ms, rel=1e-12)
+    else:
+        assert 0 <= result.gap <= 1
+        lowest_ms = result.latency_ms * (1 - result.gap)
+        assert lowest_ms <= everything.latency_ms * (1 + 1e-12)
+
+
 def test_tight_bounds_save_most_of_the_questions():
     problem, _, _ = problem_of(3, 8)
     everything = search(problem, _RandomCosts(3), "parallel", UNPRUNED).stats

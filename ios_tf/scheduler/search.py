@@ -74,12 +74,15 @@ class SearchResult:
       latency_ms: the sum of its stages' latencies.
       stats: the effort.
       near_ties: schedules that are nearly as good by the same sums, best first.
+      gap: how much lower the lowest latency could be, as a fraction, if the search was
+        stopped; None: it was not.
     """
 
     schedule: Schedule
     latency_ms: float
     stats: Progress
     near_ties: tuple[Schedule, ...] = ()
+    gap: float | None = None
 
 
 def search(
@@ -92,6 +95,7 @@ def search(
     tolerance: float = 0.0,
     units: Iterable[int] = (),
     tie: float | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> SearchResult:
     """Finds the schedule of the lowest total stage latency (paper, section 4).
 
@@ -110,6 +114,8 @@ def search(
         bitmasks; pruning counts units. The baselines know none.
       tie: how much above the best schedule's latency that of a near tie may be, as a
         fraction. None: near ties are not looked for.
+      stop: with `bound`, ends the search when it says so. The schedule is then the
+        best one of those whose stages have all been asked for.
 
     Raises:
       ValueError: unknown strategy, a latency that is not a number >= 0, units that
@@ -145,8 +151,9 @@ def search(
     )
     asker = _Asker(problem, cost_model, progress, start)
     candidates = _Candidates(made, space, asker, mergeable, concurrent)
+    gap = None
     if bound:
-        chosen, latency_ms = candidates.solve_with_bounds(bound, tolerance)
+        chosen, latency_ms, gap = candidates.solve_with_bounds(bound, tolerance, stop)
     else:
         candidates.ask_all()
         chosen, latency_ms = solve(space, candidates.known_ms())
@@ -158,7 +165,7 @@ def search(
     stages = tuple(map(candidates.stage, chosen))
     near_ties = candidates.near_ties(chosen, latency_ms, tie) if tie is not None else ()
     return SearchResult(
-        Schedule(stages, problem.signature), latency_ms, asker.state, near_ties
+        Schedule(stages, problem.signature), latency_ms, asker.state, near_ties, gap
     )
 
 
@@ -237,36 +244,56 @@ class _Candidates:
         return tuple(Schedule(stages, signature) for stages in best)
 
     def solve_with_bounds(
-        self, bound: Callable[[Problem, Stage], float], tolerance: float
-    ) -> tuple[list[int], float]:
+        self,
+        bound: Callable[[Problem, Stage], float],
+        tolerance: float,
+        stop: Callable[[], bool],
+    ) -> tuple[list[int], float, float | None]:
         """`solve`, asking only for the concurrent stages that could be in its result.
 
         The cheapest way where stages not asked for yet cost their bound costs no more
         than any schedule. If all its stages have been asked for, it is the best one.
+        The third result is the gap of a search that was stopped.
         """
         asker = self._asker
-        optimistic_ms = self._merge_ms.copy()
-        for i in self._concurrent.tolist():
-            lowest_ms = bound(asker.problem, self._as_concurrent(i))
-            optimistic_ms[i] = min(optimistic_ms[i], lowest_ms)
+        optimistic_ms, complete = self._optimistic(bound, stop)
         asker.done, first_gap = 0.0, None
         found_ms = math.inf  # the best schedule whose stages have all been asked for
         while True:
             chosen, lowest_ms = solve(self._space, optimistic_ms)
             known_ms = self.known_ms()
             unknown = [i for i in chosen if known_ms[i] > optimistic_ms[i]]
-            if not unknown:
-                return chosen, lowest_ms
+            if not unknown and complete:
+                return chosen, lowest_ms, None
             for i in unknown:
                 self._concurrent_ms[i] = asker.ask(self._as_concurrent(i))
                 optimistic_ms[i] = min(self._concurrent_ms[i], self._merge_ms[i])
             found_ms = min(found_ms, math.fsum(optimistic_ms[chosen]))
-            gap = found_ms * (1 - tolerance) - lowest_ms
-            if gap <= 0:
+            gap_ms = found_ms * (1 - tolerance) - lowest_ms
+            if (complete and gap_ms <= 0) or not unknown or stop():
                 # What was asked for may make a better schedule still.
-                return solve(self._space, self.known_ms())
-            first_gap = first_gap or gap
-            asker.done = max(asker.done, 1 - gap / first_gap)
+                best, best_ms = solve(self._space, self.known_ms())
+                if complete and gap_ms <= 0:
+                    return best, best_ms, None
+                return best, best_ms, 1 - lowest_ms / best_ms if complete else 1.0
+            first_gap = first_gap or gap_ms
+            asker.done = max(asker.done, 1 - gap_ms / first_gap)
+
+    def _optimistic(
+        self, bound: Callable[[Problem, Stage], float], stop: Callable[[], bool]
+    ) -> tuple[np.ndarray, bool]:
+        """What each stage costs at least, and whether all have been looked at.
+
+        Small stages come first: of the smallest there is always a schedule.
+        """
+        optimistic_ms = self._merge_ms.copy()
+        sizes = bitsets.sizes(self._space.stages)
+        for i in self._concurrent[np.argsort(sizes[self._concurrent])].tolist():
+            if sizes[i] > 1 and stop():
+                return optimistic_ms, False
+            lowest_ms = bound(self._asker.problem, self._as_concurrent(i))
+            optimistic_ms[i] = min(optimistic_ms[i], lowest_ms)
+        return optimistic_ms, True
 
     def _as_concurrent(self, i: int) -> Stage:
         return Stage.concurrent(self._units.problem, self._operators(i))

@@ -80,7 +80,7 @@ StatusOr<Libraries> OpenAll() {
                             "pip install 'tensorflow[and-cuda]'"));
   for (const char* name : kCudnnFunctions) {
     void* function = nullptr;
-    IOS_RETURN_IF_ERROR(Find(libraries.cudnn, "libcudnn.so.9", name, &function));
+    IOS_RETURN_IF_ERROR(Find(libraries.cudnn, "cuDNN", name, &function));
   }
   return libraries;
 }
