@@ -117,6 +117,9 @@ def _build_keras_application(
 
 
 def _build_network(name: str, say: Callable[[str], None]) -> Any:
+    name, _, graphs = name.partition(":")
+    if graphs and name != "randwire":
+        raise UserError(f"models:{name} is not made of graphs: leave out :{graphs}")
     if name not in models.NETWORKS:
         raise UserError(
             f"models:{name}: no such network; there is "
@@ -124,7 +127,7 @@ def _build_network(name: str, say: Callable[[str], None]) -> Any:
         )
     say(f"models:{name} gets random weights")
     try:
-        return models.build(name)
+        return models.build(name, graphs=graphs)
     except ImportError as error:  # networkx, for random graphs
         raise UserError(
             f"models:{name} needs {error.name}: pip install 'ios-tf[models]'"

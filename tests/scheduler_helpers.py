@@ -18,10 +18,15 @@ _SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
 
 def shared_data(name):
     """A JSON file of the data that lies beside the checkout, or a skipped test."""
+    return json.loads(pathlib.Path(shared_path(name)).read_text())
+
+
+def shared_path(name):
+    """Where that file is, or a skipped test."""
     path = _SHARED / name
     if not path.exists():
         pytest.skip(f"no shared/data/{name} beside the checkout")
-    return json.loads(path.read_text())
+    return str(path)
 
 
 def random_edges(rng, operators, density):

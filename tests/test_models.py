@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from networks import assert_sees_mistakes, smooth_images
-from scheduler_helpers import shared_data
+from scheduler_helpers import shared_data, shared_path
 
-from ios_tf import explore, models
+from ios_tf import UserError, explore, models
 from ios_tf.models.calibration import calibrate
-from ios_tf.models.randwire import Graph, paper_graphs, randwire
+from ios_tf.models.randwire import Graph, randwire, read_graphs
 from ios_tf.models.squeezenet import squeezenet
 from ios_tf.scheduler import UNPRUNED, Pruning, complexity, make_units
 
@@ -38,7 +38,8 @@ def _assert_table_1(graph, name):
 
 def test_randwire_has_one_block_per_stage():
     # Few channels: the graphs are the paper's.
-    model = randwire(paper_graphs(), channels=4, size=64, classes=10)
+    graphs_of_paper = read_graphs(shared_path("randwire_graphs.json"))
+    model = randwire(graphs_of_paper, channels=4, size=64, classes=10)
     blocks, graphs = _blocks(model)
     assert set(blocks.counts.values()) == {1}
     stages = [graph for graph in graphs if len(graph) > 3]
@@ -99,12 +100,18 @@ def test_generated_graphs_are_small_worlds():
 
 
 def test_the_papers_graphs_are_as_large():
-    assert [(g.nodes, len(g.edges)) for g in paper_graphs()] == [
-        (16, 32),
-        (32, 64),
-        (32, 64),
-        (32, 64),
-    ]
+    graphs = read_graphs(shared_path("randwire_graphs.json"))
+    assert [(g.nodes, len(g.edges)) for g in graphs] == [(16, 32)] + [(32, 64)] * 3
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"stages": {"graphs": ["a"]}}'])
+def test_refuses_files_without_graphs(text, tmp_path):
+    path = tmp_path / "graphs.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match="no graphs can be read"):
+        read_graphs(str(path))
+    with pytest.raises(UserError, match="no graphs can be read"):
+        models.build("randwire", graphs=str(tmp_path / "missing.json"))
 
 
 @pytest.mark.parametrize("edge", [(1, 1), (2, 1), (0, 3), (-1, 2)])

@@ -14,53 +14,48 @@ if TYPE_CHECKING:
     import keras
 
 
-def _inception_v3(seed: int) -> keras.Model:
+def _inception_v3(seed: int, graphs: str) -> keras.Model:
     from ios_tf.models.applications import inception_v3
 
     return inception_v3()
 
 
-def _nasnet_a_large(seed: int) -> keras.Model:
+def _nasnet_a_large(seed: int, graphs: str) -> keras.Model:
     from ios_tf.models.applications import nasnet_a_large
 
     return nasnet_a_large()
 
 
-def _randwire(seed: int) -> keras.Model:
-    from ios_tf.models.randwire import paper_graphs, randwire
+def _randwire(seed: int, graphs: str) -> keras.Model:
+    from ios_tf.models.randwire import generated_graphs, randwire, read_graphs
 
-    return randwire(paper_graphs())
-
-
-def _randwire_ws(seed: int) -> keras.Model:
-    from ios_tf.models.randwire import generated_graphs, randwire
-
-    return randwire(generated_graphs(seed))
+    return randwire(read_graphs(graphs) if graphs else generated_graphs(seed))
 
 
-def _squeezenet(seed: int) -> keras.Model:
+def _squeezenet(seed: int, graphs: str) -> keras.Model:
     from ios_tf.models.squeezenet import squeezenet
 
     return squeezenet()
 
 
 # Keras is imported when a network is built.
-NETWORKS: Mapping[str, Callable[[int], keras.Model]] = {
+NETWORKS: Mapping[str, Callable[[int, str], keras.Model]] = {
     "inception_v3": _inception_v3,
     "nasnet_a_large": _nasnet_a_large,
-    "randwire": _randwire,  # the paper's graphs
-    "randwire_ws": _randwire_ws,  # graphs generated from the seed
+    "randwire": _randwire,
     "squeezenet": _squeezenet,
 }
 
 
-def build(name: str, seed: int = 0) -> keras.Model:
+def build(name: str, seed: int = 0, graphs: str = "") -> keras.Model:
     """One of NETWORKS with random weights.
 
     Args:
       name: a key of NETWORKS.
       seed: of the weights, of the images that give the batch statistics, and of the
-        graphs of randwire_ws.
+        graphs of randwire.
+      graphs: a file with the graphs of randwire (`randwire.read_graphs`), in place of
+        generated ones.
 
     Raises:
       KeyError: there is no such network.
@@ -71,6 +66,6 @@ def build(name: str, seed: int = 0) -> keras.Model:
 
     make = NETWORKS[name]
     keras.utils.set_random_seed(seed)
-    model = make(seed)
+    model = make(seed, graphs)
     calibrate(model, seed)
     return model

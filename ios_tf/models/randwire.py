@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from importlib import resources
 from typing import Any
 
 import keras
 from keras import layers
+
+from ios_tf.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,14 +39,24 @@ class Graph:
                 )
 
 
-def paper_graphs() -> tuple[Graph, ...]:
-    """Those of the network measured in the IOS paper."""
-    path = resources.files("ios_tf.models") / "randwire_graphs.json"
-    data = json.loads(path.read_text(encoding="utf-8"))
-    return tuple(
-        Graph(graph["nodes"], tuple((u, v) for u, v in graph["edges"]))
-        for graph in (data["graphs"][name] for name in data["stages"])
-    )
+def read_graphs(path: str) -> tuple[Graph, ...]:
+    """The graphs of all stages from a JSON file.
+
+        {"stages": {"graphs": ["a", "b"]}, "graphs": {"a": {"nodes": 3,
+         "edges": [[0, 1], [1, 2]]}, "b": ...}}
+
+    Raises:
+      UserError: one line that says what is wrong with the file.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+        return tuple(
+            Graph(graph["nodes"], tuple((u, v) for u, v in graph["edges"]))
+            for graph in (data["graphs"][name] for name in data["stages"]["graphs"])
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: no graphs can be read: {error!r}") from None
 
 
 def watts_strogatz(nodes: int, seed: int) -> Graph:
