@@ -124,35 +124,32 @@ class Contraction {
   std::vector<bool> covered_;
 };
 
-uint64_t Mix(uint64_t a, uint64_t b) {
-  return tensorflow::Hash64Combine(a, b);
-}
+// How far OrderByAlap looks for what operators are for.
+constexpr int kHops = 8;
 
 // The operators of one region in the order in which blocks are cut from it: by
 // the longest path to the end, so that what is needed late comes late. Operators
-// of equal height are told apart by what they compute from what, and for what:
-// the order of the nodes differs between `ios_tf convert` and a server, and with
-// it blocks would have other signatures.
+// of equal height are told apart by what they compute, of what, and for what, as
+// near to them as it differs: the order of the nodes is not the same in `ios_tf
+// convert` and in a server, and equal blocks must have equal signatures wherever
+// they are.
 std::vector<int> OrderByAlap(const Partition& partition,
                              std::vector<int> operators) {
   std::map<int, int> height;
-  std::map<int, uint64_t> before, after;
+  for (int k : operators) height[k] = 0;
   const auto producer = [&](const TensorRef& t) {
     const auto it = partition.producer.find(t);
     return it != partition.producer.end() && height.count(it->second) > 0
                ? it->second
                : -1;
   };
-  for (int k : operators) height[k] = 0;
+  // readers[d][k]: what reads k's result, d steps further on.
+  std::vector<std::map<int, uint64_t>> readers(kHops);
+  std::map<int, uint64_t> attributes;
   for (int k : operators) {
-    nlohmann::json attributes =
-        OperatorToJsonValue(partition.operators[k].op);
-    attributes.erase("name");
-    after[k] = before[k] = tensorflow::Hash64(attributes.dump());
-    for (const TensorRef& t : partition.operators[k].inputs) {
-      const int from = producer(t);
-      before[k] = Mix(before[k], from < 0 ? 0 : before[from]);
-    }
+    nlohmann::json json = OperatorToJsonValue(partition.operators[k].op);
+    json.erase("name");
+    attributes[k] = tensorflow::Hash64(json.dump());
   }
   for (auto it = operators.rbegin(); it != operators.rend(); ++it) {
     const std::vector<TensorRef>& inputs = partition.operators[*it].inputs;
@@ -160,8 +157,12 @@ std::vector<int> OrderByAlap(const Partition& partition,
       const int from = producer(inputs[i]);
       if (from < 0) continue;
       height[from] = std::max(height[from], height[*it] + 1);
-      // A sum: readers come in any order.
-      after[from] += Mix(after[*it], i);
+      // Readers come in any order: a sum.
+      uint64_t found = tensorflow::Hash64Combine(attributes[*it], i);
+      for (int d = 0; d < kHops; ++d) {
+        readers[d][from] += found;
+        found = tensorflow::Hash64Combine(found, readers[d][*it]);
+      }
     }
   }
   std::map<int, std::vector<int>, std::greater<int>> levels;
@@ -169,15 +170,17 @@ std::vector<int> OrderByAlap(const Partition& partition,
   std::vector<int> order;
   std::map<int, int> position;
   for (auto& [level, members] : levels) {
-    using Key = std::tuple<uint64_t, uint64_t, std::vector<int>>;
+    using Key =
+        std::tuple<uint64_t, std::vector<int>, std::vector<uint64_t>>;
     std::map<int, Key> keys;
     for (int k : members) {
-      std::vector<int> inputs;
+      auto& [own, inputs, further] = keys[k];
+      own = attributes[k];
       for (const TensorRef& t : partition.operators[k].inputs) {
         const int from = producer(t);
         inputs.push_back(from < 0 ? -1 : position[from]);
       }
-      keys[k] = {before[k], after[k], std::move(inputs)};
+      for (int d = 0; d < kHops; ++d) further.push_back(readers[d][k]);
     }
     std::stable_sort(members.begin(), members.end(),
                      [&](int a, int b) { return keys[a] < keys[b]; });
