@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ios_tf.scheduler.problem import Problem
-from ios_tf.scheduler.schedule import Stage
+from ios_tf.scheduler.schedule import Stage, Strategy
 from ios_tf.scheduler.search import CostModel
 
 __all__ = ["CostModel", "LaneCostModel", "Latency", "Measurement", "SampledCostModel"]
@@ -134,3 +134,10 @@ class SampledCostModel(abc.ABC):
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
         """The latency of one stage in milliseconds."""
         return self.observe(problem, stage).median_ms
+
+    def group_latency(
+        self, problem: Problem, group: tuple[int, ...], lanes: int
+    ) -> float:
+        """The latency in ms of a group alone, on one of so many lanes."""
+        stage = Stage(Strategy.CONCURRENT, (group,))
+        return self.observe(problem, stage, lanes).median_ms

@@ -37,13 +37,6 @@ class MeasuredCostModel(SampledCostModel):
         """Latencies of one stage in milliseconds, `measurement.repeat` of them."""
         return self._run(self._program(problem), [stage], self.measurement, lanes)
 
-    def group_latency(
-        self, problem: Problem, group: tuple[int, ...], lanes: int
-    ) -> float:
-        """The latency in ms of a group alone, on one of so many lanes."""
-        stage = Stage(Strategy.CONCURRENT, (group,))
-        return self.observe(problem, stage, lanes).median_ms
-
     def compare(
         self, problem: Problem, candidates: Sequence[Sequence[Stage]]
     ) -> list[float]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ios_tf import engine
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement, SampledCostModel
 from ios_tf.scheduler.problem import Problem
-from ios_tf.scheduler.schedule import Schedule, Stage, Strategy
+from ios_tf.scheduler.schedule import Schedule, Stage
 
 # Measurements of each candidate when whole schedules are compared.
 _ROUNDS = 7
@@ -41,13 +41,6 @@ class ProfiledCostModel(SampledCostModel):
     def sample(self, problem: Problem, stage: Stage, lanes: int) -> list[float]:
         """Latencies of one stage in milliseconds, `measurement.repeat` of them."""
         return self._measure(problem, [[stage]], self.measurement, lanes)[0]
-
-    def group_latency(
-        self, problem: Problem, group: tuple[int, ...], lanes: int
-    ) -> float:
-        """The latency in ms of a group alone, on one of so many lanes."""
-        stage = Stage(Strategy.CONCURRENT, (group,))
-        return self.observe(problem, stage, lanes).median_ms
 
     def compare(
         self, problem: Problem, candidates: Sequence[Sequence[Stage]]
