@@ -3,14 +3,13 @@ family for every dtype and several architectures, without spilled registers."""
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
 import itertools
-import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nvrtc import Nvrtc, find
 
 CUDA = Path(__file__).resolve().parents[1] / "cc" / "engine" / "cuda"
 ARCHITECTURES = [70, 80, 90]
@@ -86,56 +85,14 @@ def unrolling(macros: dict[str, int]) -> dict[str, int]:
     return {"IOS_UNROLL": size if unroll else 1, "IOS_BLOCKS": blocks}
 
 
-class Nvrtc:
-    """The library of NVIDIA's wheel."""
-
-    def __init__(self, path: Path):
-        # Apart from the fake of other tests, which has the same name.
-        mode = os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND
-        self._library = ctypes.CDLL(str(path), mode)
-
-    def compile(self, text: str, options: list[str]) -> tuple[bytes, str]:
-        """The CUBIN and the compiler's messages."""
-        program = ctypes.c_void_p()
-        self._call(
-            "CreateProgram",
-            ctypes.byref(program),
-            text.encode(),
-            b"kernels.cu",
-            0,
-            None,
-            None,
-        )
-        encoded = [option.encode() for option in options]
-        failed = self._library.nvrtcCompileProgram(
-            program, len(encoded), (ctypes.c_char_p * len(encoded))(*encoded)
-        )
-        log = self._get("ProgramLog", program).rstrip(b"\0").decode()
-        assert not failed, log
-        image = self._get("CUBIN", program)
-        self._call("DestroyProgram", ctypes.byref(program))
-        return image, log
-
-    def _call(self, name: str, *arguments: object) -> None:
-        assert getattr(self._library, f"nvrtc{name}")(*arguments) == 0, name
-
-    def _get(self, what: str, program: ctypes.c_void_p) -> bytes:
-        size = ctypes.c_size_t()
-        self._call(f"Get{what}Size", program, ctypes.byref(size))
-        data = ctypes.create_string_buffer(size.value)
-        self._call(f"Get{what}", program, data)
-        return data.raw
-
-
 @pytest.fixture(scope="module")
-def nvrtc() -> Nvrtc:
-    spec = importlib.util.find_spec("nvidia")
-    roots = [Path(path) for path in spec.submodule_search_locations] if spec else []
-    for root in roots:
-        # NVRTC 13 no longer knows the oldest architecture.
-        for path in root.glob("cuda_nvrtc/lib/libnvrtc.so.12"):
-            return Nvrtc(path)
-    pytest.skip("no NVRTC: pip install nvidia-cuda-nvrtc-cu12")
+def nvrtc() -> Iterator[Nvrtc]:
+    path = find()
+    if path is None:
+        pytest.skip("no NVRTC: pip install nvidia-cuda-nvrtc-cu12")
+    compiler = Nvrtc(path)
+    yield compiler
+    compiler.close()
 
 
 @pytest.fixture(scope="module")

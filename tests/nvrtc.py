@@ -1,0 +1,70 @@
+"""NVIDIA's own NVRTC, in a process of its own: the fake of other tests has the same
+soname, and NVRTC opens itself by that."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import ctypes
+import functools
+import importlib.util
+import multiprocessing
+from pathlib import Path
+
+
+def find() -> Path | None:
+    """The library of NVIDIA's wheel, if installed."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = [Path(path) for path in spec.submodule_search_locations] if spec else []
+    for root in roots:
+        # NVRTC 13 no longer knows the oldest architecture.
+        for path in root.glob("cuda_nvrtc/lib/libnvrtc.so.12"):
+            return path
+    return None
+
+
+class Nvrtc:
+    """Compiles in another process."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._process = concurrent.futures.ProcessPoolExecutor(
+            max_workers=1, mp_context=multiprocessing.get_context("spawn")
+        )
+
+    def compile(self, text: str, options: list[str]) -> tuple[bytes, str]:
+        """The CUBIN and the compiler's messages."""
+        return self._process.submit(_compile, self._path, text, options).result()
+
+    def close(self) -> None:
+        self._process.shutdown()
+
+
+@functools.cache
+def _load(path: Path) -> ctypes.CDLL:
+    return ctypes.CDLL(str(path))
+
+
+def _compile(path: Path, text: str, options: list[str]) -> tuple[bytes, str]:
+    library = _load(path)
+
+    def call(name: str, *arguments: object) -> None:
+        assert getattr(library, f"nvrtc{name}")(*arguments) == 0, name
+
+    def get(what: str) -> bytes:
+        size = ctypes.c_size_t()
+        call(f"Get{what}Size", program, ctypes.byref(size))
+        data = ctypes.create_string_buffer(size.value)
+        call(f"Get{what}", program, data)
+        return data.raw
+
+    program = ctypes.c_void_p()
+    source = text.encode()
+    call("CreateProgram", ctypes.byref(program), source, b"kernels.cu", 0, None, None)
+    encoded = [option.encode() for option in options]
+    array = (ctypes.c_char_p * len(encoded))(*encoded)
+    failed = library.nvrtcCompileProgram(program, len(encoded), array)
+    log = get("ProgramLog").rstrip(b"\0").decode()
+    assert not failed, log
+    image = get("CUBIN")
+    call("DestroyProgram", ctypes.byref(program))
+    return image, log
