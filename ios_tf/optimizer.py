@@ -19,8 +19,6 @@ from ios_tf.graphs import FrozenSignature
 from ios_tf.scheduler import Problem
 
 OPTIMIZER = "IosOptimizer"
-# Blocks are cut further in Python (parts.py), where it is known what fits a search.
-_BLOCK_LIMIT = {"max_block_operators": 1 << 20}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +62,7 @@ def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Co
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         path = os.path.join(directory, "problems.json")
         parameters = {"mode": "collect", "output": path, "batch_size": batch_size}
-        parameters |= {"device": device, **_BLOCK_LIMIT}
+        parameters["device"] = device
         _optimize(frozen, [OPTIMIZER], parameters)
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
@@ -87,7 +85,7 @@ def rewrite(
       schedules: a directory of <block signature>.json files.
     """
     parameters = {"mode": "rewrite", "schedules": schedules, "batch_size": batch_size}
-    parameters |= {"device": device, **_BLOCK_LIMIT}
+    parameters["device"] = device
     return _optimize(frozen, [OPTIMIZER], parameters)
 
 

@@ -230,7 +230,6 @@ def test_no_deadlock_with_a_lock_that_is_never_let_go(cache, network, tmp_path):
     assert library.ios_tf_search  # alive
 
 
-@pytest.mark.xfail(reason="not seen to pass since blocks are ordered anew")
 def test_schedules_of_convert_are_found(cache, tmp_path):
     model = networks.nasnet_like(17)
     graph = gh.freeze(model, (None, 17, 17, 3))
@@ -629,7 +628,6 @@ for _ in range(3):
     assert done.stdout.strip() in line
 
 
-@pytest.mark.xfail(reason="not seen to pass since blocks are ordered anew")
 def test_the_example():
     example = os.path.join(
         os.path.dirname(__file__), "..", "examples", "enable_in_service.py"

@@ -105,13 +105,6 @@ absl::Status IosOptimizer::Init(
             "IosOptimizer: batch_size is ", value.i(), ", must be positive"));
       }
       if (value.i() > 0) options_.batch_size = value.i();
-    } else if (key == "max_block_operators") {
-      if (value.i() < 2) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("IosOptimizer: max_block_operators is ", value.i(),
-                         ", must be 2 or more"));
-      }
-      options_.max_block_operators = value.i();
     } else if (key == "device") {
       device_ = value.s();
       if (device_ != kCpu && device_ != kGpu) {

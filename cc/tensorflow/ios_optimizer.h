@@ -16,10 +16,8 @@ namespace ios::tf {
 //     schedules to frozen graphs that carry none, see runtime.h.
 //   batch_size: int, in place of unknown leading dimensions; 0: 1.
 //   device: "cpu" or "gpu", what to take nodes for: those placed elsewhere are
-//   left
-//     alone. Without it, collect and rewrite are for the CPU, and lower takes
+//     left alone. Without it, collect and rewrite are for the CPU, and lower takes
 //     every node for the device TensorFlow has placed or will place it on.
-//   max_block_operators: int, see PartitionOptions.
 //   output (collect): the file to write, see collect.h.
 //   schedules (rewrite): the directory of schedules, see rewrite.h.
 //   cache_dir (optimize): the schedule cache, see schedule_cache.h.

@@ -192,69 +192,40 @@ std::vector<int> OrderByAlap(const Partition& partition,
   return order;
 }
 
-class Cutter {
- public:
-  Cutter(const Partition& partition, const std::vector<int>& order, int limit)
-      : partition_(partition), order_(order), limit_(limit) {
-    // live_[p]: tensors written before position p and read from there on.
-    const int n = order.size();
-    live_.assign(n + 1, 0);
-    std::map<int, int> position;
-    for (int p = 0; p < n; ++p) position[order[p]] = p;
-    std::map<TensorRef, std::pair<int, int>> range;  // written, last read
-    for (int p = 0; p < n; ++p) {
-      for (const TensorRef& t : partition.operators[order[p]].inputs) {
-        const auto producer = partition.producer.find(t);
-        int from = -1;
-        if (producer != partition.producer.end()) {
-          const auto it = position.find(producer->second);
-          if (it != position.end()) from = it->second;
-        }
-        auto& [written, read] = range.try_emplace(t, from, p).first->second;
-        read = std::max(read, p);
+// The region cut where a single tensor is live. What is cut further (a NASNet
+// cell reads two earlier ones) is cut by the search: ios_tf/scheduler/partition.
+std::vector<std::vector<int>> CutIntoBlocks(const Partition& partition,
+                                            const std::vector<int>& order) {
+  const int n = order.size();
+  std::map<int, int> position;
+  for (int p = 0; p < n; ++p) position[order[p]] = p;
+  std::map<TensorRef, std::pair<int, int>> range;  // written, last read
+  for (int p = 0; p < n; ++p) {
+    for (const TensorRef& t : partition.operators[order[p]].inputs) {
+      const auto producer = partition.producer.find(t);
+      int from = -1;
+      if (producer != partition.producer.end()) {
+        const auto it = position.find(producer->second);
+        if (it != position.end()) from = it->second;
       }
-    }
-    for (const auto& [tensor, span] : range) {
-      for (int p = span.first + 1; p <= span.second; ++p) ++live_[p];
+      auto& [written, read] = range.try_emplace(t, from, p).first->second;
+      read = std::max(read, p);
     }
   }
-
-  std::vector<std::vector<int>> Run() {
-    const int n = order_.size();
-    int begin = 0;
-    for (int p = 1; p <= n; ++p) {
-      if (p == n || live_[p] <= 1) {
-        Cut(begin, p);
-        begin = p;
-      }
-    }
-    return std::move(blocks_);
+  // Of each position: tensors written before it and read from there on.
+  std::vector<int> live(n + 1, 0);
+  for (const auto& [tensor, span] : range) {
+    for (int p = span.first + 1; p <= span.second; ++p) ++live[p];
   }
-
- private:
-  void Cut(int begin, int end) {
-    if (end - begin <= limit_) {
-      blocks_.emplace_back(order_.begin() + begin, order_.begin() + end);
-      return;
-    }
-    const auto cost = [&](int p) {
-      const int inputs = partition_.operators[order_[p - 1]].inputs.size();
-      return std::make_tuple(live_[p], -inputs, std::abs(2 * p - begin - end));
-    };
-    int best = begin + 1;
-    for (int p = begin + 1; p < end; ++p) {
-      if (cost(p) < cost(best)) best = p;
-    }
-    Cut(begin, best);
-    Cut(best, end);
+  std::vector<std::vector<int>> blocks;
+  int begin = 0;
+  for (int p = 1; p <= n; ++p) {
+    if (p < n && live[p] > 1) continue;
+    blocks.emplace_back(order.begin() + begin, order.begin() + p);
+    begin = p;
   }
-
-  const Partition& partition_;
-  const std::vector<int>& order_;
-  const int limit_;
-  std::vector<int> live_;
-  std::vector<std::vector<int>> blocks_;
-};
+  return blocks;
+}
 
 // Blocks with nothing to schedule are joined to one.
 std::vector<std::vector<int>> JoinChains(
@@ -297,8 +268,7 @@ Status CheckRegion(const std::vector<int>& region, Partition* partition) {
   return Status();
 }
 
-absl::Status FindRegions(const PartitionOptions& options,
-                         Partition* partition) {
+absl::Status FindRegions(Partition* partition) {
   const std::vector<ImportedOperator>& operators = partition->operators;
   const int n = operators.size();
   const std::vector<int> level = Contraction(*partition).Levels();
@@ -345,9 +315,8 @@ absl::Status FindRegions(const PartitionOptions& options,
       continue;
     }
     members = OrderByAlap(*partition, std::move(members));
-    region.blocks = JoinChains(
-        *partition,
-        Cutter(*partition, members, options.max_block_operators).Run());
+    region.blocks =
+        JoinChains(*partition, CutIntoBlocks(*partition, members));
     partition->regions.push_back(std::move(region));
   }
   return absl::OkStatus();
@@ -387,7 +356,7 @@ absl::StatusOr<Partition> PartitionGraph(
     for (size_t k = 0; k < partition.operators.size(); ++k) {
       partition.producer[partition.operators[k].output] = k;
     }
-    TF_RETURN_IF_ERROR(FindRegions(options, &partition));
+    TF_RETURN_IF_ERROR(FindRegions(&partition));
     std::set<int> covered;
     for (const Region& region : partition.regions) {
       for (int k : region.operators) {

@@ -24,15 +24,14 @@ struct PartitionOptions {
   // networks for images were made for.
   int64_t image_size = 224;
   Placement placement;
-  // Blocks of more operators are cut further, where fewest tensors are live.
-  int max_block_operators = 24;
 };
 
 // Operators that one IosRegion executes, of one type and on one device, as
 // indices of Partition::operators in a topological order.
 struct Region {
   std::vector<int> operators;
-  // Consecutive runs of `operators`, each scheduled by itself.
+  // Consecutive runs of `operators`, each scheduled by itself: a single tensor
+  // goes from one to the next.
   std::vector<std::vector<int>> blocks;
 };
 

@@ -22,10 +22,6 @@ namespace {
 using ::tensorflow::GraphDef;
 using ::tensorflow::NodeDef;
 
-// Blocks are cut only where one tensor is live, as `ios_tf convert` does, so that
-// both find each other's schedules. The search cuts further where it has to.
-constexpr int kNoBlockLimit = 1 << 20;
-
 struct Process {
   std::mutex mutex;
   std::optional<RuntimeOptions> options;
@@ -223,7 +219,6 @@ absl::StatusOr<int> ScheduleAndLower(
     const RuntimeOptions& options, PartitionOptions partition_options,
     GraphDef* graph) {
   partition_options.batch_size = options.batch_size;
-  partition_options.max_block_operators = kNoBlockLimit;
   TF_ASSIGN_OR_RETURN(const Partition partition,
                       PartitionGraph(item, partition_options));
   BlockScheduler scheduler(partition, options);
