@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import keras
 import networks
 import numpy as np
 import pytest
@@ -32,6 +33,15 @@ np.save(outputs, result.numpy())
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory) -> tuple[keras.Model, str]:
+    """A network of NASNet's cells, and its SavedModel."""
+    model = networks.nasnet_like(17)
+    path = str(tmp_path_factory.mktemp("cells"))
+    model.export(path, verbose=False)
+    return model, path
 
 
 def serve(model: str, images: tf.Tensor) -> np.ndarray:
@@ -94,11 +104,11 @@ def test_outputs_are_equal(build, tmp_path):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_strategy(strategy, tmp_path):
-    model = networks.nasnet_like(17)
+def test_every_strategy(strategy, cells, tmp_path):
+    model, path = cells
     images = networks.smooth_images(2, 17, seed=7)
     output = str(tmp_path / "converted")
-    report = ios_tf.convert(model, output, strategy=strategy, batch_size=2, **FAST)
+    report = ios_tf.convert(path, output, strategy=strategy, batch_size=2, **FAST)
     expected = model(images).numpy()
     assert networks.relative_difference(serve(output, images), expected) < 1e-4
     if strategy == "sequential":
@@ -262,8 +272,8 @@ def test_batch_that_is_fixed(tmp_path):
     )
 
 
-def test_keras_file(tmp_path):
-    model = networks.nasnet_like(17)
+def test_keras_file(cells, tmp_path):
+    model, _ = cells
     model.save(tmp_path / "model.keras")
     output = str(tmp_path / "converted")
     ios_tf.convert(tmp_path / "model.keras", output, strategy="greedy", **FAST)
@@ -272,18 +282,19 @@ def test_keras_file(tmp_path):
     assert networks.relative_difference(serve(output, images), expected) < 1e-4
 
 
-def test_second_conversion_measures_nothing(tmp_path):
-    model = networks.nasnet_like(17)
-    first = ios_tf.convert(model, tmp_path / "a", **FAST)
-    second = ios_tf.convert(model, tmp_path / "b", **FAST)
+def test_second_conversion_measures_nothing(cells, tmp_path):
+    _, path = cells
+    first = ios_tf.convert(path, tmp_path / "a", **FAST)
+    second = ios_tf.convert(path, tmp_path / "b", **FAST)
     assert first.measurements > 0
     assert second.measurements == 0
     assert second.cached_blocks > 0
     assert second.stages == first.stages
 
 
-def test_scheduled_is_never_slower_than_sequential(tmp_path):
-    report = ios_tf.convert(networks.nasnet_like(33), tmp_path / "a", **FAST)
+def test_scheduled_is_never_slower_than_sequential(cells, tmp_path):
+    _, path = cells
+    report = ios_tf.convert(path, tmp_path / "a", **FAST)
     assert 0 < report.scheduled_ms <= report.sequential_ms
 
 

@@ -87,7 +87,7 @@ class MeasuredCostModel(SampledCostModel):
         """Frees what the device holds of the blocks measured so far."""
         # Kernels of eager ops, and with them the engine's profilers, live in a cache.
         context.context().clear_kernel_cache()
-        memory.release_unused()
+        memory.return_freed()
 
     def _run(
         self,
