@@ -1,0 +1,173 @@
+"""What loading costs: a converted model with the plugin, and stock TensorFlow.
+
+    python -m ios_tf.bench.loading MODEL [--batch_size=N] [--rounds=N] [--json=FILE]
+
+Every load is a process of its own, the variants in turn. Importing TensorFlow is not
+counted, importing this package is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from ios_tf.errors import UserError
+from ios_tf.report import table
+
+# Arguments: the model's directory, "plugin" or "stock", the batch size.
+_CHILD = """
+import json, resource, sys, time
+import tensorflow as tf
+
+model, plugin, batch_size = sys.argv[1], sys.argv[2] == "plugin", int(sys.argv[3])
+times = [time.perf_counter()]
+if plugin:
+    import ios_tf
+function = tf.saved_model.load(model).signatures["serving_default"]
+inputs = {
+    name: tf.cast(
+        tf.random.uniform(
+            [size or (224 if i else batch_size) for i, size in enumerate(spec.shape)]
+        ),
+        spec.dtype,
+    )
+    for name, spec in function.structured_input_signature[1].items()
+}
+times.append(time.perf_counter())
+for _ in range(2):
+    [output.numpy() for output in function(**inputs).values()]
+    times.append(time.perf_counter())
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps([b - a for a, b in zip(times, times[1:])] + [peak]))
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Loading:
+    """One way to load a model: medians.
+
+    Attributes:
+      load: seconds until the signature can be called.
+      first, second: seconds of the first two calls. TensorFlow optimises the graph in
+        the first, and the engine compiles its regions.
+      peak: MiB of the process.
+    """
+
+    load: float
+    first: float
+    second: float
+    peak: float
+
+
+def bench_loading(
+    model: Any,
+    *,
+    batch_size: int = 1,
+    rounds: int = 5,
+    cache_dir: str | None = None,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> dict[str, Loading]:
+    """Loads the original and the converted model, each in processes of their own.
+
+    Args:
+      model, batch_size, cache_dir, progress, say: as for `ios_tf.convert`.
+      rounds: processes of each variant.
+
+    Returns:
+      "TensorFlow" (the original), "converted, TensorFlow" (without the plugin) and
+      "converted, plugin".
+
+    Raises:
+      UserError: as for `ios_tf.convert`.
+    """
+    from ios_tf.conversion import convert
+    from ios_tf.source import saved_model
+
+    with (
+        saved_model(model, say=say) as source,
+        tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
+    ):
+        converted = directory + "/converted"
+        convert(
+            source,
+            converted,
+            batch_size=batch_size,
+            cache_dir=cache_dir,
+            progress=progress,
+        )
+        variants = {
+            "TensorFlow": (source, "stock"),
+            "converted, TensorFlow": (converted, "stock"),
+            "converted, plugin": (converted, "plugin"),
+        }
+        found: dict[str, list[list[float]]] = {name: [] for name in variants}
+        for _ in range(rounds):
+            for name, arguments in variants.items():
+                found[name].append(_child(*arguments, str(batch_size)))
+    return {
+        name: Loading(*map(statistics.median, zip(*times, strict=True)))
+        for name, times in found.items()
+    }
+
+
+def _child(*arguments: str) -> list[float]:
+    command = [sys.executable, "-c", _CHILD, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{arguments[0]}: {done.stderr.strip()[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measures what loading costs.")
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("--batch_size", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cache_dir", metavar="DIR")
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    try:
+        found = bench_loading(
+            options.model,
+            batch_size=options.batch_size,
+            rounds=options.rounds,
+            cache_dir=options.cache_dir,
+            progress=True,
+            say=print,
+        )
+    except UserError as error:
+        print(f"ios_tf: error: {error}", file=sys.stderr)
+        return 1
+    rows = [
+        [
+            name,
+            f"{loading.load:.2f}",
+            f"{loading.first:.2f}",
+            f"{loading.second:.3f}",
+            f"{loading.peak:.0f}",
+        ]
+        for name, loading in found.items()
+    ]
+    print(table(["", "load s", "first call s", "second call s", "peak MiB"], rows))
+    if options.json:
+        content = {
+            "command": f"python -m ios_tf.bench.loading {options.model} "
+            f"--batch_size={options.batch_size} --rounds={options.rounds}",
+            "loading": {name: dataclasses.asdict(x) for name, x in found.items()},
+        }
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
+            file.write("\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
