@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -204,6 +205,14 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=_convert)
     command.add_argument("model", metavar="MODEL", help=_MODEL)
     command.add_argument("output", metavar="OUTPUT", help="directory to write")
+    command.add_argument(
+        "--batch_size",
+        type=_batch_sizes,
+        default=[1],
+        metavar="N,M",
+        help="where the model's is dynamic: one or several, such as 1,8,32; a batch "
+        "runs by the schedule of the nearest; default: 1",
+    )
     _add_common(command)
     command.add_argument(
         "--strategy", choices=STRATEGIES, default="both", help="default: both"
@@ -275,6 +284,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(run=_bench)
     command.add_argument("model", metavar="MODEL", help=_MODEL)
+    _add_whole(command, "batch_size", 1, 1, "where the model's is dynamic")
     _add_common(command)
     _add_strategies(command)
     _add_whole(command, "rounds", 20, 1, "rounds of measurements")
@@ -312,7 +322,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
-    _add_whole(command, "batch_size", 1, 1, "where the model's is dynamic")
     command.add_argument(
         "--device",
         choices=("auto", "cpu", "gpu"),
@@ -388,20 +397,29 @@ def _add_traceback(command: argparse.ArgumentParser) -> None:
 def _add_whole(
     command: argparse.ArgumentParser, name: str, default: int, least: int, text: str
 ) -> None:
-    def whole(value: str) -> int:
-        if not value.isdecimal() or int(value) < least:
-            raise argparse.ArgumentTypeError(
-                f"must be a whole number >= {least}, not {value!r}"
-            )
-        return int(value)
-
     command.add_argument(
         f"--{name}",
-        type=whole,
+        type=functools.partial(_whole, least=least),
         default=default,
         metavar="N",
         help=f"{text}; default: {default}",
     )
+
+
+def _whole(value: str, least: int) -> int:
+    if not value.isdecimal() or int(value) < least:
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number >= {least}, not {value!r}"
+        )
+    return int(value)
+
+
+def _batch_sizes(value: str) -> list[int]:
+    sizes = [_whole(part, 1) for part in value.split(",")]
+    for size in sizes:
+        if sizes.count(size) > 1:
+            raise argparse.ArgumentTypeError(f"names {size} more than once")
+    return sizes
 
 
 def _strategies(value: str) -> tuple[str, ...]:

@@ -20,8 +20,8 @@ from ios_tf.graphs import FrozenSignature
 from ios_tf.optimizer import Collected
 from ios_tf.output import copy_directory, written_directory
 from ios_tf.parts import Patterns
-from ios_tf.report import Report
-from ios_tf.scheduler import STRATEGIES, Pruning, Schedule
+from ios_tf.report import Report, SizeReport
+from ios_tf.scheduler import STRATEGIES, Problem, Pruning, Schedule
 from ios_tf.search import Searcher
 from ios_tf.source import saved_model
 
@@ -33,7 +33,7 @@ def convert(
     model: Any,
     output: str | os.PathLike[str],
     *,
-    batch_size: int = 1,
+    batch_size: int | Sequence[int] = 1,
     device: str = "auto",
     strategy: str = "both",
     max_groups: int = 8,
@@ -62,7 +62,9 @@ def convert(
         network of `keras.applications`, `models:NAME` for one of `ios_tf.models`, or a
         `keras.Model`.
       output: directory to write; any TensorFlow filesystem path.
-      batch_size: the batch size to schedule for, where the model's is dynamic.
+      batch_size: the batch size to schedule for, where the model's is dynamic, or
+        several: a batch then runs by the schedule of the nearest one, by ratio, the
+        smaller of two.
       device: the device to schedule for: "cpu"; "gpu", the first one TensorFlow uses;
         or "auto", the GPU if there is one and the CUDA libraries can be loaded.
       strategy: "both", "parallel", "merge", "greedy" or "sequential".
@@ -91,8 +93,8 @@ def convert(
       UserError: one line that says what is wrong with the input.
       NativeLibraryError: the native library is missing.
     """
+    batch_sizes = _batch_sizes(batch_size)
     settings = _settings(
-        batch_size,
         strategy,
         max_groups,
         max_group_size,
@@ -105,7 +107,7 @@ def convert(
     device_name = _native.device_fingerprint(chosen.engine)
     cache_dir = cache_dir or default_directory()
     output = os.fspath(output)
-    report = Report(output, device_name, batch_size)
+    report = Report(output, device_name, {size: SizeReport() for size in batch_sizes})
     database = open_database(latency_database(cache_dir), device_name)
     with (
         contextlib.closing(database),
@@ -122,7 +124,7 @@ def convert(
             Patterns(tuple(units), tuple(borders)),
             time_limit,
         )
-        _convert(source, directory, searcher, signatures, batch_size, report)
+        _convert(source, directory, searcher, signatures, report)
     return report
 
 
@@ -132,8 +134,18 @@ class _Settings:
     measurement: Measurement
 
 
+def _batch_sizes(batch_size: int | Sequence[int]) -> list[int]:
+    several = isinstance(batch_size, Sequence) and not isinstance(batch_size, str)
+    sizes = list(batch_size) if several else [batch_size]
+    for size in sizes or [None]:
+        if not isinstance(size, int) or size < 1:
+            raise UserError(f"batch_size must be a whole number >= 1, not {size!r}")
+        if sizes.count(size) > 1:
+            raise UserError(f"batch_size is to name {size} once")
+    return sorted(sizes)
+
+
 def _settings(
-    batch_size: int,
     strategy: str,
     max_groups: int,
     max_group_size: int,
@@ -142,8 +154,6 @@ def _settings(
     repeat: int,
     time_limit: float,
 ) -> _Settings:
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise UserError(f"batch_size must be a whole number >= 1, not {batch_size!r}")
     if strategy not in STRATEGIES:
         raise UserError(f"strategy must be one of {', '.join(STRATEGIES)}")
     if not time_limit >= 0:
@@ -161,7 +171,12 @@ class _Function:
     """One function of the model: several signatures may share it."""
 
     frozen: FrozenSignature
-    collected: Collected | None  # None: it is not converted
+    collected: Mapping[int, Collected]  # by batch size; empty: it is not converted
+
+    @property
+    def problems(self) -> dict[str, Problem]:
+        """The blocks of all batch sizes, by signature."""
+        return {s: p for c in self.collected.values() for s, p in c.problems.items()}
 
 
 def _convert(
@@ -169,7 +184,6 @@ def _convert(
     directory: str,
     searcher: Searcher,
     wanted: Sequence[str] | None,
-    batch_size: int,
     report: Report,
 ) -> None:
     """Converts the SavedModel `source` into the existing directory `directory`."""
@@ -179,14 +193,14 @@ def _convert(
         if key not in keys:
             raise UserError(graphs.no_signature(key, loaded))
     function_of, functions = _functions(
-        loaded, wanted or keys, batch_size, searcher.cost_model.device.kind
+        loaded, wanted or keys, list(report.sizes), searcher.cost_model.device.kind
     )
     converted = [f for f in functions.values() if f.collected]
     _note_the_rest(converted, report)
     problems = {
         signature: problem
         for function in converted
-        for signature, problem in function.collected.problems.items()
+        for signature, problem in function.problems.items()
     }
     if not problems:
         report.notes.append("the model is copied unchanged")
@@ -215,7 +229,7 @@ def _convert(
             "limit before they had seen all stages; --time_limit gives more time"
         )
     rewritten = {
-        key: _rebuild(function, schedules, batch_size, searcher, report)
+        key: _rebuild(function, schedules, searcher, report)
         for key, function in functions.items()
     }
     graphs.save(
@@ -228,7 +242,7 @@ def _convert(
 
 
 def _functions(
-    loaded: Any, wanted: Sequence[str], batch_size: int, device: str
+    loaded: Any, wanted: Sequence[str], batch_sizes: Sequence[int], device: str
 ) -> tuple[dict[str, int], dict[int, _Function]]:
     """The functions of a model, and the function of each signature."""
     numbers: dict[tuple[Any, ...], int] = {}
@@ -242,50 +256,91 @@ def _functions(
         if number in functions:
             continue
         if name not in wanted:
-            functions[number] = _Function(frozen, None)
+            functions[number] = _Function(frozen, {})
             continue
         if optimizer.is_converted(frozen):
             raise UserError(
                 f"signature {name!r} is converted already; convert the original model"
             )
         folded = optimizer.fold_constants(frozen)
-        collected = optimizer.collect(folded, batch_size, device)
+        collected = {
+            size: optimizer.collect(folded, size, device) for size in batch_sizes
+        }
         functions[number] = _Function(folded, collected)
+        _check_batch_sizes(name, functions[number])
     return function_of, functions
+
+
+def _check_batch_sizes(name: str, function: _Function) -> None:
+    """Whether the function is one network, with the batch sizes it is scheduled for."""
+    sizes = list(function.collected)
+    if len(sizes) == 1 or not function.problems:
+        return
+    fixed = _fixed_batch_size(function.frozen)
+    if fixed:
+        raise UserError(
+            f"signature {name!r} has the fixed batch size {fixed}: it cannot be "
+            f"scheduled for {', '.join(map(str, sizes))}"
+        )
+    first = function.collected[sizes[0]]
+    for size in sizes[1:]:
+        if _network(function.collected[size]) != _network(first):
+            raise UserError(
+                f"signature {name!r} computes another network for batch size {size} "
+                f"than for {sizes[0]}: schedule it for one of them"
+            )
+
+
+def _fixed_batch_size(frozen: FrozenSignature) -> int | None:
+    """The batch size of a signature whose inputs leave no other."""
+    leading = [
+        spec.shape[0] if spec.shape.rank else None
+        for spec in frozen.inputs.values()
+        if spec.shape.rank != 0
+    ]
+    return leading[0] if leading and None not in leading else None
+
+
+def _network(collected: Collected) -> list[Any]:
+    """The blocks without their batch sizes."""
+    blocks = []
+    for found in collected.blocks:
+        block = collected.problems[found["signature"]].block
+        inputs = [shape[1:] for shape in block["inputs"]]
+        blocks.append((found["names"], block["operators"], inputs, block["outputs"]))
+    return blocks
 
 
 def _rebuild(
     function: _Function,
     schedules: Mapping[str, Schedule],
-    batch_size: int,
     searcher: Searcher,
     report: Report,
 ) -> Any:
-    if not function.collected or not function.collected.problems:
+    if not function.problems:
         return graphs.rebuild(function.frozen, function.frozen.graph_def)
     checked = final_check.check(
         function.frozen,
         function.collected,
         schedules,
-        batch_size,
         searcher.cost_model,
         may_fall_back=searcher.searches,
     )
-    if checked.fell_back:
-        report.notes.append(
-            "the schedules that were found are no faster than the sequential ones in "
-            "the whole network: those are used"
-        )
-    searcher.cost_model.release()
-    report.sequential_ms += checked.sequential_ms
-    report.scheduled_ms += checked.scheduled_ms
-    for block in function.collected.blocks:
-        signature = block["signature"]
-        report.add(
-            function.collected.problems[signature],
-            checked.schedules[signature],
-            schedules[signature].metadata["parts"],
-        )
+    for batch_size, size in checked.sizes.items():
+        if size.fell_back:
+            report.notes.append(
+                f"the schedules that were found for batch size {batch_size} are no "
+                "faster than the sequential ones in the whole network: those are used"
+            )
+        blocks = function.collected[batch_size].blocks
+        of_size = report.sizes[batch_size]
+        of_size.sequential_ms += size.sequential_ms
+        of_size.scheduled_ms += size.scheduled_ms
+        of_size.add(size.schedules[block["signature"]] for block in blocks)
+    # They are the same for all batch sizes.
+    for block in blocks:
+        report.operators += len(block["names"])
+        report.blocks += schedules[block["signature"]].metadata["parts"]
     return graphs.rebuild(function.frozen, checked.graph_def)
 
 
@@ -293,12 +348,19 @@ def _note_the_rest(functions: Sequence[_Function], report: Report) -> None:
     """Says in the report what the schedules do not cover."""
     left: collections.Counter[str] = collections.Counter()
     outside = inside = 0
-    for function in functions:
-        left.update(function.collected.report.get("left_to_tensorflow", {}))
+    # They are the same for all batch sizes.
+    reports = [next(iter(f.collected.values())).report for f in functions]
+    for function, of_function in zip(functions, reports, strict=True):
+        left.update(of_function.get("left_to_tensorflow", {}))
         graph_def = function.frozen.graph_def
         outside += _convolutions(graph_def.node)
         inside += sum(_convolutions(f.node_def) for f in graph_def.library.function)
     report.left_to_tensorflow = dict(left)
+    report.notes += [
+        f"the model has the fixed batch size {fixed}: it is scheduled for that"
+        for fixed in {_fixed_batch_size(f.frozen) for f in functions if f.problems}
+        if fixed and fixed not in report.sizes
+    ]
     if not outside and not inside:
         report.notes.append("the model has no convolution")
         return
@@ -310,8 +372,8 @@ def _note_the_rest(functions: Sequence[_Function], report: Report) -> None:
     if unscheduled:
         reasons = collections.Counter(
             refusal["reason"]
-            for function in functions
-            for refusal in function.collected.report.get("refused", ())
+            for of_function in reports
+            for refusal in of_function.get("refused", ())
         )
         report.notes.append(
             f"{unscheduled} of {outside} convolutions are left to TensorFlow: "

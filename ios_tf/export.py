@@ -57,7 +57,7 @@ def _regions(
         signature: sequential_schedule(problem)
         for signature, problem in collected.problems.items()
     }
-    graph_def = final_check.rewrite(frozen, sequential, batch_size)
+    graph_def = final_check.rewrite(frozen, sequential, [batch_size])
     programs = optimizer.lowered_programs(
         dataclasses.replace(frozen, graph_def=graph_def), batch_size
     )

@@ -15,6 +15,7 @@ from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config
 from tensorflow.python.grappler import tf_optimizer
 
 from ios_tf import _native, memory
+from ios_tf.errors import UserError
 from ios_tf.graphs import FrozenSignature
 from ios_tf.scheduler import Problem
 
@@ -39,6 +40,32 @@ class Collected:
 def is_converted(frozen: FrozenSignature) -> bool:
     """Whether the graph carries schedules."""
     return any("_ios_stage" in node.attr for node in frozen.graph_def.node)
+
+
+def scheduled_for(frozen: FrozenSignature, batch_size: int) -> FrozenSignature:
+    """A converted signature with only the schedules of one of its batch sizes.
+
+    All batches then run by these: what is optimised for one can be measured at another.
+
+    Raises:
+      UserError: the signature has no schedules for this batch size.
+    """
+    graph_def = graph_pb2.GraphDef()
+    graph_def.CopyFrom(frozen.graph_def)
+    for node in graph_def.node:
+        if "_ios_batch" not in node.attr:
+            continue
+        known = list(node.attr["_ios_batch"].list.i)
+        if batch_size not in known:
+            raise UserError(
+                f"there are schedules for batch size {', '.join(map(str, known))}, not "
+                f"for {batch_size}"
+            )
+        entry = known.index(batch_size)
+        for name in ("_ios_batch", "_ios_stage", "_ios_stream"):
+            node.attr[name].list.i[:] = [node.attr[name].list.i[entry]]
+        node.attr["_ios_merge"].list.b[:] = [node.attr["_ios_merge"].list.b[entry]]
+    return dataclasses.replace(frozen, graph_def=graph_def)
 
 
 def fold_constants(frozen: FrozenSignature) -> FrozenSignature:
@@ -75,24 +102,31 @@ def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Co
 
 
 def rewrite(
-    frozen: FrozenSignature, batch_size: int, schedules: str, device: str = "cpu"
+    frozen: FrozenSignature,
+    batch_sizes: Sequence[int],
+    schedules: str,
+    device: str = "cpu",
 ) -> graph_pb2.GraphDef:
     """The signature's graph with schedules in node attributes and merges made.
 
     Args:
       frozen: what `collect` was called with.
-      batch_size, device: likewise.
+      batch_sizes: one or more that it was called with.
       schedules: a directory of <block signature>.json files.
+      device: what it was called with.
     """
-    parameters = {"mode": "rewrite", "schedules": schedules, "batch_size": batch_size}
-    parameters["device"] = device
+    parameters = {"mode": "rewrite", "schedules": schedules, "device": device}
+    parameters["batch_size"] = list(batch_sizes)
     return _optimize(frozen, [OPTIMIZER], parameters)
 
 
 def lowered_programs(
     frozen: FrozenSignature, batch_size: int = 1, device: str = "cpu"
 ) -> list[dict[str, Any]]:
-    """What the engine would run there: {"block", "schedule"} of every region."""
+    """What the engine would run there: {"block", "schedules"} of every region.
+
+    The schedules are {"batch_size", "schedule"} objects (cc/tensorflow/program_json.h).
+    """
     parameters = {"mode": "lower", "batch_size": batch_size, "device": device}
     graph_def = _optimize(frozen, [OPTIMIZER], parameters)
     return [
@@ -102,8 +136,11 @@ def lowered_programs(
     ]
 
 
+Parameters = Mapping[str, str | int | Sequence[int]]
+
+
 def rewriter_config(
-    optimizers: Sequence[str], parameters: Mapping[str, str | int]
+    optimizers: Sequence[str], parameters: Parameters
 ) -> config_pb2.ConfigProto:
     """What runs only the named graph optimizers, once; ours with `parameters`."""
     config = config_pb2.ConfigProto()
@@ -119,15 +156,17 @@ def rewriter_config(
         for key, value in parameters.items():
             if isinstance(value, int):
                 custom.parameter_map[key].i = value
-            else:
+            elif isinstance(value, str):
                 custom.parameter_map[key].s = value.encode()
+            else:
+                custom.parameter_map[key].list.i.extend(value)
     return config
 
 
 def _optimize(
     frozen: FrozenSignature,
     optimizers: Sequence[str],
-    parameters: Mapping[str, str | int],
+    parameters: Parameters,
 ) -> graph_pb2.GraphDef:
     _native.ops()  # registers the optimizer
     meta_graph = meta_graph_pb2.MetaGraphDef()

@@ -3,9 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from ios_tf.scheduler import Problem, Schedule, Strategy
+from ios_tf.scheduler import Schedule, Strategy
+
+
+@dataclasses.dataclass
+class SizeReport:
+    """What was scheduled for one batch size, in all signatures.
+
+    Attributes:
+      stages: how many there are.
+      merged, concurrent: stages that merge operators, stages with several groups.
+      sequential_ms, scheduled_ms: latencies of all regions together.
+    """
+
+    stages: int = 0
+    merged: int = 0
+    concurrent: int = 0
+    sequential_ms: float = 0.0
+    scheduled_ms: float = 0.0
+
+    def add(self, schedules: Iterable[Schedule]) -> None:
+        """Counts stages."""
+        for schedule in schedules:
+            self.stages += len(schedule.stages)
+            for stage in schedule.stages:
+                self.merged += stage.strategy is Strategy.MERGE
+                self.concurrent += len(stage.groups) > 1
 
 
 @dataclasses.dataclass
@@ -15,11 +40,9 @@ class Report:
     Attributes:
       output: the directory that was written.
       device: fingerprint of the device it was scheduled for.
-      batch_size: the batch size it was scheduled for.
-      operators, blocks, stages: how many were scheduled, in all signatures.
-      merged, concurrent: stages that merge operators, stages with several groups.
-      sequential_ms, scheduled_ms: latencies of all regions together.
-      different_blocks: blocks, equal ones counted once.
+      sizes: what was scheduled for each batch size.
+      operators, blocks: how many were scheduled, in all signatures.
+      different_blocks: blocks of all batch sizes, equal ones counted once.
       cached_blocks: those of them whose schedule came from the cache.
       measurements: stages, groups and schedules that were measured.
       reused: stages and groups whose latency was known.
@@ -31,14 +54,9 @@ class Report:
 
     output: str
     device: str
-    batch_size: int
+    sizes: Mapping[int, SizeReport]
     operators: int = 0
     blocks: int = 0
-    stages: int = 0
-    merged: int = 0
-    concurrent: int = 0
-    sequential_ms: float = 0.0
-    scheduled_ms: float = 0.0
     different_blocks: int = 0
     cached_blocks: int = 0
     measurements: int = 0
@@ -48,37 +66,19 @@ class Report:
     left_to_tensorflow: Mapping[str, int] = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
 
-    def add(self, problem: Problem, schedule: Schedule, parts: int) -> None:
-        """Counts what was scheduled in so many parts."""
-        self.blocks += parts
-        self.operators += len(problem)
-        self.stages += len(schedule.stages)
-        for stage in schedule.stages:
-            self.merged += stage.strategy is Strategy.MERGE
-            self.concurrent += len(stage.groups) > 1
-
     def table(self) -> str:
         """The report as lines of text."""
         if not self.blocks:
             return "\n".join([*self.notes, f"written: {self.output}"])
         rows = [
             ("device", self.device),
-            ("batch size", str(self.batch_size)),
             ("operators", str(self.operators)),
             (
                 "blocks",
                 f"{self.blocks} ({self.different_blocks} different, "
                 f"{self.cached_blocks} from cache)",
             ),
-            ("stages", str(self.stages)),
-            ("  merged", str(self.merged)),
-            ("  concurrent", str(self.concurrent)),
-            ("sequential", f"{self.sequential_ms:.2f} ms"),
-            (
-                "scheduled",
-                f"{self.scheduled_ms:.2f} ms"
-                f" ({self.sequential_ms / self.scheduled_ms:.2f}x)",
-            ),
+            *self._by_size(),
             (
                 "measurements",
                 f"{self.measurements} ({self.reused} reused, {self.bounded} "
@@ -89,6 +89,29 @@ class Report:
             ("written", self.output),
         ]
         return "\n".join([two_columns(rows), *(f"note: {n}" for n in self.notes)])
+
+    def _by_size(self) -> list[tuple[str, str]]:
+        """The rows of the table that have a column for each batch size."""
+        columns = [
+            (
+                str(batch_size),
+                str(size.stages),
+                str(size.merged),
+                str(size.concurrent),
+                f"{size.sequential_ms:.2f} ms",
+                f"{size.scheduled_ms:.2f} ms"
+                f" ({size.sequential_ms / size.scheduled_ms:.2f}x)",
+            )
+            for batch_size, size in self.sizes.items()
+        ]
+        padded = [
+            [c.ljust(max(map(len, column))) for c in column] for column in columns
+        ]
+        names = ("batch size", "stages", "  merged", "  concurrent", "sequential")
+        return [
+            (name, "  ".join(cells))
+            for name, *cells in zip((*names, "scheduled"), *padded, strict=True)
+        ]
 
 
 def two_columns(rows: Sequence[tuple[str, str]]) -> str:

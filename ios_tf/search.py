@@ -37,8 +37,8 @@ class SearchStats:
       blocks: parts that one dynamic program schedules, equal ones counted once.
       cached: those of them whose schedule was in the cache.
       cut: block name -> cuts made only to make the search possible.
-      stopped: block name -> how much faster than the schedule that was found another
-        one could be, as a fraction, where the search was stopped.
+      stopped: block signature -> how much faster than the schedule that was found
+        another one could be, as a fraction, where the search was stopped.
       measured: stages, groups and schedules that were measured.
       reused: stages and groups that had been measured before.
       bounded: candidates that need not be measured, as they could not win.
@@ -214,7 +214,7 @@ class Searcher:
             "measurements": self.cost_model.measurements - before,
             "search_seconds": round(time.monotonic() - start, 3),
         }
-        if problem.name in stats.stopped:
+        if problem.signature in stats.stopped:
             metadata["stopped_after"] = self._time_limit
         greedy_ms = latencies.get(greedy_schedule(problem).stages)
         if greedy_ms is not None:
@@ -256,7 +256,7 @@ class Searcher:
             stop=lambda: time.monotonic() > deadline,
         )
         if result.gap is not None:
-            stats.stopped[problem.name] = result.gap
+            stats.stopped[problem.signature] = result.gap
         stats.bounded += result.stats.stages_total - result.stats.stages_asked
         return [result.schedule, *result.near_ties]
 

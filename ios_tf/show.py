@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ios_tf import graphs, optimizer
@@ -47,32 +48,50 @@ def show(model: str, signature: str | None = None) -> str:
             one, device="gpu"
         )
         for number, program in enumerate(programs, 1):
-            lines += _region(number, program["block"], program["schedule"])
+            lines += _region(number, program["block"], program["schedules"])
     return "\n".join(lines)
 
 
 def _region(
-    number: int, block: Mapping[str, Any], schedule: Mapping[str, Any]
+    number: int, block: Mapping[str, Any], schedules: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    operators, stages = block["operators"], schedule["stages"]
-    yield f"region {number}: {len(operators)} operators, {len(stages)} stages"
+    operators = block["operators"]
+    yield f"region {number}: {len(operators)} operators"
     # Long scopes around the whole network say nothing.
     scope = posixpath.commonpath([posixpath.dirname(op["name"]) for op in operators])
     skip = len(scope) + 1 if scope else 0
     if scope:
         yield f"  names are below {scope}"
-    for i, stage in enumerate(stages, 1):
-        groups = [
-            [operators[op] for op in group if not _is_part(operators[op])]
-            for group in stage["groups"]
-        ]
-        merged = any(_MERGED in op["name"] for group in groups for op in group)
-        strategy = "merge" if merged else "concurrent"
-        yield f"  stage {i}  {strategy}"
-        for group in groups:
-            yield "    " + " > ".join(
-                f"{op['name'][skip:]} ({op['type']})" for op in group
-            )
+    # Equal ones are shown once.
+    sizes: dict[str, list[int]] = {}
+    for entry in schedules:
+        stages = json.dumps(entry["schedule"]["stages"])
+        sizes.setdefault(stages, []).append(entry["batch_size"])
+    for text, batch_sizes in sizes.items():
+        stages = json.loads(text)
+        yield f"  batch size {', '.join(map(str, batch_sizes))}: {len(stages)} stages"
+        for i, stage in enumerate(stages, 1):
+            yield from _stage(i, stage, operators, skip)
+
+
+def _stage(
+    number: int,
+    stage: Mapping[str, Any],
+    operators: Sequence[Mapping[str, Any]],
+    skip: int,
+) -> Iterator[str]:
+    groups = [
+        [operators[op] for op in group if not _is_part(operators[op])]
+        for group in stage["groups"]
+    ]
+    # What all batch sizes merge is one convolution in the graph.
+    merges = stage["strategy"] == "merge"
+    merged = merges or any(_MERGED in op["name"] for group in groups for op in group)
+    yield f"    stage {number}  {'merge' if merged else 'concurrent'}"
+    for group in groups:
+        yield "      " + (" + " if merges else " > ").join(
+            f"{op['name'][skip:]} ({op['type']})" for op in group
+        )
 
 
 def _is_part(operator: Mapping[str, Any]) -> bool:

@@ -29,7 +29,7 @@ def run(source: str, directory: Path, flags: list[str]) -> None:
     assert "ok " in done.stdout
 
 
-@pytest.mark.parametrize("name", ["block", "schedule", "memory_plan"])
+@pytest.mark.parametrize("name", ["block", "schedule", "memory_plan", "program"])
 def test_engine(name, tmp_path):
     run(f"{name}_test.cc", tmp_path, ["-lios_engine", "-Wl,--allow-shlib-undefined"])
 

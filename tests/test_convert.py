@@ -111,12 +111,13 @@ def test_every_strategy(strategy, cells, tmp_path):
     report = ios_tf.convert(path, output, strategy=strategy, batch_size=2, **FAST)
     expected = model(images).numpy()
     assert networks.relative_difference(serve(output, images), expected) < 1e-4
+    size = report.sizes[2]
     if strategy == "sequential":
-        assert report.stages == report.operators
+        assert size.stages == report.operators
     if strategy in ("sequential", "merge"):
-        assert report.concurrent == 0
+        assert size.concurrent == 0
     if strategy in ("parallel", "greedy"):
-        assert report.merged == 0
+        assert size.merged == 0
 
 
 class Classifier(tf.Module):
@@ -289,13 +290,13 @@ def test_second_conversion_measures_nothing(cells, tmp_path):
     assert first.measurements > 0
     assert second.measurements == 0
     assert second.cached_blocks > 0
-    assert second.stages == first.stages
+    assert second.sizes[1].stages == first.sizes[1].stages
 
 
 def test_scheduled_is_never_slower_than_sequential(cells, tmp_path):
     _, path = cells
     report = ios_tf.convert(path, tmp_path / "a", **FAST)
-    assert 0 < report.scheduled_ms <= report.sequential_ms
+    assert 0 < report.sizes[1].scheduled_ms <= report.sizes[1].sequential_ms
 
 
 def test_bad_arguments_are_user_errors(classifier, tmp_path):

@@ -48,8 +48,9 @@ def run_regions(graph: gh.Graph, images: np.ndarray) -> list[np.ndarray]:
     dtype = program["block"]["dtype"]
     assert node.attr["T"].type == tf.as_dtype(dtype).as_datatype_enum
     weights = [tf.make_ndarray(t) for t in node.attr["weights"].list.tensor]
+    (entry,) = program["schedules"]
     compiled = engine.Program(
-        program["block"], program["schedule"], weights, "cuda,tf32=0"
+        program["block"], entry["schedule"], weights, "cuda,tf32=0"
     )
     return [decode(y) for y in compiled.run([encode(images, dtype)])]
 

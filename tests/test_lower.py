@@ -27,6 +27,11 @@ def programs(graph: gh.Graph) -> list[dict]:
     ]
 
 
+def only_schedule(program: dict) -> dict:
+    (entry,) = program["schedules"]
+    return entry["schedule"]
+
+
 def stage_contents(program: dict) -> list[Counter[str]]:
     """The types of each stage's operators, and the number of groups."""
     operators = program["block"]["operators"]
@@ -35,7 +40,7 @@ def stage_contents(program: dict) -> list[Counter[str]]:
             [operators[i]["type"] for group in stage["groups"] for i in group]
             + ["groups"] * len(stage["groups"])
         )
-        for stage in program["schedule"]["stages"]
+        for stage in only_schedule(program)["stages"]
     ]
 
 
@@ -74,14 +79,15 @@ def as_function(graph: gh.Graph):
 def test_schedule_is_that_of_the_attributes(tmp_path):
     annotated = annotated_network(tmp_path, merge=False)
     stages = {
-        node.name: node.attr["_ios_stage"].i
+        node.name: node.attr["_ios_stage"].list.i[0]
         for node in annotated.graph_def.node
         if "_ios_stage" in node.attr
     }
     (program,) = programs(gh.lower(annotated))
-    assert len(program["schedule"]["stages"]) == max(stages.values()) + 1
+    scheduled = only_schedule(program)["stages"]
+    assert len(scheduled) == max(stages.values()) + 1
     operators = program["block"]["operators"]
-    for number, stage in enumerate(program["schedule"]["stages"]):
+    for number, stage in enumerate(scheduled):
         for i in (i for group in stage["groups"] for i in group):
             if operators[i]["name"] in stages:
                 assert stages[operators[i]["name"]] == number
@@ -109,10 +115,11 @@ def test_invalid_attributes_fall_back_to_the_sequential_schedule(tmp_path):
     backwards.CopyFrom(annotated.graph_def)
     for node in backwards.node:
         if "_ios_stage" in node.attr:
-            node.attr["_ios_stage"].i = 1000 - node.attr["_ios_stage"].i
+            stages = node.attr["_ios_stage"].list.i
+            stages[:] = [1000 - stage for stage in stages]
     lowered = gh.lower(annotated.with_def(backwards))
     (program,) = programs(lowered)
-    stages = program["schedule"]["stages"]
+    stages = only_schedule(program)["stages"]
     assert [len(stage["groups"]) for stage in stages] == [1] * len(stages)
     assert len(stages) == len(program["block"]["operators"])
     images = networks.smooth_images(2, 17, seed=7).numpy()

@@ -47,7 +47,7 @@ def merged_saved_model(source: str, target: str) -> None:
         frozen = optimizer.fold_constants(graphs.freeze(name, signature))
         problems = optimizer.collect(frozen, 1).problems
         schedules = {key: merge_everything(p) for key, p in problems.items()}
-        graph_def = final_check.rewrite(frozen, schedules, 1)
+        graph_def = final_check.rewrite(frozen, schedules, [1])
         functions[name] = graphs.rebuild(frozen, graph_def)
     graphs.save(loaded, functions, target)
 

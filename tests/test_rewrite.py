@@ -32,7 +32,7 @@ def parallel(*convolutions, **keywords):
 
 def attributes(graph: gh.Graph, name: str) -> dict[str, int]:
     return {
-        node.name: node.attr[name].i
+        node.name: node.attr[name].list.i[0]
         for node in graph.graph_def.node
         if name in node.attr
     }

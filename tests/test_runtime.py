@@ -159,7 +159,8 @@ def test_greedy_on_a_miss(cache, network):
     }
     found = {
         frozenset(problem.names[op] for group in stage["groups"] for op in group)
-        for stage in program["schedule"]["stages"]
+        for entry in program["schedules"]
+        for stage in entry["schedule"]["stages"]
     }
     assert expected <= found
 

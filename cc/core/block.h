@@ -94,6 +94,11 @@ struct Block {
   std::vector<int> outputs;         // operators read outside of the block
 };
 
+// The leading dimension of all of its tensors; 1 for a block that reads nothing.
+inline int64_t BatchSize(const Block& block) {
+  return block.inputs.empty() ? 1 : block.inputs[0][0];
+}
+
 const char* ToString(OperatorType type);    // "conv2d", "sepconv", …
 const char* ToString(Activation activation);  // "none", "relu", …
 

@@ -3,6 +3,9 @@
 #ifndef IOS_TF_CC_CORE_SCHEDULE_H_
 #define IOS_TF_CC_CORE_SCHEDULE_H_
 
+#include <cstdint>
+#include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +26,25 @@ struct Stage {
 struct Schedule {
   std::vector<Stage> stages;
 };
+
+// Schedules of one block, by the batch size each is for.
+using BatchSchedules = std::map<int64_t, Schedule>;
+
+// The entry of a map by batch sizes that is to be used for `batch`: that of the
+// nearest size by ratio; of two that are equally near, that of the smaller. The
+// end, if there is none.
+template <typename ByBatch>
+typename ByBatch::const_iterator NearestBatch(const ByBatch& sizes,
+                                              int64_t batch) {
+  const auto above = sizes.lower_bound(batch);
+  if (above == sizes.begin()) return above;
+  const auto below = std::prev(above);
+  if (above == sizes.end()) return below;
+  // batch / below <= above / batch, of numbers whose product may be large.
+  const double square = static_cast<double>(batch) * batch;
+  return square <= static_cast<double>(below->first) * above->first ? below
+                                                                    : above;
+}
 
 // One operator a stage, in the block's order.
 Schedule SequentialSchedule(const Block& block);

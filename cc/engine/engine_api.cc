@@ -72,7 +72,8 @@ ios::Status CreateProgram(const char* block_json, const char* schedule_json,
   IOS_ASSIGN_OR_RETURN(const ios::Weights arranged,
                        ArrangeWeights(block, weights, sizes, count));
   IOS_ASSIGN_OR_RETURN(
-      out->program, ios::Program::Create(block, schedule, arranged, device));
+      out->program,
+      ios::Program::Create(block, {{1, schedule}}, arranged, device));
   for (const ios::Shape& shape : block.inputs) {
     out->input_ranks.push_back(shape.size());
   }

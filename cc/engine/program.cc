@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <list>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -40,15 +41,31 @@ Status CheckWeights(const Block& block, const std::vector<Shape>& shapes,
   return Status();
 }
 
-// The weights of the lowered block's operators, on the device.
+// Those of the operators of lowered blocks, by the operators they come from.
+using KnownParameters =
+    std::map<std::vector<int>, std::vector<std::shared_ptr<Parameter>>>;
+
+// The weights of the lowered block's operators, on the device. What schedules
+// have in common is in `known`, and there once.
 StatusOr<Parameters> MakeParameters(Backend* backend, const Block& block,
                                     const std::vector<Shape>& shapes,
                                     const Weights& weights,
-                                    const Lowered& lowered) {
+                                    const Lowered& lowered,
+                                    KnownParameters* known) {
   Parameters parameters;
   for (size_t i = 0; i < lowered.block.operators.size(); ++i) {
     const Operator& op = lowered.block.operators[i];
+    if (op.type == OperatorType::kSlice) {
+      parameters.emplace_back();
+      continue;
+    }
     const std::vector<int>& origin = lowered.origin[i];
+    const auto [entry, is_new] = known->try_emplace(origin);
+    std::vector<std::shared_ptr<Parameter>>& of_operator = entry->second;
+    if (!is_new) {
+      parameters.push_back(of_operator);
+      continue;
+    }
     std::vector<ConstArray> arrays;
     std::vector<float> filter, bias;
     if (origin.size() > 1) {
@@ -65,26 +82,34 @@ StatusOr<Parameters> MakeParameters(Backend* backend, const Block& block,
       const std::vector<Shape> wanted = WeightShapes(op, input);
       arrays.push_back({filter.data(), wanted[0]});
       if (op.bias) arrays.push_back({bias.data(), wanted[1]});
-    } else if (op.type != OperatorType::kSlice) {
+    } else {
       arrays = weights[origin[0]];
     }
-    std::vector<std::shared_ptr<Parameter>> of_operator;
     for (const ConstArray& array : arrays) {
       IOS_ASSIGN_OR_RETURN(std::shared_ptr<Parameter> parameter,
                            backend->MakeParameter(array));
       of_operator.push_back(std::move(parameter));
     }
-    parameters.push_back(std::move(of_operator));
+    parameters.push_back(of_operator);
   }
   return parameters;
 }
 
+// The block with the merge stages of one of its schedules made, and its weights.
+struct Scheduled {
+  Lowered lowered;
+  Parameters parameters;
+};
+
 class ProgramImpl : public Program {
  public:
-  ProgramImpl(Backend* backend, Lowered lowered, Parameters parameters)
-      : backend_(backend),
-        lowered_(std::move(lowered)),
-        parameters_(std::move(parameters)) {}
+  ProgramImpl(Backend* backend, const Block& block,
+              std::map<int64_t, Scheduled> scheduled)
+      : backend_(backend), block_(block), scheduled_(std::move(scheduled)) {}
+
+  int64_t ScheduledBatch(int64_t batch) const override {
+    return NearestBatch(scheduled_, batch)->first;
+  }
 
   StatusOr<std::vector<Shape>> OutputShapes(
       const std::vector<Shape>& inputs) const override {
@@ -94,9 +119,9 @@ class ProgramImpl : public Program {
         if (compiled->inputs == inputs) return compiled->outputs;
       }
     }
-    IOS_ASSIGN_OR_RETURN(const Block block, WithInputs(inputs));
+    IOS_ASSIGN_OR_RETURN(const Block block, WithInputs(block_, inputs));
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
-    return OfOutputs(shapes);
+    return OfOutputs(block, shapes);
   }
 
   Status Run(const std::vector<TensorArray>& inputs,
@@ -107,7 +132,7 @@ class ProgramImpl : public Program {
       shapes.push_back(input.shape);
       data.push_back(input.data);
     }
-    if (outputs.size() != lowered_.block.outputs.size()) {
+    if (outputs.size() != block_.outputs.size()) {
       return InvalidArgument("wrong number of outputs");
     }
     IOS_ASSIGN_OR_RETURN(const std::shared_ptr<Compiled> compiled,
@@ -118,7 +143,7 @@ class ProgramImpl : public Program {
   Status RunOnHost(const std::vector<TensorArray>& inputs,
                    const std::vector<void*>& outputs) override {
     if (backend_->SharesHostMemory()) return Run(inputs, outputs, nullptr);
-    const int64_t size = SizeOf(lowered_.block.dtype);
+    const int64_t size = SizeOf(block_.dtype);
     std::vector<std::shared_ptr<void>> memory;
     std::vector<TensorArray> on_device;
     std::vector<Shape> shapes;
@@ -164,19 +189,20 @@ class ProgramImpl : public Program {
     std::unique_ptr<Execution> execution;
   };
 
-  std::vector<Shape> OfOutputs(const std::vector<Shape>& shapes) const {
+  static std::vector<Shape> OfOutputs(const Block& block,
+                                      const std::vector<Shape>& shapes) {
     std::vector<Shape> outputs;
-    for (int out : lowered_.block.outputs) outputs.push_back(shapes[out]);
+    for (int out : block.outputs) outputs.push_back(shapes[out]);
     return outputs;
   }
 
-  StatusOr<Block> WithInputs(const std::vector<Shape>& inputs) const {
-    if (inputs.size() != lowered_.block.inputs.size()) {
+  static StatusOr<Block> WithInputs(Block block,
+                                    const std::vector<Shape>& inputs) {
+    if (inputs.size() != block.inputs.size()) {
       return InvalidArgument(
-          "region takes " + std::to_string(lowered_.block.inputs.size()) +
+          "region takes " + std::to_string(block.inputs.size()) +
           " inputs, got " + std::to_string(inputs.size()));
     }
-    Block block = lowered_.block;
     for (size_t i = 0; i < inputs.size(); ++i) {
       // Weights fix the channels; the other dimensions are free.
       if (inputs[i].size() != block.inputs[i].size() ||
@@ -199,18 +225,22 @@ class ProgramImpl : public Program {
         return compiled_.front();
       }
     }
-    IOS_ASSIGN_OR_RETURN(const Block block, WithInputs(inputs));
+    // Also refuses calls without an input, of which there is no batch.
+    IOS_RETURN_IF_ERROR(WithInputs(block_, inputs).status());
+    const auto& [lowered, parameters] =
+        NearestBatch(scheduled_, inputs[0][0])->second;
+    IOS_ASSIGN_OR_RETURN(const Block block, WithInputs(lowered.block, inputs));
     IOS_RETURN_IF_ERROR(Validate(block));
     auto compiled = std::make_shared<Compiled>();
     compiled->inputs = inputs;
     IOS_ASSIGN_OR_RETURN(
         compiled->executable,
-        Executable::Create(backend_, block, lowered_.schedule, parameters_,
+        Executable::Create(backend_, block, lowered.schedule, parameters,
                            /*share_memory=*/true));
-    compiled->outputs = OfOutputs(compiled->executable->shapes());
+    compiled->outputs = OfOutputs(block, compiled->executable->shapes());
     Work work;
-    IOS_ASSIGN_OR_RETURN(work.stages, compiled->executable->Bind(
-                                          lowered_.schedule.stages));
+    IOS_ASSIGN_OR_RETURN(
+        work.stages, compiled->executable->Bind(lowered.schedule.stages));
     work.tensors = compiled->executable->Locations();
     work.arena_bytes = compiled->executable->arena_bytes();
     IOS_ASSIGN_OR_RETURN(compiled->execution, backend_->Load(std::move(work)));
@@ -220,29 +250,34 @@ class ProgramImpl : public Program {
   }
 
   Backend* const backend_;
-  const Lowered lowered_;
-  const Parameters parameters_;
+  const Block block_;
+  const std::map<int64_t, Scheduled> scheduled_;  // by batch size
   mutable std::mutex mutex_;  // of compiled_
   std::list<std::shared_ptr<Compiled>> compiled_;  // most recent first
 };
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Program>> Program::Create(const Block& block,
-                                                   const Schedule& schedule,
-                                                   const Weights& weights,
-                                                   const std::string& device) {
+StatusOr<std::unique_ptr<Program>> Program::Create(
+    const Block& block, const BatchSchedules& schedules, const Weights& weights,
+    const std::string& device) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
   IOS_RETURN_IF_ERROR(Validate(block));
   IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
   IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
   IOS_RETURN_IF_ERROR(CheckWeights(block, shapes, weights));
-  IOS_ASSIGN_OR_RETURN(Lowered lowered, LowerMerges(block, schedule));
-  IOS_ASSIGN_OR_RETURN(
-      Parameters parameters,
-      MakeParameters(backend, block, shapes, weights, lowered));
-  auto program = std::make_unique<ProgramImpl>(backend, std::move(lowered),
-                                               std::move(parameters));
+  if (schedules.empty()) return InvalidArgument("there is no schedule");
+  std::map<int64_t, Scheduled> scheduled;
+  KnownParameters known;
+  for (const auto& [batch, schedule] : schedules) {
+    Scheduled& of_batch = scheduled[batch];
+    IOS_ASSIGN_OR_RETURN(of_batch.lowered, LowerMerges(block, schedule));
+    IOS_ASSIGN_OR_RETURN(of_batch.parameters,
+                         MakeParameters(backend, block, shapes, weights,
+                                        of_batch.lowered, &known));
+  }
+  auto program =
+      std::make_unique<ProgramImpl>(backend, block, std::move(scheduled));
   // Packs the weights, so that the caller's copy can go.
   IOS_RETURN_IF_ERROR(program->Prepare(block.inputs));
   return std::unique_ptr<Program>(std::move(program));

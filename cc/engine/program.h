@@ -31,13 +31,17 @@ using Weights = std::vector<std::vector<ConstArray>>;
 class Program {
  public:
   // `block.inputs` give the shapes of one call; other calls may differ in batch,
-  // height and width. Weights are copied; merge stages are lowered here. `device`:
-  // see GetBackend. Validates everything.
-  static StatusOr<std::unique_ptr<Program>> Create(const Block& block,
-                                                   const Schedule& schedule,
-                                                   const Weights& weights,
-                                                   const std::string& device);
+  // height and width. `schedules` has one or more; merge stages are lowered here.
+  // Weights are copied, once for all schedules. `device`: see GetBackend.
+  // Validates everything.
+  static StatusOr<std::unique_ptr<Program>> Create(
+      const Block& block, const BatchSchedules& schedules,
+      const Weights& weights, const std::string& device);
   virtual ~Program() = default;
+
+  // The batch size of the schedule by which a batch of `batch` runs: that which
+  // is nearest (see NearestBatch).
+  virtual int64_t ScheduledBatch(int64_t batch) const = 0;
 
   virtual StatusOr<std::vector<Shape>> OutputShapes(
       const std::vector<Shape>& inputs) const = 0;

@@ -39,6 +39,19 @@ bool IsFunction(const GrapplerItem& item) {
              &item) != nullptr;
 }
 
+absl::StatusOr<std::vector<int64_t>> BatchSizes(
+    const tensorflow::AttrValue& value) {
+  std::vector<int64_t> sizes(value.list().i().begin(), value.list().i().end());
+  if (sizes.empty()) sizes.push_back(value.i() == 0 ? 1 : value.i());
+  for (int64_t size : sizes) {
+    if (size < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "IosOptimizer: batch_size is ", size, ", must be positive"));
+    }
+  }
+  return sizes;
+}
+
 // Where TensorFlow puts nodes that name no device.
 std::string DefaultDevice(Cluster* cluster) {
   if (!cluster) return kCpu;
@@ -100,11 +113,7 @@ absl::Status IosOptimizer::Init(
             "\"optimize\""));
       }
     } else if (key == "batch_size") {
-      if (value.i() < 0) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "IosOptimizer: batch_size is ", value.i(), ", must be positive"));
-      }
-      if (value.i() > 0) options_.batch_size = value.i();
+      TF_ASSIGN_OR_RETURN(batch_sizes_, BatchSizes(value));
     } else if (key == "device") {
       device_ = value.s();
       if (device_ != kCpu && device_ != kGpu) {
@@ -138,7 +147,11 @@ absl::Status IosOptimizer::Init(
     return absl::InvalidArgumentError(
         "IosOptimizer: mode \"optimize\" needs \"cache_dir\", a directory");
   }
-  runtime_.batch_size = options_.batch_size;
+  if (batch_sizes_.size() > 1 && mode_ != Mode::kRewrite) {
+    return absl::InvalidArgumentError(
+        "IosOptimizer: several batch sizes are for mode \"rewrite\"");
+  }
+  options_.batch_size = runtime_.batch_size = batch_sizes_[0];
   if (device_.empty() && !LowersGraphs()) {
     options_.placement = {kCpu, kCpu};
   }
@@ -166,16 +179,15 @@ absl::Status IosOptimizer::Optimize(Cluster* cluster, const GrapplerItem& item,
   }
   GrapplerItem inlined = item;
   TF_RETURN_IF_ERROR(InlineConvolutionCalls(&inlined).status());
+  if (mode_ == Mode::kRewrite) {
+    return Rewrite(inlined, options_, batch_sizes_, schedules_,
+                   optimized_graph);
+  }
   TF_ASSIGN_OR_RETURN(const Partition partition,
                       PartitionGraph(inlined, options_));
-  if (mode_ == Mode::kCollect) {
-    TF_ASSIGN_OR_RETURN(const std::string json, Collect(partition));
-    return tensorflow::WriteStringToFile(tensorflow::Env::Default(), output_,
-                                         json);
-  }
-  if (partition.regions.empty()) return absl::OkStatus();
-  *optimized_graph = inlined.graph;
-  return Rewrite(partition, schedules_, optimized_graph);
+  TF_ASSIGN_OR_RETURN(const std::string json, Collect(partition));
+  return tensorflow::WriteStringToFile(tensorflow::Env::Default(), output_,
+                                       json);
 }
 
 absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cc/tensorflow/regions.h"
 #include "cc/tensorflow/runtime.h"
@@ -14,7 +15,8 @@ namespace ios::tf {
 // Parameters, all optional:
 //   mode: "collect", "rewrite", "lower" (default) or "optimize": lower, and give
 //     schedules to frozen graphs that carry none, see runtime.h.
-//   batch_size: int, in place of unknown leading dimensions; 0: 1.
+//   batch_size: int or (rewrite) list(int), in place of unknown leading dimensions;
+//     0: 1.
 //   device: "cpu" or "gpu", what to take nodes for: those placed elsewhere are
 //     left alone. Without it, collect and rewrite are for the CPU, and lower takes
 //     every node for the device TensorFlow has placed or will place it on.
@@ -41,7 +43,8 @@ class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
   }
 
   Mode mode_ = Mode::kLower;
-  PartitionOptions options_;
+  std::vector<int64_t> batch_sizes_ = {1};
+  PartitionOptions options_;  // with the first of them
   std::string device_, output_, schedules_;
   RuntimeOptions runtime_;
   bool seen_ = false;  // the graph

@@ -1,7 +1,7 @@
 #include "cc/tensorflow/lower.h"
 
 #include <algorithm>
-#include <climits>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -28,22 +28,30 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
-constexpr int kNoStage = -1;
+// The places of one operator by batch size.
+using Places = std::map<int64_t, Place>;
 
-// The stage an operator's nodes name: that of the node that gives its result or,
-// where a pass of TensorFlow has replaced that one, the latest.
-int AnnotatedStage(const Partition& partition, const ImportedOperator& op) {
-  int stage = kNoStage;
-  const auto read = [&](int i) {
-    int value = kNoStage;
-    return tensorflow::TryGetNodeAttr(partition.graph->node(i), kStageAttr,
-                                      &value)
-               ? value
-               : kNoStage;
-  };
-  if ((stage = read(op.output.node)) != kNoStage) return stage;
-  for (int i : op.nodes) stage = std::max(stage, read(i));
-  return stage;
+Places ByBatch(const NodeDef& node) {
+  Places places;
+  for (const Place& place : Annotations(node)) {
+    places.try_emplace(place.batch, place);
+  }
+  return places;
+}
+
+// What an operator's nodes say: that which gives its result or, where a pass of
+// TensorFlow has replaced that one, the latest of the others.
+Places AnnotatedPlaces(const Partition& partition, const ImportedOperator& op) {
+  const GraphIndex& graph = *partition.graph;
+  Places places = ByBatch(graph.node(op.output.node));
+  if (!places.empty()) return places;
+  for (int i : op.nodes) {
+    for (const auto& [batch, place] : ByBatch(graph.node(i))) {
+      Place& latest = places.try_emplace(batch, place).first->second;
+      if (latest.stage < place.stage) latest = place;
+    }
+  }
+  return places;
 }
 
 // The connected components of a stage's operators, in the order of their first.
@@ -70,23 +78,24 @@ std::vector<std::vector<int>> Groups(const Block& block,
   return groups;
 }
 
-// The schedule the attributes describe. An operator without attributes (a block
-// without schedule, or nodes that a pass of TensorFlow made) gets a stage of its
-// own after those of its inputs; or joins theirs, where its readers are there.
-Schedule AnnotatedSchedule(const Block& block, const std::vector<int>& stages) {
+// The schedule that the operators' places describe. An operator without one (a
+// block without schedule, or nodes that a pass of TensorFlow made) gets a stage of
+// its own after those of its inputs; or joins theirs, where its readers are there.
+Schedule AnnotatedSchedule(const Block& block,
+                           const std::vector<std::optional<Place>>& places) {
   const int n = block.operators.size();
-  std::vector<int> first_reader(n, INT_MAX);
+  std::vector<int64_t> first_reader(n, std::numeric_limits<int64_t>::max());
   for (int i = n - 1; i >= 0; --i) {
-    const int own = stages[i] != kNoStage ? stages[i] : first_reader[i];
+    const int64_t own = places[i] ? places[i]->stage : first_reader[i];
     for (int ref : block.operators[i].inputs) {
       if (ref >= 0) first_reader[ref] = std::min(first_reader[ref], own);
     }
   }
   // (annotated stage, how far behind it).
-  std::vector<std::pair<int, int>> when(n);
+  std::vector<std::pair<int64_t, int>> when(n);
   for (int i = 0; i < n; ++i) {
-    if (stages[i] != kNoStage) {
-      when[i] = {stages[i], 0};
+    if (places[i]) {
+      when[i] = {places[i]->stage, 0};
       continue;
     }
     when[i] = {-1, 0};
@@ -95,15 +104,21 @@ Schedule AnnotatedSchedule(const Block& block, const std::vector<int>& stages) {
     }
     if (when[i].first != first_reader[i]) ++when[i].second;
   }
-  std::map<std::pair<int, int>, std::vector<int>> by_stage;
+  std::map<std::pair<int64_t, int>, std::vector<int>> by_stage;
   for (int i = 0; i < n; ++i) by_stage[when[i]].push_back(i);
   Schedule schedule;
   for (const auto& [key, stage] : by_stage) {
+    const bool merges =
+        stage.size() > 1 && std::all_of(stage.begin(), stage.end(), [&](int i) {
+          return places[i] && places[i]->merge;
+        });
     // Operators without a schedule run one after the other.
     if (key.second > 0) {
       for (int i : stage) {
         schedule.stages.push_back({Strategy::kConcurrent, {{i}}});
       }
+    } else if (merges) {
+      schedule.stages.push_back({Strategy::kMerge, {stage}});
     } else {
       schedule.stages.push_back(
           {Strategy::kConcurrent, Groups(block, stage)});
@@ -114,7 +129,7 @@ Schedule AnnotatedSchedule(const Block& block, const std::vector<int>& stages) {
 
 struct LoweredRegion {
   PartitionBlock made;
-  Schedule schedule;
+  BatchSchedules schedules;
   std::string name;
   std::vector<int> nodes;
   std::string device;       // kCpu or kGpu
@@ -192,7 +207,7 @@ void AddRegionNode(const Partition& partition, const LoweredRegion& region,
   tensorflow::AddNodeAttr("T", ToTensorFlow(region.made.block.dtype), node);
   tensorflow::AddNodeAttr("device", region.device, node);
   tensorflow::AddNodeAttr(
-      "program", ToJson(RegionProgram{region.made.block, region.schedule}),
+      "program", ToJson(RegionProgram{region.made.block, region.schedules}),
       node);
   tensorflow::AttrValue weights;
   weights.mutable_list();
@@ -229,21 +244,30 @@ bool IsUsable(const std::string& device, const Placement& placement) {
 bool IsAnnotated(const tensorflow::GraphDef& graph) {
   return std::any_of(
       graph.node().begin(), graph.node().end(),
-      [](const NodeDef& node) { return node.attr().count(kStageAttr) > 0; });
+      [](const NodeDef& node) { return IsAnnotated(node); });
 }
 
 RegionScheduler AnnotatedSchedules(const Partition& partition) {
   return [&partition](const Region& region, const Block& block,
-                      const std::string&) -> std::optional<Schedule> {
-    std::vector<int> stages;
+                      const std::string&) {
+    std::vector<Places> places;
+    BatchSchedules schedules;
     for (int k : region.operators) {
-      stages.push_back(AnnotatedStage(partition, partition.operators[k]));
+      places.push_back(AnnotatedPlaces(partition, partition.operators[k]));
+      for (const auto& entry : places.back()) schedules[entry.first] = {};
     }
-    if (std::all_of(stages.begin(), stages.end(),
-                    [](int stage) { return stage == kNoStage; })) {
-      return std::nullopt;
+    for (auto& [batch, schedule] : schedules) {
+      std::vector<std::optional<Place>> of_batch;
+      for (const Places& of_operator : places) {
+        // Models of several conversions may meet in one region.
+        const auto nearest = NearestBatch(of_operator, batch);
+        of_batch.push_back(nearest == of_operator.end()
+                               ? std::nullopt
+                               : std::make_optional(nearest->second));
+      }
+      schedule = AnnotatedSchedule(block, of_batch);
     }
-    return AnnotatedSchedule(block, stages);
+    return schedules;
   };
 }
 
@@ -269,17 +293,17 @@ absl::StatusOr<int> Lower(const Partition& partition,
     if (result.made.block.outputs.empty() || result.made.inputs.empty()) {
       continue;
     }
-    std::optional<Schedule> schedule =
-        scheduler(region, result.made.block, device);
-    if (!schedule) continue;
-    result.schedule = std::move(*schedule);
-    const Status status = Validate(result.schedule, result.made.block);
-    if (!status.ok()) {
+    result.schedules = scheduler(region, result.made.block, device);
+    if (result.schedules.empty()) continue;
+    for (auto& [batch, schedule] : result.schedules) {
+      const Status status = Validate(schedule, result.made.block);
+      if (status.ok()) continue;
       LOG(WARNING) << "ios_tf: the schedule of the region at '"
                    << result.made.block.operators[0].name
-                   << "' is not valid, it runs sequentially: "
+                   << "' for batch size " << batch
+                   << " is not valid, it runs sequentially: "
                    << status.message();
-      result.schedule = SequentialSchedule(result.made.block);
+      schedule = SequentialSchedule(result.made.block);
     }
     result.name = editor.UniqueName(absl::StrCat("ios_region_", lowered.size()));
     const std::vector<int>& outputs = result.made.block.outputs;

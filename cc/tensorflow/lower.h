@@ -3,7 +3,6 @@
 #define IOS_TF_CC_TENSORFLOW_LOWER_H_
 
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,18 +12,18 @@
 
 namespace ios::tf {
 
-// Whether any node has a `_ios_stage`.
+// Whether any node carries a schedule.
 bool IsAnnotated(const tensorflow::GraphDef& graph);
 
-// The schedule a region runs by, or none to leave it to TensorFlow. `block` is
-// made of all operators of the region, `device` kCpu or kGpu.
-using RegionScheduler = std::function<std::optional<Schedule>(
+// The schedules a region runs by; none leave it to TensorFlow. `block` is made of
+// all operators of the region, `device` kCpu or kGpu.
+using RegionScheduler = std::function<BatchSchedules(
     const Region& region, const Block& block, const std::string& device)>;
 
 // The schedules that the nodes' attributes describe.
 RegionScheduler AnnotatedSchedules(const Partition& partition);
 
-// Replaces every region that gets a schedule by one IosRegion node; returns how
+// Replaces every region that gets schedules by one IosRegion node; returns how
 // many. `graph` is a copy of the partitioned graph.
 absl::StatusOr<int> Lower(const Partition& partition,
                           const RegionScheduler& scheduler,

@@ -88,7 +88,8 @@ Runs a region of a graph on the IOS engine.
 inputs: Dense [N,H,W,C] or [N,C] tensors; sizes other than those in `program` are
   compiled for on first use.
 outputs: The block's outputs.
-program: JSON object of "block" and "schedule".
+program: JSON object of "block" and its "schedules" by "batch_size": a batch runs by
+  that of the nearest size.
 weights: The operators' weights in float32, flattened over operators; read once.
 device: What the region was made for.
 )doc");

@@ -1,4 +1,5 @@
-// The `program` attribute of the IosRegion op: {"block": …, "schedule": …}.
+// The `program` attribute of the IosRegion op:
+// {"block": …, "schedules": [{"batch_size": int, "schedule": …}, …]}.
 #ifndef IOS_TF_CC_TENSORFLOW_PROGRAM_JSON_H_
 #define IOS_TF_CC_TENSORFLOW_PROGRAM_JSON_H_
 
@@ -12,7 +13,7 @@ namespace ios::tf {
 
 struct RegionProgram {
   Block block;
-  Schedule schedule;
+  BatchSchedules schedules;  // one or more
 };
 
 std::string ToJson(const RegionProgram& program);

@@ -13,6 +13,7 @@
 #include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tsl/profiler/lib/traceme_encode.h"
 #include "xla/stream_executor/stream.h"
 
 namespace ios::tf {
@@ -103,7 +104,7 @@ class IosRegionOp : public OpKernel {
     StatusOr<Weights> weights = SplitWeights(block, tensors);
     OP_REQUIRES_OK(context, ToAbsl(weights.status()));
     StatusOr<std::unique_ptr<Program>> created =
-        Program::Create(block, program->schedule, *weights, *device);
+        Program::Create(block, program->schedules, *weights, *device);
     OP_REQUIRES_OK(context, ToAbsl(created.status()));
     program_ = std::move(*created);
     on_gpu_ = *device != "cpu";
@@ -147,6 +148,16 @@ class IosRegionOp : public OpKernel {
                    .stream;
     }
     OP_REQUIRES_OK(context, ToAbsl(program_->Run(inputs, outputs, stream)));
+  }
+
+  // Says in TensorFlow's profiles by which schedule the region runs.
+  std::string TraceString(const OpKernelContext& context,
+                          bool verbose) const override {
+    const int64_t batch = context.input(0).dim_size(0);
+    return tsl::profiler::TraceMeEncode(
+        OpKernel::TraceString(context, verbose),
+        {{"batch_size", batch},
+         {"scheduled_for", program_->ScheduledBatch(batch)}});
   }
 
  private:

@@ -1,6 +1,8 @@
 #include "cc/tensorflow/rewrite.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -36,6 +38,61 @@ StatusOr<Schedule> LoadSchedule(const std::string& path, const Block& block) {
   return schedule;
 }
 
+// The blocks of all regions, in the order to run them in.
+std::vector<PartitionBlock> BlocksOf(const Partition& partition) {
+  std::vector<PartitionBlock> blocks;
+  for (const Region& region : partition.regions) {
+    for (const std::vector<int>& operators : region.blocks) {
+      blocks.push_back(MakeBlock(partition, operators, ""));
+    }
+  }
+  return blocks;
+}
+
+// A block of a graph, at each of its batch sizes.
+struct SizedBlock {
+  PartitionBlock made;        // at the first
+  std::vector<Block> blocks;  // at each
+};
+
+// Adds the blocks of the same graph at another batch size.
+absl::Status AddSize(const Partition& first, const Partition& partition,
+                     std::vector<SizedBlock>* blocks) {
+  std::vector<PartitionBlock> more = BlocksOf(partition);
+  bool equal = more.size() == blocks->size();
+  for (size_t b = 0; equal && b < more.size(); ++b) {
+    const PartitionBlock& known = (*blocks)[b].made;
+    equal = more[b].operators.size() == known.operators.size();
+    for (size_t i = 0; equal && i < known.operators.size(); ++i) {
+      equal = partition.operators[more[b].operators[i]].output ==
+              first.operators[known.operators[i]].output;
+    }
+    Block block = more[b].block;
+    for (Shape& shape : block.inputs) shape[0] = BatchSize(known.block);
+    equal = equal && Signature(block) == Signature(known.block);
+  }
+  if (!equal) {
+    return absl::InvalidArgumentError(
+        "the graph is not the same network at all of these batch sizes");
+  }
+  for (size_t b = 0; b < more.size(); ++b) {
+    (*blocks)[b].blocks.push_back(std::move(more[b].block));
+  }
+  return absl::OkStatus();
+}
+
+// Of each merge stage its operators, sorted.
+std::set<std::vector<int>> MergesOf(const Schedule& schedule) {
+  std::set<std::vector<int>> merges;
+  for (const Stage& stage : schedule.stages) {
+    if (stage.strategy != Strategy::kMerge) continue;
+    std::vector<int> group = stage.groups[0];
+    std::sort(group.begin(), group.end());
+    merges.insert(std::move(group));
+  }
+  return merges;
+}
+
 class Rewriter {
  public:
   Rewriter(const Partition& partition, tensorflow::GraphDef* graph)
@@ -44,30 +101,17 @@ class Rewriter {
         graph_(*graph),
         editor_(index_, graph) {}
 
-  absl::Status Run(const std::string& schedules) {
+  void Run(const std::vector<SizedBlock>& blocks,
+           const std::string& schedules) {
+    std::vector<Scheduled> scheduled;
     int missing = 0;
     std::string first_problem;
-    for (const Region& region : partition_.regions) {
-      for (const std::vector<int>& operators : region.blocks) {
-        const PartitionBlock made = MakeBlock(partition_, operators, "");
-        Schedule schedule = SequentialSchedule(made.block);
-        if (!IsChain(made.block)) {
-          const std::string path = tensorflow::io::JoinPath(
-              schedules, Signature(made.block) + ".json");
-          StatusOr<Schedule> loaded = LoadSchedule(path, made.block);
-          if (!loaded.ok()) {
-            if (missing++ == 0) {
-              first_problem = absl::StrCat(path, ": ",
-                                           loaded.status().message());
-            }
-            continue;
-          }
-          schedule = std::move(*loaded);
-        }
-        for (const Stage& stage : schedule.stages) {
-          TF_RETURN_IF_ERROR(Apply(stage, made));
-          ++stage_;
-        }
+    for (const SizedBlock& block : blocks) {
+      StatusOr<Scheduled> found = Find(block, schedules);
+      if (found.ok()) {
+        scheduled.push_back(std::move(*found));
+      } else if (missing++ == 0) {
+        first_problem = found.status().message();
       }
     }
     if (missing > 0) {
@@ -76,48 +120,94 @@ class Rewriter {
                       "TensorFlow; the first: "
                    << first_problem;
     }
-    MaterialiseMerges();
-    editor_.Finish();
-    return absl::OkStatus();
-  }
-
- private:
-  struct Merge {
-    MergePlan plan;
-    PartitionBlock made;
-    int stage;
-  };
-
-  absl::Status Apply(const Stage& stage, const PartitionBlock& made) {
-    if (stage.strategy == Strategy::kMerge) {
-      StatusOr<MergePlan> plan = PlanMerge(made.block, stage.groups[0]);
-      if (!plan.ok()) return ToAbsl(plan.status());
-      merges_.push_back({std::move(*plan), made, stage_});
-      return absl::OkStatus();
-    }
-    for (size_t group = 0; group < stage.groups.size(); ++group) {
-      for (int i : stage.groups[group]) {
-        for (int n : partition_.operators[made.operators[i]].nodes) {
-          NodeDef* node = graph_.mutable_node(n);
-          int known;
-          // Shared by operators of several stages: the first needs it.
-          if (tensorflow::TryGetNodeAttr(*node, kStageAttr, &known) &&
-              known < stage_) {
-            continue;
-          }
-          Annotate(stage_, group, node);
+    for (size_t size = 0; !blocks.empty() && size < blocks[0].blocks.size();
+         ++size) {
+      int stage_number = 0;
+      for (Scheduled& block : scheduled) {
+        const int64_t batch = BatchSize(block.sized->blocks[size]);
+        for (const Stage& stage : block.schedules[size].stages) {
+          Apply(stage, {batch, stage_number++}, size, &block);
         }
       }
     }
-    return absl::OkStatus();
+    for (const auto& [node, places] : places_) {
+      Annotate(places, graph_.mutable_node(node));
+    }
+    MaterialiseMerges();
+    editor_.Finish();
   }
 
-  static void Annotate(int stage, int stream, NodeDef* node) {
-    tensorflow::AttrValue value;
-    value.set_i(stage);
-    (*node->mutable_attr())[kStageAttr] = value;
-    value.set_i(stream);
-    (*node->mutable_attr())[kStreamAttr] = value;
+ private:
+  // A block with its schedule for each batch size.
+  struct Scheduled {
+    const SizedBlock* sized = nullptr;
+    std::vector<Schedule> schedules;
+    // What all schedules merge, and which of merges_ it is.
+    std::map<std::vector<int>, int> merges;
+  };
+
+  struct Merge {
+    MergePlan plan;
+    const PartitionBlock* made;
+    std::vector<Place> places;
+  };
+
+  StatusOr<Scheduled> Find(const SizedBlock& block,
+                           const std::string& directory) {
+    Scheduled result;
+    result.sized = &block;
+    for (const Block& at_size : block.blocks) {
+      if (IsChain(at_size)) {
+        result.schedules.push_back(SequentialSchedule(at_size));
+        continue;
+      }
+      const std::string path = tensorflow::io::JoinPath(
+          directory, Signature(at_size) + ".json");
+      StatusOr<Schedule> loaded = LoadSchedule(path, at_size);
+      if (!loaded.ok()) {
+        return InvalidArgument(
+            absl::StrCat(path, ": ", loaded.status().message()));
+      }
+      result.schedules.push_back(std::move(*loaded));
+    }
+    for (const std::vector<int>& group : MergesOf(result.schedules[0])) {
+      if (std::all_of(result.schedules.begin(), result.schedules.end(),
+                      [&](const Schedule& schedule) {
+                        return MergesOf(schedule).count(group) > 0;
+                      })) {
+        IOS_ASSIGN_OR_RETURN(MergePlan plan,
+                             PlanMerge(block.made.block, group));
+        result.merges[group] = merges_.size();
+        merges_.push_back({std::move(plan), &block.made, {}});
+      }
+    }
+    return result;
+  }
+
+  // Notes the place of a stage's operators at the batch size of this number.
+  void Apply(const Stage& stage, Place place, size_t size, Scheduled* block) {
+    place.merge = stage.strategy == Strategy::kMerge;
+    if (place.merge) {
+      std::vector<int> group = stage.groups[0];
+      std::sort(group.begin(), group.end());
+      const auto merge = block->merges.find(group);
+      if (merge != block->merges.end()) {
+        place.merge = false;  // it is one convolution by then
+        merges_[merge->second].places.push_back(place);
+        return;
+      }
+    }
+    const PartitionBlock& made = block->sized->made;
+    for (size_t group = 0; group < stage.groups.size(); ++group) {
+      place.stream = group;
+      for (int i : stage.groups[group]) {
+        for (int n : partition_.operators[made.operators[i]].nodes) {
+          std::vector<Place>& places = places_[n];
+          // Shared by operators of several stages: the first needs it.
+          if (places.size() == size) places.push_back(place);
+        }
+      }
+    }
   }
 
   // All replacements are made known before the first new node reads a tensor:
@@ -125,13 +215,13 @@ class Rewriter {
   void MaterialiseMerges() {
     std::vector<std::string> names;
     for (const Merge& merge : merges_) {
-      const int first = merge.made.operators[merge.plan.parts[0].op];
+      const int first = merge.made->operators[merge.plan.parts[0].op];
       names.push_back(editor_.UniqueName(
           absl::StrCat(partition_.operators[first].op.name, "/ios_merge")));
       const std::string split = names.back() + "/split";
       for (size_t i = 0; i < merge.plan.parts.size(); ++i) {
         const ImportedOperator& part =
-            partition_.operators[merge.made.operators[merge.plan.parts[i].op]];
+            partition_.operators[merge.made->operators[merge.plan.parts[i].op]];
         // What the readers of a part want to see, as the first part gives it.
         const std::string output = i == 0 ? split : absl::StrCat(split, ":", i);
         device_ = index_.node(part.output.node).device();
@@ -152,10 +242,10 @@ class Rewriter {
   void Materialise(const Merge& merge, const std::string& name) {
     const Operator& op = merge.plan.merged;
     const ImportedOperator& first =
-        partition_.operators[merge.made.operators[merge.plan.parts[0].op]];
+        partition_.operators[merge.made->operators[merge.plan.parts[0].op]];
     device_ = index_.node(first.output.node).device();
-    dtype_ = merge.made.block.dtype;
-    stage_ = merge.stage;
+    dtype_ = merge.made->block.dtype;
+    materialised_ = &merge.places;
     // As the first of the convolutions was.
     const bool channels_first = index_.channels_first(first.output);
     const char* const format = channels_first ? "NCHW" : "NHWC";
@@ -168,7 +258,7 @@ class Rewriter {
     std::vector<int> nodes, sizes;
     for (const MergePlan::Part& part : merge.plan.parts) {
       const ImportedOperator& from =
-          partition_.operators[merge.made.operators[part.op]];
+          partition_.operators[merge.made->operators[part.op]];
       filters.push_back(from.weights[0].data());
       biases.push_back(from.op.bias ? from.weights[1].data() : nullptr);
       nodes.insert(nodes.end(), from.nodes.begin(), from.nodes.end());
@@ -178,7 +268,7 @@ class Rewriter {
                              (first.op.kernel[0] * first.op.kernel[1] *
                               first.op.filters);
     std::vector<float> filter, bias;
-    StackWeights(merge.plan, merge.made.block, channels, filters, biases,
+    StackWeights(merge.plan, merge.made->block, channels, filters, biases,
                  &filter, &bias);
 
     const std::string filter_name = Const(
@@ -289,7 +379,7 @@ class Rewriter {
     NodeDef* node = editor_.AddNode(name, op, device_);
     for (const std::string& input : inputs) node->add_input(input);
     AddNodeAttr("T", ToTensorFlow(dtype_), node);
-    Annotate(stage_, 0, node);
+    Annotate(*materialised_, node);
     return node;
   }
 
@@ -297,18 +387,38 @@ class Rewriter {
   const GraphIndex& index_;
   tensorflow::GraphDef& graph_;
   GraphEditor editor_;
-  int stage_ = 0;
+  std::map<int, std::vector<Place>> places_;  // by node
+  std::vector<Merge> merges_;
   // Of the merge that is being materialised.
   std::string device_;
   DataType dtype_ = DataType::kFloat32;
-  std::vector<Merge> merges_;
+  const std::vector<Place>* materialised_ = nullptr;
 };
 
 }  // namespace
 
-absl::Status Rewrite(const Partition& partition, const std::string& schedules,
+absl::Status Rewrite(const tensorflow::grappler::GrapplerItem& item,
+                     PartitionOptions options,
+                     const std::vector<int64_t>& batch_sizes,
+                     const std::string& schedules,
                      tensorflow::GraphDef* graph) {
-  return Rewriter(partition, graph).Run(schedules);
+  options.batch_size = batch_sizes[0];
+  TF_ASSIGN_OR_RETURN(const Partition partition,
+                      PartitionGraph(item, options));
+  if (partition.regions.empty()) return absl::OkStatus();
+  std::vector<SizedBlock> blocks;
+  for (PartitionBlock& made : BlocksOf(partition)) {
+    Block block = made.block;
+    blocks.push_back({std::move(made), {std::move(block)}});
+  }
+  for (size_t i = 1; i < batch_sizes.size(); ++i) {
+    options.batch_size = batch_sizes[i];
+    TF_ASSIGN_OR_RETURN(const Partition more, PartitionGraph(item, options));
+    TF_RETURN_IF_ERROR(AddSize(partition, more, &blocks));
+  }
+  *graph = item.graph;
+  Rewriter(partition, graph).Run(blocks, schedules);
+  return absl::OkStatus();
 }
 
 }  // namespace ios::tf

@@ -226,8 +226,12 @@ absl::StatusOr<int> ScheduleAndLower(
       const int regions,
       Lower(
           partition,
-          [&](const Region& region, const Block&, const std::string& device) {
-            return scheduler.Join(region, device);
+          [&](const Region& region, const Block& block,
+              const std::string& device) {
+            BatchSchedules schedules;
+            std::optional<Schedule> schedule = scheduler.Join(region, device);
+            if (schedule) schedules[BatchSize(block)] = std::move(*schedule);
+            return schedules;
           },
           graph));
   Count([regions](RuntimeCounts* counts) {

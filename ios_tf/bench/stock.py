@@ -75,7 +75,7 @@ def bench_stock(
             cache_dir=cache_dir,
             progress=progress,
         )
-        say(f"the converted model has {report.merged} merge stages")
+        say(f"the converted model has {report.sizes[batch_size].merged} merge stages")
         functions["converted"] = tf.saved_model.load(output).signatures[signature]
         rows = measure(functions, random_inputs(function, batch_size), rounds, progress)
     return Result(str(model), signature, report.device, batch_size, rows)
@@ -120,7 +120,7 @@ def _merged(
         signature: merge_everything(problem, equal_kernels)
         for signature, problem in problems.items()
     }
-    return graphs.rebuild(frozen, final_check.rewrite(frozen, schedules, batch_size))
+    return graphs.rebuild(frozen, final_check.rewrite(frozen, schedules, [batch_size]))
 
 
 def main() -> int:

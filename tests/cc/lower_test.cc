@@ -30,7 +30,14 @@ class Graph {
 
   // A 3 x 3 convolution with a relu, in a stage; or, at -1, without a schedule.
   void AddConvolution(const std::string& name, const std::string& input,
-                      int channels, int filters, int stage) {
+                      int channels, int filters, int64_t stage) {
+    std::vector<Place> places;
+    if (stage >= 0) places.push_back({/*batch=*/1, stage});
+    AddConvolution(name, input, channels, filters, places);
+  }
+  void AddConvolution(const std::string& name, const std::string& input,
+                      int channels, int filters,
+                      const std::vector<Place>& places) {
     Tensor filter(tensorflow::DT_FLOAT, {3, 3, channels, filters});
     for (int i = 0; i < filter.NumElements(); ++i) {
       filter.flat<float>()(i) = 0.5f * i;
@@ -47,7 +54,7 @@ class Graph {
     NodeDef* relu = Add(NodeDefBuilder(name, "Relu").Input(
         name + "/conv", 0, tensorflow::DT_FLOAT));
     for (NodeDef* node : {conv, relu}) {
-      if (stage >= 0) (*node->mutable_attr())[kStageAttr].set_i(stage);
+      if (!places.empty()) Annotate(places, node);
     }
   }
 
@@ -115,14 +122,46 @@ TEST(ScheduleInAttributesBecomesTheRegions) {
   const StatusOr<RegionProgram> program =
       RegionProgramFromJson(regions[0]->attr().at("program").s());
   EXPECT(program.ok());
-  EXPECT(Validate(program->schedule, program->block).ok());
+  EXPECT(program->schedules.size() == 1);
+  const Schedule& schedule = program->schedules.begin()->second;
+  EXPECT(Validate(schedule, program->block).ok());
   // The first stage has the two convolutions of stage 0, in groups of their own.
-  const Stage& first = program->schedule.stages[0];
+  const Stage& first = schedule.stages[0];
   EXPECT(first.groups.size() == 2);
   for (const std::vector<int>& group : first.groups) {
     EXPECT(group.size() == 1 &&
            program->block.operators[group[0]].type == OperatorType::kConv2D &&
            program->block.operators[group[0]].activation == Activation::kRelu);
+  }
+}
+
+TEST(EveryBatchSizeHasItsSchedule) {
+  Graph graph;
+  // Batch, stage, group, merged.
+  graph.AddConvolution("left", "image", 3, 4, {{1, 0, 0, true}, {8, 0, 0}});
+  graph.AddConvolution("right", "image", 3, 4, {{1, 0, 0, true}, {8, 1, 0}});
+  graph.Add(NodeDefBuilder("sum", "AddV2")
+                .Input("left", 0, tensorflow::DT_FLOAT)
+                .Input("right", 0, tensorflow::DT_FLOAT));
+  graph.AddConvolution("end", "sum", 4, 2, {{1, 1, 0}, {8, 2, 0}});
+  graph.AddOutput("end");
+  std::map<std::string, NodeDef> nodes;
+  EXPECT(graph.Lowered(&nodes) == 1);
+  const std::vector<const NodeDef*> regions = OfType(nodes, "IosRegion");
+  EXPECT(regions.size() == 1);
+  if (regions.size() != 1) return;
+  const StatusOr<RegionProgram> program =
+      RegionProgramFromJson(regions[0]->attr().at("program").s());
+  EXPECT(program.ok() && program->schedules.size() == 2);
+  if (!program.ok() || program->schedules.size() != 2) return;
+  const std::vector<Stage>& one = program->schedules.at(1).stages;
+  EXPECT(one[0].strategy == Strategy::kMerge && one[0].groups[0].size() == 2);
+  EXPECT(one[1].strategy == Strategy::kConcurrent);
+  const std::vector<Stage>& eight = program->schedules.at(8).stages;
+  EXPECT(eight.size() == one.size() + 1);
+  for (const Stage& stage : eight) {
+    EXPECT(stage.strategy == Strategy::kConcurrent);
+    EXPECT(stage.groups.size() == 1);
   }
 }
 

@@ -1,6 +1,8 @@
 // Schedules and merges: what is legal, and what a merged convolution computes.
 #include "cc/core/schedule.h"
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -62,6 +64,19 @@ TEST(IllegalSchedules) {
   EXPECT_ERROR(
       Validate({{Merge({0, 2}), Concurrent({{1}}), Concurrent({{3}})}}, block),
       "cannot be merged");
+}
+
+TEST(NearestBatchIsByRatioAndTheSmallerOfTwo) {
+  const BatchSchedules sizes = {{2, {}}, {8, {}}, {32, {}}};
+  const std::map<int64_t, int64_t> expected = {
+      {0, 2},  {1, 2},   {2, 2},   {3, 2},   {4, 2},    {5, 8},
+      {8, 8},  {9, 8},   {15, 8},  {16, 8},  {17, 32},  {32, 32},
+      {33, 32}, {1000, 32}};
+  for (const auto& [batch, size] : expected) {
+    EXPECT(NearestBatch(sizes, batch)->first == size);
+  }
+  const BatchSchedules none;
+  EXPECT(NearestBatch(none, 1) == none.end());
 }
 
 TEST(JsonGivesTheScheduleBack) {

@@ -1,0 +1,379 @@
+"""One converted model with schedules for several batch sizes."""
+
+import dataclasses
+import os
+import re
+
+import graph_helpers as gh
+import keras
+import networks
+import pytest
+import tensorflow as tf
+from keras import layers
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+from test_convert import FAST, executed_ops, serve_by_stock_tensorflow
+
+import ios_tf
+from ios_tf import _native, cli, final_check, graphs, optimizer
+from ios_tf.bench.stock import merge_everything
+from ios_tf.cache import ScheduleCache
+from ios_tf.devices import CPU
+from ios_tf.scheduler import (
+    Problem,
+    Pruning,
+    Schedule,
+    greedy_schedule,
+    sequential_schedule,
+)
+from ios_tf.show import show
+
+# Batch sizes and what is to run by their schedules: the nearest by ratio.
+NEAREST = {1: 1, 2: 1, 5: 8, 8: 8, 9: 8, 32: 32}
+
+
+def _build() -> keras.Model:
+    """Two blocks of three convolutions of one tensor and one that reads the first."""
+    inputs = keras.Input((17, 17, 3), name="images")
+    x = layers.Conv2D(8, 3, padding="same", activation="relu")(inputs)
+    for _ in range(2):
+        parts = [
+            layers.Conv2D(8, kernel, padding="same", activation="relu")(x)
+            for kernel in (1, 3, 1)
+        ]
+        parts[0] = layers.Conv2D(8, 3, padding="same", activation="relu")(parts[0])
+        x = layers.Concatenate()(parts)
+    x = layers.GlobalAveragePooling2D()(x)
+    return keras.Model(inputs, layers.Dense(5)(x))
+
+
+@pytest.fixture(scope="module")
+def network():
+    return networks.calibrated(_build)
+
+
+@pytest.fixture(scope="module")
+def saved(network, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("network") / "model")
+    network.export(path, verbose=False)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    path = str(tmp_path / "cache")
+    monkeypatch.setenv("IOS_TF_CACHE", path)
+    return path
+
+
+def is_first_block(problem: Problem) -> bool:
+    """Its convolutions are the only ones that read 8 channels."""
+    return problem.block["inputs"][0][-1] == 8
+
+
+def merge_in_the_first_block(problem: Problem) -> Schedule:
+    return (merge_everything if is_first_block(problem) else greedy_schedule)(problem)
+
+
+def freeze(path: str) -> graphs.FrozenSignature:
+    loaded = graphs.load(path)  # the owner of the variables
+    frozen = graphs.freeze("serving_default", loaded.signatures["serving_default"])
+    return optimizer.fold_constants(frozen)
+
+
+def rewrite(frozen: graphs.FrozenSignature, forms) -> graphs.FrozenSignature:
+    """With the schedules that `forms`, by batch size, make of its blocks."""
+    schedules = {
+        signature: form(problem)
+        for size, form in forms.items()
+        for signature, problem in optimizer.collect(frozen, size).problems.items()
+    }
+    graph_def = final_check.rewrite(frozen, schedules, list(forms))
+    return dataclasses.replace(frozen, graph_def=graph_def)
+
+
+def function_of(frozen: graphs.FrozenSignature):
+    return graphs.rebuild(frozen, frozen.graph_def)
+
+
+def write(source: str, forms, path: str) -> str:
+    function = function_of(rewrite(freeze(source), forms))
+    graphs.save(graphs.load(source), {"serving_default": function}, path)
+    return path
+
+
+DIFFERENT = {1: merge_everything, 8: greedy_schedule, 32: sequential_schedule}
+
+
+def regions_run(directory) -> dict[int, int]:
+    """What TensorFlow's profile says: batch -> the size it was scheduled for."""
+    found = {}
+    for path in directory.glob("**/*.xplane.pb"):
+        space = xplane_pb2.XSpace.FromString(path.read_bytes())
+        for plane in space.planes:
+            for event in (e for line in plane.lines for e in line.events):
+                if "IosRegion" in plane.event_metadata[event.metadata_id].name:
+                    stats = {
+                        plane.stat_metadata[s.metadata_id].name: s.int64_value
+                        for s in event.stats
+                    }
+                    found[stats["batch_size"]] = stats["scheduled_for"]
+    return found
+
+
+def test_every_batch_runs_by_the_nearest_schedule(network, saved, tmp_path):
+    model = write(saved, DIFFERENT, str(tmp_path / "converted"))
+    function = tf.saved_model.load(model).signatures["serving_default"]
+    images = {batch: networks.smooth_images(batch, 17, seed=7) for batch in NEAREST}
+    with tf.profiler.experimental.Profile(str(tmp_path / "profile")):
+        found = {batch: function(images[batch])["output_0"] for batch in NEAREST}
+    assert regions_run(tmp_path / "profile") == NEAREST
+    for batch, logits in found.items():
+        expected = network(images[batch]).numpy()
+        assert networks.relative_difference(logits.numpy(), expected) < 1e-4
+    assert "Conv2D" not in executed_ops(function, images[32])
+
+
+def test_stock_tensorflow_runs_it(network, saved, tmp_path):
+    model = write(saved, DIFFERENT, str(tmp_path / "converted"))
+    images = networks.smooth_images(9, 17, seed=7)
+    found = serve_by_stock_tensorflow(model, images, tmp_path)
+    expected = network(images).numpy()
+    assert networks.relative_difference(found, expected) < 1e-4
+
+
+@pytest.mark.parametrize("size", DIFFERENT)
+def test_a_schedule_can_be_forced(size, network, saved, tmp_path):
+    frozen = optimizer.scheduled_for(rewrite(freeze(saved), DIFFERENT), size)
+    images = networks.smooth_images(5, 17, seed=7)
+    with tf.profiler.experimental.Profile(str(tmp_path)):
+        found = function_of(frozen)(images=images)["output_0"].numpy()
+    assert regions_run(tmp_path) == {5: size}
+    assert networks.relative_difference(found, network(images).numpy()) < 1e-4
+    with pytest.raises(ios_tf.UserError, match=f"for batch size {size}, not for 2"):
+        optimizer.scheduled_for(frozen, 2)
+
+
+def stages(frozen: graphs.FrozenSignature) -> dict[int, list[str]]:
+    """By batch size, the stages of several operators as text: strategy and number."""
+    (program,) = optimizer.lowered_programs(frozen)
+    return {
+        entry["batch_size"]: [
+            f"{stage['strategy']} {sum(map(len, stage['groups']))}"
+            for stage in entry["schedule"]["stages"]
+            if sum(map(len, stage["groups"])) > 1
+        ]
+        for entry in program["schedules"]
+    }
+
+
+def ops(frozen: graphs.FrozenSignature) -> list[str]:
+    return [node.op for node in frozen.graph_def.node]
+
+
+def weight_bytes(frozen: graphs.FrozenSignature) -> int:
+    return sum(
+        tf.make_ndarray(node.attr["value"].tensor).nbytes
+        for node in frozen.graph_def.node
+        if node.op == "Const"
+    )
+
+
+def test_merges_that_sizes_do_not_share_stay_out_of_the_graph(saved):
+    frozen = freeze(saved)
+    different = rewrite(frozen, DIFFERENT)
+    assert stages(different) == {
+        1: ["merge 3", "merge 3"],
+        8: ["concurrent 3", "concurrent 3"],
+        32: [],
+    }
+    assert ops(different).count("Conv2D") == ops(frozen).count("Conv2D") == 9
+    one_size = rewrite(frozen, {1: sequential_schedule})
+    assert weight_bytes(different) == weight_bytes(one_size)
+
+
+def test_merges_that_sizes_share_are_in_the_graph(saved, network):
+    frozen = rewrite(freeze(saved), {1: merge_everything, 8: merge_in_the_first_block})
+    # A merged convolution and three slices, which read it.
+    assert stages(frozen) == {
+        1: ["concurrent 4", "merge 3"],
+        8: ["concurrent 4", "concurrent 3"],
+    }
+    assert ops(frozen).count("SplitV") == 1
+    assert ops(frozen).count("Conv2D") == 7
+    images = networks.smooth_images(3, 17, seed=7)
+    found = function_of(frozen)(images=images)["output_0"].numpy()
+    assert networks.relative_difference(found, network(images).numpy()) < 1e-4
+
+
+def test_one_batch_size_has_all_its_merges_in_the_graph(saved):
+    frozen = rewrite(freeze(saved), {8: merge_everything})
+    assert stages(frozen) == {8: ["concurrent 4", "concurrent 4"]}
+    assert ops(frozen).count("SplitV") == 2
+
+
+class Stopwatch:
+    """Gives the latencies it is told, by batch size: [sequential, scheduled]."""
+
+    device = CPU
+
+    def __init__(self, latencies):
+        self.latencies = latencies
+
+    def compare_programs(self, candidates):
+        sizes = {
+            p["block"]["inputs"][0][0] for programs in candidates for p in programs
+        }
+        return self.latencies[sizes.pop()]
+
+    def release(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("latencies", "expected"),
+    [
+        ({1: [2, 1], 8: [2, 1]}, {1: ["merge 3"] * 2, 8: ["concurrent 3"] * 2}),
+        ({1: [1, 2], 8: [2, 1]}, {1: [], 8: ["concurrent 3"] * 2}),
+        ({1: [1, 2], 8: [1, 2]}, {1: [], 8: []}),
+    ],
+)
+def test_a_size_whose_schedules_are_slower_is_sequential(latencies, expected, saved):
+    frozen = freeze(saved)
+    collected = {size: optimizer.collect(frozen, size) for size in (1, 8)}
+    schedules = {
+        signature: DIFFERENT[size](problem)
+        for size, of_size in collected.items()
+        for signature, problem in of_size.problems.items()
+    }
+    checked = final_check.check(
+        frozen, collected, schedules, Stopwatch(latencies), may_fall_back=True
+    )
+    assert stages(dataclasses.replace(frozen, graph_def=checked.graph_def)) == expected
+    for size, (sequential_ms, scheduled_ms) in latencies.items():
+        found = checked.sizes[size]
+        assert found.sequential_ms == sequential_ms
+        assert found.scheduled_ms == min(sequential_ms, scheduled_ms)
+        assert found.fell_back == (scheduled_ms > sequential_ms)
+
+
+def fill_cache(directory: str, source: str, forms) -> None:
+    """Keeps schedules as those that strategy "greedy" gives: it keeps what it gets."""
+    cache = ScheduleCache(directory, _native.device_fingerprint("cpu"))
+    pruning = Pruning(FAST["max_group_size"], FAST["max_groups"])
+    latencies = {"latency_ms": 1.0, "sequential_ms": 1.0}
+    for size, form in forms.items():
+        for problem in optimizer.collect(freeze(source), size).problems.values():
+            schedule = dataclasses.replace(form(problem), metadata=latencies)
+            cache.put(schedule, "greedy", pruning)
+
+
+def test_conversion_for_several_batch_sizes(cache, network, saved, tmp_path):
+    fill_cache(cache, saved, {1: merge_everything, 8: greedy_schedule})
+    output = str(tmp_path / "converted")
+    report = ios_tf.convert(saved, output, batch_size=[8, 1], strategy="greedy", **FAST)
+    assert report.cached_blocks == report.different_blocks == 8
+    assert (report.operators, report.blocks) == (13, 4)
+    assert list(report.sizes) == [1, 8]
+    assert [(s.merged, s.concurrent) for s in report.sizes.values()] == [(2, 0), (0, 2)]
+    assert all(s.sequential_ms > 0 < s.scheduled_ms for s in report.sizes.values())
+    assert re.search(r"^batch size +1 +8$", report.table(), re.MULTILINE)
+    assert re.search(r"^  merged +2 +0$", report.table(), re.MULTILINE)
+
+    signature = tf.saved_model.load(output).signatures["serving_default"]
+    images = networks.smooth_images(3, 17, seed=7)
+    with tf.profiler.experimental.Profile(str(tmp_path / "profile")):
+        found = signature(images)["output_0"].numpy()
+    assert regions_run(tmp_path / "profile") == {3: 8}
+    assert networks.relative_difference(found, network(images).numpy()) < 1e-4
+
+    shown = show(output)
+    one, eight = shown.index("batch size 1: "), shown.index("batch size 8: ")
+    assert "  merge" in shown[one:eight] and " + " in shown[one:eight]
+    assert "  merge" not in shown[eight:]
+
+
+def test_equal_schedules_are_shown_once(saved, tmp_path):
+    forms = {1: greedy_schedule, 8: greedy_schedule, 32: sequential_schedule}
+    shown = show(write(saved, forms, str(tmp_path / "converted")))
+    assert re.findall(r"batch size (.*): \d+ stages", shown) == ["1, 8", "32"]
+
+
+def save_function(path: str, *shapes, function) -> str:
+    """A model without variables."""
+    module = tf.Module()
+    module.function = tf.function(
+        function, input_signature=[tf.TensorSpec(shape, tf.float32) for shape in shapes]
+    )
+    tf.saved_model.save(module, path, signatures=module.function)
+    return path
+
+
+def branches(x):
+    filters = tf.constant(gh.random_array(3, 3, 4, 4))
+    parts = [tf.nn.conv2d(x, filters * k, 1, "SAME") for k in (1, 2)]
+    return {"y": tf.concat(parts, 3)}
+
+
+def test_a_fixed_batch_size(tmp_path):
+    model = save_function(str(tmp_path / "m"), [4, 9, 9, 4], function=branches)
+    output = str(tmp_path / "out")
+    with pytest.raises(ios_tf.UserError, match=r"batch size 4: .* for 1, 4"):
+        ios_tf.convert(model, output, batch_size=[1, 4], strategy="greedy", **FAST)
+    assert not os.path.exists(output)
+    for size, notes in ((4, 0), (1, 1)):
+        report = ios_tf.convert(
+            model, output, batch_size=size, strategy="greedy", overwrite=True, **FAST
+        )
+        assert sum("fixed batch size 4" in note for note in report.notes) == notes
+    (program,) = optimizer.lowered_programs(freeze(output))
+    assert [entry["batch_size"] for entry in program["schedules"]] == [4]
+
+
+def test_images_that_are_cut_into_two(tmp_path):
+    # Convolutions see twice the batch.
+    def function(x):
+        return branches(tf.reshape(x, [-1, 9, 9, 4]))
+
+    model = save_function(str(tmp_path / "m"), [None, 18, 9, 4], function=function)
+    output = str(tmp_path / "out")
+    ios_tf.convert(model, output, batch_size=[1, 8], strategy="greedy", **FAST)
+    (program,) = optimizer.lowered_programs(freeze(output))
+    assert [entry["batch_size"] for entry in program["schedules"]] == [2, 16]
+
+
+def test_a_network_that_is_another_for_another_batch_size(tmp_path):
+    # One tall image of all.
+    def function(x):
+        return branches(tf.reshape(x, [1, -1, 9, 4]))
+
+    model = save_function(str(tmp_path / "m"), [None, 9, 9, 4], function=function)
+    output = str(tmp_path / "out")
+    with pytest.raises(ios_tf.UserError, match="another network for batch size 8"):
+        ios_tf.convert(model, output, batch_size=[1, 8], strategy="greedy", **FAST)
+    frozen = freeze(model)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not the same network"):
+        rewrite(frozen, {1: greedy_schedule, 8: greedy_schedule})
+
+
+@pytest.mark.parametrize(
+    "bad", [0, [], [1, -8], [1, 8, 1], "1,8", [1, "8"], [1.0], None], ids=str
+)
+def test_bad_batch_sizes(bad, saved, tmp_path):
+    with pytest.raises(ios_tf.UserError, match="batch_size") as error:
+        ios_tf.convert(saved, tmp_path / "out", batch_size=bad)
+    assert "\n" not in str(error.value)
+    assert not os.path.exists(tmp_path / "out")
+
+
+def test_several_batch_sizes_only_where_schedules_are_given():
+    graph = gh.sequential(layers.Conv2D(5, 3), shape=(9, 9, 4))
+    with pytest.raises(tf.errors.OpError, match='are for mode "rewrite"'):
+        gh.lower(graph, batch_size=[1, 8])
+
+
+def test_command_line(cache, saved, tmp_path, capsys):
+    fill_cache(cache, saved, {1: merge_everything, 8: greedy_schedule})
+    output = str(tmp_path / "converted")
+    arguments = ["convert", saved, output, "--batch_size=1,8", "--strategy=greedy"]
+    assert cli.main(arguments + [f"--{key}={FAST[key]}" for key in FAST]) == 0
+    assert re.search(r"^batch size +1 +8$", capsys.readouterr().out, re.MULTILINE)
