@@ -106,7 +106,9 @@ def main() -> None:
     parser.add_argument("directory", metavar="DIRECTORY")
     parser.add_argument("--name", default="model")
     parser.add_argument("--version", type=int, default=1)
-    parser.add_argument("--batch_sizes", default="1,8", help="of warm-up requests")
+    parser.add_argument(
+        "--batch_sizes", default="1,8", help="to schedule for, and of warm-up requests"
+    )
     options = parser.parse_args()
     try:
         import tensorflow_serving.apis  # noqa: F401
@@ -123,7 +125,7 @@ def main() -> None:
         report = ios_tf.convert(
             source,
             unfinished,
-            batch_size=batch_sizes[0],
+            batch_size=batch_sizes,
             overwrite=True,
             progress=True,
         )
