@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
-from tensorflow.python.eager import context, wrap_function
+from tensorflow.python.eager import wrap_function
 
 import ios_tf
 from ios_tf import devices
@@ -230,17 +230,9 @@ def test_region_for_the_cpu_is_not_for_the_gpu(tmp_path):
 
 def executed(function, *arguments) -> list[tuple[str, str]]:
     """Types and devices of the nodes TensorFlow executes."""
-    context.context().enable_graph_collection()
-    try:
-        function(*arguments)
-    finally:
-        metadata = context.context().export_run_metadata()
-        context.context().disable_graph_collection()
     return [
         (node.op, node.device[-len(GPU) :])
-        for graphs in metadata.function_graphs
-        for graph in graphs.partition_graphs
-        for node in graph.node
+        for node in gh.executed_nodes(function, *arguments)
     ]
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2
+from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow.python.eager import context
 from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.grappler import tf_optimizer
 
@@ -34,6 +35,30 @@ class Graph:
 
     def with_def(self, graph_def: graph_pb2.GraphDef) -> Graph:
         return dataclasses.replace(self, graph_def=graph_def)
+
+
+def executed_nodes(function, *arguments, **keywords) -> list[node_def_pb2.NodeDef]:
+    """The nodes TensorFlow executes, after all optimizers, in a function's first call.
+
+    While it is called, no other thread may call a function for the first time.
+    """
+    context.context().enable_graph_collection()
+    try:
+        function(*arguments, **keywords)
+    finally:
+        metadata = context.context().export_run_metadata()
+        context.context().disable_graph_collection()
+    return [
+        node
+        for graphs in metadata.function_graphs
+        for graph in graphs.partition_graphs
+        for node in graph.node
+    ]
+
+
+def executed_ops(function, *arguments, **keywords) -> Counter[str]:
+    """Their types."""
+    return Counter(node.op for node in executed_nodes(function, *arguments, **keywords))
 
 
 def freeze(function: Callable[..., Any], *shapes: Sequence[int | None]) -> Graph:

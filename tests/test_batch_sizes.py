@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
-from test_convert import FAST, executed_ops, serve_by_stock_tensorflow
+from test_convert import FAST, serve_by_stock_tensorflow
 
 import ios_tf
 from ios_tf import _native, cli, final_check, graphs, optimizer
@@ -130,7 +130,7 @@ def test_every_batch_runs_by_the_nearest_schedule(network, saved, tmp_path):
     for batch, logits in found.items():
         expected = network(images[batch]).numpy()
         assert networks.relative_difference(logits.numpy(), expected) < 1e-4
-    assert "Conv2D" not in executed_ops(function, images[32])
+    assert "Conv2D" not in gh.executed_ops(function, images[32])
 
 
 def test_stock_tensorflow_runs_it(network, saved, tmp_path):

@@ -1,8 +1,9 @@
 """The benchmark of graphs the plugin has nothing to do with: what it measures."""
 
+import graph_helpers as gh
 import pytest
 import tensorflow as tf
-from test_lower import executed_ops, without_plugins
+from test_lower import without_plugins
 
 import ios_tf
 from ios_tf.bench import bystanders
@@ -27,10 +28,10 @@ def test_rows_and_table():
 def test_the_plugin_leaves_their_nodes(name, tmp_path):
     call = bystanders.GRAPHS[name]()
     with without_plugins():
-        expected = executed_ops(bystanders._traced(call))
+        expected = gh.executed_ops(bystanders._traced(call))
     try:
         ios_tf.enable(cache_dir=str(tmp_path), on_miss="greedy")
-        found = executed_ops(bystanders._traced(call))
+        found = gh.executed_ops(bystanders._traced(call))
     finally:
         ios_tf.disable()
         tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": True})

@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 
+import graph_helpers as gh
 import keras
 import networks
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 import ios_tf
 from ios_tf.scheduler import STRATEGIES
@@ -51,22 +51,6 @@ def serve(model: str, images: tf.Tensor) -> np.ndarray:
     return result.numpy()
 
 
-def executed_ops(function, *arguments, **keywords) -> list[str]:
-    """The types of the nodes TensorFlow executes, after all optimizers."""
-    context.context().enable_graph_collection()
-    try:
-        function(*arguments, **keywords)
-    finally:
-        metadata = context.context().export_run_metadata()
-        context.context().disable_graph_collection()
-    return [
-        node.op
-        for graphs in metadata.function_graphs
-        for graph in graphs.partition_graphs
-        for node in graph.node
-    ]
-
-
 def serve_by_stock_tensorflow(model: str, images: tf.Tensor, directory) -> np.ndarray:
     inputs, outputs = str(directory / "in.npy"), str(directory / "out.npy")
     np.save(inputs, images.numpy())
@@ -98,7 +82,7 @@ def test_outputs_are_equal(build, tmp_path):
     stock = serve_by_stock_tensorflow(output, images, tmp_path)
     assert networks.relative_difference(stock, expected) < 1e-4
     function = tf.saved_model.load(output).signatures["serving_default"]
-    ops = executed_ops(function, images)
+    ops = gh.executed_ops(function, images)
     assert "IosRegion" in ops
     assert "Conv2D" not in ops
 
@@ -225,7 +209,7 @@ def test_what_surrounds_the_network_stays(classifier, tmp_path):
         )
         assert difference < 1e-4
     function = tf.saved_model.load(output).signatures["label"]
-    assert "IosRegion" in executed_ops(function, **arguments)
+    assert "IosRegion" in gh.executed_ops(function, **arguments)
 
 
 def test_one_signature_only(classifier, tmp_path):
@@ -234,8 +218,10 @@ def test_one_signature_only(classifier, tmp_path):
     assert interface(output) == interface(classifier)
     converted = tf.saved_model.load(output)
     x = networks.smooth_images(2, 16)
-    assert "IosRegion" in executed_ops(converted.signatures["logits"], x)
-    assert "IosRegion" not in executed_ops(converted.signatures["serving_default"], x)
+    assert "IosRegion" in gh.executed_ops(converted.signatures["logits"], x)
+    assert "IosRegion" not in gh.executed_ops(
+        converted.signatures["serving_default"], x
+    )
     np.testing.assert_allclose(
         converted.signatures["logits"](x)["logits"],
         converted.signatures["serving_default"](x)["logits"],

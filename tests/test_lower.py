@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 from tensorflow.core.framework import graph_pb2
-from tensorflow.python.eager import context, wrap_function
+from tensorflow.python.eager import wrap_function
 
 
 def programs(graph: gh.Graph) -> list[dict]:
@@ -47,22 +47,6 @@ def stage_contents(program: dict) -> list[Counter[str]]:
 def annotated_network(directory, merge: bool = True) -> gh.Graph:
     model = networks.nasnet_like(17)
     return gh.rewrite(gh.freeze(model, (None, 17, 17, 3)), directory, merge)
-
-
-def executed_ops(function, *arguments) -> Counter[str]:
-    """The types of the nodes TensorFlow executes, after all optimizers."""
-    context.context().enable_graph_collection()
-    try:
-        function(*arguments)
-    finally:
-        metadata = context.context().export_run_metadata()
-        context.context().disable_graph_collection()
-    return Counter(
-        node.op
-        for graphs in metadata.function_graphs
-        for graph in graphs.partition_graphs
-        for node in graph.node
-    )
 
 
 def convolutions(ops: Counter[str]) -> list[str]:
@@ -253,7 +237,7 @@ def test_plugin_lowers_functions_of_any_batch_size(tmp_path):
         images = networks.smooth_images(batch, 17, seed=7)
         (found,) = function(images)
         gh.assert_equal([found.numpy()], gh.run(graph, images.numpy()))
-    ops = executed_ops(as_function(graph), images)
+    ops = gh.executed_ops(as_function(graph), images)
     assert ops["IosRegion"] == 1
     assert not convolutions(ops)
 
@@ -275,7 +259,7 @@ def test_plugin_can_be_switched_off(tmp_path):
     graph = annotated_network(tmp_path)
     images = networks.smooth_images(1, 17, seed=7)
     with without_plugins():
-        ops = executed_ops(as_function(graph), images)
+        ops = gh.executed_ops(as_function(graph), images)
     assert ops["IosRegion"] == 0
     assert convolutions(ops)
 
@@ -286,7 +270,7 @@ def test_other_graphs_execute_the_same_nodes_as_without_the_plugin():
 
     def ops():
         function = tf.function(lambda x: model(x, training=False))
-        return executed_ops(function, images)
+        return gh.executed_ops(function, images)
 
     with without_plugins():
         expected = ops()
@@ -305,7 +289,7 @@ def test_plugin_handles_unknown_height_and_width(tmp_path):
         (found,) = function(tf.constant(images))
         gh.assert_equal([found.numpy()], gh.run(graph, images))
     again = as_function(gh.rewrite(graph, tmp_path))
-    assert executed_ops(again, tf.constant(images))["IosRegion"] == 1
+    assert gh.executed_ops(again, tf.constant(images))["IosRegion"] == 1
 
 
 def test_plugin_fuses_what_it_leaves_to_tensorflow(tmp_path):
@@ -313,7 +297,7 @@ def test_plugin_fuses_what_it_leaves_to_tensorflow(tmp_path):
     graph = gh.sequential(
         layers.Conv2D(5, 3, use_bias=True, activation="relu"), shape=(9, 9, 4)
     )
-    ops = executed_ops(as_function(graph), tf.constant(gh.random_array(1, 9, 9, 4)))
+    ops = gh.executed_ops(as_function(graph), tf.constant(gh.random_array(1, 9, 9, 4)))
     (convolution,) = convolutions(ops)
     assert "Fused" in convolution
 
