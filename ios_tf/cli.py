@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import json
 import logging
 import os
 import sys
@@ -13,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from ios_tf import cli_cache, models
+from ios_tf import cli_bench, cli_cache, models
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.scheduler import STRATEGIES, Pruning
 
@@ -26,7 +25,8 @@ _MODEL = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; gives 0, 1 for failure, 2 for wrong usage."""
     logging.basicConfig(format="ios_tf: %(message)s", level=logging.WARNING)
-    options = _parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser().parse_args(cli_bench.with_command(words))
     try:
         with _quiet_standard_error():
             _import_tensorflow()
@@ -112,36 +112,6 @@ def _show(options: argparse.Namespace) -> None:
     from ios_tf.show import show
 
     print(show(options.model, options.signature))
-
-
-def _bench(options: argparse.Namespace) -> None:
-    from ios_tf import devices
-    from ios_tf.bench.model import bench
-
-    if options.json:
-        # Fails now rather than after the measurements.
-        try:
-            open(options.json, "a", encoding="utf-8").close()
-        except OSError as error:
-            raise UserError(f"{options.json}: {error.strerror}") from None
-    result = bench(
-        options.model,
-        batch_size=options.batch_size,
-        device=devices.choose(options.device, _say).kind,
-        strategies=options.strategies,
-        rounds=options.rounds,
-        signature=options.signature,
-        weights=options.weights,
-        cache_dir=options.cache_dir,
-        progress=True,
-        say=_say,
-    )
-    print(f"{options.model}, batch size {options.batch_size}, {result.device}")
-    print(result.table())
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(result.to_json(), file, indent=1)
-            file.write("\n")
 
 
 def _export_blocks(options: argparse.Namespace) -> None:
@@ -277,25 +247,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_traceback(command)
 
     command = commands.add_parser(
-        "bench",
-        help="compare stock TensorFlow with each strategy",
-        description="Measures a model on stock TensorFlow and on the engine under "
-        "each strategy, in one process, in turn.",
-    )
-    command.set_defaults(run=_bench)
-    command.add_argument("model", metavar="MODEL", help=_MODEL)
-    _add_whole(command, "batch_size", 1, 1, "where the model's is dynamic")
-    _add_common(command)
-    _add_strategies(command)
-    _add_whole(command, "rounds", 20, 1, "rounds of measurements")
-    command.add_argument("--signature", metavar="NAME", help="the one to call")
-    command.add_argument("--json", metavar="FILE", help="write the results here")
-
-    command = commands.add_parser(
         "export-blocks",
         help="write what the engine computes, for machines without TensorFlow",
         description="Writes the regions and blocks of a model as one JSON file, "
-        "without weights: what python -m ios_tf.bench.engine measures.",
+        "without weights: what python -m ios_tf.bench measures.",
     )
     command.set_defaults(run=_export_blocks)
     command.add_argument("model", metavar="MODEL", help=_MODEL)
@@ -318,6 +273,12 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--signature", metavar="NAME", help="the one to export")
     _add_traceback(command)
     cli_cache.add_commands(commands, _add_whole, _add_traceback)
+    model = cli_bench.add_commands(commands, _add_traceback)
+    model.add_argument("model", metavar="MODEL", help=_MODEL)
+    _add_whole(model, "batch_size", 1, 1, "where the model's is dynamic")
+    _add_common(model)
+    _add_strategies(model)
+    _add_whole(model, "rounds", 20, 1, "rounds of measurements")
     return parser
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -232,16 +232,26 @@ class Program:
         arrays = [np.ascontiguousarray(x, self._dtype) for x in inputs]
         shapes = self.output_shapes([a.shape for a in arrays])
         outputs = [np.empty(shape, self._dtype) for shape in shapes]
-        code = _library().ios_program_run(
-            self._handle,
-            _pointers([a.ctypes.data for a in arrays]),
-            _int64s([d for a in arrays for d in a.shape]),
-            len(arrays),
+        self.bind(arrays, outputs)()
+        return outputs
+
+    def bind(
+        self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
+    ) -> Callable[[], None]:
+        """What runs once with these arrays: dense, of the block's dtype and shapes."""
+        arguments = (
+            _pointers([a.ctypes.data for a in inputs]),
+            _int64s([d for a in inputs for d in a.shape]),
+            len(inputs),
             _pointers([a.ctypes.data for a in outputs]),
             len(outputs),
         )
-        _check(code == 0)
-        return outputs
+        alive = (self, *inputs, *outputs)
+
+        def call() -> None:
+            _check(_library().ios_program_run(alive[0]._handle, *arguments) == 0)
+
+        return call
 
     def enqueue(
         self,

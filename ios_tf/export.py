@@ -21,11 +21,23 @@ def export_blocks(
     batch_size: int = 1,
     signature: str | None = None,
 ) -> Network:
-    """Writes the regions and blocks of a model's signature as one JSON file.
+    """Writes what `network_of` gives as one JSON file.
+
+    Raises:
+      UserError: one line that says what is wrong with the input.
+    """
+    network = network_of(model, batch_size=batch_size, signature=signature)
+    network.write(output)
+    return network
+
+
+def network_of(
+    model: Any, *, batch_size: int = 1, signature: str | None = None
+) -> Network:
+    """The regions and blocks of a model's signature.
 
     Args:
       model: as of `ios_tf.convert`.
-      output: the file to write.
       batch_size: takes the place of an unknown leading dimension of the inputs.
       signature: the one to export; by default the first.
 
@@ -41,13 +53,11 @@ def export_blocks(
     collected = optimizer.collect(frozen, batch_size)
     if not collected.problems:
         raise UserError("the model has no convolution the engine can run")
-    network = Network(
+    return Network(
         str(model) if isinstance(model, (str, os.PathLike)) else model.name,
         collected.problems,
         _regions(frozen, collected, batch_size),
     )
-    network.write(output)
-    return network
 
 
 def _regions(

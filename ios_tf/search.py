@@ -7,11 +7,11 @@ import dataclasses
 import math
 import time
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from ios_tf.cache import ScheduleCache
 from ios_tf.cost.cached import CachedCostModel
+from ios_tf.cost.cost_model import BlockCostModel
 from ios_tf.cost.database import LatencyDatabase
-from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.parts import DEFAULT_PATTERNS, Part, Patterns, joined, parts_of
 from ios_tf.progress import Progress
 from ios_tf.scheduler import (
@@ -23,6 +23,9 @@ from ios_tf.scheduler import (
     sequential_schedule,
 )
 from ios_tf.scheduler import Progress as SearchProgress
+
+if TYPE_CHECKING:  # it needs TensorFlow, which not every search has
+    from ios_tf.cache import ScheduleCache
 
 _BASELINES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
 # Of several schedules measured the fastest one looks faster than it is.
@@ -69,7 +72,7 @@ class Searcher:
 
     def __init__(
         self,
-        cost_model: MeasuredCostModel,
+        cost_model: BlockCostModel,
         strategy: str,
         pruning: Pruning,
         cache: ScheduleCache | None = None,

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ios_tf import engine
@@ -66,6 +66,49 @@ class Network:
     name: str
     problems: Mapping[str, Problem]
     regions: Sequence[Region]
+
+    def with_batch(self, size: int) -> Network:
+        """The same network for another batch size.
+
+        Raises:
+          EngineError: it cannot have that size.
+        """
+
+        def resized(block: Mapping[str, Any]) -> dict[str, Any]:
+            inputs = [[size, *shape[1:]] for shape in block["inputs"]]
+            return {**block, "inputs": inputs}
+
+        return self._changed(resized)
+
+    def with_dtype(self, dtype: str) -> Network:
+        """The same network in another precision: "float32", "float16", "bfloat16"."""
+        return self._changed(lambda block: {**block, "dtype": dtype})
+
+    def _changed(
+        self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    ) -> Network:
+        changed = {
+            signature: Problem.from_json(engine.problem(change(problem.block)))
+            for signature, problem in self.problems.items()
+        }
+        return Network(
+            self.name,
+            {problem.signature: problem for problem in changed.values()},
+            [
+                Region(
+                    change(region.block),
+                    [
+                        Part(changed[part.signature].signature, part.operators)
+                        for part in region.parts
+                    ],
+                )
+                for region in self.regions
+            ],
+        )
+
+    @property
+    def batch_size(self) -> int:
+        return self.regions[0].block["inputs"][0][0]
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes what `read` reads, whole or not at all."""

@@ -13,7 +13,14 @@ from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage, Strategy
 from ios_tf.scheduler.search import CostModel
 
-__all__ = ["CostModel", "LaneCostModel", "Latency", "Measurement", "SampledCostModel"]
+__all__ = [
+    "BlockCostModel",
+    "CostModel",
+    "LaneCostModel",
+    "Latency",
+    "Measurement",
+    "SampledCostModel",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +104,24 @@ class LaneCostModel(CostModel, Protocol):
         self, problem: Problem, group: tuple[int, ...], lanes: int
     ) -> float:
         """The latency in ms of a group alone, on one of so many lanes."""
+
+
+class BlockCostModel(CostModel, Protocol):
+    """A cost model that also measures whole schedules, as a Searcher needs.
+
+    Attributes:
+      measurements: how many candidates have been measured.
+    """
+
+    measurements: int
+
+    def compare(
+        self, problem: Problem, candidates: Sequence[Sequence[Stage]]
+    ) -> list[float]:
+        """The median latencies in ms of several schedules of a block."""
+
+    def release(self) -> None:
+        """Frees what the device holds of the blocks measured so far."""
 
 
 class SampledCostModel(abc.ABC):

@@ -1,5 +1,4 @@
-"""The engine's own benchmark: exported networks, searches and checks without
-TensorFlow."""
+"""Exported networks, and checks of them, without TensorFlow."""
 
 import json
 import subprocess
@@ -10,10 +9,10 @@ import networks
 import pytest
 
 from ios_tf import UserError, engine
-from ios_tf.bench import engine as bench
+from ios_tf.bench import checks as bench
 from ios_tf.bench.network import Network
 from ios_tf.export import export_blocks
-from ios_tf.scheduler import Schedule, sequential_schedule, validate
+from ios_tf.scheduler import Problem, Schedule, sequential_schedule, validate
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def test_an_exported_network_holds_the_whole_model(exported):
         stages = region.schedule(
             {s: sequential_schedule(p) for s, p in network.problems.items()}
         )
-        problem = bench.Problem.from_json(engine.problem(region.block))
+        problem = Problem.from_json(engine.problem(region.block))
         validate(Schedule(tuple(stages), problem.signature), problem)
         for part in region.parts:
             of_part = network.problems[part.signature]
@@ -41,30 +40,23 @@ def test_an_exported_network_holds_the_whole_model(exported):
             ]
 
 
-def test_the_benchmark_needs_no_tensorflow(exported, tmp_path):
-    output = tmp_path / "result.json"
+def test_the_experiments_need_no_tensorflow(exported, tmp_path):
     code = (
         "import sys; sys.modules['tensorflow'] = None\n"
-        "from ios_tf.bench.engine import main\n"
+        "from ios_tf.bench.experiments.command import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
-    options = ["--rounds=2", "--number=1", "--repeat=1", "--warmup=0"]
+    options = ["schedules", "--rounds=2", "--time_limit=1", f"--output={tmp_path}"]
     done = subprocess.run(
-        [sys.executable, "-c", code, *options, f"--json={output}", exported],
+        [sys.executable, "-c", code, *options, exported],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    result = json.loads(output.read_text())
-    (rows,) = result["networks"].values()
-    assert [row["strategy"] for row in rows] == [
-        "sequential", "greedy", "merge", "parallel", "both",
-    ]  # fmt: skip
-    assert all(len(row["latencies_ms"]) == 2 for row in rows)
-    sequential, greedy, _, _, both = rows
+    result = json.loads((tmp_path / "schedules.json").read_text())
+    (rows,) = result["results"]["networks"].values()
     operators = len(Network.read(exported).regions[0].block["operators"])
-    assert sequential["stages"] == operators > greedy["stages"]
-    assert sequential["measurements"] == 0 < both["measurements"]
+    assert rows["sequential"]["stages"] == operators > rows["greedy"]["stages"]
     assert result["device"] == engine.device_fingerprint("cpu")
 
 

@@ -1,0 +1,292 @@
+"""Compares the engine with float64: python -m ios_tf.bench.checks --device=cuda ...
+
+Runs every type of operator, and the networks that `ios_tf export-blocks` wrote, with
+random weights. Needs PyTorch, the reference, but neither TensorFlow nor a network
+connection.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import importlib.util
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ios_tf import engine
+from ios_tf.bench import arrays
+from ios_tf.bench.frameworks import interpreter
+from ios_tf.bench.network import Network
+from ios_tf.bench.network_search import schedule_json
+from ios_tf.errors import UserError
+from ios_tf.scheduler import (
+    Problem,
+    Schedule,
+    Stage,
+    Strategy,
+    greedy_schedule,
+    search,
+    sequential_schedule,
+)
+
+# The largest difference from float64 over the largest value, by dtype; float32 with
+# TF32 and without.
+_TOLERANCES = {"tf32": 1e-3, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
+_ACTIVATIONS = (
+    "none",
+    "relu",
+    "relu6",
+    "sigmoid",
+    "tanh",
+    "swish",
+    "hard_sigmoid",
+    "hard_swish",
+    "elu",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """How far the engine is from float64: largest difference over largest value."""
+
+    what: str
+    dtype: str
+    difference: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        return self.difference <= self.tolerance
+
+
+def check_network(network: Network, device: str, dtype: str) -> list[Check]:
+    """Runs a network with random weights sequentially, greedily and merged."""
+    checks = []
+    for strategy in ("sequential", "greedy", "merge"):
+        schedules = {
+            signature: _without_measuring(problem, strategy)
+            for signature, problem in network.problems.items()
+        }
+        worst = max(
+            _difference(region.block, region.schedule(schedules), device, dtype)
+            for region in network.regions
+        )
+        checks.append(_check(f"{network.name}, {strategy}", device, dtype, worst))
+    return checks
+
+
+def _without_measuring(problem: Problem, strategy: str) -> Schedule:
+    if strategy == "greedy":
+        return greedy_schedule(problem)
+    if strategy == "sequential":
+        return sequential_schedule(problem)
+    # Fewest stages: every merge that is allowed is made.
+    return search(problem, _OneEach(), strategy).schedule
+
+
+class _OneEach:
+    def stage_latency(self, problem: Problem, stage: Stage) -> float:
+        """Every stage costs the same."""
+        return 1.0
+
+
+def check_operators(device: str, dtype: str) -> list[Check]:
+    """Runs each type of operator alone, with shapes that are multiples of nothing."""
+    return [
+        _check(
+            " ".join([operator["type"], *map(str, list(operator.values())[2:])]),
+            device,
+            dtype,
+            _difference(block, [Stage(Strategy.CONCURRENT, ((0,),))], device, dtype),
+        )
+        for block in sample_blocks()
+        for operator in block["operators"]
+    ]
+
+
+def sample_blocks() -> list[dict[str, Any]]:
+    """Blocks of one operator, of every type."""
+    conv = {"type": "conv2d", "filters": 24, "bias": True, "activation": "relu"}
+    sepconv = {
+        "type": "sepconv",
+        "filters": 20,
+        "bias": True,
+        "padding": "SAME",
+        "pre_activation": "relu",
+    }
+    image = [2, 13, 10, 12]
+    one_input: list[dict[str, Any]] = [
+        {**conv, "kernel": [1, 1]},
+        {**conv, "kernel": [3, 3], "padding": "SAME"},
+        {**conv, "kernel": [1, 7], "padding": "SAME"},
+        {**conv, "kernel": [3, 3], "padding": "SAME", "strides": [2, 2]},
+        {**conv, "kernel": [3, 3], "padding": "SAME", "dilations": [2, 2]},
+        {**conv, "kernel": [3, 3], "groups": 4},
+        {**conv, "kernel": [3, 3], "padding": [0, 1, 2, 0]},
+        *(
+            {**conv, "kernel": [3, 3], "activation": activation}
+            for activation in _ACTIVATIONS
+        ),
+        *(
+            {**conv, "kernel": [k, k], "groups": 12, "padding": "SAME", "strides": s}
+            for k in (3, 5, 7)
+            for s in ([1, 1], [2, 2])
+        ),
+        *({**sepconv, "kernel": [k, k]} for k in (3, 5, 7)),
+        {**sepconv, "kernel": [5, 5], "strides": [2, 2], "multiplier": 2},
+        *(
+            {
+                "type": "pool",
+                "pool": p,
+                "kernel": [3, 3],
+                "strides": s,
+                "padding": "SAME",
+            }
+            for p in ("max", "avg")
+            for s in ([1, 1], [2, 2])
+        ),
+        {"type": "global_pool", "pool": "avg"},
+        {"type": "global_pool", "pool": "max", "keep_dims": True},
+        {"type": "pad", "padding": [1, 2, 0, 3]},
+        {"type": "pad", "padding": [-1, 0, 2, -2]},
+        *({"type": "activation", "activation": a} for a in _ACTIVATIONS),
+        {"type": "scale", "activation": "relu"},
+        {"type": "slice", "offset": 3, "size": 5},
+    ]
+    blocks = [([image], {**operator, "inputs": [-1]}) for operator in one_input]
+    blocks += [
+        ([image, [2, 11, 8, 24]], {**conv, "kernel": [3, 3], "residual": True}),
+        ([image] * 3, {"type": "add", "activation": "relu"}),
+        ([image, [2, 13, 10, 7]], {"type": "concat"}),
+        ([image] * 2, {"type": "multiply"}),
+        ([image, [2, 1, 1, 12]], {"type": "multiply"}),
+        ([[2, 37]], {"type": "matmul", "filters": 10, "bias": True}),
+        ([[2, 1001]], {"type": "softmax"}),
+    ]
+    return [
+        {
+            "version": 1,
+            "inputs": inputs,
+            "operators": [
+                {
+                    "type": operator["type"],
+                    "inputs": [-1 - i for i in range(len(inputs))],
+                    **{
+                        k: v for k, v in operator.items() if k not in ("type", "inputs")
+                    },
+                }
+            ],
+            "outputs": [0],
+        }
+        for inputs, operator in blocks
+    ]
+
+
+def _check(what: str, device: str, dtype: str, difference: float) -> Check:
+    tf32 = dtype == "float32" and device != "cpu" and not device.endswith(",tf32=0")
+    return Check(what, dtype, difference, _TOLERANCES["tf32" if tf32 else dtype])
+
+
+def _difference(
+    block: Mapping[str, Any], stages: Sequence[Stage], device: str, dtype: str
+) -> float:
+    from ios_tf.bench.frameworks.torch_ops import TorchOps
+
+    random = np.random.default_rng(0)
+    block = {**block, "dtype": dtype}
+    weights = [
+        [arrays.rounded(w, dtype) for w in of_operator]
+        for of_operator in interpreter.random_weights(block, random)
+    ]
+    inputs = [
+        arrays.rounded(random.uniform(-1, 1, shape), dtype) for shape in block["inputs"]
+    ]
+    flat = [array for of_operator in weights for array in of_operator]
+    program = engine.Program(block, schedule_json(stages), flat, device)
+    found = program.run([arrays.encoded(x, dtype) for x in inputs])
+    reference = interpreter.compute(TorchOps(dtype="float64"), block, weights, inputs)
+    worst = 0.0
+    for output, expected in zip(found, reference, strict=True):
+        difference = np.abs(arrays.decoded(output, dtype) - expected).max()
+        worst = max(worst, float(difference / np.abs(expected).max()))
+    return worst
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; gives 0, 1 for failure, 2 for wrong usage."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except (UserError, engine.EngineError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    fingerprint = engine.device_fingerprint(options.device)
+    print(fingerprint)
+    networks = [Network.read(path) for path in options.networks]
+    if importlib.util.find_spec("torch") is None:
+        raise UserError("PyTorch, the float64 reference, is not installed")
+    checks = []
+    for dtype in options.dtypes:
+        checks += check_operators(options.device, dtype)
+        for network in networks:
+            checks += check_network(network, options.device, dtype)
+    failed = [check for check in checks if not check.passed]
+    for check in failed:
+        print(
+            f"FAILED {check.what} ({check.dtype}): {check.difference:.1e}, "
+            f"at most {check.tolerance:.0e}"
+        )
+    print(f"{len(checks) - len(failed)} of {len(checks)} checks passed")
+    if options.json:
+        result = {
+            "command": "python -m ios_tf.bench.checks " + " ".join(sys.argv[1:]),
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
+                timespec="seconds"
+            ),
+            "device": fingerprint,
+            "checks": [dataclasses.asdict(check) for check in checks],
+        }
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=1)
+            file.write("\n")
+    return int(bool(failed))
+
+
+def _dtypes(text: str) -> list[str]:
+    names = text.split(",")
+    for name in names:
+        if name not in _TOLERANCES or name == "tf32":
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is not one of float32, float16, bfloat16"
+            )
+    return names
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m ios_tf.bench.checks",
+        description="Compares the engine with a float64 reference.",
+    )
+    parser.add_argument("networks", metavar="NETWORK", nargs="*")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1,tf32=0 …")
+    parser.add_argument(
+        "--dtypes",
+        type=_dtypes,
+        default=["float32"],
+        metavar="A,B",
+        help="float32, float16, bfloat16; default: float32",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the results here")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

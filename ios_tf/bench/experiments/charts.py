@@ -1,0 +1,50 @@
+"""The few kinds of charts the figures are made of, on matplotlib Axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def grouped_bars(
+    axes: Any, groups: Sequence[str], series: Mapping[str, Sequence[float | None]]
+) -> None:
+    """A bar of each series in every group; None is left out."""
+    width = 0.8 / max(len(series), 1)
+    for number, (name, values) in enumerate(series.items()):
+        offset = (number - (len(series) - 1) / 2) * width
+        shown = [(i, value) for i, value in enumerate(values) if value is not None]
+        axes.bar(
+            [i + offset for i, _ in shown],
+            [value for _, value in shown],
+            width,
+            label=name,
+            color=f"C{number}",
+        )
+    axes.set_xticks(range(len(groups)), groups)
+    axes.grid(axis="y", alpha=0.3)
+
+
+def heat_map(
+    axes: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float]],
+) -> None:
+    """Numbers, coloured by how they compare to the least of their row."""
+    relative = [[value / min(row) for value in row] for row in values]
+    axes.imshow(relative, cmap="YlOrRd", vmin=1.0, vmax=1.2, aspect="auto")
+    for i, row in enumerate(values):
+        for j, value in enumerate(row):
+            axes.text(j, i, f"{value:.2f}", ha="center", va="center")
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+
+
+def side_by_side(figure: Any, titles: Sequence[str], width: float = 6.0) -> list[Any]:
+    """Axes with these titles, from left to right."""
+    figure.set_size_inches(width * len(titles), 4.5)
+    found = figure.subplots(1, len(titles), squeeze=False)[0]
+    for axes, title in zip(found, titles, strict=True):
+        axes.set_title(title)
+    return list(found)

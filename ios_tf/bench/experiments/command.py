@@ -1,0 +1,222 @@
+"""The experiments' command line: ios_tf bench NAME, or python -m ios_tf.bench NAME.
+
+The second form needs no TensorFlow where the networks are files that
+`ios_tf export-blocks` wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ios_tf import engine
+from ios_tf.bench.experiments import experiment
+from ios_tf.bench.experiments.experiment import Context, Experiment, Record, Table
+from ios_tf.bench.experiments.frameworks import Frameworks
+from ios_tf.bench.experiments.schedules import Schedules
+from ios_tf.bench.network import Network
+from ios_tf.errors import UserError
+from ios_tf.report import table
+
+EXPERIMENTS: Sequence[Experiment] = (
+    Schedules(),
+    Frameworks(),
+)
+_ROUNDS, _QUICK_ROUNDS = 20, 6
+_QUICK_TIME_LIMIT = 20.0  # seconds of each search
+
+
+def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
+    """Adds the arguments of one experiment."""
+    parser.set_defaults(experiment=what)
+    parser.add_argument(
+        "networks",
+        metavar="NETWORK",
+        nargs="*",
+        help="a file that export-blocks wrote, or a MODEL as it takes; default: "
+        + ", ".join(what.networks),
+    )
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1,tf32=0 …")
+    parser.add_argument(
+        "--dtype", choices=("float32", "float16", "bfloat16"), default="float32"
+    )
+    parser.add_argument(
+        "--batch_size", type=_whole(1), metavar="N", help="default: the networks' own"
+    )
+    parser.add_argument(
+        "--threads",
+        type=_whole(1),
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="of the CPU; default: as many as cores",
+    )
+    parser.add_argument(
+        "--rounds", type=_whole(2), metavar="N", help=f"default: {_ROUNDS}"
+    )
+    parser.add_argument(
+        "--time_limit",
+        type=_whole(0),
+        metavar="S",
+        help="seconds of each search; 0: any; default: any",
+    )
+    quick = f"less of everything: {_QUICK_ROUNDS} rounds, {_QUICK_TIME_LIMIT:.0f} s of "
+    quick += "each search"
+    if list(what.quick_networks) != list(what.networks):
+        quick += ", " + " and ".join(what.quick_networks)
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        default=".",
+        help=f"gets {what.name}.json, .svg and .png; default: the current directory",
+    )
+    parser.add_argument(
+        "--paper", metavar="FILE", help="the paper's numbers; default: the checkout's"
+    )
+    what.add_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs the experiment that `options` name.
+
+    Raises:
+      UserError: one line that says what is wrong with the input.
+    """
+    what: Experiment = options.experiment
+    start = time.monotonic()
+    paper = experiment.paper_results(options.paper)
+    try:
+        os.makedirs(options.output, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{options.output}: {error.strerror}") from None
+    os.environ["IOS_TF_NUM_THREADS"] = str(options.threads)  # the engine reads it once
+    fingerprint = engine.device_fingerprint(options.device)
+    networks = options.networks or (
+        what.quick_networks if options.quick else what.networks
+    )
+    rounds = options.rounds or (_QUICK_ROUNDS if options.quick else _ROUNDS)
+    time_limit = options.time_limit
+    if time_limit is None:
+        time_limit = _QUICK_TIME_LIMIT if options.quick else 0
+    context = Context(
+        [_network(name, options) for name in networks],
+        options.device,
+        options.dtype,
+        options.threads,
+        rounds + rounds % 2,
+        float(time_limit),
+        options.quick,
+        options,
+        lambda line: print(line, file=sys.stderr, flush=True),
+    )
+    print(fingerprint)
+    results = what.measure(context)
+    for found in what.tables(results, paper):
+        print(f"\n{text(found)}")
+    record = Record.of(
+        what.name, _command(options), context, time.monotonic() - start, results
+    )
+    stem = os.path.join(options.output, what.name)
+    record.write(f"{stem}.json")
+    drawn = draw(record, paper, stem)
+    print(f"\nwritten: {', '.join([f'{stem}.json', *drawn])}")
+    if not drawn:
+        print("no figure: matplotlib is not installed (pip install 'ios-tf[plots]')")
+    elif not paper:
+        print("the paper's numbers are not there: --paper=FILE names them")
+
+
+def draw(record: Record, paper: dict[str, Any], stem: str) -> list[str]:
+    """Draws a record's figure as `stem`.svg and .png; nothing without matplotlib."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return []
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    by_name(record.experiment).draw(record.results, paper, figure)
+    paths = [f"{stem}.svg", f"{stem}.png"]
+    figure.savefig(paths[0], metadata={"Date": None})
+    figure.savefig(paths[1], dpi=110)
+    return paths
+
+
+def by_name(name: str) -> Experiment:
+    """The experiment of a name.
+
+    Raises:
+      UserError: there is none.
+    """
+    for what in EXPERIMENTS:
+        if what.name == name:
+            return what
+    raise UserError(f"there is no experiment {name!r}")
+
+
+def text(found: Table) -> str:
+    """A table for a terminal."""
+    return f"{found.title}\n{table(found.header, found.rows)}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """python -m ios_tf.bench; gives 0, 1 for failure, 2 for wrong usage."""
+    parser = argparse.ArgumentParser(prog="python -m ios_tf.bench")
+    commands = parser.add_subparsers(required=True, metavar="EXPERIMENT")
+    for what in EXPERIMENTS:
+        command = commands.add_parser(what.name, help=what.help)
+        add_arguments(command, what)
+    options = parser.parse_args(arguments)
+    try:
+        run(options)
+    except (UserError, engine.EngineError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _network(name: str, options: argparse.Namespace) -> Network:
+    if name.endswith(".json"):
+        network = Network.read(name)
+    elif importlib.util.find_spec("tensorflow") is None:
+        raise UserError(
+            f"{name}: TensorFlow, which reads models, is not installed; name files "
+            "that ios_tf export-blocks wrote"
+        )
+    else:
+        from ios_tf.export import network_of
+
+        print(f"reading {name}", file=sys.stderr, flush=True)
+        network = network_of(name, batch_size=options.batch_size or 1)
+    if options.batch_size:
+        network = network.with_batch(options.batch_size)
+    return network.with_dtype(options.dtype)
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What to type for the same again; where its output goes is left out."""
+    words = ["ios_tf bench", options.experiment.name, *options.networks]
+    left_out = ("networks", "output", "paper", "experiment", "run", "traceback")
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, options.experiment)
+    for name, value in sorted(vars(options).items()):
+        if name in left_out or value == parser.get_default(name):
+            continue
+        if isinstance(value, (tuple, list)):
+            value = ",".join(map(str, value))
+        words.append(f"--{name}" if value is True else f"--{name}={value}")
+    return " ".join(words)
+
+
+def _whole(least: int) -> Any:
+    def whole(value: str) -> int:
+        if not value.isdecimal() or int(value) < least:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number >= {least}, not {value!r}"
+            )
+        return int(value)
+
+    return whole

@@ -1,0 +1,256 @@
+"""The engine beside its peers (the paper's Figure 7)."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ios_tf.bench.experiments import charts
+from ios_tf.bench.experiments.experiment import (
+    Context,
+    Experiment,
+    Table,
+    ms,
+    paper_name,
+    ratio,
+    short_name,
+    summary,
+)
+from ios_tf.bench.frameworks.runners import PEERS, Target
+from ios_tf.bench.network import Network
+from ios_tf.bench.worker import PeerError, Worker
+from ios_tf.errors import UserError
+
+# The largest difference of outputs over the largest value; of float32 with TF32, too.
+_TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+_TF32_TOLERANCE = 1e-2
+_PAPER_PEERS = {
+    "tensorflow": "TensorFlow",
+    "tensorflow_xla": "TensorFlow XLA",
+    "taso": "TASO",
+    "tvm_cudnn": "TVM cuDNN",
+    "tensorrt": "TensorRT",
+}
+
+
+class Frameworks(Experiment):
+    name = "frameworks"
+    help = "the engine beside other frameworks"
+    quick_networks = ("models:inception_v3", "models:squeezenet")
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_peers(parser, tuple(PEERS))
+
+    def measure(self, context: Context) -> dict[str, Any]:
+        return {
+            "networks": {
+                network.name: compare(network, context.options.peers, context)
+                for network in context.networks
+            }
+        }
+
+    def tables(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    ) -> list[Table]:
+        tables = []
+        for network, rows in results["networks"].items():
+            published = paper.get("frameworks_batch_1", {}).get(paper_name(network), {})
+            lines = []
+            for peer, row in rows.items():
+                line = [PEERS[peer].name]
+                if "median_ms" in row:
+                    line += [
+                        ms(row["median_ms"]),
+                        ms(row["p10_ms"]),
+                        ms(row["p90_ms"]),
+                        f"{row['over_ios']:.3f}" if "over_ios" in row else "",
+                        f"{row['difference']:.0e}",
+                        f"{row['seconds']:.1f}",
+                    ]
+                else:
+                    line += [""] * 6
+                if published:
+                    found = published.get(peer)
+                    line.append(f"{found:.2f}" if found else "")
+                lines.append([*line, row["note"]])
+            for key in [k for k in published if k not in rows]:
+                name = _PAPER_PEERS.get(key, key)
+                lines.append([name, *[""] * 6, f"{published[key]:.2f}", "paper only"])
+            header = ["", "median ms", "10 %", "90 %", "/ IOS", "difference", "setup s"]
+            header += ["paper ms"] if published else []
+            tables.append(Table(short_name(network), [*header, "note"], lines))
+        return tables
+
+    def draw(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
+    ) -> None:
+        networks = results["networks"]
+        published = paper.get("frameworks_batch_1", {})
+        best = {
+            network: paper.get("schedules_batch_1", {}).get(network, {}).get("ios_both")
+            for network in published
+        }
+        titles = ["measured"] + (["paper (V100, fp32)"] if published else [])
+        axes = charts.side_by_side(figure, titles, 7.5)
+        fastest = {
+            name: min(row["median_ms"] for row in rows.values() if "median_ms" in row)
+            for name, rows in networks.items()
+        }
+        peers = [
+            peer
+            for peer in PEERS
+            if any("median_ms" in rows.get(peer, {}) for rows in networks.values())
+        ]
+        charts.grouped_bars(
+            axes[0],
+            [short_name(network) for network in networks],
+            {
+                PEERS[peer].name: [
+                    fastest[name] / rows[peer]["median_ms"]
+                    if "median_ms" in rows.get(peer, {})
+                    else None
+                    for name, rows in networks.items()
+                ]
+                for peer in peers
+            },
+        )
+        axes[0].set_ylabel("throughput, the best is 1")
+        axes[0].legend(fontsize=7)
+        if published:
+            every = {
+                network: {**rows, **({"ios": best[network]} if best[network] else {})}
+                for network, rows in published.items()
+            }
+            keys = list(dict.fromkeys(key for rows in every.values() for key in rows))
+            charts.grouped_bars(
+                axes[1],
+                list(every),
+                {
+                    {"ios": "IOS", **_PAPER_PEERS}.get(key, key): [
+                        min(rows.values()) / rows[key] if key in rows else None
+                        for rows in every.values()
+                    ]
+                    for key in keys
+                },
+            )
+            axes[1].legend(fontsize=7)
+
+
+def add_peers(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
+    """Adds --peers."""
+
+    def peers(text: str) -> tuple[str, ...]:
+        names = tuple(text.split(","))
+        for name in names:
+            if name not in PEERS:
+                raise argparse.ArgumentTypeError(
+                    f"{name!r} is not one of {', '.join(PEERS)}"
+                )
+        return names
+
+    parser.add_argument(
+        "--peers",
+        type=peers,
+        default=tuple(default),
+        metavar="A,B",
+        help=f"of {', '.join(PEERS)}; default: "
+        + ("all" if set(default) == set(PEERS) else ", ".join(default)),
+    )
+
+
+def compare(
+    network: Network, peers: Sequence[str], context: Context
+) -> dict[str, dict[str, Any]]:
+    """Measures peers on one network in turn, after comparing their outputs.
+
+    Args:
+      network: what runs.
+      peers: keys of PEERS, in the order of the rows.
+      context: how.
+
+    Returns:
+      A row for each peer: its latencies, "over_ios" (ratio to the engine's),
+      "difference" of its outputs from the first peer's, "seconds" to make it ready;
+      or only "note", which says why it was not measured.
+
+    Raises:
+      UserError: outputs differ by more than rounding explains.
+    """
+    target = Target(context.device, context.dtype, context.threads, context.time_limit)
+    rows: dict[str, dict[str, Any]] = {peer: {"note": ""} for peer in peers}
+    workers: dict[str, Worker] = {}
+    with contextlib.ExitStack() as stack:
+        path = os.path.join(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="ios_tf_")),
+            "network.json",
+        )
+        network.write(path)
+        expected: list[np.ndarray] | None = None
+        for key in peers:
+            peer, row = PEERS[key], rows[key]
+            if target.kind not in peer.devices:
+                row["note"] = f"does not run on {target.kind}"
+            elif peer.missing():
+                row["note"] = f"not installed: {peer.missing()}"
+            if row["note"]:
+                context.say(f"{network.name}, {peer.name}: {row['note']}")
+                continue
+            try:
+                worker = Worker(key, path, target)
+                stack.callback(worker.close)
+                outputs = worker.outputs()
+            except PeerError as error:
+                row["note"] = f"failed: {error}"
+                context.say(f"{network.name}, {peer.name}: {row['note']}")
+                continue
+            expected = outputs if expected is None else expected
+            difference = _difference(outputs, expected)
+            tolerance = _TOLERANCES[context.dtype]
+            if target.kind != "cpu" and context.dtype == "float32" and target.tf32:
+                tolerance = _TF32_TOLERANCE
+            if not difference <= tolerance:
+                raise UserError(
+                    f"{network.name}: outputs of {peer.name} differ by "
+                    f"{difference:.1e}, at most {tolerance:.0e} is rounding"
+                )
+            row.update(
+                difference=difference,
+                seconds=worker.seconds,
+                note=worker.notes,
+                versions=worker.versions,
+            )
+            context.say(f"{network.name}, {peer.name}: ready, {worker.seconds:.1f} s")
+            workers[key] = worker
+        if not workers:
+            raise UserError("none of the peers is installed")
+        latencies = _in_turn(workers, context.rounds)
+    for key, found in latencies.items():
+        rows[key].update(summary(found))
+        if "ios" in latencies:
+            rows[key]["over_ios"] = ratio(found, latencies["ios"])
+    return rows
+
+
+def _in_turn(workers: Mapping[str, Worker], rounds: int) -> dict[str, list[float]]:
+    """Every round asks all workers, every other one in reverse order."""
+    latencies: dict[str, list[float]] = {key: [] for key in workers}
+    for number in range(rounds):
+        for key in list(workers)[:: -1 if number % 2 else 1]:
+            latencies[key].append(workers[key].time())
+    return latencies
+
+
+def _difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
+    worst = 0.0
+    for output, truth in zip(found, expected, strict=True):
+        if output.shape != truth.shape or not np.isfinite(output).all():
+            return float("inf")
+        largest = max(float(np.abs(truth).max()), 1e-30)
+        worst = max(worst, float(np.abs(output - truth).max()) / largest)
+    return worst

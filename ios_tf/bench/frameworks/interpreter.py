@@ -1,0 +1,281 @@
+"""One interpreter from a block's JSON (cc/core/block.h) to any framework's operators.
+
+So every peer runs the very same network; each framework has one module here that
+implements `Ops`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ios_tf import engine
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """What slides over an image.
+
+    Attributes:
+      kernel, strides, dilations: [height, width].
+      padding: cells around the image: top, bottom, left, right.
+      name: "SAME" or "VALID", as TensorFlow means it, or "EXPLICIT".
+      image, output: [height, width] of what is read and of what it gives.
+    """
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    name: str = "VALID"
+    image: tuple[int, int] = (1, 1)
+    output: tuple[int, int] = (1, 1)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether there are as many cells before the image as after it."""
+        top, bottom, left, right = self.padding
+        return top == bottom and left == right
+
+    def cells(self) -> np.ndarray:
+        """How many cells of the image each window covers, float32 [height, width]."""
+        axes = []
+        before = (self.padding[0], self.padding[2])
+        for axis in (0, 1):
+            start = np.arange(self.output[axis]) * self.strides[axis] - before[axis]
+            reach = np.arange(self.kernel[axis]) * self.dilations[axis]
+            at = start[:, None] + reach
+            axes.append(((at >= 0) & (at < self.image[axis])).sum(1))
+        return np.outer(*axes).astype(np.float32)
+
+
+class Ops(Protocol):
+    """The operators of a framework, on tensors of that framework.
+
+    Images are in the layout it likes best, channels first or last; it makes its tensors
+    from arrays with channels last, and arrays of them.
+    """
+
+    def tensor(self, array: np.ndarray) -> Any:
+        """[N,H,W,C] or [N,C] as a tensor of the device."""
+
+    def array(self, tensor: Any) -> np.ndarray:
+        """The way back, float32 or float64."""
+
+    def weight(self, array: np.ndarray) -> Any:
+        """Filters [kh,kw,C/groups,F], a matrix [I,units] or a vector [C]."""
+
+    def convolve(
+        self, x: Any, filters: Any, bias: Any, window: Window, groups: int
+    ) -> Any:
+        """Convolution; `bias` may be None."""
+
+    def pool(self, x: Any, kind: str, window: Window) -> Any:
+        """`kind` is "max" or "avg"; cells around the image never count."""
+
+    def global_pool(self, x: Any, kind: str, keep: bool) -> Any:
+        """Over height and width, which are kept as 1 or dropped."""
+
+    def pad(self, x: Any, padding: Sequence[int]) -> Any:
+        """Zeros at top, bottom, left and right; negative numbers crop."""
+
+    def concat(self, xs: Sequence[Any]) -> Any:
+        """Along channels."""
+
+    def slice(self, x: Any, offset: int, size: int) -> Any:
+        """Some channels."""
+
+    def add(self, x: Any, y: Any) -> Any:
+        """The sum."""
+
+    def multiply(self, x: Any, y: Any) -> Any:
+        """The product; `y` may be [N,1,1,C]."""
+
+    def scale(self, x: Any, scale: Any, shift: Any, rank: int) -> Any:
+        """By channel; `rank` is x's."""
+
+    def matmul(self, x: Any, matrix: Any, bias: Any) -> Any:
+        """[N,I] by [I,units]; `bias` may be None."""
+
+    def softmax(self, x: Any) -> Any:
+        """Over the last dimension of [N,C]."""
+
+    def activate(self, name: str, x: Any) -> Any:
+        """One of block.h's activations other than "none"."""
+
+
+def random_weights(
+    block: Mapping[str, Any], random: np.random.Generator
+) -> list[list[np.ndarray]]:
+    """The weights of each operator, float32, that keep the magnitude of what flows."""
+    return [
+        [
+            # The last axis is the outputs.
+            random.uniform(-1, 1, shape).astype(np.float32)
+            * np.float32((6 / max(np.prod(shape[:-1]), 1)) ** 0.5)
+            for shape in shapes
+        ]
+        for shapes in engine.problem(block)["weight_shapes"]
+    ]
+
+
+def run(
+    ops: Ops,
+    block: Mapping[str, Any],
+    weights: Sequence[Sequence[Any]],
+    inputs: Sequence[Any],
+) -> list[Any]:
+    """Computes a block, or traces it where the operators do that.
+
+    Args:
+      ops: the framework.
+      block: the block's JSON object.
+      weights: of each operator, made by `ops.weight`.
+      inputs: the block's inputs, made by `ops.tensor`.
+
+    Returns:
+      The block's outputs.
+    """
+    shapes = engine.problem(block)["shapes"]
+    results: list[Any] = []
+    for index, (operator, of_operator) in enumerate(
+        zip(block["operators"], weights, strict=True)
+    ):
+        refs = operator["inputs"]
+        call = _Call(
+            ops,
+            operator,
+            [results[ref] if ref >= 0 else inputs[-1 - ref] for ref in refs],
+            shapes[refs[0]] if refs[0] >= 0 else block["inputs"][-1 - refs[0]],
+            shapes[index],
+            list(of_operator),
+        )
+        results.append(_OPERATORS[operator["type"]](call))
+    return [results[i] for i in block["outputs"]]
+
+
+def compute(
+    ops: Ops,
+    block: Mapping[str, Any],
+    weights: Sequence[Sequence[np.ndarray]],
+    inputs: Sequence[np.ndarray],
+) -> list[np.ndarray]:
+    """`run` from arrays to arrays, with channels last."""
+    loaded = [[ops.weight(array) for array in arrays] for arrays in weights]
+    tensors = [ops.tensor(array) for array in inputs]
+    return [ops.array(output) for output in run(ops, block, loaded, tensors)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """One operator with what it reads; shapes are of the first input and the output."""
+
+    ops: Ops
+    operator: Mapping[str, Any]
+    read: list[Any]
+    input_shape: Sequence[int]
+    output_shape: Sequence[int]
+    weights: list[Any]
+
+    def get(self, name: str, default: Any) -> Any:
+        return self.operator.get(name, default)
+
+    def activated(self, x: Any) -> Any:
+        name = self.get("activation", "none")
+        return x if name == "none" else self.ops.activate(name, x)
+
+    def finished(self, x: Any) -> Any:
+        """`x` with residual and activation."""
+        if self.get("residual", False):
+            x = self.ops.add(x, self.read[-1])
+        return self.activated(x)
+
+    def window(self) -> Window:
+        kernel = tuple(self.get("kernel", (1, 1)))
+        strides = tuple(self.get("strides", (1, 1)))
+        dilations = tuple(self.get("dilations", (1, 1)))
+        padding = self.get("padding", "VALID")
+        image = tuple(self.input_shape[1:3])
+        if isinstance(padding, str):
+            name = padding
+            around = [0, 0, 0, 0]
+            if name == "SAME":
+                around = []
+                for axis in (0, 1):
+                    size, stride = image[axis], strides[axis]
+                    reach = (kernel[axis] - 1) * dilations[axis] + 1
+                    total = max((-(-size // stride) - 1) * stride + reach - size, 0)
+                    around += [total // 2, total - total // 2]
+        else:
+            name, around = "EXPLICIT", padding
+        output = tuple(self.output_shape[1:3])
+        return Window(kernel, strides, dilations, tuple(around), name, image, output)
+
+
+def _conv2d(call: _Call) -> Any:
+    filters, *bias = call.weights
+    return call.finished(
+        call.ops.convolve(
+            call.read[0],
+            filters,
+            bias[0] if bias else None,
+            call.window(),
+            call.get("groups", 1),
+        )
+    )
+
+
+def _sepconv(call: _Call) -> Any:
+    depthwise, pointwise, *bias = call.weights
+    x = call.read[0]
+    if call.get("pre_activation", "none") != "none":
+        x = call.ops.activate(call.operator["pre_activation"], x)
+    x = call.ops.convolve(x, depthwise, None, call.window(), call.input_shape[3])
+    size = tuple(call.output_shape[1:3])
+    one = Window((1, 1), image=size, output=size)
+    return call.finished(
+        call.ops.convolve(x, pointwise, bias[0] if bias else None, one, 1)
+    )
+
+
+def _matmul(call: _Call) -> Any:
+    matrix, *bias = call.weights
+    return call.finished(
+        call.ops.matmul(call.read[0], matrix, bias[0] if bias else None)
+    )
+
+
+def _add(call: _Call) -> Any:
+    total = call.read[0]
+    for x in call.read[1:]:
+        total = call.ops.add(total, x)
+    return call.activated(total)
+
+
+def _pad(call: _Call) -> Any:
+    padding = call.window().padding
+    return call.ops.pad(call.read[0], padding)
+
+
+_OPERATORS: Mapping[str, Callable[[_Call], Any]] = {
+    "conv2d": _conv2d,
+    "sepconv": _sepconv,
+    "matmul": _matmul,
+    "add": _add,
+    "pad": _pad,
+    "pool": lambda c: c.ops.pool(c.read[0], c.get("pool", "max"), c.window()),
+    "global_pool": lambda c: c.ops.global_pool(
+        c.read[0], c.get("pool", "max"), c.get("keep_dims", False)
+    ),
+    "concat": lambda c: c.ops.concat(c.read),
+    "multiply": lambda c: c.activated(c.ops.multiply(c.read[0], c.read[1])),
+    "softmax": lambda c: c.ops.softmax(c.read[0]),
+    "activation": lambda c: c.activated(c.read[0]),
+    "scale": lambda c: c.activated(
+        c.ops.scale(c.read[0], *c.weights, len(c.input_shape))
+    ),
+    "slice": lambda c: c.ops.slice(c.read[0], c.get("offset", 0), c.operator["size"]),
+}

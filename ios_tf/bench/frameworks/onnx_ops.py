@@ -1,0 +1,185 @@
+"""Blocks as ONNX models, for the runtimes that read those."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from ios_tf.bench.frameworks import interpreter
+from ios_tf.bench.frameworks.interpreter import Window
+
+OPSET = 17
+_TYPES = {
+    "float32": onnx.TensorProto.FLOAT,
+    "float16": onnx.TensorProto.FLOAT16,
+}
+_ACTIVATIONS = {
+    "relu": "Relu",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "hard_swish": "HardSwish",
+    "elu": "Elu",
+}
+
+
+def model_of(
+    block: Mapping[str, Any], weights: Sequence[Sequence[np.ndarray]], dtype: str
+) -> onnx.ModelProto:
+    """The ONNX model of a block.
+
+    Args:
+      block: the block's JSON object.
+      weights: of each operator, in TensorFlow's layouts (WeightShapes).
+      dtype: of everything: "float32" or "float16".
+
+    Returns:
+      The model: inputs "input0", … and outputs "output0", …, [N,C,H,W] or [N,C].
+    """
+    ops = OnnxOps(dtype)
+    inputs = [f"input{i}" for i in range(len(block["inputs"]))]
+    loaded = [[ops.weight(array) for array in arrays] for arrays in weights]
+    results = interpreter.run(ops, block, loaded, inputs)
+    outputs = [f"output{i}" for i in range(len(results))]
+    for result, output in zip(results, outputs, strict=True):
+        ops.nodes.append(helper.make_node("Identity", [result], [output]))
+    graph = helper.make_graph(
+        ops.nodes,
+        "block",
+        [
+            helper.make_tensor_value_info(name, _TYPES[dtype], channels_first(shape))
+            for name, shape in zip(inputs, block["inputs"], strict=True)
+        ],
+        [helper.make_tensor_value_info(name, _TYPES[dtype], None) for name in outputs],
+        ops.constants,
+    )
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8
+    )
+
+
+def channels_first(shape: Sequence[int]) -> list[int]:
+    """[N,C,H,W] of [N,H,W,C]; other shapes as they are."""
+    return [shape[i] for i in (0, 3, 1, 2)] if len(shape) == 4 else list(shape)
+
+
+class OnnxOps:
+    """Ops that add nodes to a graph; tensors are names.
+
+    Attributes:
+      nodes, constants: the graph's, so far.
+    """
+
+    def __init__(self, dtype: str = "float32") -> None:
+        self._dtype = np.dtype(dtype)
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def tensor(self, array: np.ndarray) -> np.ndarray:
+        """[N,C,H,W] or [N,C], to be fed."""
+        if array.ndim == 4:
+            array = array.transpose(0, 3, 1, 2)
+        return np.ascontiguousarray(array, self._dtype)
+
+    def array(self, tensor: np.ndarray) -> np.ndarray:
+        if tensor.ndim == 4:
+            tensor = tensor.transpose(0, 2, 3, 1)
+        return tensor.astype(np.float32)
+
+    def weight(self, array: np.ndarray) -> str:
+        if array.ndim == 4:
+            array = array.transpose(3, 2, 0, 1)
+        return self._constant(array.astype(self._dtype))
+
+    def _constant(self, array: np.ndarray) -> str:
+        name = f"constant{len(self.constants)}"
+        self.constants.append(
+            numpy_helper.from_array(np.ascontiguousarray(array), name)
+        )
+        return name
+
+    def _node(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
+        name = f"node{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
+        return name
+
+    def convolve(
+        self, x: str, filters: str, bias: str | None, window: Window, groups: int
+    ) -> str:
+        return self._node(
+            "Conv",
+            [x, filters] + ([bias] if bias else []),
+            kernel_shape=window.kernel,
+            strides=window.strides,
+            dilations=window.dilations,
+            pads=_pads(window.padding),
+            group=groups,
+        )
+
+    def pool(self, x: str, kind: str, window: Window) -> str:
+        return self._node(
+            "MaxPool" if kind == "max" else "AveragePool",
+            [x],
+            kernel_shape=window.kernel,
+            strides=window.strides,
+            pads=_pads(window.padding),
+        )
+
+    def global_pool(self, x: str, kind: str, keep: bool) -> str:
+        pooled = self._node(
+            "GlobalMaxPool" if kind == "max" else "GlobalAveragePool", [x]
+        )
+        return pooled if keep else self._node("Flatten", [pooled], axis=1)
+
+    def pad(self, x: str, padding: Sequence[int]) -> str:
+        top, bottom, left, right = padding
+        pads = np.array([0, 0, top, left, 0, 0, bottom, right], np.int64)
+        return self._node("Pad", [x, self._constant(pads)])
+
+    def concat(self, xs: Sequence[str]) -> str:
+        return self._node("Concat", xs, axis=1)
+
+    def slice(self, x: str, offset: int, size: int) -> str:
+        bounds = [
+            self._constant(np.array([value], np.int64))
+            for value in (offset, offset + size, 1)
+        ]
+        return self._node("Slice", [x, *bounds])
+
+    def add(self, x: str, y: str) -> str:
+        return self._node("Add", [x, y])
+
+    def multiply(self, x: str, y: str) -> str:
+        return self._node("Mul", [x, y])
+
+    def scale(self, x: str, scale: str, shift: str, rank: int) -> str:
+        shape = np.array([-1, *[1] * (rank - 2)], np.int64)
+        scale, shift = (
+            self._node("Reshape", [vector, self._constant(shape)])
+            for vector in (scale, shift)
+        )
+        return self.add(self.multiply(x, scale), shift)
+
+    def matmul(self, x: str, matrix: str, bias: str | None) -> str:
+        return self._node("Gemm", [x, matrix] + ([bias] if bias else []))
+
+    def softmax(self, x: str) -> str:
+        return self._node("Softmax", [x], axis=-1)
+
+    def activate(self, name: str, x: str) -> str:
+        if name == "relu6":
+            bounds = [self._constant(np.array(v, self._dtype)) for v in (0, 6)]
+            return self._node("Clip", [x, *bounds])
+        if name == "swish":
+            return self.multiply(x, self._node("Sigmoid", [x]))
+        if name == "hard_sigmoid":
+            return self._node("HardSigmoid", [x], alpha=1 / 6, beta=0.5)
+        return self._node(_ACTIVATIONS[name], [x])
+
+
+def _pads(padding: Sequence[int]) -> list[int]:
+    top, bottom, left, right = padding
+    return [top, left, bottom, right]

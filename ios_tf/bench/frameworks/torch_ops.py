@@ -1,0 +1,126 @@
+"""Blocks on PyTorch's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from ios_tf.bench.frameworks.interpreter import Window
+
+_ACTIVATIONS = {
+    "relu": functional.relu,
+    "relu6": functional.relu6,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "swish": functional.silu,
+    "hard_sigmoid": functional.hardsigmoid,
+    "hard_swish": functional.hardswish,
+    "elu": functional.elu,
+}
+
+
+class TorchOps:
+    """Ops on tensors [N,C,H,W] whose memory has the channels first or last."""
+
+    def __init__(
+        self,
+        device: str = "cpu",
+        dtype: str = "float32",
+        channels_last: bool = False,
+    ) -> None:
+        self._device = torch.device(device)
+        self._dtype = getattr(torch, dtype)
+        self._format = torch.channels_last if channels_last else torch.contiguous_format
+
+    def _on_device(self, array: np.ndarray, axes: Sequence[int] | None) -> Any:
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        tensor = tensor.to(self._device, self._dtype)
+        if axes is None:
+            return tensor
+        return tensor.permute(*axes).contiguous(memory_format=self._format)
+
+    def tensor(self, array: np.ndarray) -> Any:
+        return self._on_device(array, (0, 3, 1, 2) if array.ndim == 4 else None)
+
+    def array(self, tensor: Any) -> np.ndarray:
+        if tensor.ndim == 4:
+            tensor = tensor.permute(0, 2, 3, 1)
+        if tensor.dtype is not torch.float64:
+            tensor = tensor.float()
+        return tensor.cpu().numpy()
+
+    def weight(self, array: np.ndarray) -> Any:
+        return self._on_device(array, (3, 2, 0, 1) if array.ndim == 4 else None)
+
+    def convolve(
+        self, x: Any, filters: Any, bias: Any, window: Window, groups: int
+    ) -> Any:
+        padding = (0, 0)
+        if window.symmetric:
+            padding = (window.padding[0], window.padding[2])
+        else:
+            x = self.pad(x, window.padding)
+        return functional.conv2d(
+            x, filters, bias, window.strides, padding, window.dilations, groups
+        )
+
+    def pool(self, x: Any, kind: str, window: Window) -> Any:
+        padding = (window.padding[0], window.padding[2])
+        # PyTorch takes no more than half a window.
+        native = window.symmetric and all(
+            2 * cells <= kernel
+            for cells, kernel in zip(padding, window.kernel, strict=True)
+        )
+        if kind == "max":
+            if native:
+                return functional.max_pool2d(x, window.kernel, window.strides, padding)
+            x = self.pad(x, window.padding, float("-inf"))
+            return functional.max_pool2d(x, window.kernel, window.strides)
+        if native:
+            return functional.avg_pool2d(
+                x, window.kernel, window.strides, padding, count_include_pad=False
+            )
+        x = self.pad(x, window.padding)
+        sums = functional.avg_pool2d(
+            x, window.kernel, window.strides, divisor_override=1
+        )
+        cells = torch.from_numpy(window.cells()).to(self._device, self._dtype)
+        return sums / cells
+
+    def global_pool(self, x: Any, kind: str, keep: bool) -> Any:
+        if kind == "max":
+            return torch.amax(x, (2, 3), keepdim=keep)
+        return torch.mean(x, (2, 3), keepdim=keep)
+
+    def pad(self, x: Any, padding: Sequence[int], value: float = 0.0) -> Any:
+        top, bottom, left, right = padding
+        return functional.pad(x, (left, right, top, bottom), value=value)
+
+    def concat(self, xs: Sequence[Any]) -> Any:
+        return torch.cat(list(xs), 1)
+
+    def slice(self, x: Any, offset: int, size: int) -> Any:
+        return torch.narrow(x, 1, offset, size)
+
+    def add(self, x: Any, y: Any) -> Any:
+        return x + y
+
+    def multiply(self, x: Any, y: Any) -> Any:
+        return x * y
+
+    def scale(self, x: Any, scale: Any, shift: Any, rank: int) -> Any:
+        shape = (-1, *[1] * (rank - 2))
+        return x * scale.reshape(shape) + shift.reshape(shape)
+
+    def matmul(self, x: Any, matrix: Any, bias: Any) -> Any:
+        return functional.linear(x, matrix.t(), bias)
+
+    def softmax(self, x: Any) -> Any:
+        return functional.softmax(x, -1)
+
+    def activate(self, name: str, x: Any) -> Any:
+        return _ACTIVATIONS[name](x)

@@ -1,0 +1,98 @@
+"""Schedules of a whole network, found and measured on the engine alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ios_tf import engine
+from ios_tf.bench.network import Network
+from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement
+from ios_tf.cost.profiled import ProfiledCostModel
+from ios_tf.scheduler import PAPER_PRUNING, Pruning, Schedule, Stage
+from ios_tf.search import Searcher, SearchStats
+
+# Runs of one measurement together take at least so long.
+_LEAST_MS = 20.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The schedules of a network's blocks, by signature, and what they took."""
+
+    schedules: Mapping[str, Schedule]
+    stats: SearchStats
+
+    def stages(self, network: Network) -> int:
+        """How many stages all regions have together."""
+        return sum(len(r.schedule(self.schedules)) for r in network.regions)
+
+
+def find_schedules(
+    network: Network,
+    strategy: str,
+    device: str,
+    pruning: Pruning = PAPER_PRUNING,
+    measurement: Measurement = DEFAULT_MEASUREMENT,
+    time_limit: float = 0.0,
+) -> Found:
+    """Searches the schedules of all blocks, from nothing: no latency is known before.
+
+    Args:
+      network: what to schedule.
+      strategy: one of STRATEGIES.
+      device: as the engine calls it: "cpu", "cuda", "cuda:1,tf32=0".
+      pruning, measurement: of the search.
+      time_limit: in seconds; 0: none.
+    """
+    searcher = Searcher(
+        ProfiledCostModel(device, measurement),
+        strategy,
+        pruning,
+        time_limit=time_limit,
+    )
+    return Found(*searcher.schedule_all(network.problems.values()))
+
+
+def interleaved_ms(
+    network: Network,
+    candidates: Sequence[Mapping[str, Schedule]],
+    device: str,
+    rounds: int,
+) -> np.ndarray:
+    """Latencies of a network under several sets of schedules, in one run.
+
+    Every round measures all candidates, every other one in reverse order.
+
+    Args:
+      network: what runs.
+      candidates: schedules of its blocks, by signature.
+      device: as the engine calls it.
+      rounds: an even number.
+
+    Returns:
+      Milliseconds, float64 [candidates, rounds]: sums over the regions.
+    """
+    latencies = np.zeros((len(candidates), rounds))
+    for region in network.regions:
+        profiler = engine.Profiler(region.block, device)
+        schedules = [schedule_json(region.schedule(found)) for found in candidates]
+        once_ms = profiler.measure(schedules[:1], warmup=2, number=1, repeat=3).min()
+        measured = profiler.measure(
+            [*schedules, *schedules[::-1]],
+            warmup=1,
+            number=max(1, round(_LEAST_MS / once_ms)),
+            repeat=rounds // 2,
+        )
+        there, back = measured[: len(schedules)], measured[len(schedules) :][::-1]
+        latencies += np.stack([there, back], axis=2).reshape(latencies.shape)
+    return latencies
+
+
+def schedule_json(stages: Sequence[Stage]) -> dict[str, Any]:
+    """Stages as the JSON object the engine takes."""
+    return json.loads(Schedule(tuple(stages)).to_json())

@@ -1,0 +1,91 @@
+"""The commands that measure: ios_tf bench MODEL, ios_tf bench EXPERIMENT."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ios_tf.bench.experiments.command import EXPERIMENTS, add_arguments, run
+from ios_tf.errors import UserError
+
+
+def with_command(words: Sequence[str]) -> list[str]:
+    """`bench MODEL` as what it is short for, `bench model MODEL`."""
+    if len(words) < 2 or words[0] != "bench":
+        return list(words)
+    known = ["model", "page", "-h", "--help", *(what.name for what in EXPERIMENTS)]
+    if words[1] in known:
+        return list(words)
+    return ["bench", "model", *words[1:]]
+
+
+def add_commands(
+    commands: Any, add_traceback: Callable[[argparse.ArgumentParser], None]
+) -> argparse.ArgumentParser:
+    """Adds them to the `ios_tf` parser.
+
+    Args:
+      commands: its sub-parsers.
+      add_traceback: adds --traceback.
+
+    Returns:
+      The parser of `bench model`, which lacks what it shares with `convert`.
+    """
+    bench = commands.add_parser(
+        "bench",
+        help="measure a model, or one of the paper's experiments",
+        description="Measures a model (ios_tf bench MODEL), or one of the paper's "
+        "experiments. All that is compared is measured in turn.",
+    )
+    names = bench.add_subparsers(required=True, metavar="EXPERIMENT")
+    model = names.add_parser(
+        "model",
+        help="a model on stock TensorFlow and with each strategy; may be left out",
+        description="Measures a model on stock TensorFlow and on the engine under "
+        "each strategy, in one process, in turn.",
+    )
+    model.set_defaults(run=_model)
+    model.add_argument("--signature", metavar="NAME", help="the one to call")
+    model.add_argument("--json", metavar="FILE", help="write the results here")
+    for what in EXPERIMENTS:
+        command = names.add_parser(what.name, help=what.help)
+        command.set_defaults(run=run)
+        add_arguments(command, what)
+        add_traceback(command)
+    return model
+
+
+def _model(options: argparse.Namespace) -> None:
+    from ios_tf import devices
+    from ios_tf.bench.model import bench
+
+    if options.json:
+        # Fails now rather than after the measurements.
+        try:
+            open(options.json, "a", encoding="utf-8").close()
+        except OSError as error:
+            raise UserError(f"{options.json}: {error.strerror}") from None
+    result = bench(
+        options.model,
+        batch_size=options.batch_size,
+        device=devices.choose(options.device, _say).kind,
+        strategies=options.strategies,
+        rounds=options.rounds,
+        signature=options.signature,
+        weights=options.weights,
+        cache_dir=options.cache_dir,
+        progress=True,
+        say=_say,
+    )
+    print(f"{options.model}, batch size {options.batch_size}, {result.device}")
+    print(result.table())
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(result.to_json(), file, indent=1)
+            file.write("\n")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
