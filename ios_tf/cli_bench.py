@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ios_tf.bench.experiments.command import EXPERIMENTS, add_arguments, run
+from ios_tf.bench.experiments.page import RESULTS, write_page
 from ios_tf.errors import UserError
 
 
@@ -49,6 +50,16 @@ def add_commands(
     model.set_defaults(run=_model)
     model.add_argument("--signature", metavar="NAME", help="the one to call")
     model.add_argument("--json", metavar="FILE", help="write the results here")
+    page = names.add_parser(
+        "page",
+        help="make docs/benchmarks.md of the results",
+        description="Makes the results page of the JSON files in the checkout.",
+    )
+    page.set_defaults(run=_page)
+    page.add_argument("--results", metavar="DIR", default=RESULTS)
+    page.add_argument("--output", metavar="FILE", default="docs/benchmarks.md")
+    page.add_argument("--paper", metavar="FILE", help="the paper's numbers")
+    add_traceback(page)
     for what in EXPERIMENTS:
         command = names.add_parser(what.name, help=what.help)
         command.set_defaults(run=run)
@@ -85,6 +96,11 @@ def _model(options: argparse.Namespace) -> None:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(result.to_json(), file, indent=1)
             file.write("\n")
+
+
+def _page(options: argparse.Namespace) -> None:
+    count = write_page(options.output, options.results, options.paper)
+    print(f"{options.output}: {count} results")
 
 
 def _say(line: str) -> None:

@@ -1,7 +1,7 @@
 """A tiny network as the benchmarks take it, made without TensorFlow."""
 
 from ios_tf import engine
-from ios_tf.bench.network import Network, Part, Region
+from ios_tf.bench.network import Network
 from ios_tf.scheduler import Problem
 
 
@@ -47,8 +47,7 @@ def tiny_network() -> Network:
             "operators": operators,
             "outputs": [len(operators) - 1],
         }
-        problem = Problem.from_json(engine.problem(block))
-        problems[problem.signature] = problem
-        parts = [Part(problem.signature, list(range(len(operators))))]
-        regions.append(Region(problem.block, parts))
+        alone = Network.of(Problem.from_json(engine.problem(block)))
+        problems.update(alone.problems)
+        regions += alone.regions
     return Network("models:tiny", problems, regions)

@@ -8,6 +8,7 @@ import pytest
 
 from ios_tf.bench.experiments import command
 from ios_tf.bench.experiments.experiment import Record, paper_name, ratio, summary
+from ios_tf.bench.experiments.page import write_page
 from ios_tf.bench.frameworks.runners import PEERS
 from ios_tf.bench.network import Network
 from ios_tf.errors import UserError
@@ -22,6 +23,16 @@ _PAPER = {
             "ios_both": 2.0,
         }
     },
+    "batch_sizes_tiny": {
+        "1": {"sequential": 4.0, "tensorrt": 3.0, "ios_both": 2.0},
+        "2": {"sequential": 5.0, "tensorrt": 4.0, "ios_both": 2.5},
+    },
+    "specialization_tiny": {
+        "batch": {"sizes": [1, 2], "latency": [[2.0, 2.5], [4.0, 3.0]]}
+    },
+    "pruning_r_s": {"tiny": {"1,3": [3.0, 4], "3,8": [2.0, 30]}},
+    "search_seconds": {"tiny": 44},
+    "active_warps_gain": 1.58,
     "frameworks_batch_1": {"tiny": {"tensorflow": 6.0, "taso": 5.0, "tensorrt": 4.5}},
 }
 
@@ -88,6 +99,125 @@ def test_frameworks(measured):
     assert rows["tensorflow"]["versions"]["tensorflow"] == record.versions["tensorflow"]
     assert "does not run on cpu" in _rows(out)["TensorRT"]
     assert _rows(out)["TASO"].split()[-3:] == ["5.00", "paper", "only"]
+
+
+def test_batch(measured):
+    flags = ["--batch_sizes=1,2", "--peers=ios,ios_sequential,tensorrt"]
+    out, record = measured("batch", *flags)
+    (sizes,) = record.results["networks"].values()
+    assert list(sizes) == ["1", "2"]
+    lines = _rows(out)
+    for column, size in enumerate(("1", "2"), 1):
+        latency_ms = sizes[size]["ios"]["median_ms"]
+        shown = float(lines[PEERS["ios"].name].split()[-3 + column])
+        assert shown == pytest.approx(int(size) * 1e3 / latency_ms, abs=0.1)
+    assert "does not run on cpu" in out
+    assert lines["paper (V100): IOS, sequential"].split()[-2:] == ["250.0", "400.0"]
+
+
+def test_specialization(measured, tmp_path, tiny):
+    out, record = measured("specialization", "--batch_sizes=1,2")
+    (found,) = record.results["networks"].values()
+    assert list(found["executed_at"]) == ["1", "2"]
+    for row in found["executed_at"].values():
+        assert list(row) == ["batch 1", "batch 2"]
+    # By hand: 4.0 / 3.0.
+    assert "4.00 (1.333)" in out and "2.50 (1.250)" in out
+    # The schedules of another device run here.
+    other = json.loads((tmp_path / "specialization.json").read_text())
+    other["device"] = "another device"
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    flags = ["--batch_sizes=1", f"--other={tmp_path / 'other.json'}"]
+    _, record = measured("specialization", *flags)
+    (found,) = record.results["networks"].values()
+    assert list(found["executed_at"]["1"]) == ["batch 1", "another device"]
+
+
+def test_schedules_of_another_network_are_refused(tiny, tmp_path, capsys):
+    words = [tiny, "--rounds=2", "--batch_sizes=1", f"--output={tmp_path}"]
+    assert command.main(["specialization", *words]) == 0
+    path = tmp_path / "specialization.json"
+    other = json.loads(path.read_text())
+    (found,) = other["results"]["networks"].values()
+    found["schedules"]["1"].reverse()
+    path.write_text(json.dumps(other))
+    capsys.readouterr()
+    assert command.main(["specialization", *words, f"--other={path}"]) == 1
+    assert "are of another network" in capsys.readouterr().err
+
+
+def test_pruning(measured):
+    out, record = measured("pruning")
+    (rows,) = record.results["networks"].values()
+    assert list(rows) == ["1,3", "1,8", "2,3", "2,8", "3,3", "3,8"]
+    assert rows["1,3"]["measurements"] < rows["3,8"]["measurements"]
+    assert _rows(out)["3,8"].split()[-2:] == ["2.00", "30"]
+
+
+def test_blocks(measured):
+    _, record = measured("blocks")
+    (rows,) = record.results["networks"].values()
+    assert [row["operators"] for row in rows] == [7, 3]
+    assert [row["count"] for row in rows] == [1, 1]
+    assert rows[1]["stages"] == 3  # a chain
+
+
+def test_utilization(measured):
+    out, record = measured("utilization")
+    (runs,) = record.results["networks"].values()
+    sequential, both = runs["sequential"], runs["both"]
+    assert len(sequential["stages"]) == 10 >= len(both["stages"])
+    assert record.results["quantity"] == "busy cores"
+    total = sum(stage["ms"] for stage in sequential["stages"])
+    assert sequential["ms"] == pytest.approx(total)
+    assert 0 < sequential["busy"] <= record.results["most"] * 1.05
+    # The same work, in less time or more.
+    assert both["work_rate"] * both["ms"] == pytest.approx(
+        sequential["work_rate"] * sequential["ms"]
+    )
+    assert "1.58" in _rows(out)["paper (V100, warps)"]
+
+
+def test_search(measured):
+    out, record = measured("search")
+    (rows,) = record.results["networks"].values()
+    assert list(rows) == ["merge", "parallel", "both"]
+    for row in rows.values():
+        assert 0 < row["measuring_seconds"] < row["seconds"]
+        assert row["blocks"] == 2 and row["gaps"] == {}
+    assert _rows(out)["tiny, both"].split()[-1] == "44"
+
+
+def test_page(measured, tmp_path):
+    results = tmp_path / "results"
+    (results / "machine").mkdir(parents=True)
+    page = tmp_path / "page.md"
+    assert write_page(str(page), results) == 0
+    assert "Nothing has been measured on a GPU" in page.read_text()
+    _, record = measured("search")
+    record.write(results / "machine" / "search.json")
+    model = {
+        "command": "ios_tf bench keras:Tiny --batch_size=1",
+        "date": "2026-11-21T18:10:52+00:00",
+        "model": "keras:Tiny",
+        "device": "somewhere",
+        "variants": [
+            {"name": "TensorFlow", "median_ms": 2.0, "ratio": 1.0, "difference": 0.0}
+        ],
+    }
+    (results / "machine" / "Tiny.json").write_text(json.dumps(model))
+    assert write_page(str(page), results) == 2
+    text = page.read_text()
+    assert "## machine" in text and f"`{record.command}`" in text
+    assert record.date[:10] in text and record.device in text
+    assert "| TensorFlow | 2.00 | 1.000 | 0e+00 |" in text
+    assert text.count("not run yet") == len(command.EXPERIMENTS) - 1
+    if "matplotlib" in sys.modules:
+        assert "![search](results/machine/search.svg)" in text
+    (results / "machine" / "broken.json").write_text("{")
+    with pytest.raises(UserError, match=r"broken\.json"):
+        write_page(str(page), results)
+    assert page.read_text() == text
 
 
 def test_networks_for_other_batch_sizes_and_types(tiny):

@@ -224,6 +224,16 @@ def test_bench(capfd, tmp_path, network):
         assert "latencies_ms" in file.read()
 
 
+def test_bench_of_an_experiment(capfd, tmp_path, network):
+    flags = ["--rounds=2", "--time_limit=1", f"--output={tmp_path}"]
+    code, out, _ = run(capfd, "bench", "schedules", network, *flags)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines() if "  " in line][1:] == [
+        "sequential", "greedy", "merge", "parallel", "both",
+    ]  # fmt: skip
+    assert (tmp_path / "schedules.json").exists()
+
+
 def test_command_is_installed():
     command = os.path.join(os.path.dirname(sys.executable), "ios_tf")
     done = subprocess.run([command, "--help"], capture_output=True, text=True)

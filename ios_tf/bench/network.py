@@ -67,6 +67,13 @@ class Network:
     problems: Mapping[str, Problem]
     regions: Sequence[Region]
 
+    @classmethod
+    def of(cls, problem: Problem) -> Network:
+        """A block alone as a network."""
+        part = Part(problem.signature, list(range(len(problem))))
+        region = Region(problem.block, [part])
+        return cls(problem.name, {problem.signature: problem}, [region])
+
     def with_batch(self, size: int) -> Network:
         """The same network for another batch size.
 

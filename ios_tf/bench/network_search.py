@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,14 +19,24 @@ from ios_tf.search import Searcher, SearchStats
 
 # Runs of one measurement together take at least so long.
 _LEAST_MS = 20.0
+# From this batch size on a run is long, and few tell its latency.
+_LARGE_BATCH = 16
+_FEW_RUNS = Measurement(warmup=1, number=1, repeat=3)
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """The schedules of a network's blocks, by signature, and what they took."""
+    """The schedules of a network's blocks, by signature, and what they took.
+
+    Attributes:
+      schedules: by signature.
+      stats: of the search.
+      measuring_seconds: that part of the search in which the device was measured.
+    """
 
     schedules: Mapping[str, Schedule]
     stats: SearchStats
+    measuring_seconds: float
 
     def stages(self, network: Network) -> int:
         """How many stages all regions have together."""
@@ -37,7 +48,6 @@ def find_schedules(
     strategy: str,
     device: str,
     pruning: Pruning = PAPER_PRUNING,
-    measurement: Measurement = DEFAULT_MEASUREMENT,
     time_limit: float = 0.0,
 ) -> Found:
     """Searches the schedules of all blocks, from nothing: no latency is known before.
@@ -46,16 +56,43 @@ def find_schedules(
       network: what to schedule.
       strategy: one of STRATEGIES.
       device: as the engine calls it: "cpu", "cuda", "cuda:1,tf32=0".
-      pruning, measurement: of the search.
+      pruning: of the search.
       time_limit: in seconds; 0: none.
     """
-    searcher = Searcher(
-        ProfiledCostModel(device, measurement),
-        strategy,
-        pruning,
-        time_limit=time_limit,
-    )
-    return Found(*searcher.schedule_all(network.problems.values()))
+    large = network.batch_size >= _LARGE_BATCH
+    model = _TimedCostModel(device, _FEW_RUNS if large else DEFAULT_MEASUREMENT)
+    searcher = Searcher(model, strategy, pruning, time_limit=time_limit)
+    schedules, stats = searcher.schedule_all(network.problems.values())
+    return Found(schedules, stats, model.seconds)
+
+
+def transferred(
+    schedules: Mapping[str, Schedule], network: Network, other: Network
+) -> dict[str, Schedule]:
+    """Schedules of a network for the same one at another batch size or precision."""
+    return {
+        there.signature: Schedule(schedules[here.signature].stages, there.signature)
+        for here, there in zip(
+            network.problems.values(), other.problems.values(), strict=True
+        )
+    }
+
+
+class _TimedCostModel(ProfiledCostModel):
+    """Also adds up the time it measures.
+
+    Attributes:
+      seconds: so far.
+    """
+
+    seconds = 0.0
+
+    def _measure(self, *arguments: Any, **options: Any) -> list[list[float]]:
+        start = time.monotonic()
+        try:
+            return super()._measure(*arguments, **options)
+        finally:
+            self.seconds += time.monotonic() - start
 
 
 def interleaved_ms(

@@ -16,9 +16,15 @@ from typing import Any
 
 from ios_tf import engine
 from ios_tf.bench.experiments import experiment
+from ios_tf.bench.experiments.batch import Batch
+from ios_tf.bench.experiments.blocks import Blocks
 from ios_tf.bench.experiments.experiment import Context, Experiment, Record, Table
 from ios_tf.bench.experiments.frameworks import Frameworks
+from ios_tf.bench.experiments.pruning import PruningExperiment
 from ios_tf.bench.experiments.schedules import Schedules
+from ios_tf.bench.experiments.search import Search
+from ios_tf.bench.experiments.specialization import Specialization
+from ios_tf.bench.experiments.utilization import Utilization
 from ios_tf.bench.network import Network
 from ios_tf.errors import UserError
 from ios_tf.report import table
@@ -26,6 +32,12 @@ from ios_tf.report import table
 EXPERIMENTS: Sequence[Experiment] = (
     Schedules(),
     Frameworks(),
+    Batch(),
+    Specialization(),
+    PruningExperiment(),
+    Blocks(),
+    Utilization(),
+    Search(),
 )
 _ROUNDS, _QUICK_ROUNDS = 20, 6
 _QUICK_TIME_LIMIT = 20.0  # seconds of each search

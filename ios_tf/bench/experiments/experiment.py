@@ -159,6 +159,7 @@ class Record:
             machine(),
             versions(),
             {
+                "device": context.device,
                 "batch_sizes": sorted({n.batch_size for n in context.networks}),
                 "dtype": context.dtype,
                 "threads": context.threads,
