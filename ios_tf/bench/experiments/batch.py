@@ -120,7 +120,7 @@ class Batch(Experiment):
         axes[0].set_ylabel("images / s")
         for each in axes:
             each.set_xlabel("batch size")
-            each.legend(fontsize=7)
+            charts.legend(each)
 
 
 def add_batch_sizes(parser: argparse.ArgumentParser, default: str) -> None:

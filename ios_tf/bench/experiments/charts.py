@@ -19,10 +19,27 @@ def grouped_bars(
             [value for _, value in shown],
             width,
             label=name,
-            color=f"C{number}",
+            color=_color(number, len(series)),
         )
     axes.set_xticks(range(len(groups)), groups)
     axes.grid(axis="y", alpha=0.3)
+
+
+def _color(number: int, count: int) -> Any:
+    from matplotlib import colormaps
+
+    return colormaps["tab10" if count <= 10 else "tab20"](number)
+
+
+def legend(axes: Any) -> None:
+    """The names of the series, below the axes, where nothing hides behind them."""
+    axes.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.14),
+        ncols=3,
+        fontsize=8,
+        frameon=False,
+    )
 
 
 def heat_map(

@@ -121,7 +121,7 @@ class Frameworks(Experiment):
             },
         )
         axes[0].set_ylabel("throughput, the best is 1")
-        axes[0].legend(fontsize=7)
+        charts.legend(axes[0])
         if published:
             every = {
                 network: {**rows, **({"ios": best[network]} if best[network] else {})}
@@ -139,7 +139,7 @@ class Frameworks(Experiment):
                     for key in keys
                 },
             )
-            axes[1].legend(fontsize=7)
+            charts.legend(axes[1])
 
 
 def add_peers(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:

@@ -109,4 +109,4 @@ class PruningExperiment(Experiment):
                     each.annotate(key, at, fontsize=7)
             each.set(xscale="log", xlabel="search, s", ylabel="latency, the best is 1")
             each.grid(alpha=0.3)
-            each.legend()
+            charts.legend(each)

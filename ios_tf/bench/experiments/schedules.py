@@ -119,4 +119,4 @@ class Schedules(Experiment):
                     for s in ORDER
                 },
             )
-        axes[0].legend()
+        charts.legend(axes[0])

@@ -92,4 +92,4 @@ class Search(Experiment):
         (axes,) = charts.side_by_side(figure, ["strategy both"], 8.0)
         charts.grouped_bars(axes, list(map(short_name, networks)), series)
         axes.set(ylabel="seconds", yscale="log")
-        axes.legend()
+        charts.legend(axes)

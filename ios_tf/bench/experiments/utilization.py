@@ -110,7 +110,7 @@ class Utilization(Experiment):
                 )
             each.set(xlabel="ms", ylabel=results["quantity"], ylim=(0, results["most"]))
             rates.set(ylabel="operations per ns (dotted)", ylim=(0, None))
-            each.legend(loc="lower right")
+            charts.legend(each)
 
 
 class _Probe(Protocol):
