@@ -104,6 +104,7 @@ def test_frameworks(measured):
 def test_batch(measured):
     flags = ["--batch_sizes=1,2", "--peers=ios,ios_sequential,tensorrt"]
     out, record = measured("batch", *flags)
+    assert record.command.endswith(" ".join([*flags, "--rounds=2"]))
     (sizes,) = record.results["networks"].values()
     assert list(sizes) == ["1", "2"]
     lines = _rows(out)
@@ -163,7 +164,7 @@ def test_blocks(measured):
 
 
 def test_utilization(measured):
-    out, record = measured("utilization")
+    out, record = measured("utilization", "--quick")
     (runs,) = record.results["networks"].values()
     sequential, both = runs["sequential"], runs["both"]
     assert len(sequential["stages"]) == 10 >= len(both["stages"])

@@ -122,7 +122,7 @@ def interleaved_ms(
         measured = profiler.measure(
             [*schedules, *schedules[::-1]],
             warmup=1,
-            number=max(1, round(_LEAST_MS / once_ms)),
+            number=max(1, round(_LEAST_MS / max(once_ms, 1e-3))),
             repeat=rounds // 2,
         )
         there, back = measured[: len(schedules)], measured[len(schedules) :][::-1]

@@ -1,4 +1,4 @@
-"""One network at growing batch sizes (the paper's Figure 11)."""
+"""One network at growing batch sizes."""
 
 from __future__ import annotations
 

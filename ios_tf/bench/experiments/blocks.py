@@ -1,4 +1,4 @@
-"""Speedup of each block of a network (the paper's Figure 12)."""
+"""Speedup of each block of a network."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ EXPERIMENTS: Sequence[Experiment] = (
     Search(),
 )
 _ROUNDS, _QUICK_ROUNDS = 20, 6
-_QUICK_TIME_LIMIT = 20.0  # seconds of each search
+_TIME_LIMIT, _QUICK_TIME_LIMIT = 300.0, 20.0  # seconds of each search
 
 
 def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
         "--time_limit",
         type=_whole(0),
         metavar="S",
-        help="seconds of each search; 0: any; default: any",
+        help=f"seconds of each search; 0: any; default: {_TIME_LIMIT:.0f}",
     )
     quick = f"less of everything: {_QUICK_ROUNDS} rounds, {_QUICK_TIME_LIMIT:.0f} s of "
     quick += "each search"
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> None:
     rounds = options.rounds or (_QUICK_ROUNDS if options.quick else _ROUNDS)
     time_limit = options.time_limit
     if time_limit is None:
-        time_limit = _QUICK_TIME_LIMIT if options.quick else 0
+        time_limit = _QUICK_TIME_LIMIT if options.quick else _TIME_LIMIT
     context = Context(
         [_network(name, options) for name in networks],
         options.device,
@@ -217,9 +217,12 @@ def _command(options: argparse.Namespace) -> str:
     for name, value in sorted(vars(options).items()):
         if name in left_out or value == parser.get_default(name):
             continue
-        if isinstance(value, (tuple, list)):
+        if isinstance(value, tuple):
             value = ",".join(map(str, value))
-        words.append(f"--{name}" if value is True else f"--{name}={value}")
+        values = value if isinstance(value, list) else [value]  # given repeatedly
+        words += [
+            f"--{name}" if each is True else f"--{name}={each}" for each in values
+        ]
     return " ".join(words)
 
 

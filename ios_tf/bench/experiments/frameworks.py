@@ -1,4 +1,4 @@
-"""The engine beside its peers (the paper's Figure 7)."""
+"""The engine beside its peers."""
 
 from __future__ import annotations
 

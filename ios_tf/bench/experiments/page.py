@@ -101,8 +101,8 @@ def _commands(records: Sequence[Record]) -> str:
     rows.append([made, "this page", "seconds"])
     header = ["command", "what it measures", "took"]
     return (
-        "\n## Commands\n\nIn a checkout, on a machine that does nothing else, with all "
-        "peers installed:\n\n"
+        "\n## Commands\n\nIn a checkout, on a machine that does nothing else, after "
+        "`pip install '.[peers,plots]'`:\n\n"
         + _markdown(Table("", header, rows), left=3)
         + "\n`--quick` measures less, in under 10 minutes. Where there is no "
         "TensorFlow, `python -m ios_tf.bench` takes the place of `ios_tf bench`, and "

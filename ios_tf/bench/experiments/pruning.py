@@ -1,4 +1,4 @@
-"""Latency and search time against the pruning r, s (the paper's Figure 9)."""
+"""Latency and search time against the pruning r, s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Five schedules of each network (the paper's Figure 6)."""
+"""Five schedules of each network."""
 
 from __future__ import annotations
 

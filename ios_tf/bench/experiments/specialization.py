@@ -1,4 +1,4 @@
-"""Schedules run where they were not made for (the paper's Table 3)."""
+"""Schedules run where they were not made for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How busy the device is over the time of one run (the paper's Figure 8).
+"""How busy the device is over the time of one run.
 
 Each stage is run again and again, alone, while its use of the device is observed; one
 after the other the stages make the run. On a CPU: the cores that are busy, by the
@@ -29,9 +29,6 @@ from ios_tf.errors import UserError
 from ios_tf.scheduler import Problem, Stage
 from ios_tf.scheduler.problem import mask_of, operators_of
 
-# For so long a stage is observed; NVML wants 100 ms between samples.
-_OBSERVED_MS = {"cpu": 100.0, "cuda": 250.0}
-
 
 class Utilization(Experiment):
     name = "utilization"
@@ -55,7 +52,9 @@ class Utilization(Experiment):
                 problem = Problem.from_json(engine.problem(region.block))
                 for name, found in schedules.items():
                     for stage in region.schedule(found):
-                        runs[name].append(_observe(profiler, problem, stage, probe))
+                        runs[name].append(
+                            _observe(profiler, problem, stage, probe, context.quick)
+                        )
             networks[network.name] = {
                 name: {"stages": stages, **_means(stages)}
                 for name, stages in runs.items()
@@ -119,12 +118,12 @@ class _Probe(Protocol):
     Attributes:
       quantity: its name.
       most: the largest it can be.
-      observed_ms: for how long it should be.
+      observed_ms: for how long it should be, and with --quick.
     """
 
     quantity: str
     most: float
-    observed_ms: float
+    observed_ms: tuple[float, float]
 
     def start(self) -> None:
         """Begins."""
@@ -137,7 +136,7 @@ class _CoresProbe:
     """Busy cores: processor time over time."""
 
     quantity = "busy cores"
-    observed_ms = _OBSERVED_MS["cpu"]
+    observed_ms = (100.0, 20.0)
 
     def __init__(self) -> None:
         self.most = float(len(os.sched_getaffinity(0)))
@@ -156,7 +155,7 @@ class _WarpsProbe:
 
     quantity = "SM occupancy"
     most = 1.0
-    observed_ms = _OBSERVED_MS["cuda"]
+    observed_ms = (250.0, 150.0)  # NVML wants 100 between samples
 
     def __init__(self, device: str) -> None:
         try:
@@ -201,12 +200,16 @@ def _ordinal(device: str) -> int:
 
 
 def _observe(
-    profiler: engine.Profiler, problem: Problem, stage: Stage, probe: _Probe
+    profiler: engine.Profiler,
+    problem: Problem,
+    stage: Stage,
+    probe: _Probe,
+    quick: bool,
 ) -> dict[str, float]:
     """Latency in ms, use of the device, and work in operations per ns, of a stage."""
     schedule = [schedule_json([stage])]
     once_ms = float(profiler.measure(schedule, 2, 1, 3).min())
-    number = max(1, round(probe.observed_ms / max(once_ms, 1e-4)))
+    number = max(1, round(probe.observed_ms[quick] / max(once_ms, 1e-4)))
     probe.start()
     (latency_ms,) = profiler.measure(schedule, 0, number, 1)[0]
     busy = probe.stop()

@@ -108,7 +108,7 @@ class Runner(abc.ABC):
     def calls(self) -> int:
         """How many runs make a measurement."""
         self._timed(3)
-        return max(1, round(_LEAST_MS / self._timed(2)))
+        return max(1, round(_LEAST_MS / max(self._timed(2), 1e-3)))
 
     def time(self, calls: int) -> float:
         """Milliseconds of a run, the mean of so many, after unmeasured ones."""
@@ -428,9 +428,10 @@ class OnnxRuntimeRunner(_OnnxRunner):
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = self.target.threads
-        if self.parallel:
+        if self.parallel:  # as many threads in all: each operator has one
             options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
             options.inter_op_num_threads = self.target.threads
+            options.intra_op_num_threads = 1
         cuda = self.target.kind == "cuda"
         provider = "CUDAExecutionProvider" if cuda else "CPUExecutionProvider"
         if provider not in onnxruntime.get_available_providers():

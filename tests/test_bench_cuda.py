@@ -1,0 +1,21 @@
+"""The engine among its peers on the fake GPU: same results, and no access unordered."""
+
+import bench_helpers
+import numpy as np
+import pytest
+
+from ios_tf.bench.frameworks.runners import IosRunner, Target
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_the_engine_as_a_peer(cuda, dtype):
+    network = bench_helpers.tiny_network()
+    runner = IosRunner(network, Target("cuda,tf32=0", dtype), "greedy")
+    runner.run()
+    expected = IosRunner(network, Target(), "sequential")
+    expected.run()
+    tolerance = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}[dtype]
+    for found, truth in zip(runner.outputs(), expected.outputs(), strict=True):
+        assert found.shape == truth.shape
+        assert np.abs(found - truth).max() <= tolerance * np.abs(truth).max()
+    assert runner.time(2) >= 0 and runner.calls() >= 1
