@@ -1,16 +1,25 @@
 """The paper's experiments, each on a tiny network: tables, JSON, figures."""
 
 import json
+import os
+import signal
 import sys
 
 import bench_helpers
 import pytest
 
-from ios_tf.bench.experiments import command
-from ios_tf.bench.experiments.experiment import Record, paper_name, ratio, summary
+from ios_tf.bench.experiments import command, frameworks
+from ios_tf.bench.experiments.experiment import (
+    Context,
+    Record,
+    paper_name,
+    ratio,
+    summary,
+)
 from ios_tf.bench.experiments.page import write_page
 from ios_tf.bench.frameworks.runners import PEERS
 from ios_tf.bench.network import Network
+from ios_tf.bench.worker import Worker
 from ios_tf.errors import UserError
 
 _PAPER = {
@@ -265,3 +274,27 @@ def test_a_broken_record_is_refused(tmp_path):
         path.write_text(text)
         with pytest.raises(UserError, match="no result of a benchmark"):
             Record.read(path)
+
+
+def test_a_peer_that_dies_is_a_row_of_its_own(tiny, monkeypatch):
+    network = Network.read(tiny)
+    peers = ["ios_sequential", "ios"]
+    time = Worker.time
+
+    def dies(worker):
+        os.kill(worker._process.pid, signal.SIGKILL)
+        return time(worker)
+
+    class Dying(Worker):
+        def __init__(self, peer, *arguments):
+            super().__init__(peer, *arguments)
+            if peer == "ios":
+                self.time = lambda: dies(self)
+
+    monkeypatch.setattr(frameworks, "Worker", Dying)
+    said = []
+    context = Context([network], "cpu", "float32", 1, 2, 1.0, True, None, said.append)
+    rows = frameworks.compare(network, peers, context)
+    assert rows["ios"] == {"note": "failed: its process ended: Killed"}
+    assert len(rows["ios_sequential"]["latencies_ms"]) == 2
+    assert said[-1].endswith("Killed")

@@ -7,10 +7,12 @@ waits for its answer, and asks the next.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ios_tf import memory
 from ios_tf.bench.frameworks.runners import PEERS, Target
 from ios_tf.bench.network import Network
 from ios_tf.errors import UserError
@@ -85,7 +88,8 @@ class Worker:
 
     def close(self) -> None:
         """Ends the process."""
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has ended already
+            self._process.stdin.close()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -102,14 +106,21 @@ class Worker:
         except BrokenPipeError:
             answer = b""
         if not answer:
-            self._errors.seek(0)
-            lines = self._errors.read().decode(errors="replace").split("\n")
-            last = next((line for line in reversed(lines) if line.strip()), "no reason")
-            raise PeerError(f"its process ended: {last.strip()[:200]}")
+            raise PeerError(f"its process ended: {self._why()}")
         result = json.loads(answer)
         if "error" in result:
             raise PeerError(result["error"])
         return result
+
+    def _why(self) -> str:
+        """Why the process has ended: a signal, or the last thing it said."""
+        code = self._process.wait()
+        if code < 0:
+            return signal.strsignal(-code) or f"signal {-code}"
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").splitlines()
+        said = [line.strip() for line in lines if line.strip()]
+        return said[-1][:200] if said else f"exit code {code}"
 
 
 def _environment(target: Target) -> dict[str, str]:
@@ -142,6 +153,7 @@ def _main() -> None:
         try:
             if "peer" in request:
                 runner, answer = _ready(request)
+                memory.release_unused()  # peers share the machine's memory
                 calls = runner.calls()
             elif "outputs" in request:
                 runner.run()

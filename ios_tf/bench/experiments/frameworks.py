@@ -229,7 +229,10 @@ def compare(
             workers[key] = worker
         if not workers:
             raise UserError("none of the peers is installed")
-        latencies = _in_turn(workers, context.rounds)
+        latencies, failures = _in_turn(workers, context.rounds)
+    for key, why in failures.items():
+        rows[key] = {"note": f"failed: {why}"}
+        context.say(f"{network.name}, {PEERS[key].name}: {rows[key]['note']}")
     for key, found in latencies.items():
         rows[key].update(summary(found))
         if "ios" in latencies:
@@ -237,13 +240,24 @@ def compare(
     return rows
 
 
-def _in_turn(workers: Mapping[str, Worker], rounds: int) -> dict[str, list[float]]:
-    """Every round asks all workers, every other one in reverse order."""
+def _in_turn(
+    workers: Mapping[str, Worker], rounds: int
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Every round asks all workers, every other one in reverse order.
+
+    Returns:
+      Latencies in ms of those that answered every time, and why the others did not.
+    """
     latencies: dict[str, list[float]] = {key: [] for key in workers}
+    failures: dict[str, str] = {}
     for number in range(rounds):
-        for key in list(workers)[:: -1 if number % 2 else 1]:
-            latencies[key].append(workers[key].time())
-    return latencies
+        for key in list(latencies)[:: -1 if number % 2 else 1]:
+            try:
+                latencies[key].append(workers[key].time())
+            except PeerError as error:
+                failures[key] = str(error)
+                del latencies[key]
+    return latencies, failures
 
 
 def _difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:

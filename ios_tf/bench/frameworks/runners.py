@@ -141,7 +141,7 @@ class IosRunner(Runner):
             schedule_json(region.schedule(found.schedules))
             for region in network.regions
         ]
-        self._data = data_of(network, target.dtype)
+        regions = data_of(network, target.dtype)
         self._programs = [
             engine.Program(
                 data.block,
@@ -149,11 +149,11 @@ class IosRunner(Runner):
                 [w for ws in data.weights for w in ws],
                 self._device,
             )
-            for data, schedule in zip(self._data, self._schedules, strict=True)
+            for data, schedule in zip(regions, self._schedules, strict=True)
         ]
         self._inputs = [
             [arrays.aligned(arrays.encoded(x, target.dtype)) for x in data.inputs]
-            for data in self._data
+            for data in regions
         ]
         self._outputs = [
             [
@@ -171,7 +171,7 @@ class IosRunner(Runner):
         self._profilers: list[engine.Profiler] = []
         if target.kind != "cpu":  # host memory would be copied to and fro
             self._profilers = [
-                engine.Profiler(data.block, self._device) for data in self._data
+                engine.Profiler(data.block, self._device) for data in regions
             ]
 
     def run(self) -> None:
@@ -197,8 +197,9 @@ class _FunctionRunner(Runner):
         self.target = target
         self.start()
         self._functions = []
-        for data in data_of(network, target.dtype):
-            self._functions.append(self.function(data))
+        regions = data_of(network, target.dtype)
+        while regions:  # weights are large: what is loaded is let go
+            self._functions.append(self.function(regions.pop(0)))
         self._results: list[Any] = []
         self.run()
         self.synchronize()
@@ -369,6 +370,8 @@ class TensorFlowRunner(_FunctionRunner):
         tf, ops = self._tf, self.ops
         weights = [[ops.weight(w) for w in ws] for ws in data.weights]
         with tf.device(self._device):
+            if self.xla:  # which copies constants again and again, and gains nothing
+                weights = [[tf.constant(w) for w in ws] for ws in weights]
             inputs = [ops.tensor(x) for x in data.inputs]
             function = tf.function(
                 lambda *inputs: interpreter.run(ops, data.block, weights, inputs),
