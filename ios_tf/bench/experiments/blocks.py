@@ -21,6 +21,9 @@ from ios_tf.bench.network_search import find_schedules, interleaved_ms
 from ios_tf.parts import parts_of
 from ios_tf.scheduler import PAPER_PRUNING, sequential_schedule
 
+# Names that Keras gives to nodes inside of layers.
+_INSIDE_LAYERS = ("batchnorm", "convolution")
+
 
 class Blocks(Experiment):
     name = "blocks"
@@ -113,6 +116,8 @@ class Blocks(Experiment):
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    """The layer of the block's first operator, without the network's name."""
-    *_, layer, _ = ["", "", *row["block"].split("/")]
-    return layer or row["block"]
+    """The layer of the block's first operator."""
+    *layers, _ = row["block"].split("/")
+    while layers and layers[-1] in _INSIDE_LAYERS:
+        layers.pop()
+    return layers[-1] if layers else row["block"]
