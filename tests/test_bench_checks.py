@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import bench_helpers
 import networks
 import pytest
 
@@ -40,22 +41,22 @@ def test_an_exported_network_holds_the_whole_model(exported):
             ]
 
 
-def test_the_experiments_need_no_tensorflow(exported, tmp_path):
+def test_the_engine_is_measured_without_tensorflow(tmp_path):
+    network = bench_helpers.tiny_network()
+    network.write(tmp_path / "tiny.json")
     code = (
         "import sys; sys.modules['tensorflow'] = None\n"
-        "from ios_tf.bench.experiments.command import main\n"
+        "from ios_tf.bench.engine import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
-    options = ["schedules", "--rounds=2", "--time_limit=1", f"--output={tmp_path}"]
+    options = ["--quick", f"--output={tmp_path}", str(tmp_path / "tiny.json")]
     done = subprocess.run(
-        [sys.executable, "-c", code, *options, exported],
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", code, *options], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "schedules.json").read_text())
+    result = json.loads((tmp_path / "float32" / "schedules.json").read_text())
     (rows,) = result["results"]["networks"].values()
-    operators = len(Network.read(exported).regions[0].block["operators"])
+    operators = sum(len(region.block["operators"]) for region in network.regions)
     assert rows["sequential"]["stages"] == operators > rows["greedy"]["stages"]
     assert result["device"] == engine.device_fingerprint("cpu")
 

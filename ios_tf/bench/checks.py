@@ -260,6 +260,18 @@ def _run(options: argparse.Namespace) -> int:
     return int(bool(failed))
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds --device and --dtypes."""
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1,tf32=0 …")
+    parser.add_argument(
+        "--dtypes",
+        type=_dtypes,
+        default=["float32"],
+        metavar="A,B",
+        help="float32, float16, bfloat16; default: float32",
+    )
+
+
 def _dtypes(text: str) -> list[str]:
     names = text.split(",")
     for name in names:
@@ -276,14 +288,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Compares the engine with a float64 reference.",
     )
     parser.add_argument("networks", metavar="NETWORK", nargs="*")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1,tf32=0 …")
-    parser.add_argument(
-        "--dtypes",
-        type=_dtypes,
-        default=["float32"],
-        metavar="A,B",
-        help="float32, float16, bfloat16; default: float32",
-    )
+    add_arguments(parser)
     parser.add_argument("--json", metavar="FILE", help="write the results here")
     return parser
 

@@ -1,0 +1,53 @@
+"""The engine on a machine without TensorFlow: python -m ios_tf.bench.engine NETWORK...
+
+Compares it with float64 where PyTorch is installed (`python -m ios_tf.bench.checks`),
+then measures the five schedules (`python -m ios_tf.bench schedules`) in each dtype.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+
+from ios_tf.bench import checks
+from ios_tf.bench.experiments import command
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; gives 0, 1 for failure, 2 for wrong usage."""
+    options = _parser().parse_args(arguments)
+    shared = [f"--device={options.device}", *options.networks]
+    failed = 0
+    if importlib.util.find_spec("torch") is None:
+        print("not compared with float64: PyTorch is not installed")
+    else:
+        failed = checks.main([*shared, f"--dtypes={','.join(options.dtypes)}"])
+    for dtype in options.dtypes:
+        output = os.path.join(options.output, dtype)
+        words = ["schedules", *shared, f"--dtype={dtype}", f"--output={output}"]
+        failed |= command.main([*words, "--quick"] if options.quick else words)
+    return failed
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m ios_tf.bench.engine",
+        description="Checks the engine, and measures its schedules.",
+    )
+    parser.add_argument("networks", metavar="NETWORK", nargs="+")
+    checks.add_arguments(parser)
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        default=".",
+        help="gets DTYPE/schedules.json, .svg and .png; default: the current directory",
+    )
+    parser.add_argument("--quick", action="store_true", help="measure less")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
