@@ -13,12 +13,20 @@ from ios_tf.errors import UserError
 
 
 def with_command(words: Sequence[str]) -> list[str]:
-    """`bench MODEL` as what it is short for, `bench model MODEL`."""
+    """`bench MODEL` as what it is short for: `bench model MODEL`.
+
+    With several batch sizes it is `bench specialization MODEL`.
+    """
     if len(words) < 2 or words[0] != "bench":
         return list(words)
     known = ["model", "page", "-h", "--help", *(what.name for what in EXPERIMENTS)]
     if words[1] in known:
         return list(words)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--batch_size", default="")
+    found, rest = parser.parse_known_args(words[1:])
+    if "," in found.batch_size:
+        return ["bench", "specialization", *rest, f"--batch_sizes={found.batch_size}"]
     return ["bench", "model", *words[1:]]
 
 

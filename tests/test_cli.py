@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras import layers
 
 from ios_tf import cli
+from ios_tf.cli_bench import with_command
 
 FAST = ["--warmup=0", "--number=1", "--repeat=1"]
 
@@ -232,6 +233,23 @@ def test_bench_of_an_experiment(capfd, tmp_path, network):
         "sequential", "greedy", "merge", "parallel", "both",
     ]  # fmt: skip
     assert (tmp_path / "schedules.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "long"),
+    [
+        ("show MODEL", "show MODEL"),
+        ("bench MODEL --rounds=2", "bench model MODEL --rounds=2"),
+        ("bench MODEL --batch_size 8", "bench model MODEL --batch_size 8"),
+        (
+            "bench MODEL --batch_size 1,8 --quick",
+            "bench specialization MODEL --quick --batch_sizes=1,8",
+        ),
+        ("bench batch MODEL --batch_sizes=1,8", "bench batch MODEL --batch_sizes=1,8"),
+    ],
+)
+def test_short_forms_of_bench(words, long):
+    assert with_command(words.split()) == long.split()
 
 
 def test_command_is_installed():
