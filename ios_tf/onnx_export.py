@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tensorflow.core.framework import graph_pb2
 
-from ios_tf import graphs
+from ios_tf import graphs, optimizer
 from ios_tf.bench.model import random_inputs
 from ios_tf.errors import UserError
 from ios_tf.graphs import FrozenSignature
@@ -113,7 +113,7 @@ def _without_schedules(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     plain = graph_pb2.GraphDef()
     plain.CopyFrom(graph_def)
     for node in graphs.nodes(plain):
-        for attribute in ("_ios_stage", "_ios_stream"):
+        for attribute in optimizer.ANNOTATIONS:
             node.attr.pop(attribute, None)
     return plain
 

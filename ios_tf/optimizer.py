@@ -15,11 +15,12 @@ from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config
 from tensorflow.python.grappler import tf_optimizer
 
 from ios_tf import _native, memory
-from ios_tf.errors import UserError
 from ios_tf.graphs import FrozenSignature
 from ios_tf.scheduler import Problem
 
 OPTIMIZER = "IosOptimizer"
+# Attributes of nodes that carry schedules (cc/tensorflow/annotations.h).
+ANNOTATIONS = ("_ios_batch", "_ios_stage", "_ios_stream", "_ios_merge")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,33 +40,7 @@ class Collected:
 
 def is_converted(frozen: FrozenSignature) -> bool:
     """Whether the graph carries schedules."""
-    return any("_ios_stage" in node.attr for node in frozen.graph_def.node)
-
-
-def scheduled_for(frozen: FrozenSignature, batch_size: int) -> FrozenSignature:
-    """A converted signature with only the schedules of one of its batch sizes.
-
-    All batches then run by these: what is optimised for one can be measured at another.
-
-    Raises:
-      UserError: the signature has no schedules for this batch size.
-    """
-    graph_def = graph_pb2.GraphDef()
-    graph_def.CopyFrom(frozen.graph_def)
-    for node in graph_def.node:
-        if "_ios_batch" not in node.attr:
-            continue
-        known = list(node.attr["_ios_batch"].list.i)
-        if batch_size not in known:
-            raise UserError(
-                f"there are schedules for batch size {', '.join(map(str, known))}, not "
-                f"for {batch_size}"
-            )
-        entry = known.index(batch_size)
-        for name in ("_ios_batch", "_ios_stage", "_ios_stream"):
-            node.attr[name].list.i[:] = [node.attr[name].list.i[entry]]
-        node.attr["_ios_merge"].list.b[:] = [node.attr["_ios_merge"].list.b[entry]]
-    return dataclasses.replace(frozen, graph_def=graph_def)
+    return any(ANNOTATIONS[0] in node.attr for node in frozen.graph_def.node)
 
 
 def fold_constants(frozen: FrozenSignature) -> FrozenSignature:

@@ -141,18 +141,6 @@ def test_stock_tensorflow_runs_it(network, saved, tmp_path):
     assert networks.relative_difference(found, expected) < 1e-4
 
 
-@pytest.mark.parametrize("size", DIFFERENT)
-def test_a_schedule_can_be_forced(size, network, saved, tmp_path):
-    frozen = optimizer.scheduled_for(rewrite(freeze(saved), DIFFERENT), size)
-    images = networks.smooth_images(5, 17, seed=7)
-    with tf.profiler.experimental.Profile(str(tmp_path)):
-        found = function_of(frozen)(images=images)["output_0"].numpy()
-    assert regions_run(tmp_path) == {5: size}
-    assert networks.relative_difference(found, network(images).numpy()) < 1e-4
-    with pytest.raises(ios_tf.UserError, match=f"for batch size {size}, not for 2"):
-        optimizer.scheduled_for(frozen, 2)
-
-
 def stages(frozen: graphs.FrozenSignature) -> dict[int, list[str]]:
     """By batch size, the stages of several operators as text: strategy and number."""
     (program,) = optimizer.lowered_programs(frozen)
