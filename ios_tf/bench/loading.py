@@ -23,7 +23,7 @@ from ios_tf.report import table
 
 # Arguments: the model's directory, "plugin" or "stock", the batch size.
 _CHILD = """
-import json, resource, sys, time
+import json, sys, time
 import tensorflow as tf
 
 model, plugin, batch_size = sys.argv[1], sys.argv[2] == "plugin", int(sys.argv[3])
@@ -44,8 +44,9 @@ times.append(time.perf_counter())
 for _ in range(2):
     [output.numpy() for output in function(**inputs).values()]
     times.append(time.perf_counter())
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps([b - a for a, b in zip(times, times[1:])] + [peak]))
+with open("/proc/self/status", encoding="ascii") as status:  # rusage: the parent's, too
+    (peak,) = [int(line.split()[1]) for line in status if line.startswith("VmHWM")]
+print(json.dumps([b - a for a, b in zip(times, times[1:])] + [peak / 1024]))
 """
 
 
