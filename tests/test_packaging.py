@@ -62,6 +62,25 @@ import tensorflow
     assert "built for TensorFlow 2.20.1" in lines[0]
 
 
+def test_no_onednn_is_one_line_at_import(tmp_path):
+    code = f"""
+import pathlib, shutil, ios_tf
+from ios_tf import _native
+lib = pathlib.Path({str(tmp_path)!r})
+for name in ("build.json", "libios_engine.so", "libios_tf_ops.so"):
+    shutil.copy(_native.LIBRARIES / name, lib)
+_native.LIBRARIES = lib
+import tensorflow as tf
+print(tf.function(lambda x: x + 1)(tf.constant(1)).numpy())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["2"]
+    (line,) = [line for line in done.stderr.splitlines() if "ios_tf" in line]
+    assert "libdnnl.so.3: cannot open shared object file" in line
+
+
 def test_missing_library_is_one_line_on_use(tmp_path, monkeypatch):
     monkeypatch.setattr(_native, "LIBRARIES", tmp_path)
     monkeypatch.setattr(_native, "_ops", None)
