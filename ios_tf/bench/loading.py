@@ -18,8 +18,10 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+from ios_tf.conversion import convert
 from ios_tf.errors import UserError
 from ios_tf.report import table
+from ios_tf.source import saved_model
 
 # Arguments: the model's directory, "plugin" or "stock", the batch size.
 _CHILD = """
@@ -89,9 +91,6 @@ def bench_loading(
     Raises:
       UserError: as for `ios_tf.convert`.
     """
-    from ios_tf.conversion import convert
-    from ios_tf.source import saved_model
-
     with (
         saved_model(model, say=say) as source,
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,

@@ -5,7 +5,6 @@ What lets the engine be benchmarked on a machine that has no TensorFlow.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -13,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ios_tf import engine
+from ios_tf.bench.files import write_text
 from ios_tf.errors import UserError
 from ios_tf.scheduler import Problem, Schedule, Stage
 
@@ -134,17 +134,7 @@ class Network:
             },
             separators=(",", ":"),
         )
-        temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(temporary, path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                os.remove(temporary)
-            raise UserError(
-                f"{os.fspath(path)}: cannot be written: {error.strerror}"
-            ) from None
+        write_text(path, text)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Network:

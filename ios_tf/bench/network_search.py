@@ -38,6 +38,14 @@ class Found:
     stats: SearchStats
     measuring_seconds: float
 
+    def costs(self) -> dict[str, Any]:
+        """What the search took, as a row of an experiment has it."""
+        return {
+            "search_seconds": self.stats.seconds,
+            "measurements": self.stats.measured,
+            "stopped_blocks": len(self.stats.stopped),
+        }
+
     def stages(self, network: Network) -> int:
         """How many stages all regions have together."""
         return sum(len(r.schedule(self.schedules)) for r in network.regions)

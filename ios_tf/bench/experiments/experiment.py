@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ios_tf import engine
+from ios_tf.bench.files import write_text
 from ios_tf.bench.network import Network
 from ios_tf.errors import UserError
 
@@ -177,18 +178,8 @@ class Record:
         Raises:
           UserError: it cannot be written.
         """
-        temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "w", encoding="utf-8") as file:
-                json.dump(
-                    {"version": VERSION, **dataclasses.asdict(self)}, file, indent=1
-                )
-                file.write("\n")
-            os.replace(temporary, path)
-        except OSError as error:
-            raise UserError(
-                f"{os.fspath(path)}: cannot be written: {error.strerror}"
-            ) from None
+        content = {"version": VERSION, **dataclasses.asdict(self)}
+        write_text(path, json.dumps(content, indent=1) + "\n")
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Record:
@@ -283,6 +274,11 @@ def paper_results(path: str | None = None) -> dict[str, Any]:
         if path:
             raise UserError(f"{path}: cannot be read: {error}") from None
         return {}
+
+
+def search_time(seconds: float, stopped: Any) -> str:
+    """Seconds for a table, marked if the time limit has stopped a search."""
+    return f"{seconds:.1f}" + ("*" if stopped else "")
 
 
 def ms(value: float) -> str:

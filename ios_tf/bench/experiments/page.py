@@ -11,6 +11,7 @@ from typing import Any
 
 from ios_tf.bench.experiments.command import EXPERIMENTS, by_name, draw
 from ios_tf.bench.experiments.experiment import Record, Table, paper_results, short_name
+from ios_tf.bench.files import write_text
 from ios_tf.errors import UserError
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -75,13 +76,7 @@ def write_page(
             text += _section(path, record, published, Path(output).parent)
         for model in models:
             text += _model_section(model)
-    temporary = f"{output}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, output)
-    except OSError as error:
-        raise UserError(f"{output}: cannot be written: {error.strerror}") from None
+    write_text(output, text)
     return len(every) + sum(len(models) for _, models in machines.values())
 
 

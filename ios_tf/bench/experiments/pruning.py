@@ -12,6 +12,7 @@ from ios_tf.bench.experiments.experiment import (
     Table,
     ms,
     paper_name,
+    search_time,
     short_name,
     summary,
 )
@@ -51,9 +52,7 @@ class PruningExperiment(Experiment):
             networks[network.name] = {
                 key: {
                     **summary(latencies[i]),
-                    "search_seconds": each.stats.seconds,
-                    "measurements": each.stats.measured,
-                    "stopped_blocks": len(each.stats.stopped),
+                    **each.costs(),
                 }
                 for i, (key, each) in enumerate(found.items())
             }
@@ -72,8 +71,7 @@ class PruningExperiment(Experiment):
                     ms(row["median_ms"]),
                     ms(row["p10_ms"]),
                     ms(row["p90_ms"]),
-                    f"{row['search_seconds']:.1f}"
-                    + ("*" if row["stopped_blocks"] else ""),
+                    search_time(row["search_seconds"], row["stopped_blocks"]),
                     str(row["measurements"]),
                 ]
                 if key in published:

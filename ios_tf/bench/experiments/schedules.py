@@ -13,6 +13,7 @@ from ios_tf.bench.experiments.experiment import (
     ms,
     paper_name,
     ratio,
+    search_time,
     short_name,
     summary,
 )
@@ -55,9 +56,7 @@ class Schedules(Experiment):
                     **summary(latencies[i]),
                     "speedup": ratio(latencies[0], latencies[i]),
                     "stages": found[strategy].stages(network),
-                    "search_seconds": found[strategy].stats.seconds,
-                    "measurements": found[strategy].stats.measured,
-                    "stopped_blocks": len(found[strategy].stats.stopped),
+                    **found[strategy].costs(),
                 }
                 for i, strategy in enumerate(ORDER)
             }
@@ -78,8 +77,7 @@ class Schedules(Experiment):
                     ms(row["p90_ms"]),
                     f"{row['speedup']:.3f}",
                     str(row["stages"]),
-                    f"{row['search_seconds']:.1f}"
-                    + ("*" if row["stopped_blocks"] else ""),
+                    search_time(row["search_seconds"], row["stopped_blocks"]),
                     str(row["measurements"]),
                 ]
                 if published:

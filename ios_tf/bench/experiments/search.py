@@ -11,6 +11,7 @@ from ios_tf.bench.experiments.experiment import (
     Experiment,
     Table,
     paper_name,
+    search_time,
     short_name,
 )
 from ios_tf.bench.network_search import find_schedules
@@ -55,7 +56,7 @@ class Search(Experiment):
                 line = [
                     f"{short_name(network)}, {strategy}",
                     str(row["blocks"]),
-                    f"{row['seconds']:.1f}" + ("*" if row["gaps"] else ""),
+                    search_time(row["seconds"], row["gaps"]),
                     f"{row['measuring_seconds']:.1f}",
                     f"{row['seconds'] - row['measuring_seconds']:.1f}",
                     str(row["measurements"]),
