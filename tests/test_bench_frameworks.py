@@ -7,6 +7,7 @@ from ios_tf import engine
 from ios_tf.bench import arrays
 from ios_tf.bench.checks import sample_blocks
 from ios_tf.bench.frameworks import interpreter
+from ios_tf.bench.frameworks.weights import _ScalingOps, _Values, random_weights
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.scheduler import Stage, Strategy
 
@@ -49,7 +50,7 @@ def _onnx(block, weights, inputs):
 def test_every_operator_computes_what_the_engine_computes(compute):
     for block in sample_blocks():
         random = np.random.default_rng(0)
-        weights = interpreter.random_weights(block, random)
+        weights = random_weights(block, random)
         inputs = [
             random.uniform(-1, 1, shape).astype(np.float32) for shape in block["inputs"]
         ]
@@ -67,6 +68,96 @@ def test_every_operator_computes_what_the_engine_computes(compute):
                 atol=2e-5 * np.abs(expected).max(),
                 err_msg=str(block["operators"]),
             )
+
+
+def _deep_block(cells: int) -> dict:
+    """Cells like NASNet's: they sum what convolutions without activation give."""
+    conv = {"kernel": [1, 1], "filters": 16, "bias": True}
+    sepconv = {**conv, "kernel": [5, 5], "padding": "SAME", "pre_activation": "relu"}
+    pool = {"type": "pool", "pool": "avg", "kernel": [3, 3], "padding": "SAME"}
+    operators = [
+        {**conv, "type": "conv2d", "inputs": [-1]},
+        {**conv, "type": "conv2d", "inputs": [0]},
+    ]
+    before, last = 0, 1
+    for _ in range(cells):
+        first = len(operators)
+        operators += [
+            {**sepconv, "type": "sepconv", "inputs": [last]},
+            {**sepconv, "type": "sepconv", "inputs": [first]},
+            {"type": "add", "inputs": [first + 1, last]},
+            {**pool, "inputs": [before]},
+            {**pool, "inputs": [before]},
+            {"type": "add", "inputs": [first + 3, first + 4]},
+            {"type": "concat", "inputs": [first + 2, first + 5]},
+            {**conv, "type": "conv2d", "inputs": [first + 6]},
+        ]
+        before, last = last, first + 7
+    operators += [
+        {"type": "global_pool", "pool": "avg", "inputs": [last]},
+        {"type": "matmul", "filters": 10, "bias": True, "inputs": [last + 1]},
+        {"type": "softmax", "inputs": [last + 2]},
+    ]
+    outputs = [last + 2, last + 3]
+    inputs = [[1, 7, 7, 8]]
+    return {"version": 1, "inputs": inputs, "operators": operators, "outputs": outputs}
+
+
+def test_deep_networks_tell_right_from_wrong():
+    block = _deep_block(cells=40)
+    weights = random_weights(block, np.random.default_rng(0))
+    image = np.random.default_rng(1).uniform(-1, 1, (1, 7, 7, 8)).astype(np.float32)
+    count = len(block["operators"])
+    schedule = schedule_json(
+        [Stage(Strategy.CONCURRENT, ((i,),)) for i in range(count)]
+    )
+
+    def run() -> list[np.ndarray]:
+        flat = [w for of_operator in weights for w in of_operator]
+        return engine.Program(block, schedule, flat).run([image])
+
+    logits, probabilities = run()
+    assert np.isfinite(logits).all() and 0.1 < logits.std() < 10
+    assert probabilities.max() < 0.99  # not saturated
+    weights[0][0][0, 0, 2, 3] *= -1  # one number of the first convolution
+    assert np.abs(run()[1] - probabilities).max() > 1e-3 * probabilities.max()
+
+
+def test_weights_keep_the_magnitude():
+    cells = {"kernel": [3, 3], "padding": "SAME", "bias": True, "inputs": [-1]}
+    for operator in (
+        {**cells, "type": "conv2d", "filters": 64},
+        {**cells, "type": "conv2d", "filters": 64, "groups": 4, "dilations": [2, 2]},
+        {**cells, "type": "sepconv", "filters": 64, "pre_activation": "relu"},
+        {"type": "scale", "inputs": [-1]},
+    ):
+        block = {"version": 1, "inputs": [[4, 5, 5, 64]], "outputs": [0]}
+        block["operators"] = [operator]
+        random = np.random.default_rng(0)
+        weights = random_weights(block, random)
+        again = random_weights(block, np.random.default_rng(0))
+        for found, expected in zip(weights[0], again[0], strict=True):
+            assert found.dtype == np.float32
+            np.testing.assert_array_equal(found, expected)
+        image = random.uniform(-1, 1, (4, 5, 5, 64)).astype(np.float32)
+        schedule = schedule_json([Stage(Strategy.CONCURRENT, ((0,),))])
+        (output,) = engine.Program(block, schedule, weights[0]).run([image])
+        assert 0.8 < np.square(output).mean() < 1.25, operator
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["relu", "relu6", "sigmoid", "tanh", "swish", "hard_sigmoid", "hard_swish", "elu"],
+)
+def test_activations_of_random_values(name):
+    """What is said of them, beside TensorFlow's own on samples."""
+    from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
+
+    samples = np.random.default_rng(0).normal(0.5, 2.0, 200_000)
+    expected = np.asarray(TensorFlowOps("float64").activate(name, samples))
+    found = _ScalingOps().activate(name, _Values.new(0.5, 4.25, 1))
+    assert found.mean == pytest.approx(expected.mean(), abs=0.02)
+    assert found.mean_square == pytest.approx(np.square(expected).mean(), rel=0.02)
 
 
 def test_windows_count_the_cells_they_cover():

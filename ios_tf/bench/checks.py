@@ -21,6 +21,7 @@ import numpy as np
 from ios_tf import engine
 from ios_tf.bench import arrays
 from ios_tf.bench.frameworks import interpreter
+from ios_tf.bench.frameworks.weights import random_weights
 from ios_tf.bench.network import Network
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.errors import UserError
@@ -201,7 +202,7 @@ def _difference(
     block = {**block, "dtype": dtype}
     weights = [
         [arrays.rounded(w, dtype) for w in of_operator]
-        for of_operator in interpreter.random_weights(block, random)
+        for of_operator in random_weights(block, random)
     ]
     inputs = [
         arrays.rounded(random.uniform(-1, 1, shape), dtype) for shape in block["inputs"]

@@ -107,21 +107,6 @@ class Ops(Protocol):
         """One of block.h's activations other than "none"."""
 
 
-def random_weights(
-    block: Mapping[str, Any], random: np.random.Generator
-) -> list[list[np.ndarray]]:
-    """The weights of each operator, float32, that keep the magnitude of what flows."""
-    return [
-        [
-            # The last axis is the outputs.
-            random.uniform(-1, 1, shape).astype(np.float32)
-            * np.float32((6 / max(np.prod(shape[:-1]), 1)) ** 0.5)
-            for shape in shapes
-        ]
-        for shapes in engine.problem(block)["weight_shapes"]
-    ]
-
-
 def run(
     ops: Ops,
     block: Mapping[str, Any],

@@ -18,6 +18,7 @@ import numpy as np
 from ios_tf import engine
 from ios_tf.bench import arrays
 from ios_tf.bench.frameworks import interpreter
+from ios_tf.bench.frameworks.weights import random_weights
 from ios_tf.bench.network import Network
 from ios_tf.bench.network_search import find_schedules, schedule_json
 from ios_tf.errors import UserError
@@ -70,7 +71,7 @@ def data_of(network: Network, dtype: str) -> list[Data]:
         block = {**region.block, "dtype": dtype}
         weights = [
             [arrays.rounded(w, dtype) for w in ws]
-            for ws in interpreter.random_weights(block, random)
+            for ws in random_weights(block, random)
         ]
         inputs = [
             arrays.rounded(random.uniform(-1, 1, shape), dtype)
