@@ -8,7 +8,7 @@ import sys
 import bench_helpers
 import pytest
 
-from ios_tf.bench.experiments import command, frameworks
+from ios_tf.bench.experiments import command, frameworks, roofline
 from ios_tf.bench.experiments.experiment import (
     Context,
     Record,
@@ -186,6 +186,58 @@ def test_utilization(measured):
         sequential["work_rate"] * sequential["ms"]
     )
     assert "1.58" in _rows(out)["paper (V100, warps)"]
+
+
+def test_roofline(measured):
+    out, record = measured("roofline")
+    peak = record.results["peak"]["gflop_per_s"]
+    bandwidth = record.results["bandwidth"]["gb_per_s"]
+    assert peak > 0 and record.results["bandwidth"]["mb"] == pytest.approx(64, rel=0.01)
+    (found,) = record.results["networks"].values()
+    rows = {row["operator"]: row for row in found["operators"]}
+    # Two of the ten operators are equal.
+    assert [row["count"] for row in rows.values()] == [1, 1, 2, 1, 1, 1, 1, 1, 1]
+    # By hand: 2 * 9 * 7 cells * 8 filters * 3 * 3 * 3.
+    assert rows["conv2d_0"]["gflop"] == pytest.approx(27216e-9)
+    assert rows["conv2d_0"]["mb"] == pytest.approx(4e-6 * (663 + 504 + 216 + 8))
+    assert rows["pool_4"]["gflop"] == rows["softmax_2"]["gflop"] == 0
+    for row in rows.values():
+        floor_ms = max(1e3 * row["gflop"] / peak, row["mb"] / bandwidth)
+        if row["type"] == "concat":  # which may move nothing
+            assert row["floor_ms"] == min(floor_ms, row["median_ms"])
+        else:
+            assert row["floor_ms"] == pytest.approx(floor_ms)
+        assert len(row["latencies_ms"]) == 2
+    lines = _rows(out)
+    assert lines["conv2d 1x1"].split()[2] == "3"  # count
+    assert lines["sum of operators"].split()[3] == "10"
+    total_ms = sum(row["count"] * row["median_ms"] for row in rows.values())
+    assert lines["sum of operators"].split()[6] == f"{total_ms:.3f}"
+    whole_ms = found["sequential"]["median_ms"]
+    assert lines["network, sequential"].split()[5] == f"{whole_ms:.3f}"
+    assert f"tiny, floor at {peak:.1f} GFLOP/s and {bandwidth:.1f} GB/s" in out
+
+
+def test_work_of_operators():
+    sepconv = {"type": "sepconv", "kernel": [3, 3], "filters": 5, "multiplier": 2}
+    sepconv |= {"padding": "SAME", "strides": [2, 2], "bias": True}
+    operators = [
+        {**sepconv, "inputs": [-1]},
+        {"type": "multiply", "inputs": [0, 0]},
+        {"type": "conv2d", "kernel": [3, 3], "filters": 10, "groups": 5},
+    ]
+    operators[2] |= {"inputs": [1], "activation": "relu"}
+    block = {"version": 1, "inputs": [[2, 6, 6, 4]], "outputs": [2]}
+    block |= {"operators": operators, "dtype": "float16"}
+    # By hand. Images of 3 * 3 cells: depthwise and pointwise; weights, input, output.
+    of_sepconv = roofline.Work(
+        2 * 2 * 9 * 8 * 9 + 2 * 2 * 9 * 8 * 5,
+        2 * (9 * 8 + 8 * 5 + 5 + 2 * 36 * 4 + 2 * 9 * 5),
+    )
+    of_square = roofline.Work(0, 2 * (90 + 90))  # read once
+    # VALID: one cell is left.
+    of_groups = roofline.Work(2 * 2 * 10 * 9, 2 * (90 + 9 * 10 + 20))
+    assert roofline.work_of(block) == [of_sepconv, of_square, of_groups]
 
 
 def test_search(measured):

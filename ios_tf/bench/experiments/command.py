@@ -21,6 +21,7 @@ from ios_tf.bench.experiments.blocks import Blocks
 from ios_tf.bench.experiments.experiment import Context, Experiment, Record, Table
 from ios_tf.bench.experiments.frameworks import Frameworks
 from ios_tf.bench.experiments.pruning import PruningExperiment
+from ios_tf.bench.experiments.roofline import Roofline
 from ios_tf.bench.experiments.schedules import Schedules
 from ios_tf.bench.experiments.search import Search
 from ios_tf.bench.experiments.specialization import Specialization
@@ -37,6 +38,7 @@ EXPERIMENTS: Sequence[Experiment] = (
     PruningExperiment(),
     Blocks(),
     Utilization(),
+    Roofline(),
     Search(),
 )
 _ROUNDS, _QUICK_ROUNDS = 20, 6
