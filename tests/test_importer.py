@@ -247,6 +247,21 @@ def test_nested_concatenations_are_flattened(tmp_path):
     pytest.fail("no block ends with the concatenation")
 
 
+def test_nested_sums_are_flattened(tmp_path):
+    def build(x):
+        x = layers.Conv2D(4, 1)(x)
+        parts = [layers.Conv2D(4, k, padding="same")(x) for k in (1, 3, 5, 7)]
+        inner = layers.Add()(parts[:2])
+        read_twice = layers.Add()([parts[3], inner])
+        return layers.Add()([layers.ReLU()(read_twice), parts[2], read_twice])
+
+    graph = model(build, (8, 8, 3))
+    types = ["conv2d"] * 5 + ["add", "activation", "add"]
+    operators = assert_imports(graph, tmp_path, *types)
+    assert [len(op["inputs"]) for op in operators if op["type"] == "add"] == [3, 3]
+    gh.assert_lowered_equals(graph, tmp_path, (2, 8, 8, 3))
+
+
 def test_padded_and_cropped_subsampling_is_folded(tmp_path):
     """NASNet's shifted path: a Pad, a StridedSlice, a pooling of one cell."""
 

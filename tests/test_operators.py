@@ -108,6 +108,31 @@ def test_separable_convolution(multiplier, kernel, stride, activation, tmp_path)
     check(function, tmp_path, (13, 14, 11))
 
 
+@pytest.mark.parametrize("size", [(2, 3), (13, 14), (32, 40)])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize("kernel", [(2, 2), (3, 3), (5, 3), (7, 7)])
+@pytest.mark.parametrize("channels", [16, 37])
+def test_separable_convolution_sizes(
+    channels, kernel, stride, dilation, size, tmp_path
+):
+    depthwise = constant(*kernel, channels, 1)
+    pointwise = constant(1, 1, channels, 9)
+
+    def function(x):
+        joined = tf.concat([x, tf.nn.relu(x)[..., :5]], 3)  # where x lies, pitched
+        y = tf.nn.separable_conv2d(
+            tf.nn.relu(joined[..., :channels]),
+            depthwise,
+            pointwise,
+            [1, stride, stride, 1],
+            "SAME",
+            dilations=[dilation, dilation],
+        )
+        return y, tf.nn.relu(joined)
+
+    check(anchored(function, channels), tmp_path, (*size, channels))
+
+
 ACTIVATIONS = {
     "relu": tf.nn.relu,
     "relu6": lambda x: tf.nn.relu6(4 * x),
@@ -201,6 +226,24 @@ def test_add(count, tmp_path):
     def function(x):
         parts = [tf.nn.conv2d(x, f, 1, "SAME") for f in filters]
         return tf.nn.relu(tf.add_n(parts))
+
+    check(function, tmp_path, (8, 9, 6))
+
+
+@pytest.mark.parametrize("splits", [((4, 6), (10,)), ((4, 6), (7, 3), (2, 2, 6))])
+@pytest.mark.parametrize("activation", [tf.nn.relu, tf.tanh])
+def test_add_concats(splits, activation, tmp_path):
+    terms = [
+        [constant(3, 3, 6, size, seed=10 * i + k) for k, size in enumerate(sizes)]
+        for i, sizes in enumerate(splits)
+    ]
+
+    def function(x):
+        sums = [
+            tf.concat([tf.nn.conv2d(x, f, 1, "SAME") for f in filters], 3)
+            for filters in terms
+        ]
+        return activation(tf.add_n(sums))
 
     check(function, tmp_path, (8, 9, 6))
 

@@ -64,6 +64,9 @@ struct TaskSpec {
   const Operator* op = nullptr;
   DataType dtype = DataType::kFloat32;  // of every tensor
   std::vector<TensorView> inputs;
+  // Of each of the operator's inputs, how many of `inputs` make it up, side by side
+  // along the channels; 1 for each where the backend does not read pieces.
+  std::vector<int> pieces;
   TensorView output;
   std::vector<std::shared_ptr<Parameter>> parameters;  // of WeightShapes()
   // Concat only: inputs that already lie in their slice of the output.
@@ -116,6 +119,10 @@ class Backend {
   // Whether tasks of `op` read a pitched view of their input as fast as a dense
   // one. Every task can read and write any view.
   virtual bool ReadsPitched(const Operator& op) const = 0;
+
+  // Whether tasks of `op` take the pieces of a concat for an input, which then need
+  // not be put together.
+  virtual bool ReadsPieces(const Operator& op) const = 0;
 
   // Elements to which a range of channels must be aligned for tasks to write it
   // as fast as a dense tensor.

@@ -14,6 +14,9 @@ StatusOr<std::unique_ptr<Executable>> Executable::Create(
   options.reads_pitched = [backend](const Operator& op) {
     return backend->ReadsPitched(op);
   };
+  options.reads_pieces = [backend](const Operator& op) {
+    return backend->ReadsPieces(op);
+  };
   options.slice_alignment = backend->SliceAlignment(block.dtype);
   options.share_memory = share_memory;
   executable->plan_ =
@@ -31,9 +34,13 @@ StatusOr<Task*> Executable::TaskFor(int op, int lanes) {
     const TensorPlace& output = plan_.operators[op];
     spec.output = output.view;
     int64_t channel = 0;
+    for (int input : description.inputs) {
+      const std::vector<int> pieces = plan_.Pieces(block_, input);
+      spec.pieces.push_back(pieces.size());
+      for (int ref : pieces) spec.inputs.push_back(plan_.place(ref).view);
+    }
     for (int ref : description.inputs) {
       const TensorPlace& place = plan_.place(ref);
-      spec.inputs.push_back(place.view);
       if (description.type == OperatorType::kConcat) {
         spec.in_place.push_back(place.buffer == output.buffer &&
                                 place.offset == output.offset + channel);
@@ -76,8 +83,10 @@ StatusOr<std::vector<BoundStage>> Executable::Bind(
       for (int op : ops) {
         BoundTask task;
         IOS_ASSIGN_OR_RETURN(task.task, TaskFor(op, out.lanes));
-        for (int ref : block_.operators[op].inputs) {
-          task.inputs.push_back(TensorIndex(ref));
+        for (int input : block_.operators[op].inputs) {
+          for (int ref : plan_.Pieces(block_, input)) {
+            task.inputs.push_back(TensorIndex(ref));
+          }
         }
         task.output = TensorIndex(op);
         tasks.push_back(std::move(task));

@@ -56,18 +56,45 @@ struct Placement {
   std::vector<int64_t> offset;  // in channels of the host's output
 };
 
+// Who reads the output of each operator.
+struct Readers {
+  explicit Readers(const Block& block)
+      : operators(block.operators.size()), outside(block.operators.size()) {
+    for (size_t i = 0; i < block.operators.size(); ++i) {
+      for (int ref : block.operators[i].inputs) {
+        if (ref >= 0) operators[ref].push_back(i);
+      }
+    }
+    for (int out : block.outputs) outside[out] = true;
+  }
+  std::vector<std::vector<int>> operators;
+  std::vector<bool> outside;  // an output of the block
+};
+
+std::vector<bool> LeftInPieces(const Block& block, const Readers& readers,
+                               const MemoryPlanOptions& options) {
+  const int n = block.operators.size();
+  std::vector<bool> in_pieces(n, false);
+  for (int i = 0; i < n; ++i) {
+    in_pieces[i] = block.operators[i].type == OperatorType::kConcat &&
+                   !readers.outside[i] && !readers.operators[i].empty() &&
+                   std::all_of(readers.operators[i].begin(),
+                               readers.operators[i].end(), [&](int reader) {
+                                 return options.reads_pieces(
+                                     block.operators[reader]);
+                               });
+  }
+  return in_pieces;
+}
+
 Placement PlaceInHosts(const Block& block, const std::vector<Shape>& shapes,
+                       const Readers& all_readers,
+                       const std::vector<bool>& in_pieces,
                        const MemoryPlanOptions& options) {
   const int n = block.operators.size();
   Placement placement{std::vector<int>(n, -1), std::vector<int64_t>(n, 0)};
-  std::vector<std::vector<int>> readers(n);
-  for (int i = 0; i < n; ++i) {
-    for (int ref : block.operators[i].inputs) {
-      if (ref >= 0) readers[ref].push_back(i);
-    }
-  }
-  std::vector<bool> is_output(n, false);
-  for (int out : block.outputs) is_output[out] = true;
+  const std::vector<std::vector<int>>& readers = all_readers.operators;
+  const std::vector<bool>& is_output = all_readers.outside;
   const auto readers_take_pitch = [&](int i, int except) {
     return std::all_of(readers[i].begin(), readers[i].end(), [&](int reader) {
       return reader == except ||
@@ -110,6 +137,7 @@ Placement PlaceInHosts(const Block& block, const std::vector<Shape>& shapes,
   };
   for (int i = 0; i < n; ++i) {
     const Operator& op = block.operators[i];
+    if (in_pieces[i]) continue;
     if (op.type == OperatorType::kConcat) {
       int64_t channel = 0;
       for (size_t k = 0; k < op.inputs.size(); ++k) {
@@ -171,6 +199,7 @@ int64_t AssignOffsets(const std::vector<std::vector<bool>>& conflict,
 }  // namespace
 
 bool MemoryPlan::IsView(const Block& block, int i) const {
+  if (in_pieces[i]) return true;
   const Operator& op = block.operators[i];
   if (op.type != OperatorType::kSlice) return false;
   const TensorPlace& source = place(op.inputs[0]);
@@ -178,12 +207,20 @@ bool MemoryPlan::IsView(const Block& block, int i) const {
          operators[i].offset == source.offset + op.offset;
 }
 
+std::vector<int> MemoryPlan::Pieces(const Block& block, int ref) const {
+  if (ref < 0 || !in_pieces[ref]) return {ref};
+  return block.operators[ref].inputs;
+}
+
 MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
                       const Schedule& schedule,
                       const MemoryPlanOptions& options) {
   const int n = block.operators.size();
-  const Placement placement = PlaceInHosts(block, shapes, options);
+  const Readers readers(block);
   MemoryPlan plan;
+  plan.in_pieces = LeftInPieces(block, readers, options);
+  const Placement placement =
+      PlaceInHosts(block, shapes, readers, plan.in_pieces, options);
   for (size_t i = 0; i < block.inputs.size(); ++i) {
     const Shape& shape = block.inputs[i];
     plan.inputs.push_back(
@@ -196,7 +233,8 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
     if (placement.host[i] >= 0) continue;
     plan.operators[i] = {DenseView(shapes[i]),
                          static_cast<int>(plan.buffers.size()), 0};
-    Buffer buffer{TensorLocation::kArena, 0, NumElements(shapes[i]), 0};
+    Buffer buffer{TensorLocation::kArena, 0,
+                  plan.in_pieces[i] ? 0 : NumElements(shapes[i]), 0};
     for (size_t k = 0; k < block.outputs.size(); ++k) {
       if (block.outputs[k] == i) {
         buffer.kind = TensorLocation::kOutput;
@@ -223,7 +261,9 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
   for (int i = 0; i < n; ++i) {
     std::vector<int> touched = {plan.operators[i].buffer};
     for (int ref : block.operators[i].inputs) {
-      touched.push_back(plan.place(ref).buffer);
+      for (int piece : plan.Pieces(block, ref)) {
+        touched.push_back(plan.place(piece).buffer);
+      }
     }
     std::sort(touched.begin(), touched.end());
     touched.erase(std::unique(touched.begin(), touched.end()), touched.end());

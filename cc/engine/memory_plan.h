@@ -1,6 +1,7 @@
 // Memory plan: where every tensor of a block lies. Concat inputs are placed in
-// their slice of the output, slices are views, and buffers share one arena where
-// the schedule allows no interleaving that has both live.
+// their slice of the output, or the output is left in pieces; slices are views; and
+// buffers share one arena where the schedule allows no interleaving that has both
+// live.
 #ifndef IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 #define IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 
@@ -29,6 +30,8 @@ struct Buffer {
 struct MemoryPlan {
   std::vector<TensorPlace> inputs;     // of the block
   std::vector<TensorPlace> operators;  // outputs of operators
+  // Concats that are left in pieces: they have no memory, and nothing to do.
+  std::vector<bool> in_pieces;
   std::vector<Buffer> buffers;
   int64_t arena_elements = 0;
 
@@ -41,13 +44,17 @@ struct MemoryPlan {
            NumElements(operators[i].view.shape) ==
                buffers[operators[i].buffer].elements;
   }
-  // Whether operator `i` has nothing to do: a slice that is a view.
+  // Whether operator `i` has nothing to do: a slice that is a view, a concat in
+  // pieces.
   bool IsView(const Block& block, int i) const;
+  // The tensors that make up `ref`.
+  std::vector<int> Pieces(const Block& block, int ref) const;
 };
 
 struct MemoryPlanOptions {
   // Backend::ReadsPitched of the device.
   std::function<bool(const Operator&)> reads_pitched;
+  std::function<bool(const Operator&)> reads_pieces;  // Backend::ReadsPieces
   int64_t slice_alignment = 1;  // Backend::SliceAlignment
   // False keeps every buffer apart: any operators may then run in any order.
   bool share_memory = true;

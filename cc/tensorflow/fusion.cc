@@ -59,7 +59,7 @@ class Fuser {
     ForEach(&Fuser::FoldActivation);
     ForEach(&Fuser::FoldPad);
     ForEach(&Fuser::FoldPreActivation);
-    ForEach(&Fuser::FlattenConcat);
+    ForEach(&Fuser::Flatten);
     ForEach(&Fuser::FinishReshape);
     std::vector<ImportedOperator> result;
     for (size_t i = 0; i < ops_.size(); ++i) {
@@ -619,9 +619,13 @@ class Fuser {
     return true;
   }
 
-  bool FlattenConcat(int i) {
-    const int next = Is(i, OperatorType::kConcat) ? OnlyUser(i) : -1;
-    if (!Is(next, OperatorType::kConcat)) return false;
+  // A concat of concats, a sum of sums.
+  bool Flatten(int i) {
+    const bool nests = Is(i, OperatorType::kConcat) ||
+                       (Is(i, OperatorType::kAdd) &&
+                        ops_[i].op.activation == Activation::kNone);
+    const int next = nests ? OnlyUser(i) : -1;
+    if (!Is(next, ops_[i].op.type)) return false;
     std::vector<TensorRef> inputs;
     for (const TensorRef& t : ops_[next].inputs) {
       if (t == ops_[i].output) {

@@ -19,6 +19,7 @@ using testing::MakeBlock;
 MemoryPlanOptions Options(bool share_memory = true) {
   MemoryPlanOptions options;
   options.reads_pitched = [](const Operator&) { return true; };
+  options.reads_pieces = [](const Operator&) { return false; };
   options.share_memory = share_memory;
   return options;
 }
@@ -87,6 +88,36 @@ TEST(ConcatInputsLieInTheirSlices) {
       Plan(read_twice, SequentialSchedule(read_twice), dense);
   EXPECT(copied.operators[0].buffer != copied.operators[2].buffer);
   EXPECT(copied.operators[1].buffer == copied.operators[2].buffer);
+}
+
+TEST(ConcatsAreLeftInPieces) {
+  // Both convolutions are read after the third overwrites what it may.
+  const Block block =
+      MakeBlock({Conv(-1, 8, 1), Conv(-1, 8, 3),
+                 Join(OperatorType::kConcat, {0, 1}), Conv(-1, 16, 3),
+                 Join(OperatorType::kAdd, {2, 3}), Conv(4, 16, 1)},
+                {5});
+  MemoryPlanOptions options = Options();
+  options.reads_pieces = [](const Operator& op) {
+    return op.type == OperatorType::kAdd;
+  };
+  const MemoryPlan plan = Plan(block, SequentialSchedule(block), options);
+  EXPECT(plan.IsView(block, 2) && !plan.OwnsBuffer(2));
+  EXPECT(plan.Pieces(block, 2) == std::vector<int>({0, 1}));
+  EXPECT(plan.Pieces(block, 3) == std::vector<int>({3}));
+  EXPECT(plan.Pieces(block, -1) == std::vector<int>({-1}));
+  for (int i : {0, 1}) EXPECT(plan.OwnsBuffer(i));
+  // Two halves, the third convolution and the sum are live at once.
+  EXPECT(plan.arena_elements == 3 * kTensor);
+
+  // Somebody else reads the whole concat.
+  Block read_twice = block;
+  read_twice.operators[5] = Conv(2, 16, 1);
+  read_twice.outputs = {4, 5};
+  EXPECT(!Plan(read_twice, SequentialSchedule(read_twice), options).in_pieces[2]);
+  Block output = block;
+  output.outputs = {2, 5};
+  EXPECT(!Plan(output, SequentialSchedule(output), options).in_pieces[2]);
 }
 
 struct When {

@@ -11,6 +11,7 @@
 
 #include "cc/engine/cpu/lanes.h"
 #include "cc/engine/cpu/memory.h"
+#include "cc/engine/cpu/parameter.h"
 #include "cc/engine/cpu/tasks.h"
 
 namespace ios::cpu {
@@ -53,6 +54,10 @@ class Cpu : public Backend {
 
   bool ReadsPitched(const Operator& op) const override {
     return TaskReadsPitched(op);
+  }
+
+  bool ReadsPieces(const Operator& op) const override {
+    return TaskReadsPieces(op);
   }
 
   int64_t SliceAlignment(DataType) const override { return 1; }

@@ -4,14 +4,7 @@
 #include <cstring>
 
 #include "cc/engine/cpu/lanes.h"
-
-// One body, compiled for several instruction sets; the loader picks.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define IOS_VECTORIZED \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define IOS_VECTORIZED
-#endif
+#include "cc/engine/cpu/vectorized.h"
 
 namespace ios::cpu {
 namespace {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <type_traits>
 #include <vector>
 
 namespace ios::cpu {
@@ -120,7 +121,7 @@ inline void Split(int64_t n, int size, int index, int64_t* begin,
 template <typename F>
 void ParallelFor(int64_t n, int64_t grain, F&& function) {
   struct Context {
-    F* function;
+    std::remove_reference_t<F>* function;
     int64_t n;
   } context{&function, n};
   const Lane* lane = CurrentThread().lane;

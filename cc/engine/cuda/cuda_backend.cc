@@ -56,6 +56,8 @@ class Cuda : public Backend {
   // cuDNN takes strides, and so do the kernels.
   bool ReadsPitched(const Operator&) const override { return true; }
 
+  bool ReadsPieces(const Operator&) const override { return false; }
+
   // 16 bytes: what one thread writes at a time.
   int64_t SliceAlignment(DataType dtype) const override {
     return 16 / SizeOf(dtype);

@@ -1,0 +1,69 @@
+#include "cc/engine/cpu/convolution.h"
+
+#include <array>
+
+namespace ios::cpu {
+
+using dnnl::algorithm;
+using dnnl::memory;
+
+void Convolution::Create(const dnnl::engine& engine, const Operator& op,
+                         int64_t groups, int64_t filters, const Shape& input,
+                         const Shape& output, CpuParameter* filter,
+                         CpuParameter* bias, bool residual,
+                         Activation activation) {
+  const auto [kh, kw] = op.kernel;
+  const int64_t in = input[3] / groups, out = filters / groups;
+  memory::dims dims = {out, in, kh, kw};
+  memory::dims strides = {1, filters, kw * in * filters, in * filters};
+  if (groups > 1) {
+    // Groups divide the last dimension of TensorFlow's [kh, kw, in, filters].
+    dims.insert(dims.begin(), groups);
+    strides.insert(strides.begin(), out);
+  }
+  constexpr memory::data_type kF32 = memory::data_type::f32;
+  const memory::desc plain(dims, kF32, strides);
+  dnnl::post_ops ops;
+  const memory::desc target = NhwcDesc(output);
+  if (residual) ops.append_binary(algorithm::binary_add, target);
+  AppendActivation(activation, &ops);
+  const std::array<int64_t, 4> pad = ExplicitPadding(op, input);
+  const dnnl::convolution_forward::primitive_desc desc(
+      engine, dnnl::prop_kind::forward_inference,
+      algorithm::convolution_direct, NhwcDesc(input),
+      memory::desc(dims, kF32, memory::format_tag::any),
+      bias ? FlatDesc(filters) : memory::desc(), target,
+      {op.strides[0], op.strides[1]},
+      {op.dilations[0] - 1, op.dilations[1] - 1}, {pad[0], pad[2]},
+      {pad[1], pad[3]}, AttributesWith(ops));
+  primitive_.Create(desc, engine);
+  source_ = primitive_.AddArgument(DNNL_ARG_SRC, desc.src_desc());
+  target_ = primitive_.AddArgument(DNNL_ARG_DST, desc.dst_desc());
+  primitive_.AddArgument(DNNL_ARG_WEIGHTS,
+                         filter->Packed(engine, plain, desc.weights_desc()));
+  if (bias) {
+    primitive_.AddArgument(
+        DNNL_ARG_BIAS,
+        bias->Packed(engine, FlatDesc(filters), desc.bias_desc()));
+  }
+  if (residual) {
+    residual_ = primitive_.AddArgument(
+        DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, target);
+  }
+}
+
+Convolution Convolution::Clone() const {
+  Convolution clone = *this;
+  clone.primitive_ = primitive_.Clone();
+  return clone;
+}
+
+void Convolution::Run(const float* source, const float* residual, float* target,
+                      dnnl_stream_t stream, float* scratchpad) {
+  primitive_.Set(source_, source);
+  primitive_.Set(target_, target);
+  if (residual_ >= 0) primitive_.Set(residual_, residual);
+  primitive_.Execute(stream, scratchpad);
+}
+
+}  // namespace ios::cpu

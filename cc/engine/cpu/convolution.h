@@ -1,0 +1,39 @@
+// A convolution of dense tensors as a oneDNN primitive.
+#ifndef IOS_TF_CC_ENGINE_CPU_CONVOLUTION_H_
+#define IOS_TF_CC_ENGINE_CPU_CONVOLUTION_H_
+
+#include <cstdint>
+#include <dnnl.hpp>
+
+#include "cc/core/block.h"
+#include "cc/engine/cpu/parameter.h"
+#include "cc/engine/cpu/primitive.h"
+
+namespace ios::cpu {
+
+// filter [+ bias] [+ residual] + activation.
+class Convolution {
+ public:
+  // `groups` > 1 splits channels; the filter is TensorFlow's [kh,kw,C/g,O].
+  void Create(const dnnl::engine& engine, const Operator& op, int64_t groups,
+              int64_t filters, const Shape& input, const Shape& output,
+              CpuParameter* filter, CpuParameter* bias, bool residual,
+              Activation activation);
+
+  // The same convolution, to run on another thread at the same time.
+  Convolution Clone() const;
+
+  int64_t scratchpad_floats() const { return primitive_.scratchpad_floats(); }
+
+  // `residual` has the target's shape; null if there is none.
+  void Run(const float* source, const float* residual, float* target,
+           dnnl_stream_t stream, float* scratchpad);
+
+ private:
+  Primitive primitive_;
+  int source_ = -1, target_ = -1, residual_ = -1;
+};
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_CONVOLUTION_H_

@@ -1,0 +1,64 @@
+// Scratch memory of one task: what it needs while it runs, and dense copies of
+// what is pitched.
+#ifndef IOS_TF_CC_ENGINE_CPU_SCRATCH_H_
+#define IOS_TF_CC_ENGINE_CPU_SCRATCH_H_
+
+#include <cstdint>
+
+#include "cc/engine/backend.h"
+#include "cc/engine/cpu/kernels.h"
+
+namespace ios::cpu {
+
+// Hands out pieces of a task's scratch memory.
+class ScratchLayout {
+ public:
+  int64_t Take(int64_t floats) {
+    const int64_t offset = floats_;
+    floats_ += (floats + 15) / 16 * 16;
+    return offset;
+  }
+  int64_t floats() const { return floats_; }
+
+ private:
+  int64_t floats_ = 0;
+};
+
+// Gives dense access to an input that may be pitched, through scratch memory.
+class DenseInput {
+ public:
+  DenseInput(const TensorView& view, ScratchLayout* scratch) : view_(view) {
+    if (!view.dense()) offset_ = scratch->Take(NumElements(view.shape));
+  }
+  const float* Get(const float* data, float* scratch) const {
+    if (view_.dense()) return data;
+    Copy({data, view_}, {scratch + offset_, DenseView(view_.shape)});
+    return scratch + offset_;
+  }
+
+ private:
+  TensorView view_;
+  int64_t offset_ = 0;
+};
+
+// The same for the output: kernels write to Begin(), Finish() puts it in place.
+class DenseOutput {
+ public:
+  DenseOutput(const TensorView& view, ScratchLayout* scratch) : view_(view) {
+    if (!view.dense()) offset_ = scratch->Take(NumElements(view.shape));
+  }
+  float* Begin(float* data, float* scratch) const {
+    return view_.dense() ? data : scratch + offset_;
+  }
+  void Finish(float* data, float* scratch) const {
+    if (view_.dense()) return;
+    Copy({scratch + offset_, DenseView(view_.shape)}, {data, view_});
+  }
+
+ private:
+  TensorView view_;
+  int64_t offset_ = 0;
+};
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_SCRATCH_H_

@@ -1,0 +1,216 @@
+#include "cc/engine/cpu/separable.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cc/engine/cpu/convolution.h"
+#include "cc/engine/cpu/depthwise.h"
+#include "cc/engine/cpu/kernels.h"
+#include "cc/engine/cpu/lanes.h"
+#include "cc/engine/cpu/parameter.h"
+#include "cc/engine/cpu/scratch.h"
+
+namespace ios::cpu {
+namespace {
+
+// What both tasks below have: where the 1x1 convolution reads its residual and
+// writes, and that convolution.
+class SepConvTask : public CpuTask {
+ public:
+  int64_t scratch_floats() const override { return scratch_.floats(); }
+
+ protected:
+  explicit SepConvTask(const TaskSpec& spec)
+      : residual_(spec.inputs.back(), &scratch_),
+        output_(spec.output, &scratch_),
+        has_residual_(spec.op->residual) {}
+
+  static Convolution Pointwise(const TaskSpec& spec,
+                               const dnnl::engine& engine, int64_t pixels) {
+    const Operator& op = *spec.op;
+    const int64_t channels = spec.inputs[0].channels() * op.multiplier;
+    Convolution pointwise;
+    pointwise.Create(engine, Operator(), /*groups=*/1, op.filters,
+                     {1, pixels, 1, channels}, {1, pixels, 1, op.filters},
+                     AsCpu(spec.parameters[1]),
+                     op.bias ? AsCpu(spec.parameters[2]) : nullptr, op.residual,
+                     op.activation);
+    return pointwise;
+  }
+
+  const float* Residual(const float* const* inputs, float* scratch) const {
+    return has_residual_ ? residual_.Get(inputs[1], scratch) : nullptr;
+  }
+
+  ScratchLayout scratch_;
+  const DenseInput residual_;
+  const DenseOutput output_;
+
+ private:
+  const bool has_residual_;
+};
+
+// Relu, depthwise and 1x1 convolution one after the other, the convolutions as
+// oneDNN's primitives.
+class PrimitiveSepConvTask : public SepConvTask {
+ public:
+  PrimitiveSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
+      : SepConvTask(spec),
+        input_view_(spec.inputs[0]),
+        activates_(spec.op->pre_activation != Activation::kNone) {
+    const Operator& op = *spec.op;
+    const Shape& in = spec.inputs[0].shape;
+    Shape middle = spec.output.shape;
+    middle[3] = in[3] * op.multiplier;
+    copies_ = activates_ || !input_view_.dense();
+    if (copies_) activated_ = scratch_.Take(NumElements(in));
+    middle_ = scratch_.Take(NumElements(middle));
+    depthwise_.Create(engine, op, /*groups=*/in[3], middle[3], in, middle,
+                      AsCpu(spec.parameters[0]), nullptr, false,
+                      Activation::kNone);
+    pointwise_ = Pointwise(spec, engine, spec.output.pixels());
+    scratchpad_ = scratch_.Take(std::max(depthwise_.scratchpad_floats(),
+                                         pointwise_.scratchpad_floats()));
+  }
+
+  void Run(const float* const* inputs, float* output,
+           const ExecutionContext& context) override {
+    float* scratch = context.scratch;
+    const float* x = inputs[0];
+    if (copies_) {
+      Activate({x, input_view_},
+               activates_ ? Activation::kRelu : Activation::kNone,
+               {scratch + activated_, DenseView(input_view_.shape)});
+      x = scratch + activated_;
+    }
+    depthwise_.Run(x, nullptr, scratch + middle_, context.stream,
+                   scratch + scratchpad_);
+    pointwise_.Run(scratch + middle_, Residual(inputs, scratch),
+                   output_.Begin(output, scratch), context.stream,
+                   scratch + scratchpad_);
+    output_.Finish(output, scratch);
+  }
+
+ private:
+  const TensorView input_view_;
+  const bool activates_;
+  bool copies_ = false;
+  Convolution depthwise_, pointwise_;
+  int64_t activated_ = 0, middle_ = 0, scratchpad_ = 0;
+};
+
+// Relu and depthwise convolution by our own kernel, in one pass. Where that pays,
+// every thread takes a strip of rows through both convolutions, so that what is
+// between them stays in its cache; else the threads share each convolution.
+class KernelSepConvTask : public SepConvTask {
+ public:
+  KernelSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
+      : SepConvTask(spec),
+        depthwise_(*spec.op, spec.inputs[0].shape, spec.output.shape),
+        filters_(spec.op->filters),
+        pitch_(spec.inputs[0].pitch),
+        filter_(spec.parameters[0]) {
+    const int64_t rows = depthwise_.rows();
+    const int threads = CurrentThread().lane->size;
+    strips_ = InStrips(threads) ? threads : 1;
+    middle_ = scratch_.Take(rows * depthwise_.row_floats());
+    if (strips_ == 1) {
+      pointwise_.push_back(
+          Pointwise(spec, engine, rows * depthwise_.out_width));
+    } else {
+      // oneDNN is to plan for the one thread that will call it.
+      ThreadState& thread = CurrentThread();
+      Lane alone;
+      alone.planning = true;
+      Lane* const lane = std::exchange(thread.lane, &alone);
+      for (int64_t i = 0; i < strips_; ++i) {
+        const auto [begin, end] = Strip(i);
+        const bool as_before = i > 0 && end - begin == Length(i - 1);
+        pointwise_.push_back(
+            as_before ? pointwise_.back().Clone()
+                      : Pointwise(spec, engine,
+                                  (end - begin) * depthwise_.out_width));
+      }
+      thread.lane = lane;
+    }
+    for (const Convolution& pointwise : pointwise_) {
+      scratchpads_.push_back(scratch_.Take(pointwise.scratchpad_floats()));
+    }
+  }
+
+  void Run(const float* const* inputs, float* output,
+           const ExecutionContext& context) override {
+    float* scratch = context.scratch;
+    const float* residual = Residual(inputs, scratch);
+    float* target = output_.Begin(output, scratch);
+    const auto depthwise = [&](int64_t begin, int64_t end) {
+      depthwise_.Run(inputs[0], pitch_, AsCpu(filter_)->plain(), begin, end,
+                     scratch + middle_ + begin * depthwise_.row_floats());
+    };
+    const auto pointwise = [&](int64_t strip, int64_t row) {
+      const int64_t offset = row * depthwise_.out_width * filters_;
+      pointwise_[strip].Run(scratch + middle_ + row * depthwise_.row_floats(),
+                            residual ? residual + offset : nullptr,
+                            target + offset, context.stream,
+                            scratch + scratchpads_[strip]);
+    };
+    if (strips_ == 1) {
+      ParallelFor(depthwise_.rows(), 1, depthwise);
+      pointwise(0, 0);
+    } else {
+      ParallelFor(strips_, 1, [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) {
+          const auto [begin, end] = Strip(i);
+          depthwise(begin, end);
+          pointwise(i, begin);
+        }
+      });
+    }
+    output_.Finish(output, scratch);
+  }
+
+ private:
+  // Of a strip's intermediate rows: 1 MiB, half of a core's cache.
+  static constexpr int64_t kStripFloats = 256 * 1024;
+
+  std::pair<int64_t, int64_t> Strip(int64_t i) const {
+    int64_t begin, end;
+    Split(depthwise_.rows(), strips_, i, &begin, &end);
+    return {begin, end};
+  }
+  int64_t Length(int64_t i) const { return Strip(i).second - Strip(i).first; }
+
+  // Strips must fit into caches, have about equal lengths, and be worth reading
+  // all weights of the 1x1 convolution for.
+  bool InStrips(int64_t threads) const {
+    const int64_t rows = depthwise_.rows();
+    const int64_t longest = (rows + threads - 1) / threads;
+    const int64_t floats = rows * depthwise_.row_floats();
+    return threads > 1 && rows * 100 >= longest * threads * 93 &&
+           floats <= kStripFloats * threads &&
+           depthwise_.channels * filters_ <= floats;
+  }
+
+  const Depthwise depthwise_;
+  const int64_t filters_, pitch_;
+  const std::shared_ptr<Parameter> filter_;
+  int64_t strips_ = 1;
+  std::vector<Convolution> pointwise_;  // of each strip
+  std::vector<int64_t> scratchpads_;
+  int64_t middle_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeSepConvTask(const TaskSpec& spec,
+                                      const dnnl::engine& engine) {
+  if (Depthwise::Takes(*spec.op, spec.inputs[0].shape)) {
+    return std::make_unique<KernelSepConvTask>(spec, engine);
+  }
+  return std::make_unique<PrimitiveSepConvTask>(spec, engine);
+}
+
+}  // namespace ios::cpu
