@@ -73,6 +73,7 @@ class RandomBlock:
         kind = rng.choice(
             ["conv2d"] * 4
             + ["sepconv", "pool", "concat", "concat", "add", "slice", "scale"]
+            + ["activation"]
         )
         op: dict = {"type": str(kind), "inputs": [x]}
         out = channels
@@ -104,6 +105,8 @@ class RandomBlock:
             out = sum(self._channels_of(r) for r in op["inputs"])
         elif kind == "add":
             op["inputs"] = [x, int(rng.choice(same))]
+            op |= {"activation": str(rng.choice(["none", "relu"]))}
+        elif kind == "activation":
             op |= {"activation": "relu"}
         elif kind == "slice":
             offset = int(rng.integers(channels))
@@ -132,7 +135,10 @@ def _evaluate(op, args, weights) -> tf.Tensor:
     if op["type"] == "concat":
         return tf.concat(args, -1)
     if op["type"] == "add":
-        return tf.nn.relu(args[0] + args[1])
+        y = args[0] + args[1]
+        return tf.nn.relu(y) if op["activation"] == "relu" else y
+    if op["type"] == "activation":
+        return tf.nn.relu(x)
     if op["type"] == "slice":
         return tf.identity(x[..., op["offset"] : op["offset"] + op["size"]])
     return x * next(weights) + next(weights)

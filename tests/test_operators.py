@@ -248,6 +248,21 @@ def test_add_concats(splits, activation, tmp_path):
     check(function, tmp_path, (8, 9, 6))
 
 
+@pytest.mark.parametrize("activation", [tf.nn.relu6, tf.sigmoid])
+def test_activate_a_concat(activation, tmp_path):
+    filters = [constant(3, 3, 6, size, seed=size) for size in (4, 7)]
+    last = constant(1, 1, 17, 5)
+
+    def function(x):
+        parts = [tf.nn.conv2d(x, f, 1, "SAME") for f in filters]
+        summed = x + tf.nn.relu(x)
+        read_twice = parts[1] + parts[1]
+        y = activation(tf.concat([parts[0], summed, read_twice], 3))
+        return [*(tf.nn.conv2d(y, last, s, "SAME") for s in (1, 2)), read_twice]
+
+    check(function, tmp_path, (8, 9, 6))
+
+
 def test_add_a_tensor_to_itself(tmp_path):
     check(anchored(lambda x: tf.nn.relu(x + x), 5), tmp_path, (6, 7, 5))
 

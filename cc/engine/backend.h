@@ -69,7 +69,8 @@ struct TaskSpec {
   std::vector<int> pieces;
   TensorView output;
   std::vector<std::shared_ptr<Parameter>> parameters;  // of WeightShapes()
-  // Concat only: inputs that already lie in their slice of the output.
+  // Of concats, and of activations that read pieces: inputs that lie in their slice
+  // of the output already, as it shall be.
   std::vector<bool> in_place;
   int lanes = 1;  // that share the device while the task runs
 };

@@ -21,6 +21,12 @@ StatusOr<std::unique_ptr<Executable>> Executable::Create(
   options.share_memory = share_memory;
   executable->plan_ =
       PlanMemory(block, executable->shapes_, schedule, options);
+  for (size_t i = 0; i < block.operators.size(); ++i) {
+    const Activation activation = executable->plan_.activations[i];
+    if (activation != Activation::kNone) {
+      executable->block_.operators[i].activation = activation;
+    }
+  }
   return executable;
 }
 
@@ -37,11 +43,9 @@ StatusOr<Task*> Executable::TaskFor(int op, int lanes) {
     for (int input : description.inputs) {
       const std::vector<int> pieces = plan_.Pieces(block_, input);
       spec.pieces.push_back(pieces.size());
-      for (int ref : pieces) spec.inputs.push_back(plan_.place(ref).view);
-    }
-    for (int ref : description.inputs) {
-      const TensorPlace& place = plan_.place(ref);
-      if (description.type == OperatorType::kConcat) {
+      for (int ref : pieces) {
+        const TensorPlace& place = plan_.place(ref);
+        spec.inputs.push_back(place.view);
         spec.in_place.push_back(place.buffer == output.buffer &&
                                 place.offset == output.offset + channel);
         channel += place.view.channels();

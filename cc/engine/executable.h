@@ -54,7 +54,7 @@ class Executable {
   }
 
   Backend* const backend_;
-  const Block block_;
+  Block block_;  // with the activations that the memory plan moves
   const Parameters parameters_;
   std::vector<Shape> shapes_;
   MemoryPlan plan_;

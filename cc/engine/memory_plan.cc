@@ -52,9 +52,23 @@ class Order {
 // Where tensors lie relative to each other: each is its own buffer, or part of
 // another operator's output.
 struct Placement {
+  explicit Placement(int operators)
+      : host(operators, -1),
+        offset(operators, 0),
+        activations(operators, Activation::kNone) {}
+
   std::vector<int> host;        // operator whose output contains this one's, or -1
   std::vector<int64_t> offset;  // in channels of the host's output
+  std::vector<Activation> activations;  // MemoryPlan::activations
 };
+
+// Whether `op` can write any slice as fast as a dense tensor, on every device, and
+// has no activation but could.
+bool TakesActivation(const Operator& op) {
+  return (op.type == OperatorType::kAdd || op.type == OperatorType::kScale ||
+          op.type == OperatorType::kMultiply) &&
+         op.activation == Activation::kNone;
+}
 
 // Who reads the output of each operator.
 struct Readers {
@@ -92,7 +106,7 @@ Placement PlaceInHosts(const Block& block, const std::vector<Shape>& shapes,
                        const std::vector<bool>& in_pieces,
                        const MemoryPlanOptions& options) {
   const int n = block.operators.size();
-  Placement placement{std::vector<int>(n, -1), std::vector<int64_t>(n, 0)};
+  Placement placement(n);
   const std::vector<std::vector<int>>& readers = all_readers.operators;
   const std::vector<bool>& is_output = all_readers.outside;
   const auto readers_take_pitch = [&](int i, int except) {
@@ -148,6 +162,19 @@ Placement PlaceInHosts(const Block& block, const std::vector<Shape>& shapes,
         }
         // A slice of such a source now is a view: both lie in the same place.
         if (fits_slice(ref, i, channel)) place(ref, i, channel);
+        channel += ShapeOf(block, shapes, ref).back();
+      }
+    } else if (op.type == OperatorType::kActivation && op.inputs[0] >= 0 &&
+               in_pieces[op.inputs[0]]) {
+      int64_t channel = 0;
+      for (int ref : block.operators[op.inputs[0]].inputs) {
+        if (ref >= 0 && readers[ref].size() == 1 &&
+            readers[op.inputs[0]].size() == 1 &&
+            TakesActivation(block.operators[ref]) &&
+            fits_slice(ref, op.inputs[0], channel)) {
+          place(ref, i, channel);
+          placement.activations[ref] = op.activation;
+        }
         channel += ShapeOf(block, shapes, ref).back();
       }
     } else if (op.type == OperatorType::kSlice) {
@@ -221,6 +248,7 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
   plan.in_pieces = LeftInPieces(block, readers, options);
   const Placement placement =
       PlaceInHosts(block, shapes, readers, plan.in_pieces, options);
+  plan.activations = placement.activations;
   for (size_t i = 0; i < block.inputs.size(); ++i) {
     const Shape& shape = block.inputs[i];
     plan.inputs.push_back(

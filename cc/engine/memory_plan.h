@@ -32,6 +32,9 @@ struct MemoryPlan {
   std::vector<TensorPlace> operators;  // outputs of operators
   // Concats that are left in pieces: they have no memory, and nothing to do.
   std::vector<bool> in_pieces;
+  // What an operator applies to its output because its only reader, an activation
+  // of such a concat, has it lie in a slice of its own output.
+  std::vector<Activation> activations;
   std::vector<Buffer> buffers;
   int64_t arena_elements = 0;
 

@@ -120,6 +120,29 @@ TEST(ConcatsAreLeftInPieces) {
   EXPECT(!Plan(output, SequentialSchedule(output), options).in_pieces[2]);
 }
 
+TEST(ActivationsOfPiecesMoveToTheirProducers) {
+  Operator relu = Join(OperatorType::kActivation, {3});
+  relu.activation = Activation::kRelu;
+  // The convolution cannot write into a slice for nothing; one sum is read twice.
+  const Block block =
+      MakeBlock({Join(OperatorType::kAdd, {-1, -1}),
+                 Join(OperatorType::kAdd, {-1, -1}), Conv(-1, 16, 1),
+                 Join(OperatorType::kConcat, {0, 1, 2}), relu, Conv(4, 16, 1),
+                 Conv(1, 16, 1)},
+                {5, 6});
+  MemoryPlanOptions options = Options();
+  options.reads_pieces = [](const Operator& op) {
+    return op.type == OperatorType::kActivation;
+  };
+  const MemoryPlan plan = Plan(block, SequentialSchedule(block), options);
+  EXPECT(plan.in_pieces[3]);
+  EXPECT(plan.operators[0].buffer == plan.operators[4].buffer);
+  EXPECT(plan.activations[0] == Activation::kRelu);
+  for (int i : {1, 2}) {
+    EXPECT(plan.OwnsBuffer(i) && plan.activations[i] == Activation::kNone);
+  }
+}
+
 struct When {
   int stage, group, position;
 };

@@ -6,6 +6,7 @@
 #include "cc/engine/cpu/convolution.h"
 #include "cc/engine/cpu/kernels.h"
 #include "cc/engine/cpu/parameter.h"
+#include "cc/engine/cpu/pieces.h"
 #include "cc/engine/cpu/primitive.h"
 #include "cc/engine/cpu/scratch.h"
 #include "cc/engine/cpu/separable.h"
@@ -166,7 +167,7 @@ class KernelTask : public CpuTask {
         in_place_(spec.in_place),
         parameters_(spec.parameters),
         activation_(spec.op->activation) {
-    if (op_.type == OperatorType::kAdd) sums_ = Sums(spec);
+    if (TaskReadsPieces(op_)) ranges_ = RangesOf(spec);
     if (!IsCheap(activation_)) {
       TaskSpec after;
       Operator op;
@@ -200,16 +201,15 @@ class KernelTask : public CpuTask {
         }
         break;
       }
-      case OperatorType::kAdd: {
-        for (const Sum& sum : sums_) {
+      case OperatorType::kAdd:
+        for (const Range& range : ranges_) {
           std::vector<Source> terms;
-          for (const Piece& piece : sum.terms) {
-            terms.push_back({inputs[piece.input] + piece.channel, piece.view});
+          for (const Piece& piece : range.pieces) {
+            terms.push_back(piece.Of(inputs));
           }
-          Add(terms, activation_, {output + sum.channel, sum.view});
+          Add(terms, activation_, {output + range.channel, range.view});
         }
         break;
-      }
       case OperatorType::kMultiply:
         Multiply(source(0), source(1), activation_, target);
         break;
@@ -228,7 +228,11 @@ class KernelTask : public CpuTask {
              target);
         break;
       default:
-        Activate(source(0), activation_, target);
+        for (const Range& range : ranges_) {
+          if (in_place_[range.pieces[0].input]) continue;
+          Activate(range.pieces[0].Of(inputs), activation_,
+                   {output + range.channel, range.view});
+        }
     }
     if (after_) {
       const float* x = output;
@@ -237,65 +241,12 @@ class KernelTask : public CpuTask {
   }
 
  private:
-  // Some channels of an input.
-  struct Piece {
-    size_t input = 0;
-    int64_t channel = 0;  // the first
-    TensorView view;
-  };
-  // Channels of the output for which every term is a part of one tensor.
-  struct Sum {
-    int64_t channel = 0;
-    TensorView view;
-    std::vector<Piece> terms;
-  };
-
-  static TensorView Channels(const TensorView& view, int64_t size) {
-    TensorView some = view;
-    some.shape.back() = size;
-    return some;
-  }
-
-  static std::vector<Sum> Sums(const TaskSpec& spec) {
-    std::vector<Sum> sums;
-    // Where each term is: its next piece, and the channels taken of that.
-    struct Term {
-      size_t input;
-      int64_t taken;
-    };
-    std::vector<Term> terms;
-    size_t first = 0;
-    for (int pieces : spec.pieces) {
-      terms.push_back({first, 0});
-      first += pieces;
-    }
-    for (int64_t channel = 0; channel < spec.output.channels();) {
-      int64_t size = spec.output.channels() - channel;
-      for (const Term& term : terms) {
-        size = std::min(size, spec.inputs[term.input].channels() - term.taken);
-      }
-      Sum sum{channel, Channels(spec.output, size), {}};
-      for (Term& term : terms) {
-        const TensorView& view = spec.inputs[term.input];
-        sum.terms.push_back({term.input, term.taken, Channels(view, size)});
-        term.taken += size;
-        if (term.taken == view.channels()) {
-          term.taken = 0;
-          ++term.input;
-        }
-      }
-      sums.push_back(std::move(sum));
-      channel += size;
-    }
-    return sums;
-  }
-
   const Operator op_;
   const std::vector<TensorView> inputs_;
   const TensorView output_;
   const std::vector<bool> in_place_;
   const std::vector<std::shared_ptr<Parameter>> parameters_;
-  std::vector<Sum> sums_;  // of kAdd
+  std::vector<Range> ranges_;  // where it reads pieces
   Activation activation_;
   std::unique_ptr<CpuTask> after_;
 };
@@ -336,7 +287,8 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
 }
 
 bool TaskReadsPieces(const Operator& op) {
-  return op.type == OperatorType::kAdd;
+  return op.type == OperatorType::kAdd ||
+         (op.type == OperatorType::kActivation && IsCheap(op.activation));
 }
 
 bool TaskReadsPitched(const Operator& op) {
