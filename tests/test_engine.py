@@ -430,3 +430,19 @@ def test_forked_processes_and_other_numbers_of_threads(threads):
         timeout=120,
     )
     assert done.stdout == "both ran\n", done.stderr
+
+
+def test_threads_stay_free_to_move():
+    block = RandomBlock(np.random.default_rng(7), operators=6)
+    schedule = random_schedule(np.random.default_rng(7), engine.problem(block.json))
+    program = engine.Program(block.json, schedule, block.weights)
+    inputs = block.random_inputs(1)
+    allowed = os.sched_getaffinity(0)
+    for _ in range(100):
+        program.run(inputs)
+    # One that has just woken may be on its way to another core.
+    for _ in range(10_000):
+        threads = [int(name) for name in os.listdir("/proc/self/task")]
+        if all(os.sched_getaffinity(thread) == allowed for thread in threads):
+            return
+    pytest.fail("a thread was left on some of the cores")

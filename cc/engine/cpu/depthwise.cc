@@ -12,186 +12,299 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
+typedef int32_t Mask __attribute__((vector_size(kLanes * sizeof(float))));
 
-// Output columns computed together, which share the loads of the filter.
-constexpr int kColumns = 4;
-
-// Some output columns of one row: where their windows begin and the part of the
-// filter that lies inside of the image.
-struct Windows {
-  const float* x;       // the first window's first pixel
-  const float* filter;  // [.., kernel width, C]
-  int64_t rows, columns;          // of the window, inside
-  int64_t row_step, column_step;  // between pixels of the window, floats
-  int64_t stride;                 // between windows, floats
-  int64_t filter_row;             // floats
-  int64_t channels;
-};
+constexpr int64_t kMaxRows = 16;                 // of a window
+constexpr int64_t kMaxRingFloats = 1024 * 1024;  // beyond caches
 
 IOS_INLINE void Load(const float* from, Vector* v) {
   std::memcpy(v, from, sizeof(Vector));
 }
 
-template <bool kRelu>
-IOS_INLINE void LoadInput(const float* from, Vector* v) {
-  Load(from, v);
-  if (kRelu) *v = *v > 0.0f ? *v : Vector{};
+// Where the vector that would begin at `channel` does: the last one overlaps the one
+// before it.
+IOS_INLINE int64_t FirstChannel(int64_t channel, int64_t channels) {
+  return std::max<int64_t>(std::min(channel, channels - kLanes), 0);
 }
 
-// Neighbouring windows of stride and dilation 1 share their pixels: each is loaded
-// once for a row of the filter.
-template <bool kRelu, int kWidth, int kCount>
-IOS_INLINE void Adjacent(const Windows& w, int64_t c, Vector* sums) {
-  for (int64_t row = 0; row < w.rows; ++row) {
-    const float* x = w.x + row * w.row_step + c;
-    const float* filter = w.filter + row * w.filter_row + c;
-    Vector pixels[kWidth + kCount - 1];
-    for (int i = 0; i < kWidth + kCount - 1; ++i) {
-      LoadInput<kRelu>(x + i * w.column_step, &pixels[i]);
+// One row of the image on its way into the ring: [W,C] to [vectors, padded W].
+struct InputRow {
+  const float* x;
+  int64_t pitch, channels;
+  int64_t columns;  // that are copied
+  int64_t whole;    // of these, behind which there is a vector's length to read
+  bool relu;
+  float* to;            // of the first of these columns
+  int64_t vector_step;  // floats
+};
+
+template <bool kRelu>
+IOS_INLINE void Keep(Vector* values, float* to) {
+  if (kRelu) *values = *values > 0.0f ? *values : Vector{};
+  std::memcpy(to, values, sizeof(Vector));
+}
+
+template <bool kRelu>
+IOS_INLINE void CopyRow(const InputRow& row) {
+  const int64_t channels = row.channels, vector_step = row.vector_step;
+  Vector values;
+  if (channels >= kLanes) {
+    for (int64_t i = 0; i < row.columns; ++i) {
+      const float* x = row.x + i * row.pitch;
+      float* to = row.to + i * kLanes;
+      int64_t c = 0;
+      for (; c + kLanes <= channels; c += kLanes, to += vector_step) {
+        Load(x + c, &values);
+        Keep<kRelu>(&values, to);
+      }
+      if (c < channels) {
+        Load(x + FirstChannel(c, channels), &values);
+        Keep<kRelu>(&values, to);
+      }
     }
+    return;
+  }
+  Mask mask;
+  for (int64_t c = 0; c < kLanes; ++c) mask[c] = c < channels ? -1 : 0;
+  for (int64_t i = 0; i < row.columns; ++i) {
+    const float* x = row.x + i * row.pitch;
+    values = Vector{};
+    if (i < row.whole) {
+      Load(x, &values);
+      values = reinterpret_cast<Vector>(reinterpret_cast<Mask>(values) & mask);
+    } else {
+      for (int64_t c = 0; c < channels; ++c) values[c] = x[c];
+    }
+    Keep<kRelu>(&values, row.to + i * kLanes);
+  }
+}
+
+IOS_VECTORIZED void CopyInputRow(const InputRow& row) {
+  if (row.relu) {
+    CopyRow<true>(row);
+  } else {
+    CopyRow<false>(row);
+  }
+}
+
+// One row of the output, one vector of channels.
+struct OutputRow {
+  const float* rows[kMaxRows];  // of the ring, of this vector, in the image
+  int64_t first, count;         // rows of the window that are in the image
+  const float* filter;          // of this vector
+  int64_t filter_step;          // floats between cells
+  int64_t width;                // of the window
+  int64_t step, stride;         // floats between cells, between windows
+  int64_t columns;
+  float* out;
+  int64_t pitch;  // floats between pixels
+  // A vector may be longer than a pixel. What it writes beyond is overwritten by the
+  // pixels that follow; `whole` columns have enough of them.
+  int64_t whole;
+};
+
+// Windows kWidth wide that lie side by side: a pixel is loaded once for all of them.
+template <int kWidth, int kCount>
+IOS_INLINE void Adjacent(const OutputRow& row, int64_t column, Vector* sums) {
+  for (int64_t r = 0; r < row.count; ++r) {
+    const float* x = row.rows[r] + column * kLanes;
+    const float* filter =
+        row.filter + (row.first + r) * kWidth * row.filter_step;
+    Vector factors[kWidth];
+#pragma GCC unroll 8
     for (int k = 0; k < kWidth; ++k) {
-      Vector factor;
-      Load(filter + k * w.channels, &factor);
-      for (int i = 0; i < kCount; ++i) sums[i] += pixels[i + k] * factor;
+      Load(filter + k * row.filter_step, &factors[k]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kWidth + kCount - 1; ++i) {
+      Vector pixel;
+      Load(x + i * kLanes, &pixel);
+#pragma GCC unroll 8
+      for (int k = 0; k < kWidth; ++k) {
+        if (i - k >= 0 && i - k < kCount) sums[i - k] += pixel * factors[k];
+      }
     }
   }
 }
 
-template <bool kRelu, int kCount>
-IOS_INLINE void Apart(const Windows& w, int64_t c, Vector* sums) {
-  for (int64_t row = 0; row < w.rows; ++row) {
-    const float* x = w.x + row * w.row_step + c;
-    const float* filter = w.filter + row * w.filter_row + c;
-    for (int64_t k = 0; k < w.columns; ++k) {
+// Any windows.
+template <int kCount>
+IOS_INLINE void Apart(const OutputRow& row, int64_t column, Vector* sums) {
+  for (int64_t r = 0; r < row.count; ++r) {
+    const float* x = row.rows[r] + column * row.stride;
+    const float* filter =
+        row.filter + (row.first + r) * row.width * row.filter_step;
+    for (int64_t k = 0; k < row.width; ++k) {
       Vector factor;
-      Load(filter + k * w.channels, &factor);
+      Load(filter + k * row.filter_step, &factor);
+#pragma GCC unroll 8
       for (int i = 0; i < kCount; ++i) {
         Vector pixel;
-        LoadInput<kRelu>(x + k * w.column_step + i * w.stride, &pixel);
+        Load(x + k * row.step + i * row.stride, &pixel);
         sums[i] += pixel * factor;
       }
     }
   }
 }
 
-template <bool kRelu, int kWidth, int kCount>
-IOS_INLINE void Columns(const Windows& w, float* out) {
-  for (int64_t c = 0; c < w.channels; c += kLanes) {
-    // The last vector of channels overlaps the one before it.
-    const int64_t first = std::min(c, w.channels - kLanes);
-    Vector sums[kCount] = {};
-    if constexpr (kWidth > 0) {
-      Adjacent<kRelu, kWidth, kCount>(w, first, sums);
-    } else {
-      Apart<kRelu, kCount>(w, first, sums);
-    }
-    for (int i = 0; i < kCount; ++i) {
-      std::memcpy(out + i * w.channels + first, &sums[i], sizeof(Vector));
-    }
-  }
-}
-
-// `count` columns whose windows are inside of the image from side to side.
-// kWidth is the filter's, or 0 where windows are not Adjacent.
-template <bool kRelu, int kWidth>
-IOS_INLINE void Inside(Windows w, int64_t count, float* out) {
-  for (; count >= kColumns; count -= kColumns) {
-    Columns<kRelu, kWidth, kColumns>(w, out);
-    w.x += kColumns * w.stride;
-    out += kColumns * w.channels;
-  }
-  for (; count > 0; --count) {
-    Columns<kRelu, kWidth, 1>(w, out);
-    w.x += w.stride;
-    out += w.channels;
-  }
-}
-
-template <bool kRelu>
-IOS_INLINE void InsideColumns(const Windows& w, int64_t count, float* out) {
-  const bool adjacent = w.stride == w.column_step;
-  if (adjacent && w.columns == 3) {
-    Inside<kRelu, 3>(w, count, out);
-  } else if (adjacent && w.columns == 5) {
-    Inside<kRelu, 5>(w, count, out);
-  } else if (adjacent && w.columns == 7) {
-    Inside<kRelu, 7>(w, count, out);
+// kWidth is 0 for any windows.
+template <int kWidth, int kCount>
+IOS_INLINE void Columns(const OutputRow& row, int64_t column) {
+  Vector sums[kCount];
+#pragma GCC unroll 8
+  for (int i = 0; i < kCount; ++i) sums[i] = Vector{};
+  if constexpr (kWidth > 0) {
+    Adjacent<kWidth, kCount>(row, column, sums);
   } else {
-    Inside<kRelu, 0>(w, count, out);
+    Apart<kCount>(row, column, sums);
+  }
+  float* out = row.out + column * row.pitch;
+#pragma GCC unroll 8
+  for (int i = 0; i < kCount; ++i) {
+    if (column + i < row.whole) {
+      std::memcpy(out + i * row.pitch, &sums[i], sizeof(Vector));
+    } else {
+      for (int64_t c = 0; c < row.pitch; ++c) out[i * row.pitch + c] = sums[i][c];
+    }
   }
 }
 
-IOS_VECTORIZED void ReluColumns(const Windows& w, int64_t count, float* out) {
-  InsideColumns<true>(w, count, out);
-}
-IOS_VECTORIZED void PlainColumns(const Windows& w, int64_t count, float* out) {
-  InsideColumns<false>(w, count, out);
+template <int kWidth>
+IOS_INLINE void AllColumns(const OutputRow& row) {
+  int64_t column = 0;
+  for (; column + 8 <= row.columns; column += 8) Columns<kWidth, 8>(row, column);
+  switch (row.columns - column) {
+    case 7:
+      return Columns<kWidth, 7>(row, column);
+    case 6:
+      return Columns<kWidth, 6>(row, column);
+    case 5:
+      return Columns<kWidth, 5>(row, column);
+    case 4:
+      return Columns<kWidth, 4>(row, column);
+    case 3:
+      return Columns<kWidth, 3>(row, column);
+    case 2:
+      return Columns<kWidth, 2>(row, column);
+    case 1:
+      return Columns<kWidth, 1>(row, column);
+  }
 }
 
-// The cells [first, end) of a filter of `size` that lie inside of [0, length),
-// its cell 0 being at `start`.
-struct Cells {
-  Cells(int64_t start, int64_t size, int64_t dilation, int64_t length)
-      : first(start < 0 ? (-start + dilation - 1) / dilation : 0),
-        end(std::min(size, start < length
-                               ? (length - start + dilation - 1) / dilation
-                               : 0)) {
-    if (first > end) first = end;
-  }
-  int64_t first, end;
-};
+IOS_VECTORIZED void ComputeRow(const OutputRow& row) {
+  const bool adjacent = row.step == kLanes && row.stride == kLanes;
+  if (adjacent && row.width == 3) return AllColumns<3>(row);
+  if (adjacent && row.width == 5) return AllColumns<5>(row);
+  if (adjacent && row.width == 7) return AllColumns<7>(row);
+  AllColumns<0>(row);
+}
 
 }  // namespace
 
 Depthwise::Depthwise(const Operator& op, const Shape& input,
                      const Shape& output)
-    : images(input[0]),
-      height(input[1]),
-      width(input[2]),
-      channels(input[3]),
-      out_height(output[1]),
-      out_width(output[2]),
-      kernel(op.kernel),
-      strides(op.strides),
-      dilations(op.dilations),
-      relu(op.pre_activation == Activation::kRelu) {
+    : images_(input[0]),
+      height_(input[1]),
+      width_(input[2]),
+      channels_(input[3]),
+      out_height_(output[1]),
+      out_width_(output[2]),
+      kernel_(op.kernel),
+      strides_(op.strides),
+      dilations_(op.dilations),
+      relu_(op.pre_activation == Activation::kRelu) {
   const std::array<int64_t, 4> pad = ExplicitPadding(op, input);
-  top = pad[0];
-  left = pad[2];
+  top_ = pad[0];
+  left_ = pad[2];
 }
 
-bool Depthwise::Takes(const Operator& op, const Shape& input) {
-  return op.multiplier == 1 && input[3] >= kLanes;
+bool Depthwise::Takes(const Operator& op, const Shape& input,
+                      const Shape& output) {
+  const Depthwise depthwise(op, input, output);
+  return op.multiplier == 1 && op.kernel[0] <= kMaxRows &&
+         depthwise.scratch_floats() <= kMaxRingFloats;
+}
+
+int64_t Depthwise::vectors() const {
+  return (channels_ + kLanes - 1) / kLanes;
+}
+
+int64_t Depthwise::scratch_floats() const {
+  // With few channels, the filter padded to whole vectors as well.
+  const int64_t filter =
+      channels_ < kLanes ? kernel_[0] * kernel_[1] * kLanes : 0;
+  return ring_rows() * vectors() * padded_width() * kLanes + filter;
 }
 
 void Depthwise::Run(const float* x, int64_t pitch, const float* filter,
-                    int64_t begin, int64_t end, float* to) const {
-  Windows w;
-  w.row_step = dilations[0] * width * pitch;
-  w.column_step = dilations[1] * pitch;
-  w.stride = strides[1] * pitch;
-  w.filter_row = kernel[1] * channels;
-  w.channels = channels;
-  const auto run = relu ? ReluColumns : PlainColumns;
+                    int64_t begin, int64_t end, float* to,
+                    float* scratch) const {
+  const int64_t vector_step = padded_width() * kLanes;
+  const int64_t ring_step = vectors() * vector_step;
+  std::memset(scratch, 0, ring_rows() * ring_step * sizeof(float));
+
+  // The columns of the image that windows reach.
+  const int64_t last = std::min(width_, padded_width() - left_);
+  const int64_t first = std::max<int64_t>(-left_, 0);
+  InputRow input;
+  input.pitch = pitch;
+  input.channels = channels_;
+  input.columns = std::max<int64_t>(last - first, 0);
+  input.relu = relu_;
+  input.vector_step = vector_step;
+
+  OutputRow output;
+  output.width = kernel_[1];
+  output.step = dilations_[1] * kLanes;
+  output.stride = strides_[1] * kLanes;
+  output.columns = out_width_;
+  output.pitch = channels_;
+  output.filter_step = channels_;
+  if (channels_ < kLanes) {
+    float* padded = scratch + ring_rows() * ring_step;
+    const int64_t cells = kernel_[0] * kernel_[1];
+    std::memset(padded, 0, cells * kLanes * sizeof(float));
+    for (int64_t i = 0; i < cells; ++i) {
+      std::memcpy(padded + i * kLanes, filter + i * channels_,
+                  channels_ * sizeof(float));
+    }
+    filter = padded;
+    output.filter_step = kLanes;
+  }
+
+  // Pixels before the end of a tensor that a vector there would reach beyond.
+  const int64_t beyond =
+      channels_ < kLanes ? (kLanes - channels_ + channels_ - 1) / channels_ : 0;
+  const int64_t pixels = images_ * height_ * width_;
+  int64_t image = -1, ready = 0;  // rows of the image up to here were copied
   for (int64_t row = begin; row < end; ++row, to += row_floats()) {
-    const int64_t y = row % out_height * strides[0] - top;
-    const Cells rows(y, kernel[0], dilations[0], height);
-    w.rows = rows.end - rows.first;
-    const int64_t first = row / out_height * height + y + rows.first * dilations[0];
-    const float* filter_row = filter + rows.first * w.filter_row;
-    for (int64_t column = 0; column < out_width;) {
-      const int64_t at = column * strides[1] - left;
-      const Cells columns(at, kernel[1], dilations[1], width);
-      w.columns = columns.end - columns.first;
-      w.x = x + (first * width + at + columns.first * dilations[1]) * pitch;
-      w.filter = filter_row + columns.first * channels;
-      int64_t count = 1;
-      if (w.columns == kernel[1]) {
-        const int64_t last = width - 1 - (kernel[1] - 1) * dilations[1];
-        count = std::min(out_width - column, (last - at) / strides[1] + 1);
-      }
-      run(w, count, to + column * channels);
-      column += count;
+    if (row / out_height_ != image) {
+      image = row / out_height_;
+      ready = 0;
+    }
+    const int64_t y = row % out_height_ * strides_[0] - top_;
+    const int64_t reach = std::min(y + ring_rows(), height_);
+    for (ready = std::max({ready, y, int64_t{0}}); ready < reach; ++ready) {
+      const int64_t pixel = (image * height_ + ready) * width_ + first;
+      input.x = x + pixel * pitch;
+      input.whole = pixels - beyond - pixel;
+      input.to = scratch + ready % ring_rows() * ring_step +
+                 (left_ + first) * kLanes;
+      CopyInputRow(input);
+    }
+    output.first = y < 0 ? (-y + dilations_[0] - 1) / dilations_[0] : 0;
+    output.count = 0;
+    for (int64_t at = y + output.first * dilations_[0]; at < reach;
+         at += dilations_[0]) {
+      output.rows[output.count++] = scratch + at % ring_rows() * ring_step;
+    }
+    output.whole = (end - row) * out_width_ - beyond;
+    for (int64_t v = 0; v < vectors(); ++v) {
+      const int64_t channel = FirstChannel(v * kLanes, channels_);
+      output.filter = filter + channel;
+      output.out = to + channel;
+      ComputeRow(output);
+      for (int64_t i = 0; i < output.count; ++i) output.rows[i] += vector_step;
     }
   }
 }

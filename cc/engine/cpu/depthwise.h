@@ -9,27 +9,45 @@
 
 namespace ios::cpu {
 
-struct Depthwise {
+// Rows of the image, activated and with zeros around them, are kept in a ring in
+// scratch memory, split into vectors of channels, so that all windows of a row are
+// alike and what they read lies together.
+class Depthwise {
+ public:
   // `input` is [N,H,W,C]; the output has `output`'s height and width.
   Depthwise(const Operator& op, const Shape& input, const Shape& output);
 
-  // Whether there are channels enough for the kernel.
-  static bool Takes(const Operator& op, const Shape& input);
+  // Whether this is for the operator: as many channels out as in, and a window
+  // whose rows fit into caches.
+  static bool Takes(const Operator& op, const Shape& input,
+                    const Shape& output);
 
-  int64_t rows() const { return images * out_height; }
-  int64_t row_floats() const { return out_width * channels; }
+  int64_t channels() const { return channels_; }
+  int64_t out_width() const { return out_width_; }
+  // Of all images' outputs.
+  int64_t rows() const { return images_ * out_height_; }
+  int64_t row_floats() const { return out_width_ * channels_; }
+  // That each thread needs.
+  int64_t scratch_floats() const;
 
-  // Computes rows [begin, end) of all images' outputs, on the calling thread.
-  // Pixels of `x` lie `pitch` floats apart, `filter` is [kh,kw,C], and row `begin`
-  // goes to `to`, the others behind it.
+  // Computes rows [begin, end) of the output on the calling thread. Pixels of `x`
+  // lie `pitch` floats apart, `filter` is [kh,kw,C], and row `begin` goes to `to`,
+  // the others behind it.
   void Run(const float* x, int64_t pitch, const float* filter, int64_t begin,
-           int64_t end, float* to) const;
+           int64_t end, float* to, float* scratch) const;
 
-  int64_t images, height, width, channels;
-  int64_t out_height, out_width;
-  std::array<int64_t, 2> kernel, strides, dilations;
-  int64_t top, left;  // padding
-  bool relu;
+ private:
+  int64_t ring_rows() const { return (kernel_[0] - 1) * dilations_[0] + 1; }
+  int64_t padded_width() const {
+    return (out_width_ - 1) * strides_[1] + (kernel_[1] - 1) * dilations_[1] + 1;
+  }
+  int64_t vectors() const;  // of channels
+
+  int64_t images_, height_, width_, channels_;
+  int64_t out_height_, out_width_;
+  std::array<int64_t, 2> kernel_, strides_, dilations_;
+  int64_t top_, left_;  // padding
+  bool relu_;
 };
 
 }  // namespace ios::cpu

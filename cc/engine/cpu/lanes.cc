@@ -104,6 +104,8 @@ void LanePool::WorkerLoop(Worker* worker) {
         return worker->posted.load() != seen || sessions_.load() != session;
       });
       worker->asleep.store(false);
+      lock.unlock();
+      TakeCore();
       if (worker->posted.load() == seen) continue;
     }
     ++seen;
@@ -117,6 +119,31 @@ void LanePool::WorkerLoop(Worker* worker) {
     job.function(job.argument);
     thread = ThreadState{};
     team->pending.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+// The system likes to wake a thread on the core of the one that wakes it, and takes
+// milliseconds to part them.
+void LanePool::TakeCore() {
+  const uint32_t session = sessions_.load();
+  const int here = sched_getcpu();
+  cpu_set_t allowed;
+  if (here < 0 || here >= CPU_SETSIZE ||
+      taken_[here].exchange(session) != session ||
+      sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+    return;
+  }
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &allowed) ||
+        taken_[core].exchange(session) == session) {
+      continue;
+    }
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(core, &only);
+    sched_setaffinity(0, sizeof(only), &only);  // moves now; then free as before
+    sched_setaffinity(0, sizeof(allowed), &allowed);
+    return;
   }
 }
 
@@ -148,6 +175,10 @@ LanePool::Session::Session() : lock_(LanePool::Get().session_mutex_) {
   CurrentThread() = ThreadState{};
   CurrentThread().lane = &lane_;
   pool.in_session_.store(true);
+  const int here = sched_getcpu();
+  if (here >= 0 && here < CPU_SETSIZE) {
+    pool.taken_[here].store(pool.sessions_.load() + 1);
+  }
   // Workers wake up while the first operator is being started.
   pool.sessions_.fetch_add(1);
   for (Worker* worker : pool.workers_) pool.WakeIfAsleep(worker);

@@ -4,7 +4,10 @@
 #ifndef IOS_TF_CC_ENGINE_CPU_LANES_H_
 #define IOS_TF_CC_ENGINE_CPU_LANES_H_
 
+#include <sched.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -99,12 +102,17 @@ class LanePool {
   void Post(int thread, Job job, Lane* lane, Team* team, int index);
   void WakeIfAsleep(Worker* worker);
   void WorkerLoop(Worker* worker);
+  // Moves the calling worker to a core that no other thread of this session has
+  // woken on.
+  void TakeCore();
 
   const int cores_;
   int process_ = 0;
   std::mutex session_mutex_;
   std::atomic<bool> in_session_{false};
   std::atomic<uint32_t> sessions_{0};  // begun so far
+  // By core: the last session of which a thread has woken there.
+  std::array<std::atomic<uint32_t>, CPU_SETSIZE> taken_{};
   std::vector<Worker*> workers_;  // thread t is workers_[t - 1]; leaked at exit
 };
 
