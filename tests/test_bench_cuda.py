@@ -4,7 +4,8 @@ import bench_helpers
 import numpy as np
 import pytest
 
-from ios_tf.bench.frameworks.runners import IosRunner, Target
+from ios_tf.bench.frameworks.ios_runner import IosRunner
+from ios_tf.bench.frameworks.runner import Target
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

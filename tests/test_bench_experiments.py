@@ -17,7 +17,7 @@ from ios_tf.bench.experiments.experiment import (
     summary,
 )
 from ios_tf.bench.experiments.page import write_page
-from ios_tf.bench.frameworks.runners import PEERS
+from ios_tf.bench.frameworks.peers import PEERS
 from ios_tf.bench.network import Network
 from ios_tf.bench.worker import Worker
 from ios_tf.errors import UserError

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from ios_tf import memory
-from ios_tf.bench.frameworks.runners import PEERS, Target
+from ios_tf.bench.frameworks.peers import PEERS
+from ios_tf.bench.frameworks.runner import Target
 from ios_tf.bench.network import Network
 from ios_tf.errors import UserError
 

@@ -15,7 +15,7 @@ from ios_tf.bench.experiments.experiment import (
     short_name,
 )
 from ios_tf.bench.experiments.frameworks import add_peers, compare
-from ios_tf.bench.frameworks.runners import PEERS
+from ios_tf.bench.frameworks.peers import PEERS
 
 _PEERS = (
     "ios",

@@ -22,7 +22,8 @@ from ios_tf.bench.experiments.experiment import (
     short_name,
     summary,
 )
-from ios_tf.bench.frameworks.runners import PEERS, Target
+from ios_tf.bench.frameworks.peers import PEERS
+from ios_tf.bench.frameworks.runner import Target
 from ios_tf.bench.network import Network
 from ios_tf.bench.worker import PeerError, Worker
 from ios_tf.errors import UserError
