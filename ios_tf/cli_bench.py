@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ios_tf.bench.experiments.command import EXPERIMENTS, add_arguments, run
 from ios_tf.bench.experiments.page import RESULTS, write_page
-from ios_tf.errors import UserError
+from ios_tf.bench.files import check_writable, write_json
 
 
 def with_command(words: Sequence[str]) -> list[str]:
@@ -81,11 +80,7 @@ def _model(options: argparse.Namespace) -> None:
     from ios_tf.bench.model import bench
 
     if options.json:
-        # Fails now rather than after the measurements.
-        try:
-            open(options.json, "a", encoding="utf-8").close()
-        except OSError as error:
-            raise UserError(f"{options.json}: {error.strerror}") from None
+        check_writable(options.json)  # now rather than after the measurements
     result = bench(
         options.model,
         batch_size=options.batch_size,
@@ -101,9 +96,7 @@ def _model(options: argparse.Namespace) -> None:
     print(f"{options.model}, batch size {options.batch_size}, {result.device}")
     print(result.table())
     if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(result.to_json(), file, indent=1)
-            file.write("\n")
+        write_json(options.json, result.to_json())
 
 
 def _page(options: argparse.Namespace) -> None:

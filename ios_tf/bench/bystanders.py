@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import statistics
 import tempfile
 import time
@@ -23,6 +22,7 @@ from keras import layers
 
 import ios_tf
 from ios_tf import _native
+from ios_tf.bench.files import write_json
 from ios_tf.report import table
 
 VARIANTS = ("TensorFlow", "plugin", "enabled")
@@ -184,9 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = bench(options.rounds, options.repeats)
     print(results_table(rows))
     if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump([dataclasses.asdict(row) for row in rows], file, indent=1)
-            file.write("\n")
+        write_json(options.json, [dataclasses.asdict(row) for row in rows])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import argparse
 import dataclasses
 import datetime
 import importlib.util
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 
 from ios_tf import engine
 from ios_tf.bench import arrays
+from ios_tf.bench.files import write_json
 from ios_tf.bench.frameworks import interpreter
 from ios_tf.bench.frameworks.weights import random_weights
 from ios_tf.bench.network import Network
@@ -255,9 +255,7 @@ def _run(options: argparse.Namespace) -> int:
             "device": fingerprint,
             "checks": [dataclasses.asdict(check) for check in checks],
         }
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
-            file.write("\n")
+        write_json(options.json, result)
     return int(bool(failed))
 
 

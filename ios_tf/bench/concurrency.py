@@ -23,6 +23,7 @@ from typing import Any
 import tensorflow as tf
 
 from ios_tf import graphs
+from ios_tf.bench.files import write_json
 from ios_tf.bench.model import random_inputs
 from ios_tf.conversion import convert
 from ios_tf.errors import UserError
@@ -194,18 +195,22 @@ def main() -> int:
         _child(options.child)
         return 0
     try:
-        engine, stock = bench_concurrency(
-            options.model,
-            batch_sizes=[int(size) for size in options.batch_sizes.split(",")],
-            threads=options.threads,
-            runs=options.runs,
-            stock_runs=options.stock_runs,
-            progress=True,
-            say=print,
-        )
+        return _run(options)
     except UserError as error:
         print(f"ios_tf: error: {error}", file=sys.stderr)
         return 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    engine, stock = bench_concurrency(
+        options.model,
+        batch_sizes=[int(size) for size in options.batch_sizes.split(",")],
+        threads=options.threads,
+        runs=options.runs,
+        stock_runs=options.stock_runs,
+        progress=True,
+        say=print,
+    )
     header = ("", "runs", "differing", "runs/s", "loaded", "peak", "growth (MiB)")
     rows = [
         (
@@ -228,9 +233,7 @@ def main() -> int:
             "engine": dataclasses.asdict(engine),
             "tensorflow": dataclasses.asdict(stock),
         }
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            file.write("\n")
+        write_json(options.json, content)
     return 0 if engine.differing == 0 else 1
 
 

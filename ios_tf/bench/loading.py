@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+from ios_tf.bench.files import write_json
 from ios_tf.conversion import convert
 from ios_tf.errors import UserError
 from ios_tf.report import table
@@ -135,17 +136,21 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     try:
-        found = bench_loading(
-            options.model,
-            batch_size=options.batch_size,
-            rounds=options.rounds,
-            cache_dir=options.cache_dir,
-            progress=True,
-            say=print,
-        )
+        return _run(options)
     except UserError as error:
         print(f"ios_tf: error: {error}", file=sys.stderr)
         return 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    found = bench_loading(
+        options.model,
+        batch_size=options.batch_size,
+        rounds=options.rounds,
+        cache_dir=options.cache_dir,
+        progress=True,
+        say=print,
+    )
     rows = [
         [
             name,
@@ -163,9 +168,7 @@ def main() -> int:
             f"--batch_size={options.batch_size} --rounds={options.rounds}",
             "loading": {name: dataclasses.asdict(x) for name, x in found.items()},
         }
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            file.write("\n")
+        write_json(options.json, content)
     return 0
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import json
 import math
 import random
 import time
@@ -20,6 +19,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ios_tf.bench.files import write_json
 from ios_tf.cost import CachedCostModel, SimulatedCostModel
 from ios_tf.cost.simulated import DEVICES
 from ios_tf.scheduler import (
@@ -189,9 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             {**dataclasses.asdict(point), "bound": point.counts.bound}
             for point in found
         ]
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(data, file, indent=1)
-            file.write("\n")
+        write_json(options.json, data)
 
 
 if __name__ == "__main__":

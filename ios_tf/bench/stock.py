@@ -11,7 +11,6 @@ are legal. The engine takes no part: so TensorFlow Serving runs them as it is.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from ios_tf import final_check, graphs, optimizer
+from ios_tf.bench.files import write_json
 from ios_tf.bench.model import FROZEN, STOCK, Result, measure, random_inputs
 from ios_tf.conversion import convert
 from ios_tf.errors import UserError
@@ -132,17 +132,21 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     try:
-        result = bench_stock(
-            options.model,
-            batch_size=options.batch_size,
-            rounds=options.rounds,
-            cache_dir=options.cache_dir,
-            progress=True,
-            say=print,
-        )
+        return _run(options)
     except UserError as error:
         print(f"ios_tf: error: {error}", file=sys.stderr)
         return 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    result = bench_stock(
+        options.model,
+        batch_size=options.batch_size,
+        rounds=options.rounds,
+        cache_dir=options.cache_dir,
+        progress=True,
+        say=print,
+    )
     print(result.table())
     if options.json:
         command = f"python -m ios_tf.bench.stock {options.model}"
@@ -150,9 +154,7 @@ def main() -> int:
             **result.to_json(),
             "command": f"{command} --batch_size={options.batch_size}",
         }
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            file.write("\n")
+        write_json(options.json, content)
     return 0
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ios_tf import engine
-from ios_tf.bench.files import write_text
+from ios_tf.bench.files import write_json
 from ios_tf.bench.network import Network
 from ios_tf.errors import UserError
 
@@ -179,7 +179,7 @@ class Record:
           UserError: it cannot be written.
         """
         content = {"version": VERSION, **dataclasses.asdict(self)}
-        write_text(path, json.dumps(content, indent=1) + "\n")
+        write_json(path, content)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Record:
