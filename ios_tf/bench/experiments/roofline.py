@@ -1,9 +1,9 @@
 """Where the time of a network goes, and the floor under it.
 
 Each operator is measured alone, again and again, so that what fits into the caches
-stays there. Its floor is the roofline's: the longer of its floating-point operations at
-the peak that the engine itself reaches on large convolutions, and its bytes at the
-bandwidth that it reaches on a sum of tensors larger than a core's own caches.
+stays there. Its floor is the roofline's: the longer of its floating-point operations
+at the highest rate that the engine itself reaches on some convolutions, and its bytes
+at the bandwidth that it reaches on a sum of tensors larger than a core's own caches.
 
 The floor assumes that no operators are fused: each reads its inputs and weights once,
 and writes its output once. So operators whose tensors stay in the caches can be faster
@@ -28,14 +28,17 @@ from ios_tf.bench.experiments.experiment import (
     short_name,
     summary,
 )
+from ios_tf.bench.frameworks.ios_runner import IosRunner
+from ios_tf.bench.frameworks.runner import Target
 from ios_tf.bench.network import Network
-from ios_tf.bench.network_search import interleaved_ms, schedule_json
-from ios_tf.scheduler import Stage, Strategy, sequential_schedule
+from ios_tf.bench.network_search import schedule_json
+from ios_tf.scheduler import Stage, Strategy
 
 # Runs of one measurement together take at least so long.
 _LEAST_MS = 5.0
-# Convolutions that should reach the peak: kernel size, input and output channels.
-_LARGE_CONVOLUTIONS = ((1, 512), (1, 1024), (3, 256))
+# Convolutions that should reach the peak: kernel size, height and width, channels. The
+# smaller ones stay in a core's own caches.
+_LARGE_CONVOLUTIONS = ((1, 56, 512), (3, 56, 256), (3, 35, 96), (1, 35, 192))
 # Of the two tensors that are added and of their sum, together.
 _SUM_BYTES = 64e6
 # A GPU takes more to be full: so many images.
@@ -74,13 +77,14 @@ class Roofline(Experiment):
         )
         networks = {}
         for network in context.networks:
-            schedules = {
-                signature: sequential_schedule(problem)
-                for signature, problem in network.problems.items()
-            }
-            (sequential,) = interleaved_ms(
-                network, [schedules], context.device, context.rounds
+            sequential = IosRunner(
+                network,
+                Target(context.device, context.dtype, context.threads),
+                "sequential",
             )
+            calls = sequential.calls()
+            whole_ms = [sequential.time(calls) for _ in range(context.rounds)]
+            del sequential
             operators = _operators(network, context)
             for row in operators:
                 floor_ms = max(
@@ -91,7 +95,7 @@ class Roofline(Experiment):
                     floor_ms = min(floor_ms, row["median_ms"])
                 row["floor_ms"] = floor_ms
             networks[network.name] = {
-                "sequential": summary(sequential),
+                "sequential": summary(whole_ms),
                 "operators": operators,
             }
             context.say(f"{network.name}: {len(operators)} different operators")
@@ -221,14 +225,14 @@ def _latencies_ms(
 def _peak(context: Context) -> dict[str, Any]:
     """The most GFLOP/s of the engine on some large convolutions."""
     found = []
-    for kernel, channels in _LARGE_CONVOLUTIONS:
+    for kernel, size, channels in _LARGE_CONVOLUTIONS:
         convolution = {
             "type": "conv2d",
             "kernel": [kernel, kernel],
             "filters": channels,
             "padding": "SAME",
         }
-        image = [56, 56, channels]
+        image = [size, size, channels]
         found.append(_alone(convolution, [image], context))
     for row in found:
         row["gflop_per_s"] = row["gflop"] / row["median_ms"] * 1e3
