@@ -432,6 +432,39 @@ def test_forked_processes_and_other_numbers_of_threads(threads):
     assert done.stdout == "both ran\n", done.stderr
 
 
+def test_separable_convolution_of_images_too_wide_for_the_kernel_of_small_ones():
+    rng = np.random.default_rng(11)
+    op = {"type": "sepconv", "kernel": [3, 3], "dilations": [40, 40], "filters": 4}
+    block = {
+        "version": 1,
+        "dtype": "float32",
+        "inputs": [[1, 4, 32, 16]],
+        "operators": [{**op, "padding": "SAME", "inputs": [-1]}],
+        "outputs": [0],
+    }
+    depthwise, pointwise = (
+        rng.normal(size=shape).astype(np.float32)
+        for shape in engine.problem(block)["weight_shapes"][0]
+    )
+    for widths in [(32, 1200, 32), (1200, 32)]:
+        program = engine.Program(
+            {**block, "inputs": [[1, 4, widths[0], 16]]},
+            {"version": 1, "stages": [{"strategy": "concurrent", "groups": [[0]]}]},
+            [depthwise, pointwise],
+        )
+        for width in widths:
+            x = rng.normal(size=(1, 4, width, 16)).astype(np.float32)
+            expected = tf.nn.separable_conv2d(
+                x,
+                depthwise.reshape(3, 3, 16, 1),
+                pointwise.reshape(1, 1, 16, 4),
+                [1, 1, 1, 1],
+                "SAME",
+                dilations=[40, 40],
+            )
+            assert_close(program.run([x])[0], expected.numpy())
+
+
 def test_threads_stay_free_to_move():
     block = RandomBlock(np.random.default_rng(7), operators=6)
     schedule = random_schedule(np.random.default_rng(7), engine.problem(block.json))

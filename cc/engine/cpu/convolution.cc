@@ -7,22 +7,26 @@ namespace ios::cpu {
 using dnnl::algorithm;
 using dnnl::memory;
 
+memory::desc PlainFilterDesc(const Operator& op, int64_t groups,
+                             int64_t channels, int64_t filters) {
+  const auto [kh, kw] = op.kernel;
+  const int64_t in = channels / groups, out = filters / groups;
+  memory::dims dims = {out, in, kh, kw};
+  memory::dims strides = {1, filters, kw * in * filters, in * filters};
+  if (groups > 1) {
+    dims.insert(dims.begin(), groups);
+    strides.insert(strides.begin(), out);
+  }
+  return memory::desc(dims, memory::data_type::f32, strides);
+}
+
 void Convolution::Create(const dnnl::engine& engine, const Operator& op,
                          int64_t groups, int64_t filters, const Shape& input,
                          const Shape& output, CpuParameter* filter,
                          CpuParameter* bias, bool residual,
                          Activation activation) {
-  const auto [kh, kw] = op.kernel;
-  const int64_t in = input[3] / groups, out = filters / groups;
-  memory::dims dims = {out, in, kh, kw};
-  memory::dims strides = {1, filters, kw * in * filters, in * filters};
-  if (groups > 1) {
-    // Groups divide the last dimension of TensorFlow's [kh, kw, in, filters].
-    dims.insert(dims.begin(), groups);
-    strides.insert(strides.begin(), out);
-  }
-  constexpr memory::data_type kF32 = memory::data_type::f32;
-  const memory::desc plain(dims, kF32, strides);
+  const memory::desc plain =
+      PlainFilterDesc(op, groups, input[3], filters);
   dnnl::post_ops ops;
   const memory::desc target = NhwcDesc(output);
   if (residual) ops.append_binary(algorithm::binary_add, target);
@@ -31,7 +35,8 @@ void Convolution::Create(const dnnl::engine& engine, const Operator& op,
   const dnnl::convolution_forward::primitive_desc desc(
       engine, dnnl::prop_kind::forward_inference,
       algorithm::convolution_direct, NhwcDesc(input),
-      memory::desc(dims, kF32, memory::format_tag::any),
+      memory::desc(plain.get_dims(), memory::data_type::f32,
+                   memory::format_tag::any),
       bias ? FlatDesc(filters) : memory::desc(), target,
       {op.strides[0], op.strides[1]},
       {op.dilations[0] - 1, op.dilations[1] - 1}, {pad[0], pad[2]},

@@ -11,10 +11,15 @@
 
 namespace ios::cpu {
 
+// TensorFlow's filters [kh, kw, channels / groups, filters]; groups divide the last
+// dimension.
+dnnl::memory::desc PlainFilterDesc(const Operator& op, int64_t groups,
+                                   int64_t channels, int64_t filters);
+
 // filter [+ bias] [+ residual] + activation.
 class Convolution {
  public:
-  // `groups` > 1 splits channels; the filter is TensorFlow's [kh,kw,C/g,O].
+  // `groups` > 1 splits channels.
   void Create(const dnnl::engine& engine, const Operator& op, int64_t groups,
               int64_t filters, const Shape& input, const Shape& output,
               CpuParameter* filter, CpuParameter* bias, bool residual,

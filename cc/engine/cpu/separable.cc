@@ -111,8 +111,11 @@ class KernelSepConvTask : public SepConvTask {
       : SepConvTask(spec),
         depthwise_(*spec.op, spec.inputs[0].shape, spec.output.shape),
         filters_(spec.op->filters),
-        pitch_(spec.inputs[0].pitch),
-        filter_(spec.parameters[0]) {
+        pitch_(spec.inputs[0].pitch) {
+    const int64_t channels = depthwise_.channels();
+    const dnnl::memory::desc plain =
+        PlainFilterDesc(*spec.op, /*groups=*/channels, channels, channels);
+    filter_ = AsCpu(spec.parameters[0])->Packed(engine, plain, plain);
     const int64_t rows = depthwise_.rows();
     const int threads = CurrentThread().lane->size;
     strips_ = InStrips(threads) ? threads : 1;
@@ -149,10 +152,11 @@ class KernelSepConvTask : public SepConvTask {
            const ExecutionContext& context) override {
     float* scratch = context.scratch;
     const float* residual = Residual(inputs, scratch);
+    const auto* filter = static_cast<float*>(filter_.get_data_handle());
     float* target = output_.Begin(output, scratch);
     const auto depthwise = [&](int64_t begin, int64_t end) {
       const int thread = CurrentThread().team ? CurrentThread().index : 0;
-      depthwise_.Run(inputs[0], pitch_, AsCpu(filter_)->plain(), begin, end,
+      depthwise_.Run(inputs[0], pitch_, filter, begin, end,
                      scratch + middle_ + begin * depthwise_.row_floats(),
                      scratch + rings_ + thread * ring_floats_);
     };
@@ -206,7 +210,7 @@ class KernelSepConvTask : public SepConvTask {
 
   const Depthwise depthwise_;
   const int64_t filters_, pitch_;
-  const std::shared_ptr<Parameter> filter_;
+  dnnl::memory filter_;  // as TensorFlow has it
   int64_t strips_ = 1;
   std::vector<Convolution> pointwise_;  // of each strip
   std::vector<int64_t> scratchpads_;
