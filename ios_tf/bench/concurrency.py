@@ -25,8 +25,8 @@ import tensorflow as tf
 from ios_tf import graphs
 from ios_tf.bench.files import write_json
 from ios_tf.bench.model import random_inputs
+from ios_tf.bench.standalone import exit_code
 from ios_tf.conversion import convert
-from ios_tf.errors import UserError
 from ios_tf.report import table
 from ios_tf.source import saved_model
 
@@ -194,11 +194,7 @@ def main() -> int:
     if options.child:
         _child(options.child)
         return 0
-    try:
-        return _run(options)
-    except UserError as error:
-        print(f"ios_tf: error: {error}", file=sys.stderr)
-        return 1
+    return exit_code(_run, options)
 
 
 def _run(options: argparse.Namespace) -> int:

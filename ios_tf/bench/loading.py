@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ios_tf.bench.files import write_json
+from ios_tf.bench.standalone import exit_code, model_parser
 from ios_tf.conversion import convert
-from ios_tf.errors import UserError
 from ios_tf.report import table
 from ios_tf.source import saved_model
 
@@ -128,18 +128,8 @@ def _child(*arguments: str) -> list[float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Measures what loading costs.")
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--batch_size", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--cache_dir", metavar="DIR")
-    parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
-    try:
-        return _run(options)
-    except UserError as error:
-        print(f"ios_tf: error: {error}", file=sys.stderr)
-        return 1
+    parser = model_parser("Measures what loading costs.", rounds=5)
+    return exit_code(_run, parser.parse_args())
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ import tensorflow as tf
 from ios_tf import final_check, graphs, optimizer
 from ios_tf.bench.files import write_json
 from ios_tf.bench.model import FROZEN, STOCK, Result, measure, random_inputs
+from ios_tf.bench.standalone import exit_code, model_parser
 from ios_tf.conversion import convert
 from ios_tf.errors import UserError
 from ios_tf.scheduler import Problem, Schedule, Stage
@@ -124,18 +125,8 @@ def _merged(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Benchmarks stock TensorFlow.")
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--batch_size", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--cache_dir", metavar="DIR")
-    parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
-    try:
-        return _run(options)
-    except UserError as error:
-        print(f"ios_tf: error: {error}", file=sys.stderr)
-        return 1
+    parser = model_parser("Benchmarks stock TensorFlow.", rounds=20)
+    return exit_code(_run, parser.parse_args())
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -1,0 +1,31 @@
+"""What the benchmarks that are run as modules have in common as commands."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from ios_tf.errors import UserError
+
+
+def model_parser(description: str, rounds: int) -> argparse.ArgumentParser:
+    """A parser of a model to convert and measure; `rounds` is the default."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("--batch_size", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--cache_dir", metavar="DIR")
+    parser.add_argument("--json", metavar="FILE")
+    return parser
+
+
+def exit_code(
+    run: Callable[[argparse.Namespace], int], options: argparse.Namespace
+) -> int:
+    """What `run` returns, or 1 after the one line of a UserError."""
+    try:
+        return run(options)
+    except UserError as error:
+        print(f"ios_tf: error: {error}", file=sys.stderr)
+        return 1
