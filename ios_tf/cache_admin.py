@@ -24,6 +24,7 @@ from ios_tf.tuning import problem_of
 
 _PENDING = "pending"
 _VERSION = 1
+_HOW = ("strategy", "micro_batches")  # of a stage
 # A temporary file that is older belongs to a process that has died.
 _STALE_SECONDS = 3600
 
@@ -304,7 +305,8 @@ def _description(entry: Entry) -> str:
         return "\n".join(lines)
     for number, stage in enumerate(entry.data["stages"]):
         groups = " | ".join(" ".join(map(str, group)) for group in stage["groups"])
-        lines.append(f"  stage {number}: {stage['strategy']}: {groups}")
+        how = " ".join(str(stage[key]) for key in _HOW if key in stage)
+        lines.append(f"  stage {number}: {how}: {groups}")
     lines += [
         f"  {key}: {value}"
         for key, value in entry.data.items()

@@ -323,8 +323,7 @@ def _rebuild(
         function.frozen,
         function.collected,
         schedules,
-        searcher.cost_model,
-        may_fall_back=searcher.searches,
+        searcher,
     )
     for batch_size, size in checked.sizes.items():
         if size.fell_back:

@@ -1,4 +1,4 @@
-"""The final check: a whole network with its schedules against itself sequential.
+"""The final check: a whole network with its schedules, against itself sequential.
 
 Blocks are searched one by one, with their inputs in a layout and a cache state of
 their own; what counts is the network. A converted model is never slower than its own
@@ -16,10 +16,13 @@ from typing import Any
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf import optimizer
-from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.graphs import FrozenSignature
 from ios_tf.optimizer import Collected
-from ios_tf.scheduler import Schedule, sequential_schedule
+from ios_tf.scheduler import Schedule, Stage, sequential_schedule
+from ios_tf.search import Searcher
+
+# Those of several blocks.
+_Stages = tuple[tuple[Stage, ...], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +32,7 @@ class CheckedSize:
     Attributes:
       schedules: those that are kept, by signature of their blocks.
       sequential_ms, scheduled_ms: latencies of all regions together.
-      fell_back: the schedules were slower than the sequential ones.
+      fell_back: all others were slower than the sequential ones.
     """
 
     schedules: Mapping[str, Schedule]
@@ -50,50 +53,62 @@ def check(
     frozen: FrozenSignature,
     collected: Mapping[int, Collected],
     schedules: Mapping[str, Schedule],
-    cost_model: MeasuredCostModel,
-    may_fall_back: bool,
+    searcher: Searcher,
 ) -> Checked:
-    """Rewrites a graph with `schedules`, or sequentially where that is faster.
+    """Rewrites a graph with `schedules`, or with others where those are faster.
 
     Args:
       frozen: the graph.
       collected: what was collected from it, by batch size.
-      schedules: by signature, those of all blocks.
-      cost_model: what measures.
-      may_fall_back: false keeps `schedules` even where they are slower.
+      schedules: by signature, those of all blocks; of a baseline that was asked for,
+        they are kept even where they are slower.
+      searcher: what has found them; its cost model measures.
     """
     problems = {s: p for c in collected.values() for s, p in c.problems.items()}
     sequential = {s: sequential_schedule(problem) for s, problem in problems.items()}
     found = {signature: schedules[signature] for signature in problems}
-    choices = [sequential]
-    if any(found[s].stages != sequential[s].stages for s in found):
-        choices.append(found)
+    others = [{**found, **a} for a in searcher.alternatives(problems.values())]
+    cost_model = searcher.cost_model
     device = cost_model.device.kind
     batch_sizes = list(collected)
-    graphs = [rewrite(frozen, choice, batch_sizes, device) for choice in choices]
+    graphs: dict[_Stages, graph_pb2.GraphDef] = {}
+
+    def graph_of(choice: Mapping[str, Schedule]) -> graph_pb2.GraphDef:
+        stages = tuple(choice[signature].stages for signature in problems)
+        if stages not in graphs:
+            graphs[stages] = rewrite(frozen, choice, batch_sizes, device)
+        return graphs[stages]
+
     sizes = {}
     for batch_size, of_size in collected.items():
+        choices: dict[_Stages, Mapping[str, Schedule]] = {}
+        for choice in (sequential, found, *others):
+            stages = tuple(choice[signature].stages for signature in of_size.problems)
+            choices.setdefault(stages, choice)
         latencies = cost_model.compare_programs(
             [
-                _programs(dataclasses.replace(frozen, graph_def=g), batch_size, device)
-                for g in graphs
+                _programs(
+                    dataclasses.replace(frozen, graph_def=graph_of(choice)),
+                    batch_size,
+                    device,
+                )
+                for choice in choices.values()
             ]
         )
         cost_model.release()
-        fell_back = may_fall_back and latencies[-1] > latencies[0]
-        kept = sequential if fell_back else found
+        measured = list(zip(choices.values(), latencies, strict=True))
+        if not searcher.searches:
+            best, best_ms = measured[-1]
+        else:
+            best, best_ms = min(measured, key=lambda one: one[1])
         sizes[batch_size] = CheckedSize(
-            {signature: kept[signature] for signature in of_size.problems},
+            {signature: best[signature] for signature in of_size.problems},
             latencies[0],
-            latencies[0 if fell_back else -1],
-            fell_back,
+            best_ms,
+            best is sequential and len(measured) > 1,
         )
-    if len({size.fell_back for size in sizes.values()}) == 1:
-        graph = graphs[0 if sizes[batch_sizes[0]].fell_back else -1]
-    else:
-        kept = {s: k for size in sizes.values() for s, k in size.schedules.items()}
-        graph = rewrite(frozen, kept, batch_sizes, device)
-    return Checked(graph, sizes)
+    kept = {s: k for size in sizes.values() for s, k in size.schedules.items()}
+    return Checked(graph_of(kept), sizes)
 
 
 def rewrite(

@@ -14,7 +14,6 @@ from ios_tf.scheduler import (
     Problem,
     Pruning,
     Schedule,
-    Stage,
     make_units,
     matching_units,
     partition,
@@ -116,10 +115,7 @@ def parts_of(
 def joined(problem: Problem, parts: Sequence[tuple[Part, Schedule]]) -> Schedule:
     """The schedules of a block's parts, one after the other."""
     stages = [
-        Stage(
-            stage.strategy,
-            tuple(tuple(part.operators[op] for op in group) for group in stage.groups),
-        )
+        stage.renumbered(part.operators)
         for part, schedule in parts
         for stage in schedule.stages
     ]

@@ -14,13 +14,15 @@ class SizeReport:
 
     Attributes:
       stages: how many there are.
-      merged, concurrent: stages that merge operators, stages with several groups.
+      merged, concurrent, split: stages that merge operators, stages with several
+        groups, stages that split the batch.
       sequential_ms, scheduled_ms: latencies of all regions together.
     """
 
     stages: int = 0
     merged: int = 0
     concurrent: int = 0
+    split: int = 0
     sequential_ms: float = 0.0
     scheduled_ms: float = 0.0
 
@@ -31,6 +33,7 @@ class SizeReport:
             for stage in schedule.stages:
                 self.merged += stage.strategy is Strategy.MERGE
                 self.concurrent += len(stage.groups) > 1
+                self.split += stage.strategy is Strategy.SPLIT
 
 
 @dataclasses.dataclass
@@ -98,6 +101,7 @@ class Report:
                 str(size.stages),
                 str(size.merged),
                 str(size.concurrent),
+                str(size.split),
                 f"{size.sequential_ms:.2f} ms",
                 f"{size.scheduled_ms:.2f} ms"
                 f" ({size.sequential_ms / size.scheduled_ms:.2f}x)",
@@ -107,10 +111,12 @@ class Report:
         padded = [
             [c.ljust(max(map(len, column))) for c in column] for column in columns
         ]
-        names = ("batch size", "stages", "  merged", "  concurrent", "sequential")
+        names = ("batch size", "stages", "  merged", "  concurrent", "  split")
         return [
             (name, "  ".join(cells))
-            for name, *cells in zip((*names, "scheduled"), *padded, strict=True)
+            for name, *cells in zip(
+                (*names, "sequential", "scheduled"), *padded, strict=True
+            )
         ]
 
 

@@ -21,6 +21,7 @@ from ios_tf.scheduler import (
     greedy_schedule,
     search,
     sequential_schedule,
+    split_schedules,
 )
 from ios_tf.scheduler import Progress as SearchProgress
 
@@ -150,6 +151,25 @@ class Searcher:
         stats.seconds = time.monotonic() - start
         return result, stats
 
+    def alternatives(self, problems: Iterable[Problem]) -> list[dict[str, Schedule]]:
+        """Other schedules of a network's blocks, by signature, that might be better.
+
+        Each splits all blocks alike: what one block leaves in the caches of a core, the
+        next one then finds there, and no lane waits for the others between them. Only
+        a measurement of the whole network can tell.
+        """
+        by_count: dict[int, dict[str, Schedule]] = {}
+        for problem in problems:
+            for schedule in self._splits(problem):
+                count = schedule.stages[0].micro_batches
+                by_count.setdefault(count, {})[problem.signature] = schedule
+        return list(by_count.values())
+
+    def _splits(self, problem: Problem) -> list[Schedule]:
+        if self._strategy != "both" or not self.cost_model.lanes_divide_device:
+            return []
+        return split_schedules(problem, self.cost_model.lanes)
+
     def _look_up(self, problem: Problem) -> Schedule | None:
         if not self._cache:
             return None
@@ -189,15 +209,15 @@ class Searcher:
         before = self.cost_model.measurements
         bar = Progress(label) if self._show_progress else None
         sequential = sequential_schedule(problem)
-        if _is_chain(problem):
-            choices = [sequential]
-        elif not self.searches:
+        choices = [sequential]
+        if not self.searches:
             choices = [_BASELINES[self._strategy](problem)]
-        else:
-            choices = [*self._found(problem, bar, deadline, stats), sequential]
+        elif not _is_chain(problem):
+            choices += self._found(problem, bar, deadline, stats)
             # A sum of stage latencies is an estimate; the whole block decides.
             if self._strategy in ("both", "parallel"):
                 choices.append(greedy_schedule(problem))
+        choices += self._splits(problem)
         measured = list({s.stages: s for s in [*choices, sequential]}.values())
         latencies = dict(
             zip(

@@ -87,7 +87,10 @@ def _stage(
     # What all batch sizes merge is one convolution in the graph.
     merges = stage["strategy"] == "merge"
     merged = merges or any(_MERGED in op["name"] for group in groups for op in group)
-    yield f"    stage {number}  {'merge' if merged else 'concurrent'}"
+    how = "merge" if merged else stage["strategy"]
+    if stage["strategy"] == "split":
+        how = f"split into {stage['micro_batches']} micro-batches"
+    yield f"    stage {number}  {how}"
     for group in groups:
         yield "      " + (" + " if merges else " > ").join(
             f"{op['name'][skip:]} ({op['type']})" for op in group

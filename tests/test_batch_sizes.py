@@ -25,6 +25,7 @@ from ios_tf.scheduler import (
     greedy_schedule,
     sequential_schedule,
 )
+from ios_tf.search import Searcher
 from ios_tf.show import show
 
 # Batch sizes and what is to run by their schedules: the nearest by ratio.
@@ -200,9 +201,10 @@ def test_one_batch_size_has_all_its_merges_in_the_graph(saved):
 
 
 class Stopwatch:
-    """Gives the latencies it is told, by batch size: [sequential, scheduled]."""
+    """Gives the latencies it is told, by batch size: [sequential, scheduled, …]."""
 
     device = CPU
+    lanes_divide_device = False  # no images side by side
 
     def __init__(self, latencies):
         self.latencies = latencies
@@ -233,9 +235,8 @@ def test_a_size_whose_schedules_are_slower_is_sequential(latencies, expected, sa
         for size, of_size in collected.items()
         for signature, problem in of_size.problems.items()
     }
-    checked = final_check.check(
-        frozen, collected, schedules, Stopwatch(latencies), may_fall_back=True
-    )
+    searcher = Searcher(Stopwatch(latencies), "both", Pruning())
+    checked = final_check.check(frozen, collected, schedules, searcher)
     assert stages(dataclasses.replace(frozen, graph_def=checked.graph_def)) == expected
     for size, (sequential_ms, scheduled_ms) in latencies.items():
         found = checked.sizes[size]

@@ -152,11 +152,14 @@ def test_memory_may_run_out_at_any_time(gpu):
 
 
 def test_a_profiler_that_has_no_memory(gpu):
-    gpu.fake.set(memory_limit=1024)
-    with pytest.raises(engine.EngineError, match="out of memory"):
-        engine.Profiler(BLOCK, cuda_engine.DEVICE)
-    gpu.fake.reset()
-    assert engine.Profiler(BLOCK, cuda_engine.DEVICE).measure([SCHEDULE]).min() > 0
+    profiler = engine.Profiler(BLOCK, cuda_engine.DEVICE)
+    for stages in (SCHEDULE["stages"], SCHEDULE["stages"][:1]):
+        schedule = {**SCHEDULE, "stages": stages}
+        gpu.fake.set(memory_limit=1024)
+        with pytest.raises(engine.EngineError, match="out of memory"):
+            profiler.measure([schedule])
+        gpu.fake.reset()
+        assert profiler.measure([schedule]).min() > 0
 
 
 def test_no_memory_for_another_context(gpu):

@@ -50,6 +50,8 @@ def test_merged_stage_and_whole_schedule(program):
     assert (measure(program, [1, 2], [0, 0], [0, 0], [1]) > 0).all()
     schedule = [0, 1, 2, 3], [0, 1, 1, 2], [0, 0, 0, 0], [0, 1, 0]
     assert (measure(program, *schedule) > 0).all()
+    split = [0, 1, 2, 3], [0, 1, 1, 1], [0, 0, 0, 0], [0, 2]
+    assert (measure(program, *split) > 0).all()
 
 
 def test_more_work_takes_longer(program):
@@ -65,7 +67,8 @@ def test_more_work_takes_longer(program):
         (([9], [0], [0], [0]), "out of range"),
         (([0], [1], [0], [0]), "out of range"),
         (([0], [0], [1], [0]), "without gaps"),
-        (([0], [0], [0], [7]), "neither 0 nor 1"),
+        (([0], [0], [0], [-1]), "negative"),
+        (([0], [0], [0], [7]), "whole block only"),
         (([0, 1], [0], [0], [0]), "vectors of one length"),
         (([0], [0], [0], [0, 0]), "no operators"),
         (([0], [0], [0], [1]), "two or more"),

@@ -12,9 +12,12 @@ _PROBLEM = Problem.from_edges(5, [(0, 2), (2, 3), (1, 3), (0, 4)], [[0, 1], [2, 
 
 
 def _schedule(*stages):
-    kinds = {"c": Strategy.CONCURRENT, "m": Strategy.MERGE}
+    kinds = {"c": Strategy.CONCURRENT, "m": Strategy.MERGE, "s": Strategy.SPLIT}
     return Schedule(
-        tuple(Stage(kinds[kind], tuple(map(tuple, groups))) for kind, groups in stages),
+        tuple(
+            Stage(kinds[kind], tuple(map(tuple, groups)), *micro_batches)
+            for kind, groups, *micro_batches in stages
+        ),
         _PROBLEM.signature,
     )
 
@@ -26,6 +29,7 @@ _GOOD = {
     "two groups": [("c", [[0, 4, 2], [1]]), ("c", [[3]])],
     "groups in any order": [("c", [[1], [0, 4, 2]]), ("c", [[3]])],
     "merges": [("m", [[1, 0]]), ("m", [[2, 4]]), ("c", [[3]])],
+    "splits": [("s", [[1, 0, 4, 2]], 4), ("c", [[3]])],
 }
 
 _BROKEN = {
@@ -45,6 +49,10 @@ _BROKEN = {
     "no merge": ([("c", [[0]]), ("m", [[1, 2]])], "may not merge"),
     "merge of one": ([("m", [[0]])], "may not merge"),
     "merge of two groups": ([("m", [[0], [1]])], "one group"),
+    "split of two groups": ([("s", [[0], [1]], 2)], "one group"),
+    "split into one": ([("s", [[0]])], "split stage cannot have 1 micro-batches"),
+    "micro-batches without a split": ([("c", [[0]], 2)], "cannot have 2"),
+    "order of a split": ([("s", [[2, 0]], 2)], "topological order"),
     "merge too early": ([("m", [[2, 4]])], "reads operator 0"),
 }
 
@@ -103,6 +111,11 @@ def test_json_is_the_interchange_format():
         (
             '{"version": 1, "stages": [{"strategy": "merge", "groups": [[true]]}]}',
             "lists of operator",
+        ),
+        (
+            '{"version": 1, "stages": [{"strategy": "split", "groups": [],'
+            ' "micro_batches": 2.0}]}',
+            "whole number",
         ),
     ],
 )

@@ -1,6 +1,8 @@
 #include "cc/core/block.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "cc/core/block_json.h"
@@ -234,6 +236,41 @@ StatusOr<std::vector<Shape>> InferShapes(const Block& block) {
     shapes.push_back(std::move(*shape));
   }
   return shapes;
+}
+
+PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
+                     const std::vector<int>& operators) {
+  PartOfBlock part;
+  part.block.name = block.name;
+  part.block.dtype = block.dtype;
+  std::map<int, int> known;  // references inside of the part
+  for (int i : operators) {
+    Operator op = block.operators[i];
+    for (int& ref : op.inputs) {
+      const auto [inside, is_new] = known.try_emplace(ref);
+      if (is_new) {
+        part.inputs.push_back(ref);
+        part.block.inputs.push_back(ShapeOf(block, shapes, ref));
+        inside->second = -static_cast<int>(part.inputs.size());
+      }
+      ref = inside->second;
+    }
+    known[i] = part.block.operators.size();
+    part.block.operators.push_back(std::move(op));
+  }
+  std::set<int> read(block.outputs.begin(), block.outputs.end());
+  const std::set<int> members(operators.begin(), operators.end());
+  for (size_t i = 0; i < block.operators.size(); ++i) {
+    if (members.count(i) > 0) continue;
+    read.insert(block.operators[i].inputs.begin(),
+                block.operators[i].inputs.end());
+  }
+  for (int i : operators) {
+    if (read.count(i) == 0) continue;
+    part.outputs.push_back(i);
+    part.block.outputs.push_back(known[i]);
+  }
+  return part;
 }
 
 std::array<int64_t, 4> ExplicitPadding(const Operator& op, const Shape& input) {

@@ -134,6 +134,19 @@ const Shape& ShapeOf(const Block& block, const std::vector<Shape>& shapes,
 std::vector<Shape> InputShapes(const Block& block,
                                const std::vector<Shape>& shapes, int index);
 
+// Some operators of a block as a block of their own. References are those of
+// the whole block.
+struct PartOfBlock {
+  Block block;
+  std::vector<int> inputs;   // tensors
+  std::vector<int> outputs;  // operators
+};
+
+// `operators` are in a topological order. Outputs are what the rest of the block,
+// or whoever reads the block, reads of them.
+PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
+                     const std::vector<int>& operators);
+
 std::string ToJson(const Block& block);
 StatusOr<Block> BlockFromJson(const std::string& json);
 std::string Signature(const Block& block);  // 64 hexadecimal digits

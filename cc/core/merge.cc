@@ -184,6 +184,8 @@ StatusOr<Lowered> LowerMerges(const Block& block, const Schedule& schedule) {
       }
       out.groups.push_back(std::move(group));
     } else {
+      out.strategy = stage.strategy;
+      out.micro_batches = stage.micro_batches;
       for (const std::vector<int>& group : stage.groups) {
         std::vector<int> members;
         for (int i : group) {

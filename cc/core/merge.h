@@ -43,7 +43,7 @@ void StackWeights(const MergePlan& plan, const Block& block, int64_t channels,
                   const std::vector<const float*>& biases,
                   std::vector<float>* filter, std::vector<float>* bias);
 
-// The block and schedule as they are executed: every merge stage becomes one
+// The block and schedule with their merges made: every merge stage becomes one
 // Conv2D and slices, all in one group of a concurrent stage. Operator i of the
 // result comes from `origin[i]` (operators of `block`; several for a merged
 // convolution, one for anything else). Weights of a merged convolution are

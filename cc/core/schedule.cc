@@ -1,6 +1,7 @@
 #include "cc/core/schedule.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -12,8 +13,23 @@ namespace {
 
 using nlohmann::json;
 
-Status CheckGroups(const Block& block, const Stage& stage, int index) {
-  const std::string where = "stage " + std::to_string(index);
+constexpr Strategy kStrategies[] = {Strategy::kConcurrent, Strategy::kMerge,
+                                    Strategy::kSplit};
+
+const char* ToString(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::kConcurrent:
+      return "concurrent";
+    case Strategy::kMerge:
+      return "merge";
+    case Strategy::kSplit:
+      return "split";
+  }
+  return "";
+}
+
+Status CheckGroups(const Block& block, const Stage& stage,
+                   const std::string& where) {
   std::vector<int> group_of(block.operators.size(), -1);
   std::vector<int> position(block.operators.size(), -1);
   for (size_t g = 0; g < stage.groups.size(); ++g) {
@@ -22,7 +38,8 @@ Status CheckGroups(const Block& block, const Stage& stage, int index) {
       position[stage.groups[g][i]] = i;
     }
   }
-  // Within one group, operators connect through edges of the stage.
+  // Within one group, operators connect through edges of the stage; those of a
+  // split need not.
   std::vector<int> root(block.operators.size());
   std::iota(root.begin(), root.end(), 0);
   const auto find = [&](int i) {
@@ -47,7 +64,7 @@ Status CheckGroups(const Block& block, const Stage& stage, int index) {
       }
     }
     for (int op : group) {
-      if (find(op) != find(group[0])) {
+      if (stage.strategy != Strategy::kSplit && find(op) != find(group[0])) {
         return InvalidArgument(where + ": operators " + std::to_string(op) +
                                " and " + std::to_string(group[0]) +
                                " share a group but are not connected");
@@ -126,18 +143,24 @@ Status Validate(const Schedule& schedule, const Block& block) {
   }
   for (size_t s = 0; s < schedule.stages.size(); ++s) {
     const Stage& stage = schedule.stages[s];
+    const std::string where = "stage " + std::to_string(s);
+    if (stage.strategy != Strategy::kConcurrent && stage.groups.size() != 1) {
+      return InvalidArgument(std::string(ToString(stage.strategy)) + " " +
+                             where + " must have one group");
+    }
+    if ((stage.strategy == Strategy::kSplit) != (stage.micro_batches > 1)) {
+      return InvalidArgument(std::string(ToString(stage.strategy)) + " " +
+                             where + " cannot have " +
+                             std::to_string(stage.micro_batches) +
+                             " micro-batches");
+    }
     if (stage.strategy == Strategy::kMerge) {
-      if (stage.groups.size() != 1) {
-        return InvalidArgument("merge stage " + std::to_string(s) +
-                               " must have one group");
-      }
       const StatusOr<MergePlan> plan = PlanMerge(block, stage.groups[0]);
       if (!plan.ok()) {
-        return InvalidArgument("stage " + std::to_string(s) + ": " +
-                               plan.status().message());
+        return InvalidArgument(where + ": " + plan.status().message());
       }
     } else {
-      IOS_RETURN_IF_ERROR(CheckGroups(block, stage, s));
+      IOS_RETURN_IF_ERROR(CheckGroups(block, stage, where));
     }
   }
   return Status();
@@ -146,10 +169,12 @@ Status Validate(const Schedule& schedule, const Block& block) {
 std::string ToJson(const Schedule& schedule) {
   json stages = json::array();
   for (const Stage& stage : schedule.stages) {
-    stages.push_back(
-        {{"strategy",
-          stage.strategy == Strategy::kMerge ? "merge" : "concurrent"},
-         {"groups", stage.groups}});
+    json item = {{"strategy", ToString(stage.strategy)},
+                 {"groups", stage.groups}};
+    if (stage.strategy == Strategy::kSplit) {
+      item["micro_batches"] = stage.micro_batches;
+    }
+    stages.push_back(std::move(item));
   }
   return json{{"version", kFormatVersion}, {"stages", stages}}.dump();
 }
@@ -166,11 +191,14 @@ StatusOr<Schedule> ScheduleFromJson(const std::string& text) {
       return malformed;
     }
     Stage stage;
-    if (item["strategy"] == "merge") {
-      stage.strategy = Strategy::kMerge;
-    } else if (item["strategy"] != "concurrent") {
-      return malformed;
-    }
+    const auto strategy = std::find_if(
+        std::begin(kStrategies), std::end(kStrategies),
+        [&](Strategy known) { return item["strategy"] == ToString(known); });
+    if (strategy == std::end(kStrategies)) return malformed;
+    stage.strategy = *strategy;
+    const json micro_batches = item.value("micro_batches", json(1));
+    if (!micro_batches.is_number_integer()) return malformed;
+    stage.micro_batches = micro_batches.get<int64_t>();
     for (const json& members : item["groups"]) {
       if (!members.is_array()) return malformed;
       std::vector<int> group;

@@ -14,13 +14,21 @@
 
 namespace ios {
 
-enum class Strategy { kConcurrent, kMerge };
+enum class Strategy {
+  kConcurrent,  // groups run at the same time, on lanes
+  kMerge,       // operators become one
+  kSplit,       // micro-batches run at the same time, on lanes
+};
 
 struct Stage {
   Strategy strategy = Strategy::kConcurrent;
   // kConcurrent: the connected components of the stage's operators, each in a
-  // topological order. kMerge: one group, the operators that become one.
+  // topological order. kMerge: one group, the operators that become one. kSplit:
+  // one group in a topological order, through which every micro-batch goes.
   std::vector<std::vector<int>> groups;
+  // kSplit: how many parts, of sizes as equal as can be, the batch is cut into, but
+  // no more than it has images. 1 for other strategies.
+  int64_t micro_batches = 1;
 };
 
 struct Schedule {
@@ -54,7 +62,8 @@ Schedule SequentialSchedule(const Block& block);
 Schedule GreedySchedule(const Block& block);
 
 // Every operator exactly once, no edge to an earlier stage, groups are the
-// connected components in a topological order, merges are legal (merge.h).
+// connected components in a topological order, merges are legal (merge.h), splits
+// make two micro-batches or more.
 Status Validate(const Schedule& schedule, const Block& block);
 
 std::string ToJson(const Schedule& schedule);

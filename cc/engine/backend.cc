@@ -11,6 +11,17 @@ constexpr char kNoTf32[] = ",tf32=0";
 
 }  // namespace
 
+void ShiftTensors(int by, std::vector<BoundStage>* stages) {
+  for (BoundStage& stage : *stages) {
+    for (std::vector<BoundTask>& group : stage.groups) {
+      for (BoundTask& task : group) {
+        for (int& input : task.inputs) input += by;
+        task.output += by;
+      }
+    }
+  }
+}
+
 void* TensorLocation::In(const std::vector<const void*>& inputs,
                          const std::vector<void*>& outputs, void* arena) const {
   switch (kind) {

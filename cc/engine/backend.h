@@ -31,6 +31,13 @@ struct TensorView {
   bool dense() const { return pitch == shape.back(); }
 };
 
+// The largest power of two up to TensorView::kMaxAlignment that divides `n`.
+inline int64_t AlignmentOf(int64_t n) {
+  int64_t alignment = TensorView::kMaxAlignment;
+  while (n % alignment != 0) alignment /= 2;
+  return alignment;
+}
+
 inline TensorView DenseView(const Shape& shape) {
   return {shape, shape.back()};
 }
@@ -59,6 +66,9 @@ struct BoundStage {
   std::vector<std::vector<BoundTask>> groups;
   int lanes = 1;  // that its tasks were compiled for
 };
+
+// The same stages where their tensors lie `by` further on in the table.
+void ShiftTensors(int by, std::vector<BoundStage>* stages);
 
 struct TaskSpec {
   const Operator* op = nullptr;

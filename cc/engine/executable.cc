@@ -6,7 +6,7 @@ namespace ios {
 
 StatusOr<std::unique_ptr<Executable>> Executable::Create(
     Backend* backend, const Block& block, const Schedule& schedule,
-    const Parameters& parameters, bool share_memory) {
+    const Parameters& parameters, bool share_memory, int64_t border_alignment) {
   std::unique_ptr<Executable> executable(
       new Executable(backend, block, parameters));
   IOS_ASSIGN_OR_RETURN(executable->shapes_, InferShapes(block));
@@ -18,6 +18,7 @@ StatusOr<std::unique_ptr<Executable>> Executable::Create(
     return backend->ReadsPieces(op);
   };
   options.slice_alignment = backend->SliceAlignment(block.dtype);
+  options.border_alignment = border_alignment;
   options.share_memory = share_memory;
   executable->plan_ =
       PlanMemory(block, executable->shapes_, schedule, options);

@@ -1,5 +1,5 @@
-// Executable: a block compiled for one set of shapes; what Program and Profiler
-// share.
+// Executable: operators of a block, compiled for one set of shapes, with one
+// memory plan.
 #ifndef IOS_TF_CC_ENGINE_EXECUTABLE_H_
 #define IOS_TF_CC_ENGINE_EXECUTABLE_H_
 
@@ -21,10 +21,12 @@ using Parameters = std::vector<std::vector<std::shared_ptr<Parameter>>>;
 
 class Executable {
  public:
-  // `block` has no merge stages left. `share_memory`: see MemoryPlanOptions.
+  // `schedule` has concurrent stages only. `share_memory`, `border_alignment`: see
+  // MemoryPlanOptions.
   static StatusOr<std::unique_ptr<Executable>> Create(
       Backend* backend, const Block& block, const Schedule& schedule,
-      const Parameters& parameters, bool share_memory);
+      const Parameters& parameters, bool share_memory,
+      int64_t border_alignment = TensorView::kMaxAlignment);
 
   const std::vector<Shape>& shapes() const { return shapes_; }
 

@@ -9,13 +9,6 @@ namespace {
 // Elements: of float32 one cache line, one AVX-512 vector.
 constexpr int64_t kAlignment = TensorView::kMaxAlignment;
 
-// The largest power of two up to kAlignment that divides `n`.
-int64_t AlignmentOf(int64_t n) {
-  int64_t alignment = kAlignment;
-  while (n % alignment != 0) alignment /= 2;
-  return alignment;
-}
-
 int64_t AlignUp(int64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -251,8 +244,9 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
   plan.activations = placement.activations;
   for (size_t i = 0; i < block.inputs.size(); ++i) {
     const Shape& shape = block.inputs[i];
-    plan.inputs.push_back(
-        {DenseView(shape), static_cast<int>(plan.buffers.size()), 0});
+    plan.inputs.push_back({{shape, shape.back(), options.border_alignment},
+                           static_cast<int>(plan.buffers.size()),
+                           0});
     plan.buffers.push_back({TensorLocation::kInput, static_cast<int>(i),
                             NumElements(shape), 0});
   }
@@ -267,6 +261,7 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
       if (block.outputs[k] == i) {
         buffer.kind = TensorLocation::kOutput;
         buffer.index = k;
+        plan.operators[i].view.alignment = options.border_alignment;
       }
     }
     plan.buffers.push_back(buffer);
@@ -281,7 +276,10 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
     }
     const TensorPlace& host = plan.operators[root];
     plan.operators[i] = {
-        {shapes[i], host.view.pitch, AlignmentOf(offset)}, host.buffer, offset};
+        {shapes[i], host.view.pitch,
+         std::min(host.view.alignment, AlignmentOf(offset))},
+        host.buffer,
+        offset};
   }
 
   const int num_buffers = plan.buffers.size();

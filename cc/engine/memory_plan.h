@@ -59,6 +59,8 @@ struct MemoryPlanOptions {
   std::function<bool(const Operator&)> reads_pitched;
   std::function<bool(const Operator&)> reads_pieces;  // Backend::ReadsPieces
   int64_t slice_alignment = 1;  // Backend::SliceAlignment
+  // TensorView::alignment of the block's inputs and outputs.
+  int64_t border_alignment = TensorView::kMaxAlignment;
   // False keeps every buffer apart: any operators may then run in any order.
   bool share_memory = true;
 };

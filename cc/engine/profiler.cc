@@ -1,5 +1,6 @@
-// Profiler: stage latencies of one block. All candidates share one executable, in
-// which every tensor keeps its place, so that a candidate costs its tasks only.
+// Profiler: latencies of stages and schedules of one block. Stages share one
+// executable, in which every tensor keeps its place, so that a candidate costs its
+// tasks only. A schedule of the whole block runs as it does in a program.
 
 #include <map>
 #include <mutex>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "cc/core/merge.h"
+#include "cc/engine/assembly.h"
 #include "cc/engine/backend.h"
 #include "cc/engine/executable.h"
 #include "cc/engine/program.h"
@@ -42,11 +44,6 @@ class ProfilerImpl : public Profiler {
   ProfilerImpl(Backend* backend, const Block& block, std::vector<Shape> shapes)
       : backend_(backend), block_(block), shapes_(std::move(shapes)) {}
 
-  Status Initialize() {
-    IOS_ASSIGN_OR_RETURN(plain_, MakeBench(block_));
-    return Status();
-  }
-
   StatusOr<std::vector<double>> Measure(
       const std::vector<Stage>& stages,
       const Measurement& measurement) override {
@@ -66,8 +63,12 @@ class ProfilerImpl : public Profiler {
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<std::vector<BoundStage>> bound;
     for (const std::vector<Stage>& stages : candidates) {
+      const Schedule schedule = {stages};
+      const bool whole =
+          measurement.lanes == 0 && Validate(schedule, block_).ok();
       IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> of_candidate,
-                           BindCandidate(stages, measurement.lanes));
+                           whole ? BindWhole(schedule)
+                                 : BindStages(stages, measurement.lanes));
       bound.push_back(std::move(of_candidate));
     }
     std::vector<const std::vector<BoundStage>*> pointers;
@@ -76,67 +77,103 @@ class ProfilerImpl : public Profiler {
   }
 
  private:
-  // A compiled block with memory of its own, and where its tensors are in
-  // tensors_.
+  // What a block reads and writes while it is measured.
+  struct Memory {
+    std::vector<std::shared_ptr<void>> owned;
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    void* arena = nullptr;
+  };
+
+  // Operators with memory of their own, and where their tensors are in tensors_.
   struct Bench {
     std::unique_ptr<Executable> executable;
-    std::vector<std::shared_ptr<void>> memory;
+    Memory memory;
     int first_tensor = 0;
   };
 
-  StatusOr<std::unique_ptr<Bench>> MakeBench(const Block& block) {
+  // A schedule with memory of its own; its stages are of tensors in tensors_.
+  struct Whole {
+    std::unique_ptr<Assembly> assembly;
+    Memory memory;
+    std::vector<BoundStage> stages;
+  };
+
+  // Those of the operators of a block made of the profiler's: origin[i] says from
+  // which operators i comes.
+  StatusOr<Parameters> ParametersOf(
+      const Block& block, const std::vector<Shape>& shapes,
+      const std::vector<std::vector<int>>& origin) {
+    Parameters parameters;
+    for (size_t i = 0; i < block.operators.size(); ++i) {
+      const Operator& op = block.operators[i];
+      const std::pair key(op.type, origin[i]);
+      if (parameters_.count(key) == 0) {
+        IOS_ASSIGN_OR_RETURN(
+            auto made,
+            RandomParameters(backend_, op, ShapeOf(block, shapes, op.inputs[0]),
+                             &random_));
+        parameters_[key] = std::move(made);
+      }
+      parameters.push_back(parameters_[key]);
+    }
+    return parameters;
+  }
+
+  StatusOr<std::unique_ptr<Bench>> MakeBench(
+      const Block& block, const std::vector<std::vector<int>>& origin) {
     auto bench = std::make_unique<Bench>();
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
-    Parameters parameters;
-    for (const Operator& op : block.operators) {
-      IOS_ASSIGN_OR_RETURN(
-          auto of_operator,
-          RandomParameters(backend_, op, ShapeOf(block, shapes, op.inputs[0]),
-                           &random_));
-      parameters.push_back(std::move(of_operator));
-    }
+    IOS_ASSIGN_OR_RETURN(const Parameters parameters,
+                         ParametersOf(block, shapes, origin));
     IOS_ASSIGN_OR_RETURN(
         bench->executable,
         Executable::Create(backend_, block, SequentialSchedule(block),
                            parameters, /*share_memory=*/false));
-    const auto allocate = [&](int64_t bytes) -> StatusOr<char*> {
-      IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> memory,
-                           backend_->Allocate(bytes));
-      bench->memory.push_back(std::move(memory));
-      return static_cast<char*>(bench->memory.back().get());
-    };
-    // By TensorLocation::Kind and index; the arena's index is 0.
-    std::vector<char*> bases[3];
-    for (const Shape& shape : block.inputs) {
-      IOS_ASSIGN_OR_RETURN(char* const input, allocate(Bytes(shape)));
-      bases[TensorLocation::kInput].push_back(input);
-    }
-    for (int out : block.outputs) {
-      IOS_ASSIGN_OR_RETURN(char* const output, allocate(Bytes(shapes[out])));
-      bases[TensorLocation::kOutput].push_back(output);
-    }
-    IOS_ASSIGN_OR_RETURN(char* const arena,
-                         allocate(bench->executable->arena_bytes()));
-    bases[TensorLocation::kArena].push_back(arena);
-
+    IOS_ASSIGN_OR_RETURN(
+        bench->memory,
+        Allocate(block, shapes, bench->executable->arena_bytes()));
     bench->first_tensor = tensors_.size();
     const std::vector<TensorLocation> locations =
         bench->executable->Locations();
     const int num_inputs = block.inputs.size();
     for (size_t i = 0; i < locations.size(); ++i) {
-      const TensorLocation& location = locations[i];
-      void* const tensor =
-          bases[location.kind][location.index] + location.offset;
-      tensors_.push_back(tensor);
+      tensors_.push_back(AddressOf(locations[i], bench->memory));
       // Candidates read what earlier operators would have written. Only tensors
       // that are whole buffers are filled; the rest lie inside of them.
       const int op = static_cast<int>(i) - num_inputs;
-      if (op < 0 || bench->executable->OwnsBuffer(op)) {
-        IOS_RETURN_IF_ERROR(
-            UploadRandom(op < 0 ? block.inputs[i] : shapes[op], tensor));
+      if (op >= 0 && bench->executable->OwnsBuffer(op)) {
+        IOS_RETURN_IF_ERROR(UploadRandom(shapes[op], tensors_.back()));
       }
     }
     return bench;
+  }
+
+  // Inputs hold random values.
+  StatusOr<Memory> Allocate(const Block& block, const std::vector<Shape>& shapes,
+                            int64_t arena_bytes) {
+    Memory memory;
+    const auto allocate = [&](int64_t bytes) -> StatusOr<void*> {
+      IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> data,
+                           backend_->Allocate(bytes));
+      memory.owned.push_back(std::move(data));
+      return memory.owned.back().get();
+    };
+    for (const Shape& shape : block.inputs) {
+      IOS_ASSIGN_OR_RETURN(void* const input, allocate(Bytes(shape)));
+      IOS_RETURN_IF_ERROR(UploadRandom(shape, input));
+      memory.inputs.push_back(input);
+    }
+    for (int out : block.outputs) {
+      IOS_ASSIGN_OR_RETURN(void* const output, allocate(Bytes(shapes[out])));
+      memory.outputs.push_back(output);
+    }
+    IOS_ASSIGN_OR_RETURN(memory.arena, allocate(arena_bytes));
+    return memory;
+  }
+
+  static void* AddressOf(const TensorLocation& location, const Memory& memory) {
+    return location.In(memory.inputs, memory.outputs, memory.arena);
   }
 
   int64_t Bytes(const Shape& shape) const {
@@ -157,14 +194,7 @@ class ProfilerImpl : public Profiler {
                                            int lanes) {
     IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> bound,
                          bench->executable->Bind(stages, lanes));
-    for (BoundStage& stage : bound) {
-      for (auto& group : stage.groups) {
-        for (BoundTask& task : group) {
-          for (int& input : task.inputs) input += bench->first_tensor;
-          task.output += bench->first_tensor;
-        }
-      }
-    }
+    ShiftTensors(bench->first_tensor, &bound);
     return bound;
   }
 
@@ -188,13 +218,47 @@ class ProfilerImpl : public Profiler {
         block.outputs.push_back(block.operators.size());
         block.operators.push_back(slice);
       }
-      IOS_ASSIGN_OR_RETURN(bench, MakeBench(block));
+      // The slices have no weights.
+      std::vector<std::vector<int>> origin(block.operators.size());
+      origin[0] = ops;
+      IOS_ASSIGN_OR_RETURN(bench, MakeBench(block, origin));
     }
     return bench.get();
   }
 
-  StatusOr<std::vector<BoundStage>> BindCandidate(
+  StatusOr<std::vector<BoundStage>> BindWhole(const Schedule& schedule) {
+    std::unique_ptr<Whole>& known = wholes_[ToJson(schedule)];
+    if (known) return known->stages;
+    auto whole = std::make_unique<Whole>();
+    IOS_ASSIGN_OR_RETURN(const Lowered lowered, LowerMerges(block_, schedule));
+    IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes,
+                         InferShapes(lowered.block));
+    IOS_ASSIGN_OR_RETURN(const Parameters parameters,
+                         ParametersOf(lowered.block, shapes, lowered.origin));
+    IOS_ASSIGN_OR_RETURN(whole->assembly,
+                         Assembly::Create(backend_, lowered.block,
+                                          lowered.schedule, parameters));
+    const Work& work = whole->assembly->work();
+    IOS_ASSIGN_OR_RETURN(whole->memory,
+                         Allocate(lowered.block, shapes, work.arena_bytes));
+    whole->stages = work.stages;
+    ShiftTensors(tensors_.size(), &whole->stages);
+    for (const TensorLocation& location : work.tensors) {
+      tensors_.push_back(AddressOf(location, whole->memory));
+    }
+    known = std::move(whole);
+    return known->stages;
+  }
+
+  StatusOr<std::vector<BoundStage>> BindStages(
       const std::vector<Stage>& stages, int lanes) {
+    if (!plain_) {
+      std::vector<std::vector<int>> origin;
+      for (size_t i = 0; i < block_.operators.size(); ++i) {
+        origin.push_back({static_cast<int>(i)});
+      }
+      IOS_ASSIGN_OR_RETURN(plain_, MakeBench(block_, origin));
+    }
     std::vector<BoundStage> bound;
     for (const Stage& stage : stages) {
       for (const std::vector<int>& group : stage.groups) {
@@ -205,6 +269,10 @@ class ProfilerImpl : public Profiler {
                                    std::to_string(block_.operators.size()));
           }
         }
+      }
+      if (stage.strategy == Strategy::kSplit) {
+        return InvalidArgument(
+            "a split stage is measured in a schedule of the whole block only");
       }
       std::vector<BoundStage> part;
       if (stage.strategy == Strategy::kMerge) {
@@ -231,8 +299,13 @@ class ProfilerImpl : public Profiler {
   std::mutex mutex_;
   std::mt19937 random_{1};
   std::vector<void*> tensors_;  // of all benches
-  std::unique_ptr<Bench> plain_;
+  // By the operators they come from: several for a merged one, its slices aside.
+  std::map<std::pair<OperatorType, std::vector<int>>,
+           std::vector<std::shared_ptr<Parameter>>>
+      parameters_;
+  std::unique_ptr<Bench> plain_;  // of the operators as they are
   std::map<std::vector<int>, std::unique_ptr<Bench>> merges_;
+  std::map<std::string, std::unique_ptr<Whole>> wholes_;  // by their JSON
 };
 
 }  // namespace
@@ -243,10 +316,8 @@ StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
   IOS_RETURN_IF_ERROR(Validate(block));
   IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
   IOS_ASSIGN_OR_RETURN(std::vector<Shape> shapes, InferShapes(block));
-  auto profiler =
-      std::make_unique<ProfilerImpl>(backend, block, std::move(shapes));
-  IOS_RETURN_IF_ERROR(profiler->Initialize());
-  return std::unique_ptr<Profiler>(std::move(profiler));
+  return std::unique_ptr<Profiler>(
+      std::make_unique<ProfilerImpl>(backend, block, std::move(shapes)));
 }
 
 }  // namespace ios

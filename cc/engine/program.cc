@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "cc/core/merge.h"
+#include "cc/engine/assembly.h"
 #include "cc/engine/backend.h"
-#include "cc/engine/executable.h"
 
 namespace ios {
 namespace {
 
 // Shapes a program keeps compiled; more evict the least recently used.
-constexpr size_t kMaxExecutables = 8;
+constexpr size_t kMaxCompiled = 8;
 
 // Every operator's weights have the shapes its attributes ask for.
 Status CheckWeights(const Block& block, const std::vector<Shape>& shapes,
@@ -177,7 +177,7 @@ class ProgramImpl : public Program {
     return Status();
   }
 
-  // The executable for these input shapes, compiled now if there is none.
+  // Compiles for these input shapes, if that was not done.
   Status Prepare(const std::vector<Shape>& inputs) {
     return CompiledFor(inputs).status();
   }
@@ -185,7 +185,7 @@ class ProgramImpl : public Program {
  private:
   struct Compiled {
     std::vector<Shape> inputs, outputs;
-    std::unique_ptr<Executable> executable;
+    std::unique_ptr<Assembly> assembly;
     std::unique_ptr<Execution> execution;
   };
 
@@ -234,18 +234,13 @@ class ProgramImpl : public Program {
     auto compiled = std::make_shared<Compiled>();
     compiled->inputs = inputs;
     IOS_ASSIGN_OR_RETURN(
-        compiled->executable,
-        Executable::Create(backend_, block, lowered.schedule, parameters,
-                           /*share_memory=*/true));
-    compiled->outputs = OfOutputs(block, compiled->executable->shapes());
-    Work work;
-    IOS_ASSIGN_OR_RETURN(
-        work.stages, compiled->executable->Bind(lowered.schedule.stages));
-    work.tensors = compiled->executable->Locations();
-    work.arena_bytes = compiled->executable->arena_bytes();
-    IOS_ASSIGN_OR_RETURN(compiled->execution, backend_->Load(std::move(work)));
+        compiled->assembly,
+        Assembly::Create(backend_, block, lowered.schedule, parameters));
+    compiled->outputs = OfOutputs(block, compiled->assembly->shapes());
+    IOS_ASSIGN_OR_RETURN(compiled->execution,
+                         backend_->Load(compiled->assembly->work()));
     compiled_.push_front(compiled);
-    if (compiled_.size() > kMaxExecutables) compiled_.pop_back();
+    if (compiled_.size() > kMaxCompiled) compiled_.pop_back();
     return compiled;
   }
 

@@ -10,23 +10,30 @@ constexpr char kBatchAttr[] = "_ios_batch";
 constexpr char kStageAttr[] = "_ios_stage";
 constexpr char kStreamAttr[] = "_ios_stream";
 constexpr char kMergeAttr[] = "_ios_merge";
+constexpr char kMicroBatchesAttr[] = "_ios_micro_batches";
 
 }  // namespace
 
 void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node) {
-  std::vector<int64_t> batches, stages, streams;
+  std::vector<int64_t> batches, stages, streams, micro_batches;
   std::vector<bool> merges;
+  bool is_split = false;
   for (const Place& place : places) {
     batches.push_back(place.batch);
     stages.push_back(place.stage);
     streams.push_back(place.stream);
     merges.push_back(place.merge);
+    micro_batches.push_back(place.micro_batches);
+    is_split |= place.micro_batches > 1;
   }
   auto& attributes = *node->mutable_attr();
   tensorflow::SetAttrValue(batches, &attributes[kBatchAttr]);
   tensorflow::SetAttrValue(stages, &attributes[kStageAttr]);
   tensorflow::SetAttrValue(streams, &attributes[kStreamAttr]);
   tensorflow::SetAttrValue(merges, &attributes[kMergeAttr]);
+  if (is_split) {
+    tensorflow::SetAttrValue(micro_batches, &attributes[kMicroBatchesAttr]);
+  }
 }
 
 std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
@@ -42,9 +49,13 @@ std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
       merges.size() != size) {
     return {};
   }
+  std::vector<int64_t> micro_batches;
+  tensorflow::TryGetNodeAttr(node, kMicroBatchesAttr, &micro_batches);
+  if (micro_batches.size() != size) micro_batches.assign(size, 1);
   std::vector<Place> places;
   for (size_t i = 0; i < size; ++i) {
-    places.push_back({batches[i], stages[i], streams[i], merges[i]});
+    places.push_back(
+        {batches[i], stages[i], streams[i], merges[i], micro_batches[i]});
   }
   return places;
 }

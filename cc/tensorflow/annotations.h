@@ -15,11 +15,13 @@ struct Place {
   int64_t stage = 0;   // in the order of the whole graph
   int64_t stream = 0;  // the group in the stage
   bool merge = false;  // whether the stage merges its operators
+  int64_t micro_batches = 1;  // of a stage that is split; 1 for others
 };
 
 // Writes the attributes: lists with one entry for each place, in this order.
 //   _ios_batch, _ios_stage, _ios_stream: list(int)
 //   _ios_merge: list(bool)
+//   _ios_micro_batches: list(int), where some stage is split
 void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node);
 
 // What Annotate() has written; none if there is no such thing.

@@ -94,12 +94,17 @@ class IosStageLatencyOp : public OpKernel {
     const auto operators = in[0]->vec<int32_t>(), stage = in[1]->vec<int32_t>(),
                group = in[2]->vec<int32_t>(), strategy = in[3]->vec<int32_t>();
     for (int64_t s = 0; s < strategy.size(); ++s) {
-      if (strategy(s) != 0 && strategy(s) != 1) {
+      if (strategy(s) < 0) {
         return absl::InvalidArgumentError(
-            absl::StrCat("strategy ", strategy(s), " is neither 0 nor 1"));
+            absl::StrCat("strategy ", strategy(s), " is negative"));
       }
-      stages->push_back(
-          {strategy(s) == 1 ? Strategy::kMerge : Strategy::kConcurrent, {}});
+      Stage next;
+      if (strategy(s) == 1) next.strategy = Strategy::kMerge;
+      if (strategy(s) > 1) {
+        next.strategy = Strategy::kSplit;
+        next.micro_batches = strategy(s);
+      }
+      stages->push_back(std::move(next));
     }
     for (int64_t i = 0; i < operators.size(); ++i) {
       if (operators(i) < 0 || operators(i) >= num_operators_ || stage(i) < 0 ||

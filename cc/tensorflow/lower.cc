@@ -112,6 +112,13 @@ Schedule AnnotatedSchedule(const Block& block,
         stage.size() > 1 && std::all_of(stage.begin(), stage.end(), [&](int i) {
           return places[i] && places[i]->merge;
         });
+    // Operators without a schedule go with the others of their stage.
+    int64_t micro_batches = 1;
+    for (int i : stage) {
+      if (places[i]) {
+        micro_batches = std::max(micro_batches, places[i]->micro_batches);
+      }
+    }
     // Operators without a schedule run one after the other.
     if (key.second > 0) {
       for (int i : stage) {
@@ -119,6 +126,8 @@ Schedule AnnotatedSchedule(const Block& block,
       }
     } else if (merges) {
       schedule.stages.push_back({Strategy::kMerge, {stage}});
+    } else if (micro_batches > 1) {
+      schedule.stages.push_back({Strategy::kSplit, {stage}, micro_batches});
     } else {
       schedule.stages.push_back(
           {Strategy::kConcurrent, Groups(block, stage)});

@@ -115,7 +115,8 @@ Operator operators[i] is in stage stages[i] (0, 1, … in order) and there in gr
 groups[i]. One stage is a candidate of the dynamic program, several are a whole
 schedule.
 
-strategies: of each stage; 0 is concurrent, 1 merge.
+strategies: of each stage; 0 is concurrent, 1 merge, and a greater number splits the
+  batch into so many micro-batches.
 latencies: `repeat` latencies in milliseconds, each the mean of `number` runs after
   `warmup` unmeasured ones.
 lanes: above 0, stages run as they would beside other groups, on their part of a

@@ -157,13 +157,12 @@ class Rewriter {
     Scheduled result;
     result.sized = &block;
     for (const Block& at_size : block.blocks) {
-      if (IsChain(at_size)) {
-        result.schedules.push_back(SequentialSchedule(at_size));
-        continue;
-      }
       const std::string path = tensorflow::io::JoinPath(
           directory, Signature(at_size) + ".json");
       StatusOr<Schedule> loaded = LoadSchedule(path, at_size);
+      if (!loaded.ok() && IsChain(at_size)) {
+        loaded = SequentialSchedule(at_size);
+      }
       if (!loaded.ok()) {
         return InvalidArgument(
             absl::StrCat(path, ": ", loaded.status().message()));
@@ -187,6 +186,7 @@ class Rewriter {
   // Notes the place of a stage's operators at the batch size of this number.
   void Apply(const Stage& stage, Place place, size_t size, Scheduled* block) {
     place.merge = stage.strategy == Strategy::kMerge;
+    place.micro_batches = stage.micro_batches;
     if (place.merge) {
       std::vector<int> group = stage.groups[0];
       std::sort(group.begin(), group.end());

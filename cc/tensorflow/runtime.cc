@@ -82,7 +82,8 @@ class BlockScheduler {
  private:
   std::optional<Schedule> OfBlock(const Block& block,
                                   const std::string& device) {
-    if (IsChain(block)) return SequentialSchedule(block);
+    const bool chain = IsChain(block);
+    if (chain && BatchSize(block) == 1) return SequentialSchedule(block);
     const ScheduleCache* cache = CacheOf(device);
     if (!cache) return std::nullopt;
     std::optional<Schedule> schedule = cache->Find(block);
@@ -96,6 +97,8 @@ class BlockScheduler {
       return schedule;
     }
     cache->AddPending(block);
+    // There is nothing to find but a better way for many images.
+    if (chain) return SequentialSchedule(block);
     if (options_.on_miss == OnMiss::kGreedy) {
       Count([](RuntimeCounts* counts) { ++counts->greedy; });
       return GreedySchedule(block);

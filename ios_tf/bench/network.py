@@ -42,12 +42,7 @@ class Region:
     def schedule(self, schedules: Mapping[str, Schedule]) -> list[Stage]:
         """The stages of the whole region, given its parts' schedules by signature."""
         return [
-            Stage(
-                stage.strategy,
-                tuple(
-                    tuple(part.operators[op] for op in group) for group in stage.groups
-                ),
-            )
+            stage.renumbered(part.operators)
             for part in self.parts
             for stage in schedules[part.signature].stages
         ]

@@ -106,7 +106,7 @@ class LaneCostModel(CostModel, Protocol):
         """The latency in ms of a group alone, on one of so many lanes."""
 
 
-class BlockCostModel(CostModel, Protocol):
+class BlockCostModel(LaneCostModel, Protocol):
     """A cost model that also measures whole schedules, as a Searcher needs.
 
     Attributes:

@@ -102,7 +102,12 @@ class MeasuredCostModel(SampledCostModel):
                 operators += group
                 stage_ids += [stage_id] * len(group)
                 group_ids += [group_id] * len(group)
-        strategies = [int(stage.strategy is Strategy.MERGE) for stage in stages]
+        strategies = [
+            int(stage.strategy is Strategy.MERGE)
+            if stage.strategy is not Strategy.SPLIT
+            else stage.micro_batches
+            for stage in stages
+        ]
         with tf.device("CPU:0"):  # whatever it measures, it reads them on the host
             inputs = [
                 tf.constant(values, tf.int32)

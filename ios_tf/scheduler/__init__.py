@@ -1,6 +1,10 @@
 """The inter-operator scheduler: pure Python and numpy, no TensorFlow, no device."""
 
-from ios_tf.scheduler.baselines import greedy_schedule, sequential_schedule
+from ios_tf.scheduler.baselines import (
+    greedy_schedule,
+    sequential_schedule,
+    split_schedules,
+)
 from ios_tf.scheduler.complexity import Complexity, complexity
 from ios_tf.scheduler.partition import partition
 from ios_tf.scheduler.problem import Problem
@@ -38,6 +42,7 @@ __all__ = [
     "partition",
     "search",
     "sequential_schedule",
+    "split_schedules",
     "sums_with_readers",
     "validate",
 ]

@@ -1,4 +1,4 @@
-"""Baseline schedules the paper compares with (section 6): sequential and greedy."""
+"""Schedules that need no search: the paper's baselines (section 6), and splits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,25 @@ def sequential_schedule(problem: Problem) -> Schedule:
     """One operator a stage, in the block's order."""
     stages = [Stage.concurrent(problem, 1 << op) for op in range(len(problem))]
     return Schedule(tuple(stages), problem.signature)
+
+
+def split_schedules(problem: Problem, lanes: int) -> list[Schedule]:
+    """All operators in one stage, split into micro-batches in several ways.
+
+    One micro-batch a lane, or more of one, two or four images each: in the caches of a
+    core there is room for few. None if there is one image.
+
+    Args:
+      problem: the block.
+      lanes: how many the device has.
+    """
+    batch_size = problem.batch_size
+    counts = {min(lanes, batch_size), *(batch_size // size for size in (1, 2, 4))}
+    return [
+        Schedule((Stage.split(problem.all_operators, count),), problem.signature)
+        for count in sorted(counts)
+        if count > 1 and count >= min(lanes, batch_size)
+    ]
 
 
 def greedy_schedule(problem: Problem) -> Schedule:

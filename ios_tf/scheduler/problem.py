@@ -84,6 +84,12 @@ class Problem:
         return mask_of(self.block.get("outputs", ()))
 
     @property
+    def batch_size(self) -> int:
+        """The leading dimension of its tensors; 1 for a block that reads nothing."""
+        inputs = self.block.get("inputs")
+        return inputs[0][0] if inputs else 1
+
+    @property
     def dtype(self) -> str:
         return str(self.block.get("dtype", "float32"))
 

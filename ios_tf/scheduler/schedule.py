@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ios_tf.scheduler.problem import Problem, mask_of, operators_of
@@ -14,10 +14,11 @@ VERSION = 1
 
 
 class Strategy(str, enum.Enum):
-    """How the operators of a stage run: side by side, or as one operator."""
+    """How a stage runs: operators side by side, as one, or images side by side."""
 
     CONCURRENT = "concurrent"
     MERGE = "merge"
+    SPLIT = "split"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,13 +26,17 @@ class Stage:
     """Operators that run between two barriers.
 
     Attributes:
-      strategy: concurrent or merge.
+      strategy: concurrent, merge or split.
       groups: concurrent: the connected components of the stage's operators, each
         in a topological order. merge: one group, the operators that become one.
+        split: one group in a topological order, through which every micro-batch goes.
+      micro_batches: split: how many parts the batch is cut into, each for a lane of
+        its own, but no more than it has images; 1 for other strategies.
     """
 
     strategy: Strategy
     groups: tuple[tuple[int, ...], ...]
+    micro_batches: int = 1
 
     @property
     def operators(self) -> int:
@@ -47,6 +52,26 @@ class Stage:
     def merge(cls, operators: int) -> Stage:
         """The merge stage of a bitmask of operators."""
         return cls(Strategy.MERGE, (tuple(operators_of(operators)),))
+
+    @classmethod
+    def split(cls, operators: int, micro_batches: int) -> Stage:
+        """The split stage of a bitmask of operators, in the block's order."""
+        return cls(Strategy.SPLIT, (tuple(operators_of(operators)),), micro_batches)
+
+    def renumbered(self, operators: Sequence[int]) -> Stage:
+        """The same stage where operator i is operators[i]."""
+        groups = tuple(tuple(operators[op] for op in g) for g in self.groups)
+        return dataclasses.replace(self, groups=groups)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object."""
+        data = {
+            "strategy": self.strategy.value,
+            "groups": [list(group) for group in self.groups],
+        }
+        if self.strategy is Strategy.SPLIT:
+            data["micro_batches"] = self.micro_batches
+        return data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,13 +92,7 @@ class Schedule:
         data = {
             "version": VERSION,
             "signature": self.signature,
-            "stages": [
-                {
-                    "strategy": stage.strategy.value,
-                    "groups": [list(group) for group in stage.groups],
-                }
-                for stage in self.stages
-            ],
+            "stages": [stage.to_json() for stage in self.stages],
         }
         return json.dumps({**self.metadata, **data})
 
@@ -124,14 +143,18 @@ def _stage(data: Any, index: int) -> Stage:
         for group in groups
     ):
         raise ValueError(f"{where}: groups must be lists of operator indices")
-    return Stage(strategy, tuple(tuple(group) for group in groups))
+    micro_batches = data.get("micro_batches", 1)
+    if type(micro_batches) is not int:
+        raise ValueError(f"{where}: micro_batches must be a whole number")
+    return Stage(strategy, tuple(tuple(group) for group in groups), micro_batches)
 
 
 def validate(schedule: Schedule, problem: Problem) -> None:
     """Checks that a schedule may be executed for a problem.
 
     Every operator exactly once, no edge to an earlier stage, groups are exactly the
-    connected components in a topological order, merges are legal.
+    connected components in a topological order, merges are legal, splits make two
+    micro-batches or more.
 
     Raises:
       ValueError: one line that says which stage breaks which rule.
@@ -161,9 +184,14 @@ def validate(schedule: Schedule, problem: Problem) -> None:
                     f"{where}: operator {op} reads operator "
                     f"{next(operators_of(late))}, which no earlier stage runs"
                 )
+        if stage.strategy is not Strategy.CONCURRENT and len(stage.groups) != 1:
+            raise ValueError(f"{where}: a {stage.strategy.value} stage has one group")
+        if (stage.strategy is Strategy.SPLIT) != (stage.micro_batches > 1):
+            raise ValueError(
+                f"{where}: a {stage.strategy.value} stage cannot have "
+                f"{stage.micro_batches} micro-batches"
+            )
         if stage.strategy is Strategy.MERGE:
-            if len(stage.groups) != 1:
-                raise ValueError(f"{where}: a merge stage has one group")
             if not problem.may_merge(inside):
                 raise ValueError(
                     f"{where}: operators {list(stage.groups[0])} may not merge"
@@ -180,9 +208,10 @@ def validate(schedule: Schedule, problem: Problem) -> None:
 
 
 def _validate_groups(stage: Stage, problem: Problem, inside: int, where: str) -> None:
-    if sorted(tuple(sorted(group)) for group in stage.groups) != sorted(
-        problem.components(inside)
-    ):
+    # The operators of a split need not be connected.
+    if stage.strategy is Strategy.CONCURRENT and sorted(
+        tuple(sorted(group)) for group in stage.groups
+    ) != sorted(problem.components(inside)):
         raise ValueError(
             f"{where}: groups {[list(group) for group in stage.groups]} are not the "
             "connected components of the stage"

@@ -18,7 +18,8 @@ from ios_tf.scheduler.schedule import Schedule, Stage, Strategy
 from ios_tf.scheduler.state_space import StateSpace, build_state_space, may_merge
 from ios_tf.scheduler.units import Units, make_units
 
-# both: every stage is concurrent or merge, whichever is faster. parallel: all are
+# both: every stage is concurrent or merge, whichever is faster. A Searcher also
+# compares splits of the whole block with what such a search finds. parallel: all are
 # concurrent. merge: stages are one operator or a merge. greedy and sequential: see
 # baselines.py.
 STRATEGIES = ("both", "parallel", "merge", "greedy", "sequential")

@@ -67,6 +67,66 @@ TEST(EveryBatchRunsByTheNearestScheduleAndIsRight) {
   }
 }
 
+// Of a pixel size at which images do not start where vectors would like them to:
+// 0 and 1 read the input, 2 reads 0, 3 joins 1 and 2, 4 reads 3, 5 adds 4 and 2.
+Block Network() {
+  return MakeBlock(
+      {Conv(-1, 5, 3), Conv(-1, 3, 1), Conv(0, 2, 3),
+       Join(OperatorType::kConcat, {1, 2}), Conv(3, 2, 3),
+       Join(OperatorType::kAdd, {4, 2})},
+      {3, 5}, {4, 5, 5, 3});
+}
+
+TEST(MicroBatchesGiveWhatTheWholeBatchGives) {
+  const Block block = Network();
+  const std::vector<float> values = Values(3 * 3 * 5 * 5);
+  Weights weights(6);
+  for (int op : {0, 1, 2, 4}) {
+    const Shape shapes[] = {{3, 3, 3, 5}, {1, 1, 3, 3}, {3, 3, 5, 2}, {},
+                            {3, 3, 5, 2}};
+    weights[op] = {{values.data(), shapes[op]}};
+  }
+  const auto concurrent = [](std::vector<std::vector<int>> groups) {
+    return Stage{Strategy::kConcurrent, std::move(groups)};
+  };
+  const auto split = [](std::vector<int> group, int64_t micro_batches) {
+    return Stage{Strategy::kSplit, {std::move(group)}, micro_batches};
+  };
+  // All of it, parts that meet, alike or not, and parts between others.
+  const std::vector<Schedule> schedules = {
+      {{split({0, 1, 2, 3, 4, 5}, 2)}},
+      {{split({1, 0, 2, 3, 4, 5}, 100)}},
+      {{split({0, 1}, 3), split({2, 3, 4}, 3), split({5}, 2)}},
+      {{concurrent({{0}, {1}}), split({2, 3}, 4), concurrent({{4, 5}})}},
+      {{split({0, 2}, 4), concurrent({{1, 3, 4, 5}})}},
+      {{{Strategy::kMerge, {{0, 1}}}, split({2, 3, 4, 5}, 3)}}};
+  const auto run = [&](const Schedule& schedule, int64_t batch) {
+    const auto program =
+        Program::Create(block, {{batch, schedule}}, weights, "cpu");
+    EXPECT(program.ok());
+    const std::vector<float> images = Values(batch * 5 * 5 * 3);
+    std::vector<float> joined(batch * 5 * 5 * 5), sum(batch * 5 * 5 * 2);
+    // Twice: nothing of the first run may be in the way.
+    for (int i = 0; program.ok() && i < 2; ++i) {
+      EXPECT((*program)
+                 ->Run({{images.data(), {batch, 5, 5, 3}}},
+                       {joined.data(), sum.data()}, nullptr)
+                 .ok());
+    }
+    joined.insert(joined.end(), sum.begin(), sum.end());
+    return joined;
+  };
+  for (int64_t batch : {1, 2, 3, 4, 7, 8}) {
+    const std::vector<float> expected = run(SequentialSchedule(block), batch);
+    for (const Schedule& schedule : schedules) {
+      const std::vector<float> found = run(schedule, batch);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT(std::abs(found[i] - expected[i]) < 1e-4f);
+      }
+    }
+  }
+}
+
 TEST(ProgramsWithoutAValidSchedule) {
   const Block block = Branches();
   const std::vector<float> small = Values(3 * 4), large = Values(3 * 3 * 3 * 8);

@@ -32,12 +32,18 @@ Stage Merge(std::vector<int> operators) {
   return {Strategy::kMerge, {std::move(operators)}};
 }
 
+Stage Split(std::vector<int> operators, int64_t micro_batches) {
+  return {Strategy::kSplit, {std::move(operators)}, micro_batches};
+}
+
 TEST(LegalSchedules) {
   const Block block = Branches();
   EXPECT(Validate(SequentialSchedule(block), block).ok());
   EXPECT(Validate({{Concurrent({{0, 2}, {1}}), Concurrent({{3}})}}, block).ok());
   EXPECT(Validate({{Concurrent({{0, 2, 1, 3}})}}, block).ok());
   EXPECT(Validate({{Merge({0, 1}), Concurrent({{2, 3}})}}, block).ok());
+  // 0 and 1 are not connected.
+  EXPECT(Validate({{Split({0, 1}, 2), Split({2, 3}, 2)}}, block).ok());
 }
 
 TEST(IllegalSchedules) {
@@ -64,6 +70,16 @@ TEST(IllegalSchedules) {
   EXPECT_ERROR(
       Validate({{Merge({0, 2}), Concurrent({{1}}), Concurrent({{3}})}}, block),
       "cannot be merged");
+  EXPECT_ERROR(Validate({{Split({0, 1, 2, 3}, 1)}}, block),
+               "split stage 0 cannot have 1 micro-batches");
+  EXPECT_ERROR(
+      Validate({{{Strategy::kConcurrent, {{0, 1, 2, 3}}, 2}}}, block),
+      "concurrent stage 0 cannot have 2 micro-batches");
+  EXPECT_ERROR(
+      Validate({{{Strategy::kSplit, {{0, 2}, {1}}, 2}, Concurrent({{3}})}},
+               block),
+      "split stage 0 must have one group");
+  EXPECT_ERROR(Validate({{Split({2, 0, 1, 3}, 2)}}, block), "before its input");
 }
 
 TEST(NearestBatchIsByRatioAndTheSmallerOfTwo) {
@@ -84,9 +100,15 @@ TEST(JsonGivesTheScheduleBack) {
   const StatusOr<Schedule> read = ScheduleFromJson(ToJson(schedule));
   EXPECT(read.ok() && ToJson(*read) == ToJson(schedule));
   EXPECT(read->stages[0].strategy == Strategy::kMerge);
+  const Schedule split = {{Split({0, 1}, 3), Concurrent({{2, 3}})}};
+  const StatusOr<Schedule> again = ScheduleFromJson(ToJson(split));
+  EXPECT(again.ok() && ToJson(*again) == ToJson(split));
+  EXPECT(again->stages[0].micro_batches == 3);
   for (const char* text :
        {"", "[]", "{\"version\":1}", "{\"version\":1,\"stages\":[{}]}",
-        "{\"version\":1,\"stages\":[{\"strategy\":\"x\",\"groups\":[]}]}"}) {
+        "{\"version\":1,\"stages\":[{\"strategy\":\"x\",\"groups\":[]}]}",
+        "{\"version\":1,\"stages\":[{\"strategy\":\"split\",\"groups\":[],"
+        "\"micro_batches\":\"2\"}]}"}) {
     EXPECT(!ScheduleFromJson(text).ok());
   }
 }
