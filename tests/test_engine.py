@@ -170,9 +170,12 @@ def random_schedule(rng: np.random.Generator, problem: dict) -> dict:
                     not chosen or rng.integers(3)
                 ):
                     chosen.append(i)
-            stages.append(
-                {"strategy": "concurrent", "groups": components(operators, chosen)}
-            )
+            if rng.integers(3):
+                groups = components(operators, chosen)
+                stages.append({"strategy": "concurrent", "groups": groups})
+            else:
+                split = {"strategy": "split", "micro_batches": int(rng.integers(2, 5))}
+                stages.append({**split, "groups": [chosen]})
         remaining = [i for i in remaining if i not in chosen]
     return {"version": 1, "stages": stages}
 

@@ -133,6 +133,32 @@ def test_separable_convolution_sizes(
     check(anchored(function, channels), tmp_path, (*size, channels))
 
 
+@pytest.mark.parametrize("after", [tf.identity, tf.nn.relu, tf.tanh])
+@pytest.mark.parametrize("multiplier", [1, 2])
+@pytest.mark.parametrize("channels", [5, 37])
+@pytest.mark.parametrize("count", [2, 3, 4, 6])
+def test_separable_convolution_of_a_sum(count, channels, multiplier, after, tmp_path):
+    filters = [constant(3, 3, 6, channels, seed=k) for k in range(count)]
+    depthwise = constant(3, 3, channels, multiplier)
+    pointwise = constant(1, 1, channels * multiplier, 9)
+
+    def function(x):
+        terms = [tf.nn.conv2d(x, f, 1, "SAME") for f in filters]
+        terms[0] = tf.nn.relu(terms[0]) + terms[0]  # lies in the concat, pitched
+        joined = tf.concat([terms[1], terms[0]], 3)
+        read_twice = terms[0] + terms[1]
+        return [
+            *(
+                tf.nn.separable_conv2d(y, depthwise, pointwise, [1] * 4, "SAME")
+                for y in (after(tf.add_n(terms)), read_twice)
+            ),
+            tf.nn.relu(joined),
+            read_twice,
+        ]
+
+    check(function, tmp_path, (8, 9, 6))
+
+
 ACTIVATIONS = {
     "relu": tf.nn.relu,
     "relu6": lambda x: tf.nn.relu6(4 * x),

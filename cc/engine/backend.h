@@ -74,8 +74,8 @@ struct TaskSpec {
   const Operator* op = nullptr;
   DataType dtype = DataType::kFloat32;  // of every tensor
   std::vector<TensorView> inputs;
-  // Of each of the operator's inputs, how many of `inputs` make it up, side by side
-  // along the channels; 1 for each where the backend does not read pieces.
+  // Of each of the operator's inputs, how many of `inputs` make it up: the pieces of
+  // a concat or the terms of a sum, whichever the operator reads; else 1.
   std::vector<int> pieces;
   TensorView output;
   std::vector<std::shared_ptr<Parameter>> parameters;  // of WeightShapes()
@@ -134,6 +134,10 @@ class Backend {
   // Whether tasks of `op` take the pieces of a concat for an input, which then need
   // not be put together.
   virtual bool ReadsPieces(const Operator& op) const = 0;
+
+  // Whether tasks of `op` take the terms of a sum for their first input, which then
+  // need not be added up.
+  virtual bool ReadsTerms(const Operator& op) const = 0;
 
   // Elements to which a range of channels must be aligned for tasks to write it
   // as fast as a dense tensor.

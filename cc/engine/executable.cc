@@ -17,15 +17,22 @@ StatusOr<std::unique_ptr<Executable>> Executable::Create(
   options.reads_pieces = [backend](const Operator& op) {
     return backend->ReadsPieces(op);
   };
+  options.reads_terms = [backend](const Operator& op) {
+    return backend->ReadsTerms(op);
+  };
   options.slice_alignment = backend->SliceAlignment(block.dtype);
   options.border_alignment = border_alignment;
   options.share_memory = share_memory;
   executable->plan_ =
       PlanMemory(block, executable->shapes_, schedule, options);
   for (size_t i = 0; i < block.operators.size(); ++i) {
-    const Activation activation = executable->plan_.activations[i];
-    if (activation != Activation::kNone) {
-      executable->block_.operators[i].activation = activation;
+    const MemoryPlan& plan = executable->plan_;
+    Operator& op = executable->block_.operators[i];
+    if (plan.activations[i] != Activation::kNone) {
+      op.activation = plan.activations[i];
+    }
+    if (plan.pre_activations[i] != Activation::kNone) {
+      op.pre_activation = plan.pre_activations[i];
     }
   }
   return executable;

@@ -81,15 +81,32 @@ struct Readers {
 std::vector<bool> LeftInPieces(const Block& block, const Readers& readers,
                                const MemoryPlanOptions& options) {
   const int n = block.operators.size();
+  const auto type = [&](int i) { return block.operators[i].type; };
+  // One reader adds the terms up, its first input; several would each do so.
+  const auto sum_in_terms = [&](int i) {
+    const Operator& op = block.operators[i];
+    if (readers.operators[i].size() != 1) return false;
+    const Operator& reader = block.operators[readers.operators[i][0]];
+    return (op.activation == Activation::kNone ||
+            op.activation == Activation::kRelu) &&
+           reader.inputs[0] == i && options.reads_terms(reader) &&
+           std::none_of(op.inputs.begin(), op.inputs.end(), [&](int ref) {
+             return ref >= 0 && type(ref) == OperatorType::kConcat;
+           });
+  };
+  const auto concat_in_pieces = [&](int i) {
+    return !readers.operators[i].empty() &&
+           std::all_of(readers.operators[i].begin(), readers.operators[i].end(),
+                       [&](int reader) {
+                         return options.reads_pieces(block.operators[reader]);
+                       });
+  };
   std::vector<bool> in_pieces(n, false);
   for (int i = 0; i < n; ++i) {
-    in_pieces[i] = block.operators[i].type == OperatorType::kConcat &&
-                   !readers.outside[i] && !readers.operators[i].empty() &&
-                   std::all_of(readers.operators[i].begin(),
-                               readers.operators[i].end(), [&](int reader) {
-                                 return options.reads_pieces(
-                                     block.operators[reader]);
-                               });
+    in_pieces[i] =
+        !readers.outside[i] &&
+        ((type(i) == OperatorType::kConcat && concat_in_pieces(i)) ||
+         (type(i) == OperatorType::kAdd && sum_in_terms(i)));
   }
   return in_pieces;
 }
@@ -242,6 +259,13 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
   const Placement placement =
       PlaceInHosts(block, shapes, readers, plan.in_pieces, options);
   plan.activations = placement.activations;
+  plan.pre_activations.resize(n, Activation::kNone);
+  for (int i = 0; i < n; ++i) {
+    if (plan.in_pieces[i] && block.operators[i].type == OperatorType::kAdd) {
+      plan.pre_activations[readers.operators[i][0]] =
+          block.operators[i].activation;
+    }
+  }
   for (size_t i = 0; i < block.inputs.size(); ++i) {
     const Shape& shape = block.inputs[i];
     plan.inputs.push_back({{shape, shape.back(), options.border_alignment},

@@ -1,6 +1,6 @@
 // Memory plan: where every tensor of a block lies. Concat inputs are placed in
-// their slice of the output, or the output is left in pieces; slices are views; and
-// buffers share one arena where the schedule allows no interleaving that has both
+// their slice of the output, or the output is left in pieces, as some sums are;
+// slices are views; and buffers share one arena where the schedule allows no interleaving that has both
 // live.
 #ifndef IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 #define IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
@@ -30,11 +30,14 @@ struct Buffer {
 struct MemoryPlan {
   std::vector<TensorPlace> inputs;     // of the block
   std::vector<TensorPlace> operators;  // outputs of operators
-  // Concats that are left in pieces: they have no memory, and nothing to do.
+  // Concats and sums that are left in pieces: they have no memory, and nothing to
+  // do.
   std::vector<bool> in_pieces;
   // What an operator applies to its output because its only reader, an activation
   // of such a concat, has it lie in a slice of its own output.
   std::vector<Activation> activations;
+  // What a separable convolution applies to its input because that is such a sum.
+  std::vector<Activation> pre_activations;
   std::vector<Buffer> buffers;
   int64_t arena_elements = 0;
 
@@ -47,8 +50,8 @@ struct MemoryPlan {
            NumElements(operators[i].view.shape) ==
                buffers[operators[i].buffer].elements;
   }
-  // Whether operator `i` has nothing to do: a slice that is a view, a concat in
-  // pieces.
+  // Whether operator `i` has nothing to do: a slice that is a view, or what is left
+  // in pieces.
   bool IsView(const Block& block, int i) const;
   // The tensors that make up `ref`.
   std::vector<int> Pieces(const Block& block, int ref) const;
@@ -58,6 +61,7 @@ struct MemoryPlanOptions {
   // Backend::ReadsPitched of the device.
   std::function<bool(const Operator&)> reads_pitched;
   std::function<bool(const Operator&)> reads_pieces;  // Backend::ReadsPieces
+  std::function<bool(const Operator&)> reads_terms;   // Backend::ReadsTerms
   int64_t slice_alignment = 1;  // Backend::SliceAlignment
   // TensorView::alignment of the block's inputs and outputs.
   int64_t border_alignment = TensorView::kMaxAlignment;

@@ -20,6 +20,7 @@ MemoryPlanOptions Options(bool share_memory = true) {
   MemoryPlanOptions options;
   options.reads_pitched = [](const Operator&) { return true; };
   options.reads_pieces = [](const Operator&) { return false; };
+  options.reads_terms = [](const Operator&) { return false; };
   options.share_memory = share_memory;
   return options;
 }
@@ -118,6 +119,45 @@ TEST(ConcatsAreLeftInPieces) {
   Block output = block;
   output.outputs = {2, 5};
   EXPECT(!Plan(output, SequentialSchedule(output), options).in_pieces[2]);
+}
+
+TEST(SumsAreLeftInTerms) {
+  const auto sepconv = [](int input) {
+    Operator op = Conv(input, 16, 3);
+    op.type = OperatorType::kSepConv;
+    return op;
+  };
+  Operator sum = Join(OperatorType::kAdd, {0, -1});
+  sum.activation = Activation::kRelu;
+  const Block block = MakeBlock({Conv(-1, 16, 1), sum, sepconv(1)}, {2});
+  MemoryPlanOptions options = Options();
+  options.reads_terms = [](const Operator& op) {
+    return op.type == OperatorType::kSepConv;
+  };
+  const auto plan_of = [&](const Block& b) {
+    return Plan(b, SequentialSchedule(b), options);
+  };
+  const MemoryPlan plan = plan_of(block);
+  EXPECT(plan.IsView(block, 1));
+  EXPECT(plan.Pieces(block, 1) == std::vector<int>({0, -1}));
+  EXPECT(plan.pre_activations[2] == Activation::kRelu);
+  EXPECT(plan.arena_elements == kTensor);
+
+  // Two readers, one that is no such convolution, its residual, an activation that
+  // it cannot apply, a term that is a concat.
+  std::vector<Block> others(5, block);
+  others[0].operators.push_back(sepconv(1));
+  others[0].outputs = {2, 3};
+  others[1].operators[2].type = OperatorType::kConv2D;
+  others[2].operators[2].inputs = {0, 1};
+  others[2].operators[2].residual = true;
+  others[3].operators[1].activation = Activation::kTanh;
+  others[4].operators[0] = Join(OperatorType::kConcat, {-1});
+  for (const Block& other : others) {
+    const MemoryPlan whole = plan_of(other);
+    EXPECT(!whole.IsView(other, 1));
+    EXPECT(whole.pre_activations[2] == Activation::kNone);
+  }
 }
 
 TEST(ActivationsOfPiecesMoveToTheirProducers) {

@@ -60,6 +60,10 @@ class Cpu : public Backend {
     return TaskReadsPieces(op);
   }
 
+  bool ReadsTerms(const Operator& op) const override {
+    return TaskReadsTerms(op);
+  }
+
   int64_t SliceAlignment(DataType) const override { return 1; }
 
   int LanesFor(int groups) const override {

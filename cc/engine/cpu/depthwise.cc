@@ -29,8 +29,9 @@ IOS_INLINE int64_t FirstChannel(int64_t channel, int64_t channels) {
 
 // One row of the image on its way into the ring: [W,C] to [vectors, padded W].
 struct InputRow {
-  const float* x;
-  int64_t pitch, channels;
+  const std::vector<Depthwise::Term>* terms;
+  int64_t pixel;  // the first, of the terms'
+  int64_t channels;
   int64_t columns;  // that are copied
   int64_t whole;    // of these, behind which there is a vector's length to read
   bool relu;
@@ -44,21 +45,42 @@ IOS_INLINE void Keep(Vector* values, float* to) {
   std::memcpy(to, values, sizeof(Vector));
 }
 
-template <bool kRelu>
+// The sum of kTerms terms, or of all there are for 0, from a channel of a pixel on.
+template <int kTerms>
+IOS_INLINE Vector SumAt(const Depthwise::Term* terms, int64_t count,
+                        int64_t pixel, int64_t channel) {
+  Vector sum;
+  Load(terms[0].x + pixel * terms[0].pitch + channel, &sum);
+  if (kTerms > 0) count = kTerms;
+  for (int64_t t = 1; t < count; ++t) {
+    Vector term;
+    Load(terms[t].x + pixel * terms[t].pitch + channel, &term);
+    sum += term;
+  }
+  return sum;
+}
+
+template <bool kRelu, int kTerms>
 IOS_INLINE void CopyRow(const InputRow& row) {
-  const int64_t channels = row.channels, vector_step = row.vector_step;
+  const Depthwise::Term* terms = row.terms->data();
+  const int64_t count = row.terms->size(), channels = row.channels;
   Vector values;
   if (channels >= kLanes) {
     for (int64_t i = 0; i < row.columns; ++i) {
-      const float* x = row.x + i * row.pitch;
+      const int64_t pixel = row.pixel + i;
       float* to = row.to + i * kLanes;
+      Depthwise::Term here[kTerms > 0 ? kTerms : 1];
+      for (int t = 0; t < kTerms; ++t) {
+        here[t] = {terms[t].x + pixel * terms[t].pitch, 0};
+      }
+      const Depthwise::Term* from = kTerms > 0 ? here : terms;
       int64_t c = 0;
-      for (; c + kLanes <= channels; c += kLanes, to += vector_step) {
-        Load(x + c, &values);
+      for (; c + kLanes <= channels; c += kLanes, to += row.vector_step) {
+        values = SumAt<kTerms>(from, count, pixel, c);
         Keep<kRelu>(&values, to);
       }
       if (c < channels) {
-        Load(x + FirstChannel(c, channels), &values);
+        values = SumAt<kTerms>(from, count, pixel, FirstChannel(c, channels));
         Keep<kRelu>(&values, to);
       }
     }
@@ -67,23 +89,33 @@ IOS_INLINE void CopyRow(const InputRow& row) {
   Mask mask;
   for (int64_t c = 0; c < kLanes; ++c) mask[c] = c < channels ? -1 : 0;
   for (int64_t i = 0; i < row.columns; ++i) {
-    const float* x = row.x + i * row.pitch;
-    values = Vector{};
+    const int64_t pixel = row.pixel + i;
     if (i < row.whole) {
-      Load(x, &values);
+      values = SumAt<kTerms>(terms, count, pixel, 0);
       values = reinterpret_cast<Vector>(reinterpret_cast<Mask>(values) & mask);
     } else {
-      for (int64_t c = 0; c < channels; ++c) values[c] = x[c];
+      values = Vector{};
+      for (int64_t t = 0; t < count; ++t) {
+        const float* x = terms[t].x + pixel * terms[t].pitch;
+        for (int64_t c = 0; c < channels; ++c) values[c] += x[c];
+      }
     }
     Keep<kRelu>(&values, row.to + i * kLanes);
   }
 }
 
 IOS_VECTORIZED void CopyInputRow(const InputRow& row) {
-  if (row.relu) {
-    CopyRow<true>(row);
-  } else {
-    CopyRow<false>(row);
+  switch (row.terms->size()) {
+    case 1:
+      return row.relu ? CopyRow<true, 1>(row) : CopyRow<false, 1>(row);
+    case 2:
+      return row.relu ? CopyRow<true, 2>(row) : CopyRow<false, 2>(row);
+    case 3:
+      return row.relu ? CopyRow<true, 3>(row) : CopyRow<false, 3>(row);
+    case 4:
+      return row.relu ? CopyRow<true, 4>(row) : CopyRow<false, 4>(row);
+    default:
+      return row.relu ? CopyRow<true, 0>(row) : CopyRow<false, 0>(row);
   }
 }
 
@@ -236,7 +268,7 @@ int64_t Depthwise::scratch_floats() const {
   return ring_rows() * vectors() * padded_width() * kLanes + filter;
 }
 
-void Depthwise::Run(const float* x, int64_t pitch, const float* filter,
+void Depthwise::Run(const std::vector<Term>& terms, const float* filter,
                     int64_t begin, int64_t end, float* to,
                     float* scratch) const {
   const int64_t vector_step = padded_width() * kLanes;
@@ -247,7 +279,7 @@ void Depthwise::Run(const float* x, int64_t pitch, const float* filter,
   const int64_t last = std::min(width_, padded_width() - left_);
   const int64_t first = std::max<int64_t>(-left_, 0);
   InputRow input;
-  input.pitch = pitch;
+  input.terms = &terms;
   input.channels = channels_;
   input.columns = std::max<int64_t>(last - first, 0);
   input.relu = relu_;
@@ -286,7 +318,7 @@ void Depthwise::Run(const float* x, int64_t pitch, const float* filter,
     const int64_t reach = std::min(y + ring_rows(), height_);
     for (ready = std::max({ready, y, int64_t{0}}); ready < reach; ++ready) {
       const int64_t pixel = (image * height_ + ready) * width_ + first;
-      input.x = x + pixel * pitch;
+      input.pixel = pixel;
       input.whole = pixels - beyond - pixel;
       input.to = scratch + ready % ring_rows() * ring_step +
                  (left_ + first) * kLanes;

@@ -1,9 +1,11 @@
-// Depthwise convolution of images with their channels last, and the Relu before it.
+// Depthwise convolution of images with their channels last, and the sum and the Relu
+// before it.
 #ifndef IOS_TF_CC_ENGINE_CPU_DEPTHWISE_H_
 #define IOS_TF_CC_ENGINE_CPU_DEPTHWISE_H_
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "cc/core/block.h"
 
@@ -30,10 +32,16 @@ class Depthwise {
   // That each thread needs.
   int64_t scratch_floats() const;
 
-  // Computes rows [begin, end) of the output on the calling thread. Pixels of `x`
-  // lie `pitch` floats apart, `filter` is [kh,kw,C], and row `begin` goes to `to`,
-  // the others behind it.
-  void Run(const float* x, int64_t pitch, const float* filter, int64_t begin,
+  // A tensor with pixels `pitch` floats apart.
+  struct Term {
+    const float* x = nullptr;
+    int64_t pitch = 0;
+  };
+
+  // Computes rows [begin, end) of the output on the calling thread. The input is the
+  // sum of one or more terms, `filter` is [kh,kw,C], and row `begin` goes to `to`, the
+  // others behind it.
+  void Run(const std::vector<Term>& terms, const float* filter, int64_t begin,
            int64_t end, float* to, float* scratch) const;
 
  private:

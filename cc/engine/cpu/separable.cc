@@ -16,15 +16,16 @@
 namespace ios::cpu {
 namespace {
 
-// What both tasks below have: where the 1x1 convolution reads its residual and
-// writes, and that convolution.
+// What both tasks below have: the terms of their input, where the 1x1 convolution
+// reads its residual and writes, and that convolution.
 class SepConvTask : public CpuTask {
  public:
   int64_t scratch_floats() const override { return scratch_.floats(); }
 
  protected:
   explicit SepConvTask(const TaskSpec& spec)
-      : residual_(spec.inputs.back(), &scratch_),
+      : terms_(spec.inputs.begin(), spec.inputs.begin() + spec.pieces[0]),
+        residual_(spec.inputs.back(), &scratch_),
         output_(spec.output, &scratch_),
         has_residual_(spec.op->residual) {}
 
@@ -42,10 +43,12 @@ class SepConvTask : public CpuTask {
   }
 
   const float* Residual(const float* const* inputs, float* scratch) const {
-    return has_residual_ ? residual_.Get(inputs[1], scratch) : nullptr;
+    return has_residual_ ? residual_.Get(inputs[terms_.size()], scratch)
+                         : nullptr;
   }
 
   ScratchLayout scratch_;
+  const std::vector<TensorView> terms_;
   const DenseInput residual_;
   const DenseOutput output_;
 
@@ -53,19 +56,18 @@ class SepConvTask : public CpuTask {
   const bool has_residual_;
 };
 
-// Relu, depthwise and 1x1 convolution one after the other, the convolutions as
+// Sum, Relu, depthwise and 1x1 convolution one after the other, the convolutions as
 // oneDNN's primitives.
 class PrimitiveSepConvTask : public SepConvTask {
  public:
   PrimitiveSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
-      : SepConvTask(spec),
-        input_view_(spec.inputs[0]),
-        activates_(spec.op->pre_activation != Activation::kNone) {
+      : SepConvTask(spec), activation_(spec.op->pre_activation) {
     const Operator& op = *spec.op;
     const Shape& in = spec.inputs[0].shape;
     Shape middle = spec.output.shape;
     middle[3] = in[3] * op.multiplier;
-    copies_ = activates_ || !input_view_.dense();
+    copies_ = activation_ != Activation::kNone || terms_.size() > 1 ||
+              !terms_[0].dense();
     if (copies_) activated_ = scratch_.Take(NumElements(in));
     middle_ = scratch_.Take(NumElements(middle));
     depthwise_.Create(engine, op, /*groups=*/in[3], middle[3], in, middle,
@@ -81,9 +83,16 @@ class PrimitiveSepConvTask : public SepConvTask {
     float* scratch = context.scratch;
     const float* x = inputs[0];
     if (copies_) {
-      Activate({x, input_view_},
-               activates_ ? Activation::kRelu : Activation::kNone,
-               {scratch + activated_, DenseView(input_view_.shape)});
+      const Target target = {scratch + activated_, DenseView(terms_[0].shape)};
+      if (terms_.size() == 1) {
+        Activate({x, terms_[0]}, activation_, target);
+      } else {
+        std::vector<Source> sources;
+        for (size_t i = 0; i < terms_.size(); ++i) {
+          sources.push_back({inputs[i], terms_[i]});
+        }
+        Add(sources, activation_, target);
+      }
       x = scratch + activated_;
     }
     depthwise_.Run(x, nullptr, scratch + middle_, context.stream,
@@ -95,14 +104,13 @@ class PrimitiveSepConvTask : public SepConvTask {
   }
 
  private:
-  const TensorView input_view_;
-  const bool activates_;
+  const Activation activation_;
   bool copies_ = false;
   Convolution depthwise_, pointwise_;
   int64_t activated_ = 0, middle_ = 0, scratchpad_ = 0;
 };
 
-// Relu and depthwise convolution by our own kernel, in one pass. Where that pays,
+// Sum, Relu and depthwise convolution by our own kernel, in one pass. Where that pays,
 // every thread takes a strip of rows through both convolutions, so that what is
 // between them stays in its cache; else the threads share each convolution.
 class KernelSepConvTask : public SepConvTask {
@@ -110,8 +118,7 @@ class KernelSepConvTask : public SepConvTask {
   KernelSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
       : SepConvTask(spec),
         depthwise_(*spec.op, spec.inputs[0].shape, spec.output.shape),
-        filters_(spec.op->filters),
-        pitch_(spec.inputs[0].pitch) {
+        filters_(spec.op->filters) {
     const int64_t channels = depthwise_.channels();
     const dnnl::memory::desc plain =
         PlainFilterDesc(*spec.op, /*groups=*/channels, channels, channels);
@@ -154,9 +161,13 @@ class KernelSepConvTask : public SepConvTask {
     const float* residual = Residual(inputs, scratch);
     const auto* filter = static_cast<float*>(filter_.get_data_handle());
     float* target = output_.Begin(output, scratch);
+    std::vector<Depthwise::Term> terms;
+    for (size_t i = 0; i < terms_.size(); ++i) {
+      terms.push_back({inputs[i], terms_[i].pitch});
+    }
     const auto depthwise = [&](int64_t begin, int64_t end) {
       const int thread = CurrentThread().team ? CurrentThread().index : 0;
-      depthwise_.Run(inputs[0], pitch_, filter, begin, end,
+      depthwise_.Run(terms, filter, begin, end,
                      scratch + middle_ + begin * depthwise_.row_floats(),
                      scratch + rings_ + thread * ring_floats_);
     };
@@ -209,7 +220,7 @@ class KernelSepConvTask : public SepConvTask {
   }
 
   const Depthwise depthwise_;
-  const int64_t filters_, pitch_;
+  const int64_t filters_;
   dnnl::memory filter_;  // as TensorFlow has it
   int64_t strips_ = 1;
   std::vector<Convolution> pointwise_;  // of each strip

@@ -291,6 +291,10 @@ bool TaskReadsPieces(const Operator& op) {
          (op.type == OperatorType::kActivation && IsCheap(op.activation));
 }
 
+bool TaskReadsTerms(const Operator& op) {
+  return op.type == OperatorType::kSepConv;
+}
+
 bool TaskReadsPitched(const Operator& op) {
   switch (op.type) {
     case OperatorType::kConcat:

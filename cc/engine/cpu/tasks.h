@@ -30,8 +30,9 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
 // Whether tasks of `op` read a pitched input without a copy.
 bool TaskReadsPitched(const Operator& op);
 
-// Whether tasks of `op` read the pieces of a concat.
+// Whether tasks of `op` read the pieces of a concat, the terms of a sum.
 bool TaskReadsPieces(const Operator& op);
+bool TaskReadsTerms(const Operator& op);
 
 }  // namespace ios::cpu
 

@@ -59,6 +59,8 @@ class Cuda : public Backend {
   bool ReadsPieces(const Operator&) const override { return false; }
 
   // 16 bytes: what one thread writes at a time.
+  bool ReadsTerms(const Operator&) const override { return false; }
+
   int64_t SliceAlignment(DataType dtype) const override {
     return 16 / SizeOf(dtype);
   }
