@@ -29,7 +29,9 @@ def run(source: str, directory: Path, flags: list[str]) -> None:
     assert "ok " in done.stdout
 
 
-@pytest.mark.parametrize("name", ["block", "schedule", "memory_plan", "program"])
+@pytest.mark.parametrize(
+    "name", ["block", "commute", "schedule", "memory_plan", "program"]
+)
 def test_engine(name, tmp_path):
     run(f"{name}_test.cc", tmp_path, ["-lios_engine", "-Wl,--allow-shlib-undefined"])
 

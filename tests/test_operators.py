@@ -245,6 +245,36 @@ def test_concat_of_a_tensor_with_itself(tmp_path):
     check(anchored(lambda x: tf.concat([x, x], 3), 5), tmp_path, (6, 7, 5))
 
 
+@pytest.mark.parametrize("pool", [tf.nn.avg_pool2d, tf.nn.max_pool2d])
+@pytest.mark.parametrize(
+    ("stride", "padding"), [(1, "SAME"), (2, "SAME"), (1, "VALID")]
+)
+@pytest.mark.parametrize("activation", ["none", "relu", "tanh"])
+@pytest.mark.parametrize("filters", [5, 40])
+def test_convolution_of_a_pool(filters, activation, stride, padding, pool, tmp_path):
+    before = constant(3, 3, 6, 11)
+    kernel, bias = constant(1, 1, 11, filters), constant(filters)
+    activate = {"none": tf.identity, **ACTIVATIONS}[activation]
+
+    def function(x):
+        x = tf.nn.conv2d(x, before, 1, "SAME")
+        pooled = [pool(y, 3, stride, padding) for y in (x, tf.nn.relu(x))]
+        convolved = [
+            activate(tf.nn.bias_add(tf.nn.conv2d(y, kernel, 1, "SAME"), bias))
+            for y in pooled
+        ]
+        # One pool is read twice; one result lies in a slice.
+        return [
+            tf.concat([x, convolved[0]], 3)
+            if stride == 1 and padding == "SAME"
+            else convolved[0],
+            convolved[1],
+            pooled[1],
+        ]
+
+    check(function, tmp_path, (8, 9, 6))
+
+
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_add(count, tmp_path):
     filters = [constant(3, 3, 6, 6, seed=k) for k in range(count)]

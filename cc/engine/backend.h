@@ -139,6 +139,9 @@ class Backend {
   // need not be added up.
   virtual bool ReadsTerms(const Operator& op) const = 0;
 
+  // Whether pools apply an activation to their output.
+  virtual bool PoolsActivate() const = 0;
+
   // Elements to which a range of channels must be aligned for tasks to write it
   // as fast as a dense tensor.
   virtual int64_t SliceAlignment(DataType dtype) const = 0;

@@ -1,6 +1,9 @@
 #include "cc/engine/executable.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "cc/core/commute.h"
 
 namespace ios {
 
@@ -9,33 +12,44 @@ StatusOr<std::unique_ptr<Executable>> Executable::Create(
     const Parameters& parameters, bool share_memory, int64_t border_alignment) {
   std::unique_ptr<Executable> executable(
       new Executable(backend, block, parameters));
-  IOS_ASSIGN_OR_RETURN(executable->shapes_, InferShapes(block));
+  IOS_RETURN_IF_ERROR(
+      executable->Plan(schedule, share_memory, border_alignment));
+  return executable;
+}
+
+Status Executable::Plan(const Schedule& schedule, bool share_memory,
+                        int64_t border_alignment) {
+  IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
+  if (backend_->PoolsActivate()) {
+    for (const auto& [to, from] : PoolAfterConvolutions(shapes_, &block_)) {
+      std::swap(parameters_[to], parameters_[from]);
+    }
+    IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
+  }
   MemoryPlanOptions options;
-  options.reads_pitched = [backend](const Operator& op) {
-    return backend->ReadsPitched(op);
+  options.reads_pitched = [this](const Operator& op) {
+    return backend_->ReadsPitched(op);
   };
-  options.reads_pieces = [backend](const Operator& op) {
-    return backend->ReadsPieces(op);
+  options.reads_pieces = [this](const Operator& op) {
+    return backend_->ReadsPieces(op);
   };
-  options.reads_terms = [backend](const Operator& op) {
-    return backend->ReadsTerms(op);
+  options.reads_terms = [this](const Operator& op) {
+    return backend_->ReadsTerms(op);
   };
-  options.slice_alignment = backend->SliceAlignment(block.dtype);
+  options.slice_alignment = backend_->SliceAlignment(block_.dtype);
   options.border_alignment = border_alignment;
   options.share_memory = share_memory;
-  executable->plan_ =
-      PlanMemory(block, executable->shapes_, schedule, options);
-  for (size_t i = 0; i < block.operators.size(); ++i) {
-    const MemoryPlan& plan = executable->plan_;
-    Operator& op = executable->block_.operators[i];
-    if (plan.activations[i] != Activation::kNone) {
-      op.activation = plan.activations[i];
+  plan_ = PlanMemory(block_, shapes_, schedule, options);
+  for (size_t i = 0; i < block_.operators.size(); ++i) {
+    Operator& op = block_.operators[i];
+    if (plan_.activations[i] != Activation::kNone) {
+      op.activation = plan_.activations[i];
     }
-    if (plan.pre_activations[i] != Activation::kNone) {
-      op.pre_activation = plan.pre_activations[i];
+    if (plan_.pre_activations[i] != Activation::kNone) {
+      op.pre_activation = plan_.pre_activations[i];
     }
   }
-  return executable;
+  return Status();
 }
 
 StatusOr<Task*> Executable::TaskFor(int op, int lanes) {

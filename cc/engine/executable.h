@@ -28,6 +28,7 @@ class Executable {
       const Parameters& parameters, bool share_memory,
       int64_t border_alignment = TensorView::kMaxAlignment);
 
+  // As executed: those of tensors inside may differ from the block's.
   const std::vector<Shape>& shapes() const { return shapes_; }
 
   // Compiles what `stages` need and is not compiled yet; views and stages without
@@ -49,6 +50,8 @@ class Executable {
   Executable(Backend* backend, const Block& block, const Parameters& parameters)
       : backend_(backend), block_(block), parameters_(parameters) {}
 
+  Status Plan(const Schedule& schedule, bool share_memory,
+              int64_t border_alignment);
   StatusOr<Task*> TaskFor(int op, int lanes);
   // Index of a tensor reference in Locations().
   int TensorIndex(int ref) const {
@@ -56,8 +59,8 @@ class Executable {
   }
 
   Backend* const backend_;
-  Block block_;  // with the activations that the memory plan moves
-  const Parameters parameters_;
+  Block block_;  // as it is executed: with what commutes or moves elsewhere
+  Parameters parameters_;
   std::vector<Shape> shapes_;
   MemoryPlan plan_;
   std::map<std::pair<int, int>, std::unique_ptr<Task>> tasks_;  // op, lanes

@@ -143,7 +143,8 @@ class ProfilerImpl : public Profiler {
       // that are whole buffers are filled; the rest lie inside of them.
       const int op = static_cast<int>(i) - num_inputs;
       if (op >= 0 && bench->executable->OwnsBuffer(op)) {
-        IOS_RETURN_IF_ERROR(UploadRandom(shapes[op], tensors_.back()));
+        IOS_RETURN_IF_ERROR(UploadRandom(
+            bench->executable->shapes()[op], tensors_.back()));
       }
     }
     return bench;

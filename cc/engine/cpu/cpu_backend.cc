@@ -64,6 +64,8 @@ class Cpu : public Backend {
     return TaskReadsTerms(op);
   }
 
+  bool PoolsActivate() const override { return true; }
+
   int64_t SliceAlignment(DataType) const override { return 1; }
 
   int LanesFor(int groups) const override {

@@ -68,6 +68,8 @@ class PrimitiveTask : public CpuTask {
     switch (op.type) {
       case OperatorType::kPool: {
         const std::array<int64_t, 4> pad = ExplicitPadding(op, in);
+        dnnl::post_ops ops;
+        AppendActivation(op.activation, &ops);
         Create(dnnl::pooling_forward::primitive_desc(
                    engine, dnnl::prop_kind::forward_inference,
                    op.pool == PoolKind::kMax
@@ -75,7 +77,7 @@ class PrimitiveTask : public CpuTask {
                        : algorithm::pooling_avg_exclude_padding,
                    NhwcDesc(in), NhwcDesc(out), {op.strides[0], op.strides[1]},
                    {op.kernel[0], op.kernel[1]}, {0, 0}, {pad[0], pad[2]},
-                   {pad[1], pad[3]}, AttributesWith({})),
+                   {pad[1], pad[3]}, AttributesWith(ops)),
                engine);
         break;
       }

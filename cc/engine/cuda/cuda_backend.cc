@@ -61,6 +61,8 @@ class Cuda : public Backend {
   // 16 bytes: what one thread writes at a time.
   bool ReadsTerms(const Operator&) const override { return false; }
 
+  bool PoolsActivate() const override { return false; }
+
   int64_t SliceAlignment(DataType dtype) const override {
     return 16 / SizeOf(dtype);
   }
