@@ -67,7 +67,8 @@ def convert(
         smaller of two.
       device: the device to schedule for: "cpu"; "gpu", the first one TensorFlow uses;
         or "auto", the GPU if there is one and the CUDA libraries can be loaded.
-      strategy: "both", "parallel", "merge", "greedy" or "sequential".
+      strategy: "both", which may also split batches, "parallel", "merge", "greedy" or
+        "sequential".
       max_groups: groups per stage the search considers, the paper's s; 0: any.
       max_group_size: operators per group, the paper's r; 0: any.
       time_limit: seconds after which the searches end with what they have found; 0:

@@ -92,7 +92,7 @@ int64_t Assembly::MicroBatches(const Stage& stage) const {
       if (shape[0] != images) return 1;
     }
   }
-  return std::min(stage.micro_batches, images);
+  return std::clamp<int64_t>(images, 1, stage.micro_batches);
 }
 
 void Assembly::PlaceOutputs(const PartOfBlock& part) {
@@ -195,7 +195,9 @@ int Assembly::AddTensors(const Executable& executable, const PartOfBlock& part,
       location = ref < 0
                      ? TensorLocation{TensorLocation::kInput, -1 - ref, 0}
                      : outputs_[ref];
-      location.offset += BytesOf(shape) / shape[0] * first_image;
+      if (first_image > 0) {
+        location.offset += BytesOf(shape) / shape[0] * first_image;
+      }
     }
     location.offset += inside.offset;
     work_.tensors.push_back(location);
