@@ -249,28 +249,36 @@ def test_concat_of_a_tensor_with_itself(tmp_path):
 @pytest.mark.parametrize(
     ("stride", "padding"), [(1, "SAME"), (2, "SAME"), (1, "VALID")]
 )
-@pytest.mark.parametrize("activation", ["none", "relu", "tanh"])
 @pytest.mark.parametrize("filters", [5, 40])
-def test_convolution_of_a_pool(filters, activation, stride, padding, pool, tmp_path):
+def test_convolution_of_a_pool(filters, stride, padding, pool, tmp_path):
     before = constant(3, 3, 6, 11)
     kernel, bias = constant(1, 1, 11, filters), constant(filters)
-    activate = {"none": tf.identity, **ACTIVATIONS}[activation]
+    last = constant(1, 1, filters, 3)
 
     def function(x):
         x = tf.nn.conv2d(x, before, 1, "SAME")
-        pooled = [pool(y, 3, stride, padding) for y in (x, tf.nn.relu(x))]
-        convolved = [
-            activate(tf.nn.bias_add(tf.nn.conv2d(y, kernel, 1, "SAME"), bias))
-            for y in pooled
+        once, twice = (pool(y, 3, stride, padding) for y in (x, tf.nn.relu(x)))
+        results = [
+            tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(y, kernel, 1, "SAME"), bias))
+            for y in (once, twice)
         ]
-        # One pool is read twice; one result lies in a slice.
-        return [
-            tf.concat([x, convolved[0]], 3)
-            if stride == 1 and padding == "SAME"
-            else convolved[0],
-            convolved[1],
-            pooled[1],
-        ]
+        return *results, twice, tf.nn.conv2d(results[0], last, 1, "SAME")
+
+    check(function, tmp_path, (8, 9, 6))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=ACTIVATIONS)
+def test_activated_convolution_of_a_pool(activation, tmp_path):
+    before, kernel = constant(3, 3, 6, 21), constant(1, 1, 21, 19)
+
+    def function(x):
+        x = tf.nn.conv2d(x, before, 1, "SAME")
+        x = tf.nn.avg_pool2d(x, 3, 1, "SAME")
+        return tf.concat([x, activation(tf.nn.conv2d(x, kernel, 1, "SAME"))], 3), (
+            activation(
+                tf.nn.conv2d(tf.nn.avg_pool2d(x, 3, 1, "SAME"), kernel, 1, "SAME")
+            )
+        )
 
     check(function, tmp_path, (8, 9, 6))
 

@@ -34,7 +34,8 @@ std::vector<std::pair<int, int>> PoolAfterConvolutions(
     if (at < 0 || !IsPointwise(operators[i])) continue;
     Operator pool = operators[at], convolution = operators[i];
     if (pool.type != OperatorType::kPool || pool.pool != PoolKind::kAvg ||
-        pool.strides != kOne || pool.padding.type != PaddingType::kSame ||
+        pool.activation != Activation::kNone || pool.strides != kOne ||
+        pool.padding.type != PaddingType::kSame ||
         readers[at] != 1 || convolution.filters >= shapes[at].back()) {
       continue;
     }

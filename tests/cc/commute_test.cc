@@ -48,6 +48,17 @@ TEST(PoolsChangePlacesWithConvolutionsToFewerChannels) {
   EXPECT(Commute(&block).empty());
 }
 
+TEST(ActivationsDoNotChangePlaces) {
+  // Another such convolution reads the pool, which by then has an activation.
+  Block block = Pooled();
+  block.operators.push_back(Conv(2, 2, 1));
+  block.outputs = {3};
+  Block linear = block;
+  linear.operators[2].activation = Activation::kNone;
+  EXPECT(Commute(&block) == Moved({{1, 2}}));
+  EXPECT(Commute(&linear) == Moved({{1, 2}, {2, 3}}));
+}
+
 TEST(OthersStay) {
   const std::vector<std::function<void(Block*)>> changes = {
       [](Block* b) { b->operators[1].pool = PoolKind::kMax; },
