@@ -17,6 +17,8 @@ from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
 
 # Measurements of each candidate when whole schedules are compared.
 _ROUNDS = 7
+# One run of so many milliseconds is measurement enough.
+_LONG_MS = 50.0
 
 
 class MeasuredCostModel(SampledCostModel):
@@ -71,9 +73,12 @@ class MeasuredCostModel(SampledCostModel):
         # In turn, so that what disturbs the machine disturbs all alike.
         self.measurements += len(candidates)
         latencies: list[list[float]] = [[] for _ in candidates]
+        number = self.measurement.number
         for i in range(_ROUNDS):
             warmup = max(self.measurement.warmup, 1) if i == 0 else 1
-            once = Measurement(warmup, self.measurement.number, 1)
+            if i > 0 and min(found[0] for found in latencies) > _LONG_MS:
+                number = 1
+            once = Measurement(warmup, number, 1)
             for candidate, found in zip(candidates, latencies, strict=True):
                 found.append(sum(self._run(*program, once)[0] for program in candidate))
         return [statistics.median(found) for found in latencies]
