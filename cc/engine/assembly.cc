@@ -110,15 +110,13 @@ void Assembly::PlaceOutputs(const PartOfBlock& part) {
 }
 
 Status Assembly::Append(const Segment& segment, const PartOfBlock& part) {
-  std::vector<int> number(block_.operators.size());
   Parameters parameters;
   Schedule schedule = segment.schedule;
   for (Stage& stage : schedule.stages) {
     for (std::vector<int>& group : stage.groups) {
       for (int& op : group) {
-        number[op] = parameters.size();
         parameters.push_back(parameters_[op]);
-        op = number[op];
+        op = static_cast<int>(parameters.size()) - 1;  // as TakePart numbers it
       }
     }
   }

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ios_tf.bench.files import write_json
-from ios_tf.bench.standalone import exit_code, model_parser
+from ios_tf.bench.standalone import exit_code, measured, model_parser
 from ios_tf.conversion import convert
 from ios_tf.report import table
 from ios_tf.source import saved_model
@@ -133,14 +133,7 @@ def main() -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    found = bench_loading(
-        options.model,
-        batch_size=options.batch_size,
-        rounds=options.rounds,
-        cache_dir=options.cache_dir,
-        progress=True,
-        say=print,
-    )
+    found = measured(bench_loading, options)
     rows = [
         [
             name,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from typing import TypeVar
 
 from ios_tf.errors import UserError
+
+_Result = TypeVar("_Result")
 
 
 def model_parser(description: str, rounds: int) -> argparse.ArgumentParser:
@@ -18,6 +21,18 @@ def model_parser(description: str, rounds: int) -> argparse.ArgumentParser:
     parser.add_argument("--cache_dir", metavar="DIR")
     parser.add_argument("--json", metavar="FILE")
     return parser
+
+
+def measured(bench: Callable[..., _Result], options: argparse.Namespace) -> _Result:
+    """What `bench` measures of the model that a `model_parser`'s options name."""
+    return bench(
+        options.model,
+        batch_size=options.batch_size,
+        rounds=options.rounds,
+        cache_dir=options.cache_dir,
+        progress=True,
+        say=print,
+    )
 
 
 def exit_code(

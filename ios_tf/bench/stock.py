@@ -22,7 +22,7 @@ import tensorflow as tf
 from ios_tf import final_check, graphs, optimizer
 from ios_tf.bench.files import write_json
 from ios_tf.bench.model import FROZEN, STOCK, Result, measure, random_inputs
-from ios_tf.bench.standalone import exit_code, model_parser
+from ios_tf.bench.standalone import exit_code, measured, model_parser
 from ios_tf.conversion import convert
 from ios_tf.errors import UserError
 from ios_tf.scheduler import Problem, Schedule, Stage
@@ -130,14 +130,7 @@ def main() -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    result = bench_stock(
-        options.model,
-        batch_size=options.batch_size,
-        rounds=options.rounds,
-        cache_dir=options.cache_dir,
-        progress=True,
-        say=print,
-    )
+    result = measured(bench_stock, options)
     print(result.table())
     if options.json:
         command = f"python -m ios_tf.bench.stock {options.model}"

@@ -108,9 +108,9 @@ class MeasuredCostModel(SampledCostModel):
                 stage_ids += [stage_id] * len(group)
                 group_ids += [group_id] * len(group)
         strategies = [
-            int(stage.strategy is Strategy.MERGE)
-            if stage.strategy is not Strategy.SPLIT
-            else stage.micro_batches
+            stage.micro_batches
+            if stage.strategy is Strategy.SPLIT
+            else int(stage.strategy is Strategy.MERGE)
             for stage in stages
         ]
         with tf.device("CPU:0"):  # whatever it measures, it reads them on the host

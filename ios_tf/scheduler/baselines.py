@@ -23,11 +23,12 @@ def split_schedules(problem: Problem, lanes: int) -> list[Schedule]:
       lanes: how many the device has.
     """
     batch_size = problem.batch_size
-    counts = {min(lanes, batch_size), *(batch_size // size for size in (1, 2, 4))}
+    least = min(lanes, batch_size)
+    counts = {least, *(batch_size // size for size in (1, 2, 4))}
     return [
         Schedule((Stage.split(problem.all_operators, count),), problem.signature)
         for count in sorted(counts)
-        if count > 1 and count >= min(lanes, batch_size)
+        if count > 1 and count >= least
     ]
 
 
