@@ -27,6 +27,7 @@ from ios_tf.bench.experiments.search import Search
 from ios_tf.bench.experiments.specialization import Specialization
 from ios_tf.bench.experiments.utilization import Utilization
 from ios_tf.bench.network import Network
+from ios_tf.bench.random_graphs import campaign
 from ios_tf.errors import UserError
 from ios_tf.report import table
 
@@ -183,13 +184,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for what in EXPERIMENTS:
         command = commands.add_parser(what.name, help=what.help)
         add_arguments(command, what)
+    random = commands.add_parser(
+        "random_graphs", help="convert random TensorFlow graphs and compare"
+    )
+    campaign.add_arguments(random)
+    random.set_defaults(run=campaign.run)
     options = parser.parse_args(arguments)
     try:
-        run(options)
+        return (options.run if "run" in options else run)(options) or 0
     except (UserError, engine.EngineError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
 def _network(name: str, options: argparse.Namespace) -> Network:

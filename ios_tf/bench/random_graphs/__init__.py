@@ -1,0 +1,1 @@
+"""Random TensorFlow graphs: what is converted computes what it was converted from."""

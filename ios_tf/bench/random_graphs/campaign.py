@@ -1,0 +1,230 @@
+"""Random graphs, thousands: python -m ios_tf.bench random_graphs --graphs=3000.
+
+Half of the graphs are checked where TensorFlow computes with its oneDNN, half where it
+does not: the two have different kernels, and different errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import datetime
+import multiprocessing
+import os
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from ios_tf.bench.files import check_writable, write_json
+from ios_tf.errors import UserError
+from ios_tf.report import table
+
+if TYPE_CHECKING:
+    from ios_tf.bench.random_graphs.search import Failure, Totals
+
+_GRAPHS_OF_TASK = 100
+# TensorFlow convolves images whose channels are first only with oneDNN.
+_WITHOUT_ONEDNN = ("conv2d_channels_first",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--graphs", type=int, default=3000, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="processes; default: as many as cores",
+    )
+    parser.add_argument(
+        "--without",
+        default=[],
+        type=lambda text: text.split(","),
+        metavar="A,B",
+        help="kinds of steps to leave out, see random_graphs/steps.py",
+    )
+    parser.add_argument(
+        "--known",
+        type=_expression,
+        metavar="REGEX",
+        help="differences whose text matches are counted, and no failures",
+    )
+    parser.add_argument(
+        "--failures",
+        type=int,
+        default=20,
+        metavar="N",
+        help="stop after so many different ones; default: 20",
+    )
+    parser.add_argument(
+        "--shrink_seconds",
+        type=float,
+        default=120.0,
+        metavar="S",
+        help="time to make a failing graph small; default: 120",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the results here")
+
+
+def _expression(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def run(options: argparse.Namespace) -> int:
+    """Checks graphs, prints failures and a summary; gives 1 if there are failures.
+
+    Raises:
+      UserError: hypothesis is not installed; the file cannot be written.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        from ios_tf.bench.random_graphs.search import Totals
+        from ios_tf.bench.random_graphs.steps import KINDS
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{error.name} is not installed: pip install 'ios-tf[test]'"
+        ) from None
+    for kind in options.without:
+        if kind not in KINDS:
+            raise UserError(f"there is no kind of step {kind!r}")
+    if options.json:
+        check_writable(options.json)
+    start = time.monotonic()
+    totals = Totals()
+    failures: dict[tuple[str, ...], Failure] = {}
+    repeated = 0
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(options.jobs, context) as pool:
+        running: set[concurrent.futures.Future[Any]] = set()
+        submitted = number = 0
+        while True:
+            while (
+                len(running) < options.jobs
+                and totals.graphs + submitted < options.graphs
+                and len(failures) < options.failures
+            ):
+                count = min(_GRAPHS_OF_TASK, options.graphs - totals.graphs - submitted)
+                future = pool.submit(_task, options, number, count)
+                future.count = count  # type: ignore[attr-defined]
+                running.add(future)
+                submitted += count
+                number += 1
+            if not running:
+                break
+            done, running = concurrent.futures.wait(
+                running, return_when=concurrent.futures.FIRST_COMPLETED
+            )
+            for future in done:
+                submitted -= future.count  # type: ignore[attr-defined]
+                of_task, failure = future.result()
+                totals.add(of_task)
+                if failure and failure.key in failures:
+                    repeated += 1
+                elif failure:
+                    failures[failure.key] = failure
+                    print(f"\nFAILURE {len(failures)}\n{failure}", flush=True)
+            print(
+                f"{time.monotonic() - start:.0f} s: {totals.graphs} graphs, "
+                f"{len(failures)} different failures",
+                file=sys.stderr,
+                flush=True,
+            )
+    seconds = time.monotonic() - start
+    print(summary(totals, len(failures), repeated, seconds))
+    if options.json:
+        write_json(options.json, _record(options, totals, failures, repeated, seconds))
+    return int(bool(failures))
+
+
+def summary(totals: Totals, failures: int, repeated: int, seconds: float) -> str:
+    """The counts, for a terminal."""
+    share = totals.with_regions / max(totals.graphs, 1)
+    return "\n".join(
+        [
+            "",
+            f"{totals.graphs} graphs in {seconds:.0f} s, {share:.0%} with regions "
+            f"({totals.regions} regions); {totals.roads} saved, converted and loaded",
+            f"{totals.comparisons} comparisons, of which {totals.skipped} differ for "
+            "reasons of TensorFlow's own or of rounding",
+            f"{failures + repeated} graphs differ, in {failures} ways"
+            + (f"; {totals.known} in known ones" if totals.known else ""),
+            "",
+            table(
+                ["in regions", "graphs' nodes", "count"],
+                [
+                    [operator, operation, str(count)]
+                    for operator, (operation, count) in _side_by_side(totals)
+                ],
+            ),
+        ]
+    )
+
+
+def _side_by_side(totals: Totals) -> list[tuple[str, tuple[str, int]]]:
+    operators = [f"{n} {name}" for name, n in totals.operators.most_common()]
+    operations = [
+        (name, n) for name, n in totals.operations.most_common(60) if name != "Const"
+    ]
+    operators += [""] * (len(operations) - len(operators))
+    return list(zip(operators, operations, strict=False))
+
+
+def _task(
+    options: argparse.Namespace, number: int, count: int
+) -> tuple[Totals, Failure | None]:
+    """Checks `count` graphs, or up to the first that fails."""
+    from ios_tf.bench.random_graphs.isolated import IsolatedChecker
+    from ios_tf.bench.random_graphs.search import search
+
+    onednn = number % 2 == 0
+    checker = IsolatedChecker(onednn)
+    without = [*options.without, *(() if onednn else _WITHOUT_ONEDNN)]
+    try:
+        return search(
+            options.seed * 1_000_003 + number,
+            count,
+            checker,
+            without,
+            options.known,
+            options.shrink_seconds,
+        )
+    finally:
+        checker.close()
+
+
+def _record(
+    options: argparse.Namespace,
+    totals: Totals,
+    failures: dict[tuple[str, ...], Failure],
+    repeated: int,
+    seconds: float,
+) -> dict[str, Any]:
+    import tensorflow as tf
+
+    from ios_tf import engine
+
+    return {
+        "command": "python -m ios_tf.bench " + " ".join(sys.argv[1:]),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
+            timespec="seconds"
+        ),
+        "device": engine.device_fingerprint("cpu"),
+        "tensorflow": tf.__version__,
+        "seconds": round(seconds),
+        "without": options.without,
+        "known": options.known and options.known.pattern,
+        **vars(totals),
+        "failures": [
+            {
+                "differences": [str(d) for d in failure.result.differences],
+                "program": failure.program.source,
+            }
+            for failure in failures.values()
+        ],
+        "repeated_failures": repeated,
+    }

@@ -1,0 +1,192 @@
+"""Random TensorFlow graphs: converted, they compute what they computed."""
+
+import gc
+import json
+import os
+
+import hypothesis
+import numpy as np
+import pytest
+
+from ios_tf import optimizer
+from ios_tf.bench.experiments import command
+from ios_tf.bench.random_graphs import check
+from ios_tf.bench.random_graphs.builder import Builder, Genes
+from ios_tf.bench.random_graphs.check import Difference, Result, check_program
+from ios_tf.bench.random_graphs.isolated import IsolatedChecker
+from ios_tf.bench.random_graphs.program import Program, Settings
+from ios_tf.bench.random_graphs.search import search
+from ios_tf.bench.random_graphs.steps import KINDS
+from ios_tf.bench.random_graphs.strategy import programs
+
+# Kinds of steps of which wrong graphs are known.
+KNOWN = ("slices", "tf_slice", "strided_slice", "broadcast", "broadcast_constant")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def without_garbage():
+    """What is there is no garbage: every run of an optimizer would look again."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def branches() -> Program:
+    """Two convolutions, one of them sliced, added; another one unused."""
+    builder = Builder()
+    x = builder.argument([None, 5, 4, 3])
+    for _ in range(3):
+        builder.one(f"tf.nn.conv2d({x}, {builder.variable([3, 3, 3, 4])}, 1, 'SAME')")
+    builder.one("v0 + tf.nn.relu(v1)[:, :, ::-1]")
+    return builder.program(["v3", "v0"], Settings(batch_sizes=(1, 3)))
+
+
+@hypothesis.settings(
+    max_examples=60,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+    report_multiple_bugs=False,
+    phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+)
+@hypothesis.given(
+    programs(
+        [*KNOWN]
+        if check.convolves_channels_first()
+        else [*KNOWN, "conv2d_channels_first"]
+    )
+)
+def test_random_graphs_compute_what_they_computed(program):
+    result = check_program(program)
+    assert not result.differences, f"{result}\n\n{program.source}"
+
+
+def test_a_program_prints_as_one_that_runs(capsys):
+    program = branches()
+    assert [step.targets for step in program.steps] == [("v0",), ("v1",), ("v3",)]
+    assert [step.targets for step in program.variables] == [("w0",), ("w1",)]
+    with pytest.raises(SystemExit) as ended:
+        exec(compile(program.source, "program", "exec"), {})
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("equal: 15 comparisons, 1 regions")
+
+
+def test_a_mistake_is_seen(monkeypatch):
+    rewrite = optimizer.rewrite
+
+    def wrong(*arguments, **keywords):
+        graph_def = rewrite(*arguments, **keywords)
+        for node in graph_def.node:
+            if node.op == "Relu":
+                node.op = "Elu"
+        return graph_def
+
+    monkeypatch.setattr(optimizer, "rewrite", wrong)
+    result = check_program(branches())
+    seen = {(d.mode, d.kind, d.shapes["x0"][0]) for d in result.differences}
+    assert seen == {(m, "values", b) for m in ("plain", "plugin") for b in (1, 2, 3, 5)}
+
+
+def test_a_conversion_that_raises_is_seen(monkeypatch):
+    def refused(*arguments, **keywords):
+        raise ValueError("no such graph")
+
+    monkeypatch.setattr(optimizer, "rewrite", refused)
+    (difference,) = check_program(branches()).differences
+    assert (difference.mode, difference.kind) == ("convert", "raises")
+    assert difference.got == "ValueError: no such graph"
+
+
+def test_the_whole_road_is_compared():
+    program = branches()
+    program = Program(
+        program.arguments,
+        program.variables,
+        program.steps,
+        program.outputs,
+        Settings(batch_sizes=(2,), road=True),
+    )
+    result = check_program(program)
+    assert result.differences == []
+    assert result.road
+    assert result.comparisons == 25
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "kind"),
+    [
+        ([1.0, 2.0], [1.0, 2.0001], None),
+        ([1.0, 2.0], [1.0, 2.01], "values"),
+        ([1.0, np.nan], [1.0, np.nan], None),
+        ([1.0, np.nan], [1.0, 0.0], "values"),
+        ([1.0, 0.0], [1.0, np.nan], "values"),
+        ([1.0, np.inf], [1.0, -np.inf], "values"),
+        ([[1.0]], [1.0], "shape"),
+        (ValueError("a"), [1.0], "does not raise"),
+        ([1.0], ValueError("a"), "raises"),
+        (ValueError("a"), ValueError("b"), None),
+    ],
+)
+def test_outcomes_differ(expected, got, kind):
+    def outcome(value):
+        return value if isinstance(value, Exception) else [np.float32(value)]
+
+    found = check.different(outcome(expected), outcome(got), 1e-4)
+    assert (found and found[0]) == kind
+
+
+def test_a_failing_program_is_made_small():
+    def no_softplus(program: Program) -> Result:
+        wrong = any("tf.nn.softplus" in str(step) for step in program.steps)
+        return Result([Difference("plugin", "values", {}, "", "")] if wrong else [])
+
+    totals, failure = search(3, 1000, no_softplus)
+    assert totals.graphs > 1
+    assert len(failure.program.steps) <= 2
+    assert "tf.nn.softplus" in failure.program.steps[-1].expression
+
+
+def test_every_kind_of_step_makes_statements():
+    for name, kind in KINDS.items():
+        made = 0
+        for seed in range(12):
+            builder = Builder()
+            builder.argument([None, 6, 5, 4])
+            builder.one("tf.reshape(x0, [-1, 30, 4])")
+            builder.one("tf.reduce_mean(x0, [1, 2])")
+            builder.one("x0 * 0.5")
+            before = len(builder.steps)
+            kind(builder, Genes(np.random.default_rng(seed).bytes(30)))
+            made += len(builder.steps) > before
+        assert made >= 2, name
+
+
+def dies(program: Program, say) -> Result:
+    say("plugin")
+    os.abort()
+
+
+def test_a_crash_is_a_difference():
+    checker = IsolatedChecker(check=dies)
+    try:
+        (difference,) = checker(branches()).differences
+    finally:
+        checker.close()
+    assert (difference.mode, difference.kind) == ("plugin", "crashes")
+    assert difference.got == "SIGABRT"
+
+
+def test_the_campaign_counts(tmp_path, capsys):
+    path = tmp_path / "campaign.json"
+    arguments = ["--graphs=4", "--jobs=1", f"--json={path}"]
+    arguments += [f"--without={','.join(KNOWN)}"] if KNOWN else []
+    assert command.main(["random_graphs", *arguments]) == 0
+    record = json.loads(path.read_text())
+    assert record["graphs"] == 4 >= record["with_regions"] >= 1
+    assert record["operations"]["Conv2D"] >= 1
+    assert record["failures"] == []
+    assert "4 graphs in" in capsys.readouterr().out
+    assert command.main(["random_graphs", "--without=nothing"]) == 1
+    assert "no kind of step 'nothing'" in capsys.readouterr().err
