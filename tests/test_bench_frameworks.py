@@ -182,3 +182,20 @@ def test_aligned_arrays():
     found = arrays.aligned(values)
     assert found.ctypes.data % 64 == 0 and found.flags.c_contiguous
     np.testing.assert_array_equal(found, values)
+
+
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
+@pytest.mark.parametrize("coordinates", ["asymmetric", "half_pixel", "align_corners"])
+def test_resizing_by_indices(interpolation, coordinates):
+    """What frameworks without an operator of TensorFlow's conventions do."""
+    from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
+
+    image = np.random.default_rng(0).normal(size=(2, 5, 7, 3)).astype(np.float32)
+    for output in [(11, 4), (1, 21), (5, 7)]:
+        sampling = interpreter.Sampling(interpolation, coordinates, (5, 7), output)
+        ops = TensorFlowOps()
+        np.testing.assert_allclose(
+            interpreter.resized(image, sampling, np.take, np.asarray, 1),
+            ops.array(ops.resize(ops.tensor(image), sampling)),
+            atol=1e-5,
+        )

@@ -33,6 +33,10 @@ VARIANTS = {
     ),
     "softmax": ("kReductionSource", ["Softmax"], {"IOS_THREADS": 256}),
 }
+for interpolation, coordinates in itertools.product(range(2), range(3)):
+    macros = {"IOS_INTERPOLATION": interpolation, "IOS_COORDINATES": coordinates}
+    name = f"resize_{interpolation}_{coordinates}"
+    VARIANTS[name] = ("kSpatialSource", ["Resize"], macros)
 
 
 def window(kind: int, strip: int, **macros: int):

@@ -49,6 +49,17 @@ CASES = {
     "pad": {"type": "pad", "padding": [1, 2, 0, 3]},
     "scale": {"type": "scale", "activation": "relu6"},
     "slice": {"type": "slice", "offset": 2, "size": 3},
+    **{
+        f"resize {interpolation} {coordinates}": {
+            "type": "resize",
+            "interpolation": interpolation,
+            "coordinates": coordinates,
+            "output_size": [13, 5],
+        }
+        for interpolation in ("nearest", "bilinear")
+        for coordinates in ("asymmetric", "half_pixel", "align_corners")
+    },
+    "resize factors": {"type": "resize", "factors": [2, 3]},
     **{f"alone {a}": {"type": "activation", "activation": a} for a in ACTIVATIONS},
 }
 # Of 16 channels, which odd layouts do not have.

@@ -59,6 +59,11 @@ Status CheckAttributes(const Operator& op) {
       (p.top < 0 || p.bottom < 0 || p.left < 0 || p.right < 0)) {
     return InvalidArgument("padding must not be negative");
   }
+  for (int i = 0; i < 2; ++i) {
+    if (op.factors[i] < 1 || op.output_size[i] < 0) {
+      return InvalidArgument("factors and output_size must be positive");
+    }
+  }
   if (op.groups < 1 || op.multiplier < 1) {
     return InvalidArgument("groups and multiplier must be positive");
   }
@@ -85,6 +90,9 @@ Status CheckArity(const Operator& op) {
     case OperatorType::kMultiply:
       least = most = 2;
       break;
+    case OperatorType::kResize:
+      least = most = op.like ? 2 : 1;
+      break;
     default:
       break;
   }
@@ -102,7 +110,8 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
   };
   const bool spatial = IsWindowed(op.type) ||
                        op.type == OperatorType::kGlobalPool ||
-                       op.type == OperatorType::kPad;
+                       op.type == OperatorType::kPad ||
+                       op.type == OperatorType::kResize;
   if (spatial && x.size() != 4) return bad_input("[N,H,W,C]");
   for (int64_t d : x) {
     if (d < 0) return bad_input("fully defined");
@@ -172,6 +181,20 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
         return InvalidArgument("slice is outside of input " + ToString(x));
       }
       output.back() = op.size;
+      break;
+    case OperatorType::kResize:
+      if (op.like && in.back().size() != 4) {
+        return InvalidArgument("reference " + ToString(in.back()) +
+                               " is not [N,H,W,C]");
+      }
+      for (int i = 0; i < 2; ++i) {
+        output[1 + i] = op.like ? in.back()[1 + i] * op.factors[i]
+                        : op.output_size[i] > 0 ? op.output_size[i]
+                                                : x[1 + i] * op.factors[i];
+      }
+      if (output[1] > 0 && output[2] > 0 && (x[1] < 1 || x[2] < 1)) {
+        return bad_input("an image with cells");
+      }
       break;
     case OperatorType::kPool:
     case OperatorType::kSoftmax:
@@ -278,6 +301,12 @@ std::array<int64_t, 4> ExplicitPadding(const Operator& op, const Shape& input) {
   return {w[0].before, w[0].after, w[1].before, w[1].after};
 }
 
+float ResizeScale(Coordinates coordinates, int64_t input, int64_t output) {
+  return coordinates == Coordinates::kAlignCorners && output > 1
+             ? (input - 1) / static_cast<float>(output - 1)
+             : input / static_cast<float>(output);
+}
+
 std::vector<Shape> WeightShapes(const Operator& op, const Shape& input) {
   std::vector<Shape> shapes;
   switch (op.type) {
@@ -316,6 +345,9 @@ int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
       return NumElements(output) * window;
     case OperatorType::kSlice:
       return 0;
+    case OperatorType::kResize:
+      return NumElements(output) *
+             (op.interpolation == Interpolation::kBilinear ? 4 : 1);
     default:
       return NumElements(x) * static_cast<int64_t>(inputs.size());
   }

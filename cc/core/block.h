@@ -34,6 +34,7 @@ enum class OperatorType {
   kActivation,  // stand-alone
   kScale,       // x * scale + shift per channel: batch norm in inference
   kSlice,       // a range of channels
+  kResize,      // to another height and width
 };
 
 enum class Activation {
@@ -59,6 +60,13 @@ struct Padding {
 
 enum class PoolKind { kMax, kAvg };
 
+enum class Interpolation { kNearest, kBilinear };
+
+// Where cell i of a resized image lies in the original, `scale` being the ratio of
+// their sizes: at i * scale, or with the cells' centers at (i + 0.5) * scale, or such
+// that the outermost cells of both lie on each other.
+enum class Coordinates { kAsymmetric, kHalfPixel, kAlignCorners };
+
 // One operator. Which attributes are meaningful depends on its type (the
 // comments name the types); the others keep their defaults and are not written
 // to JSON.
@@ -80,10 +88,18 @@ struct Operator {
   bool residual = false;   // Conv2D SepConv: added before the activation
   Activation pre_activation = Activation::kNone;  // SepConv: none or relu
   Activation activation = Activation::kNone;      // all but concat, pools,
-                                                  // softmax, pad, slice
+                                                  // softmax, pad, slice,
+                                                  // resize
   PoolKind pool = PoolKind::kMax;                 // Pool GlobalPool
   bool keep_dims = false;                         // GlobalPool
   int64_t offset = 0, size = 0;                   // Slice
+  Interpolation interpolation = Interpolation::kNearest;  // Resize
+  Coordinates coordinates = Coordinates::kAsymmetric;     // Resize
+  // Resize, height and width: output_size or, where that is 0, `factors` times those
+  // of the input; or those of the last input, which is read for nothing else.
+  std::array<int64_t, 2> output_size = {0, 0};
+  std::array<int64_t, 2> factors = {1, 1};
+  bool like = false;
 };
 
 struct Block {
@@ -109,6 +125,9 @@ StatusOr<std::vector<Shape>> InferShapes(const Block& block);
 // Cells of zeros before/after in height and width that `op` (Conv2D, SepConv,
 // Pool) reads around an input of `input` shape: {top, bottom, left, right}.
 std::array<int64_t, 4> ExplicitPadding(const Operator& op, const Shape& input);
+
+// What Coordinates call scale.
+float ResizeScale(Coordinates coordinates, int64_t input, int64_t output);
 
 // The shapes of the weights `op` owns, in order; empty for most types.
 //   Conv2D:  filter [kh, kw, C / groups, filters], bias [filters] if bias

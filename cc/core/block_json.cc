@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::pair<OperatorType, const char*>, 13> kTypes = {{
+constexpr std::array<std::pair<OperatorType, const char*>, 14> kTypes = {{
     {OperatorType::kConv2D, "conv2d"},
     {OperatorType::kSepConv, "sepconv"},
     {OperatorType::kPool, "pool"},
@@ -22,6 +22,7 @@ constexpr std::array<std::pair<OperatorType, const char*>, 13> kTypes = {{
     {OperatorType::kActivation, "activation"},
     {OperatorType::kScale, "scale"},
     {OperatorType::kSlice, "slice"},
+    {OperatorType::kResize, "resize"},
 }};
 
 constexpr std::array<std::pair<Activation, const char*>, 9> kActivations = {{
@@ -39,6 +40,18 @@ constexpr std::array<std::pair<Activation, const char*>, 9> kActivations = {{
 constexpr std::array<std::pair<PoolKind, const char*>, 2> kPools = {{
     {PoolKind::kMax, "max"},
     {PoolKind::kAvg, "avg"},
+}};
+
+constexpr std::array<std::pair<Interpolation, const char*>, 2> kInterpolations =
+    {{
+        {Interpolation::kNearest, "nearest"},
+        {Interpolation::kBilinear, "bilinear"},
+    }};
+
+constexpr std::array<std::pair<Coordinates, const char*>, 3> kCoordinates = {{
+    {Coordinates::kAsymmetric, "asymmetric"},
+    {Coordinates::kHalfPixel, "half_pixel"},
+    {Coordinates::kAlignCorners, "align_corners"},
 }};
 
 template <typename Table, typename Enum>
@@ -175,6 +188,11 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
   reader.Read("keep_dims", &op.keep_dims);
   reader.Read("offset", &op.offset);
   reader.Read("size", &op.size);
+  reader.Read("interpolation", kInterpolations, &op.interpolation);
+  reader.Read("coordinates", kCoordinates, &op.coordinates);
+  reader.Read("output_size", &op.output_size);
+  reader.Read("factors", &op.factors);
+  reader.Read("like", &op.like);
   if (!reader.status().ok()) return reader.status();
   return op;
 }
@@ -213,6 +231,17 @@ json OperatorToJsonValue(const Operator& op) {
   if (op.keep_dims) out["keep_dims"] = true;
   if (op.offset != 0) out["offset"] = op.offset;
   if (op.size != 0) out["size"] = op.size;
+  if (op.interpolation != defaults.interpolation) {
+    out["interpolation"] = NameIn(kInterpolations, op.interpolation);
+  }
+  if (op.coordinates != defaults.coordinates) {
+    out["coordinates"] = NameIn(kCoordinates, op.coordinates);
+  }
+  if (op.output_size != defaults.output_size) {
+    out["output_size"] = op.output_size;
+  }
+  if (op.factors != defaults.factors) out["factors"] = op.factors;
+  if (op.like) out["like"] = true;
   return out;
 }
 

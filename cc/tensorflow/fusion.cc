@@ -42,6 +42,8 @@ class Fuser {
 
   std::vector<ImportedOperator> Run() {
     AbsorbTransposes();
+    ForEach(&Fuser::MoveReference);
+    ForEach(&Fuser::ComposeRepeats);
     // Composite activations first: their additions and multiplications would
     // otherwise fold into convolutions.
     ForEach(&Fuser::DropIdentityScale);
@@ -195,6 +197,50 @@ class Fuser {
       Remove(i);
       external_.insert(input);
     }
+  }
+
+  // What an operator reads only for its size, it had better read where others read
+  // it, too: not between a convolution and its bias.
+  bool MoveReference(int i) {
+    if (!ops_[i].op.like) return false;
+    const TensorRef at = ops_[i].inputs.back();
+    const int producer = Producer(at);
+    if (producer < 0 || external_.count(at) > 0 || !KeepsSize(producer)) {
+      return false;
+    }
+    int readers = 0;
+    for (int user : users_[at]) {
+      if (!ops_[user].op.like || ops_[user].inputs[0] == at) ++readers;
+    }
+    const TensorRef to = ops_[producer].inputs[0];
+    const Shape* shape = graph_.shape(to);
+    if (readers > 1 || !shape || shape->size() != 4) return false;
+    SetInputs(i, {ops_[i].inputs[0], to});
+    return true;
+  }
+  // Whether the output is as high and wide as the first input.
+  bool KeepsSize(int i) const {
+    const Operator& op = ops_[i].op;
+    return Is(i, OperatorType::kScale) || Is(i, OperatorType::kActivation) ||
+           (Is(i, OperatorType::kConv2D) && op.strides == kOne &&
+            (op.padding.type == PaddingType::kSame ||
+             (op.padding.type == PaddingType::kValid && op.kernel == kOne)));
+  }
+
+  // Cells that are repeated along one dimension after the other.
+  bool ComposeRepeats(int i) {
+    const auto repeats = [&](int k) {
+      return Is(k, OperatorType::kResize) &&
+             ops_[k].op.interpolation == Interpolation::kNearest &&
+             ops_[k].op.coordinates == Coordinates::kHalfPixel &&
+             ops_[k].op.output_size == std::array<int64_t, 2>{0, 0} &&
+             !ops_[k].op.like;
+    };
+    const int next = repeats(i) ? OnlyUser(i) : -1;
+    if (next < 0 || !repeats(next)) return false;
+    for (int d : {0, 1}) ops_[i].op.factors[d] *= ops_[next].op.factors[d];
+    TakeOver(i, next);
+    return true;
   }
 
   // Keras computes batch norms and means of half-precision tensors in float32,

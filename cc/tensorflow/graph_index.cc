@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
+#include "cc/tensorflow/shape_inference.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/graph/tensor_id.h"
@@ -210,10 +211,16 @@ absl::Status GraphIndex::InferShapes(
   TF_RETURN_IF_ERROR(properties.InferStatically(
       /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/true,
       /*include_tensor_values=*/false));
+  OutputProperties outputs;
+  std::vector<std::vector<TensorRef>> inputs;
+  for (const Node& node : nodes_) {
+    outputs.push_back(properties.GetOutputProperties(node.def->name()));
+    inputs.push_back(node.inputs);
+  }
+  CompleteShapes(item.graph, order_, inputs, &outputs);
   for (Node& node : nodes_) {
     node.dtypes.clear();
-    for (const auto& output :
-         properties.GetOutputProperties(node.def->name())) {
+    for (const auto& output : outputs[&node - nodes_.data()]) {
       node.dtypes.push_back(output.dtype());
       std::optional<Shape>& result = (node.*shapes).emplace_back();
       const tensorflow::TensorShapeProto& proto = output.shape();
@@ -293,7 +300,10 @@ void GraphIndex::FindConsumers() {
   for (Node& node : nodes_) node.live = node.preserved;
   const auto read = [&](int i, const auto& visit) {
     for (size_t k = 0; k < nodes_[i].inputs.size(); ++k) {
-      if (k == 1 && ignored_reshapes_.count(i) > 0) continue;
+      if (ignored_shapes_.count(i) > 0 &&
+          static_cast<int>(k) == ShapeInput(i)) {
+        continue;
+      }
       visit(Resolve(nodes_[i].inputs[k]));
     }
   };
@@ -393,8 +403,15 @@ void GraphIndex::Alias(int node, TensorRef original) {
   FindConsumers();
 }
 
-void GraphIndex::IgnoreShapeInputs(const std::set<int>& reshapes) {
-  ignored_reshapes_ = reshapes;
+int GraphIndex::ShapeInput(int i) const {
+  const std::string& op = node(i).op();
+  if (op == "Conv2DBackpropInput") return 0;
+  return OneOf(op, {"Reshape", "ResizeBilinear", "ResizeNearestNeighbor"}) ? 1
+                                                                          : -1;
+}
+
+void GraphIndex::IgnoreShapeInputs(const std::set<int>& nodes) {
+  ignored_shapes_ = nodes;
   FindConsumers();
 }
 

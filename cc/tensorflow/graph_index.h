@@ -69,7 +69,7 @@ class GraphIndex {
   bool constant(int i) const { return nodes_[i].constant; }
   // In the branch of a conditional or in a loop, where it may not run.
   bool conditional(int i) const { return nodes_[i].depth > 0; }
-  // Consumed, other than as a shape that a Reshape of IgnoreShapeInput() reads.
+  // Consumed, other than as a shape that a node of IgnoreShapeInputs() reads.
   bool live(int i) const { return nodes_[i].live; }
   // Live nodes that read the tensor, nodes that pass it on left out.
   const std::vector<int>& Consumers(TensorRef tensor) const;
@@ -99,8 +99,10 @@ class GraphIndex {
   const std::vector<int>& aliases(int original) const {
     return nodes_[original].aliases;
   }
-  // Data input 1 of these nodes (Reshape) no longer counts as consumer.
-  void IgnoreShapeInputs(const std::set<int>& reshapes);
+  // The data input of a node that says what shape its output shall have, or -1.
+  int ShapeInput(int i) const;
+  // These nodes no longer count as consumers of their ShapeInput().
+  void IgnoreShapeInputs(const std::set<int>& nodes);
 
  private:
   struct Node {
@@ -132,7 +134,7 @@ class GraphIndex {
   std::vector<Node> nodes_;
   std::unordered_map<std::string, int> by_name_;
   std::vector<int> order_;
-  std::set<int> ignored_reshapes_;
+  std::set<int> ignored_shapes_;
   std::set<TensorRef> channels_first_;
   std::map<TensorRef, std::vector<int>> consumers_;
   std::unique_ptr<tensorflow::grappler::DeviceSimple> cpu_;

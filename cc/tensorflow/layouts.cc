@@ -12,6 +12,11 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
+// Nodes that know one order of dimensions only.
+bool IsChannelsLast(const std::string& op) {
+  return op == "ResizeBilinear" || op == "ResizeNearestNeighbor";
+}
+
 // The data input of a node that has a data format, or -1.
 int FormattedInput(const std::string& op) {
   static const auto* const kFormatted =
@@ -29,6 +34,7 @@ int FormattedInput(const std::string& op) {
                                           "DepthwiseConv2dNative",
                                           "_FusedDepthwiseConv2dNative"};
   if (op == "Conv2DBackpropInput") return 2;
+  if (IsChannelsLast(op)) return 0;
   return kFormatted->count(op) > 0 ? 0 : -1;
 }
 
@@ -129,9 +135,10 @@ class Layouts {
   void ReadFormat(int i) {
     const NodeDef& node = graph_.node(i);
     const int input = FormattedInput(node.op());
-    std::string format;
+    std::string format = "NHWC";
     if (input < 0 || input >= static_cast<int>(graph_.inputs(i).size()) ||
-        !tensorflow::TryGetNodeAttr(node, "data_format", &format)) {
+        (!IsChannelsLast(node.op()) &&
+         !tensorflow::TryGetNodeAttr(node, "data_format", &format))) {
       return;
     }
     for (const TensorRef& t : {graph_.Input(i, input), TensorRef{i, 0}}) {

@@ -334,14 +334,13 @@ absl::StatusOr<Partition> PartitionGraph(
                                          options.image_size));
   GraphIndex& graph = *partition.graph;
   graph.SetChannelsFirst(FindChannelsFirst(&graph));
-  // The operand of a Reshape that is a shape, and what computes it from other
-  // tensors' shapes, goes away with the Reshape: it must not count as a reader
-  // of those tensors. Which Reshapes go away is known only afterwards, so all
-  // are assumed to, and the import is repeated without those that did not.
+  // The operand of a Reshape or Resize that is a shape, and what computes it from
+  // other tensors' shapes, goes away with the node: it must not count as a reader
+  // of those tensors. Which nodes go away is known only afterwards, so all are
+  // assumed to, and the import is repeated without those that did not.
   std::set<int> ignored;
   for (int i = 0; i < graph.size(); ++i) {
-    if (graph.node(i).op() == "Reshape" && !graph.constant(i) &&
-        graph.shape({i, 0})) {
+    if (graph.ShapeInput(i) >= 0 && !graph.constant(i) && graph.shape({i, 0})) {
       ignored.insert(i);
     }
   }

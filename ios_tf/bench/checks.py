@@ -153,6 +153,18 @@ def sample_blocks() -> list[dict[str, Any]]:
         ),
         {"type": "global_pool", "pool": "avg"},
         {"type": "global_pool", "pool": "max", "keep_dims": True},
+        *(
+            {
+                "type": "resize",
+                "interpolation": interpolation,
+                "coordinates": coordinates,
+                "output_size": size,
+            }
+            for interpolation in ("nearest", "bilinear")
+            for coordinates in ("asymmetric", "half_pixel", "align_corners")
+            for size in ([17, 25], [5, 10])
+        ),
+        {"type": "resize", "factors": [2, 3]},
         {"type": "pad", "padding": [1, 2, 0, 3]},
         {"type": "pad", "padding": [-1, 0, 2, -2]},
         *({"type": "activation", "activation": a} for a in _ACTIVATIONS),

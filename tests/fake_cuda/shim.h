@@ -52,6 +52,9 @@ float expm1f(float) noexcept;
 float tanhf(float) noexcept;
 float fminf(float, float) noexcept;
 float fmaxf(float, float) noexcept;
+float floorf(float) noexcept;
+float ceilf(float) noexcept;
+float roundf(float) noexcept;
 
 IosHostState ios_host_state;
 }

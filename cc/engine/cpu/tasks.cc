@@ -8,6 +8,7 @@
 #include "cc/engine/cpu/parameter.h"
 #include "cc/engine/cpu/pieces.h"
 #include "cc/engine/cpu/primitive.h"
+#include "cc/engine/cpu/resize.h"
 #include "cc/engine/cpu/scratch.h"
 #include "cc/engine/cpu/separable.h"
 
@@ -266,6 +267,9 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
       case OperatorType::kSepConv:
         task = MakeSepConvTask(spec, engine);
         break;
+      case OperatorType::kResize:
+        task = MakeResizeTask(spec);
+        break;
       case OperatorType::kPool:
       case OperatorType::kSoftmax:
       case OperatorType::kMatMul:
@@ -306,6 +310,7 @@ bool TaskReadsPitched(const Operator& op) {
     case OperatorType::kGlobalPool:
     case OperatorType::kPad:
     case OperatorType::kSlice:
+    case OperatorType::kResize:
       return true;
     case OperatorType::kSepConv:  // its activation pass reads anything
       return op.pre_activation != Activation::kNone && !op.residual;

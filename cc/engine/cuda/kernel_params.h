@@ -53,6 +53,14 @@
     int top, left, input_height, input_width;                             \
     Divisor vectors, output_height, output_width;                         \
   };                                                                      \
+  struct ResizeParams {                                                   \
+    const void* input;                                                    \
+    void* output;                                                         \
+    unsigned input_pitch, output_pitch, count;                            \
+    unsigned input_height, input_width;                                   \
+    float scale_height, scale_width;                                      \
+    Divisor vectors, output_height, output_width;                         \
+  };                                                                      \
   struct WindowParams {                                                   \
     const void* input;                                                    \
     const void* weights;                                                  \

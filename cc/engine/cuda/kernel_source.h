@@ -12,6 +12,7 @@ extern const char kElementwiseSource[];  // Sum, Product, Scale
 extern const char kCopySource[];         // Copy, Pad
 extern const char kWindowSource[];     // Window: depthwise convolution, pooling
 extern const char kReductionSource[];  // GlobalPool, Softmax
+extern const char kSpatialSource[];    // Resize
 
 }  // namespace ios::cuda
 

@@ -11,6 +11,7 @@
 #include "cc/engine/cuda/kernels.h"
 #include "cc/engine/cuda/parameter.h"
 #include "cc/engine/cuda/reduction_kernels.h"
+#include "cc/engine/cuda/spatial_kernels.h"
 #include "cc/engine/cuda/task.h"
 #include "cc/engine/cuda/window_kernel.h"
 
@@ -333,6 +334,17 @@ TaskOr CompileSoftmax(Device* device, const TaskSpec& spec) {
   });
 }
 
+TaskOr CompileResize(Device* device, const TaskSpec& spec) {
+  IOS_ASSIGN_OR_RETURN(
+      const ResizeKernel kernel,
+      ResizeKernel::Create(device, spec.dtype, *spec.op, spec.inputs[0],
+                           spec.output));
+  return MakeTask([kernel](const void* const* inputs, void* output,
+                           const LaneContext& lane) {
+    return kernel.Enqueue(inputs[0], output, lane.stream);
+  });
+}
+
 TaskOr CompilePad(Device* device, const TaskSpec& spec) {
   const Padding& padding = spec.op->padding;
   IOS_ASSIGN_OR_RETURN(
@@ -373,6 +385,8 @@ TaskOr Compile(Device* device, bool tf32, const TaskSpec& spec) {
       return CompileScale(device, spec);
     case OperatorType::kSlice:
       return CompileSlice(device, spec);
+    case OperatorType::kResize:
+      return CompileResize(device, spec);
   }
   return Unimplemented("no kernel for this operator type");
 }

@@ -52,6 +52,64 @@ class Window:
         return np.outer(*axes).astype(np.float32)
 
 
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """How an image is resized.
+
+    Attributes:
+      interpolation: "nearest" or "bilinear".
+      coordinates: "asymmetric", "half_pixel" or "align_corners" (cc/core/block.h).
+      image, output: [height, width] of what is read and of what it gives.
+    """
+
+    interpolation: str
+    coordinates: str
+    image: tuple[int, int]
+    output: tuple[int, int]
+
+    def cells(self, axis: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each output row or column the lower and upper cell, and the latter's part.
+
+        The arithmetic is TensorFlow's, in float32.
+        """
+        size, count = self.image[axis], self.output[axis]
+        scale = np.float32(size) / np.float32(count)
+        if self.coordinates == "align_corners" and count > 1:
+            scale = np.float32(size - 1) / np.float32(count - 1)
+        half = np.float32(0.5 if self.coordinates == "half_pixel" else 0)
+        at = (np.arange(count, dtype=np.float32) + half) * scale
+        if self.interpolation == "nearest":
+            round_up = np.float32(0.5 if self.coordinates == "align_corners" else 0)
+            nearest = np.minimum(np.floor(at + round_up).astype(int), size - 1)
+            return nearest, nearest, np.zeros(count, np.float32)
+        at -= half
+        lower, upper = np.floor(at), np.ceil(at)
+        return (
+            np.maximum(lower, 0).astype(int),
+            np.minimum(upper, size - 1).astype(int),
+            at - lower,
+        )
+
+
+def resized(x: Any, sampling: Sampling, take: Any, weight: Any, axis: int) -> Any:
+    """`x` resized by indexing.
+
+    Args:
+      x: a tensor.
+      sampling: what to do.
+      take: gives cells of a tensor along an axis.
+      weight: makes a tensor of an array.
+      axis: of the height; the width's is the next.
+    """
+    for i in (0, 1):
+        lower, upper, part = sampling.cells(i)
+        low, high = take(x, lower, axis + i), take(x, upper, axis + i)
+        shape = [1] * 4
+        shape[axis + i] = -1
+        x = low + (high - low) * weight(part.reshape(shape))
+    return x
+
+
 class Ops(Protocol):
     """The operators of a framework, on tensors of that framework.
 
@@ -99,6 +157,9 @@ class Ops(Protocol):
 
     def matmul(self, x: Any, matrix: Any, bias: Any) -> Any:
         """[N,I] by [I,units]; `bias` may be None."""
+
+    def resize(self, x: Any, sampling: Sampling) -> Any:
+        """To another height and width."""
 
     def softmax(self, x: Any) -> Any:
         """Over the last dimension of [N,C]."""
@@ -245,12 +306,23 @@ def _pad(call: _Call) -> Any:
     return call.ops.pad(call.read[0], padding)
 
 
+def _resize(call: _Call) -> Any:
+    sampling = Sampling(
+        call.get("interpolation", "nearest"),
+        call.get("coordinates", "asymmetric"),
+        tuple(call.input_shape[1:3]),
+        tuple(call.output_shape[1:3]),
+    )
+    return call.ops.resize(call.read[0], sampling)
+
+
 _OPERATORS: Mapping[str, Callable[[_Call], Any]] = {
     "conv2d": _conv2d,
     "sepconv": _sepconv,
     "matmul": _matmul,
     "add": _add,
     "pad": _pad,
+    "resize": _resize,
     "pool": lambda c: c.ops.pool(c.read[0], c.get("pool", "max"), c.window()),
     "global_pool": lambda c: c.ops.global_pool(
         c.read[0], c.get("pool", "max"), c.get("keep_dims", False)

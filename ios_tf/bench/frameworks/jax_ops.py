@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ios_tf.bench.frameworks.interpreter import Window
+from ios_tf.bench.frameworks.interpreter import Sampling, Window, resized
 
 _ACTIVATIONS = {
     "relu": jax.nn.relu,
@@ -93,6 +93,9 @@ class JaxOps:
     def matmul(self, x: Any, matrix: Any, bias: Any) -> Any:
         y = x @ matrix
         return y if bias is None else y + bias
+
+    def resize(self, x: Any, sampling: Sampling) -> Any:
+        return resized(x, sampling, jnp.take, self.tensor, 1)
 
     def softmax(self, x: Any) -> Any:
         return jax.nn.softmax(x, -1)

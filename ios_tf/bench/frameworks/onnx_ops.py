@@ -10,7 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from ios_tf.bench.frameworks import interpreter
-from ios_tf.bench.frameworks.interpreter import Window
+from ios_tf.bench.frameworks.interpreter import Sampling, Window
 
 OPSET = 17
 _TYPES = {
@@ -165,6 +165,20 @@ class OnnxOps:
 
     def matmul(self, x: str, matrix: str, bias: str | None) -> str:
         return self._node("Gemm", [x, matrix] + ([bias] if bias else []))
+
+    def resize(self, x: str, sampling: Sampling) -> str:
+        nearest = sampling.interpolation == "nearest"
+        floor = sampling.coordinates == "asymmetric"
+        sizes = self._constant(np.array(sampling.output, np.int64))
+        images = self._node("Shape", [x], end=2)
+        sizes = self._node("Concat", [images, sizes], axis=0)
+        return self._node(
+            "Resize",
+            [x, "", "", sizes],
+            mode="nearest" if nearest else "linear",
+            coordinate_transformation_mode=sampling.coordinates,
+            nearest_mode="floor" if floor else "round_prefer_ceil",
+        )
 
     def softmax(self, x: str) -> str:
         return self._node("Softmax", [x], axis=-1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ios_tf.bench.frameworks.interpreter import Window
+from ios_tf.bench.frameworks.interpreter import Sampling, Window
 
 _ACTIVATIONS = {
     "relu": tf.nn.relu,
@@ -98,6 +98,17 @@ class TensorFlowOps:
     def matmul(self, x: Any, matrix: Any, bias: Any) -> Any:
         y = tf.matmul(x, matrix)
         return y if bias is None else tf.nn.bias_add(y, bias)
+
+    def resize(self, x: Any, sampling: Sampling) -> Any:
+        nearest = sampling.interpolation == "nearest"
+        operator = "ResizeNearestNeighbor" if nearest else "ResizeBilinear"
+        y = getattr(tf.raw_ops, operator)(
+            images=x,
+            size=sampling.output,
+            align_corners=sampling.coordinates == "align_corners",
+            half_pixel_centers=sampling.coordinates == "half_pixel",
+        )
+        return tf.cast(y, x.dtype)
 
     def softmax(self, x: Any) -> Any:
         return tf.nn.softmax(x)

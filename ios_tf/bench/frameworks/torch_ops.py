@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ios_tf.bench.frameworks.interpreter import Window
+from ios_tf.bench.frameworks.interpreter import Sampling, Window, resized
 
 _ACTIVATIONS = {
     "relu": functional.relu,
@@ -20,6 +20,12 @@ _ACTIVATIONS = {
     "hard_sigmoid": functional.hardsigmoid,
     "hard_swish": functional.hardswish,
     "elu": functional.elu,
+}
+# What PyTorch has itself.
+_RESIZES = {
+    ("bilinear", "half_pixel"): {"mode": "bilinear", "align_corners": False},
+    ("bilinear", "align_corners"): {"mode": "bilinear", "align_corners": True},
+    ("nearest", "half_pixel"): {"mode": "nearest-exact"},
 }
 
 
@@ -118,6 +124,16 @@ class TorchOps:
 
     def matmul(self, x: Any, matrix: Any, bias: Any) -> Any:
         return functional.linear(x, matrix.t(), bias)
+
+    def resize(self, x: Any, sampling: Sampling) -> Any:
+        mode = _RESIZES.get((sampling.interpolation, sampling.coordinates))
+        if mode is not None:
+            return functional.interpolate(x, sampling.output, **mode)
+
+        def take(y: Any, cells: np.ndarray, axis: int) -> Any:
+            return y.index_select(axis, torch.from_numpy(cells).to(self._device))
+
+        return resized(x, sampling, take, lambda part: self._on_device(part, None), 2)
 
     def softmax(self, x: Any) -> Any:
         return functional.softmax(x, -1)

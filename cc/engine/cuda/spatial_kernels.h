@@ -1,0 +1,31 @@
+// The own kernels that give images another height and width.
+#ifndef IOS_TF_CC_ENGINE_CUDA_SPATIAL_KERNELS_H_
+#define IOS_TF_CC_ENGINE_CUDA_SPATIAL_KERNELS_H_
+
+#include <cuda.h>
+
+#include "cc/core/block.h"
+#include "cc/core/data_type.h"
+#include "cc/core/status.h"
+#include "cc/engine/backend.h"
+#include "cc/engine/cuda/device.h"
+#include "cc/engine/cuda/kernel_cache.h"
+#include "cc/engine/cuda/kernel_params.h"
+
+namespace ios::cuda {
+
+class ResizeKernel {
+ public:
+  static StatusOr<ResizeKernel> Create(const Device* device, DataType dtype,
+                                       const Operator& op,
+                                       const TensorView& input,
+                                       const TensorView& output);
+  Status Enqueue(const void* input, void* output, CUstream stream) const;
+
+ private:
+  Launch<ResizeParams> launch_;
+};
+
+}  // namespace ios::cuda
+
+#endif  // IOS_TF_CC_ENGINE_CUDA_SPATIAL_KERNELS_H_

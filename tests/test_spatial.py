@@ -1,0 +1,153 @@
+"""Operators that change images' height and width, against TensorFlow: through the whole
+native road, for every size that the graph allows."""
+
+from __future__ import annotations
+
+import graph_helpers as gh
+import pytest
+import tensorflow as tf
+from keras import layers
+from test_operators import anchored, constant
+
+COMPUTING = {"Placeholder", "IosRegion", "Identity", "NoOp", "Const", "Transpose"}
+
+
+def check(function, directory, channels, sizes, batches=(1, 3)) -> gh.Graph:
+    """A function of images [N,H,W,channels], at other sizes than it is imported for."""
+    graph = gh.freeze(function, *((None, None, None, c) for c in channels))
+    lowered = gh.lower(gh.rewrite(graph, directory, batch_size=2))
+    assert set(lowered.ops()) <= COMPUTING
+    assert lowered.ops()["IosRegion"] == 1
+    for batch in batches:
+        for size in sizes:
+            arrays = [
+                gh.random_array(batch, *s, c, seed=i)
+                for i, (s, c) in enumerate(zip(size, channels, strict=True))
+            ]
+            gh.assert_equal(gh.run(lowered, *arrays), gh.run(graph, *arrays))
+    return lowered
+
+
+def check_twin(network, data_format, size, types, directory) -> None:
+    """A network of either data format computes what that with channels last does.
+
+    TensorFlow has no convolutions of channels first on every CPU.
+    """
+    graph, twin = network(data_format), network("channels_last")
+    operators = gh.operators(gh.collect(graph, directory))
+    assert [operator["type"] for operator in operators] == types
+    lowered = gh.lower(gh.rewrite(graph, directory))
+    assert set(lowered.ops()) <= COMPUTING
+    for batch, height, width in [(1, 6, 9), (3, 6, 9), (2, 1, 14)]:
+        if size[0] in (None, height):
+            images = gh.random_array(batch, height, width, 3)
+            expected = gh.run(twin, images)
+            if data_format == "channels_first":
+                images = images.transpose(0, 3, 1, 2)
+            found = gh.run(lowered, images)
+            if data_format == "channels_first":
+                found = [array.transpose(0, 2, 3, 1) for array in found]
+            gh.assert_equal(found, expected)
+
+
+def resize(x, size, kind: str, how: str):
+    operator = getattr(tf.raw_ops, kind)
+    return operator(
+        images=x,
+        size=size,
+        align_corners=how == "align_corners",
+        half_pixel_centers=how == "half_pixel_centers",
+    )
+
+
+KINDS = ["ResizeBilinear", "ResizeNearestNeighbor"]
+HOW = ["align_corners", "half_pixel_centers", "neither"]
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("kind", KINDS)
+def test_resize_to_a_size(kind, how, tmp_path):
+    def function(x):
+        parts = [resize(x, size, kind, how) for size in ([12, 5], [7, 1], [1, 16])]
+        return [tf.nn.relu(part) for part in parts]
+
+    check(anchored(function, 5), tmp_path, [5], [[(6, 5)], [(7, 16)], [(1, 2)]])
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("kind", KINDS)
+def test_resize_by_factors(kind, how, tmp_path):
+    filters = constant(3, 3, 5, 17)
+
+    def function(x):
+        x = tf.nn.conv2d(x, filters, 2, "SAME")
+        shape = tf.shape(x)
+        a = resize(x, shape[1:3] * 2, kind, how)
+        b = resize(x, tf.stack([shape[1] * 3, shape[2]]), kind, how)
+        return a, tf.nn.relu(b)
+
+    check(function, tmp_path, [5], [[(13, 9)], [(20, 33)], [(1, 1)]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_resize_like_another_tensor(kind, tmp_path):
+    """FPN's top-down path: what is read for its size does not keep a bias away."""
+    small, lateral = constant(3, 3, 8, 8), constant(1, 1, 8, 8, seed=1)
+    bias = constant(8, seed=2)
+
+    def function(x):
+        x = tf.nn.relu(tf.nn.conv2d(x, small, 1, "SAME"))
+        y = tf.nn.conv2d(x, small, 2, "SAME")
+        z = tf.nn.bias_add(tf.nn.conv2d(x, lateral, 1, "SAME"), bias)
+        return z + resize(y, tf.shape(z)[1:3], kind, "half_pixel_centers")
+
+    graph = gh.freeze(function, (None, None, None, 8))
+    operators = gh.operators(gh.collect(graph, tmp_path))
+    assert sorted(o["type"] for o in operators) == ["add"] + ["conv2d"] * 3 + ["resize"]
+    assert [o.get("like") for o in operators if o["type"] == "resize"] == [True]
+    check(function, tmp_path, [8], [[(13, 9)], [(20, 33)]])
+
+
+def test_resize_like_an_input(tmp_path):
+    filters = constant(3, 3, 4, 4)
+
+    def function(x, y):
+        x = tf.nn.conv2d(x, filters, 1, "SAME")
+        return resize(x, tf.shape(y)[1:3] * 2, "ResizeBilinear", "align_corners")
+
+    check(function, tmp_path, [4, 3], [[(5, 6), (9, 7)], [(9, 3), (2, 2)]])
+
+
+@pytest.mark.parametrize("size", [(None, None), (6, 9)])
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+def test_upsampling_of_keras(data_format, size, tmp_path):
+    """Repeated cells: ExpandDims, Tile and Reshape along both dimensions."""
+
+    def network(data_format):
+        first = data_format == "channels_first"
+        return gh.sequential(
+            layers.Conv2D(6, 3, padding="same", data_format=data_format),
+            layers.UpSampling2D((2, 3), data_format=data_format),
+            layers.Conv2D(4, 3, padding="same", data_format=data_format),
+            shape=(3, *size) if first else (*size, 3),
+        )
+
+    check_twin(network, data_format, size, ["conv2d", "resize", "conv2d"], tmp_path)
+
+
+def test_sizes_of_other_arithmetic_are_left_alone(tmp_path):
+    """A half of a tensor's size is no multiple of any: TensorFlow resizes."""
+    filters = constant(3, 3, 4, 4)
+
+    def function(x):
+        x = tf.nn.conv2d(x, filters, 1, "SAME")
+        size = tf.shape(x)[1:3] // 2
+        x = resize(x, size, "ResizeBilinear", "half_pixel_centers")
+        return tf.nn.conv2d(x, filters, 1, "SAME")
+
+    graph = gh.freeze(function, (None, None, None, 4))
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert (lowered.ops()["IosRegion"], lowered.ops()["ResizeBilinear"]) == (2, 1)
+    for size in [(8, 8), (9, 7)]:
+        images = gh.random_array(2, *size, 4)
+        gh.assert_equal(gh.run(lowered, images), gh.run(graph, images))
