@@ -19,6 +19,7 @@ from ios_tf import optimizer
 from ios_tf.graphs import FrozenSignature
 from ios_tf.optimizer import Collected
 from ios_tf.scheduler import Schedule, Stage, sequential_schedule
+from ios_tf.scheduler.problem import batch_size_of
 from ios_tf.search import Searcher
 
 # Those of several blocks.
@@ -133,7 +134,7 @@ def _programs(
     programs = []
     for program in optimizer.lowered_programs(frozen, batch_size, device):
         # What the region sees: not every tensor need have one entry per image.
-        size = program["block"]["inputs"][0][0]
+        size = batch_size_of(program["block"])
         (schedule,) = (
             entry["schedule"]
             for entry in program["schedules"]

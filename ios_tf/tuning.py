@@ -95,7 +95,7 @@ class Tuned:
         rows = [
             [
                 problem.name,
-                str(problem.shapes[0][0]),
+                str(problem.batch_size),
                 problem.dtype,
                 str(len(problem)),
                 str(len(schedule.stages)),

@@ -223,7 +223,7 @@ def test_work_of_operators():
     sepconv |= {"padding": "SAME", "strides": [2, 2], "bias": True}
     operators = [
         {**sepconv, "inputs": [-1]},
-        {"type": "multiply", "inputs": [0, 0]},
+        {"type": "binary", "inputs": [0, 0]},
         {"type": "conv2d", "kernel": [3, 3], "filters": 10, "groups": 5},
     ]
     operators[2] |= {"inputs": [1], "activation": "relu"}

@@ -20,7 +20,16 @@ DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
 VARIANTS = {
     "sum": ("kElementwiseSource", ["Sum"], {"IOS_TERMS": 3, "IOS_BIAS": 1}),
     "long_sum": ("kElementwiseSource", ["Sum"], {"IOS_TERMS": 32, "IOS_BIAS": 0}),
-    "product_scale": ("kElementwiseSource", ["Product", "Scale"], {}),
+    "scale": ("kElementwiseSource", ["Scale"], {}),
+    **{
+        f"binary_{function}_{x}{y}": (
+            "kElementwiseSource",
+            ["Binary", "Scale"],
+            {"IOS_FUNCTION": function, "IOS_X_SCALAR": x, "IOS_Y_SCALAR": y},
+        )
+        for function, x, y in [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 0, 0)]
+        + [(function, 0, 0) for function in (4, 5, 6)]
+    },
     "maximum": (
         "kReductionSource",
         ["GlobalPool"],

@@ -44,7 +44,7 @@ CASES = {
     "global max": {"type": "global_pool", "pool": "max", "keep_dims": True},
     "add": {"type": "add", "operands": 2, "activation": "relu"},
     "add five": {"type": "add", "operands": 5},
-    "multiply": {"type": "multiply", "operands": 2, "activation": "tanh"},
+    "multiply": {"type": "binary", "operands": 2, "activation": "tanh"},
     "softmax": {"type": "softmax"},
     "pad": {"type": "pad", "padding": [1, 2, 0, 3]},
     "scale": {"type": "scale", "activation": "relu6"},
@@ -209,7 +209,7 @@ def test_gate(gpu, channels, keep_dims, dtype):
     pooled = {"type": "global_pool", "pool": "avg", "inputs": [-1]}
     operators = [
         {**pooled, "keep_dims": True},
-        {"type": "multiply", "inputs": [-1, 0], "activation": "relu"},
+        {"type": "binary", "inputs": [-1, 0], "activation": "relu"},
         {**pooled, "inputs": [1], "keep_dims": keep_dims},
     ]
     block = {
@@ -220,6 +220,58 @@ def test_gate(gpu, channels, keep_dims, dtype):
         "outputs": [1, 2],
     }
     check(gpu, block, [], dtype, seed=3)
+
+
+BROADCASTS = {
+    "cells": ([2, HEIGHT, WIDTH, 16], [1, HEIGHT, WIDTH, 16]),
+    "one channel": ([2, HEIGHT, WIDTH, 16], [2, HEIGHT, WIDTH, 1]),
+    "row and column": ([2, HEIGHT, 1, 5], [1, 1, WIDTH, 5]),
+    "images": ([1, HEIGHT, WIDTH, 3], [2, 1, 1, 3]),
+    "vectors": ([3, 16], [1, 16]),
+    "numbers": ([3, 1], [1, 16]),
+    "equal": ([2, HEIGHT, WIDTH, 5], [2, HEIGHT, WIDTH, 5]),
+}
+FUNCTIONS = ["multiply", "add", "subtract", "divide", "maximum", "minimum"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("name", BROADCASTS)
+def test_broadcast(gpu, name, constant, dtype):
+    """Binary functions of two tensors, or of a tensor and a constant on either side."""
+    x, y = BROADCASTS[name]
+    weights = []
+    operators = []
+    for k, function in enumerate([*FUNCTIONS, "squared_difference"]):
+        op = {"type": "binary", "function": function, "inputs": [-1, -2]}
+        if constant:
+            swapped = bool(k % 2)
+            op |= {"inputs": [-1], "operand": y} | (
+                {"swapped": True} if swapped else {}
+            )
+            weights.append(
+                np.random.default_rng(k).uniform(0.5, 2, size=y).astype(np.float32)
+            )
+        operators.append(op)
+    operators[0]["activation"] = "sigmoid"
+    # Quotients stay small.
+    operators.append({"type": "activation", "activation": "tanh", "inputs": [3]})
+    block = {
+        "version": 1,
+        "name": "broadcast",
+        "inputs": [x] if constant else [x, y],
+        "operators": operators,
+        "outputs": [0, 1, 2, 4, 5, 6, 7],
+    }
+    check(gpu, block, weights, dtype, seed=6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_matmul_of_maps(gpu, dtype):
+    shape = [2, 3, 4, 16]
+    block = block_of({"type": "matmul", "kernel": [3, 4], "filters": 8}, shape, "dense")
+    weights = [np.random.default_rng(1).normal(size=(3, 4, 16, 8)).astype(np.float32)]
+    check(gpu, block, [weights[0] / 14], dtype, seed=7)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

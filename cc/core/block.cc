@@ -67,6 +67,9 @@ Status CheckAttributes(const Operator& op) {
   if (op.groups < 1 || op.multiplier < 1) {
     return InvalidArgument("groups and multiplier must be positive");
   }
+  for (int64_t d : op.operand) {
+    if (d < 1) return InvalidArgument("operand must have positive dimensions");
+  }
   if (op.pre_activation != Activation::kNone &&
       op.pre_activation != Activation::kRelu) {
     return InvalidArgument("pre_activation must be none or relu");
@@ -87,8 +90,8 @@ Status CheckArity(const Operator& op) {
     case OperatorType::kAdd:
       least = 2, most = SIZE_MAX;
       break;
-    case OperatorType::kMultiply:
-      least = most = 2;
+    case OperatorType::kBinary:
+      least = most = op.operand.empty() ? 2 : 1;
       break;
     case OperatorType::kResize:
       least = most = op.like ? 2 : 1;
@@ -102,6 +105,19 @@ Status CheckArity(const Operator& op) {
   }
   return Status();
 }
+
+// What shapes broadcast to, dimension by dimension; empty if they do not.
+Shape Broadcast(const Shape& x, const Shape& y) {
+  if (x.size() != y.size()) return {};
+  Shape result = x;
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (x[d] != y[d] && x[d] != 1 && y[d] != 1) return {};
+    if (x[d] == 1) result[d] = y[d];
+  }
+  return result;
+}
+
+}  // namespace
 
 StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
   const Shape& x = in[0];
@@ -155,18 +171,21 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
         }
       }
       break;
-    case OperatorType::kMultiply: {
-      const Shape& y = in[1];
-      if (y != x && !(x.size() == 4 && y == Shape{x[0], 1, 1, x[3]})) {
+    case OperatorType::kBinary: {
+      const Shape& y = op.operand.empty() ? in[1] : op.operand;
+      output = Broadcast(x, y);
+      if (output.empty()) {
         return InvalidArgument("inputs " + ToString(x) + " and " +
-                               ToString(y) + " do not multiply");
+                               ToString(y) + " do not broadcast");
       }
       break;
     }
     case OperatorType::kMatMul:
-      if (x.size() != 2) return bad_input("[N,C]");
+      if (x.size() == 4 && (x[1] != op.kernel[0] || x[2] != op.kernel[1])) {
+        return bad_input("[N,C] or of the kernel's size");
+      }
       if (op.filters < 1) return InvalidArgument("has no units");
-      output[1] = op.filters;
+      output = {x[0], op.filters};
       break;
     case OperatorType::kPad:
       output[1] += op.padding.top + op.padding.bottom;
@@ -217,7 +236,15 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
   return output;
 }
 
-}  // namespace
+int64_t BatchSize(const std::vector<Shape>& inputs) {
+  if (inputs.empty()) return 1;
+  int64_t batch = inputs[0][0];
+  for (const Shape& shape : inputs) {
+    // A batch of no images broadcasts against one as well.
+    if (batch == 1 || shape[0] > batch) batch = shape[0];
+  }
+  return batch;
+}
 
 int64_t NumElements(const Shape& shape) {
   int64_t n = 1;
@@ -318,10 +345,14 @@ std::vector<Shape> WeightShapes(const Operator& op, const Shape& input) {
                 {1, 1, input[3] * op.multiplier, op.filters}};
       break;
     case OperatorType::kMatMul:
-      shapes = {{input[1], op.filters}};
+      shapes = {{input.begin() + 1, input.end()}};
+      shapes[0].push_back(op.filters);
       break;
     case OperatorType::kScale:
       return {{input.back()}, {input.back()}};
+    case OperatorType::kBinary:
+      if (!op.operand.empty()) return {op.operand};
+      return {};
     default:
       return {};
   }
@@ -340,7 +371,7 @@ int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
       return 2 * output[0] * output[1] * output[2] * x[3] * op.multiplier *
              (window + op.filters);
     case OperatorType::kMatMul:
-      return 2 * NumElements(output) * x[1];
+      return 2 * NumElements(x) * op.filters;
     case OperatorType::kPool:
       return NumElements(output) * window;
     case OperatorType::kSlice:
@@ -348,6 +379,8 @@ int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
     case OperatorType::kResize:
       return NumElements(output) *
              (op.interpolation == Interpolation::kBilinear ? 4 : 1);
+    case OperatorType::kBinary:
+      return 2 * NumElements(output);
     default:
       return NumElements(x) * static_cast<int64_t>(inputs.size());
   }

@@ -27,8 +27,8 @@ enum class OperatorType {
   kGlobalPool,  // over height and width
   kConcat,      // along channels
   kAdd,         // n-ary, equal shapes
-  kMultiply,    // [N,H,W,C] by equal shape, or by [N,1,1,C]
-  kMatMul,      // [N,I] by [I,units]
+  kBinary,      // of two tensors, or a tensor and a constant, that broadcast
+  kMatMul,      // [N,I] by [I,units], or maps of the kernel's size, flattened
   kSoftmax,     // over the last dimension
   kPad,         // zeros around height and width; negative cells crop
   kActivation,  // stand-alone
@@ -67,6 +67,16 @@ enum class Interpolation { kNearest, kBilinear };
 // that the outermost cells of both lie on each other.
 enum class Coordinates { kAsymmetric, kHalfPixel, kAlignCorners };
 
+enum class BinaryFunction {
+  kMultiply,
+  kAdd,
+  kSubtract,
+  kDivide,
+  kMaximum,
+  kMinimum,
+  kSquaredDifference,
+};
+
 // One operator. Which attributes are meaningful depends on its type (the
 // comments name the types); the others keep their defaults and are not written
 // to JSON.
@@ -77,7 +87,7 @@ struct Operator {
   // residual of a convolution is its last input.
   std::vector<int> inputs;
 
-  std::array<int64_t, 2> kernel = {1, 1};     // Conv2D SepConv Pool
+  std::array<int64_t, 2> kernel = {1, 1};     // Conv2D SepConv Pool MatMul
   std::array<int64_t, 2> strides = {1, 1};    // Conv2D SepConv Pool
   std::array<int64_t, 2> dilations = {1, 1};  // Conv2D SepConv
   Padding padding;                            // Conv2D SepConv Pool Pad
@@ -100,6 +110,11 @@ struct Operator {
   std::array<int64_t, 2> output_size = {0, 0};
   std::array<int64_t, 2> factors = {1, 1};
   bool like = false;
+  BinaryFunction function = BinaryFunction::kMultiply;  // Binary
+  // Binary: the shape of the constant, which has the rank of the other operand;
+  // empty if both are tensors.
+  Shape operand;
+  bool swapped = false;  // Binary: the constant is the first operand
 };
 
 struct Block {
@@ -110,13 +125,16 @@ struct Block {
   std::vector<int> outputs;         // operators read outside of the block
 };
 
-// The leading dimension of all of its tensors; 1 for a block that reads nothing.
-inline int64_t BatchSize(const Block& block) {
-  return block.inputs.empty() ? 1 : block.inputs[0][0];
-}
+// The leading dimension of its tensors, but for those that broadcast over it; 1
+// for a block that reads nothing.
+int64_t BatchSize(const std::vector<Shape>& inputs);
+inline int64_t BatchSize(const Block& block) { return BatchSize(block.inputs); }
 
 const char* ToString(OperatorType type);    // "conv2d", "sepconv", …
 const char* ToString(Activation activation);  // "none", "relu", …
+
+// The shape of an operator's output, given those of its inputs.
+StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& inputs);
 
 // The shapes of all operators' outputs. An error names the operator and what
 // does not fit. TensorFlow's rules for SAME and VALID.
@@ -133,8 +151,9 @@ float ResizeScale(Coordinates coordinates, int64_t input, int64_t output);
 //   Conv2D:  filter [kh, kw, C / groups, filters], bias [filters] if bias
 //   SepConv: depthwise [kh, kw, 1, C * multiplier],
 //            pointwise [1, 1, C * multiplier, filters], bias [filters] if bias
-//   MatMul:  [I, units], bias [units] if bias
+//   MatMul:  [I, units] or [kh, kw, C, units], bias [units] if bias
 //   Scale:   scale [C], shift [C]
+//   Binary:  the constant, of `operand`'s shape, if there is one
 std::vector<Shape> WeightShapes(const Operator& op, const Shape& input);
 
 // Multiply-adds and comparisons `op` makes; a work estimate, not a time.

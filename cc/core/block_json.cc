@@ -15,7 +15,7 @@ constexpr std::array<std::pair<OperatorType, const char*>, 14> kTypes = {{
     {OperatorType::kGlobalPool, "global_pool"},
     {OperatorType::kConcat, "concat"},
     {OperatorType::kAdd, "add"},
-    {OperatorType::kMultiply, "multiply"},
+    {OperatorType::kBinary, "binary"},
     {OperatorType::kMatMul, "matmul"},
     {OperatorType::kSoftmax, "softmax"},
     {OperatorType::kPad, "pad"},
@@ -52,6 +52,16 @@ constexpr std::array<std::pair<Coordinates, const char*>, 3> kCoordinates = {{
     {Coordinates::kAsymmetric, "asymmetric"},
     {Coordinates::kHalfPixel, "half_pixel"},
     {Coordinates::kAlignCorners, "align_corners"},
+}};
+
+constexpr std::array<std::pair<BinaryFunction, const char*>, 7> kFunctions = {{
+    {BinaryFunction::kMultiply, "multiply"},
+    {BinaryFunction::kAdd, "add"},
+    {BinaryFunction::kSubtract, "subtract"},
+    {BinaryFunction::kDivide, "divide"},
+    {BinaryFunction::kMaximum, "maximum"},
+    {BinaryFunction::kMinimum, "minimum"},
+    {BinaryFunction::kSquaredDifference, "squared_difference"},
 }};
 
 template <typename Table, typename Enum>
@@ -193,6 +203,9 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
   reader.Read("output_size", &op.output_size);
   reader.Read("factors", &op.factors);
   reader.Read("like", &op.like);
+  reader.Read("function", kFunctions, &op.function);
+  reader.Read("operand", &op.operand);
+  reader.Read("swapped", &op.swapped);
   if (!reader.status().ok()) return reader.status();
   return op;
 }
@@ -242,6 +255,11 @@ json OperatorToJsonValue(const Operator& op) {
   }
   if (op.factors != defaults.factors) out["factors"] = op.factors;
   if (op.like) out["like"] = true;
+  if (op.type == OperatorType::kBinary) {
+    out["function"] = NameIn(kFunctions, op.function);
+  }
+  if (!op.operand.empty()) out["operand"] = op.operand;
+  if (op.swapped) out["swapped"] = true;
   return out;
 }
 

@@ -88,6 +88,8 @@ int64_t Assembly::MicroBatches(const Stage& stage) const {
   const int64_t images = BatchSize(block_);
   for (int op : stage.groups[0]) {
     if (shapes_[op][0] != images) return 1;
+    const Shape& operand = block_.operators[op].operand;
+    if (!operand.empty() && operand[0] != 1) return 1;
     for (const Shape& shape : InputShapes(block_, shapes_, op)) {
       if (shape[0] != images) return 1;
     }

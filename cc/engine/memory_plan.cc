@@ -59,7 +59,7 @@ struct Placement {
 // has no activation but could.
 bool TakesActivation(const Operator& op) {
   return (op.type == OperatorType::kAdd || op.type == OperatorType::kScale ||
-          op.type == OperatorType::kMultiply) &&
+          op.type == OperatorType::kBinary) &&
          op.activation == Activation::kNone;
 }
 

@@ -228,7 +228,7 @@ class ProgramImpl : public Program {
     // Also refuses calls without an input, of which there is no batch.
     IOS_RETURN_IF_ERROR(WithInputs(block_, inputs).status());
     const auto& [lowered, parameters] =
-        NearestBatch(scheduled_, inputs[0][0])->second;
+        NearestBatch(scheduled_, BatchSize(inputs))->second;
     IOS_ASSIGN_OR_RETURN(const Block block, WithInputs(lowered.block, inputs));
     IOS_RETURN_IF_ERROR(Validate(block));
     auto compiled = std::make_shared<Compiled>();

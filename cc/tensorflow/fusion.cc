@@ -41,7 +41,7 @@ class Fuser {
   }
 
   std::vector<ImportedOperator> Run() {
-    AbsorbTransposes();
+    AbsorbLayouts();
     ForEach(&Fuser::MoveReference);
     ForEach(&Fuser::ComposeRepeats);
     // Composite activations first: their additions and multiplications would
@@ -53,6 +53,7 @@ class Fuser {
     ForEach(&Fuser::AbsorbCasts);
     ForEach(&Fuser::FuseDenseOfMaps);
     ForEach(&Fuser::KeepDims);
+    ForEach(&Fuser::FlattenIntoMatMul);
     ForEach(&Fuser::ComposePads);
     ForEach(&Fuser::FoldSubsampling);
     ForEach(&Fuser::FuseSepConv);
@@ -101,6 +102,11 @@ class Fuser {
   bool IsReshape(int i) const { return ops_[i].kind == Kind::kReshape; }
   bool IsConvolution(int i) const {
     return Is(i, OperatorType::kConv2D) || Is(i, OperatorType::kSepConv);
+  }
+  // Of two tensors.
+  bool IsProduct(int i) const {
+    return Is(i, OperatorType::kBinary) && ops_[i].inputs.size() == 2 &&
+           ops_[i].op.function == BinaryFunction::kMultiply;
   }
   bool IsActivation(int i, Activation activation) const {
     return Is(i, OperatorType::kActivation) &&
@@ -176,13 +182,12 @@ class Fuser {
     Remove(i);
   }
 
-  // Operators read the tensor before a Transpose: which order of dimensions it
-  // has only matters outside of regions. A Transpose that others read as well
-  // stays a node of the graph. The last one first: it decides about those
-  // before it.
-  void AbsorbTransposes() {
+  // Operators read the tensor before a change of its layout, which only matters
+  // outside of regions. A Transpose, say, that others read as well stays a node of
+  // the graph. The last one first: it decides about those before it.
+  void AbsorbLayouts() {
     for (int i = static_cast<int>(ops_.size()) - 1; i >= 0; --i) {
-      if (ops_[i].kind != Kind::kTranspose) continue;
+      if (ops_[i].kind != Kind::kLayout) continue;
       if (AllUsers(i, [](int) { return true; })) {
         PushIntoUsers(i);
         continue;
@@ -313,7 +318,7 @@ class Fuser {
 
   // x * sigmoid(x), x * hard_sigmoid(x), x * relu6(x + 3) / 6
   bool FuseGatedActivation(int i) {
-    if (!Is(i, OperatorType::kMultiply)) return false;
+    if (!IsProduct(i)) return false;
     for (int k : {0, 1}) {
       const TensorRef x = ops_[i].inputs[k];
       const int gate = Producer(ops_[i].inputs[1 - k]);
@@ -341,6 +346,7 @@ class Fuser {
   }
   void Gate(int i, int gate, TensorRef x, Activation activation) {
     ops_[i].op.type = OperatorType::kActivation;
+    ops_[i].op.function = Operator().function;
     ops_[i].op.activation = activation;
     SetInputs(i, {x});
     Cover(i, gate);
@@ -373,7 +379,9 @@ class Fuser {
     const Shape* x = graph_.shape(ops_[before].inputs[0]);
     const Shape* y = graph_.shape(ops_[after].output);
     if (!x || !y || x->size() != 4 || y->size() != 4 ||
-        !std::equal(x->begin(), x->end() - 1, y->begin())) {
+        x->back() != graph_.shape(ops_[before].output)->back() ||
+        !graph_.same_dimensions(ops_[before].inputs[0], ops_[after].output, 0,
+                                3)) {
       return false;
     }
     ops_[i].op.type = OperatorType::kConv2D;
@@ -390,7 +398,9 @@ class Fuser {
     if (!IsReshape(i)) return false;
     const Shape* x = graph_.shape(ops_[i].inputs[0]);
     const Shape* y = graph_.shape(ops_[i].output);
-    if (!x || !y || x->size() != 2 || y->size() != 4 || (*y)[0] != (*x)[0]) {
+    if (!x || !y || x->size() != 2 || y->size() != 4 ||
+        x->back() != y->back() ||
+        !graph_.same_dimensions(ops_[i].inputs[0], ops_[i].output, 0, 1)) {
       return false;
     }
     std::vector<int> chain;
@@ -400,11 +410,7 @@ class Fuser {
       chain.push_back(k);
       user = k;
       if (Is(k, OperatorType::kGlobalPool)) break;
-      const bool squeeze = IsReshape(k) &&
-                           graph_.shape(ops_[k].inputs[0])->size() == 4 &&
-                           (*graph_.shape(ops_[k].inputs[0]))[0] == (*x)[0] &&
-                           graph_.fixed_size(ops_[k].inputs[0]);
-      if (squeeze) break;
+      if (IsReshape(k) && IsSqueeze(k)) break;
       if (!Is(k, OperatorType::kMatMul) && !Is(k, OperatorType::kActivation) &&
           !Is(k, OperatorType::kScale)) {
         return false;
@@ -416,6 +422,47 @@ class Fuser {
     }
     TakeOver(chain[0], i);
     if (IsReshape(chain.back())) PushIntoUsers(chain.back());
+    return true;
+  }
+
+  // Whether a Reshape makes [N,C] of [N,1,1,C].
+  bool IsSqueeze(int i) const {
+    const TensorRef from = ops_[i].inputs[0], to = ops_[i].output;
+    const Shape *x = graph_.shape(from), *y = graph_.shape(to);
+    return x && y && x->size() == 4 && y->size() == 2 &&
+           (*x)[1] == 1 && (*x)[2] == 1 && graph_.fixed_size(from) &&
+           graph_.same_dimensions(from, to, 0, 1);
+  }
+
+  // A MatMul of flattened maps reads the maps themselves.
+  bool FlattenIntoMatMul(int i) {
+    if (!IsReshape(i)) return false;
+    const TensorRef from = ops_[i].inputs[0];
+    const Shape *x = graph_.shape(from), *y = graph_.shape(ops_[i].output);
+    if (!x || !y || x->size() != 4 || y->size() != 2 ||
+        !graph_.fixed_size(from) ||
+        !graph_.same_dimensions(from, ops_[i].output, 0, 1) ||
+        !AllUsers(i, [&](int user) {
+          return Is(user, OperatorType::kMatMul);
+        })) {
+      return false;
+    }
+    const int64_t cells = (*x)[1] * (*x)[2], channels = (*x)[3];
+    for (int user : Users(i)) {
+      ops_[user].op.kernel = {(*x)[1], (*x)[2]};
+      if (ops_[i].from != Layout::kChannelsFirst || cells == 1) continue;
+      // Flattened were channels, each of all cells.
+      const std::vector<float> rows = std::move(ops_[user].weights[0]);
+      std::vector<float>& sorted = ops_[user].weights[0];
+      const int64_t units = ops_[user].op.filters;
+      for (int64_t cell = 0; cell < cells; ++cell) {
+        for (int64_t c = 0; c < channels; ++c) {
+          const auto row = rows.begin() + (c * cells + cell) * units;
+          sorted.insert(sorted.end(), row, row + units);
+        }
+      }
+    }
+    PushIntoUsers(i);
     return true;
   }
 
@@ -595,7 +642,7 @@ class Fuser {
   bool FoldActivation(int i) {
     const bool takes = IsConvolution(i) || Is(i, OperatorType::kMatMul) ||
                        Is(i, OperatorType::kAdd) ||
-                       Is(i, OperatorType::kMultiply) ||
+                       Is(i, OperatorType::kBinary) ||
                        Is(i, OperatorType::kScale);
     if (!takes || ops_[i].op.activation != Activation::kNone) return false;
     const int next = OnlyUser(i);
@@ -691,12 +738,8 @@ class Fuser {
   // Elsewhere TensorFlow's Reshape, which copies nothing, is left.
   bool FinishReshape(int i) {
     if (!IsReshape(i)) return false;
-    const Shape* x = graph_.shape(ops_[i].inputs[0]);
-    const Shape* y = graph_.shape(ops_[i].output);
     const int before = Producer(ops_[i].inputs[0]);
-    if (before < 0 || Users(i).empty() || !x || !y || x->size() != 4 ||
-        y->size() != 2 || (*x)[0] != (*y)[0] ||
-        !graph_.fixed_size(ops_[i].inputs[0]) ||
+    if (before < 0 || Users(i).empty() || !IsSqueeze(i) ||
         external_.count(ops_[i].output) > 0) {
       return false;
     }

@@ -75,6 +75,38 @@ NodeDef* GraphEditor::AddTranspose(const std::string& name,
   return node;
 }
 
+std::string GraphEditor::InLayout(const std::string& name,
+                                  const std::string& input, Layout from,
+                                  Layout to, tensorflow::DataType dtype,
+                                  const std::string& device) {
+  if (from == to) return input;
+  if (from == Layout::kChannelsFirst) {
+    const std::string last =
+        AddTranspose(to == Layout::kChannelsLast ? name : name + "/nhwc", input,
+                     /*to_channels_first=*/false, dtype, device)
+            ->name();
+    return InLayout(name, last, Layout::kChannelsLast, to, dtype, device);
+  }
+  if (to == Layout::kChannelsFirst) {
+    return AddTranspose(name,
+                        InLayout(name + "/nhwc", input, from,
+                                 Layout::kChannelsLast, dtype, device),
+                        /*to_channels_first=*/true, dtype, device)
+        ->name();
+  }
+  NodeDef* node = AddNode(
+      name, to == Layout::kSequence ? "Squeeze" : "ExpandDims", device);
+  node->add_input(input);
+  tensorflow::AddNodeAttr("T", dtype, node);
+  if (to == Layout::kSequence) {
+    tensorflow::AddNodeAttr("squeeze_dims", std::vector<int64_t>{1}, node);
+  } else {
+    node->add_input(AddConst(name + "/axis", tensorflow::Tensor(1), device));
+    tensorflow::AddNodeAttr("Tdim", tensorflow::DT_INT32, node);
+  }
+  return node->name();
+}
+
 void GraphEditor::Replace(TensorRef tensor, const std::string& replacement) {
   tensors_[tensor] = replacement;
 }

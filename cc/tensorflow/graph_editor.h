@@ -27,12 +27,11 @@ class GraphEditor {
   std::string AddConst(const std::string& name, const tensorflow::Tensor& value,
                        const std::string& device);
 
-  // A Transpose of `input`, which has `dtype`, between [N,H,W,C] and [N,C,H,W].
-  tensorflow::NodeDef* AddTranspose(const std::string& name,
-                                    const std::string& input,
-                                    bool to_channels_first,
-                                    tensorflow::DataType dtype,
-                                    const std::string& device);
+  // `input`, which has `dtype`, with its dimensions in another order: itself, or
+  // the output of a new node `name`.
+  std::string InLayout(const std::string& name, const std::string& input,
+                       Layout from, Layout to, tensorflow::DataType dtype,
+                       const std::string& device);
 
   // Whoever read `tensor` will read `replacement` ("name" or "name:port"). The
   // node keeps its name, as an Identity, if somebody outside may ask for it.
@@ -49,6 +48,11 @@ class GraphEditor {
   void Finish();
 
  private:
+  tensorflow::NodeDef* AddTranspose(const std::string& name,
+                                    const std::string& input,
+                                    bool to_channels_first,
+                                    tensorflow::DataType dtype,
+                                    const std::string& device);
   std::string ControlInput(int node) const;
   void RemoveOrphans();
 

@@ -45,8 +45,8 @@ bool IsPure(const NodeDef& node) {
                  "IosRegion", "IosStageLatency"});
 }
 
-// The shape of an input of the graph, if it is one of images; or null.
-const tensorflow::TensorShapeProto* ImageShape(const NodeDef& node) {
+// The declared shape of an input of the graph with dimensions; or null.
+const tensorflow::TensorShapeProto* InputShape(const NodeDef& node) {
   const tensorflow::TensorShapeProto* shape = nullptr;
   if (node.op() == "Placeholder") {
     const auto attr = node.attr().find("shape");
@@ -57,24 +57,98 @@ const tensorflow::TensorShapeProto* ImageShape(const NodeDef& node) {
       shape = &attr->second.list().shape(0);
     }
   }
-  return shape && !shape->unknown_rank() && shape->dim_size() == 4 ? shape
-                                                                   : nullptr;
+  return shape && !shape->unknown_rank() && shape->dim_size() > 0 ? shape
+                                                                  : nullptr;
 }
 
-// The dimensions of an image's shape that are its height and width.
-std::array<int, 2> HeightAndWidth(const tensorflow::TensorShapeProto& shape) {
-  const bool channels_first =
-      shape.dim(3).size() < 0 && shape.dim(1).size() >= 0;
-  return channels_first ? std::array<int, 2>{2, 3} : std::array<int, 2>{1, 2};
-}
-
-void SetImageShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
+void SetInputShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
   if (node->op() == "_Arg") {
     *(*node->mutable_attr())["_output_shapes"].mutable_list()->mutable_shape(0) =
         std::move(shape);
   } else {
     *(*node->mutable_attr())["shape"].mutable_shape() = std::move(shape);
   }
+}
+
+// Sizes in place of the unknown dimensions of the graph's inputs.
+struct Probe {
+  int64_t batch = 1;
+  std::array<int64_t, 2> sizes = {1, 1};  // of the others, in turn
+  int64_t next_batch = 0;  // above 0: of all inputs but the first
+};
+
+// The leading dimension is the batch. Where an image has two more that are not
+// known, they are its height and width.
+tensorflow::TensorShapeProto WithProbe(tensorflow::TensorShapeProto shape,
+                                       const Probe& probe, bool first_input) {
+  if (shape.dim(0).size() < 0) {
+    shape.mutable_dim(0)->set_size(
+        first_input || probe.next_batch == 0 ? probe.batch : probe.next_batch);
+  }
+  int unknown = 0;
+  for (int d = 1; d < shape.dim_size(); ++d) unknown += shape.dim(d).size() < 0;
+  // More of them are no sizes of an image or sequence.
+  if (unknown > 2 || shape.dim_size() < 3) return shape;
+  int next = 0;
+  for (int d = 1; d < shape.dim_size(); ++d) {
+    if (shape.dim(d).size() < 0) {
+      shape.mutable_dim(d)->set_size(probe.sizes[next++]);
+    }
+  }
+  return shape;
+}
+
+// What differs from one probe to the next is not fixed. 1 is among the batches as
+// dimensions of 1 broadcast and squeeze; no other probe has a batch of 1. Sizes are
+// multiples of 32, which networks for images of any size take.
+std::vector<Probe> MakeProbes(const GrapplerItem& item, int64_t batch_size,
+                              int64_t image_size) {
+  int unknown_batches = 0;
+  bool unknown_sizes = false;
+  for (const NodeDef& node : item.graph.node()) {
+    const auto* shape = InputShape(node);
+    if (!shape) continue;
+    unknown_batches += shape->dim(0).size() < 0;
+    for (int d = 1; d < shape->dim_size(); ++d) {
+      unknown_sizes = unknown_sizes || shape->dim(d).size() < 0;
+    }
+  }
+  const Probe example = {batch_size, {image_size, image_size}};
+  if (unknown_batches == 0 && !unknown_sizes) return {example};
+  std::vector<Probe> probes = {example,
+                               {3, {image_size + 96, image_size + 32}},
+                               {5, {image_size + 32, image_size + 160}}};
+  if (batch_size != 1) probes.push_back({1, example.sizes});
+  if (unknown_batches > 1) probes.push_back({7, example.sizes, 1});
+  return probes;
+}
+
+// The item without the values of large constants, which no shape depends on:
+// inference copies the graph.
+GrapplerItem WithoutLargeConstants(const GrapplerItem& item) {
+  constexpr int64_t kLarge = 1024;
+  tensorflow::GraphDef graph;
+  *graph.mutable_library() = item.graph.library();
+  *graph.mutable_versions() = item.graph.versions();
+  for (const NodeDef& node : item.graph.node()) {
+    NodeDef* copy = graph.add_node();
+    const auto value = node.attr().find("value");
+    if (node.op() != "Const" || value == node.attr().end() ||
+        value->second.tensor().ByteSizeLong() < kLarge ||
+        tensorflow::TensorShape::IsValid(
+            value->second.tensor().tensor_shape()) == false) {
+      *copy = node;
+      continue;
+    }
+    copy->set_name(node.name());
+    copy->set_op("Placeholder");
+    copy->set_device(node.device());
+    for (const std::string& input : node.input()) copy->add_input(input);
+    tensorflow::AddNodeAttr("dtype", value->second.tensor().dtype(), copy);
+    *(*copy->mutable_attr())["shape"].mutable_shape() =
+        value->second.tensor().tensor_shape();
+  }
+  return item.WithGraph(std::move(graph));
 }
 
 }  // namespace
@@ -171,42 +245,41 @@ absl::Status GraphIndex::SortNodes() {
 
 absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
                                     int64_t batch_size, int64_t image_size) {
-  const auto inputs_of_size = [&](int64_t size) {
-    GrapplerItem sized = item;
+  const GrapplerItem small = WithoutLargeConstants(item);
+  const std::vector<Probe> probes = MakeProbes(item, batch_size, image_size);
+  for (const Probe& probe : probes) {
+    GrapplerItem sized = small;
+    bool first = true;
     for (NodeDef& node : *sized.graph.mutable_node()) {
-      const auto* shape = ImageShape(node);
+      const auto* shape = InputShape(node);
       if (!shape) continue;
-      tensorflow::TensorShapeProto known = *shape;
-      if (known.dim(0).size() < 0) known.mutable_dim(0)->set_size(batch_size);
-      for (int d : HeightAndWidth(*shape)) {
-        if (known.dim(d).size() < 0) known.mutable_dim(d)->set_size(size);
+      SetInputShape(WithProbe(*shape, probe, first), &node);
+      first = false;
+    }
+    TF_RETURN_IF_ERROR(InferShapes(sized, batch_size));
+  }
+  // What is only known for some sizes is not known; batches that TensorFlow does
+  // not broadcast say nothing.
+  const int needed = probes_ - (probes.back().next_batch > 0 ? 1 : 0);
+  for (Node& node : nodes_) {
+    for (size_t port = 0; port < node.dtypes.size(); ++port) {
+      const bool known = std::all_of(
+          node.shapes.begin(), node.shapes.begin() + needed,
+          [&](const auto& shapes) {
+            return port < shapes.size() && shapes[port] &&
+                   shapes[port]->size() == node.shapes[0][port]->size();
+          });
+      if (known) continue;
+      for (auto& shapes : node.shapes) {
+        if (port < shapes.size()) shapes[port].reset();
       }
-      SetImageShape(std::move(known), &node);
-    }
-    return sized;
-  };
-  bool unknown_batch = false, unknown_size = false;
-  for (const NodeDef& node : item.graph.node()) {
-    const auto* shape = ImageShape(node);
-    if (!shape) continue;
-    unknown_batch = unknown_batch || shape->dim(0).size() < 0;
-    for (int d : HeightAndWidth(*shape)) {
-      unknown_size = unknown_size || shape->dim(d).size() < 0;
     }
   }
-  if (!unknown_batch && !unknown_size) {
-    return InferShapes(item, batch_size, &Node::shapes);
-  }
-  TF_RETURN_IF_ERROR(
-      InferShapes(inputs_of_size(image_size), batch_size, &Node::shapes));
-  if (!unknown_size) return absl::OkStatus();
-  return InferShapes(inputs_of_size(image_size + 96), batch_size,
-                     &Node::other_shapes);
+  return absl::OkStatus();
 }
 
-absl::Status GraphIndex::InferShapes(
-    const GrapplerItem& item, int64_t batch_size,
-    std::vector<std::optional<Shape>> Node::* shapes) {
+absl::Status GraphIndex::InferShapes(const GrapplerItem& item,
+                                     int64_t batch_size) {
   tensorflow::grappler::GraphProperties properties(item);
   TF_RETURN_IF_ERROR(properties.InferStatically(
       /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/true,
@@ -218,33 +291,70 @@ absl::Status GraphIndex::InferShapes(
     inputs.push_back(node.inputs);
   }
   CompleteShapes(item.graph, order_, inputs, &outputs);
+  const bool example = probes_ == 0;
   for (Node& node : nodes_) {
-    node.dtypes.clear();
+    auto& results = node.shapes.emplace_back();
     for (const auto& output : outputs[&node - nodes_.data()]) {
-      node.dtypes.push_back(output.dtype());
-      std::optional<Shape>& result = (node.*shapes).emplace_back();
       const tensorflow::TensorShapeProto& proto = output.shape();
+      const bool sequence = !proto.unknown_rank() && proto.dim_size() == 3;
+      const size_t port = results.size();
+      std::optional<Shape>& result = results.emplace_back();
+      if (example) {
+        node.dtypes.push_back(output.dtype());
+        node.sequences.push_back(sequence);
+      }
       if (!tensorflow::DataTypeIsFloating(output.dtype()) ||
-          proto.unknown_rank()) {
+          proto.unknown_rank() || port >= node.sequences.size() ||
+          node.sequences[port] != sequence) {
         continue;
       }
       Shape shape;
       for (const auto& dim : proto.dim()) shape.push_back(dim.size());
-      if (!shape.empty() && shape[0] < 0) shape[0] = batch_size;
+      // How many boxes a detector finds, say, is the batch of what comes then.
+      // Grappler numbers unknown dimensions from -2 downwards.
+      if (!shape.empty() && shape[0] < -1) {
+        shape[0] = example ? batch_size : 1000 - shape[0];
+      }
       if (std::all_of(shape.begin(), shape.end(),
                       [](int64_t d) { return d >= 0; })) {
+        if (sequence) shape.insert(shape.begin() + 1, 1);
         result = std::move(shape);
       }
     }
   }
+  ++probes_;
   return absl::OkStatus();
 }
 
 bool GraphIndex::fixed_size(TensorRef tensor) const {
-  const Node& node = nodes_[tensor.node];
-  return node.other_shapes.empty() ||
-         (tensor.port < static_cast<int>(node.shapes.size()) &&
-          node.shapes[tensor.port] == node.other_shapes[tensor.port]);
+  const Shape* example = shape(tensor);
+  if (!example) return false;
+  for (size_t d = 1; d < example->size(); ++d) {
+    if (!fixed(tensor, d)) return false;
+  }
+  return true;
+}
+
+bool GraphIndex::same_shape(TensorRef a, TensorRef b) const {
+  for (int probe = 0; probe < probes_; ++probe) {
+    const Shape *x = shape(a, probe), *y = shape(b, probe);
+    if ((x || y) && !(x && y && *x == *y)) return false;
+  }
+  return true;
+}
+
+bool GraphIndex::same_dimensions(TensorRef a, TensorRef b, size_t first,
+                                 size_t last) const {
+  for (int probe = 0; probe < probes_; ++probe) {
+    const Shape *x = shape(a, probe), *y = shape(b, probe);
+    if (!x && !y) continue;
+    if (!x || !y || x->size() < last || y->size() < last ||
+        !std::equal(x->begin() + first, x->begin() + last,
+                    y->begin() + first)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void GraphIndex::ClassifyNodes(const GrapplerItem& item) {
@@ -372,10 +482,19 @@ const tensorflow::Tensor* GraphIndex::Constant(TensorRef tensor) {
                                                        : nullptr;
 }
 
-const Shape* GraphIndex::shape(TensorRef tensor) const {
-  const auto& shapes = nodes_[tensor.node].shapes;
+const Shape* GraphIndex::shape(TensorRef tensor, int probe) const {
+  const auto& shapes = nodes_[tensor.node].shapes[probe];
   if (tensor.port >= static_cast<int>(shapes.size())) return nullptr;
   return shapes[tensor.port] ? &*shapes[tensor.port] : nullptr;
+}
+
+Layout GraphIndex::layout(TensorRef tensor) const {
+  if (channels_first(tensor)) return Layout::kChannelsFirst;
+  const std::vector<bool>& sequences = nodes_[tensor.node].sequences;
+  return tensor.port < static_cast<int>(sequences.size()) &&
+                 sequences[tensor.port]
+             ? Layout::kSequence
+             : Layout::kChannelsLast;
 }
 
 tensorflow::DataType GraphIndex::dtype(TensorRef tensor) const {
@@ -388,9 +507,9 @@ void GraphIndex::SetChannelsFirst(std::set<TensorRef> tensors) {
   channels_first_ = std::move(tensors);
   for (const TensorRef& t : channels_first_) {
     Node& node = nodes_[t.node];
-    for (auto* shapes : {&node.shapes, &node.other_shapes}) {
-      if (t.port >= static_cast<int>(shapes->size())) continue;
-      if (std::optional<Shape>& s = (*shapes)[t.port]; s && s->size() == 4) {
+    for (auto& shapes : node.shapes) {
+      if (t.port >= static_cast<int>(shapes.size())) continue;
+      if (std::optional<Shape>& s = shapes[t.port]; s && s->size() == 4) {
         s = Shape{(*s)[0], (*s)[2], (*s)[3], (*s)[1]};
       }
     }

@@ -34,11 +34,18 @@ struct TensorRef {
   }
 };
 
+// How a tensor of the graph orders the dimensions of [N,H,W,C].
+enum class Layout {
+  kChannelsLast,   // as they are, or [N,C]
+  kChannelsFirst,  // [N,C,H,W]
+  kSequence,       // [N,W,C], of height 1
+};
+
 class GraphIndex {
  public:
   // `batch_size` takes the place of unknown leading dimensions, `image_size` of
-  // unknown heights and widths of the graph's inputs. The item must outlive the
-  // index.
+  // the other unknown dimensions of the graph's inputs: those are the sizes of the
+  // first probe. The item must outlive the index.
   static absl::StatusOr<std::unique_ptr<GraphIndex>> Create(
       const tensorflow::grappler::GrapplerItem& item, int64_t batch_size,
       int64_t image_size);
@@ -78,20 +85,44 @@ class GraphIndex {
   const tensorflow::Tensor* Constant(TensorRef tensor);
   // DT_INVALID if TensorFlow does not know it.
   tensorflow::DataType dtype(TensorRef tensor) const;
-  // Null unless the tensor is of floating point with known dimensions. Those of
-  // a tensor that is channels_first() are given as [N,H,W,C], too.
-  const Shape* shape(TensorRef tensor) const;
+  // Null unless the tensor is of floating point with known dimensions, which are
+  // given as [N,H,W,C] whatever the tensor's layout() is. `probe`: for
+  // which sizes of the graph's inputs. What the first, an example, says of a
+  // dimension holds for all sizes only if every probe says it. The last probe of a
+  // graph with several inputs has batches that broadcast against each other; null
+  // there says that TensorFlow does not take such inputs.
+  const Shape* shape(TensorRef tensor, int probe = 0) const;
+  int probes() const { return probes_; }
 
-  // Whether the tensor is [N,C,H,W]; see layouts.h.
+  // See layouts.h; sequences are known from the start.
+  Layout layout(TensorRef tensor) const;
   bool channels_first(TensorRef tensor) const {
     return channels_first_.count(tensor) > 0;
   }
   // Tensors of rank 4; once.
   void SetChannelsFirst(std::set<TensorRef> tensors);
 
-  // Whether the tensor's height and width are the same for all sizes of the
-  // graph's inputs.
+  // Whether `holds`, of a probe, does in all in which the tensor has a shape.
+  template <typename Predicate>
+  bool Always(TensorRef tensor, Predicate holds) const {
+    for (int probe = 0; probe < probes_; ++probe) {
+      if (shape(tensor, probe) && !holds(probe)) return false;
+    }
+    return true;
+  }
+  // Whether dimension `d` of a tensor with a shape is the same for all sizes.
+  bool fixed(TensorRef tensor, int d) const {
+    return Always(tensor, [&](int probe) {
+      return (*shape(tensor, probe))[d] == (*shape(tensor))[d];
+    });
+  }
+  // Whether all but the first are.
   bool fixed_size(TensorRef tensor) const;
+  // Whether the tensors have the same shape for all sizes.
+  bool same_shape(TensorRef a, TensorRef b) const;
+  // Whether their dimensions from `first` up to `last` are the same.
+  bool same_dimensions(TensorRef a, TensorRef b, size_t first,
+                       size_t last) const;
 
   // Makes `node`, whose output 0 is the same as `original`, pass that on.
   void Alias(int node, TensorRef original);
@@ -111,8 +142,8 @@ class GraphIndex {
     std::vector<int> controls, aliases;
     std::vector<TensorRef> forward;  // of each port; empty: computes something
     std::vector<tensorflow::DataType> dtypes;
-    std::vector<std::optional<Shape>> shapes;
-    std::vector<std::optional<Shape>> other_shapes;  // for larger inputs
+    std::vector<bool> sequences;  // whether each port's tensor has rank 3
+    std::vector<std::vector<std::optional<Shape>>> shapes;  // [probe][port]
     bool preserved = false, fed = false, constant = false, live = true;
     bool evaluated = false;
     int depth = 0;  // of conditionals and loops
@@ -125,13 +156,13 @@ class GraphIndex {
                           int64_t batch_size, int64_t image_size);
   absl::Status SortNodes();
   absl::Status InferShapes(const tensorflow::grappler::GrapplerItem& item,
-                           int64_t batch_size,
-                           std::vector<std::optional<Shape>> Node::* shapes);
+                           int64_t batch_size);
   void ClassifyNodes(const tensorflow::grappler::GrapplerItem& item);
   void FindConsumers();
   bool Evaluate(int i);
 
   std::vector<Node> nodes_;
+  int probes_ = 0;
   std::unordered_map<std::string, int> by_name_;
   std::vector<int> order_;
   std::set<int> ignored_shapes_;

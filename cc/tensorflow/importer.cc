@@ -104,6 +104,9 @@ class Importer {
             {"Sub", &Importer::Arithmetic},
             {"Mul", &Importer::Arithmetic},
             {"RealDiv", &Importer::Arithmetic},
+            {"Maximum", &Importer::Arithmetic},
+            {"Minimum", &Importer::Arithmetic},
+            {"SquaredDifference", &Importer::Arithmetic},
             {"AddN", &Importer::AddN},
             {"FusedBatchNorm", &Importer::BatchNorm},
             {"FusedBatchNormV2", &Importer::BatchNorm},
@@ -152,14 +155,14 @@ class Importer {
     const std::string& op = node.op();
     // These connect tensors of different types or layouts.
     if (op == "Cast" || op == "Transpose") return absl::OkStatus();
-    std::optional<bool> first;
+    std::optional<Layout> layout;
     const bool reshapes =
         op == "Reshape" || op == "Squeeze" || op == "ExpandDims";
     const auto fits = [&](TensorRef t) {
       const Shape* shape = graph_.shape(t);
       if (!shape || shape->size() != 4 || reshapes) return true;
-      if (!first) first = graph_.channels_first(t);
-      return *first == graph_.channels_first(t);
+      if (!layout) layout = graph_.layout(t);
+      return *layout == graph_.layout(t);
     };
     for (size_t k = 0; k < graph_.inputs(i).size(); ++k) {
       const TensorRef t = graph_.Input(i, k);
@@ -167,10 +170,10 @@ class Importer {
       if (!fits(t)) return Refuse("its tensors differ in layout");
     }
     if (!fits({i, 0})) return Refuse("its tensors differ in layout");
-    channels_first_ = first.value_or(false);
+    layout_ = layout.value_or(Layout::kChannelsLast);
     const std::string format = Attr<std::string>(node, "data_format", "");
-    if (first && !format.empty() &&
-        format != (channels_first_ ? "NCHW" : "NHWC")) {
+    if (layout && !format.empty() &&
+        format != (layout_ == Layout::kChannelsFirst ? "NCHW" : "NHWC")) {
       return Refuse(absl::StrCat("its data format ", format,
                                  " is not that of its tensors"));
     }
@@ -185,10 +188,17 @@ class Importer {
   }
 
   // What is given for each dimension of the node's tensors, in the order of
-  // [N,H,W,C]; `each` numbers per dimension.
+  // [N,H,W,C]; `each` numbers per dimension, `missing` for that of height 1.
   std::vector<int64_t> Logical(const std::vector<int64_t>& list,
-                               size_t each = 1) const {
-    if (!channels_first_ || list.size() != 4 * each) return list;
+                               size_t each = 1, int64_t missing = 0) const {
+    if (layout_ == Layout::kSequence && list.size() == 3 * each) {
+      std::vector<int64_t> result = list;
+      result.insert(result.begin() + each, each, missing);
+      return result;
+    }
+    if (layout_ != Layout::kChannelsFirst || list.size() != 4 * each) {
+      return list;
+    }
     std::vector<int64_t> result;
     for (size_t d : {0, 2, 3, 1}) {
       result.insert(result.end(), list.begin() + d * each,
@@ -196,11 +206,23 @@ class Importer {
     }
     return result;
   }
-  // The place of dimension `axis` of a tensor of `rank` in that order.
-  int64_t LogicalAxis(int64_t axis, size_t rank) const {
-    if (axis < 0) axis += rank;
-    if (!channels_first_ || rank != 4 || axis < 1 || axis > 3) return axis;
-    return axis == 1 ? 3 : axis - 1;
+  // The rank that a tensor of this shape has in the graph.
+  size_t RankOf(const Shape& shape) const {
+    return shape.size() - (shape.size() == 4 && layout_ == Layout::kSequence);
+  }
+  // The place in that order of dimension `axis` of a tensor of this shape.
+  int64_t LogicalAxis(int64_t axis, const Shape& shape) const {
+    if (axis < 0) axis += RankOf(shape);
+    if (shape.size() != 4 || axis < 1 || axis > 3) return axis;
+    switch (layout_) {
+      case Layout::kChannelsLast:
+        return axis;
+      case Layout::kChannelsFirst:
+        return axis == 1 ? 3 : axis - 1;
+      case Layout::kSequence:
+        return axis + 1;
+    }
+    return axis;
   }
 
   // A scalar or a vector of x's channels, as a vector.
@@ -216,12 +238,12 @@ class Importer {
   std::optional<std::vector<float>> PerChannel(const Tensor* tensor,
                                                const Shape& x) const {
     if (!tensor || !ToDataType(tensor->dtype()) ||
-        tensor->dims() > static_cast<int>(x.size())) {
+        tensor->dims() > static_cast<int>(RankOf(x))) {
       return std::nullopt;
     }
     if (tensor->NumElements() != 1) {
-      const int channel =
-          tensor->dims() - (channels_first_ && x.size() == 4 ? 3 : 1);
+      const bool first = layout_ == Layout::kChannelsFirst && x.size() == 4;
+      const int channel = tensor->dims() - (first ? 3 : 1);
       if (channel < 0 || tensor->dim_size(channel) != x.back()) {
         return std::nullopt;
       }
@@ -374,7 +396,8 @@ class Importer {
   void ReadSpaceToBatch(ImportedOperator* op) {
     const int conv = op->output.node;
     const int before = op->inputs[0].node, after = OnlyConsumer(op->output);
-    if (channels_first_ || graph_.node(before).op() != "SpaceToBatchND" ||
+    if (layout_ != Layout::kChannelsLast ||
+        graph_.node(before).op() != "SpaceToBatchND" ||
         after < 0 || graph_.node(after).op() != "BatchToSpaceND" ||
         OnlyConsumer({before, 0}) != conv || !InputShape(before, 0, {4}) ||
         graph_.Input(after, 0) != TensorRef{conv, 0} || op->op.bias ||
@@ -438,48 +461,108 @@ class Importer {
                      std::move(*shift));
   }
 
+  static std::optional<BinaryFunction> FunctionOf(const std::string& op) {
+    static const auto* const kFunctions =
+        new std::unordered_map<std::string, BinaryFunction>{
+            {"Add", BinaryFunction::kAdd},
+            {"AddV2", BinaryFunction::kAdd},
+            {"Sub", BinaryFunction::kSubtract},
+            {"Mul", BinaryFunction::kMultiply},
+            {"RealDiv", BinaryFunction::kDivide},
+            {"Maximum", BinaryFunction::kMaximum},
+            {"Minimum", BinaryFunction::kMinimum},
+            {"SquaredDifference", BinaryFunction::kSquaredDifference},
+        };
+    const auto it = kFunctions->find(op);
+    if (it == kFunctions->end()) return std::nullopt;
+    return it->second;
+  }
+
   Result Arithmetic(int i) {
-    const std::string& op = graph_.node(i).op();
     for (int k : {0, 1}) {
       const Shape* x = InputShape(i, 1 - k, {2, 4});
-      auto constant =
-          x ? PerChannel(Constant(i, k), *x) : std::optional<std::vector<float>>();
-      // x / 2 is x * 0.5; 2 / x is no scale.
-      if (!constant || (k == 0 && op == "RealDiv")) continue;
-      std::vector<float> scale(x->back(), 1.0f), shift(x->back(), 0.0f);
-      for (size_t c = 0; c < scale.size(); ++c) {
-        const float value = (*constant)[c];
-        if (op == "Mul") {
-          scale[c] = value;
-        } else if (op == "RealDiv") {
-          scale[c] = 1.0f / value;
-        } else if (op == "Sub") {
-          scale[c] = k == 0 ? -1.0f : 1.0f;
-          shift[c] = k == 0 ? value : -value;
-        } else {
-          shift[c] = value;
-        }
-      }
-      return EmitScale(i, graph_.Input(i, 1 - k), std::move(scale),
-                       std::move(shift));
+      const Tensor* constant = x ? Constant(i, k) : nullptr;
+      if (!constant) continue;
+      if (ScaleOf(i, k, *x)) return absl::OkStatus();
+      return BinaryWithConstant(i, k, *x, *constant);
     }
     const Shape* x = InputShape(i, 0, {2, 4});
     const Shape* y = InputShape(i, 1, {2, 4});
-    if (!x || !y) return Refuse("unknown shape");
-    TensorRef a = graph_.Input(i, 0), b = graph_.Input(i, 1);
-    if ((op == "Add" || op == "AddV2") && *x == *y) {
+    if (!x || !y || x->size() != y->size()) return Refuse("unknown shape");
+    const TensorRef a = graph_.Input(i, 0), b = graph_.Input(i, 1);
+    const BinaryFunction function = *FunctionOf(graph_.node(i).op());
+    if (function == BinaryFunction::kAdd && graph_.same_shape(a, b)) {
       return Emit(Make(i, OperatorType::kAdd, {a, b}));
     }
-    if (op == "Mul") {
-      if (NumElements(*x) < NumElements(*y)) {
-        std::swap(a, b);
-        std::swap(x, y);
-      }
-      if (*x == *y || (x->size() == 4 && *y == Shape{(*x)[0], 1, 1, (*x)[3]})) {
-        return Emit(Make(i, OperatorType::kMultiply, {a, b}));
+    ImportedOperator op = Make(i, OperatorType::kBinary, {a, b});
+    op.op.function = function;
+    return Emit(std::move(op));
+  }
+
+  // Emits the node as a scale, if its constant operand `k` is a number for each
+  // channel of x.
+  bool ScaleOf(int i, int k, const Shape& x) {
+    const BinaryFunction function = *FunctionOf(graph_.node(i).op());
+    const auto constant = PerChannel(Constant(i, k), x);
+    if (!constant) return false;
+    std::vector<float> scale(x.back(), 1.0f), shift(x.back(), 0.0f);
+    for (size_t c = 0; c < scale.size(); ++c) {
+      const float value = (*constant)[c];
+      switch (function) {
+        case BinaryFunction::kMultiply:
+          scale[c] = value;
+          break;
+        case BinaryFunction::kDivide:
+          // x / 2 is x * 0.5; 2 / x is no scale.
+          if (k == 0) return false;
+          scale[c] = 1.0f / value;
+          break;
+        case BinaryFunction::kSubtract:
+          scale[c] = k == 0 ? -1.0f : 1.0f;
+          shift[c] = k == 0 ? value : -value;
+          break;
+        case BinaryFunction::kAdd:
+          shift[c] = value;
+          break;
+        default:
+          return false;
       }
     }
-    return Refuse("unknown arithmetic");
+    return EmitScale(i, graph_.Input(i, 1 - k), std::move(scale),
+                     std::move(shift))
+        .ok();
+  }
+
+  Result BinaryWithConstant(int i, int k, const Shape& x,
+                            const Tensor& constant) {
+    if (!ToDataType(constant.dtype()) || constant.NumElements() == 0 ||
+        constant.dims() > static_cast<int>(RankOf(x))) {
+      return Refuse("its constant operand does not fit");
+    }
+    ImportedOperator op =
+        Make(i, OperatorType::kBinary, {graph_.Input(i, 1 - k)});
+    op.op.function = *FunctionOf(graph_.node(i).op());
+    op.op.swapped = k == 0;
+    Shape shape(RankOf(x) - constant.dims(), 1);
+    for (int d = 0; d < constant.dims(); ++d) {
+      shape.push_back(constant.dim_size(d));
+    }
+    std::vector<float> values = Floats(constant);
+    if (layout_ == Layout::kChannelsFirst && shape.size() == 4) {
+      const std::vector<float> first = std::move(values);
+      values.clear();
+      const int64_t cells = shape[2] * shape[3];
+      for (int64_t n = 0; n < shape[0]; ++n) {
+        for (int64_t cell = 0; cell < cells; ++cell) {
+          for (int64_t c = 0; c < shape[1]; ++c) {
+            values.push_back(first[(n * shape[1] + c) * cells + cell]);
+          }
+        }
+      }
+    }
+    op.op.operand = Logical(shape, 1, 1);
+    op.weights = {std::move(values)};
+    return Emit(std::move(op));
   }
 
   Result AddN(int i) {
@@ -488,8 +571,10 @@ class Importer {
     if (!x || inputs < 2) return Refuse("unknown shape");
     std::vector<TensorRef> tensors;
     for (size_t k = 0; k < inputs; ++k) {
-      const Shape* y = InputShape(i, k, {2, 4});
-      if (!y || *y != *x) return Refuse("unknown shape");
+      if (!InputShape(i, k, {2, 4}) ||
+          !graph_.same_shape(graph_.Input(i, k), graph_.Input(i, 0))) {
+        return Refuse("unknown shape");
+      }
       tensors.push_back(graph_.Input(i, k));
     }
     return Emit(Make(i, OperatorType::kAdd, std::move(tensors)));
@@ -561,10 +646,11 @@ class Importer {
   Result Reduce(int i) {
     const NodeDef& node = graph_.node(i);
     auto axes = Integers(Constant(i, 1));
-    if (!InputShape(i, 0, {4}) || !axes || axes->size() != 2) {
-      return Refuse("unknown shape");
-    }
-    for (int64_t& axis : *axes) axis = LogicalAxis(axis, 4);
+    const Shape* x = InputShape(i, 0, {4});
+    if (!x || !axes) return Refuse("unknown shape");
+    for (int64_t& axis : *axes) axis = LogicalAxis(axis, *x);
+    // The height of a sequence is 1.
+    if (layout_ == Layout::kSequence) axes->push_back(1);
     std::sort(axes->begin(), axes->end());
     if (*axes != std::vector<int64_t>{1, 2}) {
       return Refuse("it reduces other dimensions than height and width");
@@ -581,7 +667,7 @@ class Importer {
     const auto axis = Integers(Constant(i, n));
     const Shape* x = InputShape(i, 0, {2, 4});
     if (!x || !axis || axis->size() != 1) return Refuse("unknown shape");
-    if (LogicalAxis((*axis)[0], x->size()) + 1u != x->size()) {
+    if (LogicalAxis((*axis)[0], *x) + 1u != x->size()) {
       return Refuse("it does not concatenate channels");
     }
     std::vector<TensorRef> tensors;
@@ -594,7 +680,7 @@ class Importer {
 
   Result Softmax(int i) {
     const Shape* x = InputShape(i, 0, {2, 4});
-    if (!x || (channels_first_ && x->size() == 4)) {
+    if (!x || (layout_ == Layout::kChannelsFirst && x->size() == 4)) {
       return Refuse("it is not over channels");
     }
     return Emit(Make(i, OperatorType::kSoftmax, {graph_.Input(i, 0)}));
@@ -629,7 +715,7 @@ class Importer {
     if (!x || !axis || axis->size() != 1 || graph_.preserved(i)) {
       return Refuse("unknown shape");
     }
-    if (LogicalAxis((*axis)[0], x->size()) + 1u != x->size()) {
+    if (LogicalAxis((*axis)[0], *x) + 1u != x->size()) {
       return Refuse("it does not split channels");
     }
     const int parts =
@@ -658,21 +744,19 @@ class Importer {
   Result Slice(int i) {
     const Shape* x = InputShape(i, 0, {2, 4});
     const auto begin = Integers(Constant(i, 1));
-    const Shape* y = graph_.shape({i, 0});
-    if (!x || !y || !begin || begin->size() != x->size()) {
+    if (!x || !begin || begin->size() != RankOf(*x)) {
       return Refuse("unknown shape");
     }
-    return EmitRange(i, *x, *y, Logical(*begin));
+    return EmitRange(i, *begin);
   }
 
   Result StridedSlice(int i) {
     const NodeDef& node = graph_.node(i);
     const Shape* x = InputShape(i, 0, {2, 4});
-    const Shape* y = graph_.shape({i, 0});
     const auto spec = Integers(Constant(i, 1));
     const auto strides = Integers(Constant(i, 3));
-    if (!x || !y || !spec || !strides || strides->size() != spec->size() ||
-        y->size() != x->size() || Attr<int64_t>(node, "new_axis_mask", 0) ||
+    if (!x || !spec || !strides || strides->size() != spec->size() ||
+        Attr<int64_t>(node, "new_axis_mask", 0) ||
         Attr<int64_t>(node, "shrink_axis_mask", 0)) {
       return Refuse("unknown slice");
     }
@@ -680,42 +764,59 @@ class Importer {
     const int64_t ellipsis = Attr<int64_t>(node, "ellipsis_mask", 0);
     // The specification may leave dimensions out: those of the ellipsis, or the
     // last ones.
-    std::vector<int64_t> begin(x->size(), 0);
-    const auto size = [&](size_t d) { return (*x)[LogicalAxis(d, x->size())]; };
+    const size_t rank = RankOf(*x);
+    std::vector<int64_t> begin(rank, 0);
     size_t d = 0;
     for (size_t k = 0; k < spec->size(); ++k, ++d) {
       if (ellipsis >> k & 1) {
-        d += x->size() - spec->size();
+        d += rank - spec->size();
         continue;
       }
-      if (d >= x->size() || (*strides)[k] != 1) return Refuse("it has strides");
+      if (d >= rank || (*strides)[k] != 1) return Refuse("it has strides");
       if (!(mask >> k & 1)) begin[d] = (*spec)[k];
-      if (begin[d] < 0) begin[d] += size(d);
     }
-    return EmitRange(i, *x, *y, Logical(begin));
+    return EmitRange(i, begin);
   }
 
-  // x[begin : begin + size of y]: a range of channels, or cells cut from the
-  // borders of height and width.
-  Result EmitRange(int i, const Shape& x, const Shape& y,
-                   const std::vector<int64_t>& begin) {
-    const int64_t last = x.size() - 1;
-    bool channels = true;
-    for (int64_t d = 0; d < last; ++d) channels = channels && x[d] == y[d];
-    if (channels) {
-      EmitSlice(i, 0, graph_.Input(i, 0), begin[last], y[last]);
+  // Data input 0 from `begin` on, of each dimension as the graph orders them and
+  // from the end if negative, as far as the node's shape goes: a range of channels,
+  // or cells cut from the borders of height and width, by the same numbers for
+  // every size of the graph's inputs.
+  Result EmitRange(int i, const std::vector<int64_t>& begin) {
+    const TensorRef input = graph_.Input(i, 0), output = {i, 0};
+    std::vector<std::array<int64_t, 2>> cut;  // of each dimension, both ends
+    for (int probe = 0; probe < graph_.probes(); ++probe) {
+      const Shape *x = graph_.shape(input, probe),
+                  *y = graph_.shape(output, probe);
+      if (!x && !y && probe > 0) continue;
+      if (!x || !y || x->size() != y->size()) return Refuse("unknown shape");
+      const std::vector<int64_t> first = Logical(begin);
+      std::vector<std::array<int64_t, 2>> here;
+      for (size_t d = 0; d < x->size(); ++d) {
+        const int64_t size = (*x)[d];
+        const int64_t from = std::clamp<int64_t>(
+            first[d] < 0 ? first[d] + size : first[d], 0, size);
+        here.push_back({from, size - from - (*y)[d]});
+      }
+      if (probe == 0) cut = here;
+      if (here != cut) return Refuse("what it cuts depends on the input's size");
+    }
+    const Shape& y = *graph_.shape(output);
+    const std::array<int64_t, 2> nothing = {0, 0};
+    const size_t last = cut.size() - 1;
+    if (std::find(y.begin(), y.end(), 0) != y.end() || cut[0] != nothing) {
+      return Refuse("it cuts the batch");
+    }
+    if (cut.size() == 2 || (cut[1] == nothing && cut[2] == nothing)) {
+      EmitSlice(i, 0, input, cut[last][0], y[last]);
       return absl::OkStatus();
     }
-    if (x.size() != 4 || x[0] != y[0] || x[3] != y[3]) {
-      return Refuse("it cuts batch and other dimensions");
+    if (cut[3] != nothing) {
+      return Refuse("it cuts channels and other dimensions");
     }
-    // Where it ends may not depend on where its input does.
-    if (!graph_.fixed_size(graph_.Input(i, 0))) {
-      return Refuse("it cuts an image of unknown size");
-    }
-    ImportedOperator op = Make(i, OperatorType::kPad, {graph_.Input(i, 0)});
-    op.op.padding = {PaddingType::kExplicit, -begin[1],
-                     begin[1] + y[1] - x[1], -begin[2], begin[2] + y[2] - x[2]};
+    ImportedOperator op = Make(i, OperatorType::kPad, {input});
+    op.op.padding = {PaddingType::kExplicit, -cut[1][0], -cut[1][1], -cut[2][0],
+                     -cut[2][1]};
     return Emit(std::move(op));
   }
 
@@ -802,7 +903,7 @@ class Importer {
     const SizeExpressions sizes = ReadSizes(&graph_, graph_.Input(after, 1));
     if (!axis || axis->size() != 1 || !multiples || multiples->size() != 5 ||
         sizes.size() != 4 || wanted.size() != 4 ||
-        graph_.channels_first(x) != graph_.channels_first({after, 0})) {
+        graph_.layout(x) != graph_.layout({after, 0})) {
       return Refuse("unknown shape");
     }
     if ((*axis)[0] < 0) (*axis)[0] += 5;
@@ -815,8 +916,8 @@ class Importer {
         return Refuse("it repeats more than cells");
       }
     }
-    channels_first_ = graph_.channels_first(x);
-    const int64_t dimension = LogicalAxis(repeated, 4);
+    layout_ = graph_.layout(x);
+    const int64_t dimension = LogicalAxis(repeated, *graph_.shape(x));
     if (repeated < 0 || times < 1 || (dimension != 1 && dimension != 2)) {
       return Refuse("it repeats other dimensions than height and width");
     }
@@ -841,7 +942,7 @@ class Importer {
 
   Result Transpose(int i) {
     const TensorRef x = graph_.Input(i, 0), y = {i, 0};
-    const bool from = graph_.channels_first(x), to = graph_.channels_first(y);
+    const Layout from = graph_.layout(x), to = graph_.layout(y);
     const Permutation permutation = PermutationOf(&graph_, i);
     // Keras writes one that changes nothing in front of every Dense of maps.
     if (permutation == Permutation::kNone && from == to &&
@@ -851,32 +952,51 @@ class Importer {
     }
     const Shape* shape = graph_.shape(x);
     if (!shape || shape->size() != 4 ||
-        !((permutation == Permutation::kToChannelsFirst && !from && to) ||
-          (permutation == Permutation::kToChannelsLast && from && !to))) {
+        !((permutation == Permutation::kToChannelsFirst &&
+           from == Layout::kChannelsLast && to == Layout::kChannelsFirst) ||
+          (permutation == Permutation::kToChannelsLast &&
+           from == Layout::kChannelsFirst && to == Layout::kChannelsLast))) {
       return Refuse("it permutes dimensions");
     }
     ImportedOperator op = Make(i, OperatorType::kActivation, {x});
-    op.kind = ImportedOperator::Kind::kTranspose;
+    op.kind = ImportedOperator::Kind::kLayout;
     return Emit(std::move(op));
   }
 
   Result Reshape(int i) {
-    const Shape* x = InputShape(i, 0, {2, 4});
-    const Shape* y = graph_.shape({i, 0});
-    if (!x || !y || (y->size() != 2 && y->size() != 4) ||
-        x->back() != y->back() || NumElements(*x) != NumElements(*y)) {
-      return Refuse("it is no change between [N,1,1,C] and [N,C]");
+    const TensorRef x = graph_.Input(i, 0), y = {i, 0};
+    const Shape *from = InputShape(i, 0, {2, 4}), *to = graph_.shape(y);
+    if (!from || !to || (to->size() != 2 && to->size() != 4)) {
+      return Refuse("unknown shape");
     }
-    for (const TensorRef& t : {graph_.Input(i, 0), TensorRef{i, 0}}) {
+    // Between [N,W,C] and [N,1,W,C].
+    if (graph_.same_shape(x, y) && !graph_.channels_first(x) &&
+        !graph_.channels_first(y)) {
+      ImportedOperator op = Make(i, OperatorType::kActivation, {x});
+      op.kind = ImportedOperator::Kind::kLayout;
+      return Emit(std::move(op));
+    }
+    // From maps to the features of each image, for a MatMul: see fusion.cc.
+    const bool flattens =
+        from->size() == 4 && to->size() == 2 && graph_.fixed_size(x);
+    for (int probe = 0; probe < graph_.probes(); ++probe) {
+      const Shape *a = graph_.shape(x, probe), *b = graph_.shape(y, probe);
+      if (!a && !b && probe > 0) continue;
+      if (!a || !b || NumElements(*a) != NumElements(*b) ||
+          (a->back() != b->back() && !(flattens && (*a)[0] == (*b)[0]))) {
+        return Refuse("it is no change between [N,1,1,C] and [N,C]");
+      }
+    }
+    for (const TensorRef& t : {x, y}) {
       const Shape& shape = *graph_.shape(t);
-      if (graph_.channels_first(t) &&
+      if (graph_.channels_first(t) && !(t == x && flattens) &&
           (shape[1] != 1 || shape[2] != 1 || !graph_.fixed_size(t))) {
         return Refuse("it changes the order of cells");
       }
     }
-    ImportedOperator op =
-        Make(i, OperatorType::kActivation, {graph_.Input(i, 0)});
+    ImportedOperator op = Make(i, OperatorType::kActivation, {x});
     op.kind = ImportedOperator::Kind::kReshape;
+    op.from = graph_.layout(x);
     return Emit(std::move(op));
   }
 
@@ -896,7 +1016,7 @@ class Importer {
   // Of the node that is being imported.
   std::string device_;
   DataType dtype_ = DataType::kFloat32;
-  bool channels_first_ = false;  // of its tensors of rank 4
+  Layout layout_ = Layout::kChannelsLast;  // of its tensors of rank 3 and 4
   std::vector<ImportedOperator> operators_;
   std::map<std::pair<std::string, TensorRef>, int> unary_;
 };

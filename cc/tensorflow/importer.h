@@ -21,13 +21,14 @@ struct ImportedOperator {
   enum class Kind {
     kOperator,
     kReshape,    // between [N,H,W,C] and [..., C]
-    kTranspose,  // between [N,H,W,C] and [N,C,H,W]
+    kLayout,     // from one Layout to another
     kCast,       // between floating-point types
   };
   Kind kind = Kind::kOperator;
   Operator op;  // without inputs: they are the tensors below
   DataType dtype = DataType::kFloat32;  // of inputs and output
   std::vector<TensorRef> inputs;
+  Layout from = Layout::kChannelsLast;  // kReshape: of what the node reads
   TensorRef output;
   std::vector<int> nodes;
   std::vector<std::vector<float>> weights;  // WeightShapes() order

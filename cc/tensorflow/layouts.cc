@@ -99,7 +99,10 @@ class Layouts {
   // The number of a tensor of rank 4 that the graph computes, or -1.
   int Class(TensorRef tensor) {
     const Shape* shape = graph_.shape(tensor);
-    if (!shape || shape->size() != 4 || graph_.constant(tensor.node)) return -1;
+    if (!shape || shape->size() != 4 || graph_.constant(tensor.node) ||
+        graph_.layout(tensor) == Layout::kSequence) {
+      return -1;
+    }
     const auto [it, is_new] = numbers_.try_emplace(tensor, root_.size());
     if (is_new) {
       root_.push_back(root_.size());

@@ -1,5 +1,6 @@
 // Layouts: which tensors of a graph have their channels first. Blocks are
-// always [N,H,W,C]; the importer sees the others through their Transposes.
+// always [N,H,W,C]; the importer sees the others through their Transposes. (Those
+// of rank 3 it sees through the nodes that add and remove a dimension.)
 #ifndef IOS_TF_CC_TENSORFLOW_LAYOUTS_H_
 #define IOS_TF_CC_TENSORFLOW_LAYOUTS_H_
 

@@ -157,14 +157,17 @@ class Borders {
   void Leave(TensorRef tensor, const std::string& output,
              const LoweredRegion& region) {
     outputs_[tensor] = output;
-    if (!graph_.channels_first(tensor)) {
+    const Layout layout = graph_.layout(tensor);
+    if (layout == Layout::kChannelsLast) {
       editor_.Replace(tensor, output);
       return;
     }
-    const NodeDef* transpose = editor_.AddTranspose(
-        editor_.UniqueName(absl::StrCat(region.name, "/to_nchw")), output,
-        /*to_channels_first=*/true, graph_.dtype(tensor), region.node_device);
-    editor_.Replace(tensor, transpose->name());
+    editor_.Replace(
+        tensor,
+        editor_.InLayout(
+            editor_.UniqueName(absl::StrCat(region.name, "/output")), output,
+            Layout::kChannelsLast, layout, graph_.dtype(tensor),
+            region.node_device));
     for (int i : graph_.Consumers(tensor)) {
       if (graph_.node(i).op() == "Transpose" &&
           !graph_.channels_first({i, 0}) &&
@@ -179,18 +182,16 @@ class Borders {
     const auto output = outputs_.find(tensor);
     if (output != outputs_.end()) return output->second;
     std::string input = editor_.Input(tensor);
-    if (!graph_.channels_first(tensor)) return input;
-    std::string& transposed = inputs_[{tensor, region.node_device}];
-    if (transposed.empty()) {
-      transposed =
-          editor_
-              .AddTranspose(
-                  editor_.UniqueName(absl::StrCat(region.name, "/to_nhwc")),
-                  input, /*to_channels_first=*/false, graph_.dtype(tensor),
-                  region.node_device)
-              ->name();
+    const Layout layout = graph_.layout(tensor);
+    if (layout == Layout::kChannelsLast) return input;
+    std::string& changed = inputs_[{tensor, region.node_device}];
+    if (changed.empty()) {
+      changed = editor_.InLayout(
+          editor_.UniqueName(absl::StrCat(region.name, "/input")), input,
+          layout, Layout::kChannelsLast, graph_.dtype(tensor),
+          region.node_device);
     }
-    return transposed;
+    return changed;
   }
 
  private:

@@ -1,5 +1,6 @@
 // The ops this library adds to TensorFlow, with their shapes.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,30 +28,52 @@ absl::Status RegionShape(InferenceContext* c) {
     return absl::InvalidArgumentError(
         "the program has another number of inputs or outputs");
   }
-  // Batch, height and width may be other than in the program, or unknown.
-  bool spatial_known = true;
-  DimensionHandle batch = c->UnknownDim();
-  for (int k = 0; k < c->num_inputs(); ++k) {
-    ShapeHandle input;
-    TF_RETURN_IF_ERROR(
-        c->WithRank(c->input(k), block.inputs[k].size(), &input));
-    if (k == 0) batch = c->Dim(input, 0);
-    for (int d = 1; d < c->Rank(input); ++d) {
-      if (c->ValueKnown(c->Dim(input, d))) {
-        block.inputs[k][d] = c->Value(c->Dim(input, d));
-      } else {
-        spatial_known = false;
+  // Batch, height and width may be other than in the program, or unknown: what two
+  // choices of them agree on holds for all.
+  constexpr int kTrials = 2;
+  std::optional<DimensionHandle> batch;  // the only one that is unknown
+  bool one_batch = true;
+  std::vector<std::vector<Shape>> results;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    for (int k = 0; k < c->num_inputs(); ++k) {
+      ShapeHandle input;
+      TF_RETURN_IF_ERROR(
+          c->WithRank(c->input(k), block.inputs[k].size(), &input));
+      for (int d = 0; d < c->Rank(input); ++d) {
+        const DimensionHandle dim = c->Dim(input, d);
+        int64_t& size = block.inputs[k][d];
+        if (c->ValueKnown(dim)) {
+          size = c->Value(dim);
+        } else if (d == 0) {
+          one_batch = one_batch && (!batch || batch->SameHandle(dim));
+          batch = dim;
+          size = 2 + trial;
+        } else if (trial > 0 && d + 1 < c->Rank(input)) {
+          size += 64;
+        }
       }
     }
+    StatusOr<std::vector<Shape>> shapes = InferShapes(block);
+    if (shapes.ok()) results.push_back(*std::move(shapes));
   }
+  // Sizes that do not fit each other are an error where all are known.
   StatusOr<std::vector<Shape>> shapes = InferShapes(block);
-  if (!shapes.ok()) return ToAbsl(shapes.status());
+  if (!shapes.ok() && !batch) return ToAbsl(shapes.status());
   for (int k = 0; k < c->num_outputs(); ++k) {
-    const Shape& shape = (*shapes)[block.outputs[k]];
-    std::vector<DimensionHandle> dims = {batch};
-    for (size_t d = 1; d < shape.size(); ++d) {
-      const bool known = spatial_known || d + 1 == shape.size();
-      dims.push_back(known ? c->MakeDim(shape[d]) : c->UnknownDim());
+    const int op = block.outputs[k];
+    if (results.size() < kTrials) {
+      c->set_output(k, c->UnknownShape());
+      continue;
+    }
+    std::vector<DimensionHandle> dims;
+    for (size_t d = 0; d < results[0][op].size(); ++d) {
+      const int64_t size = results[0][op][d];
+      if (size == results[1][op][d]) {
+        dims.push_back(c->MakeDim(size));
+      } else {
+        dims.push_back(d == 0 && one_batch && size == 2 ? *batch
+                                                        : c->UnknownDim());
+      }
     }
     c->set_output(k, c->MakeShape(dims));
   }

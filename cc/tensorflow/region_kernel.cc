@@ -153,7 +153,11 @@ class IosRegionOp : public OpKernel {
   // Says in TensorFlow's profiles by which schedule the region runs.
   std::string TraceString(const OpKernelContext& context,
                           bool verbose) const override {
-    const int64_t batch = context.input(0).dim_size(0);
+    std::vector<Shape> shapes;
+    for (int k = 0; k < context.num_inputs(); ++k) {
+      shapes.push_back(ToShape(context.input(k).shape()));
+    }
+    const int64_t batch = BatchSize(shapes);
     return tsl::profiler::TraceMeEncode(
         OpKernel::TraceString(context, verbose),
         {{"batch_size", batch},

@@ -4,6 +4,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -244,28 +245,79 @@ std::vector<std::vector<int>> JoinChains(
   return joined;
 }
 
-// What the region computes must have the shapes TensorFlow infers.
-// Notes the shapes of all tensors inside.
-Status CheckRegion(const std::vector<int>& region, Partition* partition) {
+struct Misfit {
+  int op;  // of the partition
+  std::string reason;
+};
+
+// Whether an operator's result may have this shape, which the engine infers, where
+// TensorFlow infers `wanted`. What leaves the region has exactly that one; inside,
+// [N,C] may be [N,1,1,C].
+bool Fits(const Shape& shape, const Shape* wanted, bool leaves) {
+  if (!wanted) return false;
+  if (shape == *wanted) return true;
+  return !leaves && shape.size() != wanted->size() &&
+         shape[0] == (*wanted)[0] && shape.back() == wanted->back() &&
+         NumElements(shape) == NumElements(*wanted);
+}
+
+// The first operator whose result has not, for every probe, the shape that
+// TensorFlow infers. Notes the shapes of all tensors inside.
+std::optional<Misfit> FindMisfit(const std::vector<int>& region,
+                                 Partition* partition) {
   const PartitionBlock made = MakeBlock(*partition, region, "");
-  IOS_RETURN_IF_ERROR(Validate(made.block));
-  IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes,
-                       InferShapes(made.block));
-  for (int out : made.block.outputs) {
-    const Shape* wanted = partition->graph->shape(
-        partition->operators[made.operators[out]].output);
-    if (!wanted || *wanted != shapes[out]) {
-      return Internal(absl::StrCat(
-          "operator '", made.block.operators[out].name, "' gives ",
-          ToString(shapes[out]), ", TensorFlow ",
-          wanted ? ToString(*wanted) : "an unknown shape"));
+  const Block& block = made.block;
+  const std::set<int> outputs(block.outputs.begin(), block.outputs.end());
+  for (int probe = 0; probe < partition->graph->probes(); ++probe) {
+    std::vector<Shape> inputs;
+    for (const TensorRef& t : made.inputs) {
+      const Shape* shape = partition->graph->shape(t, probe);
+      inputs.push_back(shape ? *shape : Shape());
+    }
+    // TensorFlow does not take these inputs of the graph.
+    if (probe > 0 && std::count(inputs.begin(), inputs.end(), Shape()) > 0) {
+      continue;
+    }
+    std::vector<Shape> shapes;
+    for (size_t i = 0; i < made.operators.size(); ++i) {
+      const ImportedOperator& op = partition->operators[made.operators[i]];
+      std::vector<Shape> read;
+      for (int ref : block.operators[i].inputs) {
+        read.push_back(ref < 0 ? inputs[-1 - ref] : shapes[ref]);
+      }
+      StatusOr<Shape> shape = InferShape(op.op, read);
+      if (!shape.ok()) {
+        return Misfit{made.operators[i], shape.status().message()};
+      }
+      const Shape* wanted = partition->graph->shape(op.output, probe);
+      if (!wanted && probe > 0) break;
+      if (!Fits(*shape, wanted, outputs.count(i) > 0)) {
+        return Misfit{
+            made.operators[i],
+            absl::StrCat("it would give ", ToString(*shape), ", TensorFlow ",
+                         wanted ? ToString(*wanted) : "an unknown shape")};
+      }
+      shapes.push_back(*std::move(shape));
+      if (probe == 0) partition->shapes[op.output] = shapes.back();
     }
   }
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    partition->shapes[partition->operators[made.operators[i]].output] =
-        shapes[i];
+  return std::nullopt;
+}
+
+void NoteProducers(Partition* partition) {
+  partition->producer.clear();
+  for (size_t k = 0; k < partition->operators.size(); ++k) {
+    partition->producer[partition->operators[k].output] = k;
   }
-  return Status();
+}
+
+void LeaveToTensorFlow(std::vector<int> operators, Partition* partition) {
+  std::sort(operators.rbegin(), operators.rend());
+  for (int k : operators) {
+    partition->operators.erase(partition->operators.begin() + k);
+  }
+  partition->shapes.clear();
+  NoteProducers(partition);
 }
 
 absl::Status FindRegions(Partition* partition) {
@@ -301,17 +353,24 @@ absl::Status FindRegions(Partition* partition) {
   for (int k = 0; k < n; ++k) {
     regions[{level[k], find(k)}].operators.push_back(k);
   }
+  // What does not fit is TensorFlow's, and the rest is partitioned again.
+  std::vector<int> misfits;
+  for (const auto& [key, region] : regions) {
+    if (const auto misfit = FindMisfit(region.operators, partition)) {
+      misfits.push_back(misfit->op);
+      partition->refusals.push_back(
+          {operators[misfit->op].output.node, misfit->reason});
+    }
+  }
+  if (!misfits.empty()) {
+    LeaveToTensorFlow(misfits, partition);
+    return FindRegions(partition);
+  }
   for (auto& [key, region] : regions) {
     std::vector<int>& members = region.operators;
     if (std::none_of(members.begin(), members.end(), [&](int k) {
           return IsConvolution(operators[k].op);
         })) {
-      continue;
-    }
-    const Status status = CheckRegion(members, partition);
-    if (!status.ok()) {
-      partition->refusals.push_back(
-          {operators[members[0]].output.node, status.message()});
       continue;
     }
     members = OrderByAlap(*partition, std::move(members));
@@ -348,13 +407,10 @@ absl::StatusOr<Partition> PartitionGraph(
     graph.IgnoreShapeInputs(ignored);
     partition.refusals.clear();
     partition.regions.clear();
-    partition.producer.clear();
     partition.shapes.clear();
     partition.operators = Fuse(
         graph, ImportNodes(&graph, options.placement, &partition.refusals));
-    for (size_t k = 0; k < partition.operators.size(); ++k) {
-      partition.producer[partition.operators[k].output] = k;
-    }
+    NoteProducers(&partition);
     TF_RETURN_IF_ERROR(FindRegions(&partition));
     std::set<int> covered;
     for (const Region& region : partition.regions) {

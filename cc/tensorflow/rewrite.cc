@@ -38,45 +38,57 @@ StatusOr<Schedule> LoadSchedule(const std::string& path, const Block& block) {
   return schedule;
 }
 
-// The blocks of all regions, in the order to run them in.
-std::vector<PartitionBlock> BlocksOf(const Partition& partition) {
-  std::vector<PartitionBlock> blocks;
+// A block of a graph, at each of its batch sizes.
+struct SizedBlock {
+  PartitionBlock made;           // at the first
+  std::vector<Block> blocks;     // at each
+  std::vector<int64_t> batches;  // of its region, at each
+};
+
+// The blocks of all regions at one size, in the order to run them in.
+std::vector<SizedBlock> BlocksOf(const Partition& partition) {
+  std::vector<SizedBlock> blocks;
   for (const Region& region : partition.regions) {
+    const int64_t batch =
+        BatchSize(MakeBlock(partition, region.operators, "").block);
     for (const std::vector<int>& operators : region.blocks) {
-      blocks.push_back(MakeBlock(partition, operators, ""));
+      PartitionBlock made = MakeBlock(partition, operators, "");
+      Block block = made.block;
+      blocks.push_back({std::move(made), {std::move(block)}, {batch}});
     }
   }
   return blocks;
 }
 
-// A block of a graph, at each of its batch sizes.
-struct SizedBlock {
-  PartitionBlock made;        // at the first
-  std::vector<Block> blocks;  // at each
-};
+// Equal for blocks that only differ in their batch.
+std::string SignatureOfAnyBatch(Block block) {
+  for (Shape& shape : block.inputs) shape[0] = 0;
+  return Signature(block);
+}
 
 // Adds the blocks of the same graph at another batch size.
 absl::Status AddSize(const Partition& first, const Partition& partition,
                      std::vector<SizedBlock>* blocks) {
-  std::vector<PartitionBlock> more = BlocksOf(partition);
+  std::vector<SizedBlock> more = BlocksOf(partition);
   bool equal = more.size() == blocks->size();
   for (size_t b = 0; equal && b < more.size(); ++b) {
     const PartitionBlock& known = (*blocks)[b].made;
-    equal = more[b].operators.size() == known.operators.size();
+    const PartitionBlock& made = more[b].made;
+    equal = made.operators.size() == known.operators.size();
     for (size_t i = 0; equal && i < known.operators.size(); ++i) {
-      equal = partition.operators[more[b].operators[i]].output ==
+      equal = partition.operators[made.operators[i]].output ==
               first.operators[known.operators[i]].output;
     }
-    Block block = more[b].block;
-    for (Shape& shape : block.inputs) shape[0] = BatchSize(known.block);
-    equal = equal && Signature(block) == Signature(known.block);
+    equal = equal && SignatureOfAnyBatch(made.block) ==
+                         SignatureOfAnyBatch(known.block);
   }
   if (!equal) {
     return absl::InvalidArgumentError(
         "the graph is not the same network at all of these batch sizes");
   }
   for (size_t b = 0; b < more.size(); ++b) {
-    (*blocks)[b].blocks.push_back(std::move(more[b].block));
+    (*blocks)[b].blocks.push_back(std::move(more[b].blocks[0]));
+    (*blocks)[b].batches.push_back(more[b].batches[0]);
   }
   return absl::OkStatus();
 }
@@ -124,9 +136,8 @@ class Rewriter {
          ++size) {
       int stage_number = 0;
       for (Scheduled& block : scheduled) {
-        const int64_t batch = BatchSize(block.sized->blocks[size]);
         for (const Stage& stage : block.schedules[size].stages) {
-          Apply(stage, {batch, stage_number++}, size, &block);
+          Apply(stage, {block.sized->batches[size], stage_number++}, &block);
         }
       }
     }
@@ -183,8 +194,8 @@ class Rewriter {
     return result;
   }
 
-  // Notes the place of a stage's operators at the batch size of this number.
-  void Apply(const Stage& stage, Place place, size_t size, Scheduled* block) {
+  // Notes the place of a stage's operators at its batch size.
+  void Apply(const Stage& stage, Place place, Scheduled* block) {
     place.merge = stage.strategy == Strategy::kMerge;
     place.micro_batches = stage.micro_batches;
     if (place.merge) {
@@ -193,7 +204,7 @@ class Rewriter {
       const auto merge = block->merges.find(group);
       if (merge != block->merges.end()) {
         place.merge = false;  // it is one convolution by then
-        merges_[merge->second].places.push_back(place);
+        AddPlace(place, &merges_[merge->second].places);
         return;
       }
     }
@@ -202,11 +213,18 @@ class Rewriter {
       place.stream = group;
       for (int i : stage.groups[group]) {
         for (int n : partition_.operators[made.operators[i]].nodes) {
-          std::vector<Place>& places = places_[n];
-          // Shared by operators of several stages: the first needs it.
-          if (places.size() == size) places.push_back(place);
+          AddPlace(place, &places_[n]);
         }
       }
+    }
+  }
+  // A node may be of operators of several stages: the first needs it. And a region
+  // may have one batch for all sizes.
+  static void AddPlace(const Place& place, std::vector<Place>* places) {
+    if (std::none_of(
+            places->begin(), places->end(),
+            [&](const Place& p) { return p.batch == place.batch; })) {
+      places->push_back(place);
     }
   }
 
@@ -229,8 +247,8 @@ class Rewriter {
         editor_.Replace(
             part.output,
             InLayout(absl::StrCat(names.back(), "/output_", i), output,
-                     index_.channels_first(partition_.operators[first].output),
-                     index_.channels_first(part.output)));
+                     LayoutOf(partition_.operators[first]),
+                     index_.layout(part.output)));
         for (int n : part.nodes) editor_.ReplaceControl(n, split);
       }
     }
@@ -247,7 +265,8 @@ class Rewriter {
     dtype_ = merge.made->block.dtype;
     materialised_ = &merge.places;
     // As the first of the convolutions was.
-    const bool channels_first = index_.channels_first(first.output);
+    const Layout layout = LayoutOf(first);
+    const bool channels_first = layout == Layout::kChannelsFirst;
     const char* const format = channels_first ? "NCHW" : "NHWC";
     const auto dimensions = [&](int64_t height, int64_t width) {
       return channels_first ? std::vector<int64_t>{1, 1, height, width}
@@ -278,7 +297,7 @@ class Rewriter {
                                      dtype_));
     const std::string input =
         InLayout(name + "/input", editor_.Input(first.inputs[0]),
-                 index_.channels_first(first.inputs[0]), channels_first);
+                 index_.layout(first.inputs[0]), layout);
     NodeDef* conv = Node(name, "Conv2D", {input, filter_name});
     for (const std::string& wait : editor_.ControlInputs(nodes)) {
       conv->add_input(wait);
@@ -361,14 +380,16 @@ class Rewriter {
     return x;
   }
 
-  // `tensor`, transposed if it is not in the layout wanted.
+  // Of a convolution that stands for others, of which this is the first.
+  Layout LayoutOf(const ImportedOperator& first) const {
+    return index_.channels_first(first.output) ? Layout::kChannelsFirst
+                                               : Layout::kChannelsLast;
+  }
+
   std::string InLayout(const std::string& name, const std::string& tensor,
-                       bool is_channels_first, bool channels_first) {
-    if (is_channels_first == channels_first) return tensor;
-    return editor_
-        .AddTranspose(name, tensor, channels_first, ToTensorFlow(dtype_),
-                      device_)
-        ->name();
+                       Layout from, Layout to) {
+    return editor_.InLayout(name, tensor, from, to, ToTensorFlow(dtype_),
+                            device_);
   }
 
   std::string Const(const std::string& name, const Tensor& value) {
@@ -406,11 +427,7 @@ absl::Status Rewrite(const tensorflow::grappler::GrapplerItem& item,
   TF_ASSIGN_OR_RETURN(const Partition partition,
                       PartitionGraph(item, options));
   if (partition.regions.empty()) return absl::OkStatus();
-  std::vector<SizedBlock> blocks;
-  for (PartitionBlock& made : BlocksOf(partition)) {
-    Block block = made.block;
-    blocks.push_back({std::move(made), {std::move(block)}});
-  }
+  std::vector<SizedBlock> blocks = BlocksOf(partition);
   for (size_t i = 1; i < batch_sizes.size(); ++i) {
     options.batch_size = batch_sizes[i];
     TF_ASSIGN_OR_RETURN(const Partition more, PartitionGraph(item, options));

@@ -1,6 +1,7 @@
 #include "cc/tensorflow/shape_arithmetic.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "tensorflow/core/framework/node_def_util.h"
@@ -89,17 +90,15 @@ class Reader {
   SizeExpressions OfShape(TensorRef of) {
     const Shape* shape = graph_.shape(of);
     if (!shape) return {};
-    const int rank = shape->size();
+    std::vector<int> axes(shape->size());
+    std::iota(axes.begin(), axes.end(), 0);
+    if (graph_.layout(of) == Layout::kChannelsFirst) axes = {0, 3, 1, 2};
+    if (graph_.layout(of) == Layout::kSequence) axes = {0, 2, 3};
     SizeExpressions result;
-    for (int d = 0; d < rank; ++d) {
-      SizeExpression size{of, d, /*factor=*/1, /*offset=*/0};
-      if (rank == 4 && d > 0 && graph_.channels_first(of)) {
-        size.axis = d == 1 ? 3 : d - 1;
-      }
-      // Channels are known, and everything of tensors of one size but the batch.
-      const bool known = size.axis > 0 && (graph_.fixed_size(of) ||
-                                           (rank == 4 && size.axis == 3));
-      result.push_back(known ? ConstantSize((*shape)[size.axis]) : size);
+    for (int axis : axes) {
+      result.push_back(graph_.fixed(of, axis)
+                           ? ConstantSize((*shape)[axis])
+                           : SizeExpression{of, axis, /*factor=*/1, /*offset=*/0});
     }
     return result;
   }

@@ -176,8 +176,8 @@ def sample_blocks() -> list[dict[str, Any]]:
         ([image, [2, 11, 8, 24]], {**conv, "kernel": [3, 3], "residual": True}),
         ([image] * 3, {"type": "add", "activation": "relu"}),
         ([image, [2, 13, 10, 7]], {"type": "concat"}),
-        ([image] * 2, {"type": "multiply"}),
-        ([image, [2, 1, 1, 12]], {"type": "multiply"}),
+        ([image] * 2, {"type": "binary"}),
+        ([image, [2, 1, 1, 12]], {"type": "binary"}),
         ([[2, 37]], {"type": "matmul", "filters": 10, "bias": True}),
         ([[2, 1001]], {"type": "softmax"}),
     ]

@@ -31,6 +31,14 @@ def operators_of(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
+def batch_size_of(block: Mapping[str, Any]) -> int:
+    """The leading dimension of a block's tensors; 1 for a block that reads nothing.
+
+    Tensors of 1 may broadcast over it.
+    """
+    return max((shape[0] for shape in block.get("inputs", ())), default=1)
+
+
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """One block to schedule. Operators are in a topological order.
@@ -85,9 +93,8 @@ class Problem:
 
     @property
     def batch_size(self) -> int:
-        """The leading dimension of its tensors; 1 for a block that reads nothing."""
-        inputs = self.block.get("inputs")
-        return inputs[0][0] if inputs else 1
+        """The leading dimension of its tensors, see `batch_size_of`."""
+        return batch_size_of(self.block)
 
     @property
     def dtype(self) -> str:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cc/engine/cpu/broadcast.h"
 #include "cc/engine/cpu/lanes.h"
 #include "cc/engine/cpu/vectorized.h"
 
@@ -37,19 +38,13 @@ inline float HardSwish(float v) { return v * HardSigmoid(v); }
       for (int64_t i = 0; i < n; ++i) out[i] = VALUE;                      \
   }
 
-IOS_VECTORIZED void ActivateRow(const float* __restrict x, int64_t n,
-                                Activation activation,
-                                float* __restrict out) {
+IOS_VECTORIZED void ActivateRow(const float* x, int64_t n,
+                                Activation activation, float* out) {
   IOS_ROW(x[i])
 }
 IOS_VECTORIZED void AddRow(const float* a, const float* b, int64_t n,
                            Activation activation, float* out) {
   IOS_ROW(a[i] + b[i])
-}
-IOS_VECTORIZED void MultiplyRow(const float* __restrict a,
-                                const float* __restrict b, int64_t n,
-                                Activation activation, float* __restrict out) {
-  IOS_ROW(a[i] * b[i])
 }
 IOS_VECTORIZED void ScaleRow(const float* __restrict x,
                              const float* __restrict scale,
@@ -141,23 +136,27 @@ void Add(const std::vector<Source>& terms, Activation activation,
           });
 }
 
-void Multiply(const Source& x, const Source& y, Activation activation,
-              const Target& to) {
-  if (y.view.shape == x.view.shape) {
-    ForRows(to.view.pixels(), to.view.channels(),
-            x.view.dense() && y.view.dense() && to.view.dense(),
-            [&](int64_t p, int64_t c, int64_t n) {
-              MultiplyRow(At(x, p, c), At(y, p, c), n, activation,
-                          At(to, p, c));
-            });
-    return;
-  }
-  const int64_t per_image = x.view.shape[1] * x.view.shape[2];
-  ForRows(to.view.pixels(), to.view.channels(), /*dense=*/false,
-          [&](int64_t p, int64_t c, int64_t n) {
-            MultiplyRow(At(x, p, c), At(y, p / per_image, c), n, activation,
-                        At(to, p, c));
-          });
+void Binary(BinaryFunction function, const Source& x, const Source& y,
+            Activation activation, const Target& to) {
+  const BroadcastRows rows(x.view, y.view, to.view);
+  const int64_t pieces = (rows.length() + kGrainFloats - 1) / kGrainFloats;
+  ParallelFor(
+      rows.count() * pieces,
+      std::max<int64_t>(1, kGrainFloats / std::max<int64_t>(1, rows.length())),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const BroadcastRows::Row row = rows.At(i / pieces);
+          const int64_t first = i % pieces * kGrainFloats;
+          const int64_t n = std::min(kGrainFloats, rows.length() - first);
+          float* out = to.data + row.to + first;
+          BinaryRow(function, x.data + row.x + first * rows.x_step(),
+                    rows.x_step(), y.data + row.y + first * rows.y_step(),
+                    rows.y_step(), n, out);
+          if (activation != Activation::kNone) {
+            ActivateRow(out, n, activation, out);
+          }
+        }
+      });
 }
 
 void Scale(const Source& x, const float* scale, const float* shift,

@@ -28,9 +28,9 @@ void Copy(const Source& from, const Target& to);
 void Activate(const Source& x, Activation activation, const Target& to);
 void Add(const std::vector<Source>& terms, Activation activation,
          const Target& to);
-// x [N,H,W,C] by y of the same shape or [N,1,1,C].
-void Multiply(const Source& x, const Source& y, Activation activation,
-              const Target& to);
+// `to` has the shape that x and y broadcast to.
+void Binary(BinaryFunction function, const Source& x, const Source& y,
+            Activation activation, const Target& to);
 // x * scale[c] + shift[c].
 void Scale(const Source& x, const float* scale, const float* shift,
            Activation activation, const Target& to);

@@ -95,11 +95,13 @@ class PrimitiveTask : public CpuTask {
       case OperatorType::kMatMul: {
         dnnl::post_ops ops;
         AppendActivation(op.activation, &ops);
-        const memory::desc plain({in[1], out[1]}, kF32, Tag::ab);
+        // Maps are flattened, pixel by pixel.
+        const int64_t features = NumElements({in.begin() + 1, in.end()});
+        const memory::desc plain({features, out[1]}, kF32, Tag::ab);
         const memory::desc bias({1, out[1]}, kF32, Tag::ab);
         const dnnl::matmul::primitive_desc desc(
-            engine, memory::desc({in[0], in[1]}, kF32, Tag::ab),
-            memory::desc({in[1], out[1]}, kF32, Tag::any),
+            engine, memory::desc({in[0], features}, kF32, Tag::ab),
+            memory::desc({features, out[1]}, kF32, Tag::any),
             op.bias ? bias : memory::desc(),
             memory::desc({in[0], out[1]}, kF32, Tag::ab), AttributesWith(ops));
         Create(desc, engine);
@@ -213,9 +215,16 @@ class KernelTask : public CpuTask {
           Add(terms, activation_, {output + range.channel, range.view});
         }
         break;
-      case OperatorType::kMultiply:
-        Multiply(source(0), source(1), activation_, target);
+      case OperatorType::kBinary: {
+        const Source x = source(0);
+        const Source y = op_.operand.empty()
+                             ? source(1)
+                             : Source{AsCpu(parameters_[0])->plain(),
+                                      DenseView(op_.operand)};
+        Binary(op_.function, op_.swapped ? y : x, op_.swapped ? x : y,
+               activation_, target);
         break;
+      }
       case OperatorType::kScale:
         Scale(source(0), AsCpu(parameters_[0])->plain(),
               AsCpu(parameters_[1])->plain(), activation_, target);
@@ -305,7 +314,7 @@ bool TaskReadsPitched(const Operator& op) {
   switch (op.type) {
     case OperatorType::kConcat:
     case OperatorType::kAdd:
-    case OperatorType::kMultiply:
+    case OperatorType::kBinary:
     case OperatorType::kScale:
     case OperatorType::kGlobalPool:
     case OperatorType::kPad:

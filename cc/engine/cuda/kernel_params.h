@@ -22,12 +22,12 @@
     unsigned output_pitch, count;                                         \
     Divisor vectors;                                                      \
   };                                                                      \
-  struct ProductParams {                                                  \
+  struct BinaryParams {                                                   \
     const void* x;                                                        \
     const void* y;                                                        \
     void* output;                                                         \
-    unsigned x_pitch, y_pitch, output_pitch, count;                       \
-    Divisor vectors, pixels_per_y;                                        \
+    unsigned x_strides[3], y_strides[3], output_pitch, count;             \
+    Divisor vectors, width, height;                                       \
   };                                                                      \
   struct ScaleParams {                                                    \
     const void* x;                                                        \

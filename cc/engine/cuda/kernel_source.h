@@ -8,7 +8,7 @@
 namespace ios::cuda {
 
 extern const char kCommonSource[];
-extern const char kElementwiseSource[];  // Sum, Product, Scale
+extern const char kElementwiseSource[];  // Sum, Binary, Scale
 extern const char kCopySource[];         // Copy, Pad
 extern const char kWindowSource[];     // Window: depthwise convolution, pooling
 extern const char kReductionSource[];  // GlobalPool, Softmax

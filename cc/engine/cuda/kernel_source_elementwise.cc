@@ -4,7 +4,8 @@
 namespace ios::cuda {
 
 const char kElementwiseSource[] = R"cuda(
-// IOS_TERMS: of a Sum. IOS_BIAS: whether Sum adds a bias.
+// IOS_TERMS: of a Sum. IOS_BIAS: whether Sum adds a bias. IOS_FUNCTION: of Binary, as
+// in ios::BinaryFunction.
 
 // Where vector i of a tensor lies: i becomes its pixel, the result its channel.
 __device__ __forceinline__ unsigned SplitVector(unsigned& i, const Divisor& vectors) {
@@ -33,17 +34,57 @@ IOS_KERNEL(Sum, SumParams) {
 
 #else
 
-IOS_KERNEL(Product, ProductParams) {
+#ifdef IOS_FUNCTION
+
+__device__ __forceinline__ float Compute(float x, float y) {
+#if IOS_FUNCTION == 0
+  return x * y;
+#elif IOS_FUNCTION == 1
+  return x + y;
+#elif IOS_FUNCTION == 2
+  return x - y;
+#elif IOS_FUNCTION == 3
+  return x / y;
+#elif IOS_FUNCTION == 4
+  return x > y || x != x ? x : y;  // keeps a NaN of either
+#elif IOS_FUNCTION == 5
+  return x < y || x != x ? x : y;
+#else
+  return (x - y) * (x - y);
+#endif
+}
+
+// An operand's vector of this pixel, or its only channel for all of them.
+template <bool kScalar>
+__device__ __forceinline__ Vector LoadOperand(const void* tensor, unsigned pixel,
+                                              unsigned channel) {
+  if (!kScalar) return LoadVector(tensor, pixel + channel);
+  const float value = FirstOf(
+      Load<sizeof(Element)>(static_cast<const Element*>(tensor) + pixel).word[0]);
+  Vector x;
+#pragma unroll
+  for (int e = 0; e < kVector; ++e) x.v[e] = value;
+  return x;
+}
+
+// IOS_X_SCALAR, IOS_Y_SCALAR: whether the operand has one channel for all.
+IOS_KERNEL(Binary, BinaryParams) {
   unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= p.count) return;
   const unsigned channel = SplitVector(i, p.vectors);
-  Vector x = LoadVector(p.x, i * p.x_pitch + channel);
-  const Vector y =
-      LoadVector(p.y, Quotient(i, p.pixels_per_y) * p.y_pitch + channel);
+  const unsigned pixel = i;
+  const unsigned w = Split(i, p.width);
+  const unsigned h = Split(i, p.height);
+  Vector x = LoadOperand<IOS_X_SCALAR>(
+      p.x, i * p.x_strides[0] + h * p.x_strides[1] + w * p.x_strides[2], channel);
+  const Vector y = LoadOperand<IOS_Y_SCALAR>(
+      p.y, i * p.y_strides[0] + h * p.y_strides[1] + w * p.y_strides[2], channel);
 #pragma unroll
-  for (int e = 0; e < kVector; ++e) x.v[e] *= y.v[e];
-  StoreVector(p.output, i * p.output_pitch + channel, Activate(x));
+  for (int e = 0; e < kVector; ++e) x.v[e] = Compute(x.v[e], y.v[e]);
+  StoreVector(p.output, pixel * p.output_pitch + channel, Activate(x));
 }
+
+#endif  // IOS_FUNCTION
 
 IOS_KERNEL(Scale, ScaleParams) {
   unsigned i = blockIdx.x * blockDim.x + threadIdx.x;

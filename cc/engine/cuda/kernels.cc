@@ -121,31 +121,58 @@ Status SumKernel::Enqueue(const void* const* terms, const void* bias,
   return Status();
 }
 
-StatusOr<ProductKernel> ProductKernel::Create(
-    const Device* device, DataType dtype, const TensorView& x,
-    const TensorView& y, Activation activation, const TensorView& output) {
-  const bool broadcasts = y.shape != x.shape;
-  IOS_ASSIGN_OR_RETURN(const Walk walk, MakeWalk(dtype, {x, y, output},
+StatusOr<BinaryKernel> BinaryKernel::Create(
+    const Device* device, DataType dtype, BinaryFunction function,
+    const TensorView& x, const TensorView& y, Activation activation,
+    const TensorView& output) {
+  const bool broadcasts = x.shape != output.shape || y.shape != output.shape;
+  const auto scalar = [&](const TensorView& view) {
+    return view.channels() == 1 && output.channels() > 1;
+  };
+  std::vector<TensorView> views = {output};
+  for (const TensorView& view : {x, y}) {
+    IOS_RETURN_IF_ERROR(CheckIndices(view));
+    // All of a vector's elements are multiplied by one: it limits no vector.
+    if (!scalar(view)) views.push_back(view);
+  }
+  IOS_ASSIGN_OR_RETURN(const Walk walk, MakeWalk(dtype, std::move(views),
                                                  /*flatten=*/!broadcasts));
-  ProductKernel kernel;
+  BinaryKernel kernel;
   SetGrid(device, walk.count(), &kernel.launch_);
-  IOS_RETURN_IF_ERROR(
-      GetFunction(device, "Product", kElementwiseSource,
-                  ElementwiseMacros(dtype, walk.vector, activation),
-                  &kernel.launch_.function));
-  ProductParams& params = kernel.launch_.params;
-  params.x_pitch = walk.views[0].pitch;
-  params.y_pitch = walk.views[1].pitch;
-  params.output_pitch = walk.views[2].pitch;
+  Macros macros = ElementwiseMacros(dtype, walk.vector, activation);
+  macros.push_back({"IOS_FUNCTION", static_cast<int>(function)});
+  macros.push_back({"IOS_X_SCALAR", scalar(x)});
+  macros.push_back({"IOS_Y_SCALAR", scalar(y)});
+  IOS_RETURN_IF_ERROR(GetFunction(device, "Binary", kElementwiseSource, macros,
+                                  &kernel.launch_.function));
+  BinaryParams& params = kernel.launch_.params;
+  params.output_pitch = walk.views[0].pitch;
   params.count = walk.count();
   params.vectors = MakeDivisor(walk.vectors());
-  params.pixels_per_y = MakeDivisor(broadcasts ? x.shape[1] * x.shape[2] : 1);
+  const bool images = output.shape.size() == 4;
+  params.height = MakeDivisor(images && broadcasts ? output.shape[1] : 1);
+  params.width = MakeDivisor(images && broadcasts ? output.shape[2] : 1);
+  // Elements from one image, row and pixel to the next; 0 where there is one for
+  // all.
+  const auto set_strides = [&](const TensorView& view, unsigned* strides) {
+    if (!broadcasts) {
+      strides[0] = view.pitch;
+      return;
+    }
+    const int64_t height = images ? view.shape[1] : 1;
+    const int64_t width = images ? view.shape[2] : 1;
+    strides[0] = view.shape[0] == 1 ? 0 : height * width * view.pitch;
+    strides[1] = height == 1 ? 0 : width * view.pitch;
+    strides[2] = width == 1 ? 0 : view.pitch;
+  };
+  set_strides(x, params.x_strides);
+  set_strides(y, params.y_strides);
   return kernel;
 }
 
-Status ProductKernel::Enqueue(const void* x, const void* y, void* output,
-                              CUstream stream) const {
-  ProductParams params = launch_.params;
+Status BinaryKernel::Enqueue(const void* x, const void* y, void* output,
+                             CUstream stream) const {
+  BinaryParams params = launch_.params;
   params.x = x;
   params.y = y;
   params.output = output;

@@ -1,4 +1,4 @@
-// The own kernels that work on each element alone: sums, products, scales and
+// The own kernels that work on each element alone: sums, binary functions, scales and
 // copies of views, each with its launch chosen when it is made.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_H_
@@ -43,19 +43,19 @@ class SumKernel {
   std::vector<Step> steps_;
 };
 
-// output = activation(x * y); y has x's shape, or [N,1,1,C].
-class ProductKernel {
+// output = activation(function(x, y)); x and y broadcast to the output's shape.
+class BinaryKernel {
  public:
-  static StatusOr<ProductKernel> Create(const Device* device, DataType dtype,
-                                        const TensorView& x,
-                                        const TensorView& y,
-                                        Activation activation,
-                                        const TensorView& output);
+  static StatusOr<BinaryKernel> Create(const Device* device, DataType dtype,
+                                       BinaryFunction function,
+                                       const TensorView& x, const TensorView& y,
+                                       Activation activation,
+                                       const TensorView& output);
   Status Enqueue(const void* x, const void* y, void* output,
                  CUstream stream) const;
 
  private:
-  Launch<ProductParams> launch_;
+  Launch<BinaryParams> launch_;
 };
 
 // output = activation(x * scale + shift), with a scale and a shift per channel.

@@ -123,6 +123,7 @@ TaskOr CompileConvolution(Device* device, bool tf32, const TaskSpec& spec) {
 
 // [N,C] as images of one pixel.
 TensorView AsImages(const TensorView& view) {
+  if (view.shape.size() == 4) return view;
   return {{view.shape[0], 1, 1, view.shape[1]}, view.pitch, view.alignment};
 }
 
@@ -130,6 +131,7 @@ TaskOr CompileMatMul(Device* device, bool tf32, const TaskSpec& spec) {
   ConvolutionSpec what = EndOf(spec, tf32);
   what.input = AsImages(spec.inputs[0]);
   what.output = AsImages(spec.output);
+  what.kernel = spec.op->kernel;
   Weighted weighted;
   IOS_RETURN_IF_ERROR(weighted.Create(device, spec, 0, what));
   return MakeTask(
@@ -286,14 +288,24 @@ TaskOr CompileAdd(Device* device, const TaskSpec& spec) {
   });
 }
 
-TaskOr CompileMultiply(Device* device, const TaskSpec& spec) {
+TaskOr CompileBinary(Device* device, const TaskSpec& spec) {
+  const Operator& op = *spec.op;
+  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> constant,
+                       Pack(spec, 0, Layout::kPlain));
+  TensorView first = spec.inputs[0];
+  TensorView second = constant ? DenseView(op.operand) : spec.inputs[1];
+  if (op.swapped) std::swap(first, second);
   IOS_ASSIGN_OR_RETURN(
-      const ProductKernel kernel,
-      ProductKernel::Create(device, spec.dtype, spec.inputs[0], spec.inputs[1],
-                            spec.op->activation, spec.output));
-  return MakeTask([kernel](const void* const* inputs, void* output,
-                           const LaneContext& lane) {
-    return kernel.Enqueue(inputs[0], inputs[1], output, lane.stream);
+      const BinaryKernel kernel,
+      BinaryKernel::Create(device, spec.dtype, op.function, first, second,
+                           op.activation, spec.output));
+  return MakeTask([kernel, constant, swapped = op.swapped](
+                      const void* const* inputs, void* output,
+                      const LaneContext& lane) {
+    const void* x = inputs[0];
+    const void* y = constant ? constant.get() : inputs[1];
+    if (swapped) std::swap(x, y);
+    return kernel.Enqueue(x, y, output, lane.stream);
   });
 }
 
@@ -373,8 +385,8 @@ TaskOr Compile(Device* device, bool tf32, const TaskSpec& spec) {
     case OperatorType::kAdd:
     case OperatorType::kActivation:
       return CompileAdd(device, spec);
-    case OperatorType::kMultiply:
-      return CompileMultiply(device, spec);
+    case OperatorType::kBinary:
+      return CompileBinary(device, spec);
     case OperatorType::kMatMul:
       return CompileMatMul(device, tf32, spec);
     case OperatorType::kSoftmax:

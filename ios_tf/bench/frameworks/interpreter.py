@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ios_tf import engine
+from ios_tf.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,6 +302,14 @@ def _add(call: _Call) -> Any:
     return call.activated(total)
 
 
+def _binary(call: _Call) -> Any:
+    function = call.get("function", "multiply")
+    combine = {"multiply": call.ops.multiply, "add": call.ops.add}.get(function)
+    if combine is None or "operand" in call.operator:
+        raise UserError(f"binary operators of {function!r} are not compared")
+    return call.activated(combine(call.read[0], call.read[1]))
+
+
 def _pad(call: _Call) -> Any:
     padding = call.window().padding
     return call.ops.pad(call.read[0], padding)
@@ -328,7 +337,7 @@ _OPERATORS: Mapping[str, Callable[[_Call], Any]] = {
         c.read[0], c.get("pool", "max"), c.get("keep_dims", False)
     ),
     "concat": lambda c: c.ops.concat(c.read),
-    "multiply": lambda c: c.activated(c.ops.multiply(c.read[0], c.read[1])),
+    "binary": _binary,
     "softmax": lambda c: c.ops.softmax(c.read[0]),
     "activation": lambda c: c.activated(c.read[0]),
     "scale": lambda c: c.activated(

@@ -1,0 +1,260 @@
+"""Sizes that one call has and another has not: what the importer believes of shapes
+holds for every batch and image size, and what does not is left to TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import graph_helpers as gh
+import numpy as np
+import pytest
+import tensorflow as tf
+
+random = np.random.default_rng(0)
+
+
+def values(*shape: int) -> np.ndarray:
+    scale = np.prod(shape[:-1]) ** -0.5
+    return (random.normal(size=shape) * scale).astype(np.float32)
+
+
+FIRST = values(3, 3, 3, 8)
+SECOND = values(3, 3, 8, 8)
+LAST = values(1, 1, 8, 8)
+POSITIONS = random.normal(size=(1, 16, 16, 8)).astype(np.float32)
+DENSE = values(16 * 16 * 8, 10)
+
+
+def first(x):
+    return tf.nn.relu(tf.nn.conv2d(x, FIRST, 1, "SAME"))
+
+
+def second(x):
+    return tf.nn.conv2d(x, SECOND, 1, "SAME")
+
+
+def last(x):
+    return tf.nn.conv2d(x, LAST, 1, "SAME")
+
+
+def crop_like(x):
+    y = tf.nn.max_pool2d(x, 2, 2, "SAME")
+    return second(x[:, : tf.shape(y)[1], : tf.shape(y)[2]])
+
+
+# What comes between two convolutions, and how many nodes of which type are left to
+# TensorFlow.
+FIXED: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], dict[str, int]]] = {
+    "first image": (lambda x: x[:1], {"StridedSlice": 1}),
+    "last image": (lambda x: x[-1:], {"StridedSlice": 1}),
+    "slice of an image": (
+        lambda x: tf.slice(x, [0, 0, 0, 0], [1, -1, -1, -1]),
+        {"Slice": 1},
+    ),
+    "every other image": (lambda x: x[::2], {"StridedSlice": 1}),
+    "clamped channels": (lambda x: tf.pad(x[..., -100:], [[0, 0]] * 4), {}),
+    "positions": (lambda x: x + POSITIONS, {}),
+    "reverse difference": (lambda x: POSITIONS - x, {}),
+    "one per channel": (lambda x: x * POSITIONS[:, :1, :1], {}),
+    "one per cell": (lambda x: tf.maximum(x, POSITIONS[0, :, :, :1]), {}),
+    "one per row": (lambda x: x / (3 + POSITIONS[0, :1, :, :1]), {}),
+    "attention": (
+        lambda x: x * tf.sigmoid(tf.nn.conv2d(x, LAST[..., :1], 1, "SAME")),
+        {},
+    ),
+    "mean of the batch": (
+        lambda x: x - tf.reduce_mean(x, 0, keepdims=True),
+        {"Mean": 1},
+    ),
+    "center": (lambda x: x[:, 2:-2, 3:-1], {}),
+}
+
+
+def check(
+    function: Callable[..., tf.Tensor],
+    shapes: Sequence[Sequence[int | None]],
+    calls: Sequence[Sequence[Sequence[int]]],
+    directory,
+    left: dict[str, int] | None = None,
+    batch_sizes: Sequence[int] = (1,),
+    regions: int = 1,
+) -> None:
+    """Compares the graph on the engine with TensorFlow for inputs of these shapes."""
+    graph = gh.freeze(function, *shapes)
+    if left is not None:
+        collected = gh.collect(graph, directory, batch_size=batch_sizes[0])
+        assert collected["report"]["left_to_tensorflow"] == left
+    for size in batch_sizes:  # writes the schedules
+        gh.rewrite(graph, directory, batch_size=size)
+    parameters = {"mode": "rewrite", "schedules": str(directory)}
+    parameters["batch_size"] = list(batch_sizes)
+    lowered = gh.lower(gh.optimize(graph, ["IosOptimizer"], parameters))
+    assert lowered.ops()["IosRegion"] >= regions
+    for call in calls:
+        arrays = [gh.random_array(*shape) for shape in call]
+        try:
+            wanted = gh.run(graph, *arrays)
+        except tf.errors.InvalidArgumentError:
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                gh.run(lowered, *arrays)
+            continue
+        gh.assert_equal(gh.run(lowered, *arrays), wanted)
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_images_of_one_size(name, tmp_path):
+    between, left = FIXED[name]
+    check(
+        lambda x: last(between(second(first(x)))),
+        [(None, 16, 16, 3)],
+        [[(n, 16, 16, 3)] for n in (1, 2, 3, 5)],
+        tmp_path,
+        left,
+    )
+
+
+@pytest.mark.parametrize("name", ["positions", "attention", "first image"])
+def test_several_batch_sizes(name, tmp_path):
+    between, left = FIXED[name]
+    check(
+        lambda x: last(between(second(first(x)))),
+        [(None, 16, 16, 3)],
+        [[(n, 16, 16, 3)] for n in (1, 3, 8)],
+        tmp_path,
+        left,
+        batch_sizes=(1, 8),
+    )
+
+
+UNKNOWN: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], bool]] = {
+    "corner": (lambda x: x[:, :10, :10], True),
+    "size of another": (crop_like, True),
+    "without its border": (lambda x: x[:, 1:-1, 2:-1], False),
+    "last cells": (lambda x: x[:, -4:, -4:], True),
+    "turned": (lambda x: tf.transpose(x, [0, 2, 1, 3]), True),
+    "dense": (lambda x: tf.tensordot(x, LAST[0, 0], 1), False),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_images_of_any_size(name, tmp_path):
+    between, leaves = UNKNOWN[name]
+    graph = gh.freeze(lambda x: last(between(second(first(x)))), (None, None, None, 3))
+    left = gh.collect(graph, tmp_path)["report"]["left_to_tensorflow"]
+    assert bool(left) is leaves
+    check(
+        lambda x: last(between(second(first(x)))),
+        [(None, None, None, 3)],
+        [[(1, 16, 16, 3)], [(2, 8, 12, 3)], [(3, 21, 9, 3)]],
+        tmp_path,
+    )
+
+
+def test_batches_of_two_inputs_broadcast(tmp_path):
+    check(
+        lambda x, y: second(first(x) + first(y)) - last(first(x)),
+        [(None, 8, 8, 3), (None, 8, 8, 3)],
+        [
+            [(a, 8, 8, 3), (b, 8, 8, 3)]
+            for a, b in [(1, 1), (2, 2), (3, 1), (1, 4), (2, 3)]
+        ],
+        tmp_path,
+        {},
+    )
+
+
+def test_an_input_of_one_image_broadcasts(tmp_path):
+    check(
+        lambda x, t: second(first(x) * first(t)),
+        [(None, 8, 8, 3), (1, 8, 8, 3)],
+        [[(n, 8, 8, 3), (1, 8, 8, 3)] for n in (1, 2, 5)],
+        tmp_path,
+        {},
+        batch_sizes=(2, 4),
+    )
+
+
+def test_squeezed_batches_are_left(tmp_path):
+    """A Squeeze without axes drops the dimension of a batch of one."""
+    check(
+        lambda x: tf.squeeze(tf.reduce_mean(second(first(x)), [1, 2], keepdims=True)),
+        [(None, 8, 8, 3)],
+        [[(n, 8, 8, 3)] for n in (1, 2, 3)],
+        tmp_path,
+        {"Squeeze": 1},
+    )
+
+
+@pytest.mark.parametrize("channels_first", [False, True])
+def test_flattened_maps_are_multiplied(channels_first, tmp_path):
+    def function(x):
+        x = second(first(x))
+        if channels_first:
+            x = tf.transpose(x, [0, 3, 1, 2])
+        return tf.nn.softmax(tf.reshape(x, [-1, 16 * 16 * 8]) @ DENSE)
+
+    check(
+        function,
+        [(None, 16, 16, 3)],
+        [[(n, 16, 16, 3)] for n in (1, 2)],
+        tmp_path,
+        {},
+    )
+
+
+def test_an_operator_that_does_not_fit_does_not_drop_its_region(tmp_path):
+    """A reshape of the batch is a border; convolutions before and after it are not."""
+
+    def function(x):
+        x = second(first(x))
+        halves = tf.reshape(x, [-1, 4, 8, 8])
+        return last(second(halves))
+
+    check(
+        function,
+        [(None, 8, 8, 3)],
+        [[(n, 8, 8, 3)] for n in (1, 2, 3)],
+        tmp_path,
+        {"Reshape": 1},
+        regions=2,
+    )
+
+
+# --- Sequences: [N,W,C]
+
+SEQUENCE_FIRST = values(3, 4, 8)
+SEQUENCE = values(3, 8, 8)
+
+
+def sequence(x, stride=1, padding="SAME", dilation=1, filters=SEQUENCE):
+    return tf.nn.conv1d(x, filters, stride, padding, dilations=dilation)
+
+
+SEQUENCES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "bias and relu": lambda x: sequence(
+        tf.nn.relu(tf.nn.bias_add(x, POSITIONS[0, 0, 0]))
+    ),
+    "sum": lambda x: sequence(tf.nn.relu(x + sequence(x))),
+    "concat and slice": lambda x: sequence(tf.concat([x, sequence(x)], -1)[..., 3:11]),
+    "crop": lambda x: sequence(x[:, 2:-1]) + sequence(x)[:, 1:-2],
+    "pad": lambda x: sequence(tf.pad(x, [[0, 0], [2, 1], [0, 0]])),
+    "dilation": lambda x: sequence(x, dilation=2),
+    "stride": lambda x: sequence(x, 2, "VALID"),
+    "dense": lambda x: sequence(tf.tensordot(x, LAST[0, 0], 1)),
+    "mean": lambda x: tf.reduce_mean(sequence(x), 1),
+    "softmax": lambda x: tf.nn.softmax(sequence(x)),
+    "constants": lambda x: sequence(x * POSITIONS[0, :1, :1] - 1),
+}
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequences(name, tmp_path):
+    def function(x):
+        return SEQUENCES[name](sequence(x, filters=SEQUENCE_FIRST))
+
+    check(
+        function,
+        [(None, None, 4)],
+        [[(1, 20, 4)], [(2, 17, 4)], [(3, 33, 4)]],
+        tmp_path,
+    )
