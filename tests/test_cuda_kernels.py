@@ -40,6 +40,14 @@ VARIANTS = {
         ["GlobalPool"],
         {"IOS_THREADS": 256, "IOS_MAXIMUM": 0},
     ),
+    **{
+        f"normalization_{maximum}": (
+            "kNormalizationSource",
+            ["ReduceChannels", "Normalize", "ShuffleChannels"],
+            {"IOS_THREADS": 256, "IOS_MAXIMUM": maximum, "IOS_VECTOR": 1},
+        )
+        for maximum in (0, 1)
+    },
     "softmax": ("kReductionSource", ["Softmax"], {"IOS_THREADS": 256}),
 }
 for interpolation, coordinates in itertools.product(range(2), range(3)):

@@ -48,6 +48,12 @@ CASES = {
     "softmax": {"type": "softmax"},
     "pad": {"type": "pad", "padding": [1, 2, 0, 3]},
     "scale": {"type": "scale", "activation": "relu6"},
+    "reduce mean": {"type": "reduce", "pool": "avg"},
+    "reduce max": {"type": "reduce", "pool": "max"},
+    "reduce sum": {"type": "reduce", "pool": "sum"},
+    "global sum": {"type": "global_pool", "pool": "sum", "keep_dims": True},
+    "normalize": {"type": "normalize", "epsilon": 1e-3},
+    "normalize images": {"type": "normalize", "epsilon": 1e-3, "whole_images": True},
     "slice": {"type": "slice", "offset": 2, "size": 3},
     **{
         f"resize {interpolation} {coordinates}": {
@@ -65,6 +71,13 @@ CASES = {
 # Of 16 channels, which odd layouts do not have.
 EVEN_CASES = {
     "conv grouped": CONV | {"groups": 4, "bias": True},
+    "normalize groups": {
+        "type": "normalize",
+        "epsilon": 1e-3,
+        "whole_images": True,
+        "groups": 4,
+    },
+    "channel shuffle": {"type": "channel_shuffle", "groups": 4},
     "depthwise": CONV | {"groups": 16, "bias": True, "activation": "relu"},
     "depthwise multiplier": CONV | {"groups": 16, "filters": 32, "strides": [2, 2]},
     "depthwise residual": CONV | {"groups": 16, "residual": True, "kernel": [5, 5]},
@@ -97,7 +110,7 @@ def weights_of(rng: np.random.Generator, op: dict, channels: int) -> list[np.nda
         ]
     elif op["type"] == "matmul":
         weights = [normal(channels, op["filters"])]
-    elif op["type"] == "scale":
+    elif op["type"] in ("scale", "normalize"):
         weights = [1 + normal(channels), normal(channels)]
     if op.get("bias"):
         weights.append(normal(op["filters"]))

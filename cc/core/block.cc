@@ -67,6 +67,9 @@ Status CheckAttributes(const Operator& op) {
   if (op.groups < 1 || op.multiplier < 1) {
     return InvalidArgument("groups and multiplier must be positive");
   }
+  if (op.type == OperatorType::kPool && op.pool == PoolKind::kSum) {
+    return InvalidArgument("pool must be max or avg");
+  }
   for (int64_t d : op.operand) {
     if (d < 1) return InvalidArgument("operand must have positive dimensions");
   }
@@ -151,6 +154,18 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
       break;
     case OperatorType::kGlobalPool:
       output = op.keep_dims ? Shape{x[0], 1, 1, x[3]} : Shape{x[0], x[3]};
+      break;
+    case OperatorType::kReduce:
+      if (x.back() < 1) return bad_input("of one channel or more");
+      output.back() = 1;
+      break;
+    case OperatorType::kNormalize:
+    case OperatorType::kChannelShuffle:
+      if (x.back() % op.groups != 0) {
+        return InvalidArgument(std::to_string(op.groups) +
+                               " groups do not divide " +
+                               std::to_string(x.back()) + " channels");
+      }
       break;
     case OperatorType::kConcat:
       output.back() = 0;
@@ -349,6 +364,7 @@ std::vector<Shape> WeightShapes(const Operator& op, const Shape& input) {
       shapes[0].push_back(op.filters);
       break;
     case OperatorType::kScale:
+    case OperatorType::kNormalize:
       return {{input.back()}, {input.back()}};
     case OperatorType::kBinary:
       if (!op.operand.empty()) return {op.operand};

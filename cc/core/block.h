@@ -34,6 +34,9 @@ enum class OperatorType {
   kActivation,  // stand-alone
   kScale,       // x * scale + shift per channel: batch norm in inference
   kSlice,       // a range of channels
+  kReduce,          // over channels, of which one is left
+  kNormalize,       // to mean 0 and variance 1, then scale and shift by channel
+  kChannelShuffle,  // [groups, C / groups] channels to [C / groups, groups]
   kResize,      // to another height and width
 };
 
@@ -58,7 +61,7 @@ struct Padding {
   int64_t top = 0, bottom = 0, left = 0, right = 0;
 };
 
-enum class PoolKind { kMax, kAvg };
+enum class PoolKind { kMax, kAvg, kSum };
 
 enum class Interpolation { kNearest, kBilinear };
 
@@ -92,7 +95,7 @@ struct Operator {
   std::array<int64_t, 2> dilations = {1, 1};  // Conv2D SepConv
   Padding padding;                            // Conv2D SepConv Pool Pad
   int64_t filters = 0;     // Conv2D SepConv MatMul: output channels
-  int64_t groups = 1;      // Conv2D
+  int64_t groups = 1;      // Conv2D Normalize ChannelShuffle
   int64_t multiplier = 1;  // SepConv: depthwise channels per input channel
   bool bias = false;       // Conv2D SepConv MatMul
   bool residual = false;   // Conv2D SepConv: added before the activation
@@ -100,7 +103,7 @@ struct Operator {
   Activation activation = Activation::kNone;      // all but concat, pools,
                                                   // softmax, pad, slice,
                                                   // resize
-  PoolKind pool = PoolKind::kMax;                 // Pool GlobalPool
+  PoolKind pool = PoolKind::kMax;                 // Pool GlobalPool Reduce
   bool keep_dims = false;                         // GlobalPool
   int64_t offset = 0, size = 0;                   // Slice
   Interpolation interpolation = Interpolation::kNearest;  // Resize
@@ -115,6 +118,10 @@ struct Operator {
   // empty if both are tensors.
   Shape operand;
   bool swapped = false;  // Binary: the constant is the first operand
+  // Normalize: whether all pixels of an image, each group of channels for itself,
+  // have a mean and variance; or each pixel has.
+  bool whole_images = false;
+  float epsilon = 0.0f;  // Normalize: added to the variance
 };
 
 struct Block {
@@ -153,6 +160,7 @@ float ResizeScale(Coordinates coordinates, int64_t input, int64_t output);
 //            pointwise [1, 1, C * multiplier, filters], bias [filters] if bias
 //   MatMul:  [I, units] or [kh, kw, C, units], bias [units] if bias
 //   Scale:   scale [C], shift [C]
+//   Normalize: scale [C], shift [C]
 //   Binary:  the constant, of `operand`'s shape, if there is one
 std::vector<Shape> WeightShapes(const Operator& op, const Shape& input);
 

@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::pair<OperatorType, const char*>, 14> kTypes = {{
+constexpr std::array<std::pair<OperatorType, const char*>, 17> kTypes = {{
     {OperatorType::kConv2D, "conv2d"},
     {OperatorType::kSepConv, "sepconv"},
     {OperatorType::kPool, "pool"},
@@ -22,6 +22,9 @@ constexpr std::array<std::pair<OperatorType, const char*>, 14> kTypes = {{
     {OperatorType::kActivation, "activation"},
     {OperatorType::kScale, "scale"},
     {OperatorType::kSlice, "slice"},
+    {OperatorType::kReduce, "reduce"},
+    {OperatorType::kNormalize, "normalize"},
+    {OperatorType::kChannelShuffle, "channel_shuffle"},
     {OperatorType::kResize, "resize"},
 }};
 
@@ -37,9 +40,10 @@ constexpr std::array<std::pair<Activation, const char*>, 9> kActivations = {{
     {Activation::kElu, "elu"},
 }};
 
-constexpr std::array<std::pair<PoolKind, const char*>, 2> kPools = {{
+constexpr std::array<std::pair<PoolKind, const char*>, 3> kPools = {{
     {PoolKind::kMax, "max"},
     {PoolKind::kAvg, "avg"},
+    {PoolKind::kSum, "sum"},
 }};
 
 constexpr std::array<std::pair<Interpolation, const char*>, 2> kInterpolations =
@@ -103,6 +107,12 @@ class Reader {
     if (const json* j = Find(key)) {
       if (!j->is_boolean()) return Bad(key);
       *value = j->get<bool>();
+    }
+  }
+  void Read(const char* key, float* value) {
+    if (const json* j = Find(key)) {
+      if (!j->is_number()) return Bad(key);
+      *value = j->get<float>();
     }
   }
   void Read(const char* key, int64_t* value) {
@@ -206,6 +216,8 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
   reader.Read("function", kFunctions, &op.function);
   reader.Read("operand", &op.operand);
   reader.Read("swapped", &op.swapped);
+  reader.Read("whole_images", &op.whole_images);
+  reader.Read("epsilon", &op.epsilon);
   if (!reader.status().ok()) return reader.status();
   return op;
 }
@@ -260,6 +272,8 @@ json OperatorToJsonValue(const Operator& op) {
   }
   if (!op.operand.empty()) out["operand"] = op.operand;
   if (op.swapped) out["swapped"] = true;
+  if (op.whole_images) out["whole_images"] = true;
+  if (op.epsilon != 0.0f) out["epsilon"] = op.epsilon;
   return out;
 }
 

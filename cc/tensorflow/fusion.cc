@@ -46,6 +46,7 @@ class Fuser {
     ForEach(&Fuser::ComposeRepeats);
     // Composite activations first: their additions and multiplications would
     // otherwise fold into convolutions.
+    ForEach(&Fuser::DropUnread);
     ForEach(&Fuser::DropIdentityScale);
     ForEach(&Fuser::FuseHardSigmoid);
     ForEach(&Fuser::FuseGatedActivation);
@@ -270,6 +271,13 @@ class Fuser {
     for (int k : chain) ops_[k].dtype = ops_[next].dtype;
     TakeOver(chain.back(), next);
     PushIntoUsers(i);
+    return true;
+  }
+
+  // What only nodes read that another operator stands for.
+  bool DropUnread(int i) {
+    if (!Users(i).empty() || external_.count(ops_[i].output) > 0) return false;
+    Remove(i);
     return true;
   }
 

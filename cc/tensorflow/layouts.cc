@@ -59,6 +59,7 @@ bool KeepsLayout(const std::string& op) {
                                           "SplitV",       "Sqrt",
                                           "Square",       "SquaredDifference",
                                           "StridedSlice", "Sub",
+                                          "Sum",
                                           "Tanh"};
   return kKept->count(op) > 0;
 }

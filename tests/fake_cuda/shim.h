@@ -48,6 +48,7 @@ struct alignas(8) ushort4 {
 
 extern "C" {
 float expf(float) noexcept;
+float sqrtf(float) noexcept;
 float expm1f(float) noexcept;
 float tanhf(float) noexcept;
 float fminf(float, float) noexcept;

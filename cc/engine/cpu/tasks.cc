@@ -5,6 +5,7 @@
 
 #include "cc/engine/cpu/convolution.h"
 #include "cc/engine/cpu/kernels.h"
+#include "cc/engine/cpu/normalization.h"
 #include "cc/engine/cpu/parameter.h"
 #include "cc/engine/cpu/pieces.h"
 #include "cc/engine/cpu/primitive.h"
@@ -232,6 +233,17 @@ class KernelTask : public CpuTask {
       case OperatorType::kGlobalPool:
         GlobalPool(source(0), op_.pool, target);
         break;
+      case OperatorType::kReduce:
+        ReduceChannels(source(0), op_.pool, target);
+        break;
+      case OperatorType::kNormalize:
+        Normalize(source(0), op_.whole_images, op_.groups, op_.epsilon,
+                  AsCpu(parameters_[0])->plain(),
+                  AsCpu(parameters_[1])->plain(), target);
+        break;
+      case OperatorType::kChannelShuffle:
+        ShuffleChannels(source(0), op_.groups, target);
+        break;
       case OperatorType::kPad:
         Pad(source(0), op_.padding, target);
         break;
@@ -317,6 +329,9 @@ bool TaskReadsPitched(const Operator& op) {
     case OperatorType::kBinary:
     case OperatorType::kScale:
     case OperatorType::kGlobalPool:
+    case OperatorType::kReduce:
+    case OperatorType::kNormalize:
+    case OperatorType::kChannelShuffle:
     case OperatorType::kPad:
     case OperatorType::kSlice:
     case OperatorType::kResize:

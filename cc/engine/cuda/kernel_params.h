@@ -81,6 +81,15 @@
     float scale;                                                          \
     Divisor channel_tiles;                                                \
   };                                                                      \
+  struct NormalizationParams {                                            \
+    const void* input;                                                    \
+    const void* scale;                                                    \
+    const void* shift;                                                    \
+    void* output;                                                         \
+    unsigned input_pitch, output_pitch, pixels, count;                    \
+    float epsilon, factor;                                                \
+    Divisor channels, groups;                                             \
+  };                                                                      \
   struct SoftmaxParams {                                                  \
     const void* input;                                                    \
     void* output;                                                         \

@@ -8,6 +8,7 @@
 namespace ios::cuda {
 
 extern const char kCommonSource[];
+extern const char kNormalizationSource[];  // ReduceChannels, Normalize, ShuffleChannels
 extern const char kElementwiseSource[];  // Sum, Binary, Scale
 extern const char kCopySource[];         // Copy, Pad
 extern const char kWindowSource[];     // Window: depthwise convolution, pooling

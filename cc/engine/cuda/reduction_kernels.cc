@@ -57,7 +57,7 @@ StatusOr<GlobalPoolKernel> GlobalPoolKernel::Create(const Device* device,
   launch.params.pixels = pixels;
   launch.params.vectors = vectors;
   launch.params.channel_bits = bits;
-  launch.params.scale = kind == PoolKind::kMax ? 1.0f : 1.0f / pixels;
+  launch.params.scale = kind == PoolKind::kAvg ? 1.0f / pixels : 1.0f;
   launch.params.channel_tiles = MakeDivisor(tiles);
   return kernel;
 }

@@ -10,6 +10,7 @@
 #include "cc/engine/cuda/convolution.h"
 #include "cc/engine/cuda/kernels.h"
 #include "cc/engine/cuda/parameter.h"
+#include "cc/engine/cuda/normalization_kernels.h"
 #include "cc/engine/cuda/reduction_kernels.h"
 #include "cc/engine/cuda/spatial_kernels.h"
 #include "cc/engine/cuda/task.h"
@@ -336,6 +337,23 @@ TaskOr CompileGlobalPool(Device* device, const TaskSpec& spec) {
   });
 }
 
+TaskOr CompileNormalization(Device* device, const TaskSpec& spec) {
+  IOS_ASSIGN_OR_RETURN(
+      const NormalizationKernel kernel,
+      NormalizationKernel::Create(device, spec.dtype, *spec.op, spec.inputs[0],
+                                  spec.output));
+  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> scale,
+                       Pack(spec, 0, Layout::kPlain));
+  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> shift,
+                       Pack(spec, 1, Layout::kPlain));
+  return MakeTask([kernel, scale, shift](const void* const* inputs,
+                                         void* output,
+                                         const LaneContext& lane) {
+    return kernel.Enqueue(inputs[0], scale.get(), shift.get(), output,
+                          lane.stream);
+  });
+}
+
 TaskOr CompileSoftmax(Device* device, const TaskSpec& spec) {
   IOS_ASSIGN_OR_RETURN(
       const SoftmaxKernel kernel,
@@ -380,6 +398,10 @@ TaskOr Compile(Device* device, bool tf32, const TaskSpec& spec) {
       return CompilePool(device, spec);
     case OperatorType::kGlobalPool:
       return CompileGlobalPool(device, spec);
+    case OperatorType::kReduce:
+    case OperatorType::kNormalize:
+    case OperatorType::kChannelShuffle:
+      return CompileNormalization(device, spec);
     case OperatorType::kConcat:
       return CompileConcat(device, spec);
     case OperatorType::kAdd:

@@ -1,0 +1,153 @@
+"""Operators that take channels together: reductions, norms, shuffles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import graph_helpers as gh
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+random = np.random.default_rng(0)
+
+
+def values(*shape: int) -> np.ndarray:
+    return random.uniform(-1, 1, shape).astype(np.float32)
+
+
+FILTERS = values(3, 3, 3, 12)
+LAST = values(1, 1, 12, 5)
+GAMMA, BETA = values(12), values(12)
+
+
+def between(function: Callable[[tf.Tensor], tf.Tensor]):
+    def network(x):
+        x = function(tf.nn.conv2d(x, FILTERS, 1, "SAME"))
+        return tf.nn.conv2d(x, LAST, 1, "SAME") if x.shape.rank == 4 else x
+
+    return network
+
+
+def shuffle(x):
+    n, h, w = tf.unstack(tf.shape(x)[:3])
+    x = tf.transpose(tf.reshape(x, [n, h, w, 3, 4]), [0, 1, 2, 4, 3])
+    return tf.reshape(x, [n, h, w, 12])
+
+
+def hand_written_norm(x):
+    mean, variance = tf.nn.moments(x, -1, keepdims=True)
+    return (x - mean) / tf.sqrt(variance + 1e-3) * GAMMA + BETA
+
+
+# What it becomes besides two convolutions; None: whatever.
+FUNCTIONS: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[str] | None]] = {
+    "sum of maps": (lambda x: x * tf.reduce_sum(x, [1, 2], keepdims=True), None),
+    "mean of channels": (
+        lambda x: x * tf.reduce_mean(x, -1, keepdims=True),
+        ["reduce", "binary"],
+    ),
+    "maximum of channels": (
+        lambda x: x - tf.reduce_max(x, 3, keepdims=True),
+        ["reduce", "binary"],
+    ),
+    "sum of channels": (lambda x: x + tf.reduce_sum(x, 3, keepdims=True), None),
+    "layer norm": (
+        lambda x: tf.nn.batch_normalization(
+            x, *tf.nn.moments(x, -1, keepdims=True), BETA, GAMMA, 1e-3
+        ),
+        ["normalize"],
+    ),
+    "without scale": (
+        lambda x: tf.nn.batch_normalization(
+            x, *tf.nn.moments(x, -1, keepdims=True), None, None, 1e-2
+        ),
+        ["normalize"],
+    ),
+    "channel shuffle": (shuffle, ["channel_shuffle"]),
+}
+
+
+def operator_types(graph: gh.Graph, directory) -> list[str]:
+    types = [o["type"] for o in gh.operators(gh.collect(graph, directory))]
+    return [t for t in types if t != "conv2d"]
+
+
+def check(function, directory, shapes=((1, 9, 7, 3), (3, 4, 6, 3)), types=None):
+    graph = gh.freeze(function, (None, None, None, 3))
+    if types is not None:
+        assert operator_types(graph, directory) == types
+    lowered = gh.lower(gh.rewrite(graph, directory))
+    assert lowered.ops()["IosRegion"] == 1
+    for shape in shapes:
+        x = gh.random_array(*shape)
+        gh.assert_equal(gh.run(lowered, x), gh.run(graph, x))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name, tmp_path):
+    function, types = FUNCTIONS[name]
+    check(between(function), tmp_path, types=types)
+
+
+@pytest.mark.parametrize(
+    ("layer", "types"),
+    [
+        (layers.LayerNormalization(), ["normalize"]),
+        (layers.LayerNormalization(center=False), ["normalize"]),
+        (layers.LayerNormalization(scale=False, epsilon=0.1), ["normalize"]),
+        (layers.GroupNormalization(4), ["normalize"]),
+        (layers.GroupNormalization(-1, scale=False), ["normalize"]),
+        (layers.GroupNormalization(1, center=False), ["normalize"]),
+    ],
+)
+def test_layers(layer, types, tmp_path):
+    graph = gh.sequential(
+        layers.Conv2D(12, 3), layer, layers.Conv2D(5, 1), shape=(9, 8, 3)
+    )
+    assert operator_types(graph, tmp_path) == types
+    assert gh.collect(graph, tmp_path)["report"]["left_to_tensorflow"] == {}
+    gh.assert_lowered_equals(graph, tmp_path, (3, 9, 8, 3), batch_size=2)
+
+
+def test_sequences_are_normalised(tmp_path):
+    graph = gh.sequential(
+        layers.Conv1D(12, 3),
+        layers.LayerNormalization(),
+        layers.Dense(5),
+        shape=(None, 3),
+    )
+    assert operator_types(graph, tmp_path) == ["normalize"]
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    for shape in [(1, 9, 3), (3, 14, 3)]:
+        x = gh.random_array(*shape)
+        gh.assert_equal(gh.run(lowered, x), gh.run(graph, x))
+
+
+def test_a_mean_that_is_an_output_is_left_one(tmp_path):
+    def function(x):
+        x = tf.nn.conv2d(x, FILTERS, 1, "SAME")
+        mean, variance = tf.nn.moments(x, -1, keepdims=True)
+        y = tf.nn.batch_normalization(x, mean, variance, BETA, GAMMA, 1e-3)
+        return y, mean + 1.0
+
+    check(function, tmp_path)
+
+
+def test_keras_model_of_norms(tmp_path):
+    """A block of ConvNeXt, and an input that is normalised before any convolution."""
+    inputs = keras.Input((12, 12, 3))
+    x = layers.LayerNormalization()(inputs)
+    x = layers.Conv2D(8, 4, strides=4)(x)
+    y = layers.DepthwiseConv2D(7, padding="same")(x)
+    y = layers.LayerNormalization(epsilon=1e-6)(y)
+    y = layers.Dense(32)(y)
+    y = layers.Dense(8)(layers.Activation("tanh")(y))
+    x = layers.Add()([x, y])
+    model = gh.randomised(keras.Model(inputs, layers.UnitNormalization()(x)))
+    graph = gh.freeze(model, (None, 12, 12, 3))
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    x = gh.random_array(2, 12, 12, 3)
+    gh.assert_equal(gh.run(lowered, x), gh.run(graph, x))
