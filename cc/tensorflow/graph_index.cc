@@ -292,12 +292,16 @@ absl::Status GraphIndex::InferShapes(const GrapplerItem& item,
   }
   CompleteShapes(item.graph, order_, inputs, &outputs);
   const bool example = probes_ == 0;
+  integers_.emplace_back();
   for (Node& node : nodes_) {
     auto& results = node.shapes.emplace_back();
     for (const auto& output : outputs[&node - nodes_.data()]) {
       const tensorflow::TensorShapeProto& proto = output.shape();
       const bool sequence = !proto.unknown_rank() && proto.dim_size() == 3;
       const size_t port = results.size();
+      ReadIntegers({static_cast<int>(&node - nodes_.data()),
+                    static_cast<int>(port)},
+                   output);
       std::optional<Shape>& result = results.emplace_back();
       if (example) {
         node.dtypes.push_back(output.dtype());
@@ -324,6 +328,29 @@ absl::Status GraphIndex::InferShapes(const GrapplerItem& item,
   }
   ++probes_;
   return absl::OkStatus();
+}
+
+void GraphIndex::ReadIntegers(
+    TensorRef tensor, const tensorflow::OpInfo::TensorProperties& output) {
+  tensorflow::Tensor value;
+  if (!output.has_value() || !value.FromProto(output.value())) return;
+  std::vector<int64_t> numbers;
+  for (int64_t i = 0; i < value.NumElements(); ++i) {
+    if (value.dtype() == tensorflow::DT_INT32) {
+      numbers.push_back(value.flat<int32_t>()(i));
+    } else if (value.dtype() == tensorflow::DT_INT64) {
+      numbers.push_back(value.flat<int64_t>()(i));
+    } else {
+      return;
+    }
+  }
+  integers_.back()[tensor] = std::move(numbers);
+}
+
+const std::vector<int64_t>* GraphIndex::integers(TensorRef tensor,
+                                                 int probe) const {
+  const auto it = integers_[probe].find(tensor);
+  return it == integers_[probe].end() ? nullptr : &it->second;
 }
 
 bool GraphIndex::fixed_size(TensorRef tensor) const {

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "cc/core/block.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/grappler/costs/op_performance_data.pb.h"
 #include "tensorflow/core/grappler/grappler_item.h"
 #include "tensorflow/core/grappler/optimizers/evaluation_utils.h"
 
@@ -94,6 +95,10 @@ class GraphIndex {
   const Shape* shape(TensorRef tensor, int probe = 0) const;
   int probes() const { return probes_; }
 
+  // The elements of an integer tensor that CompleteShapes() (shape_inference.h) has
+  // evaluated for this probe; or null.
+  const std::vector<int64_t>* integers(TensorRef tensor, int probe) const;
+
   // See layouts.h; sequences are known from the start.
   Layout layout(TensorRef tensor) const;
   bool channels_first(TensorRef tensor) const {
@@ -155,6 +160,8 @@ class GraphIndex {
   absl::Status ReadShapes(const tensorflow::grappler::GrapplerItem& item,
                           int64_t batch_size, int64_t image_size);
   absl::Status SortNodes();
+  void ReadIntegers(TensorRef tensor,
+                    const tensorflow::OpInfo::TensorProperties& output);
   absl::Status InferShapes(const tensorflow::grappler::GrapplerItem& item,
                            int64_t batch_size);
   void ClassifyNodes(const tensorflow::grappler::GrapplerItem& item);
@@ -168,6 +175,7 @@ class GraphIndex {
   std::set<int> ignored_shapes_;
   std::set<TensorRef> channels_first_;
   std::map<TensorRef, std::vector<int>> consumers_;
+  std::vector<std::map<TensorRef, std::vector<int64_t>>> integers_;  // by probe
   std::unique_ptr<tensorflow::grappler::DeviceSimple> cpu_;
 };
 

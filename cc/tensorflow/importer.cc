@@ -266,8 +266,17 @@ class Importer {
         graph_.dtype(graph_.Input(i, k)) != graph_.dtype({i, 0})) {
       return nullptr;
     }
-    const Shape* shape = graph_.shape(graph_.Input(i, k));
-    if (!shape || std::count(ranks.begin(), ranks.end(), shape->size()) == 0) {
+    const TensorRef t = graph_.Input(i, k);
+    const Shape* shape = graph_.shape(t);
+    if (!shape ||
+        std::count(ranks.begin(), ranks.end(), shape->size()) == 0) {
+      return nullptr;
+    }
+    // What is empty for some sizes, such as all images but the first, cannot be
+    // measured for those.
+    if (!graph_.Always(t, [&](int probe) {
+          return NumElements(*graph_.shape(t, probe)) > 0;
+        })) {
       return nullptr;
     }
     return shape;
@@ -751,6 +760,11 @@ class Importer {
       return Refuse("it pools batch or channels");
     }
     TF_RETURN_IF_ERROR(ReadPadding(node, &op.op.padding));
+    const Padding& p = op.op.padding;
+    if (std::max(p.top, p.bottom) >= op.op.kernel[0] ||
+        std::max(p.left, p.right) >= op.op.kernel[1]) {
+      return Refuse("TensorFlow refuses its padding");
+    }
     return Emit(std::move(op));
   }
 

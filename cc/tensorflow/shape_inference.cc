@@ -43,6 +43,17 @@ class Completion {
         Infer(i);
       }
     }
+    for (int i : order) {
+      const std::string& op = graph_.node(i).op();
+      if (op != "SpaceToBatchND" && op != "BatchToSpaceND") continue;
+      for (size_t k = 1; k < inputs_[i].size(); ++k) {
+        const TensorRef t = inputs_[i][k];
+        if (const Tensor* value = Value(t)) {
+          value->AsProtoTensorContent(
+              outputs_[t.node][t.port].mutable_value());
+        }
+      }
+    }
   }
 
  private:

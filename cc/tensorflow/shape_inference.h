@@ -16,7 +16,8 @@ struct TensorRef;
 using OutputProperties =
     std::vector<std::vector<tensorflow::OpInfo::TensorProperties>>;
 
-// Completes `outputs` where the graph's own shape arithmetic tells. `order` has
+// Completes `outputs` where the graph's own shape arithmetic tells: shapes, and the
+// values of tensors that say how much is padded or cropped. `order` has
 // producers first; `inputs` are the data inputs of all nodes.
 void CompleteShapes(const tensorflow::GraphDef& graph,
                     const std::vector<int>& order,
