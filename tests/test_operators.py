@@ -454,4 +454,4 @@ def test_bad_inputs_are_errors(tmp_path):
     )
     lowered = gh.lower(gh.rewrite(graph, tmp_path))
     with pytest.raises(tf.errors.InvalidArgumentError, match="larger than input"):
-        gh.run(lowered, np.zeros([1, 2, 2, 4], np.float32))
+        gh.run(lowered, np.zeros([1, 1, 2, 4], np.float32))

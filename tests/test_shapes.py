@@ -3,6 +3,10 @@ holds for every batch and image size, and what does not is left to TensorFlow.""
 
 from __future__ import annotations
 
+import os
+import pathlib
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 
 import graph_helpers as gh
@@ -258,3 +262,53 @@ def test_sequences(name, tmp_path):
         [[(1, 20, 4)], [(2, 17, 4)], [(3, 33, 4)]],
         tmp_path,
     )
+
+
+# --- Images without rows or columns
+
+EMPTY: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "convolution": lambda x: second(first(x)),
+    "window": lambda x: last(tf.nn.conv2d(first(x), SECOND, 1, "VALID")),
+    "stride": lambda x: tf.nn.conv2d(first(x), SECOND, 3, "VALID"),
+    "pools": lambda x: last(tf.nn.avg_pool2d(first(x), 2, 2, "SAME")),
+    "mean": lambda x: tf.reduce_mean(first(x), [1, 2]),
+    "largest": lambda x: tf.reduce_max(first(x), [1, 2]),
+    "cut": lambda x: last(first(x)[:, 1:-1, 1:-1]),
+    "concat": lambda x: last(
+        tf.concat([first(x)[..., :3], second(first(x))[..., :5]], -1)
+    ),
+    "softmax": lambda x: tf.nn.softmax(last(first(x))),
+    "sum": lambda x: last(first(x) + second(first(x)) * POSITIONS[:, :1, :1]),
+}
+
+
+def compare_empty_images(directory: str) -> None:
+    """Run where TensorFlow's oneDNN is off: with it, its convolutions fail on empty
+    images, or give what was in memory."""
+    for name, function in EMPTY.items():
+        graph = gh.freeze(function, (None, None, None, 3))
+        lowered = gh.lower(gh.rewrite(graph, pathlib.Path(directory)))
+        assert lowered.ops()["IosRegion"] == 1
+        for shape in [(2, 0, 4, 3), (1, 3, 0, 3), (1, 2, 2, 3), (2, 1, 5, 3)]:
+            x = gh.random_array(*shape)
+            try:
+                (wanted,) = gh.run(graph, x)
+            except tf.errors.InvalidArgumentError:
+                with pytest.raises(tf.errors.InvalidArgumentError):
+                    gh.run(lowered, x)
+                continue
+            (found,) = gh.run(lowered, x)
+            np.testing.assert_allclose(found, wanted, 1e-4, 1e-4, err_msg=name)
+
+
+def test_empty_images(tmp_path):
+    environment = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"}
+    code = f"import test_shapes; test_shapes.compare_empty_images({str(tmp_path)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=pathlib.Path(__file__).parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr

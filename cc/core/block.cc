@@ -37,8 +37,9 @@ Window ComputeWindow(int64_t input, int64_t kernel, int64_t stride,
     return {output, total / 2, total - total / 2};
   }
   if (type == PaddingType::kValid) before = after = 0;
-  const int64_t room = input + before + after - extent;
-  return {room < 0 ? 0 : room / stride + 1, before, after};
+  // As TensorFlow rounds, windows that are a little too large give no output, and
+  // larger ones an error.
+  return {(input + before + after - extent + stride) / stride, before, after};
 }
 
 std::array<Window, 2> ComputeWindows(const Operator& op, const Shape& input) {
@@ -203,12 +204,10 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
       output = {x[0], op.filters};
       break;
     case OperatorType::kPad:
-      output[1] += op.padding.top + op.padding.bottom;
-      output[2] += op.padding.left + op.padding.right;
-      if (output[1] < 1 || output[2] < 1) {
-        return InvalidArgument("nothing of input " + ToString(x) +
-                               " is left");
-      }
+      output[1] = std::max<int64_t>(
+          output[1] + op.padding.top + op.padding.bottom, 0);
+      output[2] = std::max<int64_t>(
+          output[2] + op.padding.left + op.padding.right, 0);
       break;
     case OperatorType::kSlice:
       if (op.offset < 0 || op.size < 1 || op.offset + op.size > x.back()) {
@@ -240,7 +239,7 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
     const std::array<Window, 2> windows = ComputeWindows(op, x);
     output[1] = windows[0].output;
     output[2] = windows[1].output;
-    if (output[1] < 1 || output[2] < 1) {
+    if (output[1] < 0 || output[2] < 0) {
       return InvalidArgument("kernel is larger than input " + ToString(x));
     }
   }

@@ -27,7 +27,9 @@ struct TensorView {
   static constexpr int64_t kMaxAlignment = 16;
 
   int64_t channels() const { return shape.back(); }
-  int64_t pixels() const { return NumElements(shape) / shape.back(); }
+  int64_t pixels() const {
+    return NumElements({shape.begin(), shape.end() - 1});
+  }
   bool dense() const { return pitch == shape.back(); }
 };
 

@@ -90,7 +90,7 @@ StatusOr<std::vector<BoundStage>> Executable::Bind(
       int64_t flops = 0;
       std::vector<int> ops;
       for (int op : group) {
-        if (plan_.IsView(block_, op)) continue;
+        if (plan_.IsView(block_, op) || NumElements(shapes_[op]) == 0) continue;
         flops += Flops(block_.operators[op], InputShapes(block_, shapes_, op),
                        shapes_[op]);
         ops.push_back(op);

@@ -1,6 +1,7 @@
 #include "cc/engine/cpu/kernels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "cc/engine/cpu/broadcast.h"
@@ -170,15 +171,24 @@ void Scale(const Source& x, const float* scale, const float* shift,
 void GlobalPool(const Source& x, PoolKind kind, const Target& to) {
   const int64_t images = x.view.shape[0], channels = x.view.channels();
   const int64_t per_image = x.view.shape[1] * x.view.shape[2];
+  // Of no cells: the neutral element, divided by their number.
+  const float nothing = kind == PoolKind::kMax   ? -INFINITY
+                        : kind == PoolKind::kAvg ? NAN
+                                                 : 0.0f;
   constexpr int64_t kChunk = 64;  // channels, four cache lines
   const int64_t chunks = (channels + kChunk - 1) / kChunk;
   ParallelFor(
-      images * chunks, std::max<int64_t>(1, kGrainFloats / (kChunk * per_image)),
+      images * chunks, std::max<int64_t>(
+          1, kGrainFloats / (kChunk * std::max<int64_t>(1, per_image))),
       [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const int64_t image = i / chunks, c = i % chunks * kChunk;
           const int64_t n = std::min(kChunk, channels - c);
           float* out = At(to, image, c);
+          if (per_image == 0) {
+            std::fill(out, out + n, nothing);
+            continue;
+          }
           const int64_t first = image * per_image;
           std::memcpy(out, At(x, first, c), n * sizeof(float));
           for (int64_t p = first + 1; p < first + per_image; ++p) {

@@ -1,5 +1,6 @@
 #include "cc/engine/cpu/tasks.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -279,6 +280,15 @@ class KernelTask : public CpuTask {
 
 StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
                                             const dnnl::engine& engine) {
+  const bool reads_nothing =
+      std::any_of(spec.inputs.begin(), spec.inputs.end(),
+                  [](const TensorView& v) { return NumElements(v.shape) == 0; });
+  // What makes something of nothing are zeros around it and pools of it.
+  if (reads_nothing && spec.op->type != OperatorType::kPad &&
+      spec.op->type != OperatorType::kGlobalPool) {
+    return InvalidArgument(std::string(ToString(spec.op->type)) + " '" +
+                           spec.op->name + "' reads an empty tensor");
+  }
   try {
     std::unique_ptr<Task> task;
     switch (spec.op->type) {
