@@ -64,6 +64,7 @@ def _convert(options: argparse.Namespace) -> None:
         number=options.number,
         repeat=options.repeat,
         signatures=options.signature,
+        tags=options.tags,
         weights=options.weights,
         overwrite=options.overwrite,
         progress=True,
@@ -104,6 +105,7 @@ def _blocks(options: argparse.Namespace, pruning: Pruning) -> tuple[Any, Pruning
         patterns,
         options.signature,
         _say,
+        options.tags,
     )
     return blocks, pruning, patterns
 
@@ -111,7 +113,7 @@ def _blocks(options: argparse.Namespace, pruning: Pruning) -> tuple[Any, Pruning
 def _show(options: argparse.Namespace) -> None:
     from ios_tf.show import show
 
-    print(show(options.model, options.signature))
+    print(show(options.model, options.signature, options.tags))
 
 
 def _export_blocks(options: argparse.Namespace) -> None:
@@ -122,6 +124,7 @@ def _export_blocks(options: argparse.Namespace) -> None:
         options.output,
         batch_size=options.batch_size,
         signature=options.signature,
+        tags=options.tags,
     )
     operators = sum(len(region.block["operators"]) for region in network.regions)
     print(
@@ -138,6 +141,7 @@ def _export_onnx(options: argparse.Namespace) -> None:
         options.output,
         batch_size=options.batch_size,
         signature=options.signature,
+        tags=options.tags,
         opset=options.opset,
     )
     print(
@@ -173,7 +177,7 @@ def _parser() -> argparse.ArgumentParser:
         "SavedModel that carries them.",
     )
     command.set_defaults(run=_convert)
-    command.add_argument("model", metavar="MODEL", help=_MODEL)
+    _add_model(command, _MODEL)
     command.add_argument("output", metavar="OUTPUT", help="directory to write")
     command.add_argument(
         "--batch_size",
@@ -242,7 +246,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Prints the schedule of a converted model, stage by stage.",
     )
     command.set_defaults(run=_show)
-    command.add_argument("model", metavar="MODEL", help="a converted SavedModel")
+    _add_model(command, "a converted SavedModel")
     command.add_argument("--signature", metavar="NAME", help="default: all")
     _add_traceback(command)
 
@@ -253,7 +257,7 @@ def _parser() -> argparse.ArgumentParser:
         "without weights: what python -m ios_tf.bench measures.",
     )
     command.set_defaults(run=_export_blocks)
-    command.add_argument("model", metavar="MODEL", help=_MODEL)
+    _add_model(command, _MODEL)
     command.add_argument("output", metavar="FILE", help="file to write")
     _add_whole(command, "batch_size", 1, 1, "where the model's is dynamic")
     command.add_argument("--signature", metavar="NAME", help="the one to export")
@@ -266,7 +270,7 @@ def _parser() -> argparse.ArgumentParser:
         "and compares ONNX Runtime's outputs with TensorFlow's.",
     )
     command.set_defaults(run=_export_onnx)
-    command.add_argument("model", metavar="MODEL", help="a converted SavedModel")
+    _add_model(command, "a converted SavedModel")
     command.add_argument("output", metavar="FILE", help="file to write")
     _add_whole(command, "batch_size", 1, 1, "of the comparison, where dynamic")
     _add_whole(command, "opset", 17, 13, "version of ONNX's operators")
@@ -274,12 +278,22 @@ def _parser() -> argparse.ArgumentParser:
     _add_traceback(command)
     cli_cache.add_commands(commands, _add_whole, _add_traceback)
     model = cli_bench.add_commands(commands, _add_traceback)
-    model.add_argument("model", metavar="MODEL", help=_MODEL)
+    _add_model(model, _MODEL)
     _add_whole(model, "batch_size", 1, 1, "where the model's is dynamic")
     _add_common(model)
     _add_strategies(model)
     _add_whole(model, "rounds", 20, 1, "rounds of measurements")
     return parser
+
+
+def _add_model(command: argparse.ArgumentParser, text: str) -> None:
+    command.add_argument("model", metavar="MODEL", help=text)
+    command.add_argument(
+        "--tags",
+        type=lambda value: value.split(","),
+        metavar="A,B",
+        help="of the MetaGraph, if MODEL has several, such as serve,gpu",
+    )
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
@@ -302,7 +316,7 @@ def _add_blocks(
     command: argparse.ArgumentParser, max_groups: int, max_group_size: int
 ) -> None:
     """What says which blocks of which model."""
-    command.add_argument("model", metavar="MODEL", help=_MODEL)
+    _add_model(command, _MODEL)
     _add_whole(command, "batch_size", 1, 1, "where the model's is dynamic")
     _add_whole(command, "max_groups", max_groups, 0, "groups per stage; 0: any")
     _add_whole(

@@ -88,6 +88,7 @@ def _model(options: argparse.Namespace) -> None:
         strategies=options.strategies,
         rounds=options.rounds,
         signature=options.signature,
+        tags=options.tags,
         weights=options.weights,
         cache_dir=options.cache_dir,
         progress=True,

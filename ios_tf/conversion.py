@@ -6,6 +6,7 @@ import collections
 import contextlib
 import dataclasses
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,19 +14,26 @@ import tensorflow as tf
 
 from ios_tf import _native, devices, final_check, graphs, memory, optimizer
 from ios_tf.cache import ScheduleCache, default_directory, latency_database
+from ios_tf.comparison import Comparison, Reference
 from ios_tf.cost import Measurement, open_database
 from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
+from ios_tf.functions import CONVOLUTIONS, count_convolutions, hidden_convolutions
 from ios_tf.graphs import FrozenSignature
 from ios_tf.optimizer import Collected
 from ios_tf.output import copy_directory, written_directory
 from ios_tf.parts import Patterns
 from ios_tf.report import Report, SizeReport
-from ios_tf.scheduler import STRATEGIES, Problem, Pruning, Schedule
-from ios_tf.search import Searcher
+from ios_tf.scheduler import (
+    STRATEGIES,
+    Problem,
+    Pruning,
+    Schedule,
+    sequential_schedule,
+)
+from ios_tf.search import Searcher, SearchStats
 from ios_tf.source import saved_model
 
-_CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
 _UNKNOWN = "their shapes are unknown, or they are of a kind the engine does not have"
 
 
@@ -46,6 +54,7 @@ def convert(
     number: int = 3,
     repeat: int = 3,
     signatures: Sequence[str] | None = None,
+    tags: Sequence[str] | None = None,
     weights: str | None = None,
     overwrite: bool = False,
     progress: bool = False,
@@ -125,7 +134,7 @@ def convert(
             Patterns(tuple(units), tuple(borders)),
             time_limit,
         )
-        _convert(source, directory, searcher, signatures, report)
+        _Conversion(source, tags, signatures, searcher, report).run(directory)
     return report
 
 
@@ -173,6 +182,7 @@ class _Function:
 
     frozen: FrozenSignature
     collected: Mapping[int, Collected]  # by batch size; empty: it is not converted
+    reference: Reference
 
     @property
     def problems(self) -> dict[str, Problem]:
@@ -180,34 +190,156 @@ class _Function:
         return {s: p for c in self.collected.values() for s, p in c.problems.items()}
 
 
-def _convert(
-    source: str,
-    directory: str,
-    searcher: Searcher,
-    wanted: Sequence[str] | None,
-    report: Report,
-) -> None:
-    """Converts the SavedModel `source` into the existing directory `directory`."""
-    loaded = graphs.load(source)
-    keys = sorted(loaded.signatures)
-    for key in wanted or ():
-        if key not in keys:
-            raise UserError(graphs.no_signature(key, loaded))
-    function_of, functions = _functions(
-        loaded, wanted or keys, list(report.sizes), searcher.cost_model.device.kind
-    )
-    converted = [f for f in functions.values() if f.collected]
-    _note_the_rest(converted, report)
-    problems = {
-        signature: problem
-        for function in converted
-        for signature, problem in function.problems.items()
-    }
-    if not problems:
-        report.notes.append("the model is copied unchanged")
-        copy_directory(source, directory)
-        return
-    schedules, stats = searcher.schedule_all(problems.values())
+class _Conversion:
+    """One SavedModel on its way."""
+
+    def __init__(
+        self,
+        source: str,
+        tags: Sequence[str] | None,
+        wanted: Sequence[str] | None,
+        searcher: Searcher,
+        report: Report,
+    ) -> None:
+        self._source = source
+        self._searcher = searcher
+        self._report = report
+        self._device = searcher.cost_model.device.kind
+        self._loaded = graphs.load(source, tags)
+        (self._tags,) = [tags] if tags else graphs.tag_sets(source)
+        keys = list(self._loaded.signatures)
+        for key in wanted or ():
+            if key not in keys:
+                raise UserError(graphs.no_signature(key, self._loaded))
+        # The function of each signature, and all functions.
+        self._function_of: dict[str, int] = {}
+        self._functions: dict[int, _Function] = {}
+        self._wanted = wanted or keys
+
+    def run(self, directory: str) -> None:
+        """Converts the model into a directory that exists."""
+        report = self._report
+        try:
+            self._freeze()
+        except graphs.ChangesVariableError as change:
+            report.notes.append(
+                f"{change}, so it is no constant (a Keras model that was exported in "
+                "training mode? export it with training=False)"
+            )
+            self._copy(directory)
+            return
+        converted = [f for f in self._functions.values() if f.collected]
+        _note_the_rest(converted, report)
+        problems = {s: p for f in converted for s, p in f.problems.items()}
+        if not problems:
+            self._copy(directory)
+            return
+        self._try()
+        schedules, stats = self._searcher.schedule_all(problems.values())
+        _note_search(report, stats)
+        graph_defs = {
+            number: _rewrite(function, schedules, self._searcher, report)
+            for number, function in self._functions.items()
+        }
+        report.comparisons = self._save(graph_defs, directory, timed=list(report.sizes))
+        for comparison in report.comparisons:
+            report.notes += comparison.notes
+        extra = os.path.join(self._source, "assets.extra")
+        if tf.io.gfile.isdir(extra):
+            copy_directory(extra, os.path.join(directory, "assets.extra"))
+
+    def _copy(self, directory: str) -> None:
+        self._report.notes.append("the model is copied unchanged")
+        copy_directory(self._source, directory)
+
+    def _freeze(self) -> None:
+        """Finds the functions of the model, and their blocks."""
+        numbers: dict[tuple[Any, ...], int] = {}
+        batch_sizes = list(self._report.sizes)
+        for name, signature in self._loaded.signatures.items():
+            frozen = graphs.freeze(name, signature)
+            # Keras exports the same function under two names: work is done once.
+            key = (name in self._wanted, *frozen.key())
+            number = numbers.setdefault(key, len(numbers))
+            self._function_of[name] = number
+            if number in self._functions:
+                continue
+            collected = {}
+            if name in self._wanted:
+                if optimizer.is_converted(frozen):
+                    raise UserError(
+                        f"signature {name!r} is converted already; convert the "
+                        "original model"
+                    )
+                frozen = optimizer.fold_constants(frozen)
+                collected = {
+                    size: optimizer.collect(frozen, size, self._device)
+                    for size in batch_sizes
+                }
+            reference = Reference(name, signature, frozen, self._device)
+            function = _Function(frozen, collected, reference)
+            self._functions[number] = function
+            _check_batch_sizes(name, function)
+
+    def _try(self) -> None:
+        """Writes, loads and runs the model with sequential schedules.
+
+        What cannot work is known before the search, not after it.
+        """
+        graph_defs = {
+            number: final_check.rewrite(
+                function.frozen,
+                {s: sequential_schedule(p) for s, p in function.problems.items()},
+                list(function.collected),
+                self._device,
+            )
+            if function.problems
+            else function.frozen.graph_def
+            for number, function in self._functions.items()
+        }
+        with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+            self._save(graph_defs, os.path.join(directory, "model"))
+
+    def _save(
+        self,
+        graph_defs: Mapping[int, Any],
+        directory: str,
+        timed: Sequence[int] = (),
+    ) -> list[Comparison]:
+        """Writes the model with these graphs, loads it, and compares it."""
+        rebuilt = {
+            number: graphs.rebuild(function.frozen, graph_defs[number])
+            for number, function in self._functions.items()
+        }
+        signatures = {
+            name: (self._functions[n].frozen, rebuilt[n])
+            for name, n in self._function_of.items()
+        }
+        graphs.save(self._loaded, signatures, directory, self._tags)
+        del rebuilt, signatures
+        size = sum(graph_def.ByteSize() for graph_def in graph_defs.values())
+        memory.release_unused(size)
+        written = tf.saved_model.load(directory)
+        sizes = list(self._report.sizes)
+        sizes.append(next(size for size in (3, 2) if size not in sizes))
+        comparisons = []
+        for number, function in self._functions.items():
+            if function.problems:
+                reference = function.reference
+                fixed = _fixed_batch_size(function)
+                comparison = reference.compare(
+                    written.signatures[reference.name],
+                    graph_defs[number],
+                    [fixed] if fixed else sizes,
+                    [fixed] if fixed and timed else timed,
+                )
+                comparisons.append(comparison)
+        del written
+        memory.release_unused(size)
+        return comparisons
+
+
+def _note_search(report: Report, stats: SearchStats) -> None:
     report.different_blocks = stats.blocks
     report.cached_blocks = stats.cached
     report.measurements = stats.measured
@@ -229,47 +361,6 @@ def _convert(
             else f"the searches of {len(stats.stopped)} blocks ended with the time "
             "limit before they had seen all stages; --time_limit gives more time"
         )
-    rewritten = {
-        key: _rebuild(function, schedules, searcher, report)
-        for key, function in functions.items()
-    }
-    graphs.save(
-        loaded, {name: rewritten[function_of[name]] for name in keys}, directory
-    )
-    memory.release_unused()
-    extra = os.path.join(source, "assets.extra")
-    if tf.io.gfile.isdir(extra):
-        copy_directory(extra, os.path.join(directory, "assets.extra"))
-
-
-def _functions(
-    loaded: Any, wanted: Sequence[str], batch_sizes: Sequence[int], device: str
-) -> tuple[dict[str, int], dict[int, _Function]]:
-    """The functions of a model, and the function of each signature."""
-    numbers: dict[tuple[Any, ...], int] = {}
-    function_of: dict[str, int] = {}
-    functions: dict[int, _Function] = {}
-    for name, signature in loaded.signatures.items():
-        frozen = graphs.freeze(name, signature)
-        # Keras exports the same function under two names: work is done once.
-        number = numbers.setdefault((name in wanted, *frozen.key()), len(numbers))
-        function_of[name] = number
-        if number in functions:
-            continue
-        if name not in wanted:
-            functions[number] = _Function(frozen, {})
-            continue
-        if optimizer.is_converted(frozen):
-            raise UserError(
-                f"signature {name!r} is converted already; convert the original model"
-            )
-        folded = optimizer.fold_constants(frozen)
-        collected = {
-            size: optimizer.collect(folded, size, device) for size in batch_sizes
-        }
-        functions[number] = _Function(folded, collected)
-        _check_batch_sizes(name, functions[number])
-    return function_of, functions
 
 
 def _check_batch_sizes(name: str, function: _Function) -> None:
@@ -277,11 +368,11 @@ def _check_batch_sizes(name: str, function: _Function) -> None:
     sizes = list(function.collected)
     if len(sizes) == 1 or not function.problems:
         return
-    fixed = _fixed_batch_size(function.frozen)
+    fixed = _fixed_batch_size(function)
     if fixed:
         raise UserError(
-            f"signature {name!r} has the fixed batch size {fixed}: it cannot be "
-            f"scheduled for {', '.join(map(str, sizes))}"
+            f"signature {name!r} computes {_images(fixed)} in every call: it cannot be "
+            f"scheduled for batch sizes {', '.join(map(str, sizes))}"
         )
     first = function.collected[sizes[0]]
     for size in sizes[1:]:
@@ -292,14 +383,19 @@ def _check_batch_sizes(name: str, function: _Function) -> None:
             )
 
 
-def _fixed_batch_size(frozen: FrozenSignature) -> int | None:
-    """The batch size of a signature whose inputs leave no other."""
-    leading = [
-        spec.shape[0] if spec.shape.rank else None
-        for spec in frozen.inputs.values()
-        if spec.shape.rank != 0
-    ]
-    return leading[0] if leading and None not in leading else None
+def _fixed_batch_size(function: _Function) -> int | None:
+    """How many images the blocks compute, where the inputs leave no other number."""
+    inputs = function.frozen.inputs.values()
+    if not function.problems or any(
+        spec.shape.rank is None or None in spec.shape.as_list()[:1] for spec in inputs
+    ):
+        return None
+    first = next(iter(function.problems.values()))
+    return first.block["inputs"][0][0]
+
+
+def _images(count: int) -> str:
+    return "one image" if count == 1 else f"{count} images"
 
 
 def _network(collected: Collected) -> list[Any]:
@@ -312,14 +408,15 @@ def _network(collected: Collected) -> list[Any]:
     return blocks
 
 
-def _rebuild(
+def _rewrite(
     function: _Function,
     schedules: Mapping[str, Schedule],
     searcher: Searcher,
     report: Report,
 ) -> Any:
+    """The graph of a function with its schedules."""
     if not function.problems:
-        return graphs.rebuild(function.frozen, function.frozen.graph_def)
+        return function.frozen.graph_def
     checked = final_check.check(
         function.frozen,
         function.collected,
@@ -341,34 +438,35 @@ def _rebuild(
     for block in blocks:
         report.operators += len(block["names"])
         report.blocks += schedules[block["signature"]].metadata["parts"]
-    return graphs.rebuild(function.frozen, checked.graph_def)
+    return checked.graph_def
 
 
-def _note_the_rest(functions: Sequence[_Function], report: Report) -> None:
+def _note_the_rest(converted: Sequence[_Function], report: Report) -> None:
     """Says in the report what the schedules do not cover."""
     left: collections.Counter[str] = collections.Counter()
-    outside = inside = 0
+    outside = 0
+    inside: collections.Counter[str] = collections.Counter()
     # They are the same for all batch sizes.
-    reports = [next(iter(f.collected.values())).report for f in functions]
-    for function, of_function in zip(functions, reports, strict=True):
+    reports = [next(iter(f.collected.values())).report for f in converted]
+    for function, of_function in zip(converted, reports, strict=True):
         left.update(of_function.get("left_to_tensorflow", {}))
         graph_def = function.frozen.graph_def
-        outside += _convolutions(graph_def.node)
-        inside += sum(_convolutions(f.node_def) for f in graph_def.library.function)
+        outside += count_convolutions(graph_def.node)
+        inside += hidden_convolutions(graph_def)
     report.left_to_tensorflow = dict(left)
     report.notes += [
-        f"the model has the fixed batch size {fixed}: it is scheduled for that"
-        for fixed in {_fixed_batch_size(f.frozen) for f in functions if f.problems}
+        f"the model computes {_images(fixed)} in every call: it is scheduled for that"
+        for fixed in {_fixed_batch_size(f) for f in converted}
         if fixed and fixed not in report.sizes
     ]
     if not outside and not inside:
         report.notes.append("the model has no convolution")
         return
-    if inside:
-        report.notes.append(
-            f"{inside} convolutions inside of control flow are left to TensorFlow"
-        )
-    unscheduled = sum(left[op] for op in _CONVOLUTIONS)
+    report.notes += [
+        f"{count} convolutions inside of {where} are left to TensorFlow"
+        for where, count in inside.items()
+    ]
+    unscheduled = sum(left[op] for op in CONVOLUTIONS)
     if unscheduled:
         reasons = collections.Counter(
             refusal["reason"]
@@ -379,7 +477,3 @@ def _note_the_rest(functions: Sequence[_Function], report: Report) -> None:
             f"{unscheduled} of {outside} convolutions are left to TensorFlow: "
             + ("; ".join(reason for reason, _ in reasons.most_common(3)) or _UNKNOWN)
         )
-
-
-def _convolutions(nodes: Sequence[Any]) -> int:
-    return sum(node.op in _CONVOLUTIONS for node in nodes)

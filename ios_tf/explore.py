@@ -62,6 +62,7 @@ def blocks_of(
     patterns: Patterns = DEFAULT_PATTERNS,
     signature: str | None = None,
     say: Callable[[str], None] = lambda line: None,
+    tags: Sequence[str] | None = None,
 ) -> Blocks:
     """The blocks that `ios_tf.convert` would search, see there for the arguments.
 
@@ -69,7 +70,7 @@ def blocks_of(
       UserError: as for `ios_tf.convert`.
     """
     with saved_model(model, say=say) as source:
-        loaded = graphs.load(source)
+        loaded = graphs.load(source, tags)
         keys = sorted(loaded.signatures)
         name = signature or (keys[0] if len(keys) == 1 else "serving_default")
         if name not in keys:

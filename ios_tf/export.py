@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from ios_tf import final_check, graphs, optimizer
@@ -20,19 +21,24 @@ def export_blocks(
     *,
     batch_size: int = 1,
     signature: str | None = None,
+    tags: Sequence[str] | None = None,
 ) -> Network:
     """Writes what `network_of` gives as one JSON file.
 
     Raises:
       UserError: one line that says what is wrong with the input.
     """
-    network = network_of(model, batch_size=batch_size, signature=signature)
+    network = network_of(model, batch_size=batch_size, signature=signature, tags=tags)
     network.write(output)
     return network
 
 
 def network_of(
-    model: Any, *, batch_size: int = 1, signature: str | None = None
+    model: Any,
+    *,
+    batch_size: int = 1,
+    signature: str | None = None,
+    tags: Sequence[str] | None = None,
 ) -> Network:
     """The regions and blocks of a model's signature.
 
@@ -40,12 +46,13 @@ def network_of(
       model: as of `ios_tf.convert`.
       batch_size: takes the place of an unknown leading dimension of the inputs.
       signature: the one to export; by default the first.
+      tags: as of `ios_tf.convert`.
 
     Raises:
       UserError: one line that says what is wrong with the input.
     """
     with saved_model(model) as source:
-        loaded = graphs.load(source)
+        loaded = graphs.load(source, tags)
         name = signature or sorted(loaded.signatures)[0]
         if name not in loaded.signatures:
             raise UserError(graphs.no_signature(name, loaded))

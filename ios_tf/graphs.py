@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -12,8 +14,10 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.python.checkpoint import trackable_view
 from tensorflow.python.eager import wrap_function
 from tensorflow.python.framework import convert_to_constants
+from tensorflow.python.saved_model import load_v1_in_v2, loader_impl
 from tensorflow.python.trackable import asset, resource
 
+from ios_tf import functions, grappler
 from ios_tf.errors import UserError
 from ios_tf.source import first_line
 
@@ -25,7 +29,9 @@ class FrozenSignature:
     Attributes:
       graph_def: the graph; functions of control flow are in its library.
       inputs: argument name -> the placeholder's tensor, in the function's order.
-      outputs: output name -> (tensor name, static shape).
+      outputs: name -> (tensor name, static shape) of everything that leaves the graph.
+      structure: output name -> what says how its tensors are put together, which are
+        as many of `outputs` as it has components, in order.
       captures: name of a placeholder node -> the resource (a table, ...) it stands
         for.
     """
@@ -33,6 +39,7 @@ class FrozenSignature:
     graph_def: graph_pb2.GraphDef
     inputs: Mapping[str, tf.TensorSpec]
     outputs: Mapping[str, tuple[str, tf.TensorShape]]
+    structure: Mapping[str, Any]
     captures: Mapping[str, tf.Tensor]
 
     def key(self) -> tuple[Any, ...]:
@@ -46,16 +53,40 @@ class FrozenSignature:
             tuple((name, id(tensor)) for name, tensor in self.captures.items()),
         )
 
+    def placeholders(self) -> list[tf.TensorSpec]:
+        """What must be fed, by the names of its tensors."""
+        return [
+            *self.inputs.values(),
+            *(
+                tf.TensorSpec(tensor.shape, tensor.dtype, f"{name}:0")
+                for name, tensor in self.captures.items()
+            ),
+        ]
 
-def load(directory: str) -> Any:
+
+class ChangesVariableError(Exception):
+    """A signature assigns a variable: as a constant it would compute something else."""
+
+    def __init__(self, signature: str, variable: str) -> None:
+        super().__init__(
+            f"signature {signature!r} changes the variable {variable!r} in every call"
+        )
+
+
+def load(directory: str, tags: Sequence[str] | None = None) -> Any:
     """Loads a SavedModel with at least one signature.
+
+    Args:
+      directory: of the SavedModel.
+      tags: of the MetaGraph to load, where there are several.
 
     Raises:
       UserError: it cannot be loaded, or has no signatures.
     """
+    _check_tags(directory, tags)
     try:
-        loaded = tf.saved_model.load(directory)
-    # Truncated files, unregistered ops, several tags: TensorFlow's own line says it.
+        loaded = tf.saved_model.load(directory, tags=list(tags) if tags else None)
+    # Truncated files, unregistered ops: TensorFlow's own line says it.
     except Exception as error:
         raise UserError(
             f"{directory}: cannot be loaded: {first_line(error)}"
@@ -63,6 +94,31 @@ def load(directory: str) -> Any:
     if not loaded.signatures:
         raise UserError(f"{directory}: the SavedModel has no signatures")
     return loaded
+
+
+def tag_sets(directory: str) -> list[list[str]]:
+    """The tags of every MetaGraph of a SavedModel; none if it cannot be read."""
+    try:
+        saved_model = loader_impl.parse_saved_model(directory)
+    except (OSError, tf.errors.OpError):
+        return []
+    return [sorted(graph.meta_info_def.tags) for graph in saved_model.meta_graphs]
+
+
+def _check_tags(directory: str, tags: Sequence[str] | None) -> None:
+    existing = tag_sets(directory)
+    flags = " or ".join(f"--tags={','.join(one)}" for one in existing)
+    if not existing:  # loading it says what is wrong
+        return
+    if tags and sorted(tags) not in existing:
+        raise UserError(
+            f"{directory}: there is no MetaGraph with the tags {','.join(tags)}; "
+            f"say {flags}"
+        )
+    if not tags and len(existing) > 1:
+        raise UserError(
+            f"{directory}: has {len(existing)} MetaGraphs: say which one, {flags}"
+        )
 
 
 def no_signature(name: str, loaded: Any) -> str:
@@ -90,73 +146,165 @@ def freeze(name: str, function: Any) -> FrozenSignature:
 
     Raises:
       UserError: TensorFlow cannot turn its variables into constants.
+      ChangesVariableError: it may not.
     """
-    try:
-        frozen = convert_to_constants.convert_variables_to_constants_v2(
-            function, lower_control_flow=False, aggressive_inlining=True
-        )
-        graph_def = frozen.graph.as_graph_def()
-    except Exception as error:
-        raise UserError(
-            f"signature {name!r} cannot be frozen: {first_line(error)}"
-        ) from error
-    captured = {
-        internal.op.name: external for external, internal in function.graph.captures
-    }
-    arguments = [t for t in function.inputs if t.op.name not in captured]
-    remaining = {tensor.op.name for tensor in frozen.inputs}
-    keys = sorted(function.structured_outputs)
-    return FrozenSignature(
-        graph_def,
+    captures = {i.op.name: external for external, i in function.graph.captures}
+    arguments = [t for t in function.inputs if t.op.name not in captures]
+    structure = dict(sorted(function.structured_outputs.items()))
+    whole = FrozenSignature(
+        function.graph.as_graph_def(),
         {
             keyword: tf.TensorSpec(t.shape, t.dtype, t.name)
             for keyword, t in zip(function._arg_keywords, arguments, strict=True)
         },
         {
-            key: (frozen_output.name, output.shape)
-            for key, output, frozen_output in zip(
-                keys, function.outputs, frozen.outputs, strict=True
+            key: (output.name, output.shape)
+            for key, output in zip(
+                _component_names(structure), function.outputs, strict=True
             )
         },
-        {name: t for name, t in captured.items() if name in remaining},
+        structure,
+        captures,
     )
+    try:
+        inlined = _inline(whole)
+        changed = _changed_variable(inlined, function)
+        if not changed:
+            return _with_constants(inlined, function)
+    except Exception as error:
+        raise UserError(
+            f"signature {name!r} cannot be frozen: {first_line(error)}"
+        ) from error
+    raise ChangesVariableError(name, changed)
+
+
+def _component_names(structure: Mapping[str, Any]) -> list[str]:
+    """The names of outputs, each as often as it has tensors."""
+    names = []
+    for name, value in structure.items():
+        count = len(tf.nest.flatten(value, expand_composites=True))
+        names += [name] if count == 1 else [f"{name}/{i}" for i in range(count)]
+    return names
+
+
+def _inline(whole: FrozenSignature) -> FrozenSignature:
+    """The signature with its functions inlined, but for those of control flow."""
+    graph_def = convert_to_constants.disable_lower_using_switch_merge(whole.graph_def)
+    functions.inline_where_convolutions_are(graph_def)
+    for function in graph_def.library.function:
+        # Says that others compute the same on other devices, which hinders inlining.
+        function.attr.pop("api_implements", None)
+    inputs = whole.placeholders()
+    outputs = [tensor for tensor, _ in whole.outputs.values()]
+    graph_def = grappler.optimize(graph_def, inputs, outputs, ["function"])
+    wanted = [*(spec.name for spec in whole.inputs.values()), *outputs]
+    graph_def = tf.compat.v1.graph_util.extract_sub_graph(
+        graph_def, [name.partition(":")[0] for name in wanted]
+    )
+    return dataclasses.replace(whole, graph_def=graph_def)
+
+
+class _Converter(convert_to_constants._FunctionConverterDataInEager):
+    """The variables of a function, for a graph in which it has been inlined."""
+
+    def __init__(self, function: Any, graph_def: graph_pb2.GraphDef) -> None:
+        self._func = function
+        convert_to_constants._ConverterData.__init__(self, graph_def)
+        self._build_tensor_data()
+
+
+def _with_constants(inlined: FrozenSignature, function: Any) -> FrozenSignature:
+    graph_def, _ = convert_to_constants._replace_variables_by_constants(
+        _Converter(function, inlined.graph_def)
+    )
+    functions.drop_gradients(graph_def)
+    left = {node.name for node in graph_def.node if node.op == "Placeholder"}
+    return dataclasses.replace(
+        inlined,
+        graph_def=graph_def,
+        captures={n: t for n, t in inlined.captures.items() if n in left},
+    )
+
+
+# What may read a variable's resource. Anything else may write to it.
+_READS = frozenset(
+    ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
+    + ("VarIsInitializedOp", "Identity", "DestroyResourceOp")
+)
+
+
+def _changed_variable(inlined: FrozenSignature, function: Any) -> str | None:
+    """The name of a variable the signature assigns, if there is one."""
+    variables = {id(variable.handle): variable for variable in function.graph.variables}
+    names = {
+        name: variables[id(tensor)].name.partition(":")[0]
+        for name, tensor in inlined.captures.items()
+        if id(tensor) in variables
+    }
+    return functions.written_resource(inlined.graph_def, names, _READS)
 
 
 def rebuild(frozen: FrozenSignature, graph_def: graph_pb2.GraphDef) -> Any:
     """The function of `frozen`, computed by `graph_def`, ready to be a signature."""
+    renamed = graph_pb2.GraphDef()
+    renamed.CopyFrom(graph_def)
+    functions.rename_functions(renamed)
     imported = wrap_function.function_from_graph_def(
-        graph_def,
+        renamed,
         [spec.name for spec in frozen.inputs.values()],
         [tensor for tensor, _ in frozen.outputs.values()],
         captures=dict(frozen.captures),
     )
 
-    def signature(**arguments: tf.Tensor) -> dict[str, tf.Tensor]:
-        results = imported(*(arguments[name] for name in frozen.inputs))
-        outputs = {}
-        for result, (name, (_, shape)) in zip(
-            results, frozen.outputs.items(), strict=True
-        ):
+    def signature(*arguments: tf.Tensor) -> dict[str, Any]:
+        results = iter(imported(*arguments))
+        components = []
+        for result, (_, shape) in zip(results, frozen.outputs.values(), strict=True):
             # Shape functions of the rewritten graph may know less than before.
             result.set_shape(shape)
-            outputs[name] = result
-        return outputs
+            components.append(result)
+        return tf.nest.pack_sequence_as(
+            dict(frozen.structure), components, expand_composites=True
+        )
 
     return tf.function(signature, autograph=False).get_concrete_function(
-        **{
-            name: tf.TensorSpec(spec.shape, spec.dtype, name)
-            for name, spec in frozen.inputs.items()
-        }
+        *(
+            tf.TensorSpec(spec.shape, spec.dtype, name)
+            for name, spec in zip(
+                _savable_names(frozen), frozen.inputs.values(), strict=True
+            )
+        )
     )
 
 
-def save(loaded: Any, functions: Mapping[str, Any], directory: str) -> None:
-    """Writes a SavedModel of `functions` with the tables and assets of `loaded`.
+# Input names that TensorFlow can save; those of TF1 may be others, such as "x:0".
+_SAVABLE = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-]*")
+
+
+def _savable_names(frozen: FrozenSignature) -> list[str]:
+    folded = [name.lower() for name in frozen.inputs]
+    return [
+        name
+        if _SAVABLE.fullmatch(name) and folded.count(name.lower()) == 1
+        else f"ios_tf_input_{i}"
+        for i, name in enumerate(frozen.inputs)
+    ]
+
+
+def save(
+    loaded: Any,
+    signatures: Mapping[str, tuple[FrozenSignature, Any]],
+    directory: str,
+    tags: Sequence[str] = (tf.saved_model.SERVING,),
+) -> None:
+    """Writes a SavedModel of `signatures` with the tables and assets of `loaded`.
 
     Args:
       loaded: the SavedModel the functions come from.
-      functions: signature key -> function; one function may have several keys.
-      directory: must not exist.
+      signatures: key -> what it was and the function it became, which may have several
+        keys.
+      directory: to write to.
+      tags: of the MetaGraph.
     """
     root = tf.Module()
     root.resources = []
@@ -164,35 +312,103 @@ def save(loaded: Any, functions: Mapping[str, Any], directory: str) -> None:
     for trackable in trackable_view.TrackableView(loaded).descendants():
         if isinstance(trackable, asset.Asset):
             root.assets.append(trackable)
+        elif isinstance(trackable, load_v1_in_v2._Initializer):
+            root.resources.append(_without_weights(trackable))
         # Variables are constants by now.
         elif isinstance(trackable, resource.CapturableResource) and not isinstance(
             trackable, tf.Variable
         ):
             root.resources.append(trackable)
+    rebuilt = {key: function for key, (_, function) in signatures.items()}
     tf.saved_model.save(
         root,
         directory,
-        signatures=dict(functions),
+        signatures=rebuilt,
         options=tf.saved_model.SaveOptions(
-            namespace_whitelist=sorted(_namespaces(functions.values()))
+            namespace_whitelist=sorted(_namespaces(rebuilt.values()))
         ),
     )
+    names = {
+        key: {
+            saved: name
+            for saved, name in zip(_savable_names(frozen), frozen.inputs, strict=True)
+            if saved != name
+        }
+        for key, (frozen, _) in signatures.items()
+    }
+    if any(names.values()) or set(tags) != {tf.saved_model.SERVING}:
+        _write_interface(directory, names, tags)
 
 
-def _namespaces(functions: Iterable[Any]) -> set[str]:
+def _write_interface(
+    directory: str, names: Mapping[str, Mapping[str, str]], tags: Sequence[str]
+) -> None:
+    """Gives a SavedModel what TensorFlow cannot save: names of inputs, and tags.
+
+    `names`: by signature, the names by which inputs were saved and those to have.
+    """
+    saved_model = loader_impl.parse_saved_model(directory)
+    (meta_graph,) = saved_model.meta_graphs
+    meta_graph.meta_info_def.tags[:] = tags
+    objects = meta_graph.object_graph_def.nodes
+    (signature_map,) = (
+        objects[child.node_id]
+        for child in objects[0].children
+        if child.local_name == "signatures"
+    )
+    for child in signature_map.children:
+        keywords = objects[child.node_id].bare_concrete_function.argument_keywords
+        of_signature = names[child.local_name]
+        keywords[:] = [of_signature.get(name, name) for name in keywords]
+    for key, of_signature in names.items():
+        inputs = meta_graph.signature_def[key].inputs
+        for saved, name in of_signature.items():
+            inputs[name].CopyFrom(inputs[saved])
+            del inputs[saved]
+    path = os.path.join(directory, tf.saved_model.SAVED_MODEL_FILENAME_PB)
+    with tf.io.gfile.GFile(path, "wb") as file:
+        file.write(saved_model.SerializeToString(deterministic=True))
+
+
+def _without_weights(initializer: Any) -> Any:
+    """A TF1 model's initializer, capturing only what it needs.
+
+    As TensorFlow loads it, it captures all variables of its graph.
+    """
+    function = initializer._init_fn
+    outputs = [tensor.name for tensor in function.outputs]
+    waits = [operation.name for operation in function.graph.control_outputs]
+    captures = {i.op.name: external for external, i in function.graph.captures}
+    inputs = [t.name for t in function.inputs if t.op.name not in captures]
+    needed = [name.partition(":")[0] for name in (*inputs, *outputs)]
+    graph_def = tf.compat.v1.graph_util.extract_sub_graph(
+        function.graph.as_graph_def(), [*needed, *waits]
+    )
+    left = {node.name for node in graph_def.node}
+    smaller = load_v1_in_v2._Initializer(
+        wrap_function.function_from_graph_def(
+            graph_def,
+            inputs,
+            [*outputs, *waits],
+            captures={n: t for n, t in captures.items() if n in left},
+        ),
+        initializer._asset_paths,
+    )
+    smaller.variables = [
+        variable
+        for variable in function.graph.variables
+        if any(variable.handle is captures.get(name) for name in left)
+    ]
+    return smaller
+
+
+def _namespaces(signatures: Iterable[Any]) -> set[str]:
     """The "Name" of ops that are called "Name>Op": custom ones."""
     found = set()
-    for function in functions:
+    for function in signatures:
         graph_def = function.graph.as_graph_def()
-        for node in nodes(graph_def):
+        for node in functions.nodes(graph_def):
             namespace, separator, _ = node.op.partition(">")
             if separator:
                 found.add(namespace)
     return found
-
-
-def nodes(graph_def: graph_pb2.GraphDef) -> Iterable[Any]:
-    """All nodes of a graph, those of its functions included."""
-    yield from graph_def.node
-    for function in graph_def.library.function:
-        yield from function.node_def

@@ -6,14 +6,21 @@ import contextlib
 import ctypes
 import gc
 
+# Bytes whose release is worth the half second that Python takes to look for them.
+_WORTHWHILE = 16 << 20
 
-def release_unused() -> None:
+
+def release_unused(size: int = _WORTHWHILE) -> None:
     """Frees what nothing refers to, and returns it to the system.
 
     Converting InceptionV3 (95 MB of weights) leaves gigabytes of freed copies.
+
+    Args:
+      size: bytes of the graph that is no longer needed; little is left to Python.
     """
-    gc.collect()
-    return_freed()
+    if size >= _WORTHWHILE:
+        gc.collect()
+        return_freed()
 
 
 def return_freed() -> None:

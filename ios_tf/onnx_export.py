@@ -8,13 +8,14 @@ import logging
 import os
 import re
 import uuid
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from tensorflow.core.framework import graph_pb2
 
-from ios_tf import graphs, optimizer
+from ios_tf import functions, graphs, optimizer
 from ios_tf.bench.model import random_inputs
 from ios_tf.errors import UserError
 from ios_tf.graphs import FrozenSignature
@@ -49,6 +50,7 @@ def export_onnx(
     *,
     batch_size: int = 1,
     signature: str | None = None,
+    tags: Sequence[str] | None = None,
     opset: int = OPSET,
 ) -> Exported:
     """Writes a signature of a model as an ONNX file.
@@ -63,6 +65,7 @@ def export_onnx(
       output: the file to write.
       batch_size: of the comparison, where the model's is dynamic.
       signature: the one to export; by default `serving_default` or the only one.
+      tags: as of `ios_tf.convert`.
       opset: version of ONNX's operators.
 
     Raises:
@@ -73,7 +76,7 @@ def export_onnx(
     output = os.fspath(output)
     _check_directory(output)
     with saved_model(model) as source:
-        loaded = graphs.load(source)
+        loaded = graphs.load(source, tags)
         name = graphs.choose_signature(signature, loaded)
         function = loaded.signatures[name]
         frozen = graphs.freeze(name, function)
@@ -112,7 +115,7 @@ def _without_schedules(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     """The graph as plain TensorFlow: tf2onnx optimises it in this process."""
     plain = graph_pb2.GraphDef()
     plain.CopyFrom(graph_def)
-    for node in graphs.nodes(plain):
+    for node in functions.nodes(plain):
         for attribute in optimizer.ANNOTATIONS:
             node.attr.pop(attribute, None)
     return plain

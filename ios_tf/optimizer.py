@@ -9,16 +9,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
-from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
-from tensorflow.python.grappler import tf_optimizer
 
-from ios_tf import _native, memory
+from ios_tf import grappler
 from ios_tf.graphs import FrozenSignature
+from ios_tf.grappler import OPTIMIZER, Parameters
 from ios_tf.scheduler import Problem
 
-OPTIMIZER = "IosOptimizer"
 # Attributes of nodes that carry schedules (cc/tensorflow/annotations.h).
 ANNOTATIONS = ("_ios_batch", "_ios_stage", "_ios_stream", "_ios_merge")
 
@@ -95,6 +92,14 @@ def rewrite(
     return _optimize(frozen, [OPTIMIZER], parameters)
 
 
+def lowered(
+    frozen: FrozenSignature, batch_size: int = 1, device: str = "cpu"
+) -> graph_pb2.GraphDef:
+    """The graph as it runs with the plugin: regions are nodes."""
+    parameters = {"mode": "lower", "batch_size": batch_size, "device": device}
+    return _optimize(frozen, [OPTIMIZER], parameters)
+
+
 def lowered_programs(
     frozen: FrozenSignature, batch_size: int = 1, device: str = "cpu"
 ) -> list[dict[str, Any]]:
@@ -102,68 +107,36 @@ def lowered_programs(
 
     The schedules are {"batch_size", "schedule"} objects (cc/tensorflow/program_json.h).
     """
-    parameters = {"mode": "lower", "batch_size": batch_size, "device": device}
-    graph_def = _optimize(frozen, [OPTIMIZER], parameters)
     return [
         json.loads(node.attr["program"].s)
-        for node in graph_def.node
+        for node in lowered(frozen, batch_size, device).node
         if node.op == "IosRegion"
     ]
 
 
-Parameters = Mapping[str, str | int | Sequence[int]]
-
-
-def rewriter_config(
-    optimizers: Sequence[str], parameters: Parameters
-) -> config_pb2.ConfigProto:
-    """What runs only the named graph optimizers, once; ours with `parameters`."""
-    config = config_pb2.ConfigProto()
-    rewriter = config.graph_options.rewrite_options
-    rewriter.min_graph_nodes = -1
-    rewriter.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
-    rewriter.use_plugin_optimizers = rewriter_config_pb2.RewriterConfig.OFF
-    rewriter.fail_on_optimizer_errors = True
-    rewriter.optimizers.extend(optimizers)
-    if parameters:
-        custom = rewriter.custom_optimizers.add()
-        custom.name = OPTIMIZER
-        for key, value in parameters.items():
-            if isinstance(value, int):
-                custom.parameter_map[key].i = value
-            elif isinstance(value, str):
-                custom.parameter_map[key].s = value.encode()
-            else:
-                custom.parameter_map[key].list.i.extend(value)
-    return config
+def describe_region(graph_def: graph_pb2.GraphDef, name: str) -> str:
+    """What to call a region of a lowered graph: it has the names of its operators."""
+    regions = [node for node in graph_def.node if node.op == "IosRegion"]
+    (number,) = (i for i, node in enumerate(regions, 1) if node.name == name)
+    names = [
+        operator["name"]
+        for operator in json.loads(regions[number - 1].attr["program"].s)["block"][
+            "operators"
+        ]
+    ]
+    return (
+        f"region {number} of {len(regions)} ({len(names)} operators, from {names[0]} "
+        f"to {names[-1]})"
+    )
 
 
 def _optimize(
-    frozen: FrozenSignature,
-    optimizers: Sequence[str],
-    parameters: Parameters,
+    frozen: FrozenSignature, optimizers: Sequence[str], parameters: Parameters
 ) -> graph_pb2.GraphDef:
-    _native.ops()  # registers the optimizer
-    meta_graph = meta_graph_pb2.MetaGraphDef()
-    meta_graph.graph_def.CopyFrom(frozen.graph_def)
-    # What may not be optimised away.
-    signature = meta_graph.signature_def["serving_default"]
-    for i, spec in enumerate(frozen.inputs.values()):
-        info = signature.inputs[str(i)]
-        info.name = spec.name
-        info.dtype = spec.dtype.as_datatype_enum
-        info.tensor_shape.CopyFrom(spec.shape.as_proto())
-    for name, tensor in frozen.captures.items():
-        info = signature.inputs[name]
-        info.name = name + ":0"
-        info.dtype = tensor.dtype.as_datatype_enum
-        info.tensor_shape.CopyFrom(tf.TensorShape([]).as_proto())
-    for name, (tensor_name, _) in frozen.outputs.items():
-        signature.outputs[name].name = tensor_name
-
-    config = rewriter_config(optimizers, parameters)
-    try:
-        return tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False)
-    finally:
-        del meta_graph
-        memory.release_unused()
+    return grappler.optimize(
+        frozen.graph_def,
+        frozen.placeholders(),
+        [tensor for tensor, _ in frozen.outputs.values()],
+        optimizers,
+        parameters,
+    )

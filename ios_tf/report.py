@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ios_tf.scheduler import Schedule, Strategy
+
+if TYPE_CHECKING:  # it needs TensorFlow, which not every report has
+    from ios_tf.comparison import Comparison
 
 
 @dataclasses.dataclass
@@ -52,6 +56,7 @@ class Report:
       bounded: stages that need not be measured, as they could not win.
       search_seconds: time the searches took.
       left_to_tensorflow: op type -> nodes outside of the schedules.
+      comparisons: the functions that were converted, beside the original ones.
       notes: one line each on what the user may want to know.
     """
 
@@ -67,6 +72,7 @@ class Report:
     bounded: int = 0
     search_seconds: float = 0.0
     left_to_tensorflow: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    comparisons: list[Comparison] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
 
     def table(self) -> str:
@@ -89,9 +95,29 @@ class Report:
             ),
             ("search", f"{self.search_seconds:.1f} s"),
             ("left to TensorFlow", _counts(self.left_to_tensorflow)),
+            *self._comparisons(),
             ("written", self.output),
         ]
         return "\n".join([two_columns(rows), *(f"note: {n}" for n in self.notes)])
+
+    def _comparisons(self) -> Iterator[tuple[str, str]]:
+        """What the conversion means to whoever calls the model."""
+        for one in self.comparisons:
+            of = f" ({one.signature})" if len(self.comparisons) > 1 else ""
+            if one.converted_ms:
+                yield f"TensorFlow{of}", _milliseconds(one.tensorflow_ms)
+                yield (
+                    f"converted{of}",
+                    "  ".join(
+                        f"{ms:.2f} ms ({one.tensorflow_ms[size] / ms:.2f}x)"
+                        for size, ms in one.converted_ms.items()
+                    ),
+                )
+            difference = "not compared"
+            if one.difference is not None:
+                sizes = ", ".join(map(str, one.batch_sizes))
+                difference = f"{one.difference:.1e} (relative; batch sizes {sizes})"
+            yield f"largest difference{of}", difference
 
     def _by_size(self) -> list[tuple[str, str]]:
         """The rows of the table that have a column for each batch size."""
@@ -118,6 +144,10 @@ class Report:
                 (*names, "sequential", "scheduled"), *padded, strict=True
             )
         ]
+
+
+def _milliseconds(latencies: Mapping[int, float]) -> str:
+    return "  ".join(f"{ms:.2f} ms" for ms in latencies.values())
 
 
 def two_columns(rows: Sequence[tuple[str, str]]) -> str:

@@ -24,7 +24,7 @@ from tensorflow.core.protobuf import config_pb2
 from ios_tf import _native
 from ios_tf.cache import default_directory
 from ios_tf.errors import NativeLibraryError, UserError
-from ios_tf.optimizer import OPTIMIZER
+from ios_tf.grappler import OPTIMIZER
 from ios_tf.scheduler import Pruning
 from ios_tf.source import first_line
 from ios_tf.tuning import BlockTuner, pending_files, problem_of

@@ -15,18 +15,21 @@ from ios_tf.source import saved_model
 _MERGED = "/ios_merge"
 
 
-def show(model: str, signature: str | None = None) -> str:
+def show(
+    model: str, signature: str | None = None, tags: Sequence[str] | None = None
+) -> str:
     """The schedules of a converted SavedModel.
 
     Args:
       model: directory of the SavedModel.
       signature: the one to show; by default all.
+      tags: of the MetaGraph to show, where there are several.
 
     Raises:
       UserError: `model` is no converted SavedModel.
     """
     with saved_model(model) as source:
-        loaded = graphs.load(source)
+        loaded = graphs.load(source, tags)
     keys = [signature] if signature else sorted(loaded.signatures)
     same: dict[Any, list[str]] = {}
     frozen = {}

@@ -60,8 +60,43 @@ def saved_model(
         )
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         path = os.path.join(directory, "model")
-        keras_model.export(path, verbose=False)
+        try:
+            _export(keras_model, path)
+        # What Keras and TensorFlow say of models that are not built, and others.
+        except Exception as error:
+            raise UserError(
+                f"the Keras model {keras_model.name!r} cannot be exported: "
+                f"{first_line(error)}"
+            ) from error
         yield path
+
+
+def _export(model: Any, path: str) -> None:
+    """Writes a Keras model as `model.export` does, but for inference.
+
+    That traces what follows Resizing, CenterCrop and random layers for training.
+    """
+    import keras
+
+    try:
+        from keras.src.export.export_utils import get_input_signature
+    except ImportError:  # another version of Keras
+        get_input_signature = None
+    if (
+        not get_input_signature
+        or not isinstance(model, keras.Model)
+        or keras.backend.backend() != "tensorflow"
+    ):
+        model.export(path, verbose=False)
+        return
+
+    def serve(*inputs: Any) -> Any:
+        return model(*inputs, training=False)
+
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint("serve", serve, get_input_signature(model))
+    archive.write_out(path, verbose=False)
 
 
 def _has_prefix(model: Any, prefix: str) -> bool:

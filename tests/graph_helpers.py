@@ -19,7 +19,7 @@ from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.grappler import tf_optimizer
 
 from ios_tf import _native
-from ios_tf.optimizer import rewriter_config
+from ios_tf.grappler import rewriter_config
 
 
 @dataclasses.dataclass(frozen=True)

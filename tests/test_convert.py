@@ -192,7 +192,7 @@ def test_what_surrounds_the_network_stays(classifier, tmp_path):
     output = str(tmp_path / "converted")
     report = ios_tf.convert(classifier, output, **FAST)
     assert report.operators
-    assert any("control flow" in note for note in report.notes)
+    assert any("loops and branches" in note for note in report.notes)
     assert interface(output) == interface(classifier)
     with open(output + "/assets.extra/notes") as file:
         assert file.read() == "kept"

@@ -117,6 +117,7 @@ def bench(
     strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "both"),
     rounds: int = 20,
     signature: str | None = None,
+    tags: Sequence[str] | None = None,
     weights: str | None = None,
     cache_dir: str | None = None,
     progress: bool = False,
@@ -130,6 +131,7 @@ def bench(
       strategies: of the engine.
       rounds: every variant is called three times in each.
       signature: the one to call; by default `serving_default` or the only one.
+      tags: as of `ios_tf.convert`.
 
     Raises:
       UserError: as for `ios_tf.convert`; inputs of unknown shape, or not numbers.
@@ -139,7 +141,7 @@ def bench(
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
     ):
         functions = {}
-        stock = graphs.load(source)
+        stock = graphs.load(source, tags)
         signature = graphs.choose_signature(signature, stock)
         functions[STOCK] = stock.signatures[signature]
         inputs = random_inputs(functions[STOCK], batch_size)
@@ -154,6 +156,7 @@ def bench(
                 device=device,
                 strategy=strategy,
                 signatures=[signature],
+                tags=tags,
                 cache_dir=cache_dir,
                 progress=progress,
             )

@@ -1,0 +1,444 @@
+"""Compares a converted model with its original: outputs on made-up inputs, latencies.
+
+Both run in this process, in turn; the original as if this package were not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import wrap_function
+
+from ios_tf import functions, optimizer
+from ios_tf.errors import UserError
+from ios_tf.graphs import FrozenSignature
+from ios_tf.source import first_line
+
+# What unknown sizes of images become, one after the other until the model takes it.
+_SIZES = (224, 64, 299, 512)
+# Below what whole numbers are: values of pixels, and what any vocabulary has.
+_LIMITS = (255, 2)
+_SECONDS = 2.0  # for the latencies of one function at one batch size
+_ROUNDS = 20
+_CALLS = 3  # in a row; the first lets the threads of the other one come to rest
+
+Inputs = Mapping[str, tf.Tensor]
+
+
+class CannotCompareError(Exception):
+    """There are no inputs by which a model can be compared; it says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """A function of the converted model beside the original one.
+
+    Attributes:
+      signature: its name, the first if it has several.
+      difference: largest absolute difference of outputs over the largest absolute
+        value of the output, of all float outputs and batch sizes; None: not compared.
+      batch_sizes: those of the inputs that were compared.
+      tensorflow_ms, converted_ms: median latencies of a call by batch size: of the
+        original in TensorFlow, and of the converted model on the engine.
+      notes: one line each on what was not compared, or not equal, and why.
+    """
+
+    signature: str
+    difference: float | None = None
+    batch_sizes: Sequence[int] = ()
+    tensorflow_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    converted_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+class Reference:
+    """The original function of a signature, with inputs that were made up for it."""
+
+    def __init__(
+        self, name: str, function: Any, frozen: FrozenSignature, device: str
+    ) -> None:
+        """`frozen`: the function, frozen; `device`: "cpu" or "gpu"."""
+        self.name = name
+        self._function = function
+        self._frozen = frozen
+        self._device = device
+        self._inputs: dict[int, Inputs] = {}
+        self._expected: dict[int, Mapping[str, Any]] = {}
+
+    def compare(
+        self,
+        found: Callable[..., Any],
+        graph_def: Any,
+        batch_sizes: Sequence[int],
+        timed: Sequence[int] = (),
+    ) -> Comparison:
+        """Compares another function with the original one.
+
+        Args:
+          found: what should compute the same.
+          graph_def: the graph it was made of, with schedules.
+          batch_sizes: those to compare outputs at.
+          timed: those to measure latencies at.
+
+        Raises:
+          UserError: a region computes something else.
+        """
+        differences, compared, notes = [], [], []
+        for batch_size in batch_sizes:
+            try:
+                inputs, expected = self._reference(batch_size)
+            except CannotCompareError as reason:
+                # Some take one batch size only, though they do not say so.
+                if not compared:
+                    text = f"signature {self.name!r} is not compared with the original"
+                    notes.append(f"{text}: {reason}")
+                break
+            outputs = self._outputs(found, batch_size, inputs)
+            difference, unequal = compare_outputs(outputs, expected)
+            if difference is not None:
+                differences.append(difference)
+            compared.append(batch_size)
+            if difference is None or difference > self._tolerance() or unequal:
+                notes += self._explain(
+                    graph_def, batch_size, difference or 0.0, unequal
+                )
+        latencies = {
+            size: self._latencies(found, size) for size in timed if size in self._inputs
+        }
+        return Comparison(
+            self.name,
+            max(differences, default=None),
+            compared,
+            {size: latency[0] for size, latency in latencies.items()},
+            {size: latency[1] for size, latency in latencies.items()},
+            list(dict.fromkeys(notes)),
+        )
+
+    def _reference(self, batch_size: int) -> tuple[Inputs, Mapping[str, Any]]:
+        if batch_size not in self._expected:
+            with _running(plugin=False, device=self._device):
+                inputs, expected = _accepted_inputs(
+                    self._function, self._frozen, batch_size
+                )
+                again, unequal = compare_outputs(self._function(**inputs), expected)
+            self._inputs[batch_size] = inputs
+            if (again or 0.0) > self._tolerance() or (again is None and unequal):
+                raise CannotCompareError("two calls of the original differ")
+            self._expected[batch_size] = expected
+        return self._inputs[batch_size], self._expected[batch_size]
+
+    def _outputs(
+        self, found: Callable[..., Any], batch_size: int, inputs: Inputs
+    ) -> Mapping[str, Any]:
+        try:
+            with _running(plugin=True, device=self._device):
+                return found(**inputs)
+        except tf.errors.OpError as error:
+            raise UserError(
+                f"signature {self.name!r} would fail at batch size {batch_size}, where "
+                f"the original does not: {first_line(error)}; nothing is written"
+            ) from error
+
+    def _tolerance(self) -> float:
+        return tolerance(self._frozen, self._device)
+
+    def _explain(
+        self,
+        graph_def: Any,
+        batch_size: int,
+        difference: float,
+        unequal: Mapping[str, str],
+    ) -> list[str]:
+        """Why outputs differ, if it is not a region that does.
+
+        What chooses by comparing values (argmax, non-maximum suppression, ...) may make
+        a large difference of rounding errors.
+        """
+        worst = _differing_region(
+            self._frozen, graph_def, self._inputs[batch_size], self._device
+        )
+        if worst and worst[1] > self._tolerance():
+            raise UserError(
+                f"signature {self.name!r} would compute something else than the "
+                f"original: at batch size {batch_size} {worst[0]} differs by "
+                f"{worst[1]:.1e} (relative); nothing is written"
+            )
+        agree = f"; the regions agree to {worst[1]:.1e}" if worst else ""
+        notes = [
+            f"signature {self.name!r}: {text} at batch size {batch_size}{agree}"
+            for text in unequal.values()
+        ]
+        if difference > self._tolerance():
+            notes.append(
+                f"signature {self.name!r}: outputs differ by {difference:.1e} at batch "
+                f"size {batch_size} in what follows the regions{agree}"
+            )
+        return notes
+
+    def _latencies(self, found: Callable[..., Any], batch_size: int) -> list[float]:
+        inputs = self._inputs[batch_size]
+        latencies: list[list[float]] = [[], []]
+        end = time.perf_counter() + _SECONDS
+        for i in range(_ROUNDS):
+            if i > 1 and time.perf_counter() > end:
+                break
+            for plugin, function in enumerate((self._function, found)):
+                with _running(plugin=bool(plugin), device=self._device):
+                    for call in range(_CALLS):
+                        start = time.perf_counter()
+                        _wait_for(function(**inputs))
+                        if call:
+                            seconds = time.perf_counter() - start
+                            latencies[plugin].append(seconds * 1e3)
+        return [statistics.median(of_one) for of_one in latencies]
+
+
+def tolerance(frozen: FrozenSignature, device: str) -> float:
+    """The relative difference that rounding may make of a network's outputs."""
+    types = {
+        tf.dtypes.as_dtype(node.attr["T"].type)
+        for node in frozen.graph_def.node
+        if node.op in functions.CONVOLUTIONS
+    }
+    if tf.bfloat16 in types:
+        return 0.2
+    if tf.float16 in types:
+        return 0.03
+    if device == "gpu" and tf.config.experimental.tensor_float_32_execution_enabled():
+        return 0.01
+    return 1e-3
+
+
+def compare_outputs(
+    found: Mapping[str, Any], expected: Mapping[str, Any]
+) -> tuple[float | None, dict[str, str]]:
+    """How far outputs are from those expected.
+
+    Returns:
+      The largest absolute difference of a float output over its largest absolute value,
+      None if there is no float output; and for every output of another type, or of
+      another shape, that is not equal, what to say about it.
+    """
+    worst, unequal = None, {}
+    for name, value in expected.items():
+        pairs = zip(_arrays(found[name]), _arrays(value), strict=True)
+        for one, truth in pairs:
+            if one.shape != truth.shape:
+                unequal[name] = f"output {name!r} has another shape"
+            elif _is_float(truth):
+                worst = max(worst or 0.0, relative_difference(one, truth))
+            elif (one != truth).any():
+                count = int((one != truth).sum())
+                unequal[name] = (
+                    f"{count} of {truth.size} values of output {name!r} differ"
+                )
+    return worst, unequal
+
+
+def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference over the largest value; NaN and infinities are equal."""
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(expected)
+    if not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    difference = np.abs(found[finite] - expected[finite]).max()
+    if not np.isfinite(difference):
+        return float("inf")
+    return float(difference / max(np.abs(expected[finite]).max(), 1e-30))
+
+
+def made_up_inputs(
+    specs: Mapping[str, tf.TensorSpec],
+    batch_size: int,
+    image_size: int = _SIZES[0],
+    limit: int = _LIMITS[0],
+) -> dict[str, tf.Tensor]:
+    """Random arguments of a signature.
+
+    Args:
+      specs: of the arguments, by name.
+      batch_size: in place of unknown leading dimensions.
+      image_size: in place of other unknown dimensions.
+      limit: whole numbers are below it.
+
+    Raises:
+      CannotCompareError: there are none of this type.
+    """
+    random = np.random.default_rng([batch_size, image_size])
+    inputs = {}
+    for name, spec in specs.items():
+        shape = [None, None, None, 3]
+        if spec.shape.rank is not None:
+            shape = spec.shape.as_list()
+        shape[:1] = [batch_size if size is None else size for size in shape[:1]]
+        shape = [image_size if size is None else size for size in shape]
+        if spec.dtype.is_floating:
+            values = random.random(shape).astype(spec.dtype.as_numpy_dtype)
+        elif spec.dtype.is_bool:
+            values = random.integers(0, 2, shape).astype(bool)
+        elif spec.dtype.is_integer and not spec.dtype.is_quantized:
+            values = random.integers(0, min(spec.dtype.max, limit), shape)
+            values = values.astype(spec.dtype.as_numpy_dtype)
+        elif spec.dtype == tf.string:
+            # What a network with strings for inputs reads most often.
+            count = int(np.prod(shape))
+            photographs = random.integers(0, 255, (count, 64, 64, 3), np.uint8)
+            encoded = [tf.io.encode_jpeg(one).numpy() for one in photographs]
+            values = np.array(encoded, dtype=object).reshape(shape)
+        else:
+            raise CannotCompareError(
+                f"input {name!r} is of type {spec.dtype.name}, no number"
+            )
+        inputs[name] = tf.constant(values, spec.dtype)
+    return inputs
+
+
+def _accepted_inputs(
+    function: Any, frozen: FrozenSignature, batch_size: int
+) -> tuple[Inputs, Mapping[str, Any]]:
+    """Inputs that a function accepts, and its outputs."""
+    specs = frozen.inputs
+    unknown = any(
+        spec.shape.rank is None or None in spec.shape.as_list()[1:]
+        for spec in specs.values()
+    )
+    whole = any(spec.dtype.is_integer for spec in specs.values())
+    errors = []
+    for size, limit in itertools.product(
+        _SIZES if unknown else _SIZES[:1], _LIMITS if whole else _LIMITS[:1]
+    ):
+        inputs = made_up_inputs(specs, batch_size, size, limit)
+        try:
+            return inputs, function(**inputs)
+        # Whatever a function may dislike about inputs that mean nothing.
+        except Exception as error:
+            errors.append(error)
+    raise CannotCompareError(
+        f"it does not take inputs that are made up ({first_line(errors[0])})"
+    )
+
+
+@contextlib.contextmanager
+def _running(plugin: bool, device: str) -> Iterator[None]:
+    """Functions called here run with this package's plugin, or without it."""
+    key = "use_plugin_optimizers"
+    before = tf.config.optimizer.get_experimental_options().get(key, True)
+    tf.config.optimizer.set_experimental_options({key: plugin})
+    try:
+        # On the GPU nothing is said: not all of a model can be there.
+        with tf.device("/CPU:0") if device == "cpu" else contextlib.nullcontext():
+            yield
+    finally:
+        tf.config.optimizer.set_experimental_options({key: before})
+
+
+def _differing_region(
+    frozen: FrozenSignature, graph_def: Any, inputs: Inputs, device: str
+) -> tuple[str, float] | None:
+    """The first region whose results differ, or that of the largest difference.
+
+    Args:
+      frozen: the original.
+      graph_def: its graph with schedules.
+
+    Returns:
+      What to call the region, and its difference; None: no region has a result that can
+      be looked at.
+    """
+    lowered = optimizer.lowered(
+        dataclasses.replace(frozen, graph_def=graph_def), device=device
+    )
+    results = _results_of_regions(frozen.graph_def, lowered)
+    if not results:
+        return None
+    arguments = [inputs[name] for name in frozen.inputs]
+    found = _tensors(frozen, lowered, [one for _, one, _ in results])
+    expected = _tensors(frozen, frozen.graph_def, [one for _, _, one in results])
+    with _running(plugin=False, device=device):
+        differences = [
+            (region, relative_difference(one.numpy(), truth.numpy()))
+            for (region, _, _), one, truth in zip(
+                results, found(*arguments), expected(*arguments), strict=True
+            )
+        ]
+    limit = tolerance(frozen, device)
+    region, difference = next(
+        (one for one in differences if one[1] > limit),
+        max(differences, key=lambda one: one[1]),
+    )
+    return optimizer.describe_region(lowered, region), difference
+
+
+def _results_of_regions(original: Any, lowered: Any) -> list[tuple[str, str, str]]:
+    """(region, tensor of the lowered graph, tensor of the original) where they meet.
+
+    A node that both graphs have reads in both the same values: from a region, perhaps
+    through a Transpose, in the lowered one.
+    """
+    nodes = {node.name: node for node in lowered.node}
+    originals = {node.name: node for node in original.node}
+    order = [node.name for node in lowered.node if node.op == "IosRegion"]
+
+    def region(name: str) -> str | None:
+        node = nodes[name.partition(":")[0].removeprefix("^")]
+        while node.op != "IosRegion":
+            if node.name in originals or not node.input:
+                return None
+            node = nodes[node.input[0].partition(":")[0]]
+        return node.name
+
+    results = {}
+    for name, before in originals.items():
+        if name not in nodes or nodes[name].op != before.op:
+            continue
+        for one, truth in zip(nodes[name].input, before.input, strict=False):
+            if one[0] != "^" and truth[0] != "^" and region(one):
+                results[one] = (region(one), _full(one), _full(truth))
+    return sorted(results.values(), key=lambda result: order.index(result[0]))
+
+
+def _tensors(frozen: FrozenSignature, graph_def: Any, names: Sequence[str]) -> Any:
+    """A function of the signature's inputs that gives tensors of a graph."""
+    renamed = type(graph_def)()
+    renamed.CopyFrom(graph_def)
+    functions.rename_functions(renamed)
+    return wrap_function.function_from_graph_def(
+        renamed,
+        [spec.name for spec in frozen.inputs.values()],
+        list(names),
+        captures=dict(frozen.captures),
+    )
+
+
+def _full(name: str) -> str:
+    return name if ":" in name else f"{name}:0"
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    return [
+        np.asarray(tensor.numpy())
+        for tensor in tf.nest.flatten(value, expand_composites=True)
+    ]
+
+
+def _is_float(array: np.ndarray) -> bool:
+    return (
+        tf.dtypes.as_dtype(array.dtype).is_floating if array.dtype != object else False
+    )
+
+
+def _wait_for(outputs: Mapping[str, Any]) -> None:
+    """Waits for what a GPU computes."""
+    for value in outputs.values():
+        for tensor in tf.nest.flatten(value, expand_composites=True):
+            tensor.numpy()

@@ -1,0 +1,206 @@
+"""Knows a graph's library: which function calls which, and renames them."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tensorflow.core.framework import graph_pb2
+
+CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
+_BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
+_CONTROL_FLOW = (*_BRANCHES, "While", "StatelessWhile", "For")
+# What hands on a resource; the last three are the control flow of TensorFlow 1.
+_PASSES = ("Identity", "Enter", "Switch", "Merge")
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+COMPILED = "_XlaMustCompile"
+# Say how a function is differentiated, or name others that do: a frozen graph has no
+# use for them, and TensorFlow's loader cannot find what they name.
+_OF_GRADIENTS = (
+    "_gradient_op_type",
+    "forward_function_name",
+    "backward_function_name",
+)
+
+
+def nodes(graph_def: graph_pb2.GraphDef) -> Iterator[Any]:
+    """All nodes of a graph, those of its functions included."""
+    yield from graph_def.node
+    for function in graph_def.library.function:
+        yield from function.node_def
+
+
+def drop_gradients(graph_def: graph_pb2.GraphDef) -> None:
+    """Removes what only training needs from a graph and its functions."""
+    del graph_def.library.gradient[:]
+    for owner in (*nodes(graph_def), *graph_def.library.function):
+        for attribute in _OF_GRADIENTS:
+            owner.attr.pop(attribute, None)
+
+
+def rename_functions(graph_def: graph_pb2.GraphDef) -> None:
+    """Gives every function of the library a name that follows from the library.
+
+    TensorFlow knows functions by name in a whole process, and a graph optimizer leaves
+    them their names when it changes them.
+    """
+    digest = hashlib.sha256(
+        graph_def.library.SerializeToString(deterministic=True)
+    ).hexdigest()[:16]
+    names = {
+        function.signature.name: f"{function.signature.name}_{digest}"
+        for function in graph_def.library.function
+    }
+    if not names:
+        return
+    for function in graph_def.library.function:
+        function.signature.name = names[function.signature.name]
+        for value in function.attr.values():
+            _rename(value, names)
+    for node in nodes(graph_def):
+        node.op = names.get(node.op, node.op)
+        for value in node.attr.values():
+            _rename(value, names)
+
+
+def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:
+    """Lets TensorFlow inline functions that it would compile with XLA, or keep apart.
+
+    Only those that convolve: in them the engine takes XLA's place.
+    """
+    library = {f.signature.name: f for f in graph_def.library.function}
+    convolve = {
+        name for name in library if _all_nodes(name, library, CONVOLUTIONS.__contains__)
+    }
+    # What only XLA has kernels for.
+    convolve -= {
+        name
+        for name in library
+        if _all_nodes(name, library, lambda op: op[:3] == "Xla")
+    }
+    for name in convolve:
+        for attribute in (COMPILED, "_noinline"):
+            library[name].attr.pop(attribute, None)
+    for node in nodes(graph_def):
+        if convolve.intersection(_called_by(node, library)):
+            for attribute in (COMPILED, "_noinline"):
+                node.attr.pop(attribute, None)
+
+
+def hidden_convolutions(graph_def: graph_pb2.GraphDef) -> collections.Counter[str]:
+    """How many convolutions are in functions, and in which kind of function."""
+    library = {f.signature.name: f for f in graph_def.library.function}
+    found: collections.Counter[str] = collections.Counter()
+    seen = set()
+
+    def visit(nodes: Iterable[Any], where: str) -> None:
+        for node in nodes:
+            kind = where or _kind(node, library)
+            for name in _called_by(node, library):
+                if name not in seen:
+                    seen.add(name)
+                    body = library[name].node_def
+                    found[kind] += count_convolutions(body)
+                    visit(body, kind)
+
+    visit(graph_def.node, "")
+    return +found
+
+
+def count_convolutions(nodes: Iterable[Any]) -> int:
+    return sum(node.op in CONVOLUTIONS for node in nodes)
+
+
+def _kind(node: Any, library: dict[str, Any]) -> str:
+    if node.op in _CONTROL_FLOW:
+        return "loops and branches"
+    if node.attr[COMPILED].b if COMPILED in node.attr else False:
+        return "functions that XLA compiles"
+    if node.op in _CALLS or node.op in library:
+        return "functions that are not inlined"
+    return f"functions of {node.op}"
+
+
+def _all_nodes(name: str, library: dict[str, Any], wanted: Any) -> bool:
+    """Whether a function, or one it calls, has an operator that is wanted."""
+    waiting, seen = [name], {name}
+    while waiting:
+        for node in library[waiting.pop()].node_def:
+            if wanted(node.op):
+                return True
+            more = _called_by(node, library) - seen
+            seen |= more
+            waiting += more
+    return False
+
+
+def _called_by(node: Any, library: dict[str, Any]) -> set[str]:
+    """The functions of the library that a node names."""
+    names = {node.op}
+    for value in node.attr.values():
+        names.update(function.name for function in _functions(value))
+    return names & library.keys()
+
+
+def _functions(value: Any) -> Iterator[Any]:
+    """The functions in the value of an attribute, with those in their attributes."""
+    kind = value.WhichOneof("value")
+    direct: Sequence[Any] = ()
+    if kind == "func":
+        direct = [value.func]
+    elif kind == "list":
+        direct = value.list.func
+    for function in direct:
+        yield function
+        for inner in function.attr.values():
+            yield from _functions(inner)
+
+
+def _rename(value: Any, names: dict[str, str]) -> None:
+    for function in _functions(value):
+        function.name = names.get(function.name, function.name)
+
+
+def written_resource(
+    graph_def: graph_pb2.GraphDef, resources: Mapping[str, str], reads: Container[str]
+) -> str | None:
+    """One of the resources that an operator may write to.
+
+    Args:
+      graph_def: only what its outputs need.
+      resources: name of a placeholder -> what to call it.
+      reads: operators that leave a resource as it is.
+    """
+    library = {f.signature.name: f for f in graph_def.library.function}
+
+    def written(nodes: Iterable[Any], known: Mapping[str, str]) -> str | None:
+        by_name = {node.name: node for node in nodes}
+
+        def resource(name: str) -> str | None:
+            """What an input stands for, if it is one of the resources."""
+            name = name.partition(":")[0]
+            while name in by_name and by_name[name].op in _PASSES:
+                name = by_name[name].input[0].partition(":")[0]
+            return known.get(name)
+
+        for node in by_name.values():
+            inputs = [resource(name) for name in node.input if name[0] != "^"]
+            if not any(inputs) or node.op in _PASSES:
+                continue
+            called = _called_by(node, library)
+            if not called and node.op not in reads:
+                return next(filter(None, inputs))
+            # A branch's condition, or index, is no argument of the function.
+            skip = int(node.op in _BRANCHES)
+            for name in called:
+                arguments = library[name].signature.input_arg
+                passed = zip(arguments, inputs[skip:], strict=False)
+                inner = {a.name: of_input for a, of_input in passed if of_input}
+                found = written(library[name].node_def, inner)
+                if found:
+                    return found
+        return None
+
+    return written(graph_def.node, resources)

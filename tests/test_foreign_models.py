@@ -1,0 +1,433 @@
+"""Models as users bring them are converted, and compute what they computed; those whose
+calls change them are copied."""
+
+import filecmp
+import os
+
+import foreign_models as fm
+import graph_helpers as gh
+import keras
+import networks
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+from tensorflow.python.saved_model import loader_impl
+
+import ios_tf
+from ios_tf import cli, conversion, final_check, graphs
+
+FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 3, "max_group_size": 2}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+
+
+def interface(model: str, tags=("serve",)) -> dict:
+    """Names, dtypes and shapes of all signatures, as a model server reads them."""
+    graph = loader_impl.SavedModelLoader(model).get_meta_graph_def_from_tags(tags)
+    return {
+        name: [
+            {
+                key: (
+                    info.WhichOneof("encoding"),
+                    info.dtype,
+                    tf.TensorShape(info.tensor_shape),
+                )
+                for key, info in side.items()
+            }
+            for side in (signature.inputs, signature.outputs)
+        ]
+        for name, signature in graph.signature_def.items()
+        if not name.startswith("__")
+    }
+
+
+def assert_same_results(found: str, expected: str, calls, **arguments) -> None:
+    """The calls, in order, give what they give with the original."""
+    original = tf.saved_model.load(expected, **arguments).signatures
+    converted = tf.saved_model.load(found, **arguments).signatures
+    for call in calls:
+        truth = original[call.signature](**call.inputs)
+        outputs = converted[call.signature](**call.inputs)
+        assert sorted(outputs) == sorted(truth)
+        for name, value in truth.items():
+            assert type(outputs[name]) is type(value)
+            pairs = zip(
+                tf.nest.flatten(outputs[name], expand_composites=True),
+                tf.nest.flatten(value, expand_composites=True),
+                strict=True,
+            )
+            for one, other in pairs:
+                assert (one.dtype, one.shape) == (other.dtype, other.shape)
+                if other.dtype.is_floating:
+                    difference = networks.relative_difference(
+                        one.numpy(), other.numpy()
+                    )
+                    assert difference < 1e-4, name
+                else:
+                    np.testing.assert_array_equal(one, other, name)
+
+
+@pytest.mark.parametrize("name", fm.MODELS)
+def test_converts(name, tmp_path):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    calls = fm.MODELS[name](source)
+    report = ios_tf.convert(source, output, **FAST)
+    assert report.operators >= 5
+    assert interface(output) == interface(source)
+    assert_same_results(output, source, calls)
+    function = tf.saved_model.load(output).signatures[calls[0].signature]
+    ops = gh.executed_ops(function, **calls[0].inputs)
+    assert "IosRegion" in ops
+    assert "Conv2D" not in ops
+    for one in report.comparisons:
+        assert one.difference is None or one.difference < 1e-4
+        assert one.difference is not None or one.notes
+
+
+def test_converts_twice_in_one_process(tmp_path):
+    """The second conversion meets the first one's functions."""
+    source = str(tmp_path / "model")
+    calls = fm.loops_and_branches(source)
+    for output in (str(tmp_path / "a"), str(tmp_path / "b")):
+        ios_tf.convert(source, output, **FAST)
+    assert_same_results(output, source, calls)
+
+
+def test_side_effects_stay(tmp_path):
+    """Asserts of TensorFlow 1, which only control dependencies keep."""
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    (call, _) = fm.tf1_main_op(source)
+    ios_tf.convert(source, output, **FAST)
+    function = tf.saved_model.load(output).signatures["serving_default"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="too bright"):
+        function(**{**call.inputs, "images": call.inputs["images"] + 20.0})
+
+
+# Keras.
+
+
+@pytest.mark.parametrize("name", fm.AUGMENTATIONS)
+def test_keras_preprocessing(name, tmp_path):
+    model = fm.augmented(name)
+    photos = networks.smooth_images(3, 14, seed=7)
+    expected = model(photos, training=False).numpy()
+    networks.assert_sees_mistakes(expected)
+    output = str(tmp_path / "converted")
+    report = ios_tf.convert(model, output, **FAST)
+    assert report.operators > 1
+    assert sorted(interface(output)) == ["serve", "serving_default"]
+    function = tf.saved_model.load(output).signatures["serving_default"]
+    (found,) = function(photo=photos).values()
+    assert networks.relative_difference(found.numpy(), expected) < 1e-4
+
+
+@pytest.mark.parametrize("suffix", [".keras", ""])
+def test_keras_files_for_inference(suffix, tmp_path):
+    model = fm.augmented("random")
+    source = str(tmp_path / "model") + suffix
+    if suffix:
+        model.save(source)
+    else:
+        archive = keras.export.ExportArchive()
+        archive.track(model)
+        archive.add_endpoint(
+            "serve",
+            lambda x: model(x, training=False),
+            [tf.TensorSpec([None, 14, 14, 3], tf.float32, "photo")],
+        )
+        archive.write_out(source, verbose=False)
+    output = str(tmp_path / "converted")
+    assert ios_tf.convert(source, output, **FAST).operators > 1
+    photos = networks.smooth_images(3, 14, seed=7)
+    (found,) = tf.saved_model.load(output).signatures["serve"](photo=photos).values()
+    expected = model(photos, training=False).numpy()
+    assert networks.relative_difference(found.numpy(), expected) < 1e-4
+
+
+def test_keras_models_of_all_kinds(tmp_path):
+    """Subclassed and sequential ones, with and without an argument `training`."""
+
+    class Subclassed(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.conv = layers.Conv2D(4, 3)
+
+        def call(self, photo):
+            return keras.ops.mean(self.conv(photo), (1, 2))
+
+    subclassed = Subclassed()
+    photos = fm.images(2)
+    subclassed(photos)
+    sequential = keras.Sequential(
+        [layers.Input((12, 12, 3)), layers.Conv2D(4, 3), layers.Flatten()]
+    )
+    for i, model in enumerate((subclassed, sequential)):
+        output = str(tmp_path / str(i))
+        ios_tf.convert(model, output, **FAST)
+        (found,) = tf.saved_model.load(output).signatures["serve"](photos).values()
+        expected = model(photos).numpy()
+        assert networks.relative_difference(found.numpy(), expected) < 1e-4
+
+
+def test_keras_model_that_is_not_built(tmp_path):
+    with pytest.raises(ios_tf.UserError, match="cannot be exported") as error:
+        ios_tf.convert(keras.Sequential([layers.Conv2D(4, 3)]), tmp_path / "out")
+    assert "\n" not in str(error.value)
+    assert not os.path.exists(tmp_path / "out")
+
+
+# Models whose calls change them.
+
+
+def assert_copied(output: str, source: str, report: ios_tf.Report) -> None:
+    assert report.notes[-1] == "the model is copied unchanged"
+    for directory, _, files in os.walk(source):
+        copy = os.path.join(output, os.path.relpath(directory, source))
+        assert sorted(files) == sorted(f for f in os.listdir(copy) if "." in f)
+        _, different, missing = filecmp.cmpfiles(directory, copy, files, shallow=False)
+        assert not different
+        assert not missing
+
+
+@pytest.mark.parametrize(
+    ("write", "variable"),
+    [
+        (fm.counting, "calls"),
+        (fm.trained_as_called, "Variable"),
+        (fm.rolling_generator, "StateVar"),
+    ],
+)
+def test_what_changes_is_copied(write, variable, tmp_path):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    calls = write(source)
+    report = ios_tf.convert(source, output, **FAST)
+    assert f"changes the variable {variable!r}" in report.notes[0]
+    assert_copied(output, source, report)
+    assert_same_results(output, source, calls)
+
+
+def test_keras_model_exported_in_training_mode_is_copied(tmp_path):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    fm.augmented("resizing").export(source, verbose=False)
+    report = ios_tf.convert(source, output, **FAST)
+    assert "training=False" in report.notes[0]
+    assert_copied(output, source, report)
+
+
+# Several MetaGraphs.
+
+
+def test_meta_graphs_have_tags(tmp_path, capfd):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    fm.tf1_two_meta_graphs(source)
+    with pytest.raises(ios_tf.UserError, match="--tags=serve or --tags=gpu,serve"):
+        ios_tf.convert(source, output)
+    with pytest.raises(ios_tf.UserError, match="no MetaGraph with the tags tpu"):
+        ios_tf.convert(source, output, tags=["tpu"])
+    assert not os.path.exists(output)
+    ios_tf.convert(source, output, tags=["serve", "gpu"], **FAST)
+    assert_same_results(output, source, fm.batches(), tags=["serve", "gpu"])
+    ios_tf.convert(source, output + "2", tags=["serve"], **FAST)
+    assert_same_results(output + "2", source, fm.batches(), tags=["serve"])
+    for arguments in (
+        ["show", output],
+        ["show", output, "--tags=serve,gpu"],
+        ["complexity", source, "--tags=serve,gpu"],
+        ["explore", source, "--tags=serve", "--strategies=sequential"],
+        ["export-blocks", source, str(tmp_path / "blocks.json"), "--tags=gpu,serve"],
+        ["export-onnx", source, str(tmp_path / "model.onnx"), "--tags=gpu,serve"],
+    ):
+        assert cli.main(arguments) == 0, capfd.readouterr()
+    assert cli.main(["complexity", source]) == 1
+    assert "say which one" in capfd.readouterr().err
+
+
+def test_names_that_only_tf1_can_save(tmp_path):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    with tf.Graph().as_default(), fm.v1.Session() as session:
+        x = fm.v1.placeholder(tf.float32, [None, 12, 12, 3], "x")
+        scale = fm.v1.placeholder(tf.float32, [], "X")
+        y = fm._tf1_network(x) * scale
+        session.run(fm.v1.global_variables_initializer())
+        fm.v1.saved_model.simple_save(
+            session, source, {x.name: x, "in/X": scale}, {y.name: y, "the input": x}
+        )
+    ios_tf.convert(source, output, **FAST)
+    assert interface(output) == interface(source)
+    inputs = {"x:0": fm.images(2), "in/X": tf.constant(2.0)}
+    assert_same_results(output, source, [fm.Call(inputs)])
+    again = {"X_0": 1, **dict.fromkeys(interface(output)["serving_default"][0])}
+    assert sorted(again) == ["X_0", "in/X", "x:0"]
+
+
+# What cannot work is known before the search.
+
+
+@pytest.fixture
+def network(tmp_path) -> str:
+    path = str(tmp_path / "model")
+    model = fm.Network()
+    fm.save(model, path, lambda x: {"y": model(x)}, fm.image_spec())
+    return path
+
+
+def without_search(monkeypatch) -> None:
+    def search(self, problems):
+        raise AssertionError("the search began")
+
+    monkeypatch.setattr(conversion.Searcher, "schedule_all", search)
+
+
+@pytest.mark.parametrize("step", ["rebuild", "save"])
+def test_failure_to_write_comes_before_the_search(step, network, tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise ios_tf.UserError(f"{step} fails")
+
+    without_search(monkeypatch)
+    monkeypatch.setattr(graphs, step, fail)
+    with pytest.raises(ios_tf.UserError, match=f"{step} fails"):
+        ios_tf.convert(network, tmp_path / "converted")
+    assert not os.path.exists(tmp_path / "converted")
+
+
+def spoiled(rewrite):
+    """Gives graphs in which a weight is another one."""
+
+    def spoil(*arguments):
+        graph_def = rewrite(*arguments)
+        for node in graph_def.node:
+            if (
+                node.op == "Const"
+                and len(node.attr["value"].tensor.tensor_shape.dim) == 4
+            ):
+                value = tf.make_ndarray(node.attr["value"].tensor) * 1.5
+                node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+        return graph_def
+
+    return spoil
+
+
+def test_wrong_results_are_not_written(network, tmp_path, monkeypatch):
+    without_search(monkeypatch)
+    monkeypatch.setattr(final_check, "rewrite", spoiled(final_check.rewrite))
+    with pytest.raises(ios_tf.UserError) as error:
+        ios_tf.convert(network, tmp_path / "converted")
+    message = str(error.value)
+    assert "signature 'serving_default' would compute something else" in message
+    assert "region 1 of 1 (5 operators, from " in message
+    assert "\n" not in message
+    assert not os.path.exists(tmp_path / "converted")
+
+
+def test_wrong_results_after_the_search_are_not_written(network, tmp_path, monkeypatch):
+    check = final_check.check
+
+    def spoil(*arguments):
+        checked = check(*arguments)
+        spoiled(lambda: checked.graph_def)()
+        return checked
+
+    monkeypatch.setattr(final_check, "check", spoil)
+    with pytest.raises(ios_tf.UserError, match="region 1 of 1"):
+        ios_tf.convert(network, tmp_path / "converted", **FAST)
+    assert not os.path.exists(tmp_path / "converted")
+
+
+def test_whole_numbers_do_not_hide_wrong_results(tmp_path, monkeypatch):
+    model = fm.Network()
+    path = str(tmp_path / "model")
+    fm.save(model, path, lambda x: {"c": tf.argmax(model(x), -1)}, fm.image_spec())
+    report = ios_tf.convert(path, tmp_path / "converted", **FAST)
+    assert report.comparisons[0].difference is None
+    monkeypatch.setattr(final_check, "rewrite", spoiled(final_check.rewrite))
+    with pytest.raises(ios_tf.UserError, match="region 1 of 1"):
+        ios_tf.convert(path, tmp_path / "other")
+
+
+def test_rounding_that_chooses_otherwise_is_no_failure(tmp_path):
+    """What follows the network makes rounding errors large: the report says so."""
+    model = fm.Network()
+    path = str(tmp_path / "model")
+
+    def function(x):
+        y = model(x)
+        # Differences between sums in two orders: rounding errors and nothing else.
+        return {"noise": tf.math.floormod(y * 1e9, 7.0)}
+
+    fm.save(model, path, function, fm.image_spec())
+    report = ios_tf.convert(path, tmp_path / "converted", **FAST)
+    assert report.comparisons[0].difference > 1e-3
+    assert any("in what follows the regions" in note for note in report.notes)
+
+
+# What the report says.
+
+
+def test_report_compares_with_tensorflow(network, tmp_path):
+    report = ios_tf.convert(network, tmp_path / "converted", batch_size=[1, 4], **FAST)
+    (one,) = report.comparisons
+    assert one.signature == "serving_default"
+    assert 0 <= one.difference < 1e-4
+    assert one.batch_sizes == [1, 4, 3]
+    assert sorted(one.tensorflow_ms) == sorted(one.converted_ms) == [1, 4]
+    assert min(*one.tensorflow_ms.values(), *one.converted_ms.values()) > 0
+    lines = {line[:18].strip(): line for line in report.table().splitlines()}
+    assert lines["TensorFlow"].count(" ms") == 2
+    assert lines["converted"].count("x)") == 2
+    assert lines["largest difference"].endswith("(relative; batch sizes 1, 4, 3)")
+
+
+def test_says_what_is_not_compared(tmp_path):
+    module = fm.Network()
+    path = str(tmp_path / "model")
+
+    def function(x, record):
+        index = tf.io.parse_tensor(record, tf.int32)
+        return {"y": module(x) + tf.cast(index, tf.float32)}
+
+    record = tf.TensorSpec([], tf.string, "record")
+    fm.save(module, path, function, fm.image_spec(), record)
+    report = ios_tf.convert(path, tmp_path / "converted", **FAST)
+    assert report.comparisons[0].difference is None
+    assert any("is not compared with the original" in note for note in report.notes)
+    assert "largest difference  not compared" in report.table()
+
+
+def test_random_models_are_not_compared(tmp_path):
+    module = fm.Network()
+    path = str(tmp_path / "model")
+    fm.save(
+        module, path, lambda x: {"y": module(x) + tf.random.normal([])}, fm.image_spec()
+    )
+    report = ios_tf.convert(path, tmp_path / "converted", **FAST)
+    assert report.operators
+    assert any("two calls of the original differ" in note for note in report.notes)
+
+
+def test_signature_without_a_batch(tmp_path):
+    source = str(tmp_path / "model")
+    fm.one_image(source)
+    report = ios_tf.convert(source, tmp_path / "converted", batch_size=8, **FAST)
+    assert any("computes one image in every call" in note for note in report.notes)
+    with pytest.raises(ios_tf.UserError, match="computes one image in every call"):
+        ios_tf.convert(source, tmp_path / "other", batch_size=[1, 8])
+
+
+def test_names_where_convolutions_are_left(tmp_path):
+    source = str(tmp_path / "model")
+    model = fm.Network()
+
+    def function(x):
+        for _ in tf.range(2):
+            x = tf.nn.conv2d(model.features(x), model.c[:, :, :6, :3], 1, "SAME")
+        return {"y": x}
+
+    fm.save(model, source, function, fm.image_spec())
+    report = ios_tf.convert(source, tmp_path / "converted", **FAST)
+    assert report.notes[0] == (
+        "4 convolutions inside of loops and branches are left to TensorFlow"
+    )
