@@ -123,6 +123,8 @@ class Reference:
         )
 
     def _reference(self, batch_size: int) -> tuple[Inputs, Mapping[str, Any]]:
+        if self._frozen.changes:
+            raise CannotCompareError("every call changes what the next one computes")
         if batch_size not in self._expected:
             with _running(plugin=False, device=self._device):
                 inputs, expected = _accepted_inputs(
@@ -165,11 +167,12 @@ class Reference:
         worst = _differing_region(
             self._frozen, graph_def, self._inputs[batch_size], self._device
         )
-        if worst and worst[1] > self._tolerance():
+        where, difference_there = worst or ("an output", difference)
+        if difference_there > self._tolerance():
             raise UserError(
                 f"signature {self.name!r} would compute something else than the "
-                f"original: at batch size {batch_size} {worst[0]} differs by "
-                f"{worst[1]:.1e} (relative); nothing is written"
+                f"original: at batch size {batch_size} {where} differs by "
+                f"{difference_there:.1e} (relative); nothing is written"
             )
         agree = f"; the regions agree to {worst[1]:.1e}" if worst else ""
         notes = [
@@ -224,17 +227,17 @@ def compare_outputs(
 
     Returns:
       The largest absolute difference of a float output over its largest absolute value,
-      None if there is no float output; and for every output of another type, or of
-      another shape, that is not equal, what to say about it.
+      None if there is no float output; and for every output of another type that is not
+      equal what to say about it.
     """
     worst, unequal = None, {}
     for name, value in expected.items():
         pairs = zip(_arrays(found[name]), _arrays(value), strict=True)
         for one, truth in pairs:
-            if one.shape != truth.shape:
-                unequal[name] = f"output {name!r} has another shape"
-            elif _is_float(truth):
+            if _is_float(truth):
                 worst = max(worst or 0.0, relative_difference(one, truth))
+            elif one.shape != truth.shape:
+                unequal[name] = f"output {name!r} has another shape"
             elif (one != truth).any():
                 count = int((one != truth).sum())
                 unequal[name] = (
@@ -244,8 +247,14 @@ def compare_outputs(
 
 
 def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference over the largest value; NaN and infinities are equal."""
-    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    """The largest difference over the largest value; infinite for another shape.
+
+    NaN and infinities are equal to themselves.
+    """
+    if found.shape != expected.shape:
+        return float("inf")
+    if expected.dtype.kind != "c":
+        found, expected = found.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(expected)
     if not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
         return float("inf")

@@ -311,10 +311,7 @@ class _Conversion:
             number: graphs.rebuild(function.frozen, graph_defs[number])
             for number, function in self._functions.items()
         }
-        signatures = {
-            name: (self._functions[n].frozen, rebuilt[n])
-            for name, n in self._function_of.items()
-        }
+        signatures = {name: rebuilt[n] for name, n in self._function_of.items()}
         graphs.save(self._loaded, signatures, directory, self._tags)
         del rebuilt, signatures
         size = sum(graph_def.ByteSize() for graph_def in graph_defs.values())
@@ -324,7 +321,8 @@ class _Conversion:
         sizes.append(next(size for size in (3, 2) if size not in sizes))
         comparisons = []
         for number, function in self._functions.items():
-            if function.problems:
+            # What is not converted is not worth a second look.
+            if function.problems or not timed:
                 reference = function.reference
                 fixed = _fixed_batch_size(function)
                 comparison = reference.compare(

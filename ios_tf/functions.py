@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import collections
 import hashlib
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tensorflow.core.framework import graph_pb2
+from tensorflow.core.framework import graph_pb2, types_pb2
 
 CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
@@ -15,6 +15,9 @@ _CONTROL_FLOW = (*_BRANCHES, "While", "StatelessWhile", "For")
 # What hands on a resource; the last three are the control flow of TensorFlow 1.
 _PASSES = ("Identity", "Enter", "Switch", "Merge")
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+# Those whose inputs are their functions' arguments.
+FUNCTION_CALLS = (*_BRANCHES, "While", "StatelessWhile", *_CALLS)
+_RESOURCE = types_pb2.DT_RESOURCE
 COMPILED = "_XlaMustCompile"
 # Say how a function is differentiated, or name others that do: a frozen graph has no
 # use for them, and TensorFlow's loader cannot find what they name.
@@ -163,19 +166,20 @@ def _rename(value: Any, names: dict[str, str]) -> None:
         function.name = names.get(function.name, function.name)
 
 
-def written_resource(
-    graph_def: graph_pb2.GraphDef, resources: Mapping[str, str], reads: Container[str]
-) -> str | None:
-    """One of the resources that an operator may write to.
+def uses(
+    graph_def: graph_pb2.GraphDef, resources: Mapping[str, str]
+) -> Iterator[tuple[str, str, bool]]:
+    """Who takes resources: (resource, type of an operator, whether it calls functions).
+
+    What is in the functions is an operator, too.
 
     Args:
       graph_def: only what its outputs need.
       resources: name of a placeholder -> what to call it.
-      reads: operators that leave a resource as it is.
     """
     library = {f.signature.name: f for f in graph_def.library.function}
 
-    def written(nodes: Iterable[Any], known: Mapping[str, str]) -> str | None:
+    def visit(nodes: Iterable[Any], known: Mapping[str, str]) -> Iterator[Any]:
         by_name = {node.name: node for node in nodes}
 
         def resource(name: str) -> str | None:
@@ -190,17 +194,17 @@ def written_resource(
             if not any(inputs) or node.op in _PASSES:
                 continue
             called = _called_by(node, library)
-            if not called and node.op not in reads:
-                return next(filter(None, inputs))
-            # A branch's condition, or index, is no argument of the function.
-            skip = int(node.op in _BRANCHES)
+            for of_input in filter(None, inputs):
+                yield of_input, node.op, bool(called)
             for name in called:
                 arguments = library[name].signature.input_arg
-                passed = zip(arguments, inputs[skip:], strict=False)
+                if node.op in FUNCTION_CALLS:
+                    # A branch's condition, or index, is no argument of the function.
+                    passed = zip(arguments, inputs[node.op in _BRANCHES :], strict=True)
+                else:  # all of them may be any of its arguments
+                    some = next(filter(None, inputs))
+                    passed = ((a, some) for a in arguments if a.type == _RESOURCE)
                 inner = {a.name: of_input for a, of_input in passed if of_input}
-                found = written(library[name].node_def, inner)
-                if found:
-                    return found
-        return None
+                yield from visit(library[name].node_def, inner)
 
-    return written(graph_def.node, resources)
+    return visit(graph_def.node, resources)

@@ -34,6 +34,7 @@ class FrozenSignature:
         as many of `outputs` as it has components, in order.
       captures: name of a placeholder node -> the resource (a table, ...) it stands
         for.
+      changes: what a call changes, such as a table, if it does.
     """
 
     graph_def: graph_pb2.GraphDef
@@ -41,6 +42,7 @@ class FrozenSignature:
     outputs: Mapping[str, tuple[str, tf.TensorShape]]
     structure: Mapping[str, Any]
     captures: Mapping[str, tf.Tensor]
+    changes: str | None = None
 
     def key(self) -> tuple[Any, ...]:
         """Equal for signatures that compute the same under the same names."""
@@ -167,15 +169,13 @@ def freeze(name: str, function: Any) -> FrozenSignature:
         captures,
     )
     try:
-        inlined = _inline(whole)
-        changed = _changed_variable(inlined, function)
-        if not changed:
-            return _with_constants(inlined, function)
+        return _with_constants(name, _inline(whole), function)
+    except ChangesVariableError:
+        raise
     except Exception as error:
         raise UserError(
             f"signature {name!r} cannot be frozen: {first_line(error)}"
         ) from error
-    raise ChangesVariableError(name, changed)
 
 
 def _component_names(structure: Mapping[str, Any]) -> list[str]:
@@ -207,41 +207,59 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
 class _Converter(convert_to_constants._FunctionConverterDataInEager):
     """The variables of a function, for a graph in which it has been inlined."""
 
-    def __init__(self, function: Any, graph_def: graph_pb2.GraphDef) -> None:
+    def __init__(
+        self, function: Any, graph_def: graph_pb2.GraphDef, left: Iterable[str]
+    ) -> None:
+        """`left`: placeholders of variables that stay variables."""
         self._func = function
-        convert_to_constants._ConverterData.__init__(self, graph_def)
+        convert_to_constants._ConverterData.__init__(
+            self, graph_def, variable_names_denylist=frozenset(left)
+        )
         self._build_tensor_data()
 
 
-def _with_constants(inlined: FrozenSignature, function: Any) -> FrozenSignature:
-    graph_def, _ = convert_to_constants._replace_variables_by_constants(
-        _Converter(function, inlined.graph_def)
-    )
-    functions.drop_gradients(graph_def)
-    left = {node.name for node in graph_def.node if node.op == "Placeholder"}
-    return dataclasses.replace(
-        inlined,
-        graph_def=graph_def,
-        captures={n: t for n, t in inlined.captures.items() if n in left},
-    )
-
-
-# What may read a variable's resource. Anything else may write to it.
+# What reads a resource, a variable or a table. Anything else may write to it.
 _READS = frozenset(
     ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
-    + ("VarIsInitializedOp", "Identity", "DestroyResourceOp")
+    + ("VarIsInitializedOp", "DestroyResourceOp")
+    + ("LookupTableFindV2", "LookupTableSizeV2", "LookupTableExportV2")
+)
+# Where TensorFlow can put a constant in a variable's place.
+_TAKE_CONSTANTS = frozenset(
+    ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", *functions.FUNCTION_CALLS)
 )
 
 
-def _changed_variable(inlined: FrozenSignature, function: Any) -> str | None:
-    """The name of a variable the signature assigns, if there is one."""
+def _with_constants(
+    name: str, inlined: FrozenSignature, function: Any
+) -> FrozenSignature:
     variables = {id(variable.handle): variable for variable in function.graph.variables}
-    names = {
-        name: variables[id(tensor)].name.partition(":")[0]
-        for name, tensor in inlined.captures.items()
-        if id(tensor) in variables
+    kinds = {  # whether it is a variable
+        placeholder: id(tensor) in variables
+        for placeholder, tensor in inlined.captures.items()
+        if tensor.dtype == tf.resource
     }
-    return functions.written_resource(inlined.graph_def, names, _READS)
+    uses = list(functions.uses(inlined.graph_def, {one: one for one in kinds}))
+    changes = None
+    for placeholder, op, calls in uses:
+        if calls or op in _READS:
+            continue
+        if kinds[placeholder]:
+            variable = variables[id(inlined.captures[placeholder])]
+            raise ChangesVariableError(name, variable.name.partition(":")[0])
+        changes = placeholder
+    left = {one for one, op, _ in uses if kinds[one] and op not in _TAKE_CONSTANTS}
+    graph_def, _ = convert_to_constants._replace_variables_by_constants(
+        _Converter(function, inlined.graph_def, left)
+    )
+    functions.drop_gradients(graph_def)
+    placeholders = {node.name for node in graph_def.node if node.op == "Placeholder"}
+    return dataclasses.replace(
+        inlined,
+        graph_def=graph_def,
+        captures={n: t for n, t in inlined.captures.items() if n in placeholders},
+        changes=changes,
+    )
 
 
 def rebuild(frozen: FrozenSignature, graph_def: graph_pb2.GraphDef) -> Any:
@@ -293,7 +311,7 @@ def _savable_names(frozen: FrozenSignature) -> list[str]:
 
 def save(
     loaded: Any,
-    signatures: Mapping[str, tuple[FrozenSignature, Any]],
+    signatures: Mapping[str, Any],
     directory: str,
     tags: Sequence[str] = (tf.saved_model.SERVING,),
 ) -> None:
@@ -301,40 +319,46 @@ def save(
 
     Args:
       loaded: the SavedModel the functions come from.
-      signatures: key -> what it was and the function it became, which may have several
-        keys.
+      signatures: key -> function, which takes the arguments of the loaded one; it may
+        have several keys.
       directory: to write to.
       tags: of the MetaGraph.
     """
+    captured = {id(t) for f in signatures.values() for t in f.captured_inputs}
     root = tf.Module()
     root.resources = []
     root.assets = []
+    root.variables_left = []
     for trackable in trackable_view.TrackableView(loaded).descendants():
         if isinstance(trackable, asset.Asset):
             root.assets.append(trackable)
         elif isinstance(trackable, load_v1_in_v2._Initializer):
             root.resources.append(_without_weights(trackable))
-        # Variables are constants by now.
-        elif isinstance(trackable, resource.CapturableResource) and not isinstance(
-            trackable, tf.Variable
-        ):
+        elif isinstance(trackable, tf.Variable):
+            # Most are constants by now.
+            if id(trackable.handle) in captured:
+                root.variables_left.append(trackable)
+        elif isinstance(trackable, resource.CapturableResource):
             root.resources.append(trackable)
-    rebuilt = {key: function for key, (_, function) in signatures.items()}
     tf.saved_model.save(
         root,
         directory,
-        signatures=rebuilt,
+        signatures=dict(signatures),
         options=tf.saved_model.SaveOptions(
-            namespace_whitelist=sorted(_namespaces(rebuilt.values()))
+            namespace_whitelist=sorted(_namespaces(signatures.values()))
         ),
     )
     names = {
         key: {
             saved: name
-            for saved, name in zip(_savable_names(frozen), frozen.inputs, strict=True)
+            for saved, name in zip(
+                function._arg_keywords,
+                loaded.signatures[key]._arg_keywords,
+                strict=True,
+            )
             if saved != name
         }
-        for key, (frozen, _) in signatures.items()
+        for key, function in signatures.items()
     }
     if any(names.values()) or set(tags) != {tf.saved_model.SERVING}:
         _write_interface(directory, names, tags)

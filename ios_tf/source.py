@@ -173,7 +173,12 @@ def _nearest(name: str, names: list[str]) -> str:
     return ", ".join(difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names)
 
 
+# How TensorFlow begins what it says of an operator that fails in a function.
+_OF_NO_USE = ("Graph execution error", "Detected at node", "<stack traces", "File ")
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or its type if it has none."""
-    lines = str(error).strip().splitlines()
-    return lines[0].strip() if lines else type(error).__name__
+    lines = [line.strip() for line in str(error).splitlines()]
+    lines = [line for line in lines if line and not line.startswith(_OF_NO_USE)]
+    return lines[0] if lines else type(error).__name__

@@ -429,6 +429,7 @@ def structured(path: str) -> Sequence[Call]:
         return {
             "scores": y,
             "again": y,
+            "spectrum": tf.signal.fft(tf.cast(y, tf.complex64)),
             "input": photo,
             "constant": tf.constant([1.5, 2.5]),
             "class": tf.argmax(y, -1),
@@ -609,6 +610,22 @@ def tables(path: str) -> Sequence[Call]:
 
 
 @foreign_model
+def learned_table(path: str) -> Sequence[Call]:
+    """Every call changes a table, which is no weight."""
+    network = Network()
+    network.seen = tf.lookup.experimental.MutableHashTable(tf.string, tf.float32, 0.5)
+
+    def function(x, word):
+        count = network.seen.lookup(word)
+        network.seen.insert(word, count + 1.0)
+        return {"y": network(x) * count}
+
+    word = tf.TensorSpec([], tf.string, "word")
+    save(network, path, function, image_spec(), word)
+    return [Call({"x": images(2), "word": tf.constant("a")})] * 3
+
+
+@foreign_model
 def unknown_sizes(path: str) -> Sequence[Call]:
     network = Network()
     save(network, path, lambda x: {"y": network(x)}, image_spec(size=None))
@@ -618,9 +635,11 @@ def unknown_sizes(path: str) -> Sequence[Call]:
 @foreign_model
 def dataset_inside(path: str) -> Sequence[Call]:
     network = Network()
+    network.scale = scale = tf.Variable(0.5)
 
     def function(x):
-        data = tf.data.Dataset.from_tensor_slices(x).map(lambda v: v / 127.5 - 1.0)
+        # TensorFlow cannot put constants in the place of variables there.
+        data = tf.data.Dataset.from_tensor_slices(x).map(lambda v: v / 127.5 - scale)
         total = data.reduce(tf.zeros([12, 12, 3]), lambda a, b: a + b)
         return {"y": network(x + total)}
 

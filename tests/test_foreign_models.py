@@ -62,7 +62,7 @@ def assert_same_results(found: str, expected: str, calls, **arguments) -> None:
             )
             for one, other in pairs:
                 assert (one.dtype, one.shape) == (other.dtype, other.shape)
-                if other.dtype.is_floating:
+                if other.dtype.is_floating or other.dtype.is_complex:
                     difference = networks.relative_difference(
                         one.numpy(), other.numpy()
                     )
