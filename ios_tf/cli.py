@@ -17,7 +17,7 @@ from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.scheduler import STRATEGIES, Pruning
 
 _MODEL = (
-    "a SavedModel directory, a .keras file, keras:NAME (keras.applications), or "
+    "a SavedModel directory, a .keras or .h5 file, keras:NAME (keras.applications), or "
     f"models:NAME ({', '.join(models.NETWORKS)})"
 )
 

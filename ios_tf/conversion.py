@@ -18,7 +18,12 @@ from ios_tf.comparison import Comparison, Reference
 from ios_tf.cost import Measurement, open_database
 from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
-from ios_tf.functions import CONVOLUTIONS, count_convolutions, hidden_convolutions
+from ios_tf.functions import (
+    CONVOLUTIONS,
+    count_convolutions,
+    hidden_convolutions,
+    other_convolutions,
+)
 from ios_tf.graphs import FrozenSignature
 from ios_tf.optimizer import Collected
 from ios_tf.output import copy_directory, written_directory
@@ -32,7 +37,7 @@ from ios_tf.scheduler import (
     sequential_schedule,
 )
 from ios_tf.search import Searcher, SearchStats
-from ios_tf.source import saved_model
+from ios_tf.source import first_line, saved_model
 
 _UNKNOWN = "their shapes are unknown, or they are of a kind the engine does not have"
 
@@ -67,9 +72,9 @@ def convert(
     are; a dynamic batch stays dynamic. The result also loads into TensorFlow alone.
 
     Args:
-      model: a SavedModel directory, the path of a `.keras` file, `keras:NAME` for a
-        network of `keras.applications`, `models:NAME` for one of `ios_tf.models`, or a
-        `keras.Model`.
+      model: a SavedModel directory, the path of a `.keras` or `.h5` file, `keras:NAME`
+        for a network of `keras.applications`, `models:NAME` for one of
+        `ios_tf.models`, or a `keras.Model`.
       output: directory to write; any TensorFlow filesystem path.
       batch_size: the batch size to schedule for, where the model's is dynamic, or
         several: a batch then runs by the schedule of the nearest one, by ratio, the
@@ -91,10 +96,15 @@ def convert(
         `number` runs each, after `warmup` runs; noisy ones are repeated.
       signatures: the signatures to convert; by default all. Others are kept as they
         are.
+      tags: of the MetaGraph to convert, where a SavedModel has several.
       weights: for `keras:NAME`: "imagenet", or None for random ones.
       overwrite: replace `output` if it is a SavedModel.
       progress: show progress on standard error.
       say: gets lines of information about the model.
+
+    Before the search, the model is written, loaded and compared with the original with
+    sequential schedules; after it, with its own. A model with a signature that changes
+    a variable, or without convolutions, is copied.
 
     Returns:
       What was done.
@@ -307,18 +317,21 @@ class _Conversion:
         timed: Sequence[int] = (),
     ) -> list[Comparison]:
         """Writes the model with these graphs, loads it, and compares it."""
-        rebuilt = {
-            number: graphs.rebuild(function.frozen, graph_defs[number])
-            for number, function in self._functions.items()
-        }
-        signatures = {name: rebuilt[n] for name, n in self._function_of.items()}
-        graphs.save(self._loaded, signatures, directory, self._tags)
-        del rebuilt, signatures
-        size = sum(graph_def.ByteSize() for graph_def in graph_defs.values())
-        memory.release_unused(size)
-        written = tf.saved_model.load(directory)
+        try:
+            self._write(graph_defs, directory)
+            size = sum(graph_def.ByteSize() for graph_def in graph_defs.values())
+            memory.release_unused(size)
+            written = tf.saved_model.load(directory)
+        # Whatever TensorFlow cannot save or load, it says with all kinds of errors.
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"TensorFlow cannot save the model again: {first_line(error)}"
+            ) from error
         sizes = list(self._report.sizes)
-        sizes.append(next(size for size in (3, 2) if size not in sizes))
+        another = next(size for size in (3, 2) if size not in sizes)
+        sizes = [*(sizes if timed else sizes[:1]), another]
         comparisons = []
         for number, function in self._functions.items():
             # What is not converted is not worth a second look.
@@ -335,6 +348,14 @@ class _Conversion:
         del written
         memory.release_unused(size)
         return comparisons
+
+    def _write(self, graph_defs: Mapping[int, Any], directory: str) -> None:
+        rebuilt = {
+            number: graphs.rebuild(function.frozen, graph_defs[number])
+            for number, function in self._functions.items()
+        }
+        signatures = {name: rebuilt[n] for name, n in self._function_of.items()}
+        graphs.save(self._loaded, signatures, directory, self._tags)
 
 
 def _note_search(report: Report, stats: SearchStats) -> None:
@@ -369,8 +390,8 @@ def _check_batch_sizes(name: str, function: _Function) -> None:
     fixed = _fixed_batch_size(function)
     if fixed:
         raise UserError(
-            f"signature {name!r} computes {_images(fixed)} in every call: it cannot be "
-            f"scheduled for batch sizes {', '.join(map(str, sizes))}"
+            f"signature {name!r} {_describe_fixed(function, fixed)}: it cannot be "
+            f"scheduled for {', '.join(map(str, sizes))}"
         )
     first = function.collected[sizes[0]]
     for size in sizes[1:]:
@@ -392,8 +413,14 @@ def _fixed_batch_size(function: _Function) -> int | None:
     return first.block["inputs"][0][0]
 
 
-def _images(count: int) -> str:
-    return "one image" if count == 1 else f"{count} images"
+def _describe_fixed(function: _Function, fixed: int) -> str:
+    leading = {
+        spec.shape[0] for spec in function.frozen.inputs.values() if spec.shape.rank
+    }
+    if leading == {fixed}:
+        return f"has the fixed batch size {fixed}"
+    # Its inputs have no batch, or one that it takes apart.
+    return f"computes {fixed} image{'s' * (fixed > 1)} in every call"
 
 
 def _network(collected: Collected) -> list[Any]:
@@ -452,13 +479,18 @@ def _note_the_rest(converted: Sequence[_Function], report: Report) -> None:
         outside += count_convolutions(graph_def.node)
         inside += hidden_convolutions(graph_def)
     report.left_to_tensorflow = dict(left)
-    report.notes += [
-        f"the model computes {_images(fixed)} in every call: it is scheduled for that"
-        for fixed in {_fixed_batch_size(f) for f in converted}
-        if fixed and fixed not in report.sizes
-    ]
+    fixed = [(f, _fixed_batch_size(f)) for f in converted]
+    report.notes += {
+        f"the model {_describe_fixed(function, size)}: it is scheduled for that": None
+        for function, size in fixed
+        if size and size not in report.sizes
+    }
     if not outside and not inside:
-        report.notes.append("the model has no convolution")
+        others = set().union(
+            *(other_convolutions(f.frozen.graph_def) for f in converted)
+        )
+        names = f" the engine knows, but {', '.join(sorted(others))}" if others else ""
+        report.notes.append(f"the model has no convolution{names}")
         return
     report.notes += [
         f"{count} convolutions inside of {where} are left to TensorFlow"

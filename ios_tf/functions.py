@@ -112,6 +112,12 @@ def hidden_convolutions(graph_def: graph_pb2.GraphDef) -> collections.Counter[st
     return +found
 
 
+def other_convolutions(graph_def: graph_pb2.GraphDef) -> set[str]:
+    """Types of convolutions that are none of `CONVOLUTIONS`."""
+    types = {node.op for node in nodes(graph_def) if "Conv" in node.op}
+    return types - {*CONVOLUTIONS}
+
+
 def count_convolutions(nodes: Iterable[Any]) -> int:
     return sum(node.op in CONVOLUTIONS for node in nodes)
 

@@ -66,7 +66,7 @@ class FrozenSignature:
         ]
 
 
-class ChangesVariableError(Exception):
+class ChangesVariableError(UserError):
     """A signature assigns a variable: as a constant it would compute something else."""
 
     def __init__(self, signature: str, variable: str) -> None:

@@ -1,4 +1,4 @@
-"""What the MODEL argument names: a SavedModel, a .keras file, a network by name."""
+"""What the MODEL argument names: a SavedModel, a Keras file, a network by name."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ios_tf.errors import UserError
 
 KERAS_PREFIX = "keras:"
 MODELS_PREFIX = "models:"
+_KERAS_FILES = (".keras", ".h5", ".hdf5")
 
 
 @contextlib.contextmanager
@@ -27,9 +28,9 @@ def saved_model(
     """Gives the directory of a SavedModel for `model`, for the time of the block.
 
     Args:
-      model: a SavedModel directory, the path of a `.keras` file, `keras:NAME` for a
-        network of `keras.applications`, `models:NAME` for one of `ios_tf.models`, or a
-        `keras.Model`.
+      model: a SavedModel directory, the path of a `.keras` or `.h5` file, `keras:NAME`
+        for a network of `keras.applications`, `models:NAME` for one of
+        `ios_tf.models`, or a `keras.Model`.
       weights: for `keras:NAME`: "imagenet", or None for random ones.
       say: gets a line of information about the model.
 
@@ -46,7 +47,7 @@ def saved_model(
         keras_model = _build_network(model.removeprefix(MODELS_PREFIX), say)
     elif isinstance(model, (str, os.PathLike)):
         path = os.fspath(model)
-        if not path.endswith(".keras"):
+        if not path.endswith(_KERAS_FILES) or tf.io.gfile.isdir(path):
             _check_saved_model(path)
             yield path
             return
@@ -55,7 +56,7 @@ def saved_model(
         keras_model = model
     else:
         raise UserError(
-            f"a model is a SavedModel directory, a .keras file, keras:NAME, "
+            "a model is a SavedModel directory, a .keras or .h5 file, keras:NAME, "
             f"models:NAME or a keras.Model, not {type(model).__name__}"
         )
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
@@ -108,8 +109,8 @@ def _check_saved_model(path: str) -> None:
         raise UserError(f"{path}: no such file or directory")
     if not tf.io.gfile.isdir(path):
         raise UserError(
-            f"{path}: not a SavedModel directory, a .keras file, keras:NAME or "
-            "models:NAME"
+            f"{path}: not a SavedModel directory, a .keras or .h5 file, "
+            "keras:NAME or models:NAME"
         )
     if not tf.saved_model.contains_saved_model(path):
         raise UserError(f"{path}: not a SavedModel (it has no saved_model.pb)")

@@ -125,7 +125,7 @@ def test_keras_preprocessing(name, tmp_path):
     assert networks.relative_difference(found.numpy(), expected) < 1e-4
 
 
-@pytest.mark.parametrize("suffix", [".keras", ""])
+@pytest.mark.parametrize("suffix", [".keras", ".h5", ""])
 def test_keras_files_for_inference(suffix, tmp_path):
     model = fm.augmented("random")
     source = str(tmp_path / "model") + suffix
@@ -285,11 +285,11 @@ def without_search(monkeypatch) -> None:
 @pytest.mark.parametrize("step", ["rebuild", "save"])
 def test_failure_to_write_comes_before_the_search(step, network, tmp_path, monkeypatch):
     def fail(*arguments):
-        raise ios_tf.UserError(f"{step} fails")
+        raise AssertionError(f"{step} fails\nin many lines")
 
     without_search(monkeypatch)
     monkeypatch.setattr(graphs, step, fail)
-    with pytest.raises(ios_tf.UserError, match=f"{step} fails"):
+    with pytest.raises(ios_tf.UserError, match=f"again: {step} fails$"):
         ios_tf.convert(network, tmp_path / "converted")
     assert not os.path.exists(tmp_path / "converted")
 
@@ -412,8 +412,8 @@ def test_signature_without_a_batch(tmp_path):
     source = str(tmp_path / "model")
     fm.one_image(source)
     report = ios_tf.convert(source, tmp_path / "converted", batch_size=8, **FAST)
-    assert any("computes one image in every call" in note for note in report.notes)
-    with pytest.raises(ios_tf.UserError, match="computes one image in every call"):
+    assert any("computes 1 image in every call" in note for note in report.notes)
+    with pytest.raises(ios_tf.UserError, match="computes 1 image in every call"):
         ios_tf.convert(source, tmp_path / "other", batch_size=[1, 8])
 
 
@@ -431,3 +431,21 @@ def test_names_where_convolutions_are_left(tmp_path):
     assert report.notes[0] == (
         "4 convolutions inside of loops and branches are left to TensorFlow"
     )
+
+
+def test_names_convolutions_of_other_kinds(tmp_path):
+    film = keras.Input((4, 8, 8, 3))
+    report = ios_tf.convert(
+        keras.Model(film, layers.Conv3D(2, 3)(film)), tmp_path / "converted"
+    )
+    assert report.notes[0] == (
+        "the model has no convolution the engine knows, but Conv3D"
+    )
+
+
+def test_what_cannot_be_frozen_is_one_line(tmp_path, capfd):
+    source = str(tmp_path / "model")
+    fm.counting(source)
+    assert cli.main(["complexity", source]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "signature 'serving_default' changes the variable 'calls'" in line

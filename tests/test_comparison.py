@@ -1,0 +1,175 @@
+"""Made-up inputs, differences of outputs, and the library of a graph."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ios_tf import functions
+from ios_tf.comparison import (
+    CannotCompareError,
+    compare_outputs,
+    made_up_inputs,
+    relative_difference,
+)
+
+INFINITY = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "difference"),
+    [
+        ([1.0, 2.0], [1.0, 4.0], 0.5),
+        ([0.0], [0.0], 0.0),
+        ([], [], 0.0),
+        ([1.0], [1.0, 1.0], INFINITY),
+        ([np.nan, 2.0], [np.nan, 2.0], 0.0),
+        ([np.nan, 3.0], [np.nan, 2.0], 0.5),
+        ([1.0, 2.0], [np.nan, 2.0], INFINITY),
+        ([np.nan, 2.0], [1.0, 2.0], INFINITY),
+        ([np.inf, 2.0], [np.inf, 2.0], 0.0),
+        ([-np.inf, 2.0], [np.inf, 2.0], INFINITY),
+        ([1e-3], [0.0], INFINITY),
+        ([3 + 4j], [0 + 5j], 10**0.5 / 5),
+    ],
+)
+def test_relative_difference(found, expected, difference):
+    dtype = np.complex64 if np.iscomplexobj(expected) else np.float32
+    result = relative_difference(np.array(found, dtype), np.array(expected, dtype))
+    if expected == [0.0] and found != [0.0]:
+        assert result > 1e20
+    else:
+        assert result == pytest.approx(difference)
+
+
+def test_outputs_of_all_types_are_compared():
+    expected = {
+        "y": tf.constant([1.0, 4.0]),
+        "n": tf.constant([1, 2, 3]),
+        "s": tf.constant(["a", "b"]),
+        "r": tf.ragged.constant([[1.0], [2.0, 4.0]]),
+    }
+    assert compare_outputs(expected, expected) == (0.0, {})
+    found = {
+        "y": tf.constant([1.0, 4.0]),
+        "n": tf.constant([1, 0, 0]),
+        "s": tf.constant(["a"]),
+        "r": tf.ragged.constant([[1.0], [2.0, 3.0]]),
+    }
+    difference, unequal = compare_outputs(found, expected)
+    assert difference == 0.25
+    assert unequal == {
+        "n": "2 of 3 values of output 'n' differ",
+        "s": "output 's' has another shape",
+    }
+
+
+def test_inputs_of_all_types_are_made_up():
+    specs = {
+        "photo": tf.TensorSpec([None, None, 6, 3], tf.uint8),
+        "depth": tf.TensorSpec([None, 2], tf.float16),
+        "anything": tf.TensorSpec(None, tf.float32),
+        "small": tf.TensorSpec([None], tf.int8),
+        "word": tf.TensorSpec([4], tf.int64),
+        "flag": tf.TensorSpec([], tf.bool),
+        "content": tf.TensorSpec([None], tf.string),
+    }
+    inputs = made_up_inputs(specs, 2, image_size=5, limit=200)
+    for name, shape in (
+        ("photo", [2, 5, 6, 3]),
+        ("depth", [2, 2]),
+        ("anything", [2, 5, 5, 3]),
+        ("small", [2]),
+        ("word", [4]),
+        ("flag", []),
+        ("content", [2]),
+    ):
+        assert inputs[name].dtype == specs[name].dtype
+        assert inputs[name].shape == shape
+    assert 100 < np.max(inputs["photo"]) < 200
+    assert tf.io.decode_jpeg(inputs["content"][1]).shape[-1] == 3
+    with pytest.raises(CannotCompareError, match="input 'v' is of type variant"):
+        made_up_inputs({"v": tf.TensorSpec([], tf.variant)}, 1)
+
+
+def graph_of_calls() -> tf.compat.v1.GraphDef:
+    """Functions that call each other, in branches, loops, datasets and directly."""
+
+    @tf.function
+    def inner(x):
+        return x * 2.0
+
+    @tf.function
+    def function(x):
+        x = tf.cond(tf.reduce_sum(x) > 0, lambda: inner(x), lambda: x)
+        for i in tf.range(3):
+            x = tf.switch_case(i, [lambda: inner(x), lambda: x + 1.0, lambda: x])  # noqa: B023
+        data = tf.data.Dataset.from_tensors(x).map(lambda v: inner(v) + 1.0)
+        return data.reduce(tf.zeros([2]), lambda a, b: a + b)
+
+    concrete = function.get_concrete_function(tf.TensorSpec([2], tf.float32))
+    return concrete.graph.as_graph_def()
+
+
+def test_every_name_of_a_function_is_renamed():
+    graph_def = graph_of_calls()
+    before = [function.signature.name for function in graph_def.library.function]
+    assert len(before) > 8
+    functions.rename_functions(graph_def)
+    text = str(graph_def)
+    for name in before:
+        assert f'"{name}"' not in text
+    after = [function.signature.name for function in graph_def.library.function]
+    assert len({*after}) == len(before)
+    assert not {*after} & {*before}
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+    assert graph.get_operations()
+
+
+def test_names_follow_from_the_library():
+    one, other = graph_of_calls(), graph_of_calls()
+    same = type(one)()
+    same.CopyFrom(one)
+    for graph_def in (one, same, other):
+        functions.rename_functions(graph_def)
+    assert one == same
+    names = [{f.signature.name for f in g.library.function} for g in (one, other)]
+    assert not names[0] & names[1]
+
+
+def test_graphs_of_training_lose_their_gradients():
+    @tf.function
+    def function(x):
+        return tf.nn.silu(x)
+
+    concrete = function.get_concrete_function(tf.TensorSpec([2], tf.float32))
+    graph_def = concrete.graph.as_graph_def()
+    assert "_gradient_op_type" in str(graph_def)
+    functions.drop_gradients(graph_def)
+    assert "_gradient_op_type" not in str(graph_def)
+
+
+def test_who_takes_resources():
+    variable, other = tf.Variable([1.0, 2.0]), tf.Variable([0.0, 0.0])
+
+    @tf.function
+    def function(x):
+        for i in tf.range(3):
+            if i > 1:
+                other.assign_add(x)
+        data = tf.data.Dataset.from_tensors(x).map(lambda v: v * variable)
+        return data.reduce(tf.zeros([2]), lambda a, b: a + b) + other
+
+    concrete = function.get_concrete_function(tf.TensorSpec([2], tf.float32))
+    names = {
+        internal.op.name: {id(variable.handle): "variable", id(other.handle): "other"}[
+            id(external)
+        ]
+        for external, internal in concrete.graph.captures
+    }
+    uses = set(functions.uses(concrete.graph.as_graph_def(), names))
+    assert ("other", "AssignAddVariableOp", False) in uses
+    assert ("other", "ReadVariableOp", False) in uses
+    assert ("variable", "MapDataset", True) in uses
+    assert ("variable", "ReadVariableOp", False) in uses
+    assert not any(who == "variable" and "Assign" in op for who, op, _ in uses)
