@@ -147,15 +147,20 @@ def test_weights_keep_the_magnitude():
 
 @pytest.mark.parametrize(
     "name",
-    ["relu", "relu6", "sigmoid", "tanh", "swish", "hard_sigmoid", "hard_swish", "elu"],
+    ["relu", "relu6", "sigmoid", "tanh", "swish", "hard_sigmoid", "hard_swish", "elu"]
+    + ["leaky_relu", "selu", "softplus", "softsign", "gelu", "gelu_tanh", "mish"]
+    + ["maximum", "minimum", "clip", "threshold", "square", "pow", "abs", "erf"],
 )
 def test_activations_of_random_values(name):
     """What is said of them, beside TensorFlow's own on samples."""
     from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
 
     samples = np.random.default_rng(0).normal(0.5, 2.0, 200_000)
-    expected = np.asarray(TensorFlowOps("float64").activate(name, samples))
-    found = _ScalingOps().activate(name, _Values.new(0.5, 4.25, 1))
+    operator = {"activation": name}
+    expected = np.asarray(
+        interpreter.activate(TensorFlowOps("float64"), operator, samples)
+    )
+    found = interpreter.activate(_ScalingOps(), operator, _Values.new(0.5, 4.25, 1))
     assert found.mean == pytest.approx(expected.mean(), abs=0.02)
     assert found.mean_square == pytest.approx(np.square(expected).mean(), rel=0.02)
 

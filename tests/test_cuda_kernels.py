@@ -175,10 +175,11 @@ def test_compiles(variant, dtype, architecture, nvrtc, texts):
         check(nvrtc, texts[source], kernels, macros, architecture)
 
 
-@pytest.mark.parametrize("activation", range(1, 9))
+@pytest.mark.parametrize("activation", range(1, 31))
 def test_activations_compile(activation, nvrtc, texts):
     macros = {"IOS_DTYPE": 1, "IOS_VECTOR": 8, "IOS_ACTIVATION": activation}
     macros |= {"IOS_TERMS": 1, "IOS_BIAS": 0}
+    macros |= {"IOS_ALPHA": -1082130432, "IOS_BETA": 1065353216}  # bits of -1 and 1
     check(nvrtc, texts["kElementwiseSource"], ["Sum"], macros, 90)
 
 

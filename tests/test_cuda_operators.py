@@ -4,8 +4,13 @@ tensors and on views, against the CPU backend."""
 import cuda_engine
 import numpy as np
 import pytest
+import tensorflow as tf
+from activation_cases import CASES as ACTIVATION_CASES
+from activation_cases import IDS, numbers
 
 from ios_tf import engine
+from ios_tf.bench.frameworks import interpreter
+from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
 
 DTYPES = ["float32", "float16", "bfloat16"]
 # Where the operator's input and output lie: tensors of their own, or ranges of
@@ -18,7 +23,7 @@ CONV = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 16}
 SEPCONV = {"type": "sepconv", "kernel": [3, 3], "padding": "SAME", "filters": 16}
 POOL = {"type": "pool", "kernel": [3, 3], "padding": "SAME"}
 ACTIVATIONS = ["relu", "relu6", "sigmoid", "tanh", "swish", "hard_sigmoid"]
-ACTIVATIONS += ["hard_swish", "elu"]
+ACTIVATIONS += ["hard_swish", "elu", "leaky_relu", "softplus", "gelu", "gelu_tanh"]
 
 CASES = {
     "conv 1x1": CONV | {"kernel": [1, 1]},
@@ -66,7 +71,7 @@ CASES = {
         for coordinates in ("asymmetric", "half_pixel", "align_corners")
     },
     "resize factors": {"type": "resize", "factors": [2, 3]},
-    **{f"alone {a}": {"type": "activation", "activation": a} for a in ACTIVATIONS},
+    **{f"alone {a}": {"type": "activation", "activation": a} for a in ("relu", "elu")},
 }
 # Of 16 channels, which odd layouts do not have.
 EVEN_CASES = {
@@ -212,6 +217,40 @@ def test_operator_on_vectors(gpu, name, layout, dtype):
 def test_folded_activation(gpu, activation, dtype):
     op = CONV | {"kernel": [1, 1], "bias": True, "activation": activation}
     check_operator(gpu, op, 8, 4, "dense", dtype)
+
+
+@pytest.mark.parametrize("case", ACTIVATION_CASES, ids=IDS)
+def test_activation_of_all_kinds_of_numbers(gpu, case):
+    x = numbers(2, 3, 5, 16)
+    block = block_of({"type": "activation"} | case, list(x.shape), "dense")
+    (found,) = engine.Program(block, sequential(block), [], cuda_engine.DEVICE).run([x])
+    expected = interpreter.activate(TensorFlowOps(), case, tf.constant(x))
+    np.testing.assert_allclose(found, expected, rtol=3e-6, atol=3e-6)
+
+
+def test_what_keeps_nan(gpu):
+    """As TensorFlow: a Relu and a global maximum do, a maximum of a window does not."""
+    x = numbers(2, 6, 5, 16)
+    x[np.abs(x) > 1e30] = 2.0  # sums overflow or not, as they are ordered
+    x[0, :3, :3] = np.nan
+    weights = [np.random.default_rng(0).normal(size=(3, 3, 1, 16)).astype(np.float32)]
+    depthwise = CONV | {"groups": 16, "activation": "relu", "inputs": [-1]}
+    pool = {"pool": "max", "inputs": [-1]}
+    operators = [depthwise, POOL | pool, {"type": "global_pool"} | pool]
+    block = {
+        "version": 1,
+        "inputs": [list(x.shape)],
+        "operators": operators,
+        "outputs": [0, 1, 2],
+    }
+    found = engine.Program(block, sequential(block), weights, cuda_engine.DEVICE).run(
+        [x]
+    )
+    expected = interpreter.compute(TensorFlowOps(), block, [weights, [], []], [x])
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    assert np.isnan(found[0]).any() and np.isnan(found[2]).any()
+    assert found[1].min() < -3e38
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,6 +1,7 @@
 #include "cc/core/block.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -49,6 +50,39 @@ std::array<Window, 2> ComputeWindows(const Operator& op, const Shape& input) {
                         op.padding.type, op.padding.left, op.padding.right)};
 }
 
+// Which kinds have parameters, and that they make sense.
+Status CheckActivation(const Activation& activation) {
+  const Activation usual(activation.kind);
+  switch (activation.kind) {
+    case Activation::kSwish:
+    case Activation::kElu:
+    case Activation::kLeakyRelu:
+    case Activation::kMaximum:
+    case Activation::kMinimum:
+    case Activation::kThreshold:
+      break;
+    case Activation::kHardSigmoid:
+    case Activation::kClip:
+      return Status();
+    case Activation::kPow:
+      if (std::abs(activation.alpha) != 0.5f &&
+          (activation.alpha == 0.0f || std::abs(activation.alpha) > 4.0f ||
+           activation.alpha != std::round(activation.alpha))) {
+        return InvalidArgument("has a pow by " +
+                               std::to_string(activation.alpha));
+      }
+      break;
+    default:
+      if (activation.alpha != usual.alpha) {
+        return InvalidArgument("its activation has no alpha");
+      }
+  }
+  if (activation.beta != usual.beta) {
+    return InvalidArgument("its activation has no beta");
+  }
+  return Status();
+}
+
 Status CheckAttributes(const Operator& op) {
   for (int i = 0; i < 2; ++i) {
     if (op.kernel[i] < 1 || op.strides[i] < 1 || op.dilations[i] < 1) {
@@ -78,7 +112,7 @@ Status CheckAttributes(const Operator& op) {
       op.pre_activation != Activation::kRelu) {
     return InvalidArgument("pre_activation must be none or relu");
   }
-  return Status();
+  return CheckActivation(op.activation);
 }
 
 Status CheckArity(const Operator& op) {
@@ -264,6 +298,24 @@ int64_t NumElements(const Shape& shape) {
   int64_t n = 1;
   for (int64_t d : shape) n *= d;
   return n;
+}
+
+std::array<float, 2> Activation::Defaults(Kind kind) {
+  switch (kind) {
+    case kSwish:
+    case kElu:
+      return {1.0f, 0.0f};
+    case kHardSigmoid:
+      return {1.0f / 6.0f, 0.5f};
+    case kLeakyRelu:
+      return {0.2f, 0.0f};
+    case kClip:
+      return {0.0f, 1.0f};
+    case kPow:
+      return {3.0f, 0.0f};
+    default:
+      return {0.0f, 0.0f};
+  }
 }
 
 std::string ToString(const Shape& shape) {

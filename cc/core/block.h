@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cc/core/data_type.h"
@@ -40,17 +41,64 @@ enum class OperatorType {
   kResize,      // to another height and width
 };
 
-enum class Activation {
-  kNone,
-  kRelu,
-  kRelu6,
-  kSigmoid,
-  kTanh,
-  kSwish,        // x * sigmoid(x)
-  kHardSigmoid,  // relu6(x + 3) / 6
-  kHardSwish,    // x * relu6(x + 3) / 6
-  kElu,          // alpha = 1
+// A function of one number, with its parameters. NaN (but for kThreshold) gives
+// NaN, and infinities what TensorFlow's kernels give for them.
+struct Activation {
+  enum Kind {
+    kNone,
+    kRelu,
+    kRelu6,
+    kSigmoid,
+    kTanh,
+    kSwish,        // x * sigmoid(alpha * x)
+    kHardSigmoid,  // alpha * x + beta, between 0 and 1
+    kHardSwish,    // x * relu6(x + 3) / 6
+    kElu,          // x, or alpha * (exp(x) - 1) below 0
+    kLeakyRelu,    // x, or alpha * x below 0
+    kSelu,
+    kSoftplus,  // log(exp(x) + 1)
+    kSoftsign,  // x / (|x| + 1)
+    kGelu,      // x * (the normal distribution below x)
+    kGeluTanh,  // the same, approximated with tanh
+    kMish,      // x * tanh(softplus(x))
+    kMaximum,   // of x and alpha
+    kMinimum,   // of x and alpha
+    kClip,      // x, at most beta, and then at least alpha
+    kThreshold,  // x where it is above alpha, else 0
+    kExp,
+    kExpm1,
+    kLog,
+    kLog1p,
+    kSqrt,
+    kRsqrt,
+    kSquare,
+    kPow,  // x ** alpha: an integer from -4 to 4, or +-0.5
+    kAbs,
+    kErf,
+    kErfc,
+  };
+  static constexpr int kKinds = kErfc + 1;
+
+  Activation(Kind k = kNone) : Activation(k, Defaults(k)[0], Defaults(k)[1]) {}
+  Activation(Kind k, float a, float b = 0) : kind(k), alpha(a), beta(b) {}
+
+  // alpha and beta, where none are given.
+  static std::array<float, 2> Defaults(Kind kind);
+
+  Kind kind;
+  float alpha, beta;  // 0 where the comment does not name them
 };
+
+inline bool operator==(const Activation& a, const Activation& b) {
+  return a.kind == b.kind && a.alpha == b.alpha && a.beta == b.beta;
+}
+inline bool operator!=(const Activation& a, const Activation& b) {
+  return !(a == b);
+}
+inline bool operator<(const Activation& a, const Activation& b) {
+  return std::make_tuple(a.kind, a.alpha, a.beta) <
+         std::make_tuple(b.kind, b.alpha, b.beta);
+}
 
 enum class PaddingType { kSame, kValid, kExplicit };
 
@@ -138,7 +186,7 @@ int64_t BatchSize(const std::vector<Shape>& inputs);
 inline int64_t BatchSize(const Block& block) { return BatchSize(block.inputs); }
 
 const char* ToString(OperatorType type);    // "conv2d", "sepconv", …
-const char* ToString(Activation activation);  // "none", "relu", …
+std::string ToString(const Activation& activation);  // "elu", "elu(0.5)"
 
 // The shape of an operator's output, given those of its inputs.
 StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& inputs);

@@ -1,6 +1,8 @@
 #include "cc/core/block_json.h"
 
 #include <array>
+#include <cmath>
+#include <cstdio>
 #include <utility>
 
 namespace ios {
@@ -28,17 +30,41 @@ constexpr std::array<std::pair<OperatorType, const char*>, 17> kTypes = {{
     {OperatorType::kResize, "resize"},
 }};
 
-constexpr std::array<std::pair<Activation, const char*>, 9> kActivations = {{
-    {Activation::kNone, "none"},
-    {Activation::kRelu, "relu"},
-    {Activation::kRelu6, "relu6"},
-    {Activation::kSigmoid, "sigmoid"},
-    {Activation::kTanh, "tanh"},
-    {Activation::kSwish, "swish"},
-    {Activation::kHardSigmoid, "hard_sigmoid"},
-    {Activation::kHardSwish, "hard_swish"},
-    {Activation::kElu, "elu"},
-}};
+constexpr std::array<std::pair<Activation::Kind, const char*>,
+                     Activation::kKinds>
+    kActivations = {{
+        {Activation::kNone, "none"},
+        {Activation::kRelu, "relu"},
+        {Activation::kRelu6, "relu6"},
+        {Activation::kSigmoid, "sigmoid"},
+        {Activation::kTanh, "tanh"},
+        {Activation::kSwish, "swish"},
+        {Activation::kHardSigmoid, "hard_sigmoid"},
+        {Activation::kHardSwish, "hard_swish"},
+        {Activation::kElu, "elu"},
+        {Activation::kLeakyRelu, "leaky_relu"},
+        {Activation::kSelu, "selu"},
+        {Activation::kSoftplus, "softplus"},
+        {Activation::kSoftsign, "softsign"},
+        {Activation::kGelu, "gelu"},
+        {Activation::kGeluTanh, "gelu_tanh"},
+        {Activation::kMish, "mish"},
+        {Activation::kMaximum, "maximum"},
+        {Activation::kMinimum, "minimum"},
+        {Activation::kClip, "clip"},
+        {Activation::kThreshold, "threshold"},
+        {Activation::kExp, "exp"},
+        {Activation::kExpm1, "expm1"},
+        {Activation::kLog, "log"},
+        {Activation::kLog1p, "log1p"},
+        {Activation::kSqrt, "sqrt"},
+        {Activation::kRsqrt, "rsqrt"},
+        {Activation::kSquare, "square"},
+        {Activation::kPow, "pow"},
+        {Activation::kAbs, "abs"},
+        {Activation::kErf, "erf"},
+        {Activation::kErfc, "erfc"},
+    }};
 
 constexpr std::array<std::pair<PoolKind, const char*>, 3> kPools = {{
     {PoolKind::kMax, "max"},
@@ -111,7 +137,7 @@ class Reader {
   }
   void Read(const char* key, float* value) {
     if (const json* j = Find(key)) {
-      if (!j->is_number()) return Bad(key);
+      if (!j->is_number() || !std::isfinite(j->get<float>())) return Bad(key);
       *value = j->get<float>();
     }
   }
@@ -150,6 +176,11 @@ class Reader {
       }
     }
     Fail("has unknown " + std::string(key) + " '" + text + "'");
+  }
+  void Read(const char* key, Activation* value) {
+    Activation::Kind kind = value->kind;
+    Read(key, kActivations, &kind);
+    *value = Activation(kind);
   }
   void Read(const char* key, Padding* value) {
     const json* j = Find(key);
@@ -202,8 +233,10 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
   reader.Read("multiplier", &op.multiplier);
   reader.Read("bias", &op.bias);
   reader.Read("residual", &op.residual);
-  reader.Read("pre_activation", kActivations, &op.pre_activation);
-  reader.Read("activation", kActivations, &op.activation);
+  reader.Read("pre_activation", &op.pre_activation);
+  reader.Read("activation", &op.activation);
+  reader.Read("alpha", &op.activation.alpha);
+  reader.Read("beta", &op.activation.beta);
   reader.Read("pool", kPools, &op.pool);
   reader.Read("keep_dims", &op.keep_dims);
   reader.Read("offset", &op.offset);
@@ -225,8 +258,13 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
 }  // namespace
 
 const char* ToString(OperatorType type) { return NameIn(kTypes, type); }
-const char* ToString(Activation activation) {
-  return NameIn(kActivations, activation);
+std::string ToString(const Activation& activation) {
+  std::string text = NameIn(kActivations, activation.kind);
+  if (activation == Activation(activation.kind)) return text;
+  char numbers[40];
+  std::snprintf(numbers, sizeof(numbers), "(%.9g, %.9g)", activation.alpha,
+                activation.beta);
+  return text + numbers;
 }
 
 // Members at their defaults are left out, so that a new attribute with a
@@ -247,10 +285,13 @@ json OperatorToJsonValue(const Operator& op) {
   if (op.bias) out["bias"] = true;
   if (op.residual) out["residual"] = true;
   if (op.pre_activation != Activation::kNone) {
-    out["pre_activation"] = ToString(op.pre_activation);
+    out["pre_activation"] = NameIn(kActivations, op.pre_activation.kind);
   }
   if (op.activation != Activation::kNone) {
-    out["activation"] = ToString(op.activation);
+    const Activation usual(op.activation.kind);
+    out["activation"] = NameIn(kActivations, usual.kind);
+    if (op.activation.alpha != usual.alpha) out["alpha"] = op.activation.alpha;
+    if (op.activation.beta != usual.beta) out["beta"] = op.activation.beta;
   }
   if (op.pool != defaults.pool) out["pool"] = NameIn(kPools, op.pool);
   if (op.keep_dims) out["keep_dims"] = true;

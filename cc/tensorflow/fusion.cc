@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
+
+#include "cc/engine/cpu/activations.h"
+#include "cc/engine/cpu/broadcast.h"
+#include "cc/tensorflow/activation_match.h"
 
 namespace ios::tf {
 namespace {
@@ -48,8 +53,7 @@ class Fuser {
     // otherwise fold into convolutions.
     ForEach(&Fuser::DropUnread);
     ForEach(&Fuser::DropIdentityScale);
-    ForEach(&Fuser::FuseHardSigmoid);
-    ForEach(&Fuser::FuseGatedActivation);
+    ForEach(&Fuser::FuseActivation);
     ForEach(&Fuser::ComposeScales);
     ForEach(&Fuser::AbsorbCasts);
     ForEach(&Fuser::FuseDenseOfMaps);
@@ -297,68 +301,117 @@ class Fuser {
     return true;
   }
 
-  // x + 3, the input of relu6(x + 3): the operator that adds, or -1.
-  int AddThree(int relu6) {
-    if (!IsActivation(relu6, Activation::kRelu6)) return -1;
-    const int add = Producer(ops_[relu6].inputs[0]);
-    return Is(add, OperatorType::kScale) && OnlyUser(add) == relu6 &&
-                   All(ops_[add].weights[0], 1.0f) &&
-                   All(ops_[add].weights[1], 3.0f)
-               ? add
-               : -1;
-  }
-  bool IsSixth(int i) const {
-    return Is(i, OperatorType::kScale) &&
-           All(ops_[i].weights[0], 1.0f / 6.0f) && All(ops_[i].weights[1], 0.0f);
+  // A composition of what computes each element alone, of one tensor, of which only
+  // the last result is read elsewhere.
+  struct Composition {
+    TensorRef input;
+    std::vector<int> operators;  // the last one first
+  };
+
+  bool IsElementwise(int i) const {
+    if (i < 0 || ops_[i].kind != Kind::kOperator) return false;
+    const ImportedOperator& op = ops_[i];
+    const bool computes = op.op.type == OperatorType::kActivation ||
+                          op.op.type == OperatorType::kScale ||
+                          op.op.type == OperatorType::kAdd ||
+                          op.op.type == OperatorType::kBinary;
+    const auto uniform = [](const std::vector<float>& w) {
+      return std::count(w.begin(), w.end(), w[0]) ==
+             static_cast<int64_t>(w.size());
+    };
+    return computes &&
+           std::all_of(op.weights.begin(), op.weights.end(), uniform) &&
+           std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorRef t) {
+             return graph_.same_shape(t, op.output);
+           });
   }
 
-  // relu6(x + 3) / 6
-  bool FuseHardSigmoid(int i) {
-    const int add = AddThree(i), next = OnlyUser(i);
-    if (add < 0 || !IsSixth(next)) return false;
-    ops_[i].op.activation = Activation::kHardSigmoid;
-    SetInputs(i, ops_[add].inputs);
-    Cover(i, add);
-    Remove(add);
-    TakeOver(i, next);
-    return true;
-  }
-
-  // x * sigmoid(x), x * hard_sigmoid(x), x * relu6(x + 3) / 6
-  bool FuseGatedActivation(int i) {
-    if (!IsProduct(i)) return false;
-    for (int k : {0, 1}) {
-      const TensorRef x = ops_[i].inputs[k];
-      const int gate = Producer(ops_[i].inputs[1 - k]);
-      if (gate < 0 || OnlyUser(gate) != i) continue;
-      const int add = AddThree(gate), sixth = OnlyUser(i);
-      if (add >= 0 && ops_[add].inputs[0] == x && sixth >= 0 &&
-          IsSixth(sixth)) {
-        Cover(i, add);
-        Gate(i, gate, x, Activation::kHardSwish);
-        Remove(add);
-        TakeOver(i, sixth);
-        return true;
+  // Its values for those of its input.
+  std::vector<float> Evaluate(const Composition& composition,
+                              const std::vector<float>& samples) const {
+    std::map<TensorRef, std::vector<float>> values = {
+        {composition.input, samples}};
+    std::vector<int> operators = composition.operators;
+    std::sort(operators.begin(), operators.end());
+    for (int i : operators) {
+      const ImportedOperator& op = ops_[i];
+      std::vector<float> result = values.at(op.inputs[0]);
+      std::vector<std::vector<float>> others;
+      for (size_t k = 1; k < op.inputs.size(); ++k) {
+        others.push_back(values.at(op.inputs[k]));
       }
-      if (ops_[gate].inputs[0] != x) continue;
-      if (IsActivation(gate, Activation::kSigmoid)) {
-        Gate(i, gate, x, Activation::kSwish);
-        return true;
+      if (op.op.type == OperatorType::kBinary && others.empty()) {
+        others.emplace_back(result.size(), op.weights[0][0]);
+        if (op.op.swapped) result.swap(others[0]);
       }
-      if (IsActivation(gate, Activation::kHardSigmoid)) {
-        Gate(i, gate, x, Activation::kHardSwish);
-        return true;
+      const BinaryFunction function = op.op.type == OperatorType::kBinary
+                                          ? op.op.function
+                                          : BinaryFunction::kAdd;
+      for (const std::vector<float>& other : others) {
+        cpu::BinaryRow(function, result.data(), 1, other.data(), 1,
+                       result.size(), result.data());
       }
+      if (op.op.type == OperatorType::kScale) {
+        for (float& v : result) v = v * op.weights[0][0] + op.weights[1][0];
+      }
+      cpu::ActivateRow(result.data(), result.size(), op.op.activation,
+                       result.data());
+      values[op.output] = std::move(result);
     }
-    return false;
+    return values.at(ops_[composition.operators[0]].output);
   }
-  void Gate(int i, int gate, TensorRef x, Activation activation) {
+
+  // Activations that a graph writes as several operators: gelu, swish, mish,
+  // hard_sigmoid … The largest composition that ends here and is one.
+  bool FuseActivation(int i) {
+    constexpr size_t kMostOperators = 16;
+    if (!IsElementwise(i)) return false;
+    Composition composition{{}, {i}}, fused;
+    Activation activation;
+    std::vector<int>& members = composition.operators;
+    while (members.size() < kMostOperators) {
+      const auto inside = [&](int k) {
+        return std::find(members.begin(), members.end(), k) != members.end();
+      };
+      std::set<TensorRef> read;
+      int next = -1;  // the last operator that can join
+      for (int member : members) {
+        for (const TensorRef& t : ops_[member].inputs) {
+          const int producer = Producer(t);
+          if (producer >= 0 && inside(producer)) continue;
+          read.insert(t);
+          if (producer > next && IsElementwise(producer) &&
+              Device(producer) == Device(i) && AllUsers(producer, inside)) {
+            next = producer;
+          }
+        }
+      }
+      if (read.size() == 1 && members.size() > 1) {
+        composition.input = *read.begin();
+        const std::optional<Activation> match =
+            MatchActivation(Evaluate(composition, ActivationSamples()));
+        if (match) {
+          fused = composition;
+          activation = *match;
+        }
+      }
+      if (next < 0) break;
+      members.push_back(next);
+    }
+    if (fused.operators.empty()) return false;
+    const std::string name = std::move(ops_[i].op.name);
+    ops_[i].op = Operator();
+    ops_[i].op.name = name;
     ops_[i].op.type = OperatorType::kActivation;
-    ops_[i].op.function = Operator().function;
     ops_[i].op.activation = activation;
-    SetInputs(i, {x});
-    Cover(i, gate);
-    Remove(gate);
+    ops_[i].weights.clear();
+    SetInputs(i, {fused.input});
+    for (int k : fused.operators) {
+      if (k == i) continue;
+      Cover(i, k);
+      Remove(k);
+    }
+    return true;
   }
 
   // Two scales in a row are one.
@@ -662,12 +715,25 @@ class Fuser {
 
   bool IsNonNegative(int i) const {
     if (i < 0) return false;
-    const Activation a = ops_[i].op.activation;
     if (Is(i, OperatorType::kPool)) {
       return IsNonNegative(Producer(ops_[i].inputs[0]));
     }
-    return a == Activation::kRelu || a == Activation::kRelu6 ||
-           a == Activation::kSigmoid || a == Activation::kHardSigmoid;
+    switch (ops_[i].op.activation.kind) {
+      case Activation::kRelu:
+      case Activation::kRelu6:
+      case Activation::kSigmoid:
+      case Activation::kHardSigmoid:
+      case Activation::kSoftplus:
+      case Activation::kExp:
+      case Activation::kSquare:
+      case Activation::kAbs:
+        return true;
+      case Activation::kMaximum:
+      case Activation::kClip:
+        return ops_[i].op.activation.alpha >= 0.0f;
+      default:
+        return false;
+    }
   }
 
   // Zeros around the input become the operators' own padding.

@@ -47,16 +47,50 @@ std::optional<std::vector<int64_t>> Integers(const Tensor* tensor) {
   return values;
 }
 
-std::optional<Activation> ActivationOf(const std::string& op) {
+// The number of a tensor that has one element.
+std::optional<float> Scalar(const Tensor* tensor) {
+  if (!tensor || !ToDataType(tensor->dtype()) || tensor->NumElements() != 1) {
+    return std::nullopt;
+  }
+  return Floats(*tensor)[0];
+}
+
+const std::unordered_map<std::string, Activation>& UnaryActivations() {
   static const auto* const kActivations =
       new std::unordered_map<std::string, Activation>{
-          {"Relu", Activation::kRelu},       {"Relu6", Activation::kRelu6},
-          {"Sigmoid", Activation::kSigmoid}, {"Tanh", Activation::kTanh},
+          {"Relu", Activation::kRelu},
+          {"Relu6", Activation::kRelu6},
+          {"LeakyRelu", Activation::kLeakyRelu},
           {"Elu", Activation::kElu},
+          {"Selu", Activation::kSelu},
+          {"Sigmoid", Activation::kSigmoid},
+          {"Tanh", Activation::kTanh},
+          {"Softplus", Activation::kSoftplus},
+          {"Softsign", Activation::kSoftsign},
+          {"Exp", Activation::kExp},
+          {"Expm1", Activation::kExpm1},
+          {"Log", Activation::kLog},
+          {"Log1p", Activation::kLog1p},
+          {"Sqrt", Activation::kSqrt},
+          {"Rsqrt", Activation::kRsqrt},
+          {"Square", Activation::kSquare},
+          {"Abs", Activation::kAbs},
+          {"Erf", Activation::kErf},
+          {"Erfc", Activation::kErfc},
+          {"Inv", {Activation::kPow, -1.0f}},
+          {"Reciprocal", {Activation::kPow, -1.0f}},
       };
-  const auto it = kActivations->find(op);
-  if (it == kActivations->end()) return std::nullopt;
-  return it->second;
+  return *kActivations;
+}
+
+// The activation that a node, or a part of a fused one, is by its operation's name.
+std::optional<Activation> ActivationOf(const std::string& op,
+                                       const NodeDef& node) {
+  const auto it = UnaryActivations().find(op);
+  if (it == UnaryActivations().end()) return std::nullopt;
+  if (op != "LeakyRelu") return it->second;
+  const char* const alpha = node.op() == op ? "alpha" : "leakyrelu_alpha";
+  return Activation(Activation::kLeakyRelu, Attr<float>(node, alpha, 0.2f));
 }
 
 class Importer {
@@ -73,9 +107,12 @@ class Importer {
       }
       const NodeDef& node = graph_.node(i);
       const auto it = Handlers().find(node.op());
-      if (it == Handlers().end()) continue;
+      const auto activation = ActivationOf(node.op(), node);
+      if (it == Handlers().end() && !activation) continue;
       Result result = Inspect(i);
-      if (result.ok()) result = (this->*it->second)(i);
+      if (result.ok()) {
+        result = activation ? Unary(i, *activation) : (this->*it->second)(i);
+      }
       if (!result.ok() && node.op().find("Conv") != std::string::npos) {
         refusals_.push_back({i, std::string(result.message())});
       }
@@ -112,11 +149,11 @@ class Importer {
             {"FusedBatchNorm", &Importer::BatchNorm},
             {"FusedBatchNormV2", &Importer::BatchNorm},
             {"FusedBatchNormV3", &Importer::BatchNorm},
-            {"Relu", &Importer::Unary},
-            {"Relu6", &Importer::Unary},
-            {"Sigmoid", &Importer::Unary},
-            {"Tanh", &Importer::Unary},
-            {"Elu", &Importer::Unary},
+            {"Neg", &Importer::Negative},
+            {"Pow", &Importer::Power},
+            {"ClipByValue", &Importer::Clip},
+            {"Select", &Importer::Threshold},
+            {"SelectV2", &Importer::Threshold},
             {"MaxPool", &Importer::Pool},
             {"AvgPool", &Importer::Pool},
             {"Mean", &Importer::Reduce},
@@ -356,8 +393,8 @@ class Importer {
       op->weights.push_back(Floats(*bias));
       ++next;
     }
-    if (next < fused.size() && ActivationOf(fused[next])) {
-      op->op.activation = *ActivationOf(fused[next]);
+    if (next < fused.size() && ActivationOf(fused[next], node)) {
+      op->op.activation = *ActivationOf(fused[next], node);
       ++next;
     }
     if (next < fused.size()) {
@@ -604,6 +641,7 @@ class Importer {
       const Tensor* constant = x ? Constant(i, k) : nullptr;
       if (!constant) continue;
       if (ScaleOf(i, k, *x)) return absl::OkStatus();
+      if (const auto bound = BoundOf(i, k, *x)) return Unary(i, *bound, 1 - k);
       return BinaryWithConstant(i, k, *x, *constant);
     }
     const Shape* x = InputShape(i, 0, {2, 4});
@@ -651,6 +689,23 @@ class Importer {
     return EmitScale(i, graph_.Input(i, 1 - k), std::move(scale),
                      std::move(shift))
         .ok();
+  }
+
+  // The node as an activation, if it is the maximum or minimum with a number.
+  std::optional<Activation> BoundOf(int i, int k, const Shape& x) {
+    const BinaryFunction function = *FunctionOf(graph_.node(i).op());
+    const std::optional<float> bound = Scalar(Constant(i, k));
+    if (!bound || !std::isfinite(*bound) ||
+        Constant(i, k)->dims() > static_cast<int>(RankOf(x))) {
+      return std::nullopt;
+    }
+    if (function == BinaryFunction::kMaximum) {
+      return Activation(Activation::kMaximum, *bound);
+    }
+    if (function == BinaryFunction::kMinimum) {
+      return Activation(Activation::kMinimum, *bound);
+    }
+    return std::nullopt;
   }
 
   Result BinaryWithConstant(int i, int k, const Shape& x,
@@ -729,11 +784,12 @@ class Importer {
     return EmitScale(i, graph_.Input(i, 0), std::move(scale), std::move(shift));
   }
 
-  Result Unary(int i) {
-    if (!InputShape(i, 0, {2, 4})) return Refuse("unknown shape");
+  // An activation of input k.
+  Result Unary(int i, const Activation& activation, size_t k = 0) {
+    if (!InputShape(i, k, {2, 4})) return Refuse("unknown shape");
     // The same activation of the same tensor, computed once: NASNet has five.
     const NodeDef& node = graph_.node(i);
-    const auto key = std::make_pair(node.op(), graph_.Input(i, 0));
+    const auto key = std::make_pair(activation, graph_.Input(i, k));
     const auto known = unary_.find(key);
     if (known != unary_.end() && !graph_.preserved(i) &&
         graph_.controls(i).empty() &&
@@ -743,8 +799,57 @@ class Importer {
     }
     unary_.emplace(key, i);
     ImportedOperator op =
-        Make(i, OperatorType::kActivation, {graph_.Input(i, 0)});
-    op.op.activation = *ActivationOf(node.op());
+        Make(i, OperatorType::kActivation, {graph_.Input(i, k)});
+    op.op.activation = activation;
+    return Emit(std::move(op));
+  }
+
+  Result Negative(int i) {
+    const Shape* x = InputShape(i, 0, {2, 4});
+    if (!x) return Refuse("unknown shape");
+    return EmitScale(i, graph_.Input(i, 0),
+                     std::vector<float>(x->back(), -1.0f),
+                     std::vector<float>(x->back(), 0.0f));
+  }
+
+  Result Power(int i) {
+    const std::optional<float> exponent = Scalar(Constant(i, 1));
+    if (!exponent) return Refuse("its exponent is no constant number");
+    if (*exponent == 2.0f) return Unary(i, Activation::kSquare);
+    for (float known : {3.0f, 4.0f, -1.0f, -2.0f, -3.0f, -4.0f, 0.5f, -0.5f}) {
+      if (*exponent == known) return Unary(i, {Activation::kPow, known});
+    }
+    return Refuse("its exponent is none that the engine knows");
+  }
+
+  Result Clip(int i) {
+    const auto low = Scalar(Constant(i, 1)), high = Scalar(Constant(i, 2));
+    if (!low || !high || !std::isfinite(*low) || !std::isfinite(*high)) {
+      return Refuse("its bounds are no constant numbers");
+    }
+    return Unary(i, {Activation::kClip, *low, *high});
+  }
+
+  // x where x > number, else 0: a Relu with a threshold.
+  Result Threshold(int i) {
+    const TensorRef condition = graph_.Input(i, 0), x = graph_.Input(i, 1);
+    const std::optional<float> otherwise = Scalar(Constant(i, 2));
+    const int greater = condition.node;
+    if (graph_.node(greater).op() != "Greater" ||
+        graph_.Input(greater, 0) != x || OnlyConsumer(condition) != i ||
+        otherwise != 0.0f) {
+      return Refuse("it is no threshold");
+    }
+    const std::optional<float> threshold = Scalar(Constant(greater, 1));
+    if (!threshold || !std::isfinite(*threshold) ||
+        Constant(greater, 1)->dims() > 0 || Constant(i, 2)->dims() > 0 ||
+        !graph_.controls(greater).empty()) {
+      return Refuse("its threshold is no constant number");
+    }
+    if (!InputShape(i, 1, {2, 4})) return Refuse("unknown shape");
+    ImportedOperator op = Make(i, OperatorType::kActivation, {x});
+    op.op.activation = {Activation::kThreshold, *threshold};
+    op.nodes.push_back(greater);
     return Emit(std::move(op));
   }
 
@@ -1152,7 +1257,7 @@ class Importer {
   DataType dtype_ = DataType::kFloat32;
   Layout layout_ = Layout::kChannelsLast;  // of its tensors of rank 3 and 4
   std::vector<ImportedOperator> operators_;
-  std::map<std::pair<std::string, TensorRef>, int> unary_;
+  std::map<std::pair<Activation, TensorRef>, int> unary_;
 };
 
 }  // namespace

@@ -328,7 +328,7 @@ class Rewriter {
       AddNodeAttr("data_format", format, add);
       tensor = add->name();
     }
-    tensor = Activate(name, op.activation, std::move(tensor));
+    tensor = Activate(name, op.activation, tensor);
 
     Tensor part_sizes(tensorflow::DT_INT32,
                       TensorShape({static_cast<int64_t>(sizes.size())}));
@@ -342,22 +342,34 @@ class Rewriter {
     AddNodeAttr("Tlen", tensorflow::DT_INT32, split);
   }
 
-  std::string Activate(const std::string& name, Activation activation,
-                       std::string x) {
-    const auto scalar = [&](const std::string& suffix, float value) {
-      return Const(name + suffix, MakeTensor({value}, TensorShape(), dtype_));
+  // Writes activations as TensorFlow's operations.
+  std::string Activate(const std::string& name, const Activation& activation,
+                       const std::string& x) {
+    const float alpha = activation.alpha, beta = activation.beta;
+    int made = 0;  // an operation may come twice
+    const auto node = [&](const char* op,
+                          const std::vector<std::string>& inputs) {
+      return Node(absl::StrCat(name, "/", op, "_", made++), op, inputs);
     };
     const auto unary = [&](const char* op, const std::string& input) {
-      return Node(name + "/" + op, op, {input})->name();
+      return node(op, {input})->name();
     };
-    const auto hard_sigmoid = [&]() {
-      const std::string add =
-          Node(name + "/add", "AddV2", {x, scalar("/three", 3.0f)})->name();
-      return Node(name + "/sixth", "Mul",
-                  {unary("Relu6", add), scalar("/one_sixth", 1.0f / 6.0f)})
-          ->name();
+    const auto binary = [&](const char* op, const std::string& a,
+                            const std::string& b) {
+      return node(op, {a, b})->name();
     };
-    switch (activation) {
+    const auto scalar = [&](float value) {
+      return Const(absl::StrCat(name, "/constant_", made++),
+                   MakeTensor({value}, TensorShape(), dtype_));
+    };
+    const auto with = [&](const char* op, const std::string& a, float value) {
+      return binary(op, a, scalar(value));
+    };
+    const auto clip = [&](const std::string& input, float low, float high) {
+      return with("Maximum", with("Minimum", input, high), low);
+    };
+    const auto gate = [&](const std::string& g) { return binary("Mul", x, g); };
+    switch (activation.kind) {
       case Activation::kNone:
         return x;
       case Activation::kRelu:
@@ -368,14 +380,74 @@ class Rewriter {
         return unary("Sigmoid", x);
       case Activation::kTanh:
         return unary("Tanh", x);
-      case Activation::kElu:
-        return unary("Elu", x);
-      case Activation::kHardSigmoid:
-        return hard_sigmoid();
       case Activation::kSwish:
-        return Node(name + "/gate", "Mul", {x, unary("Sigmoid", x)})->name();
+        return gate(
+            unary("Sigmoid", alpha == 1.0f ? x : with("Mul", x, alpha)));
+      case Activation::kHardSigmoid:
+        return clip(with("AddV2", with("Mul", x, alpha), beta), 0.0f, 1.0f);
       case Activation::kHardSwish:
-        return Node(name + "/gate", "Mul", {x, hard_sigmoid()})->name();
+        return gate(with("Mul", unary("Relu6", with("AddV2", x, 3.0f)),
+                         1.0f / 6.0f));
+      case Activation::kElu:
+        if (alpha == 1.0f) return unary("Elu", x);
+        return binary(
+            "AddV2", unary("Relu", x),
+            with("Mul", unary("Elu", with("Minimum", x, 0.0f)), alpha));
+      case Activation::kLeakyRelu: {
+        NodeDef* const leaky = node("LeakyRelu", {x});
+        AddNodeAttr("alpha", alpha, leaky);
+        return leaky->name();
+      }
+      case Activation::kSelu:
+        return unary("Selu", x);
+      case Activation::kSoftplus:
+        return unary("Softplus", x);
+      case Activation::kSoftsign:
+        return unary("Softsign", x);
+      case Activation::kGelu:
+        return binary("Mul", with("Mul", x, 0.5f),
+                      unary("Erfc", with("Mul", x, -0.70710678f)));
+      case Activation::kGeluTanh: {
+        const std::string cube = with("Pow", x, 3.0f);
+        const std::string sum =
+            binary("AddV2", x, with("Mul", cube, 0.044715f));
+        const std::string tanh = unary("Tanh", with("Mul", sum, 0.79788456f));
+        return binary("Mul", with("Mul", x, 0.5f), with("AddV2", tanh, 1.0f));
+      }
+      case Activation::kMish:
+        return gate(unary("Tanh", unary("Softplus", x)));
+      case Activation::kMaximum:
+        return with("Maximum", x, alpha);
+      case Activation::kMinimum:
+        return with("Minimum", x, alpha);
+      case Activation::kClip:
+        return clip(x, alpha, beta);
+      case Activation::kThreshold: {
+        const std::string above = with("Greater", x, alpha);
+        return node("SelectV2", {above, x, scalar(0.0f)})->name();
+      }
+      case Activation::kExp:
+        return unary("Exp", x);
+      case Activation::kExpm1:
+        return unary("Expm1", x);
+      case Activation::kLog:
+        return unary("Log", x);
+      case Activation::kLog1p:
+        return unary("Log1p", x);
+      case Activation::kSqrt:
+        return unary("Sqrt", x);
+      case Activation::kRsqrt:
+        return unary("Rsqrt", x);
+      case Activation::kSquare:
+        return unary("Square", x);
+      case Activation::kPow:
+        return with("Pow", x, alpha);
+      case Activation::kAbs:
+        return unary("Abs", x);
+      case Activation::kErf:
+        return unary("Erf", x);
+      case Activation::kErfc:
+        return unary("Erfc", x);
     }
     return x;
   }

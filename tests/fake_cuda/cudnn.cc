@@ -193,6 +193,8 @@ cudnnStatus_t BuildGraph(Descriptor* descriptor) {
         op.mode = mode->Get(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
         op.lower_clip = mode->Get(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, 0.0);
         op.upper_clip = mode->Get(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, 1e300);
+        op.lower_clip_slope =
+            mode->Get(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, 0.0);
         op.elu_alpha = mode->Get(CUDNN_ATTR_POINTWISE_ELU_ALPHA, 1.0);
         op.swish_beta = mode->Get(CUDNN_ATTR_POINTWISE_SWISH_BETA, 1.0);
         complete = op.x.dims == op.y.dims &&

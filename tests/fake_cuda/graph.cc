@@ -168,7 +168,11 @@ float Pointwise(const GraphOperation& op, float x, float b) {
     case CUDNN_POINTWISE_IDENTITY:
       return x;
     case CUDNN_POINTWISE_RELU_FWD:
-      return std::min<float>(std::max<float>(x, op.lower_clip), op.upper_clip);
+      // NaN is propagated.
+      if (x < op.lower_clip) {
+        return op.lower_clip + op.lower_clip_slope * (x - op.lower_clip);
+      }
+      return x > op.upper_clip ? op.upper_clip : x;
     case CUDNN_POINTWISE_TANH_FWD:
       return std::tanh(x);
     case CUDNN_POINTWISE_SIGMOID_FWD:
@@ -177,6 +181,13 @@ float Pointwise(const GraphOperation& op, float x, float b) {
       return x > 0 ? x : op.elu_alpha * std::expm1(x);
     case CUDNN_POINTWISE_SWISH_FWD:
       return x / (1 + std::exp(-op.swish_beta * x));
+    case CUDNN_POINTWISE_SOFTPLUS_FWD:
+      return std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x)));
+    case CUDNN_POINTWISE_GELU_FWD:
+      return 0.5 * x * std::erfc(-x * std::sqrt(0.5));
+    case CUDNN_POINTWISE_GELU_APPROX_TANH_FWD:
+      return 0.5 * x *
+             (1 + std::tanh(0.7978845608 * (x + 0.044715 * x * x * x)));
     default:
       return NAN;
   }

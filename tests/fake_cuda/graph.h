@@ -31,7 +31,8 @@ struct GraphOperation {
   std::vector<int64_t> padding_before, padding_after, dilations, strides;
   // Of a pointwise operation.
   cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
-  double lower_clip = 0, upper_clip = 0, elu_alpha = 1, swish_beta = 1;
+  double lower_clip = 0, upper_clip = 0, lower_clip_slope = 0;
+  double elu_alpha = 1, swish_beta = 1;
 };
 
 struct OperationGraph {

@@ -50,6 +50,12 @@ extern "C" {
 float expf(float) noexcept;
 float sqrtf(float) noexcept;
 float expm1f(float) noexcept;
+float logf(float) noexcept;
+float log1pf(float) noexcept;
+float sqrtf(float) noexcept;
+float fabsf(float) noexcept;
+float erff(float) noexcept;
+float erfcf(float) noexcept;
 float tanhf(float) noexcept;
 float fminf(float, float) noexcept;
 float fmaxf(float, float) noexcept;

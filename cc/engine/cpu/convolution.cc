@@ -30,7 +30,7 @@ void Convolution::Create(const dnnl::engine& engine, const Operator& op,
   dnnl::post_ops ops;
   const memory::desc target = NhwcDesc(output);
   if (residual) ops.append_binary(algorithm::binary_add, target);
-  AppendActivation(activation, &ops);
+  rest_ = AppendActivation(activation, &ops);
   const std::array<int64_t, 4> pad = ExplicitPadding(op, input);
   const dnnl::convolution_forward::primitive_desc desc(
       engine, dnnl::prop_kind::forward_inference,

@@ -16,7 +16,7 @@ namespace ios::cpu {
 dnnl::memory::desc PlainFilterDesc(const Operator& op, int64_t groups,
                                    int64_t channels, int64_t filters);
 
-// filter [+ bias] [+ residual] + activation.
+// filter [+ bias] [+ residual] + activation, unless that is left to do.
 class Convolution {
  public:
   // `groups` > 1 splits channels.
@@ -29,6 +29,8 @@ class Convolution {
   Convolution Clone() const;
 
   int64_t scratchpad_floats() const { return primitive_.scratchpad_floats(); }
+  // What Run() leaves to do with the target.
+  const Activation& rest() const { return rest_; }
 
   // `residual` has the target's shape; null if there is none.
   void Run(const float* source, const float* residual, float* target,
@@ -36,6 +38,7 @@ class Convolution {
 
  private:
   Primitive primitive_;
+  Activation rest_;
   int source_ = -1, target_ = -1, residual_ = -1;
 };
 

@@ -41,7 +41,7 @@ struct InputRow {
 
 template <bool kRelu>
 IOS_INLINE void Keep(Vector* values, float* to) {
-  if (kRelu) *values = *values > 0.0f ? *values : Vector{};
+  if (kRelu) *values = *values < 0.0f ? Vector{} : *values;  // keeps NaN
   std::memcpy(to, values, sizeof(Vector));
 }
 

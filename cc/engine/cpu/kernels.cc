@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "cc/engine/cpu/activations.h"
 #include "cc/engine/cpu/broadcast.h"
 #include "cc/engine/cpu/lanes.h"
 #include "cc/engine/cpu/vectorized.h"
@@ -14,35 +15,21 @@ namespace {
 // Floats worth handing to another thread.
 constexpr int64_t kGrainFloats = 4096;
 
-inline float Relu(float v) { return v > 0.0f ? v : 0.0f; }
-inline float Relu6(float v) { return v < 6.0f ? Relu(v) : 6.0f; }
-inline float HardSigmoid(float v) { return Relu6(v + 3.0f) * (1.0f / 6.0f); }
-inline float HardSwish(float v) { return v * HardSigmoid(v); }
-
-// out[i] = activation(VALUE) for i in [0, n), the activation chosen outside of
-// the loop so that each loop vectorises.
-#define IOS_ROW(VALUE)                                                     \
-  switch (activation) {                                                    \
-    case Activation::kRelu:                                                \
-      for (int64_t i = 0; i < n; ++i) out[i] = Relu(VALUE);                \
-      break;                                                               \
-    case Activation::kRelu6:                                               \
-      for (int64_t i = 0; i < n; ++i) out[i] = Relu6(VALUE);               \
-      break;                                                               \
-    case Activation::kHardSigmoid:                                         \
-      for (int64_t i = 0; i < n; ++i) out[i] = HardSigmoid(VALUE);         \
-      break;                                                               \
-    case Activation::kHardSwish:                                           \
-      for (int64_t i = 0; i < n; ++i) out[i] = HardSwish(VALUE);           \
-      break;                                                               \
-    default:                                                               \
-      for (int64_t i = 0; i < n; ++i) out[i] = VALUE;                      \
+// out[i] = activation(VALUE) for i in [0, n). A Relu is part of the loop, for it is
+// what most of these have; like TensorFlow's it keeps NaN.
+#define IOS_ROW(VALUE)                                  \
+  if (activation == Activation::kRelu) {                \
+    for (int64_t i = 0; i < n; ++i) {                   \
+      const float v = VALUE;                            \
+      out[i] = v < 0.0f ? 0.0f : v;                     \
+    }                                                   \
+    return;                                             \
+  }                                                     \
+  for (int64_t i = 0; i < n; ++i) out[i] = VALUE;       \
+  if (activation != Activation::kNone) {                \
+    ActivateRow(out, n, activation, out);               \
   }
 
-IOS_VECTORIZED void ActivateRow(const float* x, int64_t n,
-                                Activation activation, float* out) {
-  IOS_ROW(x[i])
-}
 IOS_VECTORIZED void AddRow(const float* a, const float* b, int64_t n,
                            Activation activation, float* out) {
   IOS_ROW(a[i] + b[i])
@@ -53,8 +40,11 @@ IOS_VECTORIZED void ScaleRow(const float* __restrict x,
                              Activation activation, float* __restrict out) {
   IOS_ROW(x[i] * scale[i] + shift[i])
 }
+// Keeps NaN.
 IOS_VECTORIZED void MaxRow(const float* x, int64_t n, float* out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = x[i] > out[i] ? x[i] : out[i];
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] = x[i] > out[i] || x[i] != x[i] ? x[i] : out[i];
+  }
 }
 IOS_VECTORIZED void TimesRow(float factor, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] *= factor;
@@ -90,19 +80,6 @@ float* At(const Target& t, int64_t pixel, int64_t channel) {
 }
 
 }  // namespace
-
-bool IsCheap(Activation activation) {
-  switch (activation) {
-    case Activation::kNone:
-    case Activation::kRelu:
-    case Activation::kRelu6:
-    case Activation::kHardSigmoid:
-    case Activation::kHardSwish:
-      return true;
-    default:
-      return false;
-  }
-}
 
 void Copy(const Source& from, const Target& to) {
   ForRows(to.view.pixels(), to.view.channels(),

@@ -11,10 +11,6 @@
 
 namespace ios::cpu {
 
-// Activations these kernels apply themselves; the others need an exponential and
-// are left to oneDNN.
-bool IsCheap(Activation activation);
-
 struct Source {
   const float* data = nullptr;
   TensorView view;
@@ -25,6 +21,7 @@ struct Target {
 };
 
 void Copy(const Source& from, const Target& to);
+// `to` may be `x`.
 void Activate(const Source& x, Activation activation, const Target& to);
 void Add(const std::vector<Source>& terms, Activation activation,
          const Target& to);

@@ -14,26 +14,39 @@ memory::desc FlatDesc(int64_t n) {
   return memory::desc({n}, memory::data_type::f32, memory::format_tag::a);
 }
 
-void AppendActivation(Activation activation, dnnl::post_ops* ops) {
-  switch (activation) {
-    case Activation::kNone:
-      return;
-    case Activation::kRelu:
-      return ops->append_eltwise(algorithm::eltwise_relu, 0, 0);
-    case Activation::kRelu6:
-      return ops->append_eltwise(algorithm::eltwise_clip, 0, 6);
+Activation AppendActivation(const Activation& activation,
+                            dnnl::post_ops* ops) {
+  const auto append = [&](algorithm kind, float alpha = 0.0f,
+                          float beta = 0.0f) {
+    ops->append_eltwise(kind, alpha, beta);
+    return Activation::kNone;
+  };
+  switch (activation.kind) {
     case Activation::kSigmoid:
-      return ops->append_eltwise(algorithm::eltwise_logistic, 0, 0);
+      return append(algorithm::eltwise_logistic);
     case Activation::kTanh:
-      return ops->append_eltwise(algorithm::eltwise_tanh, 0, 0);
+      return append(algorithm::eltwise_tanh);
     case Activation::kSwish:
-      return ops->append_eltwise(algorithm::eltwise_swish, 1, 0);
-    case Activation::kHardSigmoid:
-      return ops->append_eltwise(algorithm::eltwise_hardsigmoid, 1.0f / 6, 0.5);
+      return append(algorithm::eltwise_swish, activation.alpha);
     case Activation::kHardSwish:
-      return ops->append_eltwise(algorithm::eltwise_hardswish, 1.0f / 6, 0.5);
+      return append(algorithm::eltwise_hardswish, 1.0f / 6, 0.5f);
     case Activation::kElu:
-      return ops->append_eltwise(algorithm::eltwise_elu, 1, 0);
+      return append(algorithm::eltwise_elu, activation.alpha);
+    case Activation::kLeakyRelu:
+      if (activation.alpha == 0.0f) return activation;  // is its relu
+      return append(algorithm::eltwise_relu, activation.alpha);
+    case Activation::kGeluTanh:
+      return append(algorithm::eltwise_gelu_tanh);
+    case Activation::kMish:
+      return append(algorithm::eltwise_mish);
+    case Activation::kSquare:
+      return append(algorithm::eltwise_square);
+    case Activation::kAbs:
+      return append(algorithm::eltwise_abs);
+    case Activation::kSqrt:
+      return append(algorithm::eltwise_sqrt);
+    default:
+      return activation;
   }
 }
 

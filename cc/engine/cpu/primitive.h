@@ -14,7 +14,11 @@ namespace ios::cpu {
 dnnl::memory::desc NhwcDesc(const Shape& shape);  // of [N,H,W,C]
 dnnl::memory::desc FlatDesc(int64_t n);
 
-void AppendActivation(Activation activation, dnnl::post_ops* ops);
+// Appends the activation, if oneDNN computes it as TensorFlow does; returns what is
+// left to do: kNone or `activation`. (oneDNN's relu and clip, on any processor, turn
+// NaN into a number, its exp into infinity; its gelu of infinity is NaN, and its
+// softplus of -60 is 4e-6.)
+Activation AppendActivation(const Activation& activation, dnnl::post_ops* ops);
 
 // With scratch memory given by the caller.
 dnnl::primitive_attr AttributesWith(const dnnl::post_ops& ops);

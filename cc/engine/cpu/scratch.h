@@ -41,7 +41,8 @@ class DenseInput {
   int64_t offset_ = 0;
 };
 
-// The same for the output: kernels write to Begin(), Finish() puts it in place.
+// The same for the output: kernels write to Begin(), Finish() activates it and puts
+// it in place.
 class DenseOutput {
  public:
   DenseOutput(const TensorView& view, ScratchLayout* scratch) : view_(view) {
@@ -50,9 +51,12 @@ class DenseOutput {
   float* Begin(float* data, float* scratch) const {
     return view_.dense() ? data : scratch + offset_;
   }
-  void Finish(float* data, float* scratch) const {
-    if (view_.dense()) return;
-    Copy({scratch + offset_, DenseView(view_.shape)}, {data, view_});
+  void Finish(float* data, float* scratch, const Activation& rest) const {
+    if (!view_.dense()) {
+      Activate({scratch + offset_, DenseView(view_.shape)}, rest, {data, view_});
+    } else if (rest != Activation::kNone) {
+      Activate({data, view_}, rest, {data, view_});
+    }
   }
 
  private:

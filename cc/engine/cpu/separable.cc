@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/engine/cpu/activations.h"
 #include "cc/engine/cpu/convolution.h"
 #include "cc/engine/cpu/depthwise.h"
 #include "cc/engine/cpu/kernels.h"
@@ -100,7 +101,7 @@ class PrimitiveSepConvTask : public SepConvTask {
     pointwise_.Run(scratch + middle_, Residual(inputs, scratch),
                    output_.Begin(output, scratch), context.stream,
                    scratch + scratchpad_);
-    output_.Finish(output, scratch);
+    output_.Finish(output, scratch, pointwise_.rest());
   }
 
  private:
@@ -171,6 +172,7 @@ class KernelSepConvTask : public SepConvTask {
                      scratch + middle_ + begin * depthwise_.row_floats(),
                      scratch + rings_ + thread * ring_floats_);
     };
+    const Activation rest = pointwise_[0].rest();
     const auto pointwise = [&](int64_t strip, int64_t row) {
       const int64_t offset = row * depthwise_.out_width() * filters_;
       pointwise_[strip].Run(scratch + middle_ + row * depthwise_.row_floats(),
@@ -187,10 +189,16 @@ class KernelSepConvTask : public SepConvTask {
           const auto [begin, end] = Strip(i);
           depthwise(begin, end);
           pointwise(i, begin);
+          const int64_t row_floats = depthwise_.out_width() * filters_;
+          float* const strip = target + begin * row_floats;
+          if (rest != Activation::kNone) {
+            ActivateRow(strip, (end - begin) * row_floats, rest, strip);
+          }
         }
       });
     }
-    output_.Finish(output, scratch);
+    output_.Finish(output, scratch,
+                   strips_ == 1 ? rest : Activation(Activation::kNone));
   }
 
  private:

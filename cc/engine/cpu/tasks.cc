@@ -48,7 +48,7 @@ class ConvTask : public CpuTask {
     convolution_.Run(input_.Get(inputs[0], scratch), residual,
                      output_.Begin(output, scratch), context.stream,
                      scratch + scratchpad_);
-    output_.Finish(output, scratch);
+    output_.Finish(output, scratch, convolution_.rest());
   }
 
  private:
@@ -60,7 +60,7 @@ class ConvTask : public CpuTask {
   int64_t scratchpad_ = 0;
 };
 
-// Pooling, softmax, matmul, eltwise: a primitive from one dense tensor to another.
+// Pooling, softmax, matmul: a primitive from one dense tensor to another.
 class PrimitiveTask : public CpuTask {
  public:
   PrimitiveTask(const TaskSpec& spec, const dnnl::engine& engine)
@@ -72,7 +72,7 @@ class PrimitiveTask : public CpuTask {
       case OperatorType::kPool: {
         const std::array<int64_t, 4> pad = ExplicitPadding(op, in);
         dnnl::post_ops ops;
-        AppendActivation(op.activation, &ops);
+        rest_ = AppendActivation(op.activation, &ops);
         Create(dnnl::pooling_forward::primitive_desc(
                    engine, dnnl::prop_kind::forward_inference,
                    op.pool == PoolKind::kMax
@@ -96,7 +96,7 @@ class PrimitiveTask : public CpuTask {
       }
       case OperatorType::kMatMul: {
         dnnl::post_ops ops;
-        AppendActivation(op.activation, &ops);
+        rest_ = AppendActivation(op.activation, &ops);
         // Maps are flattened, pixel by pixel.
         const int64_t features = NumElements({in.begin() + 1, in.end()});
         const memory::desc plain({features, out[1]}, kF32, Tag::ab);
@@ -117,8 +117,8 @@ class PrimitiveTask : public CpuTask {
         }
         break;
       }
-      default:  // an activation
-        CreateEltwise(op.activation, NumElements(in), engine);
+      default:
+        break;
     }
     scratchpad_ = scratch_.Take(primitive_.scratchpad_floats());
   }
@@ -131,7 +131,7 @@ class PrimitiveTask : public CpuTask {
     primitive_.Set(source_, input_.Get(inputs[0], scratch));
     primitive_.Set(target_, output_.Begin(output, scratch));
     primitive_.Execute(context.stream, scratch + scratchpad_);
-    output_.Finish(output, scratch);
+    output_.Finish(output, scratch, rest_);
   }
 
  private:
@@ -142,58 +142,29 @@ class PrimitiveTask : public CpuTask {
     target_ = primitive_.AddArgument(DNNL_ARG_DST, desc.dst_desc());
   }
 
-  void CreateEltwise(Activation activation, int64_t n,
-                     const dnnl::engine& engine) {
-    dnnl::post_ops ops;
-    AppendActivation(activation, &ops);
-    algorithm kind;
-    float alpha, beta;
-    ops.get_params_eltwise(0, kind, alpha, beta);
-    Create(dnnl::eltwise_forward::primitive_desc(
-               engine, dnnl::prop_kind::forward_inference, kind, FlatDesc(n),
-               FlatDesc(n), alpha, beta, AttributesWith({})),
-           engine);
-  }
-
   ScratchLayout scratch_;
   DenseInput input_;
   DenseOutput output_;
   Primitive primitive_;
+  Activation rest_;
   int source_ = -1, target_ = -1;
   int64_t scratchpad_ = 0;
 };
 
-// Operators of kernels.h. An activation that needs an exponential is a oneDNN
-// primitive run in place afterwards.
+// Operators of kernels.h.
 class KernelTask : public CpuTask {
  public:
-  KernelTask(const TaskSpec& spec, const dnnl::engine& engine)
+  explicit KernelTask(const TaskSpec& spec)
       : op_(*spec.op),
         inputs_(spec.inputs),
         output_(spec.output),
         in_place_(spec.in_place),
-        parameters_(spec.parameters),
-        activation_(spec.op->activation) {
+        parameters_(spec.parameters) {
     if (TaskReadsPieces(op_)) ranges_ = RangesOf(spec);
-    if (!IsCheap(activation_)) {
-      TaskSpec after;
-      Operator op;
-      op.type = OperatorType::kActivation;
-      op.activation = activation_;
-      after.op = &op;
-      after.inputs = {spec.output};
-      after.output = spec.output;
-      after_ = std::make_unique<PrimitiveTask>(after, engine);
-      activation_ = Activation::kNone;
-    }
-  }
-
-  int64_t scratch_floats() const override {
-    return after_ ? after_->scratch_floats() : 0;
   }
 
   void Run(const float* const* inputs, float* output,
-           const ExecutionContext& context) override {
+           const ExecutionContext&) override {
     const auto source = [&](size_t i) { return Source{inputs[i], inputs_[i]}; };
     const Target target{output, output_};
     switch (op_.type) {
@@ -214,7 +185,7 @@ class KernelTask : public CpuTask {
           for (const Piece& piece : range.pieces) {
             terms.push_back(piece.Of(inputs));
           }
-          Add(terms, activation_, {output + range.channel, range.view});
+          Add(terms, op_.activation, {output + range.channel, range.view});
         }
         break;
       case OperatorType::kBinary: {
@@ -224,12 +195,12 @@ class KernelTask : public CpuTask {
                              : Source{AsCpu(parameters_[0])->plain(),
                                       DenseView(op_.operand)};
         Binary(op_.function, op_.swapped ? y : x, op_.swapped ? x : y,
-               activation_, target);
+               op_.activation, target);
         break;
       }
       case OperatorType::kScale:
         Scale(source(0), AsCpu(parameters_[0])->plain(),
-              AsCpu(parameters_[1])->plain(), activation_, target);
+              AsCpu(parameters_[1])->plain(), op_.activation, target);
         break;
       case OperatorType::kGlobalPool:
         GlobalPool(source(0), op_.pool, target);
@@ -255,13 +226,9 @@ class KernelTask : public CpuTask {
       default:
         for (const Range& range : ranges_) {
           if (in_place_[range.pieces[0].input]) continue;
-          Activate(range.pieces[0].Of(inputs), activation_,
+          Activate(range.pieces[0].Of(inputs), op_.activation,
                    {output + range.channel, range.view});
         }
-    }
-    if (after_) {
-      const float* x = output;
-      after_->Run(&x, output, context);
     }
   }
 
@@ -272,8 +239,6 @@ class KernelTask : public CpuTask {
   const std::vector<bool> in_place_;
   const std::vector<std::shared_ptr<Parameter>> parameters_;
   std::vector<Range> ranges_;  // where it reads pieces
-  Activation activation_;
-  std::unique_ptr<CpuTask> after_;
 };
 
 }  // namespace
@@ -306,14 +271,8 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
       case OperatorType::kMatMul:
         task = std::make_unique<PrimitiveTask>(spec, engine);
         break;
-      case OperatorType::kActivation:
-        if (!IsCheap(spec.op->activation)) {
-          task = std::make_unique<PrimitiveTask>(spec, engine);
-          break;
-        }
-        [[fallthrough]];
       default:
-        task = std::make_unique<KernelTask>(spec, engine);
+        task = std::make_unique<KernelTask>(spec);
     }
     return task;
   } catch (const std::exception& e) {  // dnnl::error, std::bad_alloc
@@ -324,8 +283,7 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
 }
 
 bool TaskReadsPieces(const Operator& op) {
-  return op.type == OperatorType::kAdd ||
-         (op.type == OperatorType::kActivation && IsCheap(op.activation));
+  return op.type == OperatorType::kAdd || op.type == OperatorType::kActivation;
 }
 
 bool TaskReadsTerms(const Operator& op) {
@@ -335,6 +293,7 @@ bool TaskReadsTerms(const Operator& op) {
 bool TaskReadsPitched(const Operator& op) {
   switch (op.type) {
     case OperatorType::kConcat:
+    case OperatorType::kActivation:
     case OperatorType::kAdd:
     case OperatorType::kBinary:
     case OperatorType::kScale:
@@ -348,8 +307,6 @@ bool TaskReadsPitched(const Operator& op) {
       return true;
     case OperatorType::kSepConv:  // its activation pass reads anything
       return op.pre_activation != Activation::kNone && !op.residual;
-    case OperatorType::kActivation:
-      return IsCheap(op.activation);
     default:
       return false;
   }

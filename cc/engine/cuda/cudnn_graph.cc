@@ -139,10 +139,11 @@ fe::DataType_t ToCudnn(DataType dtype) {
   return fe::DataType_t::NOT_SET;
 }
 
-fe::PointwiseMode_t ToCudnn(Activation activation) {
-  switch (activation) {
+fe::PointwiseMode_t ToCudnn(const Activation& activation) {
+  switch (activation.kind) {
     case Activation::kRelu:
     case Activation::kRelu6:
+    case Activation::kLeakyRelu:
       return fe::PointwiseMode_t::RELU_FWD;
     case Activation::kSigmoid:
       return fe::PointwiseMode_t::SIGMOID_FWD;
@@ -152,12 +153,15 @@ fe::PointwiseMode_t ToCudnn(Activation activation) {
       return fe::PointwiseMode_t::SWISH_FWD;
     case Activation::kElu:
       return fe::PointwiseMode_t::ELU_FWD;
-    case Activation::kNone:
-    case Activation::kHardSigmoid:
-    case Activation::kHardSwish:
+    case Activation::kSoftplus:
+      return fe::PointwiseMode_t::SOFTPLUS_FWD;
+    case Activation::kGelu:
+      return fe::PointwiseMode_t::GELU_FWD;
+    case Activation::kGeluTanh:
+      return fe::PointwiseMode_t::GELU_APPROX_TANH_FWD;
+    default:
       return fe::PointwiseMode_t::NOT_SET;
   }
-  return fe::PointwiseMode_t::NOT_SET;
 }
 
 // cuDNN's dimensions are in the order NCHW whatever the layout.
@@ -234,10 +238,26 @@ fe::Operation MakePointwise(const fe::PointWiseDesc& description,
       .build();
 }
 
-fe::PointWiseDesc DescribeActivation(Activation activation) {
+// The frontend's descriptions propagate NaN unless told otherwise.
+fe::PointWiseDesc DescribeActivation(const Activation& activation) {
   fe::PointWiseDescBuilder builder;
   builder.setMode(ToCudnn(activation)).setComputeType(fe::DataType_t::FLOAT);
-  if (activation == Activation::kRelu6) builder.setReluUpperClip(6.0);
+  switch (activation.kind) {
+    case Activation::kRelu6:
+      builder.setReluUpperClip(6.0);
+      break;
+    case Activation::kLeakyRelu:
+      builder.setReluLowerClipSlope(activation.alpha);
+      break;
+    case Activation::kElu:
+      builder.setEluAlpha(activation.alpha);
+      break;
+    case Activation::kSwish:
+      builder.setSwishBeta(activation.alpha);
+      break;
+    default:
+      break;
+  }
   return builder.build();
 }
 
@@ -472,7 +492,7 @@ StatusOr<int64_t> CudnnVersion(const Device* device) {
   return static_cast<int64_t>(fe::detail::get_backend_version());
 }
 
-bool CudnnHas(Activation activation) {
+bool CudnnHas(const Activation& activation) {
   return activation == Activation::kNone ||
          ToCudnn(activation) != fe::PointwiseMode_t::NOT_SET;
 }

@@ -19,7 +19,7 @@ namespace ios::cuda {
 StatusOr<int64_t> CudnnVersion(const Device* device);
 
 // Whether cuDNN's graphs have the activation.
-bool CudnnHas(Activation activation);
+bool CudnnHas(const Activation& activation);
 
 // Device pointers of one execution; those that the spec has no use for are ignored.
 struct ConvolutionPointers {

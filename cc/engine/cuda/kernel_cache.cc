@@ -1,6 +1,7 @@
 #include "cc/engine/cuda/kernel_cache.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "cc/engine/cuda/kernel_params.h"
@@ -65,7 +66,23 @@ StatusOr<std::string> Compile(const Device* device, const std::string& source,
                   (log.empty() ? "" : ": " + log));
 }
 
+int BitsOf(float value) {
+  int bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
 }  // namespace
+
+void AddActivation(const Activation& activation, Macros* macros) {
+  macros->push_back({"IOS_ACTIVATION", activation.kind});
+  if (activation.alpha != 0.0f) {
+    macros->push_back({"IOS_ALPHA", BitsOf(activation.alpha)});
+  }
+  if (activation.beta != 0.0f) {
+    macros->push_back({"IOS_BETA", BitsOf(activation.beta)});
+  }
+}
 
 KernelCache* KernelCache::Of(const Device* device) {
   static std::mutex mutex;

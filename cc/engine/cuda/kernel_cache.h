@@ -11,17 +11,23 @@
 #include <utility>
 #include <vector>
 
+#include "cc/core/block.h"
 #include "cc/core/status.h"
 #include "cc/engine/cuda/device.h"
 
 namespace ios::cuda {
+
+using Macros = std::vector<std::pair<const char*, int>>;
+
+// Those that Activate() of the kernels' text is specialised on.
+void AddActivation(const Activation& activation, Macros* macros);
 
 // A kernel of kernel_source.h and what it is specialised on: macros of its
 // text.
 struct KernelVariant {
   const char* name;
   const char* source;
-  std::vector<std::pair<const char*, int>> macros;
+  Macros macros;
 };
 
 class KernelCache {

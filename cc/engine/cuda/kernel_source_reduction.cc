@@ -10,7 +10,8 @@ const char kReductionSource[] = R"cuda(
 #ifdef IOS_MAXIMUM
 
 __device__ __forceinline__ float Combine(float a, float b) {
-  return IOS_MAXIMUM ? fmaxf(a, b) : a + b;
+  // Keeps NaN.
+  return IOS_MAXIMUM ? (a > b || a != a ? a : b) : a + b;
 }
 
 // A block takes 1 << channel_bits vectors of an image's channels; its threads of one

@@ -15,6 +15,10 @@ const char kWindowSource[] = R"cuda(
 
 constexpr bool kDepthwise = IOS_WINDOW == 0;
 constexpr int kStrip = IOS_STRIP;
+// What TensorFlow's maximum of no number is.
+constexpr float kLowest = IOS_DTYPE == 0   ? -3.402823466e38f
+                          : IOS_DTYPE == 1 ? -65504.0f
+                                           : -3.3895314e38f;
 constexpr unsigned kOutside = IOS_WINDOW == 1 ? kMinusInfinity : 0;
 
 struct Sums {
@@ -28,6 +32,7 @@ __device__ __forceinline__ void Take(const Vector& x, const Vector& weight,
     if (kDepthwise) {
       sum.v[e] += x.v[e] * weight.v[e];
     } else if (IOS_WINDOW == 1) {
+      // As TensorFlow's and cuDNN's: NaN does not count.
       sum.v[e] = fmaxf(sum.v[e], x.v[e]);
     } else {
       sum.v[e] += x.v[e];
@@ -76,7 +81,7 @@ IOS_KERNEL(Window, WindowParams) {
   for (int s = 0; s < kStrip; ++s) {
 #pragma unroll
     for (int e = 0; e < kVector; ++e) {
-      sums.of[s].v[e] = IOS_WINDOW == 1 ? FromBits(0xff800000) : 0.0f;
+      sums.of[s].v[e] = IOS_WINDOW == 1 ? kLowest : 0.0f;
     }
   }
 

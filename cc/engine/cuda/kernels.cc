@@ -44,13 +44,12 @@ void SetGrid(const Device* device, int64_t count, Launch<Params>* launch) {
   launch->grid_x = CeilDiv(count, launch->block);
 }
 
-using Macros = std::vector<std::pair<const char*, int>>;
-
 Macros ElementwiseMacros(DataType dtype, int64_t vector,
                          Activation activation) {
-  return {{"IOS_DTYPE", DtypeMacro(dtype)},
-          {"IOS_VECTOR", static_cast<int>(vector)},
-          {"IOS_ACTIVATION", static_cast<int>(activation)}};
+  Macros macros = {{"IOS_DTYPE", DtypeMacro(dtype)},
+                   {"IOS_VECTOR", static_cast<int>(vector)}};
+  AddActivation(activation, &macros);
+  return macros;
 }
 
 Status GetFunction(const Device* device, const char* name, const char* source,

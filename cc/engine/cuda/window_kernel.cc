@@ -105,12 +105,12 @@ KernelVariant VariantOf(const WindowSpec& spec, const Share& share) {
                         kWindowSource,
                         {{"IOS_DTYPE", DtypeMacro(spec.dtype)},
                          {"IOS_VECTOR", static_cast<int>(share.vector)},
-                         {"IOS_ACTIVATION", static_cast<int>(spec.activation)},
                          {"IOS_WINDOW", spec.kind},
                          {"IOS_STRIP", static_cast<int>(share.strip)},
                          {"IOS_PRE_RELU", spec.pre_relu},
                          {"IOS_BIAS", spec.bias},
                          {"IOS_RESIDUAL", spec.residual.has_value()}}};
+  AddActivation(spec.activation, &variant.macros);
   if (IsKnown(spec)) {
     const int height = spec.kernel[0], width = spec.kernel[1];
     // Without strips there are few threads: each had better have all of its

@@ -165,7 +165,7 @@ class Ops(Protocol):
     def softmax(self, x: Any) -> Any:
         """Over the last dimension of [N,C]."""
 
-    def activate(self, name: str, x: Any) -> Any:
+    def activate(self, name: str, x: Any, alpha: float, beta: float) -> Any:
         """One of block.h's activations other than "none"."""
 
 
@@ -204,6 +204,17 @@ def run(
     return [results[i] for i in block["outputs"]]
 
 
+def activate(ops: Ops, operator: Mapping[str, Any], x: Any) -> Any:
+    """`x` after the activation of an operator, a JSON object."""
+    name = operator.get("activation", "none")
+    if name == "none":
+        return x
+    alpha, beta = _PARAMETERS.get(name, (0.0, 0.0))
+    return ops.activate(
+        name, x, operator.get("alpha", alpha), operator.get("beta", beta)
+    )
+
+
 def compute(
     ops: Ops,
     block: Mapping[str, Any],
@@ -231,8 +242,7 @@ class _Call:
         return self.operator.get(name, default)
 
     def activated(self, x: Any) -> Any:
-        name = self.get("activation", "none")
-        return x if name == "none" else self.ops.activate(name, x)
+        return activate(self.ops, self.operator, x)
 
     def finished(self, x: Any) -> Any:
         """`x` with residual and activation."""
@@ -262,6 +272,17 @@ class _Call:
         return Window(kernel, strides, dilations, tuple(around), name, image, output)
 
 
+# Activation::Defaults of cc/core/block.cc.
+_PARAMETERS = {
+    "swish": (1.0, 0.0),
+    "elu": (1.0, 0.0),
+    "hard_sigmoid": (1 / 6, 0.5),
+    "leaky_relu": (0.2, 0.0),
+    "clip": (0.0, 1.0),
+    "pow": (3.0, 0.0),
+}
+
+
 def _conv2d(call: _Call) -> Any:
     filters, *bias = call.weights
     return call.finished(
@@ -279,7 +300,7 @@ def _sepconv(call: _Call) -> Any:
     depthwise, pointwise, *bias = call.weights
     x = call.read[0]
     if call.get("pre_activation", "none") != "none":
-        x = call.ops.activate(call.operator["pre_activation"], x)
+        x = call.ops.activate(call.operator["pre_activation"], x, 0.0, 0.0)
     x = call.ops.convolve(x, depthwise, None, call.window(), call.input_shape[3])
     size = tuple(call.output_shape[1:3])
     one = Window((1, 1), image=size, output=size)

@@ -13,14 +13,36 @@ from jax import lax
 from ios_tf.bench.frameworks.interpreter import Sampling, Window, resized
 
 _ACTIVATIONS = {
-    "relu": jax.nn.relu,
-    "relu6": jax.nn.relu6,
-    "sigmoid": jax.nn.sigmoid,
-    "tanh": jnp.tanh,
-    "swish": jax.nn.silu,
-    "hard_sigmoid": jax.nn.hard_sigmoid,
-    "hard_swish": jax.nn.hard_swish,
-    "elu": jax.nn.elu,
+    "relu": lambda x, a, b: jax.nn.relu(x),
+    "relu6": lambda x, a, b: jax.nn.relu6(x),
+    "sigmoid": lambda x, a, b: jax.nn.sigmoid(x),
+    "tanh": lambda x, a, b: jnp.tanh(x),
+    "swish": lambda x, a, b: x * jax.nn.sigmoid(a * x),
+    "hard_sigmoid": lambda x, a, b: jnp.clip(a * x + b, 0, 1),
+    "hard_swish": lambda x, a, b: jax.nn.hard_swish(x),
+    "elu": lambda x, a, b: jax.nn.elu(x, a),
+    "leaky_relu": lambda x, a, b: jax.nn.leaky_relu(x, a),
+    "selu": lambda x, a, b: jax.nn.selu(x),
+    "softplus": lambda x, a, b: jax.nn.softplus(x),
+    "softsign": lambda x, a, b: jax.nn.soft_sign(x),
+    "gelu": lambda x, a, b: jax.nn.gelu(x, approximate=False),
+    "gelu_tanh": lambda x, a, b: jax.nn.gelu(x),
+    "mish": lambda x, a, b: x * jnp.tanh(jax.nn.softplus(x)),
+    "maximum": lambda x, a, b: jnp.maximum(x, a),
+    "minimum": lambda x, a, b: jnp.minimum(x, a),
+    "clip": lambda x, a, b: jnp.clip(x, a, b),
+    "threshold": lambda x, a, b: jnp.where(x > a, x, 0),
+    "exp": lambda x, a, b: jnp.exp(x),
+    "expm1": lambda x, a, b: jnp.expm1(x),
+    "log": lambda x, a, b: jnp.log(x),
+    "log1p": lambda x, a, b: jnp.log1p(x),
+    "sqrt": lambda x, a, b: jnp.sqrt(x),
+    "rsqrt": lambda x, a, b: jax.lax.rsqrt(x),
+    "square": lambda x, a, b: jnp.square(x),
+    "pow": lambda x, a, b: jnp.power(x, a),
+    "abs": lambda x, a, b: jnp.abs(x),
+    "erf": lambda x, a, b: jax.lax.erf(x),
+    "erfc": lambda x, a, b: jax.lax.erfc(x),
 }
 
 
@@ -100,5 +122,5 @@ class JaxOps:
     def softmax(self, x: Any) -> Any:
         return jax.nn.softmax(x, -1)
 
-    def activate(self, name: str, x: Any) -> Any:
-        return _ACTIVATIONS[name](x)
+    def activate(self, name: str, x: Any, alpha: float, beta: float) -> Any:
+        return _ACTIVATIONS[name](x, alpha, beta)

@@ -17,12 +17,20 @@ _TYPES = {
     "float32": onnx.TensorProto.FLOAT,
     "float16": onnx.TensorProto.FLOAT16,
 }
+# Those that are one operator of ONNX.
 _ACTIVATIONS = {
     "relu": "Relu",
     "sigmoid": "Sigmoid",
     "tanh": "Tanh",
     "hard_swish": "HardSwish",
-    "elu": "Elu",
+    "selu": "Selu",
+    "softplus": "Softplus",
+    "softsign": "Softsign",
+    "exp": "Exp",
+    "log": "Log",
+    "sqrt": "Sqrt",
+    "abs": "Abs",
+    "erf": "Erf",
 }
 
 
@@ -183,15 +191,65 @@ class OnnxOps:
     def softmax(self, x: str) -> str:
         return self._node("Softmax", [x], axis=-1)
 
-    def activate(self, name: str, x: str) -> str:
-        if name == "relu6":
-            bounds = [self._constant(np.array(v, self._dtype)) for v in (0, 6)]
-            return self._node("Clip", [x, *bounds])
-        if name == "swish":
-            return self.multiply(x, self._node("Sigmoid", [x]))
+    def activate(self, name: str, x: str, alpha: float, beta: float) -> str:
+        if name in _ACTIVATIONS:
+            return self._node(_ACTIVATIONS[name], [x])
+        if name in ("elu", "leaky_relu"):
+            kind = {"elu": "Elu", "leaky_relu": "LeakyRelu"}[name]
+            return self._node(kind, [x], alpha=alpha)
         if name == "hard_sigmoid":
-            return self._node("HardSigmoid", [x], alpha=1 / 6, beta=0.5)
-        return self._node(_ACTIVATIONS[name], [x])
+            return self._node("HardSigmoid", [x], alpha=alpha, beta=beta)
+        if name in ("relu6", "clip", "maximum", "minimum"):
+            low, high = {
+                "relu6": (0, 6),
+                "maximum": (alpha, np.inf),
+                "minimum": (-np.inf, alpha),
+            }.get(name, (alpha, beta))
+            return self._node("Clip", [x, self._scalar(low), self._scalar(high)])
+        return self._composed(name, x, alpha)
+
+    def _composed(self, name: str, x: str, alpha: float) -> str:
+        """Those that are several operators."""
+
+        def node(kind: str, y: str) -> str:
+            return self._node(kind, [y])
+
+        def plus(y: str, number: float) -> str:
+            return self.add(y, self._scalar(number))
+
+        def times(y: str, number: float) -> str:
+            return self.multiply(y, self._scalar(number))
+
+        if name == "swish":
+            return self.multiply(x, node("Sigmoid", times(x, alpha)))
+        if name == "mish":
+            return self.multiply(x, node("Tanh", node("Softplus", x)))
+        if name == "gelu":
+            gate = plus(node("Erf", times(x, 0.5**0.5)), 1)
+            return self.multiply(times(x, 0.5), gate)
+        if name == "gelu_tanh":
+            cube = self._node("Pow", [x, self._scalar(3)])
+            inner = times(self.add(x, times(cube, 0.044715)), (2 / np.pi) ** 0.5)
+            return self.multiply(times(x, 0.5), plus(node("Tanh", inner), 1))
+        if name == "threshold":
+            above = self._node("Greater", [x, self._scalar(alpha)])
+            return self._node("Where", [above, x, self._scalar(0)])
+        if name == "expm1":
+            return plus(node("Exp", x), -1)
+        if name == "log1p":
+            return node("Log", plus(x, 1))
+        if name == "rsqrt":
+            return node("Reciprocal", node("Sqrt", x))
+        if name == "square":
+            return self.multiply(x, x)
+        if name == "pow":
+            return self._node("Pow", [x, self._scalar(alpha)])
+        if name == "erfc":
+            return plus(times(node("Erf", x), -1), 1)
+        raise KeyError(name)
+
+    def _scalar(self, number: float) -> str:
+        return self._constant(np.array(number, self._dtype))
 
 
 def _pads(padding: Sequence[int]) -> list[int]:

@@ -11,14 +11,36 @@ import tensorflow as tf
 from ios_tf.bench.frameworks.interpreter import Sampling, Window
 
 _ACTIVATIONS = {
-    "relu": tf.nn.relu,
-    "relu6": tf.nn.relu6,
-    "sigmoid": tf.sigmoid,
-    "tanh": tf.tanh,
-    "swish": lambda x: x * tf.sigmoid(x),
-    "hard_sigmoid": lambda x: tf.nn.relu6(x + 3) / 6,
-    "hard_swish": lambda x: x * (tf.nn.relu6(x + 3) / 6),
-    "elu": tf.nn.elu,
+    "relu": lambda x, a, b: tf.nn.relu(x),
+    "relu6": lambda x, a, b: tf.nn.relu6(x),
+    "sigmoid": lambda x, a, b: tf.sigmoid(x),
+    "tanh": lambda x, a, b: tf.tanh(x),
+    "swish": lambda x, a, b: x * tf.sigmoid(a * x),
+    "hard_sigmoid": lambda x, a, b: tf.clip_by_value(a * x + b, 0, 1),
+    "hard_swish": lambda x, a, b: x * (tf.nn.relu6(x + 3) / 6),
+    "elu": lambda x, a, b: tf.where(x > 0, x, a * tf.nn.elu(x)),
+    "leaky_relu": lambda x, a, b: tf.nn.leaky_relu(x, a),
+    "selu": lambda x, a, b: tf.nn.selu(x),
+    "softplus": lambda x, a, b: tf.nn.softplus(x),
+    "softsign": lambda x, a, b: tf.nn.softsign(x),
+    "gelu": lambda x, a, b: tf.nn.gelu(x),
+    "gelu_tanh": lambda x, a, b: tf.nn.gelu(x, approximate=True),
+    "mish": lambda x, a, b: x * tf.tanh(tf.nn.softplus(x)),
+    "maximum": lambda x, a, b: tf.maximum(x, a),
+    "minimum": lambda x, a, b: tf.minimum(x, a),
+    "clip": lambda x, a, b: tf.clip_by_value(x, a, b),
+    "threshold": lambda x, a, b: tf.where(x > a, x, tf.zeros_like(x)),
+    "exp": lambda x, a, b: tf.exp(x),
+    "expm1": lambda x, a, b: tf.math.expm1(x),
+    "log": lambda x, a, b: tf.math.log(x),
+    "log1p": lambda x, a, b: tf.math.log1p(x),
+    "sqrt": lambda x, a, b: tf.sqrt(x),
+    "rsqrt": lambda x, a, b: tf.math.rsqrt(x),
+    "square": lambda x, a, b: tf.square(x),
+    "pow": lambda x, a, b: tf.pow(x, a),
+    "abs": lambda x, a, b: tf.abs(x),
+    "erf": lambda x, a, b: tf.math.erf(x),
+    "erfc": lambda x, a, b: tf.math.erfc(x),
 }
 
 
@@ -113,8 +135,8 @@ class TensorFlowOps:
     def softmax(self, x: Any) -> Any:
         return tf.nn.softmax(x)
 
-    def activate(self, name: str, x: Any) -> Any:
-        return _ACTIVATIONS[name](x)
+    def activate(self, name: str, x: Any, alpha: float, beta: float) -> Any:
+        return _ACTIVATIONS[name](x, alpha, beta)
 
 
 def _padding(window: Window) -> Any:

@@ -7,6 +7,7 @@ give one 1 and otherwise zeros, or the same number everywhere, whatever came bef
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -142,8 +143,11 @@ class _ScalingOps:
     def softmax(self, x: _Values) -> _Values:
         return _Values.new(1 / x.channels, 1 / x.channels**2, x.channels)
 
-    def activate(self, name: str, x: _Values) -> _Values:
-        y = _ACTIVATIONS[name](x.mean + x.variance**0.5 * _NORMAL)
+    def activate(self, name: str, x: _Values, alpha: float, beta: float) -> _Values:
+        # Logarithms and roots of negative numbers count as 0.
+        with np.errstate(all="ignore"):
+            y = _ACTIVATIONS[name](x.mean + x.variance**0.5 * _NORMAL, alpha, beta)
+        y = np.nan_to_num(y, posinf=0, neginf=0)
         mean, mean_square = (float((_DENSITY * f).sum()) for f in (y, y**2))
         return _Values.new(mean, mean_square, x.channels)
 
@@ -164,13 +168,41 @@ def _scale_to(uniform: np.ndarray, mean_square: float) -> None:
     uniform *= np.float32((3 * mean_square) ** 0.5)
 
 
+def _expm1(x: np.ndarray) -> np.ndarray:
+    """Of what is below 0."""
+    return np.expm1(np.minimum(x, 0))
+
+
+_erf = np.vectorize(math.erf)
 _ACTIVATIONS = {
-    "relu": lambda x: np.maximum(x, 0),
-    "relu6": lambda x: np.clip(x, 0, 6),
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "tanh": np.tanh,
-    "swish": lambda x: x / (1 + np.exp(-x)),
-    "hard_sigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
-    "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
-    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "relu": lambda x, a, b: np.maximum(x, 0),
+    "relu6": lambda x, a, b: np.clip(x, 0, 6),
+    "sigmoid": lambda x, a, b: 1 / (1 + np.exp(-x)),
+    "tanh": lambda x, a, b: np.tanh(x),
+    "swish": lambda x, a, b: x / (1 + np.exp(-a * x)),
+    "hard_sigmoid": lambda x, a, b: np.clip(a * x + b, 0, 1),
+    "hard_swish": lambda x, a, b: x * np.clip(x + 3, 0, 6) / 6,
+    "elu": lambda x, a, b: np.where(x > 0, x, a * _expm1(x)),
+    "leaky_relu": lambda x, a, b: np.where(x > 0, x, a * x),
+    "selu": lambda x, a, b: 1.0507 * np.where(x > 0, x, 1.67326 * _expm1(x)),
+    "softplus": lambda x, a, b: np.logaddexp(x, 0),
+    "softsign": lambda x, a, b: x / (1 + np.abs(x)),
+    "gelu": lambda x, a, b: 0.5 * x * (1 + _erf(x * 0.5**0.5)),
+    "gelu_tanh": lambda x, a, b: 0.5 * x * (1 + _erf(x * 0.5**0.5)),
+    "mish": lambda x, a, b: x * np.tanh(np.logaddexp(x, 0)),
+    "maximum": lambda x, a, b: np.maximum(x, a),
+    "minimum": lambda x, a, b: np.minimum(x, a),
+    "clip": lambda x, a, b: np.clip(x, a, b),
+    "threshold": lambda x, a, b: np.where(x > a, x, 0),
+    "exp": lambda x, a, b: np.exp(x),
+    "expm1": lambda x, a, b: np.expm1(x),
+    "log": lambda x, a, b: np.log(x),
+    "log1p": lambda x, a, b: np.log1p(x),
+    "sqrt": lambda x, a, b: np.sqrt(x),
+    "rsqrt": lambda x, a, b: x**-0.5,
+    "square": lambda x, a, b: np.square(x),
+    "pow": lambda x, a, b: x**a,
+    "abs": lambda x, a, b: np.abs(x),
+    "erf": lambda x, a, b: _erf(x),
+    "erfc": lambda x, a, b: 1 - _erf(x),
 }

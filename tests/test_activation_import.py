@@ -1,0 +1,167 @@
+"""Activations as Keras, TensorFlow and people write them: one operator with their
+convolutions, that merges, and that any TensorFlow runs."""
+
+import graph_helpers as gh
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import activations, layers
+
+SQRT_HALF = np.float32(0.5**0.5)
+
+
+def gelu_of_cubes(x):
+    return 0.5 * x * (1 + tf.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)))
+
+
+def gelu_by_erf(x):
+    return (1 + tf.math.erf(SQRT_HALF * x)) * x * 0.5
+
+
+def gelu_by_division(x):
+    return x * 0.5 * (1.0 + tf.math.erf(x / tf.sqrt(2.0)))
+
+
+def hard_swish_by_hand(x):
+    return x * tf.nn.relu6(x + 3.0) * 0.16666667
+
+
+def hard_sigmoid_of_keras_2(x):
+    return tf.clip_by_value(0.2 * x + 0.5, 0.0, 1.0)
+
+
+# What they are, with parameters that are not the usual ones.
+CASES = {
+    "relu": (tf.nn.relu, "relu", {}),
+    "relu6": (layers.ReLU(6.0), "relu6", {}),
+    "relu_to_4": (layers.ReLU(4.0), "clip", {"beta": 4.0}),
+    "relu_above": (layers.ReLU(threshold=0.5), "threshold", {"alpha": 0.5}),
+    "relu_above_to": (lambda x: tf.minimum(layers.ReLU()(x), 6.0), "relu6", {}),
+    "leaky_relu": (layers.LeakyReLU(0.3), "leaky_relu", {"alpha": 0.3}),
+    "sloped_relu": (layers.ReLU(negative_slope=0.1), "leaky_relu", {"alpha": 0.1}),
+    "usual_leaky_relu": (tf.nn.leaky_relu, "leaky_relu", {}),
+    "elu": (activations.elu, "elu", {}),
+    "selu": (activations.selu, "selu", {}),
+    "softplus": (activations.softplus, "softplus", {}),
+    "softsign": (activations.softsign, "softsign", {}),
+    "sigmoid": (activations.sigmoid, "sigmoid", {}),
+    "tanh": (activations.tanh, "tanh", {}),
+    "silu": (activations.silu, "swish", {}),
+    "silu_by_hand": (lambda x: tf.sigmoid(x) * x, "swish", {}),
+    "steep_silu": (lambda x: tf.nn.silu(x, 0.5), "swish", {"alpha": 0.5}),
+    "quick_gelu": (lambda x: x * tf.sigmoid(1.702 * x), "swish", {"alpha": 1.702}),
+    "gelu": (activations.gelu, "gelu", {}),
+    "gelu_by_erf": (gelu_by_erf, "gelu", {}),
+    "gelu_by_division": (gelu_by_division, "gelu", {}),
+    "gelu_tanh": (lambda x: tf.nn.gelu(x, True), "gelu_tanh", {}),
+    "gelu_of_cubes": (gelu_of_cubes, "gelu_tanh", {}),
+    "mish": (activations.mish, "mish", {}),
+    "hard_sigmoid": (activations.hard_sigmoid, "hard_sigmoid", {}),
+    "hard_sigmoid_2": (hard_sigmoid_of_keras_2, "hard_sigmoid", {"alpha": 0.2}),
+    "hard_swish": (activations.hard_swish, "hard_swish", {}),
+    "hard_swish_by_hand": (hard_swish_by_hand, "hard_swish", {}),
+    "hard_tanh": (activations.hard_tanh, "clip", {"alpha": -1.0}),
+    "maximum": (lambda x: tf.maximum(-0.5, x), "maximum", {"alpha": -0.5}),
+    "minimum": (lambda x: tf.minimum(x, 0.5), "minimum", {"alpha": 0.5}),
+    "minimum_by_relu": (lambda x: -tf.nn.relu(-x), "minimum", {}),
+    "exp": (activations.exponential, "exp", {}),
+    "square": (lambda x: x**2, "square", {}),
+    "cube": (lambda x: x**3, "pow", {}),
+    "fourth": (lambda x: tf.square(tf.square(x)), "pow", {"alpha": 4.0}),
+    "abs": (tf.abs, "abs", {}),
+    "erf": (tf.math.erf, "erf", {}),
+    "expm1": (tf.math.expm1, "expm1", {}),
+}
+
+
+def branches(names, kernels=(1, 3)):
+    """Of each activation, two convolutions that may merge, and what joins them."""
+    filters = [
+        tf.constant(gh.random_array(k, k, 5, 6, seed=i) / 2)
+        for i, k in enumerate(kernels)
+    ]
+    bias = tf.constant(gh.random_array(6, seed=1))
+
+    def function(x):
+        outputs = []
+        for name in names:
+            with tf.name_scope(name):
+                y = x + tf.constant(gh.random_array(5, seed=len(name)))
+                parts = [
+                    CASES[name][0](tf.nn.conv2d(y, f, 1, "SAME") + bias)
+                    for f in filters
+                ]
+                outputs.append(tf.concat(parts, 3))
+        return outputs
+
+    return gh.freeze(function, (None, 6, 7, 5))
+
+
+def test_activations_are_part_of_their_convolutions(tmp_path):
+    graph = branches(CASES)
+    collected = gh.collect(graph, tmp_path, batch_size=2)
+    found = {name: [] for name in CASES}
+    for operator in gh.operators(collected):
+        if operator["type"] == "conv2d":
+            keys = [k for k in ("activation", "alpha", "beta") if k in operator]
+            found[operator["name"].split("/")[0]].append({k: operator[k] for k in keys})
+    for name, (_, kind, parameters) in CASES.items():
+        expected = pytest.approx({"activation": kind, **parameters}, abs=1e-6)
+        assert found[name] == [expected, expected], name
+    assert collected["report"]["left_to_tensorflow"] == {}
+    gh.assert_lowered_equals(graph, tmp_path, (2, 6, 7, 5))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_network_keeps_what_is_no_number(number, tmp_path):
+    # A kernel that a merge pads with zeros multiplies them by the neighbours' NaN.
+    names = ["relu", "relu6", "gelu", "silu", "hard_swish"]
+    graph = branches(names, kernels=(3, 3))
+    image = gh.random_array(2, 6, 7, 5)
+    image[1, 2, 3, 1] = number
+    image[1, 5, 6] = number
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert lowered.ops()["IosRegion"] == 1
+    for found, expected in zip(
+        gh.run(lowered, image), gh.run(graph, image), strict=True
+    ):
+        assert not np.isfinite(expected).all()
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_functions_that_are_no_activation_are_left_as_they_are(tmp_path):
+    def function(x):
+        x = tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 5, 6)), 1, "SAME")
+        return [0.5 * x * (1.1 + tf.tanh(1.6 * x)), tf.exp(tf.tanh(x))]
+
+    graph = gh.freeze(function, (None, 6, 7, 5))
+    found = gh.operators(gh.collect(graph, tmp_path, batch_size=2))
+    kinds = {operator.get("activation") for operator in found}
+    assert {"tanh", "exp"} <= kinds
+    gh.assert_lowered_equals(graph, tmp_path, (2, 6, 7, 5))
+
+
+def test_activation_that_others_read_too_is_not_hidden(tmp_path):
+    def function(x):
+        x = tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 5, 6)), 1, "SAME")
+        gate = tf.sigmoid(x)
+        return x * gate, tf.nn.max_pool2d(gate, 2, 1, "SAME")
+
+    graph = gh.freeze(function, (None, 6, 7, 5))
+    found = gh.operators(gh.collect(graph, tmp_path, batch_size=2))
+    assert [o["type"] for o in found].count("binary") == 1
+    gh.assert_lowered_equals(graph, tmp_path, (2, 6, 7, 5))
+
+
+def test_keras_network_with_activation_layers(tmp_path):
+    image = keras.Input((9, 8, 3))
+    x = image
+    for activation in (layers.LeakyReLU(0.1), layers.ReLU(3.0), layers.ELU()):
+        x = layers.Conv2D(6, 3, padding="same")(x)
+        x = activation(layers.BatchNormalization()(x))
+    model = gh.randomised(keras.Model(image, layers.GlobalAveragePooling2D()(x)))
+    graph = gh.freeze(model, (None, 9, 8, 3))
+    found = gh.operators(gh.collect(graph, tmp_path, batch_size=2))
+    assert [o.get("activation") for o in found] == ["leaky_relu", "clip", "elu", None]
+    gh.assert_lowered_equals(graph, tmp_path, (2, 9, 8, 3))
