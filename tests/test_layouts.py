@@ -4,6 +4,9 @@ TensorFlow cannot run convolutions of [N,C,H,W] on a CPU: each network is writte
 for either order, and the one with channels last says what is right.
 """
 
+import os
+import subprocess
+import sys
 from collections import Counter
 
 import graph_helpers as gh
@@ -245,26 +248,79 @@ def test_mixed_layouts_are_one_region(tmp_path):
         gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
 
+# Without oneDNN TensorFlow convolves [N,H,W,C] only on a CPU.
+RUN_WITHOUT_ONEDNN = """
+import sys
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+*paths, images = sys.argv[1:]
+for path in paths:
+    graph_def = graph_pb2.GraphDef.FromString(open(path, "rb").read())
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+        with tf.compat.v1.Session(graph=graph) as session:
+            names = open(path + ".names").read().split()
+            outputs = session.run(names[1:], {names[0] + ":0": np.load(images)})
+            np.savez(path + ".npz", *outputs)
+"""
+
+
 def test_merges_across_layouts_run_in_stock_tensorflow(tmp_path):
-    # The first of the two is [N,H,W,C], and so is what they become.
-    def network(x):
-        first, last = Layout(FIRST), Layout(LAST)
-        a = last.conv(x, values(3, 3, 3, 4))
-        b = first.conv(to_first(x), values(1, 1, 3, 5, seed=1))
-        return [a, to_last(tf.nn.relu(b + 1)), b * 2]
+    def network(x, layouts):
+        names = iter(layouts)
+        a_layout, b_layout = Layout(next(names)), Layout(next(names))
+        inputs = {FIRST: to_first(x), LAST: x}
+        a = a_layout.conv(inputs[a_layout.name], values(3, 3, 3, 4))
+        b = b_layout.conv(inputs[b_layout.name], values(1, 1, 3, 5, seed=1))
+        return [a, tf.nn.relu(b + 1), b * 2]
 
-    def expected(x):
-        last = Layout(LAST)
-        b = last.conv(x, values(1, 1, 3, 5, seed=1))
-        return [last.conv(x, values(3, 3, 3, 4)), tf.nn.relu(b + 1), to_first(b * 2)]
-
-    graph = gh.freeze(network, (None, 8, 9, 3))
     images = gh.random_array(2, 8, 9, 3)
-    truth = gh.run(gh.freeze(expected, (None, 8, 9, 3)), images)
+    np.save(tmp_path / "images.npy", images)
+    last = gh.run(
+        gh.freeze(lambda x: network(x, (LAST, LAST)), (None, 8, 9, 3)), images
+    )
+    paths, truths = [], []
+    for layouts in ((FIRST, LAST), (LAST, FIRST)):
+        graph = gh.freeze(lambda x, _=layouts: network(x, _), (None, 8, 9, 3))
+        directory = tmp_path / "_".join(layouts)
+        directory.mkdir()
+        rewritten = gh.rewrite(graph, directory, batch_size=2)
+        (merged,) = (n for n in rewritten.graph_def.node if n.op == "Conv2D")
+        assert merged.attr["data_format"].s == LAST.encode()
+        truth = [
+            y.transpose(0, 3, 1, 2) if name == FIRST else y
+            for y, name in zip(last, (*layouts, layouts[1]), strict=True)
+        ]
+        gh.assert_equal(gh.run(rewritten, images), truth)
+        gh.assert_equal(gh.run(gh.lower(rewritten), images), truth)
+        path = directory / "graph.pb"
+        path.write_bytes(rewritten.graph_def.SerializeToString())
+        names = [*rewritten.inputs, *rewritten.outputs]
+        path.with_name("graph.pb.names").write_text(" ".join(names))
+        paths.append(str(path))
+        truths.append(truth)
+    subprocess.run(
+        [sys.executable, "-c", RUN_WITHOUT_ONEDNN, *paths, tmp_path / "images.npy"],
+        env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"},
+        check=True,
+    )
+    for path, truth in zip(paths, truths, strict=True):
+        with np.load(path + ".npz") as outputs:
+            gh.assert_equal([outputs[name] for name in outputs.files], truth)
+
+
+def test_a_merge_of_channels_first_stays_so(tmp_path):
+    def network(x):
+        layout = Layout(FIRST)
+        parts = [layout.conv(x, values(k, k, 3, 4, seed=k)) for k in (1, 3)]
+        return tf.concat(parts, 1)
+
+    graph = gh.freeze(network, (None, 3, 8, 9))
     rewritten = gh.rewrite(graph, tmp_path, batch_size=2)
-    assert rewritten.ops()["Conv2D"] == 1
-    gh.assert_equal(gh.run(rewritten, images), truth)
-    gh.assert_equal(gh.run(gh.lower(rewritten), images), truth)
+    (merged,) = (n for n in rewritten.graph_def.node if n.op == "Conv2D")
+    assert merged.attr["data_format"].s == FIRST.encode()
+    assert rewritten.ops()["Transpose"] == 0
 
 
 def test_nodes_that_are_left_read_the_layout_they_know(tmp_path):

@@ -247,8 +247,7 @@ class Rewriter {
         editor_.Replace(
             part.output,
             InLayout(absl::StrCat(names.back(), "/output_", i), output,
-                     LayoutOf(partition_.operators[first]),
-                     index_.layout(part.output)));
+                     LayoutOf(merge), index_.layout(part.output)));
         for (int n : part.nodes) editor_.ReplaceControl(n, split);
       }
     }
@@ -264,8 +263,7 @@ class Rewriter {
     device_ = index_.node(first.output.node).device();
     dtype_ = merge.made->block.dtype;
     materialised_ = &merge.places;
-    // As the first of the convolutions was.
-    const Layout layout = LayoutOf(first);
+    const Layout layout = LayoutOf(merge);
     const bool channels_first = layout == Layout::kChannelsFirst;
     const char* const format = channels_first ? "NCHW" : "NHWC";
     const auto dimensions = [&](int64_t height, int64_t width) {
@@ -452,10 +450,17 @@ class Rewriter {
     return x;
   }
 
-  // Of a convolution that stands for others, of which this is the first.
-  Layout LayoutOf(const ImportedOperator& first) const {
-    return index_.channels_first(first.output) ? Layout::kChannelsFirst
-                                               : Layout::kChannelsLast;
+  // A merged convolution is NCHW only if all its parts are: not every TensorFlow
+  // can convolve so on a CPU, and it must run where the parts did. It is never
+  // one of sequences.
+  Layout LayoutOf(const Merge& merge) const {
+    const bool first = std::all_of(
+        merge.plan.parts.begin(), merge.plan.parts.end(),
+        [&](const MergePlan::Part& part) {
+          return index_.channels_first(
+              partition_.operators[merge.made->operators[part.op]].output);
+        });
+    return first ? Layout::kChannelsFirst : Layout::kChannelsLast;
   }
 
   std::string InLayout(const std::string& name, const std::string& tensor,
