@@ -9,24 +9,14 @@ import json
 import pathlib
 import random
 
-import pytest
-
 from ios_tf.scheduler import Problem
 
-_SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
+DATA = pathlib.Path(__file__).resolve().parent / "data"
 
 
-def shared_data(name):
-    """A JSON file of the data that lies beside the checkout, or a skipped test."""
-    return json.loads(pathlib.Path(shared_path(name)).read_text())
-
-
-def shared_path(name):
-    """Where that file is, or a skipped test."""
-    path = _SHARED / name
-    if not path.exists():
-        pytest.skip(f"no shared/data/{name} beside the checkout")
-    return str(path)
+def table_1(block):
+    """The largest block of a network in the paper's Table 1, with both counts."""
+    return json.loads((DATA / "table_1.json").read_text())["blocks"][block]
 
 
 def random_edges(rng, operators, density):

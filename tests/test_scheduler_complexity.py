@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from scheduler_helpers import problem_of, shared_data
+from scheduler_helpers import problem_of, table_1
 
 from ios_tf.scheduler import UNPRUNED, Problem, Pruning, complexity
 from ios_tf.scheduler.complexity import width
@@ -19,7 +19,7 @@ _SPACES = {
     "block", ["inception_v3", "randwire", "nasnet_a", "squeezenet"]
 )
 def test_table_1(block, space):
-    data = shared_data("table1_blocks.json")["blocks"][block]
+    data = table_1(block)
     problem = Problem.from_edges(data["operators"], data["edges"])
     counts = complexity(problem, _SPACES[space])
     assert counts.operators == data["operators"]

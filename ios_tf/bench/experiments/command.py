@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
         help=f"gets {what.name}.json, .svg and .png; default: the current directory",
     )
     parser.add_argument(
-        "--paper", metavar="FILE", help="the paper's numbers; default: the checkout's"
+        "--paper", metavar="FILE", help="numbers to show in place of the paper's"
     )
     what.add_arguments(parser)
 
@@ -142,8 +142,6 @@ def run(options: argparse.Namespace) -> None:
     print(f"\nwritten: {', '.join([f'{stem}.json', *drawn])}")
     if not drawn:
         print("no figure: matplotlib is not installed (pip install 'ios-tf[plots]')")
-    elif not paper:
-        print("the paper's numbers are not there: --paper=FILE names them")
 
 
 def draw(record: Record, paper: dict[str, Any], stem: str) -> list[str]:

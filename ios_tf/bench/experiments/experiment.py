@@ -36,7 +36,7 @@ FOUR_NETWORKS = (
 )
 # The paper's names of networks, where they differ from ours.
 _PAPER_NAMES = {"nasnet_a_large": "nasnet_a"}
-_PAPER = Path(__file__).resolve().parents[4] / "shared" / "data" / "paper_results.json"
+_PAPER = Path(__file__).with_name("paper_results.json")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,18 +262,16 @@ def paper_name(network: str) -> str:
 
 
 def paper_results(path: str | None = None) -> dict[str, Any]:
-    """The paper's numbers; empty where the file of the checkout is not there.
+    """The paper's numbers, or those of a file of the same form.
 
     Raises:
-      UserError: a file that was named cannot be read.
+      UserError: the file cannot be read.
     """
     try:
         with open(path or _PAPER, encoding="utf-8") as file:
             return json.load(file)
     except (OSError, ValueError) as error:
-        if path:
-            raise UserError(f"{path}: cannot be read: {error}") from None
-        return {}
+        raise UserError(f"{path}: cannot be read: {error}") from None
 
 
 def search_time(seconds: float, stopped: Any) -> str:

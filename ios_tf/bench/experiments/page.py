@@ -44,7 +44,7 @@ def write_page(
     Args:
       output: the Markdown file.
       results: a directory of one directory for each machine.
-      paper: the file with the paper's numbers; by default the checkout's.
+      paper: the file with the paper's numbers; by default the package's.
 
     Returns:
       How many results are on it.
