@@ -1,11 +1,28 @@
 """What all tests share."""
 
+import gc
 import os
+import shutil
+import tempfile
 
 import pytest
+import shared
 
 # Before TensorFlow is imported: what it logs is no output of ours.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def pytest_configure(config):
+    # xdist's workers, and what tests start, inherit it from the first process.
+    if shared.DIRECTORY not in os.environ:
+        config.ios_tf_shared = tempfile.mkdtemp(prefix="ios_tf_tests_")
+        os.environ[shared.DIRECTORY] = config.ios_tf_shared
+
+
+def pytest_unconfigure(config):
+    if hasattr(config, "ios_tf_shared"):
+        shutil.rmtree(config.ios_tf_shared, ignore_errors=True)
+        del os.environ[shared.DIRECTORY]
 
 
 @pytest.fixture
@@ -26,17 +43,17 @@ def gpu(cuda):
 
     What lives as long as the process - kernels and cuDNN handles - may be made.
     """
-    import gc
-
     import cuda_driver
 
     driver = cuda_driver.Driver(cuda.directory)
     driver.fake = cuda
     lasting = {"module", "cudnn handle"}
+    gc.freeze()  # TensorFlow's and Keras's objects, which take long to look through
     with driver.context():
         before = cuda.report()["live"]
         yield driver
         gc.collect()  # programs
+        gc.unfreeze()
         driver("cuCtxSynchronize")
         after = cuda.report()["live"]
         for kind in {*before, *after} - lasting:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 from keras import layers
+from keras.src.applications.densenet import DenseNet
 
 from ios_tf.models.calibration import calibrate, smooth_images
 
@@ -45,18 +46,105 @@ def inception_v3(size: int = 299) -> keras.Model:
     )
 
 
-def mobilenet_v2(size: int = 96) -> keras.Model:
-    return calibrated(
-        lambda: keras.applications.MobileNetV2(
-            weights=None, input_shape=(size, size, 3), classifier_activation=None
-        )
+def inception_like(size: int = 75) -> keras.Model:
+    """Inception V3's stem and one of each kind of its modules."""
+    return calibrated(lambda: _build_inception_like(size))
+
+
+def _build_inception_like(size: int) -> keras.Model:
+    def conv(x, filters, kernel, strides=1, padding="same"):
+        x = layers.Conv2D(filters, kernel, strides, padding, use_bias=False)(x)
+        return layers.ReLU()(layers.BatchNormalization(scale=False)(x))
+
+    def chain(x, *steps):
+        for filters, kernel in steps:
+            x = conv(x, filters, kernel)
+        return x
+
+    def average(x):
+        return layers.AveragePooling2D(3, strides=1, padding="same")(x)
+
+    def join(*parts):
+        return layers.Concatenate()(parts)
+
+    inputs = keras.Input((size, size, 3))
+    x = conv(inputs, 8, 3, 2, "valid")
+    x = conv(conv(x, 8, 3, 1, "valid"), 16, 3)
+    x = layers.MaxPooling2D(3, strides=2)(x)
+    x = conv(conv(x, 16, 1, 1, "valid"), 24, 3, 1, "valid")
+    x = join(  # 35 x 35 in the original
+        chain(x, (16, 1)),
+        chain(x, (12, 1), (16, 5)),
+        chain(x, (16, 1), (24, 3), (24, 3)),
+        chain(average(x), (8, 1)),
     )
+    x = join(  # the reduction to 17 x 17
+        conv(x, 24, 3, 2, "valid"),
+        conv(chain(x, (16, 1), (24, 3)), 24, 3, 2, "valid"),
+        layers.MaxPooling2D(3, strides=2)(x),
+    )
+    x = join(  # 17 x 17
+        chain(x, (16, 1)),
+        chain(x, (12, 1), (12, (1, 7)), (16, (7, 1))),
+        chain(x, (12, 1), (12, (7, 1)), (12, (1, 7)), (16, (7, 1))),
+        chain(average(x), (16, 1)),
+    )
+    x = join(  # the reduction to 8 x 8
+        conv(chain(x, (16, 1)), 24, 3, 2, "valid"),
+        conv(chain(x, (16, 1), (16, (1, 7)), (16, (7, 1))), 16, 3, 2, "valid"),
+        layers.MaxPooling2D(3, strides=2)(x),
+    )
+    left, right = chain(x, (24, 1)), chain(x, (24, 1), (24, 3))
+    x = join(  # 8 x 8
+        chain(x, (24, 1)),
+        join(chain(left, (16, (1, 3))), chain(left, (16, (3, 1)))),
+        join(chain(right, (16, (1, 3))), chain(right, (16, (3, 1)))),
+        chain(average(x), (16, 1)),
+    )
+    x = layers.GlobalAveragePooling2D()(x)
+    return keras.Model(inputs, layers.Dense(10)(x))
 
 
-def densenet121(size: int = 96) -> keras.Model:
+def mobilenet_like(size: int = 64) -> keras.Model:
+    """The inverted residuals of MobileNet V2, with and without stride and sum."""
+    return calibrated(lambda: _build_mobilenet_like(size))
+
+
+def _build_mobilenet_like(size: int) -> keras.Model:
+    def norm(x, active=True):
+        x = layers.BatchNormalization()(x)
+        return layers.ReLU(6.0)(x) if active else x
+
+    def residual(x, filters, strides=1):
+        y = norm(layers.Conv2D(6 * x.shape[-1], 1, use_bias=False)(x))
+        if strides == 2:
+            y = layers.ZeroPadding2D(((0, 1), (0, 1)))(y)
+        padding = "same" if strides == 1 else "valid"
+        y = layers.DepthwiseConv2D(3, strides, padding, use_bias=False)(y)
+        y = layers.Conv2D(filters, 1, use_bias=False)(norm(y))
+        y = norm(y, active=False)
+        return layers.Add()([x, y]) if x.shape == y.shape else y
+
+    inputs = keras.Input((size, size, 3))
+    x = norm(layers.Conv2D(16, 3, 2, "same", use_bias=False)(inputs))
+    x = norm(layers.DepthwiseConv2D(3, padding="same", use_bias=False)(x))
+    x = norm(layers.Conv2D(8, 1, use_bias=False)(x), active=False)
+    for filters, strides in ((12, 2), (12, 1), (16, 2), (16, 1), (24, 1)):
+        x = residual(x, filters, strides)
+    x = norm(layers.Conv2D(64, 1, use_bias=False)(x))
+    x = layers.GlobalAveragePooling2D()(x)
+    return keras.Model(inputs, layers.Dense(10)(x))
+
+
+def densenet_like(size: int = 64) -> keras.Model:
+    """DenseNet with two layers in each of its four blocks."""
     return calibrated(
-        lambda: keras.applications.DenseNet121(
-            weights=None, input_shape=(size, size, 3), classifier_activation=None
+        lambda: DenseNet(
+            [2, 2, 2, 2],
+            weights=None,
+            input_shape=(size, size, 3),
+            classes=10,
+            classifier_activation=None,
         )
     )
 

@@ -8,10 +8,11 @@ import graph_helpers as gh
 import keras
 import networks
 import pytest
+import stock
 import tensorflow as tf
 from keras import layers
+from shared import FAST
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
-from test_convert import FAST, serve_by_stock_tensorflow
 
 import ios_tf
 from ios_tf import _native, cli, final_check, graphs, optimizer
@@ -137,7 +138,7 @@ def test_every_batch_runs_by_the_nearest_schedule(network, saved, tmp_path):
 def test_stock_tensorflow_runs_it(network, saved, tmp_path):
     model = write(saved, DIFFERENT, str(tmp_path / "converted"))
     images = networks.smooth_images(9, 17, seed=7)
-    found = serve_by_stock_tensorflow(model, images, tmp_path)
+    found = stock.serve(model, images, tmp_path)
     expected = network(images).numpy()
     assert networks.relative_difference(found, expected) < 1e-4
 

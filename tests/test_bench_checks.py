@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import bench_helpers
-import networks
 import pytest
+import shared
 
 from ios_tf import UserError, engine
 from ios_tf.bench import checks as bench
@@ -19,7 +19,7 @@ from ios_tf.scheduler import Problem, Schedule, sequential_schedule, validate
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory) -> str:
     path = str(tmp_path_factory.mktemp("network") / "network.json")
-    export_blocks(networks.nasnet_like(), path, batch_size=2)
+    export_blocks(shared.cells(), path, batch_size=2)
     return path
 
 

@@ -1,16 +1,14 @@
 """Converted models called from many threads: the same bits, and no more memory."""
 
 import keras
-import networks
 import pytest
+import shared
 import tensorflow as tf
 
-import ios_tf
 from ios_tf.bench.concurrency import bench_concurrency, hammer
 
 # Eight shapes stay compiled: with ten, threads compile, use and evict at once.
 FEW, MANY = (1, 2, 3), tuple(range(1, 11))
-FAST = {"strategy": "greedy", "warmup": 0, "number": 1, "repeat": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -19,10 +17,9 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("batch_sizes", "runs"), [(FEW, 2000), (MANY, 400)])
-def test_many_threads_get_the_bits_of_one(batch_sizes, runs, tmp_path):
-    output = str(tmp_path / "converted")
-    ios_tf.convert(networks.nasnet_like(17), output, **FAST)
-    function = tf.saved_model.load(output).signatures["serving_default"]
+def test_many_threads_get_the_bits_of_one(batch_sizes, runs):
+    loaded = tf.saved_model.load(shared.converted_cells())
+    function = loaded.signatures["serving_default"]
     result = hammer(function, batch_sizes, threads=24, runs=runs)
     assert result.differing == 0
     # A leak of one arena or one output of each run would be over 100 MiB.

@@ -1,47 +1,25 @@
 """Converted models against the originals: equal, with the plugin and without it."""
 
 import os
-import subprocess
-import sys
 
 import graph_helpers as gh
 import keras
 import networks
 import numpy as np
 import pytest
+import shared
+import stock
 import tensorflow as tf
+from keras import layers
+from shared import FAST
 
 import ios_tf
 from ios_tf.scheduler import STRATEGIES
-
-# Quick and noisy measurements: these tests are about results, not about speed.
-FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 3, "max_group_size": 2}
-
-# A process that knows nothing of this package.
-STOCK = """
-import sys
-import numpy as np
-import tensorflow as tf
-model, inputs, outputs = sys.argv[1:]
-function = tf.saved_model.load(model).signatures["serving_default"]
-(result,) = function(tf.constant(np.load(inputs))).values()
-assert not any(name.startswith("ios_tf") for name in sys.modules)
-np.save(outputs, result.numpy())
-"""
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture(scope="module")
-def cells(tmp_path_factory) -> tuple[keras.Model, str]:
-    """A network of NASNet's cells, and its SavedModel."""
-    model = networks.nasnet_like(17)
-    path = str(tmp_path_factory.mktemp("cells"))
-    model.export(path, verbose=False)
-    return model, path
 
 
 def serve(model: str, images: tf.Tensor) -> np.ndarray:
@@ -51,22 +29,14 @@ def serve(model: str, images: tf.Tensor) -> np.ndarray:
     return result.numpy()
 
 
-def serve_by_stock_tensorflow(model: str, images: tf.Tensor, directory) -> np.ndarray:
-    inputs, outputs = str(directory / "in.npy"), str(directory / "out.npy")
-    np.save(inputs, images.numpy())
-    subprocess.run([sys.executable, "-c", STOCK, model, inputs, outputs], check=True)
-    return np.load(outputs)
-
-
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: networks.inception_v3(139),
-        networks.mobilenet_v2,
-        networks.densenet121,
+        networks.inception_like,
+        networks.mobilenet_like,
+        networks.densenet_like,
         networks.nasnet_like,
     ],
-    ids=["inception_v3", "mobilenet_v2", "densenet121", "nasnet_like"],
 )
 def test_outputs_are_equal(build, tmp_path):
     model = build()
@@ -79,8 +49,8 @@ def test_outputs_are_equal(build, tmp_path):
         expected = model(images).numpy()
         found = serve(output, images)
         assert networks.relative_difference(found, expected) < 1e-4
-    stock = serve_by_stock_tensorflow(output, images, tmp_path)
-    assert networks.relative_difference(stock, expected) < 1e-4
+    found = stock.serve(output, images, tmp_path)
+    assert networks.relative_difference(found, expected) < 1e-4
     function = tf.saved_model.load(output).signatures["serving_default"]
     ops = gh.executed_ops(function, images)
     assert "IosRegion" in ops
@@ -88,12 +58,13 @@ def test_outputs_are_equal(build, tmp_path):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_strategy(strategy, cells, tmp_path):
-    model, path = cells
+def test_every_strategy(strategy, tmp_path):
     images = networks.smooth_images(2, 17, seed=7)
     output = str(tmp_path / "converted")
-    report = ios_tf.convert(path, output, strategy=strategy, batch_size=2, **FAST)
-    expected = model(images).numpy()
+    report = ios_tf.convert(
+        shared.cells(), output, strategy=strategy, batch_size=2, **FAST
+    )
+    expected = serve(shared.cells(), images)
     assert networks.relative_difference(serve(output, images), expected) < 1e-4
     size = report.sizes[2]
     if strategy == "sequential":
@@ -231,7 +202,12 @@ def test_one_signature_only(classifier, tmp_path):
 
 
 def test_equal_signatures_share_their_weights(tmp_path):
-    model = networks.mobilenet_v2()
+    inputs = keras.Input((8, 8, 64))
+    x = inputs
+    for _ in range(3):
+        x = layers.Conv2D(128, 3, use_bias=False)(x)
+        x = layers.BatchNormalization()(x)
+    model = keras.Model(inputs, x)
     output = str(tmp_path / "converted")
     ios_tf.convert(model, output, strategy="sequential", **FAST)
     assert sorted(interface(output)) == ["serve", "serving_default"]
@@ -259,30 +235,25 @@ def test_batch_that_is_fixed(tmp_path):
     )
 
 
-def test_keras_file(cells, tmp_path):
-    model, _ = cells
+def test_keras_file(tmp_path):
+    model = networks.mobilenet_like(32)
     model.save(tmp_path / "model.keras")
     output = str(tmp_path / "converted")
     ios_tf.convert(tmp_path / "model.keras", output, strategy="greedy", **FAST)
-    images = networks.smooth_images(2, 17)
+    images = networks.smooth_images(2, 32)
     expected = model(images).numpy()
     assert networks.relative_difference(serve(output, images), expected) < 1e-4
 
 
-def test_second_conversion_measures_nothing(cells, tmp_path):
-    _, path = cells
-    first = ios_tf.convert(path, tmp_path / "a", **FAST)
-    second = ios_tf.convert(path, tmp_path / "b", **FAST)
+def test_second_conversion_measures_nothing(tmp_path):
+    first = ios_tf.convert(shared.cells(), tmp_path / "a", **FAST)
+    second = ios_tf.convert(shared.cells(), tmp_path / "b", **FAST)
+    size = first.sizes[1]
+    assert 0 < size.scheduled_ms <= size.sequential_ms
     assert first.measurements > 0
     assert second.measurements == 0
     assert second.cached_blocks > 0
     assert second.sizes[1].stages == first.sizes[1].stages
-
-
-def test_scheduled_is_never_slower_than_sequential(cells, tmp_path):
-    _, path = cells
-    report = ios_tf.convert(path, tmp_path / "a", **FAST)
-    assert 0 < report.sizes[1].scheduled_ms <= report.sizes[1].sequential_ms
 
 
 def test_bad_arguments_are_user_errors(classifier, tmp_path):

@@ -27,7 +27,7 @@ def difference(output: str) -> float:
 
 
 def test_convert_and_compare(tmp_path):
-    output = run("convert_and_compare.py", "MobileNetV2", tmp_path, cache=tmp_path)
+    output = run("convert_and_compare.py", "MobileNet", tmp_path, cache=tmp_path)
     assert difference(output) < 1e-4
 
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import shared
 from networks import assert_sees_mistakes, smooth_images
-from scheduler_helpers import shared_data, shared_path
+from scheduler_helpers import DATA, table_1
 
 from ios_tf import UserError, explore, models
 from ios_tf.models.calibration import calibrate
@@ -26,7 +27,7 @@ def _blocks(model):
 
 def _assert_table_1(graph, name):
     """Both of the paper's counts, for the largest block of a network."""
-    expected = shared_data("table1_blocks.json")["blocks"][name]
+    expected = table_1(name)
     for space, pruning in (("complete", UNPRUNED), ("published", _RESTRICTED)):
         counts = complexity(graph, pruning)
         assert counts.operators == expected["operators"]
@@ -38,7 +39,7 @@ def _assert_table_1(graph, name):
 
 def test_randwire_has_one_block_per_stage():
     # Few channels: the graphs are the paper's.
-    graphs_of_paper = read_graphs(shared_path("randwire_graphs.json"))
+    graphs_of_paper = read_graphs(str(DATA / "randwire_graphs.json"))
     model = randwire(graphs_of_paper, channels=4, size=64, classes=10)
     blocks, graphs = _blocks(model)
     assert set(blocks.counts.values()) == {1}
@@ -57,9 +58,7 @@ def test_squeezenet_has_fire_modules():
 
 
 def test_inception_has_its_modules():
-    from ios_tf.models.applications import inception_v3
-
-    blocks, graphs = _blocks(inception_v3(75))
+    blocks, graphs = _blocks(shared.inception_v3())
     modules = [
         len(graph)
         for graph, problem in zip(graphs, blocks.problems, strict=True)
@@ -100,7 +99,7 @@ def test_generated_graphs_are_small_worlds():
 
 
 def test_the_papers_graphs_are_as_large():
-    graphs = read_graphs(shared_path("randwire_graphs.json"))
+    graphs = read_graphs(str(DATA / "randwire_graphs.json"))
     assert [(g.nodes, len(g.edges)) for g in graphs] == [(16, 32)] + [(32, 64)] * 3
 
 

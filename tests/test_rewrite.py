@@ -10,6 +10,7 @@ import keras
 import networks
 import numpy as np
 import pytest
+import shared
 import tensorflow as tf
 from keras import layers
 
@@ -140,8 +141,7 @@ def test_merges_that_read_each_other(tmp_path):
 
 
 def test_whole_network_with_merges(tmp_path):
-    model = networks.inception_v3(139)
-    graph = gh.freeze(model, (None, 139, 139, 3))
+    graph = shared.inception_v3_graph()
     images = networks.smooth_images(2, 139, seed=7).numpy()
     rewritten = gh.rewrite(graph, tmp_path)
     # 1x1 convolutions of one tensor, and the 1x3/3x1 pairs.

@@ -14,6 +14,7 @@ import keras
 import networks
 import numpy as np
 import pytest
+import shared
 import tensorflow as tf
 from keras import layers
 from test_lower import as_function, convolutions
@@ -217,10 +218,9 @@ def test_no_deadlock_with_a_lock_that_is_never_let_go(cache, network, tmp_path):
 
 
 def test_schedules_of_convert_are_found(cache, tmp_path):
-    model = networks.nasnet_like(17)
-    graph = gh.freeze(model, (None, 17, 17, 3))
+    graph = shared.cells_graph()
     ios_tf.convert(
-        model,
+        shared.cells(),
         str(tmp_path / "converted"),
         cache_dir=cache,
         warmup=0,
@@ -619,7 +619,7 @@ def test_the_example():
         os.path.dirname(__file__), "..", "examples", "enable_in_service.py"
     )
     done = subprocess.run(
-        [sys.executable, example, "MobileNetV2"], capture_output=True, text=True
+        [sys.executable, example, "MobileNet"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert "1 scheduled on the way" in done.stdout

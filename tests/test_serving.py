@@ -3,6 +3,7 @@ programs serve it over TensorFlow's own libraries."""
 
 import concurrent.futures
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import networks
 import numpy as np
 import pytest
+import shared
 import tensorflow as tf
 
 from ios_tf import _native
@@ -25,7 +27,7 @@ pytest.importorskip("tensorflow_serving.apis", reason="tensorflow-serving-api")
 def served(tmp_path_factory) -> Path:
     """What prepare.py writes for a small network."""
     directory = tmp_path_factory.mktemp("served")
-    networks.nasnet_like(17).export(directory / "original", verbose=False)
+    shutil.copytree(shared.cells(), directory / "original")
     sizes = ",".join(map(str, BATCH_SIZES))
     subprocess.run(
         [sys.executable, EXAMPLES / "prepare.py", directory / "original", directory]

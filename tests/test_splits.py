@@ -4,7 +4,9 @@ import dataclasses
 
 import networks
 import pytest
+import stock
 import tensorflow as tf
+from shared import FAST
 from test_batch_sizes import (
     Stopwatch,
     cache,  # noqa: F401  a fixture for every test
@@ -14,7 +16,6 @@ from test_batch_sizes import (
     stages,
     write,
 )
-from test_convert import FAST, serve_by_stock_tensorflow
 
 import ios_tf
 from ios_tf import cli, engine, final_check, optimizer
@@ -73,7 +74,7 @@ def test_every_batch_gives_the_same(micro_batches, network, saved, tmp_path):  #
         found = function(images)["output_0"].numpy()
         assert networks.relative_difference(found, network(images).numpy()) < 1e-4
     images = networks.smooth_images(9, 17, seed=7)
-    found = serve_by_stock_tensorflow(model, images, tmp_path)
+    found = stock.serve(model, images, tmp_path)
     assert networks.relative_difference(found, network(images).numpy()) < 1e-4
 
 

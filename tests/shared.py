@@ -1,0 +1,109 @@
+"""Networks that many tests need: made once in a run, for all of its processes."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+# Names the directory they are in; conftest.py makes it.
+DIRECTORY = "IOS_TF_TESTS_SHARED"
+# Quick and noisy measurements, for tests about results and not about speed.
+FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 3, "max_group_size": 2}
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """The directory that `make` fills, in the process that asks for it first."""
+    target = Path(os.environ[DIRECTORY]) / name
+    with open(target.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            unfinished = target.with_suffix(".unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            make(unfinished)
+            unfinished.rename(target)
+    return target
+
+
+def cells() -> str:
+    """A SavedModel, as Keras exports it, of NASNet's cells; images are 17 x 17."""
+    return str(made_once("cells", _export_cells) / "model")
+
+
+def converted_cells() -> str:
+    """The same, converted with the greedy strategy."""
+    return str(made_once("converted_cells", _convert_cells) / "model")
+
+
+@functools.cache
+def cells_graph():
+    """The same, not converted, as a frozen graph."""
+    return _read_graph(Path(cells()).parent)
+
+
+def inception_v3() -> str:
+    """A SavedModel of Inception V3 with one signature; images are 139 x 139."""
+    return str(made_once("inception_v3", _save_inception_v3) / "model")
+
+
+@functools.cache
+def inception_v3_graph():
+    """The same as a frozen graph."""
+    return _read_graph(Path(inception_v3()).parent)
+
+
+def _export_cells(directory: Path) -> None:
+    import networks
+
+    model = networks.nasnet_like(17)
+    model.export(directory / "model", verbose=False)
+    _write_graph(directory, model)
+
+
+def _convert_cells(directory: Path) -> None:
+    import ios_tf
+
+    ios_tf.convert(
+        cells(),
+        directory / "model",
+        strategy="greedy",
+        cache_dir=str(directory / "cache"),
+        **FAST,
+    )
+
+
+def _save_inception_v3(directory: Path) -> None:
+    import networks
+    import tensorflow as tf
+
+    model = networks.inception_v3(139)
+    module = tf.Module()
+    module.model = model
+    call = tf.function(
+        lambda images: model(images, training=False),
+        input_signature=[tf.TensorSpec([None, 139, 139, 3])],
+        autograph=False,
+    )
+    tf.saved_model.save(module, str(directory / "model"), signatures=call)
+    _write_graph(directory, model)
+
+
+def _write_graph(directory: Path, model) -> None:
+    import graph_helpers as gh
+
+    graph = gh.freeze(model, (None, *model.input_shape[1:]))
+    (directory / "graph.pb").write_bytes(graph.graph_def.SerializeToString())
+    (directory / "graph.json").write_text(json.dumps([graph.inputs, graph.outputs]))
+
+
+def _read_graph(directory: Path):
+    import graph_helpers as gh
+    from tensorflow.core.framework import graph_pb2
+
+    graph_def = graph_pb2.GraphDef.FromString((directory / "graph.pb").read_bytes())
+    return gh.Graph(graph_def, *json.loads((directory / "graph.json").read_text()))

@@ -1,0 +1,49 @@
+"""TensorFlow in a process that knows nothing of this package; started once."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+_SERVE = """
+import sys
+import numpy as np
+import tensorflow as tf
+for line in sys.stdin:
+    model, inputs, outputs = line.rstrip("\\n").split("\\t")
+    function = tf.saved_model.load(model).signatures["serving_default"]
+    (result,) = function(tf.constant(np.load(inputs))).values()
+    assert not any(name.startswith("ios_tf") for name in sys.modules)
+    np.save(outputs, result.numpy())
+    print("done", flush=True)
+"""
+
+
+def serve(model: str, images, directory: Path) -> np.ndarray:
+    """The only output of a SavedModel; `directory` gets the arrays."""
+    paths = [str(directory / "stock_in.npy"), str(directory / "stock_out.npy")]
+    np.save(paths[0], np.asarray(images))
+    process = _process()
+    process.stdin.write("\t".join([str(model), *paths]) + "\n")
+    process.stdin.flush()
+    if process.stdout.readline() != "done\n":
+        _process.cache_clear()
+        raise AssertionError(f"stock TensorFlow cannot run {model}: see its stderr")
+    return np.load(paths[1])
+
+
+@functools.cache
+def _process() -> subprocess.Popen:
+    # It ends with this process, which closes its standard input.
+    return subprocess.Popen(
+        [sys.executable, "-c", _SERVE],
+        env={k: v for k, v in os.environ.items() if not k.startswith("IOS_TF")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
