@@ -134,11 +134,13 @@ def _export_blocks(options: argparse.Namespace) -> None:
 
 
 def _export_onnx(options: argparse.Namespace) -> None:
+    from ios_tf.inputs import parse_inputs
     from ios_tf.onnx_export import export_onnx
 
     exported = export_onnx(
         options.model,
         options.output,
+        inputs=parse_inputs(options.input),
         batch_size=options.batch_size,
         signature=options.signature,
         tags=options.tags,
@@ -273,6 +275,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_model(command, "a converted SavedModel")
     command.add_argument("output", metavar="FILE", help="file to write")
     _add_whole(command, "batch_size", 1, 1, "of the comparison, where dynamic")
+    cli_bench.add_input(command)
     _add_whole(command, "opset", 17, 13, "version of ONNX's operators")
     command.add_argument("--signature", metavar="NAME", help="the one to export")
     _add_traceback(command)

@@ -56,6 +56,7 @@ def add_commands(
     )
     model.set_defaults(run=_model)
     model.add_argument("--signature", metavar="NAME", help="the one to call")
+    add_input(model)
     model.add_argument("--json", metavar="FILE", help="write the results here")
     page = names.add_parser(
         "page",
@@ -65,7 +66,7 @@ def add_commands(
     page.set_defaults(run=_page)
     page.add_argument("--results", metavar="DIR", default=RESULTS)
     page.add_argument("--output", metavar="FILE", default="docs/benchmarks.md")
-    page.add_argument("--paper", metavar="FILE", help="the paper's numbers")
+    page.add_argument("--paper", metavar="FILE", help="in place of the paper's")
     add_traceback(page)
     for what in EXPERIMENTS:
         command = names.add_parser(what.name, help=what.help)
@@ -75,14 +76,29 @@ def add_commands(
     return model
 
 
+def add_input(command: argparse.ArgumentParser) -> None:
+    """Adds --input, which says what to call a signature with."""
+    command.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an input's FILE.npy, or the shape of a random one, such as "
+        "image=1,224,224,3 (may be repeated); default: random, with the batch size",
+    )
+
+
 def _model(options: argparse.Namespace) -> None:
     from ios_tf import devices
     from ios_tf.bench.model import bench
+    from ios_tf.inputs import parse_inputs
 
     if options.json:
         check_writable(options.json)  # now rather than after the measurements
+    inputs = parse_inputs(options.input)
     result = bench(
         options.model,
+        inputs=inputs,
         batch_size=options.batch_size,
         device=devices.choose(options.device, _say).kind,
         strategies=options.strategies,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import logging
 import os
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -16,9 +17,9 @@ import numpy as np
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf import functions, graphs, optimizer
-from ios_tf.bench.model import random_inputs
 from ios_tf.errors import UserError
 from ios_tf.graphs import FrozenSignature
+from ios_tf.inputs import Given, example_inputs, outputs_of
 from ios_tf.source import first_line, saved_model
 
 OPSET = 17
@@ -51,6 +52,7 @@ def export_onnx(
     batch_size: int = 1,
     signature: str | None = None,
     tags: Sequence[str] | None = None,
+    inputs: Mapping[str, Given] | None = None,
     opset: int = OPSET,
 ) -> Exported:
     """Writes a signature of a model as an ONNX file.
@@ -66,6 +68,7 @@ def export_onnx(
       batch_size: of the comparison, where the model's is dynamic.
       signature: the one to export; by default `serving_default` or the only one.
       tags: as of `ios_tf.convert`.
+      inputs: of the comparison: arrays, or shapes of random ones, by name.
       opset: version of ONNX's operators.
 
     Raises:
@@ -89,7 +92,7 @@ def export_onnx(
             frozen, graph_def=_without_schedules(frozen.graph_def)
         )
         content = _to_onnx(tf2onnx, plain, name, opset)
-        difference = _difference(content, function, batch_size)
+        difference = _difference(content, function, batch_size, inputs)
     if difference is not None and not difference <= TOLERANCE:
         raise UserError(
             f"ONNX Runtime's outputs differ from TensorFlow's by {difference:.1e}; "
@@ -106,9 +109,33 @@ def _tf2onnx() -> ModuleType:
         raise UserError(
             f"export-onnx needs {error.name}: pip install 'ios-tf[onnx]'"
         ) from None
-    # What it says at these levels concerns itself.
-    logging.getLogger("tf2onnx").setLevel(logging.ERROR)
     return tf2onnx
+
+
+class _Errors(logging.Handler):
+    """Keeps what tf2onnx logs of what it cannot do, with tracebacks or without."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages += record.getMessage().strip().splitlines()[:1]
+
+
+@contextlib.contextmanager
+def _logged_errors() -> Iterator[list[str]]:
+    """What tf2onnx logs as errors, which the terminal does not get."""
+    logger = logging.getLogger("tf2onnx")
+    before = logger.handlers, logger.propagate, logger.level
+    handler = _Errors()
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(logging.ERROR)
+    try:
+        yield handler.messages
+    finally:
+        logger.handlers, logger.propagate = before[:2]
+        logger.setLevel(before[2])
 
 
 def _without_schedules(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
@@ -133,30 +160,38 @@ def _to_onnx(
 ) -> bytes:
     inputs = {spec.name: key for key, spec in frozen.inputs.items()}
     outputs = {tensor: key for key, (tensor, _) in frozen.outputs.items()}
-    try:
-        proto, _ = tf2onnx.convert.from_graph_def(
-            frozen.graph_def,
-            name=name,
-            input_names=list(inputs),
-            output_names=list(outputs),
-            opset=opset,
-            tensors_to_rename={**inputs, **outputs},
-        )
-        return proto.SerializeToString()
-    # Unsupported operators and versions, too large a model: all kinds of errors.
-    except Exception as error:
-        raise UserError(
-            f"tf2onnx cannot export signature {name!r}: {first_line(error)}"
-        ) from error
+    with _logged_errors() as errors:
+        try:
+            proto, _ = tf2onnx.convert.from_graph_def(
+                frozen.graph_def,
+                name=name,
+                input_names=list(inputs),
+                output_names=list(outputs),
+                opset=opset,
+                tensors_to_rename={**inputs, **outputs},
+            )
+            content = proto.SerializeToString()
+        # Unsupported operators and versions, too large a model: all kinds of errors.
+        except Exception as error:
+            reason = errors[0] if errors else first_line(error)
+            raise UserError(
+                f"tf2onnx cannot export signature {name!r}: {reason}"
+            ) from error
+    # Of an operator it does not know it makes one that ONNX does not know, either.
+    if errors:
+        raise UserError(f"tf2onnx cannot export signature {name!r}: {errors[0]}")
+    return content
 
 
-def _difference(content: bytes, function: Any, batch_size: int) -> float | None:
+def _difference(
+    content: bytes, function: Any, batch_size: int, given: Mapping[str, Given] | None
+) -> float | None:
     if importlib.util.find_spec("onnxruntime") is None:
         return None
     import onnxruntime
 
-    inputs = random_inputs(function, batch_size)
-    expected = function(**inputs)
+    inputs = example_inputs(function, batch_size, given)
+    expected = outputs_of(function, inputs)
     try:
         session = onnxruntime.InferenceSession(
             content, providers=["CPUExecutionProvider"]

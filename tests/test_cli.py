@@ -199,7 +199,9 @@ def test_convert_and_show(capfd, tmp_path, network):
         assert row in names
     code, out, _ = run(capfd, "show", output)
     assert code == 0
-    assert "stage 1" in out
+    stages = [line.split("  ")[-1] for line in out.splitlines() if "stage " in line][1:]
+    assert set(stages) <= {"merge", "one operator"}
+    assert "one operator" in stages
     result = run(capfd, "convert", output, str(tmp_path / "again"))
     assert result[0] == 1
     assert "converted already" in result[2]
@@ -223,6 +225,20 @@ def test_bench(capfd, tmp_path, network):
         assert float(table[name][5]) < 1e-4
     with open(path) as file:
         assert "latencies_ms" in file.read()
+
+
+def test_bench_with_inputs(capfd, tmp_path, network):
+    flags = ["--strategies=greedy", "--rounds=1", "--device=cpu"]
+    name = next(iter(tf.saved_model.load(network).signatures["serve"]._arg_keywords))
+    images = np.random.default_rng(0).random([2, 9, 9, 3], np.float32)
+    file = tmp_path / "images.npy"
+    np.save(file, images)
+    code, out, _ = run(capfd, "bench", network, *flags, f"--input={name}={file}")
+    file.unlink()
+    assert code == 0
+    assert "greedy" in out
+    result = run(capfd, "bench", network, *flags, f"--input={name}=1,9,9,4")
+    assert_fails(result, 1, "does not fit", tmp_path)
 
 
 def test_bench_of_an_experiment(capfd, tmp_path, network):
@@ -294,7 +310,13 @@ def test_device_that_was_chosen_is_announced(capfd, tmp_path, network, monkeypat
     assert "sees no GPU" not in out
 
 
-def test_random_weights_are_announced(capfd, tmp_path):
+def test_random_weights_are_announced(capfd, tmp_path, monkeypatch):
+    def small(weights):
+        inputs = keras.Input((224, 224, 3))
+        x = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3, 32)(inputs))
+        return keras.Model(inputs, layers.Dense(1000)(x))
+
+    monkeypatch.setattr(keras.applications, "MobileNetV2", small)
     code, out, _ = run(
         capfd,
         "convert",

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from ios_tf import graphs
-from ios_tf.bench.model import random_inputs
+from ios_tf.inputs import example_inputs
 
 
 def predict(
@@ -63,7 +63,7 @@ def main() -> int:
     loaded = tf.saved_model.load(options.model)
     signature = graphs.choose_signature(options.signature, loaded)
     function = loaded.signatures[signature]
-    inputs = random_inputs(function, options.batch_size)
+    inputs = example_inputs(function, options.batch_size)
     arrays = {key: value.numpy() for key, value in inputs.items()}
     start = time.perf_counter()
     try:

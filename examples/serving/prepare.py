@@ -24,7 +24,7 @@ import tensorflow as tf
 
 import ios_tf
 from ios_tf import graphs
-from ios_tf.bench.model import random_inputs
+from ios_tf.inputs import example_inputs
 from ios_tf.source import saved_model
 
 WARMUP_FILE = "tf_serving_warmup_requests"
@@ -95,7 +95,7 @@ def write_warmup(
     tf.io.gfile.makedirs(directory)
     with tf.io.TFRecordWriter(os.path.join(directory, WARMUP_FILE)) as file:
         for batch_size in batch_sizes:
-            inputs = random_inputs(loaded.signatures[signature], batch_size)
+            inputs = example_inputs(loaded.signatures[signature], batch_size)
             arrays = {key: value.numpy() for key, value in inputs.items()}
             file.write(warmup_record(name, signature, arrays))
 

@@ -24,9 +24,9 @@ import tensorflow as tf
 
 from ios_tf import graphs
 from ios_tf.bench.files import write_json
-from ios_tf.bench.model import random_inputs
 from ios_tf.bench.standalone import exit_code
 from ios_tf.conversion import convert
+from ios_tf.inputs import example_inputs
 from ios_tf.report import table
 from ios_tf.source import saved_model
 
@@ -76,7 +76,7 @@ def hammer(
     Raises:
       Whatever a call raises.
     """
-    inputs = [random_inputs(function, size) for size in batch_sizes]
+    inputs = [example_inputs(function, size) for size in batch_sizes]
     expected = [_bits(function(**i)) for i in inputs]
     loaded = _resident()
     lock = threading.Lock()

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from ios_tf import graphs
 from ios_tf.conversion import convert
-from ios_tf.errors import UserError
+from ios_tf.inputs import Given, example_inputs, outputs_of
 from ios_tf.progress import Progress
 from ios_tf.report import table
 from ios_tf.source import saved_model
@@ -118,6 +118,7 @@ def bench(
     rounds: int = 20,
     signature: str | None = None,
     tags: Sequence[str] | None = None,
+    inputs: Mapping[str, Given] | None = None,
     weights: str | None = None,
     cache_dir: str | None = None,
     progress: bool = False,
@@ -132,6 +133,7 @@ def bench(
       rounds: every variant is called three times in each.
       signature: the one to call; by default `serving_default` or the only one.
       tags: as of `ios_tf.convert`.
+      inputs: arrays, or shapes of random ones, by the names of the signature's inputs.
 
     Raises:
       UserError: as for `ios_tf.convert`; inputs of unknown shape, or not numbers.
@@ -144,7 +146,8 @@ def bench(
         stock = graphs.load(source, tags)
         signature = graphs.choose_signature(signature, stock)
         functions[STOCK] = stock.signatures[signature]
-        inputs = random_inputs(functions[STOCK], batch_size)
+        arguments = example_inputs(functions[STOCK], batch_size, inputs)
+        outputs_of(functions[STOCK], arguments)  # fails now, before the searches
         frozen = graphs.freeze(signature, functions[STOCK])
         functions[FROZEN] = graphs.rebuild(frozen, frozen.graph_def)
         for strategy in strategies:
@@ -161,33 +164,8 @@ def bench(
                 progress=progress,
             )
             functions[strategy] = tf.saved_model.load(output).signatures[signature]
-        rows = measure(functions, inputs, rounds, progress)
+        rows = measure(functions, arguments, rounds, progress)
     return Result(str(model), signature, report.device, batch_size, rows)
-
-
-def random_inputs(function: Any, batch_size: int) -> dict[str, tf.Tensor]:
-    """Random arguments for a signature function.
-
-    Raises:
-      UserError: an input has another unknown dimension than the first, or is no
-        number.
-    """
-    random = np.random.default_rng(0)
-    inputs = {}
-    for name, spec in function.structured_input_signature[1].items():
-        shape = spec.shape.as_list() if spec.shape.rank is not None else [None, None]
-        if shape and shape[0] is None:
-            shape[0] = batch_size
-        if None in shape:
-            raise UserError(f"input {name!r} has the unknown shape {spec.shape}")
-        if spec.dtype.is_floating:
-            values = random.random(shape)
-        elif spec.dtype.is_integer:
-            values = random.integers(0, min(spec.dtype.max, 255), shape)
-        else:
-            raise UserError(f"input {name!r} is of type {spec.dtype.name}, no number")
-        inputs[name] = tf.constant(values.astype(spec.dtype.as_numpy_dtype))
-    return inputs
 
 
 def measure(

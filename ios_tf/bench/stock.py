@@ -21,10 +21,11 @@ import tensorflow as tf
 
 from ios_tf import final_check, graphs, optimizer
 from ios_tf.bench.files import write_json
-from ios_tf.bench.model import FROZEN, STOCK, Result, measure, random_inputs
+from ios_tf.bench.model import FROZEN, STOCK, Result, measure
 from ios_tf.bench.standalone import exit_code, measured, model_parser
 from ios_tf.conversion import convert
 from ios_tf.errors import UserError
+from ios_tf.inputs import example_inputs
 from ios_tf.scheduler import Problem, Schedule, Stage
 from ios_tf.scheduler.problem import operators_of
 from ios_tf.source import saved_model
@@ -78,7 +79,8 @@ def bench_stock(
         )
         say(f"the converted model has {report.sizes[batch_size].merged} merge stages")
         functions["converted"] = tf.saved_model.load(output).signatures[signature]
-        rows = measure(functions, random_inputs(function, batch_size), rounds, progress)
+        inputs = example_inputs(function, batch_size)
+        rows = measure(functions, inputs, rounds, progress)
     return Result(str(model), signature, report.device, batch_size, rows)
 
 

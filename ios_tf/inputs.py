@@ -1,0 +1,168 @@
+"""Arguments to call a signature with: random ones, or those that a user names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ios_tf.errors import UserError
+
+# An array, or the shape of a random one.
+Given = np.ndarray | tuple[int, ...]
+
+
+def parse_inputs(words: Iterable[str]) -> dict[str, Given]:
+    """What --input=NAME=FILE.npy and --input=NAME=SHAPE (1,224,224,3) say.
+
+    Raises:
+      UserError: one of `words` is neither, or a file cannot be read.
+    """
+    given: dict[str, Given] = {}
+    for word in words:
+        name, separator, value = word.partition("=")
+        if not separator or not name or not value:
+            raise UserError(
+                f"--input={word}: must be NAME=FILE.npy or NAME=SHAPE, such as "
+                "image=1,224,224,3"
+            )
+        if name in given:
+            raise UserError(f"--input names {name!r} more than once")
+        given[name] = _array(value) if value.endswith(".npy") else _shape(name, value)
+    return given
+
+
+def _shape(name: str, text: str) -> tuple[int, ...]:
+    sizes = text.split(",")
+    if not all(size.isdecimal() for size in sizes):
+        raise UserError(
+            f"--input={name}={text}: neither a .npy file nor a shape, such as "
+            "1,224,224,3"
+        )
+    return tuple(map(int, sizes))
+
+
+def _array(path: str) -> np.ndarray:
+    try:
+        return np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or 'is no .npy file'}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+
+
+def example_inputs(
+    function: Any, batch_size: int, given: Mapping[str, Given] | None = None
+) -> dict[str, tf.Tensor]:
+    """Arguments for a signature function.
+
+    Args:
+      function: of a loaded SavedModel.
+      batch_size: takes the place of an unknown first dimension.
+      given: arrays, and shapes of random ones, by the names of arguments; the others
+        are random.
+
+    Raises:
+      UserError: there is no such argument, what is given does not fit one, or there
+        are no random values for one: it is no number, or of unknown size.
+    """
+    given = given or {}
+    specs = function.structured_input_signature[1]
+    for name in given:
+        if name not in specs:
+            raise UserError(
+                f"the signature has no input {name!r}; it has " + ", ".join(specs)
+            )
+    random = np.random.default_rng(0)
+    return {
+        name: _given(name, spec, given[name])
+        if isinstance(given.get(name), np.ndarray)
+        else _random(name, spec, batch_size, given.get(name), random)
+        for name, spec in specs.items()
+    }
+
+
+def outputs_of(
+    function: Any, inputs: Mapping[str, tf.Tensor]
+) -> Mapping[str, tf.Tensor]:
+    """What a signature function gives.
+
+    Raises:
+      UserError: it fails; the line says how to give it other inputs.
+    """
+    try:
+        return function(**inputs)
+    except (tf.errors.OpError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split("\n\nStack trace")[0].split())
+        raise UserError(
+            f"the model cannot be called with {_described(inputs)}: {reason[:300]}; "
+            "--input=NAME=FILE.npy or NAME=SHAPE gives it others"
+        ) from error
+
+
+def _described(inputs: Mapping[str, tf.Tensor]) -> str:
+    return ", ".join(
+        f"{name} {x.dtype.name}{x.shape.as_list()}" for name, x in inputs.items()
+    )
+
+
+def _given(name: str, spec: tf.TensorSpec, array: np.ndarray) -> tf.Tensor:
+    _check_shape(name, spec, array.shape)
+    wanted = spec.dtype.as_numpy_dtype
+    if spec.dtype == tf.string:
+        fits = array.dtype.kind in "SU"
+    elif spec.dtype.is_bool:
+        fits = array.dtype.kind == "b"
+    else:
+        fits = (
+            array.dtype.kind in "biuf" and np.can_cast(array.dtype, wanted, "same_kind")
+        ) or (spec.dtype == tf.bfloat16 and array.dtype.kind == "f")
+    if not fits:
+        raise UserError(
+            f"input {name!r} is of type {spec.dtype.name}, its file of {array.dtype}"
+        )
+    if spec.dtype == tf.string:
+        return tf.constant(array.tolist(), tf.string, array.shape)
+    return tf.constant(array.astype(wanted))
+
+
+def _random(
+    name: str,
+    spec: tf.TensorSpec,
+    batch_size: int,
+    shape: tuple[int, ...] | None,
+    random: np.random.Generator,
+) -> tf.Tensor:
+    if shape is None:
+        sizes = spec.shape.as_list() if spec.shape.rank is not None else [None, None]
+        if sizes and sizes[0] is None:
+            sizes[0] = batch_size
+        if None in sizes:
+            raise UserError(
+                f"input {name!r} has the unknown shape {spec.shape}: "
+                f"--input={name}=SHAPE says one"
+            )
+        shape = tuple(sizes)
+    _check_shape(name, spec, shape)
+    if spec.dtype.is_bool:
+        values = random.integers(0, 2, shape)
+    elif spec.dtype.is_floating:
+        values = random.random(shape)
+    elif spec.dtype.is_integer:
+        values = random.integers(0, min(spec.dtype.max, 255), shape)
+    else:
+        raise UserError(
+            f"input {name!r} is of type {spec.dtype.name}, no number: "
+            f"--input={name}=FILE.npy gives it values"
+        )
+    return tf.constant(values.astype(spec.dtype.as_numpy_dtype))
+
+
+def _check_shape(name: str, spec: tf.TensorSpec, shape: tuple[int, ...]) -> None:
+    if not spec.shape.is_compatible_with(shape):
+        raise UserError(
+            f"input {name!r} has the shape {spec.shape}, which {list(shape)} does not "
+            "fit"
+        )

@@ -1,0 +1,108 @@
+"""What signatures are called with: random arguments, and those that a user names."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ios_tf import UserError
+from ios_tf.inputs import example_inputs, outputs_of, parse_inputs
+
+
+def signature(**specs: tf.TensorSpec):
+    """What has the signature of a loaded SavedModel's function."""
+    return types.SimpleNamespace(structured_input_signature=((), specs))
+
+
+MODEL = signature(
+    image=tf.TensorSpec([None, None, None, 3], tf.float32),
+    ids=tf.TensorSpec([None, 4], tf.int64),
+    flag=tf.TensorSpec([], tf.bool),
+)
+
+
+def test_shapes_and_files_take_the_place_of_random_inputs(tmp_path):
+    np.save(tmp_path / "ids.npy", np.array([[3, 1, 4, 1], [5, 9, 2, 6]], np.int32))
+    given = parse_inputs(["image=2,8,9,3", f"ids={tmp_path / 'ids.npy'}"])
+    inputs = example_inputs(MODEL, 1, given)
+    assert list(inputs) == ["image", "ids", "flag"]
+    assert inputs["image"].shape == [2, 8, 9, 3]
+    assert len(np.unique(inputs["image"])) > 400
+    assert inputs["ids"].dtype == tf.int64
+    np.testing.assert_array_equal(inputs["ids"], [[3, 1, 4, 1], [5, 9, 2, 6]])
+    assert inputs["flag"].dtype == tf.bool
+
+
+def test_unknown_first_sizes_are_the_batch():
+    inputs = example_inputs(signature(x=tf.TensorSpec([None, 4], tf.float16)), 7)
+    assert inputs["x"].shape == [7, 4]
+
+
+@pytest.mark.parametrize("values", [np.array([b"\xff\x00a", b""]), np.array(["é", ""])])
+def test_strings_are_those_of_the_file(values, tmp_path):
+    np.save(tmp_path / "x.npy", values)
+    given = parse_inputs([f"x={tmp_path / 'x.npy'}"])
+    inputs = example_inputs(signature(x=tf.TensorSpec([None], tf.string)), 1, given)
+    expected = [v if isinstance(v, bytes) else v.encode() for v in values.tolist()]
+    assert inputs["x"].numpy().tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["image"], "--input=image: must be NAME=FILE.npy or NAME=SHAPE"),
+        (["image="], "must be NAME=FILE.npy"),
+        (["=1,2"], "must be NAME=FILE.npy"),
+        (["image=1,-2"], "neither a .npy file nor a shape"),
+        (["image=a.jpg"], "neither a .npy file nor a shape"),
+        (["image=/nowhere.npy"], "/nowhere.npy: No such file"),
+        (["ids=1,4", "ids=2,4"], "'ids' more than once"),
+        (["picture=1,2"], "no input 'picture'; it has image, ids, flag"),
+        (["image=1,8,8,4"], "has the shape .*, which .1, 8, 8, 4. does not fit"),
+        (["image=8,8,3"], "does not fit"),
+        ([], "input 'image' has the unknown shape .*--input=image=SHAPE"),
+    ],
+)
+def test_bad_inputs_are_one_line(words, message):
+    with pytest.raises(UserError, match=message) as error:
+        example_inputs(MODEL, 1, parse_inputs(words))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"no array", "cannot be read"),
+        (np.zeros([1, 4]), "of type int64, its file of float64"),
+        (np.zeros([1, 5], np.int64), "does not fit"),
+        (np.array([["a"] * 4]), "of type int64, its file of <U1"),
+        (np.array([[{}] * 4]), "cannot be read"),
+    ],
+)
+def test_bad_files_are_one_line(content, message, tmp_path):
+    path = tmp_path / "ids.npy"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        np.save(path, content)
+    with pytest.raises(UserError, match=message) as error:
+        example_inputs(MODEL, 1, parse_inputs(["image=1,8,8,3", f"ids={path}"]))
+    assert "\n" not in str(error.value)
+
+
+def test_strings_need_a_file():
+    with pytest.raises(UserError, match=r"no number: --input=x=FILE\.npy"):
+        example_inputs(signature(x=tf.TensorSpec([None], tf.string)), 1)
+
+
+def test_a_model_that_fails_is_one_line():
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32, "x")])
+    def function(x):
+        return {"y": tf.gather([1.0, 2.0], x)}
+
+    with pytest.raises(
+        UserError, match=r"called with x int32\[1\]: .*--input"
+    ) as error:
+        outputs_of(function, {"x": tf.constant([7])})
+    assert "\n" not in str(error.value)
