@@ -498,12 +498,23 @@ def _note_the_rest(converted: Sequence[_Function], report: Report) -> None:
     ]
     unscheduled = sum(left[op] for op in CONVOLUTIONS)
     if unscheduled:
-        reasons = collections.Counter(
-            refusal["reason"]
-            for of_function in reports
-            for refusal in of_function.get("refused", ())
-        )
+        refused = [r for of_function in reports for r in of_function.get("refused", ())]
         report.notes.append(
             f"{unscheduled} of {outside} convolutions are left to TensorFlow: "
-            + ("; ".join(reason for reason, _ in reasons.most_common(3)) or _UNKNOWN)
+            + (_reasons(refused) or _UNKNOWN)
         )
+
+
+def _reasons(refused: Sequence[Mapping[str, str]]) -> str:
+    """The most frequent reasons for which nodes were refused, and those nodes."""
+    nodes = collections.defaultdict(list)
+    for refusal in refused:
+        nodes[refusal["reason"]].append(refusal["node"])
+    most = sorted(nodes, key=lambda reason: -len(nodes[reason]))[:3]
+    return "; ".join(f"{_some(nodes[reason])}: {reason}" for reason in most)
+
+
+def _some(names: Sequence[str]) -> str:
+    """One or two names, and how many more there are."""
+    more = len(names) - 2
+    return ", ".join(names[:2]) + (f" and {more} more" if more > 0 else "")

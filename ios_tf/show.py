@@ -90,9 +90,14 @@ def _stage(
     # What all batch sizes merge is one convolution in the graph.
     merges = stage["strategy"] == "merge"
     merged = merges or any(_MERGED in op["name"] for group in groups for op in group)
-    how = "merge" if merged else stage["strategy"]
     if stage["strategy"] == "split":
         how = f"split into {stage['micro_batches']} micro-batches"
+    elif merged:
+        how = "merge"
+    elif len(groups) > 1:
+        how = f"concurrent, {len(groups)} groups"
+    else:
+        how = "one group" if len(groups[0]) > 1 else "one operator"
     yield f"    stage {number}  {how}"
     for group in groups:
         yield "      " + (" + " if merges else " > ").join(

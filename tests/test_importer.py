@@ -6,6 +6,7 @@ import graph_helpers as gh
 import keras
 import numpy as np
 import pytest
+import shared
 import tensorflow as tf
 from keras import layers
 
@@ -446,16 +447,43 @@ def test_equal_blocks_are_one_problem(tmp_path):
     ],
 )
 def test_networks_are_taken_whole(name, convolutions, blocks, tmp_path):
-    network = getattr(keras.applications, name)(
-        weights=None, input_shape=(224, 224, 3), classifier_activation=None
-    )
-    collected = gh.collect(gh.freeze(network, (None, 224, 224, 3)), tmp_path)
+    if name == "InceptionV3":
+        graph = shared.inception_v3_graph()
+    else:
+        network = getattr(keras.applications, name)(
+            weights=None, input_shape=(224, 224, 3), classifier_activation=None
+        )
+        graph = gh.freeze(network, (None, 224, 224, 3))
+    collected = gh.collect(graph, tmp_path)
     report = collected["report"]
     assert report["regions"] == 1
     assert report["left_to_tensorflow"] == {}
     found = report["operators"]
     assert found["conv2d"] + found.get("sepconv", 0) == convolutions
     assert sum(not block["chain"] for block in collected["blocks"]) == blocks
+
+
+def test_operators_are_called_as_their_convolutions(tmp_path):
+    """Constant folding gives a convolution the name of the batch norm's product."""
+
+    def build(x):
+        x = conv_bn(x, 5, name="first")
+        x = layers.SeparableConv2D(6, 3, use_bias=False, name="separable")(x)
+        x = layers.BatchNormalization()(x)
+        return layers.Conv2D(4, 1, name="last")(x)
+
+    graph = model(build, (9, 9, 4))
+    folded = gh.optimize(graph, ["constfold"], {})
+    for network in (graph, folded):
+        names = [o["name"] for o in gh.operators(gh.collect(network, tmp_path))]
+        assert [name.split("/")[-2:] for name in names] == [
+            ["first_1", "convolution"],
+            ["separable_1", "separable_conv2d"],
+            ["last_1", "convolution"],
+        ]
+    assert any(
+        "batchnorm/mul" in n.name for n in folded.graph_def.node if "Conv" in n.op
+    )
 
 
 def test_bad_parameters(tmp_path):

@@ -66,9 +66,9 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
   }
   json refused = json::array();
   for (const Refusal& refusal : partition.refusals) {
-    const auto& node = partition.graph->node(refusal.node);
-    refused.push_back({{"node", node.name()},
-                       {"op", node.op()},
+    const GraphIndex& graph = *partition.graph;
+    refused.push_back({{"node", OperatorName(graph, refusal.node)},
+                       {"op", graph.node(refusal.node).op()},
                        {"reason", refusal.reason}});
   }
   const json result = {

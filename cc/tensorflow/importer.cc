@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "cc/tensorflow/dtypes.h"
 #include "cc/tensorflow/layouts.h"
 #include "cc/tensorflow/normalization.h"
@@ -333,7 +335,7 @@ class Importer {
   ImportedOperator Make(int i, OperatorType type,
                         std::vector<TensorRef> inputs) {
     ImportedOperator result;
-    result.op.name = graph_.node(i).name();
+    result.op.name = OperatorName(graph_, i);
     result.op.type = type;
     result.dtype = dtype_;
     result.inputs = std::move(inputs);
@@ -1261,6 +1263,17 @@ class Importer {
 };
 
 }  // namespace
+
+std::string OperatorName(const GraphIndex& graph, int node) {
+  const NodeDef& def = graph.node(node);
+  if (absl::StrContains(def.op(), "Conv") && graph.inputs(node).size() > 1) {
+    absl::string_view filter = graph.node(graph.Input(node, 1).node).name();
+    if (absl::ConsumeSuffix(&filter, "/merged_input")) {
+      return std::string(filter);
+    }
+  }
+  return def.name();
+}
 
 std::vector<ImportedOperator> ImportNodes(GraphIndex* graph,
                                           const Placement& placement,

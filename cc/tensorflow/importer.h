@@ -34,6 +34,12 @@ struct ImportedOperator {
   std::vector<std::vector<float>> weights;  // WeightShapes() order
 };
 
+// What an operator of this node is called: as the node; a convolution that
+// constant folding has renamed, as it was. (Folding multiplies the factors of a
+// batch norm into the weights, "CONVOLUTION/merged_input" from then on, and
+// gives the convolution the multiplication's name.)
+std::string OperatorName(const GraphIndex& graph, int node);
+
 // Why a node of a recognised type is left to TensorFlow.
 struct Refusal {
   int node;
