@@ -1,0 +1,325 @@
+"""Converts one network of the zoo, compares outputs and measures latencies.
+
+    python -m ios_tf.bench.zoo.measure NAME RESULT.json [--rounds=N] ...
+
+The process is the network's own: what it holds and what it breaks ends with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+import ios_tf
+from ios_tf import graphs, optimizer
+from ios_tf.bench.files import write_json
+from ios_tf.bench.zoo.model import Model
+
+# Convolutions and products, of which the share in regions is told.
+_FILTERS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
+_PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+_CALLS = 3  # in a row; the first lets the threads of the other one come to rest
+
+# Arguments: a SavedModel, the directory to write, ios_tf.convert's keywords as JSON.
+_CONVERT = """
+import json, sys
+import ios_tf
+report = ios_tf.convert(sys.argv[1], sys.argv[2], **json.loads(sys.argv[3]))
+with open("/proc/self/status", encoding="ascii") as status:  # rusage: the parent's, too
+    (peak,) = [int(line.split()[1]) for line in status if line.startswith("VmHWM")]
+print(json.dumps([report.notes, peak / 1024]))
+"""
+
+
+class ConversionError(Exception):
+    """The conversion failed; the message is one line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How the networks are converted and measured.
+
+    Attributes:
+      batch_sizes: those that latencies are measured at; outputs are compared at the
+        first, and at a batch size it was not converted for.
+      rounds: of interleaved calls.
+      time_limit: seconds that a network's searches may take.
+      strategy: as of `ios_tf.convert`.
+    """
+
+    batch_sizes: Sequence[int] = (1, 8)
+    rounds: int = 10
+    time_limit: int = 60
+    strategy: str = "both"
+
+
+def measure(
+    model: Model,
+    options: Options,
+    convert: Callable[[str, str, Mapping[str, Any]], tuple[list[str], float]],
+) -> dict[str, Any]:
+    """What is told about a network: a row of the page, see page.py.
+
+    Args:
+      model: the network.
+      options: how it is measured.
+      convert: writes the SavedModel of the first argument to the second, with the
+        third as keywords; gives notes, and the peak of memory in MiB.
+    """
+    with tempfile.TemporaryDirectory(prefix="ios_tf_zoo_") as directory:
+        source = os.path.join(directory, "original")
+        output = os.path.join(directory, "converted")
+        model.save(source)
+        keywords = {
+            "batch_size": options.batch_sizes[0],
+            "device": "cpu",
+            "strategy": options.strategy,
+            "time_limit": options.time_limit,
+            "cache_dir": os.path.join(directory, "cache"),
+        }
+        start = time.perf_counter()
+        notes, peak = convert(source, output, keywords)
+        seconds = time.perf_counter() - start
+        original, loaded = graphs.load(source), graphs.load(output)
+        found = {"convert_seconds": seconds, "convert_mib": peak, "notes": notes}
+        name = graphs.choose_signature(None, original)
+        first = options.batch_sizes[0]
+        found |= _coverage(name, original, loaded, model.inputs(first))
+        expected, converted = original.signatures[name], loaded.signatures[name]
+        found |= _differences(expected, converted, output, model, (first, 3))
+        found["latency"] = {
+            str(size): _ratio(expected, converted, model.inputs(size), options.rounds)
+            for size in options.batch_sizes
+        }
+    return found
+
+
+def convert_alone(
+    source: str, output: str, keywords: Mapping[str, Any]
+) -> tuple[list[str], float]:
+    """Converts in another process, whose memory is the conversion's alone.
+
+    Raises:
+      ConversionError: it failed.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", _CONVERT, source, output, json.dumps(dict(keywords))],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        reason = lines[-1] if lines else f"it ended with signal {-done.returncode}"
+        raise ConversionError(reason)
+    notes, peak = json.loads(done.stdout.strip().splitlines()[-1])
+    return notes, peak
+
+
+def _coverage(
+    name: str, original: Any, converted: Any, inputs: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """Operators, regions, and the share of multiplications that regions do."""
+    frozen = graphs.freeze(name, original.signatures[name])
+    known = multiplications(optimizer.fold_constants(frozen), inputs)
+    rewritten = graphs.freeze(name, converted.signatures[name])
+    left = sum(
+        known.get(node.name, 0)
+        for node in rewritten.graph_def.node
+        if optimizer.ANNOTATIONS[0] not in node.attr
+    )
+    programs = optimizer.lowered_programs(rewritten)
+    return {
+        "multiplications": sum(known.values()),
+        "share": 1 - left / max(sum(known.values()), 1) if programs else 0.0,
+        "regions": len(programs),
+        "operators": sum(len(p["block"]["operators"]) for p in programs),
+        "outputs": len(original.signatures[name].structured_outputs),
+    }
+
+
+def multiplications(
+    frozen: graphs.FrozenSignature, inputs: Mapping[str, np.ndarray]
+) -> dict[str, int]:
+    """Those of every convolution and matrix product outside of control flow."""
+    graph_def = graph_pb2.GraphDef()
+    graph_def.CopyFrom(frozen.graph_def)
+    shapes = {
+        spec.name.split(":")[0]: inputs[key].shape
+        for key, spec in frozen.inputs.items()
+        if key in inputs
+    }
+    for node in graph_def.node:
+        node.attr.pop("_output_shapes", None)
+        if node.op == "Placeholder" and node.name in shapes:
+            node.attr["shape"].shape.CopyFrom(
+                tf.TensorShape(shapes[node.name]).as_proto()
+            )
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+    counts = {}
+    for operation in graph.get_operations():
+        count = _count(operation)
+        if count is not None:
+            counts[operation.name] = count
+    return counts
+
+
+def _count(operation: Any) -> int | None:
+    kind = operation.type
+    if kind in _FILTERS:
+        per_value = operation.inputs[1].shape[:-1].num_elements()
+        if kind == "DepthwiseConv2dNative":
+            per_value = operation.inputs[1].shape[:2].num_elements()
+        values = operation.outputs[0].shape.num_elements()
+    elif kind == "Conv2DBackpropInput":  # of each value that is spread
+        filters = operation.inputs[1].shape
+        per_value = filters[:3].num_elements()
+        values = operation.inputs[2].shape.num_elements()
+    elif kind in _PRODUCTS:
+        transposed = "transpose_a" if kind == "MatMul" else "adj_x"
+        shape = operation.inputs[0].shape
+        if shape.rank is None:
+            return 0
+        per_value = shape[-2 if operation.get_attr(transposed) else -1]
+        values = operation.outputs[0].shape.num_elements()
+    else:
+        return None
+    return (per_value or 0) * (values or 0)
+
+
+def _differences(
+    expected: Any,
+    converted: Any,
+    output: str,
+    model: Model,
+    batch_sizes: Sequence[int],
+) -> dict[str, Any]:
+    """The largest relative difference of outputs, on the engine and without it.
+
+    `spread` is the difference that another image makes: next to 0, equal outputs say
+    little.
+    """
+    found = {"difference": 0.0, "stock_difference": 0.0}
+    with _without_plugin():
+        plain = tf.saved_model.load(output).signatures["serving_default"]
+        for size in batch_sizes:
+            inputs = _tensors(model.inputs(size))
+            truth = expected(**inputs)
+            found["stock_difference"] = max(
+                found["stock_difference"], difference(plain(**inputs), truth)
+            )
+    for size in batch_sizes:
+        inputs = _tensors(model.inputs(size))
+        truth = expected(**inputs)
+        found["difference"] = max(
+            found["difference"], difference(converted(**inputs), truth)
+        )
+    pairs = [(value[:1], value[1:2]) for value in truth.values() if value.shape.rank]
+    spread = [
+        difference({"": b}, {"": a})
+        for a, b in pairs
+        if a.shape == b.shape and a.dtype.is_floating
+    ]
+    return {**found, "spread": max(spread, default=0.0)}
+
+
+def difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
+    """The largest one over the largest value of each output; of other types than
+    floats, the share of values that differ."""
+    largest = 0.0
+    for name, tensor in expected.items():
+        truth, value = tensor.numpy(), found[name].numpy()
+        if truth.shape != value.shape:
+            return float("inf")
+        if not truth.size:
+            continue
+        if not tensor.dtype.is_floating:
+            largest = max(largest, float(np.mean(truth != value)))
+            continue
+        truth, value = truth.astype(np.float64), value.astype(np.float64)
+        if not np.array_equal(np.isnan(truth), np.isnan(value)):
+            return float("inf")
+        scale = max(float(np.nanmax(np.abs(truth), initial=0)), 1e-30)
+        distance = np.nanmax(np.abs(value - truth), initial=0)
+        largest = max(largest, float(distance) / scale)
+    return largest
+
+
+def _ratio(
+    expected: Any, converted: Any, arrays: Mapping[str, np.ndarray], rounds: int
+) -> dict[str, float]:
+    """Medians in ms, and the median of the rounds' ratios: below 1 is faster."""
+    inputs = _tensors(arrays)
+    times: dict[str, list[float]] = {"tensorflow": [], "converted": []}
+    functions = {"tensorflow": expected, "converted": converted}
+    for _ in range(rounds):
+        for name, function in functions.items():
+            function(**inputs)
+            calls = []
+            for _ in range(_CALLS):
+                start = time.perf_counter()
+                function(**inputs)
+                calls.append((time.perf_counter() - start) * 1e3)
+            times[name].append(statistics.median(calls))
+    ratios = [c / t for t, c in zip(*times.values(), strict=True)]
+    return {
+        "tensorflow_ms": statistics.median(times["tensorflow"]),
+        "converted_ms": statistics.median(times["converted"]),
+        "ratio": statistics.median(ratios),
+    }
+
+
+def _tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
+    return {name: tf.constant(array) for name, array in arrays.items()}
+
+
+@contextlib.contextmanager
+def _without_plugin() -> Iterator[None]:
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options(
+            {"use_plugin_optimizers": True, **before}
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes the row of one network, or why it has none."""
+    from ios_tf.bench.zoo.registry import networks
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name")
+    parser.add_argument("result")
+    parser.add_argument("options", type=json.loads)
+    parsed = parser.parse_args(arguments)
+    try:
+        model = networks()[parsed.name]()
+        row = measure(model, Options(**parsed.options), convert_alone)
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        reason = lines[0] or type(error).__name__
+        if not isinstance(error, (ConversionError, ios_tf.UserError)):
+            reason = f"{type(error).__name__}: {reason}"
+        row = {"failure": reason}
+    write_json(parsed.result, row)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

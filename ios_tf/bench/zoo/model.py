@@ -1,0 +1,108 @@
+"""What a network of the zoo is, and random weights that let no mistake hide."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ios_tf.models.calibration import smooth_images
+
+# What an image of unknown height and width gets.
+_UNKNOWN_SIZE = 224
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A network, ready to be written as a SavedModel.
+
+    Attributes:
+      save: writes it to a directory, with the signature `serving_default`.
+      inputs: arguments of that signature, for a batch size.
+    """
+
+    save: Callable[[str], None]
+    inputs: Callable[[int], Mapping[str, np.ndarray]]
+
+
+def keras_model(
+    network: keras.Model, values: Callable[[tuple[int, ...]], np.ndarray] | None = None
+) -> Model:
+    """A Keras network with calibrated weights.
+
+    Args:
+      network: with one input.
+      values: makes inputs of a shape; by default images, or sounds, with structure.
+    """
+    (spec,) = network.inputs
+    shape = tuple(size or _UNKNOWN_SIZE for size in spec.shape[1:])
+    values = values or structured
+    calibrate(network, values((2, *shape)))
+    return Model(
+        lambda directory: network.export(directory, verbose=False),
+        lambda batch: {spec.name: values((batch, *shape))},
+    )
+
+
+def structured(shape: tuple[int, ...]) -> np.ndarray:
+    """Smooth random images [N,H,W,C], or sequences [N,T,C], of values in [-2, 2]."""
+    if len(shape) == 4:
+        height, width, channels = shape[1:]
+        images = smooth_images(shape[0], max(height, width), channels)
+        return images.numpy()[:, :height, :width]
+    coarse = np.random.default_rng(0).uniform(-2, 2, [shape[0], 50, shape[2]])
+    places = np.linspace(0, 49, shape[1])
+    low = places.astype(int)
+    share = (places - low)[:, None]
+    high = np.minimum(low + 1, 49)
+    return (coarse[:, low] * (1 - share) + coarse[:, high] * share).astype(np.float32)
+
+
+def calibrate(network: keras.Model, inputs: np.ndarray) -> None:
+    """Gives batch norms the statistics of `inputs`, and no weight its default.
+
+    With defaults - means of 0, factors of 1 or, as ConvNeXt's, of 1e-6 - an output
+    hardly depends on its input or on an operator, and a wrong one would go unseen.
+    """
+    random = np.random.default_rng(0)
+    norms = [
+        layer
+        for layer in network._flatten_layers(include_self=False)
+        if isinstance(layer, keras.layers.BatchNormalization)
+    ]
+    for weight in network.trainable_weights:
+        values = weight.numpy()
+        if not values.size or np.ptp(values) > 0:
+            continue
+        bounds = (-0.2, 0.2) if values.flat[0] == 0 else (0.6, 1.2)
+        weight.assign(random.uniform(*bounds, values.shape))
+    momenta = [layer.momentum for layer in norms]
+    for layer in norms:
+        layer.momentum = 0.0
+    if norms:
+        network(inputs, training=True)
+    for layer, momentum in zip(norms, momenta, strict=True):
+        layer.momentum = momentum
+
+
+def module_model(
+    function: Callable[..., Any],
+    variables: Any,
+    shape: tuple[int | None, ...],
+    values: Callable[[tuple[int, ...]], np.ndarray] = structured,
+) -> Model:
+    """A plain tf.Module with one tf.function of images."""
+    module = tf.Module()
+    module.variables_of_function = variables
+    call = tf.function(
+        function, input_signature=[tf.TensorSpec(shape, tf.float32, "images")]
+    )
+    sizes = tuple(size or _UNKNOWN_SIZE for size in shape[1:])
+    return Model(
+        lambda directory: tf.saved_model.save(module, directory, signatures=call),
+        lambda batch: {"images": values((batch, *sizes))},
+    )

@@ -1,0 +1,162 @@
+"""The zoo: networks are measured one by one, and what was measured is kept."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+import ios_tf
+from ios_tf.bench.zoo import command
+from ios_tf.bench.zoo.layers import classifier, conv_norm
+from ios_tf.bench.zoo.measure import Options, difference, measure
+from ios_tf.bench.zoo.model import keras_model, module_model
+from ios_tf.bench.zoo.registry import networks
+
+ROW = {
+    "operators": 12,
+    "share": 0.995,
+    "regions": 2,
+    "difference": 3e-6,
+    "stock_difference": 0.0,
+    "spread": 0.5,
+    "convert_seconds": 10.0,
+    "convert_mib": 900.0,
+    "latency": {"1": {"ratio": 0.5, "tensorflow_ms": 7.0, "converted_ms": 3.5}},
+}
+
+
+def convert_here(source, output, keywords):
+    return ios_tf.convert(source, output, **keywords).notes, 1.0
+
+
+def tiny_keras_network():
+    inputs = keras.Input((12, 10, 3))
+    x = conv_norm(inputs, 8)
+    x = layers.Concatenate()([conv_norm(x, 4, 1), conv_norm(x, 6)])
+    return keras_model(keras.Model(inputs, classifier(x, 5)))
+
+
+def tiny_module():
+    filters = tf.Variable(np.random.default_rng(0).normal(size=[3, 3, 3, 4]))
+    filters = tf.cast(filters, tf.float32)
+
+    def call(images):
+        x = tf.nn.relu(tf.nn.conv2d(images, filters, 1, "VALID"))
+        return {"maps": x, "argmax": tf.argmax(x, -1)}
+
+    return module_model(call, [], (None, 9, 8, 3))
+
+
+@pytest.mark.parametrize(
+    ("build", "multiplications"),
+    [
+        (
+            tiny_keras_network,
+            12 * 10 * (9 * 3 * 8 + 8 * 4 + 9 * 8 * 6) + 10 * 5,
+        ),
+        (tiny_module, 7 * 6 * 9 * 3 * 4),
+    ],
+)
+def test_a_network_is_converted_compared_and_timed(build, multiplications):
+    options = Options((1, 2), rounds=1, time_limit=5, strategy="greedy")
+    row = measure(build(), options, convert_here)
+    assert row["multiplications"] == multiplications
+    assert row["share"] == 1
+    assert row["regions"] == 1
+    assert row["difference"] < 1e-4
+    assert row["stock_difference"] < 1e-4
+    assert row["spread"] > 0.1
+    assert list(row["latency"]) == ["1", "2"]
+    for latency in row["latency"].values():
+        assert min(latency.values()) > 0
+
+
+def test_differences():
+    truth = {"y": tf.constant([1.0, -4.0]), "i": tf.constant([1, 2, 3, 4])}
+    assert difference(truth, truth) == 0
+    assert difference({**truth, "y": tf.constant([1.0, -3.0])}, truth) == 0.25
+    assert difference({**truth, "i": tf.constant([1, 2, 3, 5])}, truth) == 0.25
+    assert difference({**truth, "y": tf.constant([[1.0, -4.0]])}, truth) == np.inf
+    nan = {**truth, "y": tf.constant([np.nan, -4.0])}
+    assert difference(nan, truth) == np.inf
+    assert difference(nan, nan) == 0
+
+
+def test_all_networks_are_known():
+    names = list(networks())
+    assert {"keras:InceptionV3", "keras:ConvNeXtTiny", "unet_transpose"} <= set(names)
+    assert sum(name.startswith("keras:") for name in names) >= 38
+
+
+@pytest.fixture
+def zoo(tmp_path, monkeypatch):
+    """Runs the command; gives its exit code and what it measured."""
+
+    def run(rows, *words):
+        measured = []
+
+        def fake(name, sizes, options):
+            measured.append(name)
+            return rows[name]
+
+        monkeypatch.setattr(command, "_measure", fake)
+        files = f"--json={tmp_path / 'z.json'}", f"--page={tmp_path / 'z.md'}"
+        return command.main([*files, "--batch_sizes=1", *words]), measured
+
+    return run
+
+
+def test_what_was_measured_is_kept(zoo, tmp_path):
+    rows = {"tf_module": ROW, "text_cnn": {"failure": "took more than 5 s"}}
+    words = ["--networks=^(tf_module|text_cnn)$"]
+    assert zoo(rows, "--networks=^text_cnn$") == (0, ["text_cnn"])
+    assert zoo(rows, *words) == (0, ["tf_module"])
+    assert zoo(rows, *words) == (0, [])
+    text = (tmp_path / "z.md").read_text()
+    assert "| tf_module | 12 | 99.50 % | 2 | 3.0e-06 | 0.0e+00 | 10 s |" in text
+    assert "| 0.50 (7.0 ms) |" in text
+    assert "* text_cnn: took more than 5 s" in text
+    rows["text_cnn"] = ROW
+    assert zoo(rows, *words, "--retry") == (0, ["text_cnn"])
+    assert "took more" not in (tmp_path / "z.md").read_text()
+    assert sorted(zoo(rows, *words, "--again")[1]) == ["text_cnn", "tf_module"]
+
+
+def test_errors_are_one_line(zoo, tmp_path, capsys):
+    for words, message in (
+        (["--networks=nothing_like_it"], "no such network"),
+        (["--networks=("], "--networks=("),
+        (["--batch_sizes=a"], "--batch_sizes=a"),
+        (["--page=/nowhere/z.md"], "/nowhere/z.md"),
+    ):
+        assert zoo({}, *words) == (1, [])
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
+    (tmp_path / "z.json").write_text(json.dumps({"version": 1}))
+    assert zoo({}, "--networks=tf_module") == (1, [])
+    assert "no record of the zoo" in capsys.readouterr().err
+
+
+def test_a_process_that_fails_or_lasts_is_a_row(monkeypatch):
+    options = command.argparse.Namespace(
+        rounds=1, time_limit=1, strategy="greedy", process_limit=0.2
+    )
+
+    def started_as(*words):
+        popen = command.subprocess.Popen
+        monkeypatch.setattr(
+            command.subprocess, "Popen", lambda _, **keywords: popen(words, **keywords)
+        )
+        row = command._measure("tf_module", [1], options)
+        monkeypatch.undo()
+        return row
+
+    assert started_as("sleep", "100") == {"failure": "took more than 0.2 s"}
+    options.process_limit = 100
+    assert started_as("sh", "-c", "kill -9 $$") == {
+        "failure": "the process ended with signal 9"
+    }
+    assert started_as("sh", "-c", "echo no >&2; exit 1") == {"failure": "no"}
