@@ -46,6 +46,25 @@ def inception_v3(size: int = 299) -> keras.Model:
     )
 
 
+def branches(size: int = 17) -> keras.Model:
+    """Two blocks of three convolutions of one tensor and one that reads the first."""
+    return calibrated(lambda: _build_branches(size))
+
+
+def _build_branches(size: int) -> keras.Model:
+    inputs = keras.Input((size, size, 3), name="images")
+    x = layers.Conv2D(8, 3, padding="same", activation="relu")(inputs)
+    for _ in range(2):
+        parts = [
+            layers.Conv2D(8, kernel, padding="same", activation="relu")(x)
+            for kernel in (1, 3, 1)
+        ]
+        parts[0] = layers.Conv2D(8, 3, padding="same", activation="relu")(parts[0])
+        x = layers.Concatenate()(parts)
+    x = layers.GlobalAveragePooling2D()(x)
+    return keras.Model(inputs, layers.Dense(5)(x))
+
+
 def inception_like(size: int = 75) -> keras.Model:
     """Inception V3's stem and one of each kind of its modules."""
     return calibrated(lambda: _build_inception_like(size))

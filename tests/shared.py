@@ -35,6 +35,11 @@ def cells() -> str:
     return str(made_once("cells", _export_cells) / "model")
 
 
+def branches() -> str:
+    """A SavedModel, as Keras exports it, of `networks.branches`."""
+    return str(made_once("branches", _export_branches) / "model")
+
+
 def converted_cells() -> str:
     """The same, converted with the greedy strategy."""
     return str(made_once("converted_cells", _convert_cells) / "model")
@@ -63,6 +68,12 @@ def _export_cells(directory: Path) -> None:
     model = networks.nasnet_like(17)
     model.export(directory / "model", verbose=False)
     _write_graph(directory, model)
+
+
+def _export_branches(directory: Path) -> None:
+    import networks
+
+    networks.branches().export(directory / "model", verbose=False)
 
 
 def _convert_cells(directory: Path) -> None:

@@ -1,13 +1,14 @@
 """One converted model with schedules for several batch sizes."""
 
 import dataclasses
+import functools
 import os
 import re
 
 import graph_helpers as gh
-import keras
 import networks
 import pytest
+import shared
 import stock
 import tensorflow as tf
 from keras import layers
@@ -33,31 +34,20 @@ from ios_tf.show import show
 NEAREST = {1: 1, 2: 1, 5: 8, 8: 8, 9: 8, 32: 32}
 
 
-def _build() -> keras.Model:
-    """Two blocks of three convolutions of one tensor and one that reads the first."""
-    inputs = keras.Input((17, 17, 3), name="images")
-    x = layers.Conv2D(8, 3, padding="same", activation="relu")(inputs)
-    for _ in range(2):
-        parts = [
-            layers.Conv2D(8, kernel, padding="same", activation="relu")(x)
-            for kernel in (1, 3, 1)
-        ]
-        parts[0] = layers.Conv2D(8, 3, padding="same", activation="relu")(parts[0])
-        x = layers.Concatenate()(parts)
-    x = layers.GlobalAveragePooling2D()(x)
-    return keras.Model(inputs, layers.Dense(5)(x))
+@pytest.fixture(scope="module")
+def saved():
+    return shared.branches()
 
 
 @pytest.fixture(scope="module")
-def network():
-    return networks.calibrated(_build)
+def network(saved):
+    """The original, as a function."""
+    loaded = tf.saved_model.load(saved)
 
+    def call(images: tf.Tensor) -> tf.Tensor:
+        return loaded.signatures["serving_default"](images)["output_0"]
 
-@pytest.fixture(scope="module")
-def saved(network, tmp_path_factory):
-    path = str(tmp_path_factory.mktemp("network") / "model")
-    network.export(path, verbose=False)
-    return path
+    return call
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +66,7 @@ def merge_in_the_first_block(problem: Problem) -> Schedule:
     return (merge_everything if is_first_block(problem) else greedy_schedule)(problem)
 
 
+@functools.cache
 def freeze(path: str) -> graphs.FrozenSignature:
     loaded = graphs.load(path)  # the owner of the variables
     frozen = graphs.freeze("serving_default", loaded.signatures["serving_default"])

@@ -62,9 +62,9 @@ def test_every_strategy(strategy, tmp_path):
     images = networks.smooth_images(2, 17, seed=7)
     output = str(tmp_path / "converted")
     report = ios_tf.convert(
-        shared.cells(), output, strategy=strategy, batch_size=2, **FAST
+        shared.branches(), output, strategy=strategy, batch_size=2, **FAST
     )
-    expected = serve(shared.cells(), images)
+    expected = serve(shared.branches(), images)
     assert networks.relative_difference(serve(output, images), expected) < 1e-4
     size = report.sizes[2]
     if strategy == "sequential":
@@ -246,8 +246,8 @@ def test_keras_file(tmp_path):
 
 
 def test_second_conversion_measures_nothing(tmp_path):
-    first = ios_tf.convert(shared.cells(), tmp_path / "a", **FAST)
-    second = ios_tf.convert(shared.cells(), tmp_path / "b", **FAST)
+    first = ios_tf.convert(shared.branches(), tmp_path / "a", **FAST)
+    second = ios_tf.convert(shared.branches(), tmp_path / "b", **FAST)
     size = first.sizes[1]
     assert 0 < size.scheduled_ms <= size.sequential_ms
     assert first.measurements > 0
