@@ -28,6 +28,7 @@ _SIZES = (224, 64, 299, 512)
 _LIMITS = (255, 2)
 _SECONDS = 2.0  # for the latencies of one function at one batch size
 _ROUNDS = 20
+_NOISE = 1.1  # of a ratio of latencies
 _CALLS = 3  # in a row; the first lets the threads of the other one come to rest
 
 Inputs = Mapping[str, tf.Tensor]
@@ -57,6 +58,14 @@ class Comparison:
     tensorflow_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
     converted_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
     notes: Sequence[str] = ()
+
+    def slower(self) -> list[int]:
+        """The batch sizes at which the converted model is slower, beyond noise."""
+        return [
+            size
+            for size, ms in self.converted_ms.items()
+            if ms > _NOISE * self.tensorflow_ms[size]
+        ]
 
 
 class Reference:

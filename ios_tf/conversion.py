@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -254,6 +255,12 @@ class _Conversion:
         report.comparisons = self._save(graph_defs, directory, timed=list(report.sizes))
         for comparison in report.comparisons:
             report.notes += comparison.notes
+            for size in comparison.slower():
+                report.notes.append(
+                    f"signature {comparison.signature!r} takes longer than the "
+                    f"original at batch size {size}: convert it while nothing else "
+                    "runs, or keep the original"
+                )
         extra = os.path.join(self._source, "assets.extra")
         if tf.io.gfile.isdir(extra):
             copy_directory(extra, os.path.join(directory, "assets.extra"))
@@ -330,7 +337,7 @@ class _Conversion:
                 f"TensorFlow cannot save the model again: {first_line(error)}"
             ) from error
         sizes = list(self._report.sizes)
-        another = next(size for size in (3, 2) if size not in sizes)
+        another = next(size for size in itertools.count(3) if size not in sizes)
         sizes = [*(sizes if timed else sizes[:1]), another]
         comparisons = []
         for number, function in self._functions.items():
