@@ -482,3 +482,40 @@ def test_threads_stay_free_to_move():
         if all(os.sched_getaffinity(thread) == allowed for thread in threads):
             return
     pytest.fail("a thread was left on some of the cores")
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "weights", "expected"),
+    [
+        ({"type": "global_pool", "pool": "avg"}, [[1, 0, 4, 2]], [], [[np.nan] * 2]),
+        ({"type": "global_pool", "pool": "max"}, [[1, 0, 4, 2]], [], [[-np.inf] * 2]),
+        ({"type": "concat"}, [[1, 0], [1, 2]], [], [[1, 1]]),
+        ({"type": "softmax"}, [[2, 0]], [], [[], []]),
+        ({"type": "matmul", "filters": 2}, [[0, 3]], [[3, 2]], np.ones([0, 2])),
+    ],
+)
+def test_what_is_made_of_nothing(operator, shapes, weights, expected):
+    block = {
+        "version": 1,
+        "inputs": shapes,
+        "operators": [operator | {"inputs": [-1 - i for i in range(len(shapes))]}],
+        "outputs": [0],
+    }
+    schedule = {"version": 1, "stages": [{"strategy": "concurrent", "groups": [[0]]}]}
+    arrays = [np.ones(shape, np.float32) for shape in weights]
+    program = engine.Program(block, schedule, arrays)
+    (found,) = program.run([np.ones(shape, np.float32) for shape in shapes])
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_matrix_without_rows_is_an_error():
+    block = {
+        "version": 1,
+        "inputs": [[2, 0]],
+        "operators": [{"type": "matmul", "filters": 2, "inputs": [-1]}],
+        "outputs": [0],
+    }
+    schedule = {"version": 1, "stages": [{"strategy": "concurrent", "groups": [[0]]}]}
+    with pytest.raises(engine.EngineError):
+        program = engine.Program(block, schedule, [np.ones([0, 2], np.float32)])
+        program.run([np.ones([2, 0], np.float32)])

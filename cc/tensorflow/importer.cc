@@ -412,7 +412,8 @@ class Importer {
       return Refuse("its input is no image of known size");
     }
     const Tensor* filter = Constant(i, 1);
-    if (!filter || !ToDataType(filter->dtype()) || filter->dims() != 4) {
+    if (!filter || !ToDataType(filter->dtype()) || filter->dims() != 4 ||
+        filter->NumElements() == 0) {
       return Refuse("its filter is no constant");
     }
     ImportedOperator op = Make(i, OperatorType::kConv2D, {graph_.Input(i, 0)});
@@ -480,7 +481,8 @@ class Importer {
     const NodeDef& node = graph_.node(i);
     const Tensor* weight = Constant(i, 1);
     if (!InputShape(i, 0, {2}) || Attr<bool>(node, "transpose_a", false) ||
-        !weight || !ToDataType(weight->dtype()) || weight->dims() != 2) {
+        !weight || !ToDataType(weight->dtype()) || weight->dims() != 2 ||
+        weight->NumElements() == 0) {
       return Refuse("it does not multiply [N,C] by a constant matrix");
     }
     ImportedOperator op = Make(i, OperatorType::kMatMul, {graph_.Input(i, 0)});

@@ -171,7 +171,7 @@ class KernelTask : public CpuTask {
       case OperatorType::kConcat: {
         int64_t channel = 0;
         for (size_t i = 0; i < inputs_.size(); ++i) {
-          if (!in_place_[i]) {
+          if (!in_place_[i] && inputs_[i].channels() > 0) {
             Copy(source(i),
                  {output + channel, {inputs_[i].shape, output_.pitch}});
           }
@@ -248,9 +248,11 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
   const bool reads_nothing =
       std::any_of(spec.inputs.begin(), spec.inputs.end(),
                   [](const TensorView& v) { return NumElements(v.shape) == 0; });
-  // What makes something of nothing are zeros around it and pools of it.
+  // What makes something of nothing are zeros around it and pools of it; a concat
+  // has other inputs.
   if (reads_nothing && spec.op->type != OperatorType::kPad &&
-      spec.op->type != OperatorType::kGlobalPool) {
+      spec.op->type != OperatorType::kGlobalPool &&
+      spec.op->type != OperatorType::kConcat) {
     return InvalidArgument(std::string(ToString(spec.op->type)) + " '" +
                            spec.op->name + "' reads an empty tensor");
   }
