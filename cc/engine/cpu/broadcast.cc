@@ -98,15 +98,31 @@ int64_t BroadcastRows::count() const {
 }
 
 BroadcastRows::Row BroadcastRows::At(int64_t row) const {
-  Row at = {0, 0, 0};
-  for (const Dimension& d : outer_) {
-    const int64_t i = row % d.size;
-    row /= d.size;
-    at.x += i * d.x;
-    at.y += i * d.y;
-    at.to += i * d.to;
+  Row at;
+  for (size_t d = 0; d < outer_.size(); ++d) {
+    const int64_t i = row % outer_[d].size;
+    row /= outer_[d].size;
+    at.index[d] = i;
+    at.x += i * outer_[d].x;
+    at.y += i * outer_[d].y;
+    at.to += i * outer_[d].to;
   }
   return at;
+}
+
+void BroadcastRows::Advance(Row* row) const {
+  for (size_t d = 0; d < outer_.size(); ++d) {
+    const Dimension& outer = outer_[d];
+    int64_t steps = 1;
+    if (++row->index[d] == outer.size) {
+      row->index[d] = 0;
+      steps = 1 - outer.size;
+    }
+    row->x += steps * outer.x;
+    row->y += steps * outer.y;
+    row->to += steps * outer.to;
+    if (steps == 1) return;
+  }
 }
 
 void BinaryRow(BinaryFunction function, const float* x, int64_t x_step,

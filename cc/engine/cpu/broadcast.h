@@ -2,6 +2,7 @@
 #ifndef IOS_TF_CC_ENGINE_CPU_BROADCAST_H_
 #define IOS_TF_CC_ENGINE_CPU_BROADCAST_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -17,11 +18,14 @@ class BroadcastRows {
   // `to` has the shape that x and y broadcast to.
   BroadcastRows(const TensorView& x, const TensorView& y, const TensorView& to);
 
-  // Offsets of the first elements of a row.
+  // A row: offsets of its first elements, and its index in each outer dimension.
   struct Row {
-    int64_t x, y, to;
+    int64_t x = 0, y = 0, to = 0;
+    std::array<int64_t, 4> index = {};
   };
   Row At(int64_t row) const;
+  // Goes on to the next row.
+  void Advance(Row* row) const;
   int64_t count() const;
   int64_t length() const { return row_.size; }
   // From one element of a row to the next: 1, or 0 where one serves the whole row.

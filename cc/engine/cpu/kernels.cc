@@ -122,9 +122,10 @@ void Binary(BinaryFunction function, const Source& x, const Source& y,
       rows.count() * pieces,
       std::max<int64_t>(1, kGrainFloats / std::max<int64_t>(1, rows.length())),
       [&](int64_t begin, int64_t end) {
+        BroadcastRows::Row row = rows.At(begin / pieces);
+        int64_t piece = begin % pieces;
         for (int64_t i = begin; i < end; ++i) {
-          const BroadcastRows::Row row = rows.At(i / pieces);
-          const int64_t first = i % pieces * kGrainFloats;
+          const int64_t first = piece * kGrainFloats;
           const int64_t n = std::min(kGrainFloats, rows.length() - first);
           float* out = to.data + row.to + first;
           BinaryRow(function, x.data + row.x + first * rows.x_step(),
@@ -132,6 +133,10 @@ void Binary(BinaryFunction function, const Source& x, const Source& y,
                     rows.y_step(), n, out);
           if (activation != Activation::kNone) {
             ActivateRow(out, n, activation, out);
+          }
+          if (++piece == pieces) {
+            piece = 0;
+            rows.Advance(&row);
           }
         }
       });
