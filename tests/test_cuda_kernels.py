@@ -54,6 +54,10 @@ for interpolation, coordinates in itertools.product(range(2), range(3)):
     macros = {"IOS_INTERPOLATION": interpolation, "IOS_COORDINATES": coordinates}
     name = f"resize_{interpolation}_{coordinates}"
     VARIANTS[name] = ("kSpatialSource", ["Resize"], macros)
+for to_depth in range(2):
+    macros = {"IOS_TO_DEPTH": to_depth}
+    VARIANTS[f"move_depth_{to_depth}"] = ("kSpatialSource", ["MoveDepth"], macros)
+VARIANTS["lrn"] = ("kSpatialSource", ["Lrn"], {})
 
 
 def window(kind: int, strip: int, **macros: int):

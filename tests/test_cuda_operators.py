@@ -71,6 +71,23 @@ CASES = {
         for coordinates in ("asymmetric", "half_pixel", "align_corners")
     },
     "resize factors": {"type": "resize", "factors": [2, 3]},
+    "lrn": {"type": "lrn", "depth_radius": 2, "normalization": [1, 0.1, 0.75]},
+    **{
+        f"transposed {name}": {
+            "type": "conv2d_transpose",
+            "kernel": kernel,
+            "filters": 7,
+            **options,
+        }
+        for name, kernel, options in [
+            ("1x1", [1, 1], {"strides": [2, 2], "padding": "SAME"}),
+            ("2x2", [2, 2], {"strides": [2, 2], "bias": True}),
+            ("3x3", [3, 3], {"strides": [2, 1], "padding": "SAME", "bias": True}),
+            ("4x4", [4, 4], {"strides": [2, 2], "activation": "relu6"}),
+            ("odd", [3, 2], {"strides": [3, 2], "padding": [1, -1, 0, -1]}),
+            ("dilated", [2, 3], {"dilations": [2, 1], "activation": "relu"}),
+        ]
+    },
     **{f"alone {a}": {"type": "activation", "activation": a} for a in ("relu", "elu")},
 }
 # Of 16 channels, which odd layouts do not have.
@@ -85,6 +102,8 @@ EVEN_CASES = {
     "channel shuffle": {"type": "channel_shuffle", "groups": 4},
     "depthwise": CONV | {"groups": 16, "bias": True, "activation": "relu"},
     "depthwise multiplier": CONV | {"groups": 16, "filters": 32, "strides": [2, 2]},
+    "depth to space": {"type": "depth_to_space", "block_size": 4},
+    "depth to space 2": {"type": "depth_to_space", "block_size": 2},
     "depthwise residual": CONV | {"groups": 16, "residual": True, "kernel": [5, 5]},
 }
 VECTOR_CASES = {
@@ -113,6 +132,8 @@ def weights_of(rng: np.random.Generator, op: dict, channels: int) -> list[np.nda
             normal(*op["kernel"], 1, middle),
             normal(1, 1, middle, op["filters"]),
         ]
+    elif op["type"] == "conv2d_transpose":
+        weights = [normal(*op["kernel"], channels, op["filters"])]
     elif op["type"] == "matmul":
         weights = [normal(channels, op["filters"])]
     elif op["type"] in ("scale", "normalize"):

@@ -151,3 +151,133 @@ def test_sizes_of_other_arithmetic_are_left_alone(tmp_path):
     for size in [(8, 8), (9, 7)]:
         images = gh.random_array(2, *size, 4)
         gh.assert_equal(gh.run(lowered, images), gh.run(graph, images))
+
+
+def transposed(x, filters, shape, strides, padding="SAME"):
+    return tf.raw_ops.Conv2DBackpropInput(
+        input_sizes=shape,
+        filter=filters,
+        out_backprop=x,
+        strides=[1, *strides, 1],
+        padding=padding,
+    )
+
+
+@pytest.mark.parametrize("size", [(None, None), (6, 9)])
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+@pytest.mark.parametrize(
+    ("kernel", "strides", "options"),
+    [
+        (2, 2, {"padding": "same"}),
+        (3, (2, 1), {"padding": "same", "output_padding": (1, 0)}),
+        ((4, 3), (2, 3), {"padding": "valid"}),
+        ((2, 5), 4, {"padding": "same", "use_bias": False}),
+        (3, 2, {"padding": "valid", "output_padding": 1}),
+    ],
+)
+def test_transposed_convolution_of_keras(
+    kernel, strides, options, data_format, size, tmp_path
+):
+    """With its bias, batch norm and activation in it."""
+
+    def network(data_format):
+        first = data_format == "channels_first"
+        return gh.sequential(
+            layers.Conv2DTranspose(
+                7, kernel, strides, data_format=data_format, **options
+            ),
+            layers.BatchNormalization(axis=1 if first else 3),
+            layers.ReLU(),
+            shape=(3, *size) if first else (*size, 3),
+        )
+
+    check_twin(network, data_format, size, ["conv2d_transpose"], tmp_path)
+
+
+def test_transposed_convolution_to_the_size_of_a_tensor(tmp_path):
+    """An odd size is lost by the stride, and given back."""
+    down, up = constant(3, 3, 5, 8), constant(4, 4, 5, 8, seed=1)
+
+    def function(x):
+        y = tf.nn.relu(tf.nn.conv2d(x, down, (2, 3), "SAME"))
+        return x - 1, transposed(y, up, tf.shape(x), (2, 3))
+
+    check(function, tmp_path, [5], [[(13, 9)], [(12, 10)], [(2, 1)]])
+
+
+@pytest.mark.parametrize("dims", [2, 4])
+@pytest.mark.parametrize(("padding", "size"), [("SAME", (11, 12)), ("VALID", (14, 15))])
+def test_transposed_convolution_to_a_size(padding, size, dims, tmp_path):
+    filters = constant(3, 4, 6, 5)
+
+    def function(x):
+        sizes = [tf.shape(x)[0], *size, 6] if dims == 4 else list(size)
+        return transposed(x, filters, sizes, (2, 2), padding)
+
+    graph = gh.freeze(function, (None, 6, 6, 5))
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert set(lowered.ops()) <= COMPUTING
+    for batch in [1, 3]:
+        images = gh.random_array(batch, 6, 6, 5)
+        gh.assert_equal(gh.run(lowered, images), gh.run(graph, images))
+
+
+@pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
+@pytest.mark.parametrize("block", [2, 3])
+def test_depth_to_space_and_back(block, data_format, tmp_path):
+    """Sub-pixel convolution; in both orders the cells of a block are the outer part."""
+    before = constant(3, 3, 4, 5 * block**2)
+    after = constant(1, 1, 5 * block**2, 6, seed=1)
+
+    def function(x, data_format=data_format):
+        first = data_format == "NCHW"
+        to, back = ([0, 3, 1, 2], [0, 2, 3, 1]) if first else ([0, 1, 2, 3],) * 2
+        x = tf.transpose(tf.nn.conv2d(x, before, 1, "SAME"), to)
+        x = tf.nn.relu(tf.nn.depth_to_space(x, block, data_format))
+        x = tf.nn.space_to_depth(x, block, data_format)
+        return tf.nn.conv2d(tf.transpose(x, back), after, 1, "SAME")
+
+    graph = gh.freeze(function, (None, None, None, 4))
+    expected = gh.freeze(lambda x: function(x, "NHWC"), (None, None, None, 4))
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert set(lowered.ops()) <= COMPUTING and lowered.ops()["IosRegion"] == 1
+    for size in [(1, 6, 9), (3, 5, 2)]:
+        images = gh.random_array(*size, 4)
+        gh.assert_equal(gh.run(lowered, images), gh.run(expected, images))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"depth_radius": 2, "bias": 1.0, "alpha": 0.2, "beta": 0.75},
+        {"depth_radius": 5, "bias": 2.0, "alpha": 0.1, "beta": 0.5},
+        {"depth_radius": 1, "bias": 0.5, "alpha": 0.3, "beta": 1.0},
+        {"depth_radius": 9, "bias": 1.0, "alpha": 0.1, "beta": 0.6},
+    ],
+)
+def test_local_response_normalization(parameters, tmp_path):
+    def function(x):
+        return tf.nn.relu(tf.nn.lrn(x, **parameters))
+
+    check(anchored(function, 19), tmp_path, [19], [[(6, 7)], [(1, 3)]])
+
+
+@pytest.mark.parametrize("size", [(None, None), (13, 12)])
+@pytest.mark.parametrize("padding", ["same", "valid"])
+def test_dilated_depthwise_convolution_of_keras(padding, size, tmp_path):
+    """TensorFlow writes it with SpaceToBatchND, which fills the blocks up."""
+    graph = gh.sequential(
+        layers.DepthwiseConv2D(3, dilation_rate=2, padding=padding),
+        layers.BatchNormalization(),
+        layers.ReLU(),
+        layers.SeparableConv2D(5, 3, dilation_rate=3, padding=padding),
+        shape=(*size, 4),
+    )
+    types = [o["type"] for o in gh.operators(gh.collect(graph, tmp_path))]
+    assert types == ["conv2d", "sepconv"]
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert set(lowered.ops()) <= COMPUTING
+    for batch, height, width in [(1, 13, 12), (3, 13, 12), (2, 16, 17)]:
+        if size[0] in (None, height):
+            images = gh.random_array(batch, height, width, 4)
+            gh.assert_equal(gh.run(lowered, images), gh.run(graph, images))

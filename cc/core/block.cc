@@ -83,6 +83,41 @@ Status CheckActivation(const Activation& activation) {
   return Status();
 }
 
+// The size that a window of a convolution from output to input has been moved over.
+int64_t FullSize(const Operator& op, int axis, int64_t input) {
+  return (input - 1) * op.strides[axis] +
+         (op.kernel[axis] - 1) * op.dilations[axis] + 1;
+}
+
+// Height and width of a Conv2DTranspose's output.
+StatusOr<std::array<int64_t, 2>> TransposedSize(const Operator& op,
+                                                const std::vector<Shape>& in) {
+  const Padding& p = op.padding;
+  const std::array<int64_t, 2> cut = {p.top + p.bottom, p.left + p.right};
+  std::array<int64_t, 2> size;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t input = in[0][1 + i];
+    size[i] = FullSize(op, i, input);
+    if (op.like) {
+      size[i] = in.back()[1 + i];
+      if (ComputeWindow(size[i], op.kernel[i], op.strides[i], op.dilations[i],
+                        p.type, 0, 0)
+              .output != input) {
+        return InvalidArgument("no convolution makes " + ToString(in[0]) +
+                               " of an image like " + ToString(in.back()));
+      }
+    } else if (p.type == PaddingType::kSame) {
+      size[i] = input * op.strides[i];
+    } else if (p.type == PaddingType::kExplicit) {
+      size[i] -= cut[i];
+    }
+    if (input < 1 || size[i] < 1) {
+      return InvalidArgument("input " + ToString(in[0]) + " is too small");
+    }
+  }
+  return size;
+}
+
 Status CheckAttributes(const Operator& op) {
   for (int i = 0; i < 2; ++i) {
     if (op.kernel[i] < 1 || op.strides[i] < 1 || op.dilations[i] < 1) {
@@ -90,14 +125,26 @@ Status CheckAttributes(const Operator& op) {
     }
   }
   const Padding& p = op.padding;
-  if (op.type != OperatorType::kPad &&
-      (p.top < 0 || p.bottom < 0 || p.left < 0 || p.right < 0)) {
+  const bool transposed = op.type == OperatorType::kConv2DTranspose;
+  const int64_t least =
+      transposed ? std::min(p.top, p.left)
+                 : std::min({p.top, p.bottom, p.left, p.right});
+  if (op.type != OperatorType::kPad && least < 0) {
     return InvalidArgument("padding must not be negative");
+  }
+  if (transposed && op.like && p.type == PaddingType::kExplicit) {
+    return InvalidArgument("padding must be SAME or VALID");
+  }
+  if (transposed && (p.bottom <= -op.strides[0] || p.right <= -op.strides[1])) {
+    return InvalidArgument("the output is larger than by a stride");
   }
   for (int i = 0; i < 2; ++i) {
     if (op.factors[i] < 1 || op.output_size[i] < 0) {
       return InvalidArgument("factors and output_size must be positive");
     }
+  }
+  if (op.block_size < 1 || op.depth_radius < 0) {
+    return InvalidArgument("block_size and depth_radius must be positive");
   }
   if (op.groups < 1 || op.multiplier < 1) {
     return InvalidArgument("groups and multiplier must be positive");
@@ -132,6 +179,7 @@ Status CheckArity(const Operator& op) {
       least = most = op.operand.empty() ? 2 : 1;
       break;
     case OperatorType::kResize:
+    case OperatorType::kConv2DTranspose:
       least = most = op.like ? 2 : 1;
       break;
     default:
@@ -165,14 +213,28 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
   const bool spatial = IsWindowed(op.type) ||
                        op.type == OperatorType::kGlobalPool ||
                        op.type == OperatorType::kPad ||
-                       op.type == OperatorType::kResize;
+                       op.type == OperatorType::kResize ||
+                       op.type == OperatorType::kConv2DTranspose ||
+                       op.type == OperatorType::kDepthToSpace ||
+                       op.type == OperatorType::kSpaceToDepth ||
+                       op.type == OperatorType::kLrn;
   if (spatial && x.size() != 4) return bad_input("[N,H,W,C]");
   for (int64_t d : x) {
     if (d < 0) return bad_input("fully defined");
   }
   if (x.size() != 4 && x.size() != 2) return bad_input("[N,H,W,C] or [N,C]");
+  if (op.like && in.back().size() != 4) {
+    return InvalidArgument("reference " + ToString(in.back()) +
+                           " is not [N,H,W,C]");
+  }
   Shape output = x;
   switch (op.type) {
+    case OperatorType::kConv2DTranspose: {
+      if (op.filters < 1) return InvalidArgument("has no filters");
+      IOS_ASSIGN_OR_RETURN(const auto size, TransposedSize(op, in));
+      output = {x[0], size[0], size[1], op.filters};
+      break;
+    }
     case OperatorType::kConv2D:
       if (x[3] % op.groups != 0 || op.filters < 1 ||
           op.filters % op.groups != 0) {
@@ -250,10 +312,6 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
       output.back() = op.size;
       break;
     case OperatorType::kResize:
-      if (op.like && in.back().size() != 4) {
-        return InvalidArgument("reference " + ToString(in.back()) +
-                               " is not [N,H,W,C]");
-      }
       for (int i = 0; i < 2; ++i) {
         output[1 + i] = op.like ? in.back()[1 + i] * op.factors[i]
                         : op.output_size[i] > 0 ? op.output_size[i]
@@ -263,6 +321,21 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
         return bad_input("an image with cells");
       }
       break;
+    case OperatorType::kDepthToSpace:
+      if (x[3] % (op.block_size * op.block_size) != 0) {
+        return bad_input("of as many channels as blocks have cells");
+      }
+      output = {x[0], x[1] * op.block_size, x[2] * op.block_size,
+                x[3] / (op.block_size * op.block_size)};
+      break;
+    case OperatorType::kSpaceToDepth:
+      if (x[1] % op.block_size != 0 || x[2] % op.block_size != 0) {
+        return bad_input("made of whole blocks");
+      }
+      output = {x[0], x[1] / op.block_size, x[2] / op.block_size,
+                x[3] * op.block_size * op.block_size};
+      break;
+    case OperatorType::kLrn:
     case OperatorType::kPool:
     case OperatorType::kSoftmax:
     case OperatorType::kActivation:
@@ -394,6 +467,23 @@ std::array<int64_t, 4> ExplicitPadding(const Operator& op, const Shape& input) {
   return {w[0].before, w[0].after, w[1].before, w[1].after};
 }
 
+std::array<int64_t, 4> TransposedPadding(const Operator& op, const Shape& input,
+                                         const Shape& output) {
+  std::array<int64_t, 4> padding;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t cut = FullSize(op, i, input[1 + i]) - output[1 + i];
+    int64_t before = 0;
+    if (op.padding.type == PaddingType::kSame) {
+      before = std::max<int64_t>(cut, 0) / 2;
+    } else if (op.padding.type == PaddingType::kExplicit) {
+      before = i == 0 ? op.padding.top : op.padding.left;
+    }
+    padding[2 * i] = before;
+    padding[2 * i + 1] = cut - before;
+  }
+  return padding;
+}
+
 float ResizeScale(Coordinates coordinates, int64_t input, int64_t output) {
   return coordinates == Coordinates::kAlignCorners && output > 1
              ? (input - 1) / static_cast<float>(output - 1)
@@ -405,6 +495,9 @@ std::vector<Shape> WeightShapes(const Operator& op, const Shape& input) {
   switch (op.type) {
     case OperatorType::kConv2D:
       shapes = {{op.kernel[0], op.kernel[1], input[3] / op.groups, op.filters}};
+      break;
+    case OperatorType::kConv2DTranspose:
+      shapes = {{op.kernel[0], op.kernel[1], input[3], op.filters}};
       break;
     case OperatorType::kSepConv:
       shapes = {{op.kernel[0], op.kernel[1], 1, input[3] * op.multiplier},
@@ -434,6 +527,8 @@ int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
   switch (op.type) {
     case OperatorType::kConv2D:
       return 2 * NumElements(output) * window * x[3] / op.groups;
+    case OperatorType::kConv2DTranspose:
+      return 2 * NumElements(x) * window * op.filters;
     case OperatorType::kSepConv:
       return 2 * output[0] * output[1] * output[2] * x[3] * op.multiplier *
              (window + op.filters);
@@ -443,6 +538,8 @@ int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
       return NumElements(output) * window;
     case OperatorType::kSlice:
       return 0;
+    case OperatorType::kLrn:
+      return NumElements(x) * (2 * op.depth_radius + 2);
     case OperatorType::kResize:
       return NumElements(output) *
              (op.interpolation == Interpolation::kBilinear ? 4 : 1);

@@ -39,6 +39,10 @@ enum class OperatorType {
   kNormalize,       // to mean 0 and variance 1, then scale and shift by channel
   kChannelShuffle,  // [groups, C / groups] channels to [C / groups, groups]
   kResize,      // to another height and width
+  kConv2DTranspose,  // [+ bias] + activation; each cell adds a window to the output
+  kDepthToSpace,     // groups of channels become blocks of cells
+  kSpaceToDepth,     // and back
+  kLrn,  // x / (bias + alpha * sum of squares of 2 * depth_radius + 1 channels)^beta
 };
 
 // A function of one number, with its parameters. NaN (but for kThreshold) gives
@@ -105,7 +109,7 @@ enum class PaddingType { kSame, kValid, kExplicit };
 struct Padding {
   PaddingType type = PaddingType::kValid;
   // Cells before and after, in the spatial dimensions; kExplicit only. Negative
-  // ones are for Pad alone.
+  // ones are for Pad, and below and right for Conv2DTranspose.
   int64_t top = 0, bottom = 0, left = 0, right = 0;
 };
 
@@ -138,26 +142,32 @@ struct Operator {
   // residual of a convolution is its last input.
   std::vector<int> inputs;
 
-  std::array<int64_t, 2> kernel = {1, 1};     // Conv2D SepConv Pool MatMul
-  std::array<int64_t, 2> strides = {1, 1};    // Conv2D SepConv Pool
-  std::array<int64_t, 2> dilations = {1, 1};  // Conv2D SepConv
-  Padding padding;                            // Conv2D SepConv Pool Pad
-  int64_t filters = 0;     // Conv2D SepConv MatMul: output channels
+  // Of Conv2DTranspose they are those of the convolution from its output to its
+  // input: it cuts the padding off. SAME and VALID make an output `strides` times as
+  // large as the input, and of full windows; with `like`, one that such a
+  // convolution makes the input of.
+  std::array<int64_t, 2> kernel = {1, 1};     // Conv2D SepConv Pool MatMul, transposed
+  std::array<int64_t, 2> strides = {1, 1};    // Conv2D SepConv Pool, transposed
+  std::array<int64_t, 2> dilations = {1, 1};  // Conv2D SepConv, transposed
+  Padding padding;                            // Conv2D SepConv Pool Pad, transposed
+  int64_t filters = 0;     // Conv2D SepConv MatMul, transposed: output channels
   int64_t groups = 1;      // Conv2D Normalize ChannelShuffle
   int64_t multiplier = 1;  // SepConv: depthwise channels per input channel
-  bool bias = false;       // Conv2D SepConv MatMul
+  bool bias = false;       // Conv2D SepConv MatMul, transposed
   bool residual = false;   // Conv2D SepConv: added before the activation
   Activation pre_activation = Activation::kNone;  // SepConv: none or relu
   Activation activation = Activation::kNone;      // all but concat, pools,
                                                   // softmax, pad, slice,
-                                                  // resize
+                                                  // resize, lrn, to space,
+                                                  // to depth
   PoolKind pool = PoolKind::kMax;                 // Pool GlobalPool Reduce
   bool keep_dims = false;                         // GlobalPool
   int64_t offset = 0, size = 0;                   // Slice
   Interpolation interpolation = Interpolation::kNearest;  // Resize
   Coordinates coordinates = Coordinates::kAsymmetric;     // Resize
   // Resize, height and width: output_size or, where that is 0, `factors` times those
-  // of the input; or those of the last input, which is read for nothing else.
+  // of the input; or of the last input, which is read for nothing else. Of these
+  // three, Conv2DTranspose has only the last.
   std::array<int64_t, 2> output_size = {0, 0};
   std::array<int64_t, 2> factors = {1, 1};
   bool like = false;
@@ -170,6 +180,9 @@ struct Operator {
   // have a mean and variance; or each pixel has.
   bool whole_images = false;
   float epsilon = 0.0f;  // Normalize: added to the variance
+  int64_t block_size = 1;    // DepthToSpace SpaceToDepth
+  int64_t depth_radius = 0;  // Lrn
+  std::array<float, 3> normalization = {1, 1, 0.5};  // Lrn: bias, alpha, beta
 };
 
 struct Block {
@@ -199,6 +212,11 @@ StatusOr<std::vector<Shape>> InferShapes(const Block& block);
 // Pool) reads around an input of `input` shape: {top, bottom, left, right}.
 std::array<int64_t, 4> ExplicitPadding(const Operator& op, const Shape& input);
 
+// The same of a Conv2DTranspose, which cuts these cells off. Those below and right
+// are negative where the output has cells that no window reaches.
+std::array<int64_t, 4> TransposedPadding(const Operator& op, const Shape& input,
+                                         const Shape& output);
+
 // What Coordinates call scale.
 float ResizeScale(Coordinates coordinates, int64_t input, int64_t output);
 
@@ -206,6 +224,7 @@ float ResizeScale(Coordinates coordinates, int64_t input, int64_t output);
 //   Conv2D:  filter [kh, kw, C / groups, filters], bias [filters] if bias
 //   SepConv: depthwise [kh, kw, 1, C * multiplier],
 //            pointwise [1, 1, C * multiplier, filters], bias [filters] if bias
+//   Conv2DTranspose: filter [kh, kw, C, filters], bias [filters] if bias
 //   MatMul:  [I, units] or [kh, kw, C, units], bias [units] if bias
 //   Scale:   scale [C], shift [C]
 //   Normalize: scale [C], shift [C]

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::pair<OperatorType, const char*>, 17> kTypes = {{
+constexpr std::array<std::pair<OperatorType, const char*>, 21> kTypes = {{
     {OperatorType::kConv2D, "conv2d"},
     {OperatorType::kSepConv, "sepconv"},
     {OperatorType::kPool, "pool"},
@@ -28,6 +28,10 @@ constexpr std::array<std::pair<OperatorType, const char*>, 17> kTypes = {{
     {OperatorType::kNormalize, "normalize"},
     {OperatorType::kChannelShuffle, "channel_shuffle"},
     {OperatorType::kResize, "resize"},
+    {OperatorType::kConv2DTranspose, "conv2d_transpose"},
+    {OperatorType::kDepthToSpace, "depth_to_space"},
+    {OperatorType::kSpaceToDepth, "space_to_depth"},
+    {OperatorType::kLrn, "lrn"},
 }};
 
 constexpr std::array<std::pair<Activation::Kind, const char*>,
@@ -165,6 +169,15 @@ class Reader {
     if (items.size() != 2) return Bad(key);
     *value = {items[0], items[1]};
   }
+  void Read(const char* key, std::array<float, 3>* value) {
+    const json* j = Find(key);
+    if (!j) return;
+    if (!j->is_array() || j->size() != value->size()) return Bad(key);
+    for (size_t i = 0; i < value->size(); ++i) {
+      if (!(*j)[i].is_number()) return Bad(key);
+      (*value)[i] = (*j)[i].get<float>();
+    }
+  }
   template <typename Table, typename Enum>
   void Read(const char* key, const Table& table, Enum* value) {
     std::string text = NameIn(table, *value);
@@ -251,6 +264,9 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
   reader.Read("swapped", &op.swapped);
   reader.Read("whole_images", &op.whole_images);
   reader.Read("epsilon", &op.epsilon);
+  reader.Read("block_size", &op.block_size);
+  reader.Read("depth_radius", &op.depth_radius);
+  reader.Read("normalization", &op.normalization);
   if (!reader.status().ok()) return reader.status();
   return op;
 }
@@ -315,6 +331,9 @@ json OperatorToJsonValue(const Operator& op) {
   if (op.swapped) out["swapped"] = true;
   if (op.whole_images) out["whole_images"] = true;
   if (op.epsilon != 0.0f) out["epsilon"] = op.epsilon;
+  if (op.block_size != 1) out["block_size"] = op.block_size;
+  if (op.depth_radius != 0) out["depth_radius"] = op.depth_radius;
+  if (op.type == OperatorType::kLrn) out["normalization"] = op.normalization;
   return out;
 }
 

@@ -113,6 +113,9 @@ class Fuser {
     return Is(i, OperatorType::kBinary) && ops_[i].inputs.size() == 2 &&
            ops_[i].op.function == BinaryFunction::kMultiply;
   }
+  bool IsTransposed(int i) const {
+    return Is(i, OperatorType::kConv2DTranspose);
+  }
   bool IsActivation(int i, Activation activation) const {
     return Is(i, OperatorType::kActivation) &&
            ops_[i].op.activation == activation;
@@ -636,7 +639,9 @@ class Fuser {
   // Batch norm and bias go into the weights.
   bool FoldScale(int i) {
     const bool matmul = Is(i, OperatorType::kMatMul);
-    if ((!IsConvolution(i) && !matmul) || HasEpilogue(i)) return false;
+    if ((!IsConvolution(i) && !IsTransposed(i) && !matmul) || HasEpilogue(i)) {
+      return false;
+    }
     const int next = OnlyUser(i);
     if (!Is(next, OperatorType::kScale)) return false;
     const std::vector<float>&scale = ops_[next].weights[0],
@@ -701,7 +706,8 @@ class Fuser {
   }
 
   bool FoldActivation(int i) {
-    const bool takes = IsConvolution(i) || Is(i, OperatorType::kMatMul) ||
+    const bool takes = IsConvolution(i) || IsTransposed(i) ||
+                       Is(i, OperatorType::kMatMul) ||
                        Is(i, OperatorType::kAdd) ||
                        Is(i, OperatorType::kBinary) ||
                        Is(i, OperatorType::kScale);
@@ -828,6 +834,10 @@ class Fuser {
   // (extent - 1) / 2 cells before and the rest after, for every size.
   static void NormalisePadding(ImportedOperator* imported) {
     Operator& op = imported->op;
+    if (op.type == OperatorType::kConv2DTranspose) {
+      NormaliseCut(&op);
+      return;
+    }
     if (op.type != OperatorType::kConv2D && op.type != OperatorType::kSepConv) {
       return;
     }
@@ -846,6 +856,25 @@ class Fuser {
     }
     if (op.kernel == kOne && p.type == PaddingType::kSame) {
       p.type = PaddingType::kValid;
+    }
+  }
+
+  // What SAME cuts off for every size, and what VALID does.
+  static void NormaliseCut(Operator* op) {
+    Padding& p = op->padding;
+    if (p.type != PaddingType::kExplicit) return;
+    std::array<int64_t, 4> same;
+    for (int k : {0, 1}) {
+      const int64_t cut =
+          (op->kernel[k] - 1) * op->dilations[k] + 1 - op->strides[k];
+      same[2 * k] = std::max<int64_t>(cut, 0) / 2;
+      same[2 * k + 1] = cut - same[2 * k];
+    }
+    const std::array<int64_t, 4> cut = {p.top, p.bottom, p.left, p.right};
+    if (cut == same || cut == std::array<int64_t, 4>{}) {
+      const bool valid = cut == std::array<int64_t, 4>{};
+      p = Padding();
+      p.type = valid ? PaddingType::kValid : PaddingType::kSame;
     }
   }
 

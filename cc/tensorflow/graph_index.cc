@@ -552,6 +552,7 @@ void GraphIndex::Alias(int node, TensorRef original) {
 int GraphIndex::ShapeInput(int i) const {
   const std::string& op = node(i).op();
   if (op == "Conv2DBackpropInput") return 0;
+  if (OneOf(op, {"BatchToSpaceND", "SpaceToBatchND"})) return 2;
   return OneOf(op, {"Reshape", "ResizeBilinear", "ResizeNearestNeighbor"}) ? 1
                                                                           : -1;
 }

@@ -136,6 +136,7 @@ class Importer {
             {"DepthwiseConv2dNative", &Importer::Convolution},
             {"_FusedConv2D", &Importer::Convolution},
             {"_FusedDepthwiseConv2dNative", &Importer::Convolution},
+            {"Conv2DBackpropInput", &Importer::TransposedConvolution},
             {"MatMul", &Importer::MatMul},
             {"_FusedMatMul", &Importer::MatMul},
             {"BiasAdd", &Importer::BiasAdd},
@@ -166,6 +167,9 @@ class Importer {
             {"ResizeBilinear", &Importer::Resize},
             {"ResizeNearestNeighbor", &Importer::Resize},
             {"Tile", &Importer::Repeat},
+            {"DepthToSpace", &Importer::MoveDepth},
+            {"SpaceToDepth", &Importer::MoveDepth},
+            {"LRN", &Importer::Lrn},
             {"Pad", &Importer::Pad},
             {"PadV2", &Importer::Pad},
             {"Split", &Importer::Split},
@@ -442,6 +446,104 @@ class Importer {
     return Emit(std::move(op));
   }
 
+  Result TransposedConvolution(int i) {
+    const NodeDef& node = graph_.node(i);
+    const Tensor* filter = Constant(i, 1);
+    const Shape* x = InputShape(i, 2, {4});
+    if (!x) return Refuse("its input is no image of known size");
+    if (!filter || !ToDataType(filter->dtype()) || filter->dims() != 4) {
+      return Refuse("its filter is no constant");
+    }
+    // [kh, kw, outputs, inputs].
+    if (filter->dim_size(3) != x->back()) {
+      return Refuse("its filter does not fit its input");
+    }
+    ImportedOperator op =
+        Make(i, OperatorType::kConv2DTranspose, {graph_.Input(i, 2)});
+    op.op.kernel = {filter->dim_size(0), filter->dim_size(1)};
+    op.op.filters = filter->dim_size(2);
+    if (!Spatial(Attr<std::vector<int64_t>>(node, "strides", {}),
+                 &op.op.strides) ||
+        !Spatial(Attr<std::vector<int64_t>>(node, "dilations", {1, 1, 1, 1}),
+                 &op.op.dilations)) {
+      return Refuse("its strides or dilations are not of height and width");
+    }
+    TF_RETURN_IF_ERROR(ReadPadding(node, &op.op.padding));
+    // All four dimensions, or height and width.
+    SizeExpressions sizes = ReadSizes(&graph_, graph_.Input(i, 0));
+    if (sizes.size() == 4) {
+      sizes = channels_first_ ? SizeExpressions{sizes[2], sizes[3]}
+                              : SizeExpressions{sizes[1], sizes[2]};
+    }
+    TF_RETURN_IF_ERROR(ReadTransposedSize(i, sizes, &op));
+    const std::vector<float> values = Floats(*filter);
+    std::vector<float> transposed(values.size());
+    const int64_t rows = op.op.filters, columns = x->back();
+    for (size_t k = 0; k < values.size(); ++k) {
+      const int64_t window = k / (rows * columns);
+      const int64_t row = k / columns % rows, column = k % columns;
+      transposed[(window * columns + column) * rows + row] = values[k];
+    }
+    op.weights = {std::move(transposed)};
+    return Emit(std::move(op));
+  }
+
+  // How much of the windows is cut off, which makes the output as large as `sizes`
+  // say for every size of the input; or the tensor that the output is as large as.
+  Result ReadTransposedSize(int i, const SizeExpressions& sizes,
+                            ImportedOperator* imported) {
+    Operator& op = imported->op;
+    const TensorRef x = imported->inputs[0];
+    const Shape &in = *graph_.shape(x), *out = graph_.shape({i, 0});
+    const Padding given = op.padding;
+    std::array<int64_t, 4> cut;
+    for (int k : {0, 1}) {
+      const auto size =
+          k < static_cast<int>(sizes.size()) ? sizes[k] : std::nullopt;
+      const int64_t window = (op.kernel[k] - 1) * op.dilations[k] + 1;
+      int64_t total;  // of full windows, less the output
+      if (size && size->factor == op.strides[k] && size->tensor == x &&
+          size->axis == 1 + k) {
+        total = window - op.strides[k] - size->offset;
+      } else if (graph_.fixed_size(x) && out && out->size() == 4 &&
+                 graph_.fixed_size({i, 0})) {
+        total = (in[1 + k] - 1) * op.strides[k] + window - (*out)[1 + k];
+      } else {
+        return ReadReference(sizes, imported);
+      }
+      cut[2 * k] = 0;
+      if (given.type == PaddingType::kSame) {
+        cut[2 * k] = std::max<int64_t>(total, 0) / 2;
+      } else if (given.type == PaddingType::kExplicit) {
+        cut[2 * k] = k == 0 ? given.top : given.left;
+      }
+      cut[2 * k + 1] = total - cut[2 * k];
+    }
+    op.padding = {PaddingType::kExplicit, cut[0], cut[1], cut[2], cut[3]};
+    return absl::OkStatus();
+  }
+  Result ReadReference(const SizeExpressions& sizes, ImportedOperator* op) {
+    if (sizes.size() != 2 || !sizes[0] || !sizes[1] ||
+        op->op.padding.type == PaddingType::kExplicit) {
+      return Refuse("its size depends on that of the graph's inputs");
+    }
+    const TensorRef like = sizes[0]->tensor;
+    const Shape* shape = sizes[0]->constant() ? nullptr : graph_.shape(like);
+    for (int k : {0, 1}) {
+      if (sizes[k]->factor != 1 || sizes[k]->offset != 0 ||
+          sizes[k]->tensor != like || sizes[k]->axis != 1 + k) {
+        return Refuse("its size depends on that of the graph's inputs");
+      }
+    }
+    if (!shape || shape->size() != 4 ||
+        graph_.dtype(like) != graph_.dtype(op->inputs[0])) {
+      return Refuse("its size is that of another kind of tensor");
+    }
+    op->op.like = true;
+    op->inputs.push_back(like);
+    return absl::OkStatus();
+  }
+
   // tf.nn.convolution writes a dilated convolution as a plain one between
   // SpaceToBatchND and BatchToSpaceND: takes all three into `op`.
   void ReadSpaceToBatch(ImportedOperator* op) {
@@ -459,19 +561,27 @@ class Importer {
       return;
     }
     const auto block = Integers(Constant(before, 1));
-    const auto pads = Integers(Constant(before, 2));
     const auto block_after = Integers(Constant(after, 1));
-    const auto crops = Integers(Constant(after, 2));
-    if (!block || !pads || !crops || block->size() != 2 || pads->size() != 4 ||
-        crops->size() != 4 || block != block_after || (*crops)[0] != 0 ||
-        (*crops)[2] != 0 || (*pads)[1] < (*crops)[1] ||
-        (*pads)[3] < (*crops)[3]) {
+    // What is added so that there are whole blocks, and depends on the size, is cut
+    // off again.
+    const SizeExpressions pads = ReadSizes(&graph_, graph_.Input(before, 2));
+    const SizeExpressions crops = ReadSizes(&graph_, graph_.Input(after, 2));
+    if (!block || block->size() != 2 || block != block_after ||
+        pads.size() != 4 || crops.size() != 4) {
       return;
     }
+    std::array<int64_t, 4> padding;
+    for (int k = 0; k < 4; ++k) {
+      if (!pads[k] || !crops[k] || pads[k]->factor != crops[k]->factor ||
+          !pads[k]->SameDimension(*crops[k])) {
+        return;
+      }
+      padding[k] = pads[k]->offset - crops[k]->offset;
+      if (padding[k] < 0) return;
+    }
     op->op.dilations = {(*block)[0], (*block)[1]};
-    op->op.padding = {PaddingType::kExplicit, (*pads)[0],
-                      (*pads)[1] - (*crops)[1], (*pads)[2],
-                      (*pads)[3] - (*crops)[3]};
+    op->op.padding = {PaddingType::kExplicit, padding[0], padding[1],
+                      padding[2], padding[3]};
     op->inputs = {graph_.Input(before, 0)};
     op->output = {after, 0};
     op->nodes = {before, conv, after};
@@ -1124,6 +1234,33 @@ class Importer {
     if (align) op.op.coordinates = Coordinates::kAlignCorners;
     TF_RETURN_IF_ERROR(
         ReadOutputSize(i, ReadSizes(&graph_, graph_.Input(i, 1)), &op));
+    return Emit(std::move(op));
+  }
+
+  Result MoveDepth(int i) {
+    const NodeDef& node = graph_.node(i);
+    // A block's cells are the outer part of the channels in both orders.
+    if (!InputShape(i, 0, {4}) ||
+        Attr<std::string>(node, "data_format", "NHWC") == "NCHW_VECT_C") {
+      return Refuse("unknown shape");
+    }
+    ImportedOperator op = Make(i,
+                               node.op() == "DepthToSpace"
+                                   ? OperatorType::kDepthToSpace
+                                   : OperatorType::kSpaceToDepth,
+                               {graph_.Input(i, 0)});
+    op.op.block_size = Attr<int64_t>(node, "block_size", 0);
+    return Emit(std::move(op));
+  }
+
+  Result Lrn(int i) {
+    const NodeDef& node = graph_.node(i);
+    if (!InputShape(i, 0, {4})) return Refuse("unknown shape");
+    ImportedOperator op = Make(i, OperatorType::kLrn, {graph_.Input(i, 0)});
+    op.op.depth_radius = Attr<int64_t>(node, "depth_radius", 5);
+    op.op.normalization = {Attr<float>(node, "bias", 1.0f),
+                           Attr<float>(node, "alpha", 1.0f),
+                           Attr<float>(node, "beta", 0.5f)};
     return Emit(std::move(op));
   }
 

@@ -14,7 +14,7 @@ using ::tensorflow::NodeDef;
 
 // Nodes that know one order of dimensions only.
 bool IsChannelsLast(const std::string& op) {
-  return op == "ResizeBilinear" || op == "ResizeNearestNeighbor";
+  return op == "LRN" || op == "ResizeBilinear" || op == "ResizeNearestNeighbor";
 }
 
 // The data input of a node that has a data format, or -1.

@@ -19,7 +19,9 @@ namespace ios::tf {
 namespace {
 
 bool IsConvolution(const Operator& op) {
-  return op.type == OperatorType::kConv2D || op.type == OperatorType::kSepConv;
+  return op.type == OperatorType::kConv2D ||
+         op.type == OperatorType::kSepConv ||
+         op.type == OperatorType::kConv2DTranspose;
 }
 
 // Operators and the nodes that are none, as one graph.

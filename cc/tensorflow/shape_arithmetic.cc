@@ -24,7 +24,6 @@ MaybeSize ConstantSize(int64_t value) {
 
 SizeExpressions Constants(const Tensor& tensor) {
   SizeExpressions result;
-  if (tensor.dims() > 1) return result;
   for (int64_t i = 0; i < tensor.NumElements(); ++i) {
     if (tensor.dtype() == tensorflow::DT_INT32) {
       result.push_back(ConstantSize(tensor.flat<int32_t>()(i)));
@@ -76,12 +75,15 @@ class Reader {
     // Cast: from one type of integers to another, or nothing is read.
     if (op == "Cast" || op == "Reshape" || op == "Squeeze" ||
         op == "ExpandDims") {
-      return Read(graph_.Input(i, 0), depth + 1);
+      const SizeExpressions x = Read(graph_.Input(i, 0), depth + 1);
+      // Matrices are read row by row only where they are packed.
+      return op == "Cast" || x.size() == 1 ? x : SizeExpressions();
     }
     if (op == "StridedSlice") return OfStridedSlice(i, depth);
     if (op == "Slice") return OfSlice(i, depth);
     if (op == "Pack" || op == "ConcatV2") return OfList(i, depth);
-    if (op == "Add" || op == "AddV2" || op == "Sub" || op == "Mul") {
+    if (op == "Add" || op == "AddV2" || op == "Sub" || op == "Mul" ||
+        op == "FloorMod") {
       return OfArithmetic(i, depth);
     }
     return {};
@@ -118,7 +120,9 @@ class Reader {
       bounds[k] = values[0]->offset;
     }
     auto [begin, end, stride] = bounds;
-    const int64_t n = x.size();
+    // Of a matrix, rows.
+    const int64_t row = RowOf(i);
+    const int64_t n = static_cast<int64_t>(x.size()) / row;
     if (stride != 1 || IntAttr(node, "ellipsis_mask") ||
         IntAttr(node, "new_axis_mask")) {
       return {};
@@ -132,7 +136,14 @@ class Reader {
       if (end < 0) end += n;
       end = std::min(end, n);
     }
-    return Range(x, begin, end);
+    return Range(x, begin * row, end * row);
+  }
+
+  // Elements of an entry of the list that StridedSlice i reads.
+  int64_t RowOf(int i) {
+    const TensorRef x = graph_.Input(i, 0);
+    if (graph_.node(x.node).op() != "Pack") return 1;
+    return std::max<int64_t>(Read(graph_.Input(x.node, 0), 0).size(), 1);
   }
 
   SizeExpressions OfSlice(int i, int depth) {
@@ -155,16 +166,16 @@ class Reader {
     return {x.begin() + begin, x.begin() + end};
   }
 
-  // Scalars that are packed, vectors that are concatenated.
+  // Scalars or vectors that are packed, vectors that are concatenated.
   SizeExpressions OfList(int i, int depth) {
     const bool pack = graph_.node(i).op() == "Pack";
     const int n = static_cast<int>(graph_.inputs(i).size()) - (pack ? 0 : 1);
     SizeExpressions result;
     for (int k = 0; k < n; ++k) {
       const SizeExpressions part = Read(graph_.Input(i, k), depth + 1);
-      if (part.empty() && pack) {
-        result.push_back(std::nullopt);
-      } else if (part.empty() || (pack && part.size() != 1)) {
+      if (part.empty() && pack && result.size() == static_cast<size_t>(k)) {
+        result.push_back(std::nullopt);  // a scalar
+      } else if (part.empty()) {
         return {};
       }
       result.insert(result.end(), part.begin(), part.end());
@@ -182,6 +193,10 @@ class Reader {
     if (a.size() != b.size()) return {};
     SizeExpressions result;
     for (size_t k = 0; k < a.size(); ++k) {
+      if (op == "FloorMod") {
+        result.push_back(SizeExpression{{i, 0}, static_cast<int>(k), 1, 0});
+        continue;
+      }
       result.push_back(op == "Mul" ? Multiply(a[k], b[k])
                                    : Add(a[k], b[k], op == "Sub" ? -1 : 1));
     }

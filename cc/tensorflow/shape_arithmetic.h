@@ -12,7 +12,9 @@
 namespace ios::tf {
 
 // factor * (the size of dimension `axis` of `tensor`) + offset. Dimensions of a tensor
-// that is channels_first() are counted as in [N,H,W,C], too.
+// that is channels_first() are counted as in [N,H,W,C], too. Where `tensor` is one of
+// integers, its element number `axis` takes the place of the size: all that is known
+// is that two are equal.
 struct SizeExpression {
   TensorRef tensor;
   int axis = 0;
@@ -34,8 +36,8 @@ inline bool operator==(const SizeExpression& a, const SizeExpression& b) {
 
 using SizeExpressions = std::vector<std::optional<SizeExpression>>;
 
-// The elements of an integer tensor of rank 0 or 1; null for what is no such
-// expression. Empty if not even their number is known.
+// The elements of an integer tensor; null for what is no such expression. Empty if
+// not even their number is known.
 SizeExpressions ReadSizes(GraphIndex* graph, TensorRef tensor);
 
 // The dimensions of a floating-point tensor, in the order of the graph; empty unless

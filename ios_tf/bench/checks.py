@@ -183,6 +183,17 @@ def sample_blocks() -> list[dict[str, Any]]:
             for size in ([17, 25], [5, 10])
         ),
         {"type": "resize", "factors": [2, 3]},
+        *(
+            {"type": "conv2d_transpose", "filters": 7, "strides": [2, 2], **options}
+            for options in (
+                {"kernel": [3, 3], "padding": "SAME", "bias": True},
+                {"kernel": [2, 4], "activation": "relu"},
+                {"kernel": [3, 2], "padding": [1, -1, 0, -1], "bias": True},
+            )
+        ),
+        {"type": "depth_to_space", "block_size": 2},
+        {"type": "lrn", "depth_radius": 2, "normalization": [1, 0.1, 0.75]},
+        {"type": "lrn", "depth_radius": 5, "normalization": [2, 0.1, 0.6]},
         {"type": "pad", "padding": [1, 2, 0, 3]},
         {"type": "pad", "padding": [-1, 0, 2, -2]},
         *({"type": "activation", "activation": a} for a in _ACTIVATIONS),
@@ -198,6 +209,7 @@ def sample_blocks() -> list[dict[str, Any]]:
         ([image, [2, 1, 1, 12]], {"type": "binary"}),
         ([[2, 37]], {"type": "matmul", "filters": 10, "bias": True}),
         ([[2, 1001]], {"type": "softmax"}),
+        ([[2, 6, 8, 3]], {"type": "space_to_depth", "block_size": 2}),
     ]
     return [
         {

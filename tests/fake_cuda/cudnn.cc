@@ -140,14 +140,21 @@ bool Fits(const fake::GraphOperation& op) {
       op.dilations.size() != 2 || op.strides.size() != 2) {
     return false;
   }
+  const fake::GraphTensor& from = op.transposed ? op.y : op.x;
+  const fake::GraphTensor& to = op.transposed ? op.x : op.y;
   for (int i = 0; i < 2; ++i) {
     const int64_t window = (op.b.dims[2 + i] - 1) * op.dilations[i] + 1;
     const int64_t padded =
-        op.x.dims[2 + i] + op.padding_before[i] + op.padding_after[i];
-    if (padded < window ||
-        (padded - window) / op.strides[i] + 1 != op.y.dims[2 + i]) {
+        from.dims[2 + i] + op.padding_before[i] + op.padding_after[i];
+    if (op.padding_before[i] < 0 || op.padding_after[i] < 0 ||
+        padded < window ||
+        (padded - window) / op.strides[i] + 1 != to.dims[2 + i]) {
       return false;
     }
+  }
+  if (op.transposed) {
+    return op.x.dims[0] == op.y.dims[0] && op.b.dims[0] == op.x.dims[1] &&
+           op.b.dims[1] == op.y.dims[1];
   }
   return op.x.dims[0] == op.y.dims[0] && op.b.dims[0] == op.y.dims[1] &&
          op.x.dims[1] % op.b.dims[1] == 0 &&
@@ -160,17 +167,30 @@ cudnnStatus_t BuildGraph(Descriptor* descriptor) {
        descriptor->attributes[CUDNN_ATTR_OPERATIONGRAPH_OPS].descriptors) {
     fake::GraphOperation op;
     bool complete;
-    if (from->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) {
+    op.transposed =
+        from->type ==
+        CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
+    if (op.transposed ||
+        from->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) {
       op.convolution = op.has_b = true;
-      const Descriptor* const conv =
-          from->Ref(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
-      complete = TensorOf(from->Ref(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X),
-                          &op.x) &&
-                 TensorOf(from->Ref(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W),
-                          &op.b) &&
-                 TensorOf(from->Ref(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y),
-                          &op.y) &&
-                 conv;
+      const Descriptor* const conv = from->Ref(
+          op.transposed
+              ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC
+              : CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
+      complete =
+          TensorOf(from->Ref(op.transposed
+                                 ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY
+                                 : CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X),
+                   &op.x) &&
+          TensorOf(from->Ref(op.transposed
+                                 ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W
+                                 : CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W),
+                   &op.b) &&
+          TensorOf(from->Ref(op.transposed
+                                 ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX
+                                 : CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y),
+                   &op.y) &&
+          conv;
       if (complete) {
         op.padding_before =
             conv->All<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);

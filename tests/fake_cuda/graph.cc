@@ -159,6 +159,34 @@ Values Convolve(const GraphOperation& op, const Values& x,
   return y;
 }
 
+// The gradient of Convolve() by its input; without groups.
+Values ConvolveTransposed(const GraphOperation& op, const Values& x,
+                          const Values& filter) {
+  const auto& in = op.x.dims;
+  const auto& out = op.y.dims;
+  const int64_t kernel_h = op.b.dims[2], kernel_w = op.b.dims[3];
+  const int64_t filters = out[1];
+  Values y(op.y.elements());
+  for (int64_t n = 0; n < in[0]; ++n) {
+    for (int64_t p = 0; p < in[2] * in[3]; ++p) {
+      const float* const source = &x[(n * in[2] * in[3] + p) * in[1]];
+      for (int64_t k = 0; k < kernel_h * kernel_w; ++k) {
+        const int64_t h = p / in[3] * op.strides[0] +
+                          k / kernel_w * op.dilations[0] - op.padding_before[0];
+        const int64_t v = p % in[3] * op.strides[1] +
+                          k % kernel_w * op.dilations[1] - op.padding_before[1];
+        if (h < 0 || h >= out[2] || v < 0 || v >= out[3]) continue;
+        float* const pixel = &y[((n * out[2] + h) * out[3] + v) * filters];
+        for (int64_t c = 0; c < in[1]; ++c) {
+          AddMultiple(source[c], &filter[(c * kernel_h * kernel_w + k) * filters],
+                      filters, pixel);
+        }
+      }
+    }
+  }
+  return y;
+}
+
 float Pointwise(const GraphOperation& op, float x, float b) {
   switch (op.mode) {
     case CUDNN_POINTWISE_ADD:
@@ -212,7 +240,8 @@ double OperationGraph::Flops() const {
   double flops = 0;
   for (const GraphOperation& op : operations) {
     flops += op.convolution
-                 ? 2.0 * op.y.elements() * op.b.elements() / op.b.dims[0]
+                 ? 2.0 * (op.transposed ? op.x : op.y).elements() *
+                       op.b.elements() / op.b.dims[0]
                  : 0.0;
   }
   return flops;
@@ -237,7 +266,8 @@ void RunGraph(const OperationGraph& graph,
         for (float& value : x) value = RoundBits(value, bits);
         for (float& value : filter) value = RoundBits(value, bits);
       }
-      result = Convolve(op, x, filter);
+      result = op.transposed ? ConvolveTransposed(op, x, filter)
+                             : Convolve(op, x, filter);
     } else {
       result = load(op.x);
       const int64_t channels = op.y.dims[1];

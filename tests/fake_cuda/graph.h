@@ -24,6 +24,7 @@ struct GraphTensor {
 
 struct GraphOperation {
   bool convolution = false;
+  bool transposed = false;  // x is what the convolution of y gives
   GraphTensor x, b,
       y;  // b: the filter, or a pointwise operation's second operand
   bool has_b = false;

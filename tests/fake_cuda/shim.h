@@ -62,6 +62,7 @@ float fmaxf(float, float) noexcept;
 float floorf(float) noexcept;
 float ceilf(float) noexcept;
 float roundf(float) noexcept;
+float powf(float, float) noexcept;
 
 IosHostState ios_host_state;
 }

@@ -20,6 +20,44 @@ memory::desc PlainFilterDesc(const Operator& op, int64_t groups,
   return memory::desc(dims, memory::data_type::f32, strides);
 }
 
+template <typename PrimitiveDesc>
+void Convolution::Create(const dnnl::engine& engine, const PrimitiveDesc& desc,
+                         const memory::desc& plain, CpuParameter* filter,
+                         CpuParameter* bias) {
+  primitive_.Create(desc, engine);
+  source_ = primitive_.AddArgument(DNNL_ARG_SRC, desc.src_desc());
+  target_ = primitive_.AddArgument(DNNL_ARG_DST, desc.dst_desc());
+  primitive_.AddArgument(DNNL_ARG_WEIGHTS,
+                         filter->Packed(engine, plain, desc.weights_desc()));
+  if (bias) {
+    primitive_.AddArgument(
+        DNNL_ARG_BIAS,
+        bias->Packed(engine, FlatDesc(desc.dst_desc().get_dims()[1]),
+                     desc.bias_desc()));
+  }
+}
+
+void Convolution::CreateTransposed(const dnnl::engine& engine,
+                                   const Operator& op, const Shape& input,
+                                   const Shape& output, CpuParameter* filter,
+                                   CpuParameter* bias) {
+  const memory::desc plain =
+      PlainFilterDesc(op, /*groups=*/1, input[3], op.filters);
+  dnnl::post_ops ops;
+  AppendActivation(op.activation, &ops);
+  const std::array<int64_t, 4> cut = TransposedPadding(op, input, output);
+  const dnnl::deconvolution_forward::primitive_desc desc(
+      engine, dnnl::prop_kind::forward_inference,
+      algorithm::deconvolution_direct, NhwcDesc(input),
+      memory::desc(plain.get_dims(), memory::data_type::f32,
+                   memory::format_tag::any),
+      bias ? FlatDesc(op.filters) : memory::desc(), NhwcDesc(output),
+      {op.strides[0], op.strides[1]},
+      {op.dilations[0] - 1, op.dilations[1] - 1}, {cut[0], cut[2]},
+      {cut[1], cut[3]}, AttributesWith(ops));
+  Create(engine, desc, plain, filter, bias);
+}
+
 void Convolution::Create(const dnnl::engine& engine, const Operator& op,
                          int64_t groups, int64_t filters, const Shape& input,
                          const Shape& output, CpuParameter* filter,
@@ -41,16 +79,7 @@ void Convolution::Create(const dnnl::engine& engine, const Operator& op,
       {op.strides[0], op.strides[1]},
       {op.dilations[0] - 1, op.dilations[1] - 1}, {pad[0], pad[2]},
       {pad[1], pad[3]}, AttributesWith(ops));
-  primitive_.Create(desc, engine);
-  source_ = primitive_.AddArgument(DNNL_ARG_SRC, desc.src_desc());
-  target_ = primitive_.AddArgument(DNNL_ARG_DST, desc.dst_desc());
-  primitive_.AddArgument(DNNL_ARG_WEIGHTS,
-                         filter->Packed(engine, plain, desc.weights_desc()));
-  if (bias) {
-    primitive_.AddArgument(
-        DNNL_ARG_BIAS,
-        bias->Packed(engine, FlatDesc(filters), desc.bias_desc()));
-  }
+  Create(engine, desc, plain, filter, bias);
   if (residual) {
     residual_ = primitive_.AddArgument(
         DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, target);

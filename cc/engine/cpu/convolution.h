@@ -1,4 +1,4 @@
-// A convolution of dense tensors as a oneDNN primitive.
+// A convolution of dense tensors, or a transposed one, as a oneDNN primitive.
 #ifndef IOS_TF_CC_ENGINE_CPU_CONVOLUTION_H_
 #define IOS_TF_CC_ENGINE_CPU_CONVOLUTION_H_
 
@@ -25,6 +25,11 @@ class Convolution {
               CpuParameter* filter, CpuParameter* bias, bool residual,
               Activation activation);
 
+  // op.type is kConv2DTranspose.
+  void CreateTransposed(const dnnl::engine& engine, const Operator& op,
+                        const Shape& input, const Shape& output,
+                        CpuParameter* filter, CpuParameter* bias);
+
   // The same convolution, to run on another thread at the same time.
   Convolution Clone() const;
 
@@ -37,6 +42,11 @@ class Convolution {
            dnnl_stream_t stream, float* scratchpad);
 
  private:
+  template <typename PrimitiveDesc>
+  void Create(const dnnl::engine& engine, const PrimitiveDesc& desc,
+              const dnnl::memory::desc& plain, CpuParameter* filter,
+              CpuParameter* bias);
+
   Primitive primitive_;
   Activation rest_;
   int source_ = -1, target_ = -1, residual_ = -1;

@@ -13,6 +13,7 @@
 #include "cc/engine/cpu/resize.h"
 #include "cc/engine/cpu/scratch.h"
 #include "cc/engine/cpu/separable.h"
+#include "cc/engine/cpu/spatial.h"
 
 namespace ios::cpu {
 namespace {
@@ -31,6 +32,14 @@ class ConvTask : public CpuTask {
         output_(spec.output, &scratch_),
         has_residual_(spec.op->residual) {
     const Operator& op = *spec.op;
+    if (op.type == OperatorType::kConv2DTranspose) {
+      convolution_.CreateTransposed(
+          engine, op, spec.inputs[0].shape, spec.output.shape,
+          AsCpu(spec.parameters[0]),
+          op.bias ? AsCpu(spec.parameters[1]) : nullptr);
+      scratchpad_ = scratch_.Take(convolution_.scratchpad_floats());
+      return;
+    }
     convolution_.Create(engine, op, op.groups, op.filters, spec.inputs[0].shape,
                         spec.output.shape, AsCpu(spec.parameters[0]),
                         op.bias ? AsCpu(spec.parameters[1]) : nullptr,
@@ -219,6 +228,15 @@ class KernelTask : public CpuTask {
       case OperatorType::kPad:
         Pad(source(0), op_.padding, target);
         break;
+      case OperatorType::kDepthToSpace:
+        DepthToSpace(source(0), op_.block_size, target);
+        break;
+      case OperatorType::kSpaceToDepth:
+        SpaceToDepth(source(0), op_.block_size, target);
+        break;
+      case OperatorType::kLrn:
+        LocalResponseNormalization(source(0), op_, target);
+        break;
       case OperatorType::kSlice:
         Copy({inputs[0] + op_.offset, {output_.shape, inputs_[0].pitch}},
              target);
@@ -260,6 +278,7 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
     std::unique_ptr<Task> task;
     switch (spec.op->type) {
       case OperatorType::kConv2D:
+      case OperatorType::kConv2DTranspose:
         task = std::make_unique<ConvTask>(spec, engine);
         break;
       case OperatorType::kSepConv:
@@ -306,6 +325,9 @@ bool TaskReadsPitched(const Operator& op) {
     case OperatorType::kPad:
     case OperatorType::kSlice:
     case OperatorType::kResize:
+    case OperatorType::kDepthToSpace:
+    case OperatorType::kSpaceToDepth:
+    case OperatorType::kLrn:
       return true;
     case OperatorType::kSepConv:  // its activation pass reads anything
       return op.pre_activation != Activation::kNone && !op.residual;

@@ -21,8 +21,12 @@ int64_t AlignUp(int64_t bytes) {
 }
 
 // Whether cuDNN has few kernels for the whole of a spec, compiled at run time, but
-// many for the convolution and its bias: it is ready for no activation but relu.
+// many for the convolution and its bias: it is ready for no activation but relu. Of
+// transposed convolutions it has many for these alone.
 bool FewKernelsForAll(const ConvolutionSpec& spec) {
+  if (spec.transposed) {
+    return spec.bias || spec.activation != Activation::kNone;
+  }
   return (spec.activation != Activation::kNone &&
           spec.activation != Activation::kRelu) ||
          (spec.residual && !IsDense(*spec.residual, spec.dtype));
@@ -41,22 +45,30 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
                        CreateFirst(device, spec));
   if (!first->whole() || !FewKernelsForAll(spec)) return first;
   StatusOr<std::unique_ptr<Convolution>> steps =
-      Create(device, spec, {Form::kBias, false, false});
+      Create(device, spec,
+             {spec.transposed ? Form::kNothing : Form::kBias, false, false});
   if (!steps.ok()) return first;
   IOS_ASSIGN_OR_RETURN(const bool faster,
                        StepsAreFaster(device, spec, *first, **steps));
   return faster ? std::move(*steps) : std::move(first);
 }
 
-StatusOr<std::unique_ptr<Convolution>> Convolution::CreateFirst(
-    const Device* device, const ConvolutionSpec& spec) {
+// What cuDNN does in one graph is nearly always fastest. Asymmetric padding, and views
+// that are not dense, are what it may lack.
+std::vector<Convolution::Form> Convolution::Layouts(
+    const ConvolutionSpec& spec) {
   const auto [top, bottom, left, right] = spec.padding;
   const bool input_dense = IsDense(spec.input, spec.dtype);
   const bool output_dense = IsDense(spec.output, spec.dtype);
-
-  // From one kernel to many: what cuDNN does in one graph is nearly always fastest.
-  // Asymmetric padding, and views that are not dense, are what it may lack.
   std::vector<Form> layouts = {{}};
+  if (spec.transposed) {
+    Form form;
+    form.cut_output = true;
+    layouts.push_back(form);
+    form.copy_input = !input_dense;
+    if (!input_dense) layouts.push_back(form);
+    return layouts;
+  }
   if (top != bottom || left != right) {
     layouts.push_back({Form::kAll, /*copy_input=*/true, false});
   }
@@ -65,13 +77,18 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::CreateFirst(
         {Form::kAll, !input_dense || top != bottom || left != right,
          !output_dense});
   }
+  return layouts;
+}
+
+StatusOr<std::unique_ptr<Convolution>> Convolution::CreateFirst(
+    const Device* device, const ConvolutionSpec& spec) {
   std::vector<Form::Fused> fusions = {Form::kAll};
   if (spec.residual || spec.activation != Activation::kNone) {
     fusions.push_back(Form::kBias);
   }
   if (spec.bias) fusions.push_back(Form::kNothing);
   Status failure;
-  for (Form form : layouts) {
+  for (Form form : Layouts(spec)) {
     for (Form::Fused fused : fusions) {
       form.fused = fused;
       StatusOr<std::unique_ptr<Convolution>> made = Create(device, spec, form);
@@ -98,7 +115,24 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
     return Unimplemented(std::string("cuDNN has no ") +
                          ios::ToString(spec.activation));
   }
-  if (form.copy_input) {
+  if (spec.transposed) {
+    const auto [top, bottom, left, right] = spec.padding;
+    if (form.copy_input) {
+      plan.input = DenseView(spec.input.shape);
+      IOS_ASSIGN_OR_RETURN(made->pad_,
+                           PadKernel::Create(device, spec.dtype, spec.input, 0,
+                                             0, plan.input));
+    }
+    if (form.cut_output) {
+      const Shape& shape = spec.output.shape;
+      plan.output = DenseView({shape[0], shape[1] + top + bottom,
+                               shape[2] + left + right, shape[3]});
+      plan.padding = {0, 0, 0, 0};
+      IOS_ASSIGN_OR_RETURN(made->cut_,
+                           PadKernel::Create(device, spec.dtype, plan.output,
+                                             -top, -left, spec.output));
+    }
+  } else if (form.copy_input) {
     const Shape& shape = spec.input.shape;
     const auto [top, bottom, left, right] = spec.padding;
     plan.input = DenseView({shape[0], shape[1] + top + bottom,
@@ -116,7 +150,9 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
   const bool activate = spec.activation != plan.activation;
   if (form.copy_output || made->rest_bias_ || made->rest_residual_ ||
       activate) {
-    std::vector<TensorView> terms = {plan.output};
+    // What has been cut out lies in the output already.
+    std::vector<TensorView> terms = {form.cut_output ? spec.output
+                                                     : plan.output};
     if (made->rest_residual_) terms.push_back(*spec.residual);
     IOS_ASSIGN_OR_RETURN(
         made->rest_,
@@ -132,7 +168,9 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
     return offset;
   };
   if (form.copy_input) made->input_offset_ = reserve(plan.input);
-  if (form.copy_output) made->output_offset_ = reserve(plan.output);
+  if (form.copy_output || form.cut_output) {
+    made->output_offset_ = reserve(plan.output);
+  }
   return made;
 }
 
@@ -190,8 +228,11 @@ Status Convolution::Enqueue(const void* input, const void* filter,
   pointers.output = output_offset_ ? At(lane, *output_offset_) : output;
   pointers.workspace = lane.scratch;
   IOS_RETURN_IF_ERROR(plan_->Enqueue(pointers, lane.stream));
+  if (cut_) {
+    IOS_RETURN_IF_ERROR(cut_->Enqueue(pointers.output, output, lane.stream));
+  }
   if (!rest_) return Status();
-  const void* const terms[] = {pointers.output,
+  const void* const terms[] = {cut_ ? output : pointers.output,
                                rest_residual_ ? residual : nullptr};
   return rest_->Enqueue(terms, rest_bias_ ? bias : nullptr, output,
                         lane.stream);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "cc/core/status.h"
 #include "cc/engine/cuda/convolution_spec.h"
@@ -43,6 +44,9 @@ class Convolution {
     Fused fused = kAll;
     bool copy_input = false;   // to a dense tensor with the padding in it
     bool copy_output = false;  // from a dense tensor
+    // Of transposed convolutions: from a dense tensor of full windows, whose padding
+    // is cut off then.
+    bool cut_output = false;
   };
 
   Convolution() = default;
@@ -60,10 +64,14 @@ class Convolution {
                                        const Convolution& whole,
                                        const Convolution& steps);
 
-  bool whole() const { return !pad_ && !rest_; }
+  // The ways to lay out input and output, from one kernel to many.
+  static std::vector<Form> Layouts(const ConvolutionSpec& spec);
+
+  bool whole() const { return !pad_ && !cut_ && !rest_; }
 
   std::optional<PadKernel> pad_;
   std::shared_ptr<const CudnnPlan> plan_;
+  std::optional<PadKernel> cut_;
   std::optional<SumKernel> rest_;
   bool rest_bias_ = false, rest_residual_ = false;  // left to rest_
   // In the lane's memory; the plan's workspace comes first.

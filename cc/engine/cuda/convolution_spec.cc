@@ -32,6 +32,7 @@ std::string ViewToString(const TensorView& view, DataType dtype) {
 std::string ToString(const ConvolutionSpec& spec) {
   std::string text = ios::ToString(spec.dtype);
   if (spec.dtype == DataType::kFloat32 && spec.tf32) text += " (TF32)";
+  if (spec.transposed) text += " transposed";
   text += " convolution of " + ViewToString(spec.input, spec.dtype) + " to " +
           ViewToString(spec.output, spec.dtype) + ", kernel " +
           Join(spec.kernel) + ", strides " + Join(spec.strides) +
@@ -48,6 +49,10 @@ std::string ToString(const ConvolutionSpec& spec) {
 }
 
 TensorView FilterView(const ConvolutionSpec& spec) {
+  if (spec.transposed) {
+    return DenseView({spec.input.channels(), spec.kernel[0], spec.kernel[1],
+                      spec.output.channels()});
+  }
   return DenseView({spec.output.channels(), spec.kernel[0], spec.kernel[1],
                     spec.input.channels() / spec.groups});
 }

@@ -25,6 +25,9 @@ struct ConvolutionSpec {
   std::array<int64_t, 2> dilations = {1, 1};
   std::array<int64_t, 4> padding = {0, 0, 0, 0};  // top, bottom, left, right
   int64_t groups = 1;
+  // The input is what a convolution with this kernel, strides, dilations and padding
+  // makes of the output; without groups and residual.
+  bool transposed = false;
   bool bias = false;
   std::optional<TensorView> residual;
   Activation activation = Activation::kNone;
@@ -33,7 +36,8 @@ struct ConvolutionSpec {
 // Everything that tells one spec from another, on one line.
 std::string ToString(const ConvolutionSpec& spec);
 
-// [filters, height, width, channels / groups].
+// [filters, height, width, channels / groups]; of a transposed convolution
+// [channels, height, width, filters].
 TensorView FilterView(const ConvolutionSpec& spec);
 
 // Bytes to whose multiple a view's first element is aligned, at most 16: no kernel

@@ -203,6 +203,17 @@ fe::Operation MakeConvolution(const ConvolutionSpec& spec, const fe::Tensor& x,
           .setPostPadding(2, after.data())
           .setDilation(2, spec.dilations.data())
           .build();
+  if (spec.transposed) {
+    return fe::OperationBuilder(
+               CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+        .setdyDesc(x)
+        .setwDesc(w)
+        .setdxDesc(y)
+        .setcDesc(description)
+        .setAlpha(1.0f)
+        .setBeta(0.0f)
+        .build();
+  }
   return fe::OperationBuilder(
              CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
       .setxDesc(x)

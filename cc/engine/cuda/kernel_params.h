@@ -61,6 +61,21 @@
     float scale_height, scale_width;                                      \
     Divisor vectors, output_height, output_width;                         \
   };                                                                      \
+  struct MoveDepthParams {                                                \
+    const void* deep;                                                     \
+    const void* wide;                                                     \
+    unsigned deep_pitch, wide_pitch, count, block_size, channels;         \
+    unsigned deep_width;                                                  \
+    Divisor vectors, wide_width, block;                                   \
+  };                                                                      \
+  struct LrnParams {                                                      \
+    const void* input;                                                    \
+    void* output;                                                         \
+    unsigned input_pitch, output_pitch, count;                            \
+    int channels_below, radius;                                           \
+    float bias, alpha, beta;                                              \
+    Divisor channels;                                                     \
+  };                                                                      \
   struct WindowParams {                                                   \
     const void* input;                                                    \
     const void* weights;                                                  \

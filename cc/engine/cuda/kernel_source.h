@@ -13,7 +13,7 @@ extern const char kElementwiseSource[];  // Sum, Binary, Scale
 extern const char kCopySource[];         // Copy, Pad
 extern const char kWindowSource[];     // Window: depthwise convolution, pooling
 extern const char kReductionSource[];  // GlobalPool, Softmax
-extern const char kSpatialSource[];    // Resize
+extern const char kSpatialSource[];    // Resize, MoveDepth, Lrn
 
 }  // namespace ios::cuda
 

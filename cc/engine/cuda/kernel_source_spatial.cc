@@ -5,7 +5,10 @@
 namespace ios::cuda {
 
 const char kSpatialSource[] = R"cuda(
-// IOS_INTERPOLATION, IOS_COORDINATES: as in ios::Interpolation, ios::Coordinates.
+// IOS_INTERPOLATION, IOS_COORDINATES: as in ios::Interpolation, ios::Coordinates; of
+// Resize. IOS_TO_DEPTH: whether MoveDepth goes there.
+
+#if defined(IOS_INTERPOLATION)
 
 // Where a cell of the output lies in the input, but for half a cell. No product is
 // contracted with a sum: the same cells must be nearest as in TensorFlow.
@@ -79,6 +82,49 @@ IOS_KERNEL(Resize, ResizeParams) {
               Mix(above, below, h.weight));
 #endif
 }
+
+#elif defined(IOS_TO_DEPTH)
+
+// A thread moves a vector of the wide image.
+IOS_KERNEL(MoveDepth, MoveDepthParams) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= p.count) return;
+  const unsigned channel = Split(i, p.vectors) * kVector;
+  const unsigned pixel = i;
+  unsigned column = Split(i, p.wide_width);
+  const unsigned column_in_block = Split(column, p.block);
+  const unsigned row_in_block = Split(i, p.block);  // images are whole blocks high
+  const void* const wide = At(p.wide, pixel * p.wide_pitch + channel);
+  const void* const deep =
+      At(p.deep, (i * p.deep_width + column) * p.deep_pitch + channel +
+                     (row_in_block * p.block_size + column_in_block) * p.channels);
+#if IOS_TO_DEPTH
+  Store(const_cast<void*>(deep), Load<sizeof(Element) * kVector>(wide));
+#else
+  Store(const_cast<void*>(wide), Load<sizeof(Element) * kVector>(deep));
+#endif
+}
+
+#else
+
+// A thread makes one element.
+IOS_KERNEL(Lrn, LrnParams) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= p.count) return;
+  const int channel = Split(i, p.channels);
+  float sum = 0.0f;
+  for (int k = -p.radius; k <= p.radius; ++k) {
+    const int c = channel + k;
+    if (c < 0 || c > p.channels_below) continue;
+    const float x = LoadVector(p.input, i * p.input_pitch + c).v[0];
+    sum += x * x;
+  }
+  Vector x = LoadVector(p.input, i * p.input_pitch + channel);
+  x.v[0] *= powf(p.bias + p.alpha * sum, -p.beta);
+  StoreVector(p.output, i * p.output_pitch + channel, x);
+}
+
+#endif  // IOS_INTERPOLATION
 )cuda";
 
 }  // namespace ios::cuda

@@ -5,7 +5,7 @@
 namespace ios::cuda {
 namespace {
 
-// [rows, columns] to [columns, rows], of elements of any kind.
+// [rows, columns] to [columns, rows], of elements of any size.
 std::vector<char> Transpose(const std::vector<char>& matrix, int64_t rows,
                             int64_t columns, int64_t size) {
   std::vector<char> result(matrix.size());
@@ -18,6 +18,11 @@ std::vector<char> Transpose(const std::vector<char>& matrix, int64_t rows,
   return result;
 }
 
+// Cells of a filter's window.
+int64_t Windows(const Shape& shape) {
+  return shape.size() == 4 ? shape[0] * shape[1] : 1;
+}
+
 CUdeviceptr ToDevicePointer(const std::shared_ptr<const void>& memory) {
   return reinterpret_cast<CUdeviceptr>(memory.get());
 }
@@ -26,13 +31,14 @@ CUdeviceptr ToDevicePointer(const std::shared_ptr<const void>& memory) {
 
 CudaParameter::CudaParameter(const Device* device, const ConstArray& array)
     : device_(device),
-      rows_(NumElements(array.shape) / array.shape.back()),
+      windows_(Windows(array.shape)),
+      channels_(NumElements(array.shape) / array.shape.back() / windows_),
       filters_(array.shape.back()),
       given_(array.data, array.data + NumElements(array.shape)) {}
 
 StatusOr<CudaParameter::HostCopy> CudaParameter::ToHost(DataType dtype) const {
   HostCopy copy;
-  copy.data.resize(rows_ * filters_ * SizeOf(dtype));
+  copy.data.resize(windows_ * channels_ * filters_ * SizeOf(dtype));
   if (packed_.empty()) {
     ConvertFromFloat(given_.data(), given_.size(), dtype, copy.data.data());
     return copy;
@@ -53,9 +59,17 @@ StatusOr<std::shared_ptr<const void>> CudaParameter::Packed(Layout layout,
   if (known != packed_.end()) return known->second;
   IOS_ASSIGN_OR_RETURN(HostCopy copy, ToHost(dtype));
   if (copy.layout != layout) {
-    const bool plain = copy.layout == Layout::kPlain;
-    copy.data = Transpose(copy.data, plain ? rows_ : filters_,
-                          plain ? filters_ : rows_, SizeOf(dtype));
+    const int64_t rows = windows_ * channels_, size = SizeOf(dtype);
+    if (copy.layout == Layout::kKrsc) {
+      copy.data = Transpose(copy.data, filters_, rows, size);
+    } else if (copy.layout == Layout::kCrsk) {
+      copy.data = Transpose(copy.data, channels_, windows_, filters_ * size);
+    }
+    if (layout == Layout::kKrsc) {
+      copy.data = Transpose(copy.data, rows, filters_, size);
+    } else if (layout == Layout::kCrsk) {
+      copy.data = Transpose(copy.data, windows_, channels_, filters_ * size);
+    }
   }
   IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> memory,
                        device_->Allocate(copy.data.size()));

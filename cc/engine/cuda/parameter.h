@@ -22,6 +22,7 @@ class CudaParameter : public Parameter {
   enum class Layout {
     kPlain,  // as it was given
     kKrsc,  // the last dimension, filters, first: [filters, kh, kw, C / groups]
+    kCrsk,  // the channels first: [C, kh, kw, filters]
   };
 
   CudaParameter(const Device* device, const ConstArray& array);
@@ -40,7 +41,7 @@ class CudaParameter : public Parameter {
   StatusOr<HostCopy> ToHost(DataType dtype) const;
 
   const Device* const device_;
-  const int64_t rows_, filters_;  // as a matrix
+  const int64_t windows_, channels_, filters_;  // of [kh, kw, C / groups, filters]
   std::mutex mutex_;
   std::vector<float> given_;
   std::map<Layout, std::shared_ptr<const void>> packed_;

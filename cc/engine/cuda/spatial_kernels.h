@@ -26,6 +26,32 @@ class ResizeKernel {
   Launch<ResizeParams> launch_;
 };
 
+// Groups of channels to blocks of cells, or back.
+class MoveDepthKernel {
+ public:
+  static StatusOr<MoveDepthKernel> Create(const Device* device, DataType dtype,
+                                          const Operator& op,
+                                          const TensorView& input,
+                                          const TensorView& output);
+  Status Enqueue(const void* input, void* output, CUstream stream) const;
+
+ private:
+  bool to_depth_ = false;
+  Launch<MoveDepthParams> launch_;
+};
+
+// OperatorType::kLrn.
+class LrnKernel {
+ public:
+  static StatusOr<LrnKernel> Create(const Device* device, DataType dtype,
+                                    const Operator& op, const TensorView& input,
+                                    const TensorView& output);
+  Status Enqueue(const void* input, void* output, CUstream stream) const;
+
+ private:
+  Launch<LrnParams> launch_;
+};
+
 }  // namespace ios::cuda
 
 #endif  // IOS_TF_CC_ENGINE_CUDA_SPATIAL_KERNELS_H_

@@ -78,7 +78,9 @@ struct Weighted {
   // The operator's filter is its weight `index`, the bias the next one.
   Status Create(Device* device, const TaskSpec& spec, size_t index,
                 const ConvolutionSpec& what) {
-    IOS_ASSIGN_OR_RETURN(filter, Pack(spec, index, Layout::kKrsc));
+    IOS_ASSIGN_OR_RETURN(
+        filter, Pack(spec, index,
+                     what.transposed ? Layout::kCrsk : Layout::kKrsc));
     IOS_ASSIGN_OR_RETURN(bias, Pack(spec, index + 1, Layout::kPlain));
     IOS_ASSIGN_OR_RETURN(convolution, Convolution::Create(device, what));
     return Status();
@@ -109,8 +111,15 @@ TaskOr CompileConvolution(Device* device, bool tf32, const TaskSpec& spec) {
   what.kernel = op.kernel;
   what.strides = op.strides;
   what.dilations = op.dilations;
-  what.padding = ExplicitPadding(op, spec.inputs[0].shape);
   what.groups = op.groups;
+  what.transposed = op.type == OperatorType::kConv2DTranspose;
+  if (what.transposed) {
+    what.padding = TransposedPadding(op, what.input.shape, what.output.shape);
+    // Strides leave these cells out anyway.
+    for (int64_t& cells : what.padding) cells = std::max<int64_t>(cells, 0);
+  } else {
+    what.padding = ExplicitPadding(op, what.input.shape);
+  }
   Weighted weighted;
   IOS_RETURN_IF_ERROR(weighted.Create(device, spec, 0, what));
   return MakeTask(
@@ -364,11 +373,12 @@ TaskOr CompileSoftmax(Device* device, const TaskSpec& spec) {
   });
 }
 
-TaskOr CompileResize(Device* device, const TaskSpec& spec) {
-  IOS_ASSIGN_OR_RETURN(
-      const ResizeKernel kernel,
-      ResizeKernel::Create(device, spec.dtype, *spec.op, spec.inputs[0],
-                           spec.output));
+// A kernel of spatial_kernels.h, which reads its first input only.
+template <typename Kernel>
+TaskOr CompileSpatial(Device* device, const TaskSpec& spec) {
+  IOS_ASSIGN_OR_RETURN(const Kernel kernel,
+                       Kernel::Create(device, spec.dtype, *spec.op,
+                                      spec.inputs[0], spec.output));
   return MakeTask([kernel](const void* const* inputs, void* output,
                            const LaneContext& lane) {
     return kernel.Enqueue(inputs[0], output, lane.stream);
@@ -392,6 +402,8 @@ TaskOr Compile(Device* device, bool tf32, const TaskSpec& spec) {
     case OperatorType::kConv2D:
       return IsDepthwise(spec) ? CompileDepthwise(device, spec)
                                : CompileConvolution(device, tf32, spec);
+    case OperatorType::kConv2DTranspose:
+      return CompileConvolution(device, tf32, spec);
     case OperatorType::kSepConv:
       return CompileSepConv(device, tf32, spec);
     case OperatorType::kPool:
@@ -420,7 +432,12 @@ TaskOr Compile(Device* device, bool tf32, const TaskSpec& spec) {
     case OperatorType::kSlice:
       return CompileSlice(device, spec);
     case OperatorType::kResize:
-      return CompileResize(device, spec);
+      return CompileSpatial<ResizeKernel>(device, spec);
+    case OperatorType::kDepthToSpace:
+    case OperatorType::kSpaceToDepth:
+      return CompileSpatial<MoveDepthKernel>(device, spec);
+    case OperatorType::kLrn:
+      return CompileSpatial<LrnKernel>(device, spec);
   }
   return Unimplemented("no kernel for this operator type");
 }

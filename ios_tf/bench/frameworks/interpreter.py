@@ -159,6 +159,26 @@ class Ops(Protocol):
     def matmul(self, x: Any, matrix: Any, bias: Any) -> Any:
         """[N,I] by [I,units]; `bias` may be None."""
 
+    def convolve_transposed(
+        self, x: Any, filters: Any, bias: Any, window: Window
+    ) -> Any:
+        """The way back of a convolution from `window.output` to `window.image`.
+
+        `filters` are [kh,kw,C,F]; `window.padding` is cut off, what is negative of it
+        added as zeros.
+        """
+
+    def depth_to_space(self, x: Any, size: int) -> Any:
+        """Groups of channels become blocks of size x size cells."""
+
+    def space_to_depth(self, x: Any, size: int) -> Any:
+        """The way back."""
+
+    def normalize(
+        self, x: Any, radius: int, bias: float, alpha: float, beta: float
+    ) -> Any:
+        """x / (bias + alpha * sum of squares of 2 * radius + 1 channels) ** beta."""
+
     def resize(self, x: Any, sampling: Sampling) -> Any:
         """To another height and width."""
 
@@ -346,6 +366,26 @@ def _resize(call: _Call) -> Any:
     return call.ops.resize(call.read[0], sampling)
 
 
+def _conv2d_transpose(call: _Call) -> Any:
+    filters, *bias = call.weights
+    window = call.window()
+    around = []
+    for axis in (0, 1):
+        reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1
+        full = (window.image[axis] - 1) * window.strides[axis] + reach
+        cut = full - window.output[axis]
+        before = max(cut, 0) // 2 if window.name == "SAME" else 0
+        if window.name == "EXPLICIT":
+            before = window.padding[2 * axis]
+        around += [before, cut - before]
+    window = dataclasses.replace(window, padding=tuple(around))
+    return call.finished(
+        call.ops.convolve_transposed(
+            call.read[0], filters, bias[0] if bias else None, window
+        )
+    )
+
+
 _OPERATORS: Mapping[str, Callable[[_Call], Any]] = {
     "conv2d": _conv2d,
     "sepconv": _sepconv,
@@ -353,6 +393,12 @@ _OPERATORS: Mapping[str, Callable[[_Call], Any]] = {
     "add": _add,
     "pad": _pad,
     "resize": _resize,
+    "conv2d_transpose": _conv2d_transpose,
+    "depth_to_space": lambda c: c.ops.depth_to_space(c.read[0], c.get("block_size", 1)),
+    "space_to_depth": lambda c: c.ops.space_to_depth(c.read[0], c.get("block_size", 1)),
+    "lrn": lambda c: c.ops.normalize(
+        c.read[0], c.get("depth_radius", 0), *c.operator["normalization"]
+    ),
     "pool": lambda c: c.ops.pool(c.read[0], c.get("pool", "max"), c.window()),
     "global_pool": lambda c: c.ops.global_pool(
         c.read[0], c.get("pool", "max"), c.get("keep_dims", False)

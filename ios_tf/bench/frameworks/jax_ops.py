@@ -116,6 +116,45 @@ class JaxOps:
         y = x @ matrix
         return y if bias is None else y + bias
 
+    def convolve_transposed(
+        self, x: Any, filters: Any, bias: Any, window: Window
+    ) -> Any:
+        top, bottom, left, right = window.padding
+        reach = [
+            (k - 1) * d for k, d in zip(window.kernel, window.dilations, strict=True)
+        ]
+        y = lax.conv_general_dilated(
+            x,
+            filters[::-1, ::-1],
+            (1, 1),
+            [
+                (reach[0] - top, reach[0] - bottom),
+                (reach[1] - left, reach[1] - right),
+            ],
+            lhs_dilation=window.strides,
+            rhs_dilation=window.dilations,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+        return y if bias is None else y + bias
+
+    def depth_to_space(self, x: Any, size: int) -> Any:
+        n, h, w, c = x.shape
+        x = x.reshape(n, h, w, size, size, c // size**2).transpose(0, 1, 3, 2, 4, 5)
+        return x.reshape(n, h * size, w * size, c // size**2)
+
+    def space_to_depth(self, x: Any, size: int) -> Any:
+        n, h, w, c = x.shape
+        x = x.reshape(n, h // size, size, w // size, size, c)
+        x = x.transpose(0, 1, 3, 2, 4, 5)
+        return x.reshape(n, h // size, w // size, c * size**2)
+
+    def normalize(
+        self, x: Any, radius: int, bias: float, alpha: float, beta: float
+    ) -> Any:
+        window = (1, 1, 1, 2 * radius + 1)
+        sums = lax.reduce_window(x * x, 0.0, lax.add, window, (1, 1, 1, 1), "SAME")
+        return x / (bias + alpha * sums) ** beta
+
     def resize(self, x: Any, sampling: Sampling) -> Any:
         return resized(x, sampling, jnp.take, self.tensor, 1)
 

@@ -174,6 +174,35 @@ class OnnxOps:
     def matmul(self, x: str, matrix: str, bias: str | None) -> str:
         return self._node("Gemm", [x, matrix] + ([bias] if bias else []))
 
+    def convolve_transposed(
+        self, x: str, filters: str, bias: str | None, window: Window
+    ) -> str:
+        top, bottom, left, right = window.padding
+        return self._node(
+            "ConvTranspose",
+            [x, self._node("Transpose", [filters], perm=(1, 0, 2, 3))]
+            + ([bias] if bias else []),
+            kernel_shape=window.kernel,
+            strides=window.strides,
+            dilations=window.dilations,
+            pads=_pads((top, max(bottom, 0), left, max(right, 0))),
+            output_padding=(max(-bottom, 0), max(-right, 0)),
+        )
+
+    def depth_to_space(self, x: str, size: int) -> str:
+        return self._node("DepthToSpace", [x], blocksize=size, mode="DCR")
+
+    def space_to_depth(self, x: str, size: int) -> str:
+        return self._node("SpaceToDepth", [x], blocksize=size)
+
+    def normalize(
+        self, x: str, radius: int, bias: float, alpha: float, beta: float
+    ) -> str:
+        size = 2 * radius + 1
+        floats = {"alpha": alpha * size, "beta": beta, "bias": bias}
+        floats = {name: float(value) for name, value in floats.items()}
+        return self._node("LRN", [x], size=size, **floats)
+
     def resize(self, x: str, sampling: Sampling) -> str:
         nearest = sampling.interpolation == "nearest"
         floor = sampling.coordinates == "asymmetric"

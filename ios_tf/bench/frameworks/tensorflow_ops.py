@@ -121,6 +121,32 @@ class TensorFlowOps:
         y = tf.matmul(x, matrix)
         return y if bias is None else tf.nn.bias_add(y, bias)
 
+    def convolve_transposed(
+        self, x: Any, filters: Any, bias: Any, window: Window
+    ) -> Any:
+        top, bottom, left, right = window.padding
+        # Padding of its own is not negative: cells are zeros that a stride leaves out.
+        y = tf.raw_ops.Conv2DBackpropInput(
+            input_sizes=[tf.shape(x)[0], *window.output, filters.shape[3]],
+            filter=np.swapaxes(filters, 2, 3),
+            out_backprop=x,
+            strides=[1, *window.strides, 1],
+            padding="EXPLICIT",
+            explicit_paddings=[0, 0, top, max(bottom, 0), left, max(right, 0), 0, 0],
+        )
+        return y if bias is None else tf.nn.bias_add(y, bias)
+
+    def depth_to_space(self, x: Any, size: int) -> Any:
+        return tf.nn.depth_to_space(x, size)
+
+    def space_to_depth(self, x: Any, size: int) -> Any:
+        return tf.nn.space_to_depth(x, size)
+
+    def normalize(
+        self, x: Any, radius: int, bias: float, alpha: float, beta: float
+    ) -> Any:
+        return tf.nn.lrn(x, radius, bias, alpha, beta)
+
     def resize(self, x: Any, sampling: Sampling) -> Any:
         nearest = sampling.interpolation == "nearest"
         operator = "ResizeNearestNeighbor" if nearest else "ResizeBilinear"

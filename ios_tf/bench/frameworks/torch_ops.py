@@ -147,6 +147,36 @@ class TorchOps:
     def matmul(self, x: Any, matrix: Any, bias: Any) -> Any:
         return functional.linear(x, matrix.t(), bias)
 
+    def convolve_transposed(
+        self, x: Any, filters: Any, bias: Any, window: Window
+    ) -> Any:
+        # Of all padding only what is symmetric is PyTorch's own.
+        y = functional.conv_transpose2d(
+            x, filters.transpose(0, 1), bias, window.strides, dilation=window.dilations
+        )
+        top, bottom, left, right = window.padding
+        if bias is not None and min(bottom, right) < 0:
+            y = y - bias.reshape(-1, 1, 1)
+            y = self.pad(y, (-top, -bottom, -left, -right))
+            return y + bias.reshape(-1, 1, 1)
+        return self.pad(y, (-top, -bottom, -left, -right))
+
+    def depth_to_space(self, x: Any, size: int) -> Any:
+        n, c, h, w = x.shape
+        x = x.reshape(n, size, size, c // size**2, h, w).permute(0, 3, 4, 1, 5, 2)
+        return x.reshape(n, c // size**2, h * size, w * size)
+
+    def space_to_depth(self, x: Any, size: int) -> Any:
+        n, c, h, w = x.shape
+        x = x.reshape(n, c, h // size, size, w // size, size).permute(0, 3, 5, 1, 2, 4)
+        return x.reshape(n, c * size**2, h // size, w // size)
+
+    def normalize(
+        self, x: Any, radius: int, bias: float, alpha: float, beta: float
+    ) -> Any:
+        size = 2 * radius + 1
+        return functional.local_response_norm(x, size, alpha * size, beta, bias)
+
     def resize(self, x: Any, sampling: Sampling) -> Any:
         mode = _RESIZES.get((sampling.interpolation, sampling.coordinates))
         if mode is not None:

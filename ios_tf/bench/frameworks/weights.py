@@ -137,6 +137,29 @@ class _ScalingOps:
         mean_square = x.mean_square * y.mean_square
         return _Values.new(x.mean * y.mean, mean_square, x.channels)
 
+    def convolve_transposed(
+        self,
+        x: _Values,
+        filters: np.ndarray,
+        bias: np.ndarray | None,
+        window: interpreter.Window,
+    ) -> _Values:
+        # Every cell of the input adds a window to the output.
+        cells = np.prod(window.image) * np.prod(window.kernel) / np.prod(window.output)
+        return _product(x, filters, bias, cells * filters.shape[2])
+
+    def depth_to_space(self, x: _Values, size: int) -> _Values:
+        return _Values.new(x.mean, x.mean_square, x.channels // size**2)
+
+    def space_to_depth(self, x: _Values, size: int) -> _Values:
+        return _Values.new(x.mean, x.mean_square, x.channels * size**2)
+
+    def normalize(
+        self, x: _Values, radius: int, bias: float, alpha: float, beta: float
+    ) -> _Values:
+        by = (bias + alpha * (2 * radius + 1) * x.mean_square) ** beta
+        return _Values.new(x.mean / by, x.mean_square / by**2, x.channels)
+
     def resize(self, x: _Values, sampling: interpreter.Sampling) -> _Values:
         return x
 
