@@ -83,7 +83,8 @@ def test_resize_by_factors(kind, how, tmp_path):
         x = tf.nn.conv2d(x, filters, 2, "SAME")
         shape = tf.shape(x)
         a = resize(x, shape[1:3] * 2, kind, how)
-        b = resize(x, tf.stack([shape[1] * 3, shape[2]]), kind, how)
+        scaled = tf.cast(tf.cast(shape[1:2], tf.float32) * 3.0, tf.int32)
+        b = resize(x, tf.concat([scaled, shape[2:3]], 0), kind, how)
         return a, tf.nn.relu(b)
 
     check(function, tmp_path, [5], [[(13, 9)], [(20, 33)], [(1, 1)]])
@@ -281,3 +282,33 @@ def test_dilated_depthwise_convolution_of_keras(padding, size, tmp_path):
         if size[0] in (None, height):
             images = gh.random_array(batch, height, width, 4)
             gh.assert_equal(gh.run(lowered, images), gh.run(graph, images))
+
+
+@pytest.mark.parametrize("mode", ["REFLECT", "SYMMETRIC", "CONSTANT"])
+def test_padding_with_more_than_zeros(mode, tmp_path):
+    """No convolution or pool behind it may take such padding for its own."""
+    filters = constant(3, 3, 9, 5)
+
+    def function(x):
+        x = tf.pad(tf.nn.relu(x), [[0, 0], [2, 1], [0, 3], [0, 0]], mode, -0.5)
+        return tf.nn.max_pool2d(x, 3, 1, "VALID"), tf.nn.conv2d(x, filters, 2, "VALID")
+
+    check(anchored(function, 9), tmp_path, [9], [[(6, 7)], [(4, 5)]])
+
+
+def test_padding_of_channels(tmp_path):
+    """The shortcut of a residual network without a convolution of its own."""
+
+    def function(x):
+        short = tf.pad(tf.nn.avg_pool2d(x, 1, 2, "SAME"), [[0, 0]] * 3 + [[3, 4]])
+        return short + tf.nn.conv2d(x, constant(3, 3, 9, 16), 2, "SAME")
+
+    check(anchored(function, 9), tmp_path, [9], [[(6, 7)], [(4, 5)]])
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_sum_of_cells(keepdims, tmp_path):
+    def function(x):
+        return tf.nn.relu(tf.reduce_sum(x, [1, 2], keepdims=keepdims))
+
+    check(anchored(function, 9), tmp_path, [9], [[(6, 7)], [(4, 5)]])

@@ -143,6 +143,11 @@ Status CheckAttributes(const Operator& op) {
       return InvalidArgument("factors and output_size must be positive");
     }
   }
+  if (std::min(op.channel_padding[0], op.channel_padding[1]) < 0 ||
+      (op.pad_mode != PadMode::kConstant &&
+       (op.channel_padding[0] > 0 || op.channel_padding[1] > 0))) {
+    return InvalidArgument("channels are padded by no negative or mirrored ones");
+  }
   if (op.block_size < 1 || op.depth_radius < 0) {
     return InvalidArgument("block_size and depth_radius must be positive");
   }
@@ -304,6 +309,15 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
           output[1] + op.padding.top + op.padding.bottom, 0);
       output[2] = std::max<int64_t>(
           output[2] + op.padding.left + op.padding.right, 0);
+      output[3] += op.channel_padding[0] + op.channel_padding[1];
+      if (op.pad_mode != PadMode::kConstant) {
+        const int64_t less = op.pad_mode == PadMode::kReflect ? 1 : 0;
+        const Padding& p = op.padding;
+        if (std::max(p.top, p.bottom) > x[1] - less ||
+            std::max(p.left, p.right) > x[2] - less) {
+          return bad_input("large enough to be mirrored");
+        }
+      }
       break;
     case OperatorType::kSlice:
       if (op.offset < 0 || op.size < 1 || op.offset + op.size > x.back()) {
@@ -482,6 +496,12 @@ std::array<int64_t, 4> TransposedPadding(const Operator& op, const Shape& input,
     padding[2 * i + 1] = cut - before;
   }
   return padding;
+}
+
+bool PadsWithZeros(const Operator& op) {
+  return op.type == OperatorType::kPad && op.pad_mode == PadMode::kConstant &&
+         op.pad_value == 0.0f &&
+         op.channel_padding == std::array<int64_t, 2>{0, 0};
 }
 
 float ResizeScale(Coordinates coordinates, int64_t input, int64_t output) {

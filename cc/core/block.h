@@ -31,7 +31,7 @@ enum class OperatorType {
   kBinary,      // of two tensors, or a tensor and a constant, that broadcast
   kMatMul,      // [N,I] by [I,units], or maps of the kernel's size, flattened
   kSoftmax,     // over the last dimension
-  kPad,         // zeros around height and width; negative cells crop
+  kPad,         // cells around height and width; negative ones crop
   kActivation,  // stand-alone
   kScale,       // x * scale + shift per channel: batch norm in inference
   kSlice,       // a range of channels
@@ -115,6 +115,10 @@ struct Padding {
 
 enum class PoolKind { kMax, kAvg, kSum };
 
+// What the cells around an image are: a value, or cells of the image mirrored, at its
+// outermost cells (which are not repeated) or at its border.
+enum class PadMode { kConstant, kReflect, kSymmetric };
+
 enum class Interpolation { kNearest, kBilinear };
 
 // Where cell i of a resized image lies in the original, `scale` being the ratio of
@@ -180,6 +184,9 @@ struct Operator {
   // have a mean and variance; or each pixel has.
   bool whole_images = false;
   float epsilon = 0.0f;  // Normalize: added to the variance
+  PadMode pad_mode = PadMode::kConstant;            // Pad
+  float pad_value = 0;                              // Pad, kConstant
+  std::array<int64_t, 2> channel_padding = {0, 0};  // Pad, kConstant
   int64_t block_size = 1;    // DepthToSpace SpaceToDepth
   int64_t depth_radius = 0;  // Lrn
   std::array<float, 3> normalization = {1, 1, 0.5};  // Lrn: bias, alpha, beta
@@ -216,6 +223,9 @@ std::array<int64_t, 4> ExplicitPadding(const Operator& op, const Shape& input);
 // are negative where the output has cells that no window reaches.
 std::array<int64_t, 4> TransposedPadding(const Operator& op, const Shape& input,
                                          const Shape& output);
+
+// Whether it is zeros around height and width, or less of these.
+bool PadsWithZeros(const Operator& op);
 
 // What Coordinates call scale.
 float ResizeScale(Coordinates coordinates, int64_t input, int64_t output);

@@ -76,6 +76,12 @@ constexpr std::array<std::pair<PoolKind, const char*>, 3> kPools = {{
     {PoolKind::kSum, "sum"},
 }};
 
+constexpr std::array<std::pair<PadMode, const char*>, 3> kPadModes = {{
+    {PadMode::kConstant, "constant"},
+    {PadMode::kReflect, "reflect"},
+    {PadMode::kSymmetric, "symmetric"},
+}};
+
 constexpr std::array<std::pair<Interpolation, const char*>, 2> kInterpolations =
     {{
         {Interpolation::kNearest, "nearest"},
@@ -264,6 +270,9 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
   reader.Read("swapped", &op.swapped);
   reader.Read("whole_images", &op.whole_images);
   reader.Read("epsilon", &op.epsilon);
+  reader.Read("pad_mode", kPadModes, &op.pad_mode);
+  reader.Read("pad_value", &op.pad_value);
+  reader.Read("channel_padding", &op.channel_padding);
   reader.Read("block_size", &op.block_size);
   reader.Read("depth_radius", &op.depth_radius);
   reader.Read("normalization", &op.normalization);
@@ -331,6 +340,13 @@ json OperatorToJsonValue(const Operator& op) {
   if (op.swapped) out["swapped"] = true;
   if (op.whole_images) out["whole_images"] = true;
   if (op.epsilon != 0.0f) out["epsilon"] = op.epsilon;
+  if (op.pad_mode != defaults.pad_mode) {
+    out["pad_mode"] = NameIn(kPadModes, op.pad_mode);
+  }
+  if (op.pad_value != 0.0f) out["pad_value"] = op.pad_value;
+  if (op.channel_padding != defaults.channel_padding) {
+    out["channel_padding"] = op.channel_padding;
+  }
   if (op.block_size != 1) out["block_size"] = op.block_size;
   if (op.depth_radius != 0) out["depth_radius"] = op.depth_radius;
   if (op.type == OperatorType::kLrn) out["normalization"] = op.normalization;

@@ -113,6 +113,9 @@ class Fuser {
     return Is(i, OperatorType::kBinary) && ops_[i].inputs.size() == 2 &&
            ops_[i].op.function == BinaryFunction::kMultiply;
   }
+  bool IsZeroPad(int i) const {
+    return Is(i, OperatorType::kPad) && PadsWithZeros(ops_[i].op);
+  }
   bool IsTransposed(int i) const {
     return Is(i, OperatorType::kConv2DTranspose);
   }
@@ -532,8 +535,8 @@ class Fuser {
 
   // Zeros added and cells cut by one operator after the other, by one.
   bool ComposePads(int i) {
-    const int next = Is(i, OperatorType::kPad) ? OnlyUser(i) : -1;
-    if (!Is(next, OperatorType::kPad)) return false;
+    const int next = IsZeroPad(i) ? OnlyUser(i) : -1;
+    if (!IsZeroPad(next)) return false;
     Padding& a = ops_[i].op.padding;
     const Padding& b = ops_[next].op.padding;
     // Cells that were cut do not come back.
@@ -585,7 +588,7 @@ class Fuser {
       return false;
     }
     const int before = Producer(ops_[i].inputs[0]);
-    if (Is(before, OperatorType::kPad) && OnlyUser(before) == i) {
+    if (IsZeroPad(before) && OnlyUser(before) == i) {
       PadToConvolution(before);
     }
     if (Is(before, OperatorType::kConv2D) && OnlyUser(before) == i &&
@@ -744,7 +747,7 @@ class Fuser {
 
   // Zeros around the input become the operators' own padding.
   bool FoldPad(int i) {
-    if (!Is(i, OperatorType::kPad)) return false;
+    if (!IsZeroPad(i)) return false;
     const std::vector<int>& users = Users(i);
     const Shape* x = graph_.shape(ops_[i].inputs[0]);
     const bool relu = IsNonNegative(Producer(ops_[i].inputs[0]));

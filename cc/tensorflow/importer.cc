@@ -172,6 +172,7 @@ class Importer {
             {"LRN", &Importer::Lrn},
             {"Pad", &Importer::Pad},
             {"PadV2", &Importer::Pad},
+            {"MirrorPad", &Importer::Pad},
             {"Split", &Importer::Split},
             {"SplitV", &Importer::Split},
             {"Slice", &Importer::Slice},
@@ -472,8 +473,9 @@ class Importer {
     // All four dimensions, or height and width.
     SizeExpressions sizes = ReadSizes(&graph_, graph_.Input(i, 0));
     if (sizes.size() == 4) {
-      sizes = channels_first_ ? SizeExpressions{sizes[2], sizes[3]}
-                              : SizeExpressions{sizes[1], sizes[2]};
+      sizes = layout_ == Layout::kChannelsFirst
+                  ? SizeExpressions{sizes[2], sizes[3]}
+                  : SizeExpressions{sizes[1], sizes[2]};
     }
     TF_RETURN_IF_ERROR(ReadTransposedSize(i, sizes, &op));
     const std::vector<float> values = Floats(*filter);
@@ -505,8 +507,8 @@ class Importer {
       if (size && size->factor == op.strides[k] && size->tensor == x &&
           size->axis == 1 + k) {
         total = window - op.strides[k] - size->offset;
-      } else if (graph_.fixed_size(x) && out && out->size() == 4 &&
-                 graph_.fixed_size({i, 0})) {
+      } else if (out && out->size() == 4 && graph_.fixed(x, 1 + k) &&
+                 graph_.fixed({i, 0}, 1 + k)) {
         total = (in[1 + k] - 1) * op.strides[k] + window - (*out)[1 + k];
       } else {
         return ReadReference(sizes, imported);
@@ -1043,17 +1045,24 @@ class Importer {
     if (!InputShape(i, 0, {4}) || !of_dimensions)
       return Refuse("unknown shape");
     const std::vector<int64_t> pads = Logical(*of_dimensions, 2);
-    if (pads.size() != 8 || pads[0] || pads[1] || pads[6] || pads[7]) {
-      return Refuse("it does not pad height and width");
-    }
-    if (graph_.inputs(i).size() > 2) {
-      const Tensor* value = Constant(i, 2);
-      if (!value || !ToDataType(value->dtype()) ||
-          Floats(*value) != std::vector<float>{0.0f}) {
-        return Refuse("it does not pad with zeros");
-      }
+    if (pads.size() != 8 || pads[0] || pads[1]) {
+      return Refuse("it pads the batch");
     }
     ImportedOperator op = Make(i, OperatorType::kPad, {graph_.Input(i, 0)});
+    if (graph_.node(i).op() == "MirrorPad") {
+      const bool reflect =
+          Attr<std::string>(graph_.node(i), "mode", "") == "REFLECT";
+      if (pads[6] || pads[7]) return Refuse("it mirrors channels");
+      op.op.pad_mode = reflect ? PadMode::kReflect : PadMode::kSymmetric;
+    } else if (graph_.inputs(i).size() > 2) {
+      const Tensor* value = Constant(i, 2);
+      if (!value || !ToDataType(value->dtype()) || value->NumElements() != 1 ||
+          !std::isfinite(Floats(*value)[0])) {
+        return Refuse("it pads with no finite constant");
+      }
+      op.op.pad_value = Floats(*value)[0];
+    }
+    op.op.channel_padding = {pads[6], pads[7]};
     op.op.padding = {PaddingType::kExplicit, pads[2], pads[3], pads[4],
                      pads[5]};
     return Emit(std::move(op));
@@ -1189,7 +1198,7 @@ class Importer {
                  (k == 0 || size->tensor == like.value_or(x))) {
         op->op.factors[k] = size->factor;
         if (size->tensor != x) like = size->tensor;
-      } else if (y && y->size() == 4 && graph_.fixed_size({i, 0})) {
+      } else if (y && y->size() == 4 && graph_.fixed({i, 0}, 1 + k)) {
         op->op.output_size[k] = (*y)[1 + k];
       } else {
         return Refuse("its size depends on that of the graph's inputs");
@@ -1280,15 +1289,17 @@ class Importer {
     const auto multiples = Integers(Constant(i, 1));
     SizeExpressions wanted = SizesOf(&graph_, x);
     const SizeExpressions sizes = ReadSizes(&graph_, graph_.Input(after, 1));
-    if (!axis || axis->size() != 1 || !multiples || multiples->size() != 5 ||
-        sizes.size() != 4 || wanted.size() != 4 ||
+    const int64_t rank = wanted.size();
+    if (!axis || axis->size() != 1 || !multiples || rank < 3 ||
+        static_cast<int64_t>(multiples->size()) != rank + 1 ||
+        static_cast<int64_t>(sizes.size()) != rank ||
         graph_.layout(x) != graph_.layout({after, 0})) {
       return Refuse("unknown shape");
     }
-    if ((*axis)[0] < 0) (*axis)[0] += 5;
+    if ((*axis)[0] < 0) (*axis)[0] += rank + 1;
     const int64_t repeated = (*axis)[0] - 1;
     int64_t times = 1;
-    for (int64_t d = 0; d < 5; ++d) {
+    for (int64_t d = 0; d <= rank; ++d) {
       if (d == (*axis)[0]) {
         times = (*multiples)[d];
       } else if ((*multiples)[d] != 1) {
@@ -1300,7 +1311,7 @@ class Importer {
     if (repeated < 0 || times < 1 || (dimension != 1 && dimension != 2)) {
       return Refuse("it repeats other dimensions than height and width");
     }
-    for (int d = 0; d < 4; ++d) {
+    for (int64_t d = 0; d < rank; ++d) {
       if (d == repeated) {
         wanted[d]->factor *= times;
         wanted[d]->offset *= times;

@@ -1,6 +1,7 @@
 #include "cc/tensorflow/shape_arithmetic.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 
@@ -22,6 +23,16 @@ MaybeSize ConstantSize(int64_t value) {
   return result;
 }
 
+// An element of a floating-point tensor, as sizes are scaled with.
+std::optional<int64_t> WholeNumber(const Tensor& tensor, int64_t i) {
+  if (tensor.dtype() != tensorflow::DT_FLOAT) return std::nullopt;
+  const float value = tensor.flat<float>()(i);
+  if (!(std::abs(value) < 1e6f) || value != std::floor(value)) {
+    return std::nullopt;
+  }
+  return static_cast<int64_t>(value);
+}
+
 SizeExpressions Constants(const Tensor& tensor) {
   SizeExpressions result;
   for (int64_t i = 0; i < tensor.NumElements(); ++i) {
@@ -29,6 +40,8 @@ SizeExpressions Constants(const Tensor& tensor) {
       result.push_back(ConstantSize(tensor.flat<int32_t>()(i)));
     } else if (tensor.dtype() == tensorflow::DT_INT64) {
       result.push_back(ConstantSize(tensor.flat<int64_t>()(i)));
+    } else if (const std::optional<int64_t> whole = WholeNumber(tensor, i)) {
+      result.push_back(ConstantSize(*whole));
     } else {
       return {};
     }
@@ -72,7 +85,7 @@ class Reader {
     const int i = tensor.node;
     const std::string& op = graph_.node(i).op();
     if (op == "Shape") return OfShape(graph_.Input(i, 0));
-    // Cast: from one type of integers to another, or nothing is read.
+    // Cast: sizes are whole numbers in any type.
     if (op == "Cast" || op == "Reshape" || op == "Squeeze" ||
         op == "ExpandDims") {
       const SizeExpressions x = Read(graph_.Input(i, 0), depth + 1);

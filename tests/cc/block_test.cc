@@ -70,6 +70,66 @@ TEST(ShapesFollowTensorFlowsRules) {
   EXPECT(cells == std::array<int64_t, 4>{1, 1, 0, 1});
 }
 
+TEST(TransposedConvolutionsUndoTheShapesOfConvolutions) {
+  Operator op = Conv(-1, 8, 3);
+  op.type = OperatorType::kConv2DTranspose;
+  op.strides = {2, 2};
+  const auto shape_of = [&](const Shape& input) {
+    const StatusOr<std::vector<Shape>> shapes =
+        InferShapes(MakeBlock({op}, {0}, input));
+    return shapes.ok() ? (*shapes)[0] : Shape();
+  };
+  const Shape input = {2, 5, 6, 4};
+  EXPECT((shape_of(input) == Shape{2, 10, 12, 8}));
+  // The cell that SAME adds after a convolution's input is cut off there.
+  EXPECT((TransposedPadding(op, input, {2, 10, 12, 8}) ==
+          std::array<int64_t, 4>{0, 1, 0, 1}));
+  op.padding.type = PaddingType::kValid;
+  EXPECT((shape_of(input) == Shape{2, 11, 13, 8}));
+  op.padding = {PaddingType::kExplicit, 1, -1, 0, 2};
+  EXPECT((shape_of(input) == Shape{2, 11, 11, 8}));
+  op.padding.bottom = -2;  // a stride
+  EXPECT(!Validate(MakeBlock({op}, {0}, input)).ok());
+  // Like an image of which SAME makes the input, or not.
+  op.padding = Padding();
+  op.padding.type = PaddingType::kSame;
+  op.like = true;
+  op.inputs = {-1, -2};
+  Block block = MakeBlock({op}, {0}, input);
+  for (int64_t height : {9, 10, 11}) {
+    block.inputs = {input, {2, height, 12, 3}};
+    EXPECT(Validate(block).ok() == (height < 11));
+  }
+}
+
+TEST(AttributesOfSizesAndBordersGoThroughJson) {
+  Operator resize = Join(OperatorType::kResize, {-1, -2});
+  resize.interpolation = Interpolation::kBilinear;
+  resize.coordinates = Coordinates::kAlignCorners;
+  resize.factors = {2, 3};
+  resize.like = true;
+  Operator pad = Join(OperatorType::kPad, {0});
+  pad.padding = {PaddingType::kExplicit, 1, 2, -1, 0};
+  pad.pad_value = 0.1f;
+  pad.channel_padding = {2, 0};
+  Operator lrn = Join(OperatorType::kLrn, {1});
+  lrn.depth_radius = 2;
+  lrn.normalization = {1.0f, 1e-4f, 0.75f};
+  Operator fixed = Join(OperatorType::kResize, {2});
+  fixed.output_size = {7, 9};
+  Block block = MakeBlock({resize, pad, lrn, fixed}, {3});
+  block.inputs.push_back({1, 5, 3, 2});
+  const StatusOr<Block> read = BlockFromJson(ToJson(block));
+  EXPECT(read.ok());
+  EXPECT(ToJson(*read) == ToJson(block));
+  EXPECT(read->operators[2].normalization == lrn.normalization);
+  EXPECT(read->operators[1].pad_value == 0.1f);
+  const StatusOr<std::vector<Shape>> shapes = InferShapes(*read);
+  EXPECT((*shapes)[0] == (Shape{1, 10, 9, 16}));
+  EXPECT((*shapes)[1] == (Shape{1, 13, 8, 18}));
+  EXPECT((*shapes)[3] == (Shape{1, 7, 9, 18}));
+}
+
 TEST(IllegalBlocksAreErrors) {
   EXPECT(Validate(MakeBlock({Conv(-1, 8, 3)}, {0})).ok());
   EXPECT(!Validate(MakeBlock({Conv(-2, 8, 3)}, {0})).ok());

@@ -185,30 +185,4 @@ void GlobalPool(const Source& x, PoolKind kind, const Target& to) {
       });
 }
 
-void Pad(const Source& x, const Padding& padding, const Target& to) {
-  const int64_t height = to.view.shape[1], width = to.view.shape[2];
-  const int64_t in_height = x.view.shape[1], in_width = x.view.shape[2];
-  const int64_t channels = to.view.channels();
-  ParallelFor(
-      to.view.shape[0] * height,
-      std::max<int64_t>(1, kGrainFloats / (width * channels)),
-      [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) {
-          const int64_t image = row / height;
-          const int64_t y = row % height - padding.top;
-          for (int64_t column = 0; column < width; ++column) {
-            const int64_t z = column - padding.left;
-            float* out = At(to, row * width + column, 0);
-            if (y < 0 || y >= in_height || z < 0 || z >= in_width) {
-              std::memset(out, 0, channels * sizeof(float));
-            } else {
-              std::memcpy(out,
-                          At(x, (image * in_height + y) * in_width + z, 0),
-                          channels * sizeof(float));
-            }
-          }
-        }
-      });
-}
-
 }  // namespace ios::cpu

@@ -33,8 +33,6 @@ void Scale(const Source& x, const float* scale, const float* shift,
            Activation activation, const Target& to);
 // Over height and width; `to` is [N,1,1,C] or [N,C].
 void GlobalPool(const Source& x, PoolKind kind, const Target& to);
-// Zeros around height and width; negative padding crops.
-void Pad(const Source& x, const Padding& padding, const Target& to);
 
 }  // namespace ios::cpu
 

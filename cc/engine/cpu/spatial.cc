@@ -73,7 +73,54 @@ IOS_VECTORIZED void NormalizeRow(const float* __restrict x,
   }
 }
 
+// Of the cells of an output, in one dimension, those of the input that they are; or -1.
+std::vector<int64_t> PaddedCells(PadMode mode, int64_t before, int64_t input,
+                                 int64_t output) {
+  const int64_t repeated = mode == PadMode::kSymmetric ? 1 : 0;
+  std::vector<int64_t> cells(output);
+  for (int64_t i = 0; i < output; ++i) {
+    int64_t cell = i - before;
+    if (mode != PadMode::kConstant) {
+      if (cell < 0) cell = -cell - repeated;
+      if (cell >= input) cell = 2 * input - 2 + repeated - cell;
+    }
+    cells[i] = cell < 0 || cell >= input ? -1 : cell;
+  }
+  return cells;
+}
+
 }  // namespace
+
+void Pad(const Source& x, const Operator& op, const Target& to) {
+  const Shape &in = x.view.shape, &out = to.view.shape;
+  const std::vector<int64_t> rows =
+      PaddedCells(op.pad_mode, op.padding.top, in[1], out[1]);
+  const std::vector<int64_t> columns =
+      PaddedCells(op.pad_mode, op.padding.left, in[2], out[2]);
+  const auto [before, after] = op.channel_padding;
+  const int64_t height = out[1], width = out[2];
+  ParallelFor(
+      out[0] * height, GrainOf(width * out[3]),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t from = rows[row % height];
+          for (int64_t w = 0; w < width; ++w) {
+            float* cell = to.data + (row * width + w) * to.view.pitch;
+            if (from < 0 || columns[w] < 0) {
+              std::fill_n(cell, out[3], op.pad_value);
+              continue;
+            }
+            std::fill_n(cell, before, op.pad_value);
+            std::memcpy(cell + before,
+                        x.data + ((row / height * in[1] + from) * in[2] +
+                                  columns[w]) *
+                                     x.view.pitch,
+                        in[3] * sizeof(float));
+            std::fill_n(cell + before + in[3], after, op.pad_value);
+          }
+        }
+      });
+}
 
 void DepthToSpace(const Source& x, int64_t block_size, const Target& to) {
   ForBlocks(x.view, to.view, block_size,

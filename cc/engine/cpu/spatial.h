@@ -10,6 +10,9 @@
 
 namespace ios::cpu {
 
+// OperatorType::kPad.
+void Pad(const Source& x, const Operator& op, const Target& to);
+
 // Groups of channels become blocks of `block_size` x `block_size` cells.
 void DepthToSpace(const Source& x, int64_t block_size, const Target& to);
 void SpaceToDepth(const Source& x, int64_t block_size, const Target& to);

@@ -226,7 +226,7 @@ class KernelTask : public CpuTask {
         ShuffleChannels(source(0), op_.groups, target);
         break;
       case OperatorType::kPad:
-        Pad(source(0), op_.padding, target);
+        Pad(source(0), op_, target);
         break;
       case OperatorType::kDepthToSpace:
         DepthToSpace(source(0), op_.block_size, target);

@@ -50,7 +50,8 @@
     const void* input;                                                    \
     void* output;                                                         \
     unsigned input_pitch, output_pitch, count;                            \
-    int top, left, input_height, input_width;                             \
+    int top, left, input_height, input_width, mode;                       \
+    unsigned first_word, input_words, fill;                               \
     Divisor vectors, output_height, output_width;                         \
   };                                                                      \
   struct ResizeParams {                                                   \

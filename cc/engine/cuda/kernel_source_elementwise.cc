@@ -125,17 +125,30 @@ IOS_KERNEL(Copy, CopyParams) {
         Load<IOS_WIDTH>(WordAt(piece.from, i * piece.from_pitch + word)));
 }
 
+// The cell of the image that is at `cell`; `mode`: as in ios::PadMode.
+__device__ __forceinline__ int Mirrored(int cell, int size, int mode) {
+  if (mode == 0) return cell;
+  const int repeated = mode == 2;
+  if (cell < 0) return -cell - repeated;
+  return cell < size ? cell : 2 * size - 2 + repeated - cell;
+}
+
 IOS_KERNEL(Pad, PadParams) {
   unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= p.count) return;
   const unsigned word = Split(i, p.vectors);
   const unsigned pixel = i;
-  const int w = static_cast<int>(Split(i, p.output_width)) - p.left;
-  const int h = static_cast<int>(Split(i, p.output_height)) - p.top;
-  const bool inside = h >= 0 && h < p.input_height && w >= 0 && w < p.input_width;
+  const int w = Mirrored(static_cast<int>(Split(i, p.output_width)) - p.left,
+                         p.input_width, p.mode);
+  const int h = Mirrored(static_cast<int>(Split(i, p.output_height)) - p.top,
+                         p.input_height, p.mode);
+  const unsigned input_word = word - p.first_word;
+  const bool inside = h >= 0 && h < p.input_height && w >= 0 && w < p.input_width &&
+                      input_word < p.input_words;
   const unsigned source = (i * p.input_height + h) * p.input_width + w;
   Store(WordAt(p.output, pixel * p.output_pitch + word),
-        LoadIf<IOS_WIDTH>(WordAt(p.input, source * p.input_pitch + word), inside, 0));
+        LoadIf<IOS_WIDTH>(WordAt(p.input, source * p.input_pitch + input_word), inside,
+                          p.fill));
 }
 )cuda";
 

@@ -1,6 +1,7 @@
 #include "cc/engine/cuda/kernels.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "cc/engine/cuda/kernel_source.h"
 #include "cc/engine/cuda/launch_geometry.h"
@@ -261,23 +262,36 @@ Status CopyKernel::Enqueue(const void* const* from, void* const* to,
 
 StatusOr<PadKernel> PadKernel::Create(const Device* device, DataType dtype,
                                       const TensorView& input, int64_t top,
-                                      int64_t left, const TensorView& output) {
-  IOS_ASSIGN_OR_RETURN(const Walk walk,
-                       MakeWalk(dtype, {output, input}, /*flatten=*/false));
+                                      int64_t left, const TensorView& output,
+                                      const Surroundings& surroundings) {
+  IOS_RETURN_IF_ERROR(CheckIndices(input));
+  IOS_RETURN_IF_ERROR(CheckIndices(output));
+  int64_t vector = std::min(VectorOf(dtype, input), VectorOf(dtype, output));
+  while (surroundings.channels_before % vector != 0) vector /= 2;
+  const int64_t vectors = output.channels() / vector;
   PadKernel kernel;
-  SetGrid(device, walk.count(), &kernel.launch_);
+  SetGrid(device, output.pixels() * vectors, &kernel.launch_);
   IOS_RETURN_IF_ERROR(GetFunction(device, "Pad", kCopySource,
-                                  CopyMacros(walk.vector * SizeOf(dtype)),
+                                  CopyMacros(vector * SizeOf(dtype)),
                                   &kernel.launch_.function));
   PadParams& params = kernel.launch_.params;
-  params.input_pitch = input.pitch / walk.vector;
-  params.output_pitch = output.pitch / walk.vector;
-  params.count = walk.count();
+  params.input_pitch = input.pitch / vector;
+  params.output_pitch = output.pitch / vector;
+  params.count = output.pixels() * vectors;
   params.top = top;
   params.left = left;
   params.input_height = input.shape[1];
   params.input_width = input.shape[2];
-  params.vectors = MakeDivisor(walk.vectors());
+  params.mode = static_cast<int>(surroundings.mode);
+  params.first_word = surroundings.channels_before / vector;
+  params.input_words = input.channels() / vector;
+  // Two elements of half precision make a word.
+  char fill[sizeof(params.fill)];
+  for (size_t at = 0; at < sizeof(fill); at += SizeOf(dtype)) {
+    ConvertFromFloat(&surroundings.value, 1, dtype, fill + at);
+  }
+  std::memcpy(&params.fill, fill, sizeof(fill));
+  params.vectors = MakeDivisor(vectors);
   params.output_height = MakeDivisor(output.shape[1]);
   params.output_width = MakeDivisor(output.shape[2]);
   return kernel;

@@ -91,13 +91,21 @@ class CopyKernel {
   std::vector<Place> places_;  // of the pieces
 };
 
-// Copies an image to where it lies in a larger or smaller one, with zeros
-// around: output[n, h, w] = input[n, h - top, w - left].
+// What is around an image that is copied: Operator::pad_mode and so on.
+struct Surroundings {
+  PadMode mode = PadMode::kConstant;
+  float value = 0.0f;
+  int64_t channels_before = 0;
+};
+
+// Copies an image to where it lies in a larger or smaller one:
+// output[n, h, w] = input[n, h - top, w - left].
 class PadKernel {
  public:
   static StatusOr<PadKernel> Create(const Device* device, DataType dtype,
                                     const TensorView& input, int64_t top,
-                                    int64_t left, const TensorView& output);
+                                    int64_t left, const TensorView& output,
+                                    const Surroundings& surroundings = {});
   Status Enqueue(const void* input, void* output, CUstream stream) const;
 
  private:

@@ -390,7 +390,9 @@ TaskOr CompilePad(Device* device, const TaskSpec& spec) {
   IOS_ASSIGN_OR_RETURN(
       const PadKernel kernel,
       PadKernel::Create(device, spec.dtype, spec.inputs[0], padding.top,
-                        padding.left, spec.output));
+                        padding.left, spec.output,
+                        {spec.op->pad_mode, spec.op->pad_value,
+                         spec.op->channel_padding[0]}));
   return MakeTask([kernel](const void* const* inputs, void* output,
                            const LaneContext& lane) {
     return kernel.Enqueue(inputs[0], output, lane.stream);

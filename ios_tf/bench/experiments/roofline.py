@@ -43,10 +43,10 @@ _LARGE_CONVOLUTIONS = ((1, 56, 512), (3, 56, 256), (3, 35, 96), (1, 35, 192))
 _SUM_BYTES = 64e6
 # A GPU takes more to be full: so many images.
 _GPU_IMAGES = 16
-_ARITHMETIC = ("conv2d", "sepconv", "matmul")
+_ARITHMETIC = ("conv2d", "conv2d_transpose", "sepconv", "matmul")
 # They move nothing where the tensors they join or part are made in place.
 _VIEWS = ("concat", "slice")
-_SLIDING = ("conv2d", "sepconv", "pool")
+_SLIDING = ("conv2d", "conv2d_transpose", "sepconv", "pool")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -111,6 +111,11 @@ def resized(x: Any, sampling: Sampling, take: Any, weight: Any, axis: int) -> An
     return x
 
 
+def mirrored(size: int, before: int, after: int, mode: str) -> np.ndarray:
+    """The cells of a row of `size` that is "reflect"ed or made "symmetric"."""
+    return np.pad(np.arange(size), (before, after), mode)
+
+
 class Ops(Protocol):
     """The operators of a framework, on tensors of that framework.
 
@@ -136,10 +141,16 @@ class Ops(Protocol):
         """`kind` is "max" or "avg"; cells around the image never count."""
 
     def global_pool(self, x: Any, kind: str, keep: bool) -> Any:
-        """Over height and width, which are kept as 1 or dropped."""
+        """Over height and width, which are kept as 1 or dropped; or the "sum"."""
 
     def pad(self, x: Any, padding: Sequence[int]) -> Any:
         """Zeros at top, bottom, left and right; negative numbers crop."""
+
+    def pad_with(self, x: Any, padding: Sequence[int], mode: str, value: float) -> Any:
+        """Cells at top, bottom, left, right, and before and after the channels.
+
+        `mode` is "constant", "reflect" or "symmetric".
+        """
 
     def concat(self, xs: Sequence[Any]) -> Any:
         """Along channels."""
@@ -353,7 +364,11 @@ def _binary(call: _Call) -> Any:
 
 def _pad(call: _Call) -> Any:
     padding = call.window().padding
-    return call.ops.pad(call.read[0], padding)
+    mode, value = call.get("pad_mode", "constant"), call.get("pad_value", 0.0)
+    channels = call.get("channel_padding", (0, 0))
+    if mode == "constant" and value == 0 and not any(channels):
+        return call.ops.pad(call.read[0], padding)
+    return call.ops.pad_with(call.read[0], (*padding, *channels), mode, value)
 
 
 def _resize(call: _Call) -> Any:

@@ -89,13 +89,19 @@ class JaxOps:
         return sums / self.tensor(window.cells()[:, :, None])
 
     def global_pool(self, x: Any, kind: str, keep: bool) -> Any:
-        reduce = jnp.max if kind == "max" else jnp.mean
-        return reduce(x, axis=(1, 2), keepdims=keep)
+        reduce = {"max": jnp.max, "avg": jnp.mean, "sum": jnp.sum}
+        return reduce[kind](x, axis=(1, 2), keepdims=keep)
 
     def pad(self, x: Any, padding: Sequence[int]) -> Any:
         top, bottom, left, right = padding
         around = ((0, 0, 0), (top, bottom, 0), (left, right, 0), (0, 0, 0))
         return lax.pad(x, jnp.zeros((), x.dtype), around)
+
+    def pad_with(self, x: Any, padding: Sequence[int], mode: str, value: float) -> Any:
+        pairs = [(0, 0), *(tuple(padding[k : k + 2]) for k in (0, 2, 4))]
+        if mode == "constant":
+            return jnp.pad(x, pairs, constant_values=value)
+        return jnp.pad(x, pairs, mode)
 
     def concat(self, xs: Sequence[Any]) -> Any:
         return jnp.concatenate(list(xs), -1)

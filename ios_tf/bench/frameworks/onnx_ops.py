@@ -137,6 +137,9 @@ class OnnxOps:
         )
 
     def global_pool(self, x: str, kind: str, keep: bool) -> str:
+        if kind == "sum":
+            axes = self._constant(np.array([2, 3], np.int64))
+            return self._node("ReduceSum", [x, axes], keepdims=int(keep))
         pooled = self._node(
             "GlobalMaxPool" if kind == "max" else "GlobalAveragePool", [x]
         )
@@ -146,6 +149,34 @@ class OnnxOps:
         top, bottom, left, right = padding
         pads = np.array([0, 0, top, left, 0, 0, bottom, right], np.int64)
         return self._node("Pad", [x, self._constant(pads)])
+
+    def pad_with(self, x: str, padding: Sequence[int], mode: str, value: float) -> str:
+        top, bottom, left, right, before, after = padding
+        if mode == "constant":
+            pads = np.array([0, before, top, left, 0, after, bottom, right], np.int64)
+            fill = self._constant(np.array(value, self._dtype))
+            return self._node("Pad", [x, self._constant(pads), fill])
+        for axis, (first, last) in ((2, (top, bottom)), (3, (left, right))):
+            pads = np.zeros(8, np.int64)
+            pads[[axis, axis + 4]] = first, last
+            if mode == "reflect":
+                x = self._node("Pad", [x, self._constant(pads)], mode=mode)
+            else:  # which opset 17 does not have
+                parts = [x]
+                if first:
+                    parts.insert(0, self._flipped(x, axis, first - 1, -(2**31)))
+                if last:
+                    parts.append(self._flipped(x, axis, -1, -1 - last))
+                x = self._node("Concat", parts, axis=axis)
+        return x
+
+    def _flipped(self, x: str, axis: int, start: int, end: int) -> str:
+        """Cells from `start` down to, but without, `end`."""
+        bounds = [
+            self._constant(np.array([value], np.int64))
+            for value in (start, end, axis, -1)
+        ]
+        return self._node("Slice", [x, *bounds])
 
     def concat(self, xs: Sequence[str]) -> str:
         return self._node("Concat", xs, axis=1)

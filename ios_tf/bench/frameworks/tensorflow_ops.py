@@ -91,8 +91,8 @@ class TensorFlowOps:
         return means / tf.cast(tf.constant(share), x.dtype)
 
     def global_pool(self, x: Any, kind: str, keep: bool) -> Any:
-        reduce = tf.reduce_max if kind == "max" else tf.reduce_mean
-        return reduce(x, (1, 2), keepdims=keep)
+        reduce = {"max": tf.reduce_max, "avg": tf.reduce_mean, "sum": tf.reduce_sum}
+        return reduce[kind](x, (1, 2), keepdims=keep)
 
     def pad(self, x: Any, padding: Sequence[int]) -> Any:
         before, after = padding[::2], padding[1::2]
@@ -101,6 +101,10 @@ class TensorFlowOps:
         x = x[:, starts[0] : ends[0], starts[1] : ends[1], :]
         around = [[max(p, 0), max(q, 0)] for p, q in zip(before, after, strict=True)]
         return tf.pad(x, [[0, 0], *around, [0, 0]])
+
+    def pad_with(self, x: Any, padding: Sequence[int], mode: str, value: float) -> Any:
+        pairs = [padding[k : k + 2] for k in (0, 2, 4)]
+        return tf.pad(x, [(0, 0), *pairs], mode.upper(), tf.cast(value, x.dtype))
 
     def concat(self, xs: Sequence[Any]) -> Any:
         return tf.concat(xs, -1)

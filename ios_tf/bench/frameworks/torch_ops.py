@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ios_tf.bench.frameworks.interpreter import Sampling, Window, resized
+from ios_tf.bench.frameworks.interpreter import Sampling, Window, mirrored, resized
 
 _ACTIVATIONS = {
     "relu": lambda x, a, b: functional.relu(x),
@@ -122,11 +122,23 @@ class TorchOps:
     def global_pool(self, x: Any, kind: str, keep: bool) -> Any:
         if kind == "max":
             return torch.amax(x, (2, 3), keepdim=keep)
+        if kind == "sum":
+            return torch.sum(x, (2, 3), keepdim=keep)
         return torch.mean(x, (2, 3), keepdim=keep)
 
     def pad(self, x: Any, padding: Sequence[int], value: float = 0.0) -> Any:
         top, bottom, left, right = padding
         return functional.pad(x, (left, right, top, bottom), value=value)
+
+    def pad_with(self, x: Any, padding: Sequence[int], mode: str, value: float) -> Any:
+        top, bottom, left, right, before, after = padding
+        if mode == "constant":
+            around = (left, right, top, bottom, before, after)
+            return functional.pad(x, around, value=value)
+        for axis, (first, last) in ((2, (top, bottom)), (3, (left, right))):
+            cells = mirrored(x.shape[axis], first, last, mode)
+            x = x.index_select(axis, torch.from_numpy(cells).to(self._device))
+        return x
 
     def concat(self, xs: Sequence[Any]) -> Any:
         return torch.cat(list(xs), 1)

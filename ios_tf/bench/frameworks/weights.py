@@ -114,6 +114,11 @@ class _ScalingOps:
     def global_pool(self, x: _Values, kind: str, keep: bool) -> _Values:
         return x
 
+    def pad_with(
+        self, x: _Values, padding: Sequence[int], mode: str, value: float
+    ) -> _Values:
+        return _Values.new(x.mean, x.mean_square, x.channels + sum(padding[4:]))
+
     def pad(self, x: _Values, padding: Sequence[int]) -> _Values:
         return x
 
