@@ -312,3 +312,25 @@ def test_sum_of_cells(keepdims, tmp_path):
         return tf.nn.relu(tf.reduce_sum(x, [1, 2], keepdims=keepdims))
 
     check(anchored(function, 9), tmp_path, [9], [[(6, 7)], [(4, 5)]])
+
+
+@pytest.mark.parametrize("length", [None, 20])
+def test_sequences(length, tmp_path):
+    """Dilated, transposed and repeated, as an audio network's layers are."""
+    graph = gh.sequential(
+        layers.Conv1D(8, 3, dilation_rate=2, padding="causal"),
+        layers.Conv1D(8, 3, dilation_rate=4, padding="same", activation="relu"),
+        layers.Conv1DTranspose(6, 4, 2, padding="same"),
+        layers.UpSampling1D(3),
+        layers.Conv1D(5, 2, padding="valid"),
+        shape=(length, 4),
+    )
+    types = [o["type"] for o in gh.operators(gh.collect(graph, tmp_path))]
+    assert types == ["conv2d"] * 2 + ["conv2d_transpose", "resize", "conv2d"]
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert set(lowered.ops()) <= COMPUTING | {"ExpandDims", "Squeeze", "Reshape"}
+    assert lowered.ops()["IosRegion"] == 1
+    for batch, size in [(1, 20), (3, 20), (2, 33)]:
+        if length in (None, size):
+            sound = gh.random_array(batch, size, 4)
+            gh.assert_equal(gh.run(lowered, sound), gh.run(graph, sound))

@@ -504,7 +504,8 @@ class Importer {
           k < static_cast<int>(sizes.size()) ? sizes[k] : std::nullopt;
       const int64_t window = (op.kernel[k] - 1) * op.dilations[k] + 1;
       int64_t total;  // of full windows, less the output
-      if (size && size->factor == op.strides[k] && size->tensor == x &&
+      if (size && size->factor == op.strides[k] &&
+          size->tensor == SizesFrom(graph_, x) &&
           size->axis == 1 + k) {
         total = window - op.strides[k] - size->offset;
       } else if (out && out->size() == 4 && graph_.fixed(x, 1 + k) &&
@@ -550,12 +551,26 @@ class Importer {
   // SpaceToBatchND and BatchToSpaceND: takes all three into `op`.
   void ReadSpaceToBatch(ImportedOperator* op) {
     const int conv = op->output.node;
-    const int before = op->inputs[0].node, after = OnlyConsumer(op->output);
+    TensorRef from = op->inputs[0], to = op->output;
+    std::vector<int> nodes = {conv};
+    // A sequence becomes an image in between.
+    const int expands = from.node, squeezes = OnlyConsumer(to);
+    if (graph_.node(expands).op() == "ExpandDims" && squeezes >= 0 &&
+        graph_.node(squeezes).op() == "Squeeze" && OnlyConsumer(from) == conv &&
+        graph_.same_shape(graph_.Input(expands, 0), from) &&
+        graph_.same_shape(to, {squeezes, 0})) {
+      nodes.insert(nodes.end(), {expands, squeezes});
+      from = graph_.Input(expands, 0);
+      to = {squeezes, 0};
+    }
+    const size_t dims = nodes.size() == 1 ? 2 : 1;
+    const int before = from.node, after = OnlyConsumer(to);
     if (layout_ != Layout::kChannelsLast ||
         graph_.node(before).op() != "SpaceToBatchND" ||
         after < 0 || graph_.node(after).op() != "BatchToSpaceND" ||
-        OnlyConsumer({before, 0}) != conv || !InputShape(before, 0, {4}) ||
-        graph_.Input(after, 0) != TensorRef{conv, 0} || op->op.bias ||
+        OnlyConsumer(from) != (dims == 1 ? expands : conv) ||
+        !InputShape(before, 0, {4}) || graph_.Input(after, 0) != to ||
+        op->op.bias ||
         op->op.activation != Activation::kNone ||
         op->op.padding.type != PaddingType::kValid ||
         op->op.strides != std::array<int64_t, 2>{1, 1} ||
@@ -568,25 +583,27 @@ class Importer {
     // off again.
     const SizeExpressions pads = ReadSizes(&graph_, graph_.Input(before, 2));
     const SizeExpressions crops = ReadSizes(&graph_, graph_.Input(after, 2));
-    if (!block || block->size() != 2 || block != block_after ||
-        pads.size() != 4 || crops.size() != 4) {
+    if (!block || block->size() != dims || block != block_after ||
+        pads.size() != 2 * dims || crops.size() != 2 * dims) {
       return;
     }
-    std::array<int64_t, 4> padding;
-    for (int k = 0; k < 4; ++k) {
+    std::array<int64_t, 4> padding = {};
+    for (size_t k = 0; k < 2 * dims; ++k) {
       if (!pads[k] || !crops[k] || pads[k]->factor != crops[k]->factor ||
           !pads[k]->SameDimension(*crops[k])) {
         return;
       }
-      padding[k] = pads[k]->offset - crops[k]->offset;
-      if (padding[k] < 0) return;
+      int64_t& cells = padding[4 - 2 * dims + k];
+      cells = pads[k]->offset - crops[k]->offset;
+      if (cells < 0) return;
     }
-    op->op.dilations = {(*block)[0], (*block)[1]};
+    op->op.dilations = {dims == 1 ? 1 : (*block)[0], block->back()};
     op->op.padding = {PaddingType::kExplicit, padding[0], padding[1],
                       padding[2], padding[3]};
     op->inputs = {graph_.Input(before, 0)};
     op->output = {after, 0};
-    op->nodes = {before, conv, after};
+    nodes.insert(nodes.end(), {before, after});
+    op->nodes = std::move(nodes);
   }
 
   Result MatMul(int i) {
@@ -1185,7 +1202,7 @@ class Importer {
   // input: op's first one, of the shape `x`.
   Result ReadOutputSize(int i, const SizeExpressions& sizes,
                         ImportedOperator* op) {
-    const TensorRef x = op->inputs[0];
+    const TensorRef x = SizesFrom(graph_, op->inputs[0]);
     std::optional<TensorRef> like;
     for (int k = 0; k < 2; ++k) {
       const auto size = k < static_cast<int>(sizes.size()) ? sizes[k]

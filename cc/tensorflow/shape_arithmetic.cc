@@ -109,6 +109,7 @@ class Reader {
     std::iota(axes.begin(), axes.end(), 0);
     if (graph_.layout(of) == Layout::kChannelsFirst) axes = {0, 3, 1, 2};
     if (graph_.layout(of) == Layout::kSequence) axes = {0, 2, 3};
+    of = SizesFrom(graph_, of);
     SizeExpressions result;
     for (int axis : axes) {
       result.push_back(graph_.fixed(of, axis)
@@ -220,6 +221,16 @@ class Reader {
 };
 
 }  // namespace
+
+TensorRef SizesFrom(const GraphIndex& graph, TensorRef tensor) {
+  while (true) {
+    const std::string& op = graph.node(tensor.node).op();
+    if (op != "ExpandDims" && op != "Squeeze") return tensor;
+    const TensorRef from = graph.Input(tensor.node, 0);
+    if (!graph.shape(from) || !graph.same_shape(from, tensor)) return tensor;
+    tensor = from;
+  }
+}
 
 SizeExpressions SizesOf(GraphIndex* graph, TensorRef tensor) {
   return Reader(graph).OfShape(tensor);

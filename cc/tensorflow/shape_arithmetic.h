@@ -40,6 +40,10 @@ using SizeExpressions = std::vector<std::optional<SizeExpression>>;
 // not even their number is known.
 SizeExpressions ReadSizes(GraphIndex* graph, TensorRef tensor);
 
+// The tensor whose dimensions stand for those of `tensor`: the sequence that is
+// expanded to an image, say.
+TensorRef SizesFrom(const GraphIndex& graph, TensorRef tensor);
+
 // The dimensions of a floating-point tensor, in the order of the graph; empty unless
 // they are known or depend on the size of the graph's inputs alone.
 SizeExpressions SizesOf(GraphIndex* graph, TensorRef tensor);
