@@ -50,7 +50,7 @@ VARIANTS = {
     },
     "softmax": ("kReductionSource", ["Softmax"], {"IOS_THREADS": 256}),
 }
-for interpolation, coordinates in itertools.product(range(2), range(3)):
+for interpolation, coordinates in [(0, 2), (1, 1)]:
     macros = {"IOS_INTERPOLATION": interpolation, "IOS_COORDINATES": coordinates}
     name = f"resize_{interpolation}_{coordinates}"
     VARIANTS[name] = ("kSpatialSource", ["Resize"], macros)
