@@ -44,7 +44,7 @@ void Convolution::CreateTransposed(const dnnl::engine& engine,
   const memory::desc plain =
       PlainFilterDesc(op, /*groups=*/1, input[3], op.filters);
   dnnl::post_ops ops;
-  AppendActivation(op.activation, &ops);
+  rest_ = AppendActivation(op.activation, &ops);
   const std::array<int64_t, 4> cut = TransposedPadding(op, input, output);
   const dnnl::deconvolution_forward::primitive_desc desc(
       engine, dnnl::prop_kind::forward_inference,
