@@ -9,11 +9,14 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import datetime
+import functools
 import multiprocessing
 import os
 import re
 import sys
 import time
+from collections import Counter
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ios_tf.bench.files import check_writable, write_json
@@ -21,9 +24,12 @@ from ios_tf.errors import UserError
 from ios_tf.report import table
 
 if TYPE_CHECKING:
+    from ios_tf.bench.random_graphs.isolated import IsolatedChecker
     from ios_tf.bench.random_graphs.search import Failure, Totals
 
 _GRAPHS_OF_TASK = 100
+# What was raised so often is then only counted.
+_REPEATS = 3
 # TensorFlow convolves images whose channels are first only with oneDNN.
 _WITHOUT_ONEDNN = ("conv2d_channels_first",)
 
@@ -83,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        from ios_tf.bench.random_graphs.search import Totals
+        from ios_tf.bench.random_graphs.search import Totals, reason
         from ios_tf.bench.random_graphs.steps import KINDS
     except ModuleNotFoundError as error:
         raise UserError(
@@ -97,6 +103,7 @@ def run(options: argparse.Namespace) -> int:
     start = time.monotonic()
     totals = Totals()
     failures: dict[tuple[str, ...], Failure] = {}
+    reasons: Counter[str] = Counter()
     repeated = 0
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(options.jobs, context) as pool:
@@ -109,7 +116,8 @@ def run(options: argparse.Namespace) -> int:
                 and len(failures) < options.failures
             ):
                 count = min(_GRAPHS_OF_TASK, options.graphs - totals.graphs - submitted)
-                future = pool.submit(_task, options, number, count)
+                often = {r for r, n in reasons.items() if r and n >= _REPEATS}
+                future = pool.submit(_task, options, number, count, often)
                 future.count = count  # type: ignore[attr-defined]
                 running.add(future)
                 submitted += count
@@ -123,6 +131,8 @@ def run(options: argparse.Namespace) -> int:
                 submitted -= future.count  # type: ignore[attr-defined]
                 of_task, failure = future.result()
                 totals.add(of_task)
+                if failure:
+                    reasons[reason(failure.difference)] += 1
                 if failure and failure.key in failures:
                     repeated += 1
                 elif failure:
@@ -175,26 +185,34 @@ def _side_by_side(totals: Totals) -> list[tuple[str, tuple[str, int]]]:
 
 
 def _task(
-    options: argparse.Namespace, number: int, count: int
+    options: argparse.Namespace, number: int, count: int, often: Collection[str]
 ) -> tuple[Totals, Failure | None]:
     """Checks `count` graphs, or up to the first that fails."""
-    from ios_tf.bench.random_graphs.isolated import IsolatedChecker
-    from ios_tf.bench.random_graphs.search import search
+    from ios_tf.bench.random_graphs.check import Difference
+    from ios_tf.bench.random_graphs.search import reason, search
+
+    def is_known(difference: Difference) -> bool:
+        known = options.known and options.known.search(str(difference))
+        return bool(known) or reason(difference) in often
 
     onednn = number % 2 == 0
-    checker = IsolatedChecker(onednn)
     without = [*options.without, *(() if onednn else _WITHOUT_ONEDNN)]
-    try:
-        return search(
-            options.seed * 1_000_003 + number,
-            count,
-            checker,
-            without,
-            options.known,
-            options.shrink_seconds,
-        )
-    finally:
-        checker.close()
+    return search(
+        options.seed * 1_000_003 + number,
+        count,
+        _checker(onednn),
+        without,
+        is_known,
+        options.shrink_seconds,
+    )
+
+
+@functools.cache
+def _checker(onednn: bool) -> IsolatedChecker:
+    """That of this process: starting one takes seconds."""
+    from ios_tf.bench.random_graphs.isolated import IsolatedChecker
+
+    return IsolatedChecker(onednn)
 
 
 def _record(

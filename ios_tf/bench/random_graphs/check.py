@@ -147,6 +147,11 @@ def check(
     say("original")
     original = _Session(frozen, frozen.graph_def, _config(None))
     expected = [original.run(feed) for feed in feeds]
+    settings = _possible(frozen, settings, feeds, expected)
+    if not settings.batch_sizes:
+        result.skipped += 1
+        original.close()
+        return result
     check_one = _Comparison(frozen, original, settings, result)
     with tempfile.TemporaryDirectory(prefix="ios_tf_random_") as directory:
         say("convert")
@@ -183,11 +188,7 @@ def check(
 
 def feeds_of(frozen: FrozenSignature, settings: Settings) -> Iterator[Feed]:
     """Arguments of all the sizes that the signature admits."""
-    dynamic = [
-        name
-        for name, spec in frozen.inputs.items()
-        if spec.shape.rank and spec.shape[0] is None
-    ]
+    dynamic = [name for name, spec in frozen.inputs.items() if _is_dynamic(spec)]
     batches = [dict.fromkeys(dynamic, size) for size in BATCH_SIZES]
     if len(dynamic) > 1:
         for first, second in _MIXED_BATCHES:
@@ -202,6 +203,33 @@ def feeds_of(frozen: FrozenSignature, settings: Settings) -> Iterator[Feed]:
             if shapes not in seen:
                 yield _feed(frozen, shapes, settings.seed)
             seen.add(shapes)
+
+
+def _possible(
+    frozen: FrozenSignature,
+    settings: Settings,
+    feeds: Sequence[Feed],
+    outcomes: Sequence[Outcome],
+) -> Settings:
+    """The settings without the batch sizes that the original refuses."""
+    dynamic = [name for name, spec in frozen.inputs.items() if _is_dynamic(spec)]
+    run = [f for f, o in zip(feeds, outcomes, strict=True) if _ran(o)]
+    if not dynamic:
+        return settings if run else dataclasses.replace(settings, batch_sizes=())
+    sizes = {feed[name].shape[0] for feed in run for name in dynamic}
+    possible = tuple(size for size in settings.batch_sizes if size in sizes)
+    # Others would do: whoever converts for one chooses one that runs.
+    possible = possible or tuple(sorted(sizes - {0}))[:1]
+    return dataclasses.replace(settings, batch_sizes=possible)
+
+
+def _is_dynamic(spec: tf.TensorSpec) -> bool:
+    """Whether any batch may be given."""
+    return bool(spec.shape.rank) and spec.shape[0] is None
+
+
+def _ran(outcome: Outcome) -> bool:
+    return not isinstance(outcome, Exception)
 
 
 def _shape_of(
@@ -444,7 +472,7 @@ def _convert(
     folded = optimizer.fold_constants(frozen)
     sizes = list(settings.batch_sizes)
     collected = {size: optimizer.collect(folded, size) for size in sizes}
-    if len(sizes) > 1 and _is_fixed(frozen):
+    if not any(map(_is_dynamic, frozen.inputs.values())):
         sizes = sizes[:1]
     first = collected[sizes[0]]
     for size in sizes[1:]:
@@ -461,12 +489,6 @@ def _convert(
             with open(os.path.join(directory, f"{signature}.json"), "w") as file:
                 file.write(schedule.to_json())
     return optimizer.rewrite(folded, sizes, directory)
-
-
-def _is_fixed(frozen: FrozenSignature) -> bool:
-    return not any(
-        spec.shape.rank and spec.shape[0] is None for spec in frozen.inputs.values()
-    )
 
 
 def _network(collected: Collected) -> list[Any]:

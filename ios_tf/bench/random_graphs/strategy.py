@@ -59,7 +59,7 @@ def _program(
     outputs = [values[0]]
     for _ in range(genes.pick([0, 0, 1, 2])):
         outputs.append(genes.pick(values))
-    batch_sizes = genes.pick([(1,), (1,), (3,), (1, 3), (2, 8), (8,)])
+    batch_sizes = genes.pick([(1,), (1,), (3,), (1, 3), (2, 5), (5,)])
     settings = Settings(
         image_sizes, batch_sizes, genes.byte(), genes.byte() % _ROAD == _ROAD - 1
     )
