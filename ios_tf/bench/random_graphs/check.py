@@ -406,17 +406,6 @@ def convolves_nothing() -> bool:
     )
 
 
-@functools.cache
-def convolves_channels_first() -> bool:
-    """Whether TensorFlow has such a convolution: where its oneDNN is on."""
-    images, filters = np.ones((1, 1, 1, 1), np.float32), np.ones((1, 1, 1, 1))
-    try:
-        tf.nn.conv2d(images, filters.astype("f"), 1, "SAME", data_format="NCHW")
-    except tf.errors.OpError:
-        return False
-    return True
-
-
 def different(
     expected: Outcome, got: Outcome, tolerance: float
 ) -> tuple[str, str, str] | None:
