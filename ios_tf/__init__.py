@@ -15,6 +15,7 @@ from ios_tf.errors import NativeLibraryError, UserError
 
 if TYPE_CHECKING:
     from ios_tf.conversion import convert
+    from ios_tf.optimized_function import OptimizedFunction, optimize
     from ios_tf.report import Report
     from ios_tf.runtime import disable, enable, session_config, status
     from ios_tf.tuning import tune
@@ -22,21 +23,25 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "NativeLibraryError",
+    "OptimizedFunction",
     "Report",
     "UserError",
     "convert",
     "disable",
     "enable",
+    "optimize",
     "session_config",
     "status",
     "tune",
 ]
 # What needs TensorFlow is imported on first use.
 _MODULES = {
+    "OptimizedFunction": "ios_tf.optimized_function",
     "Report": "ios_tf.report",
     "convert": "ios_tf.conversion",
     "disable": "ios_tf.runtime",
     "enable": "ios_tf.runtime",
+    "optimize": "ios_tf.optimized_function",
     "session_config": "ios_tf.runtime",
     "status": "ios_tf.runtime",
     "tune": "ios_tf.tuning",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.python.checkpoint import trackable_view
 from tensorflow.python.eager import wrap_function
 from tensorflow.python.framework import convert_to_constants
+from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.saved_model import load_v1_in_v2, loader_impl
 from tensorflow.python.trackable import asset, resource
 
@@ -150,20 +153,46 @@ def freeze(name: str, function: Any) -> FrozenSignature:
       UserError: TensorFlow cannot turn its variables into constants.
       ChangesVariableError: it may not.
     """
+    structure = dict(sorted(function.structured_outputs.items()))
+    return _freeze(
+        name, function, function._arg_keywords, structure, _component_names(structure)
+    )
+
+
+def freeze_flat(name: str, function: Any) -> FrozenSignature:
+    """Freezes any function, as one that takes and gives tensors without a structure.
+
+    Its inputs and outputs are those of `function.inputs` and `function.outputs`.
+
+    Raises:
+      UserError: TensorFlow cannot turn its variables into constants.
+      ChangesVariableError: it may not.
+    """
+    arguments = function.inputs[: len(function.inputs) - len(function.graph.captures)]
+    keywords = [tensor.op.name for tensor in arguments]
+    # In the order in which a dictionary is flattened.
+    structure = {f"output_{i:04}": tensor for i, tensor in enumerate(function.outputs)}
+    return _freeze(name, function, keywords, structure, list(structure))
+
+
+def _freeze(
+    name: str,
+    function: Any,
+    keywords: Sequence[str],
+    structure: Mapping[str, Any],
+    output_names: Sequence[str],
+) -> FrozenSignature:
     captures = {i.op.name: external for external, i in function.graph.captures}
     arguments = [t for t in function.inputs if t.op.name not in captures]
-    structure = dict(sorted(function.structured_outputs.items()))
     whole = FrozenSignature(
         function.graph.as_graph_def(),
         {
             keyword: tf.TensorSpec(t.shape, t.dtype, t.name)
-            for keyword, t in zip(function._arg_keywords, arguments, strict=True)
+            for keyword, t in zip(keywords, arguments, strict=True)
         },
         {
             key: (output.name, output.shape)
-            for key, output in zip(
-                _component_names(structure), function.outputs, strict=True
-            )
+            for key, output in zip(output_names, function.outputs, strict=True)
         },
         structure,
         captures,
@@ -204,18 +233,80 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
     return dataclasses.replace(whole, graph_def=graph_def)
 
 
-class _Converter(convert_to_constants._FunctionConverterDataInEager):
+class _Converter(convert_to_constants._ConverterData):
     """The variables of a function, for a graph in which it has been inlined."""
 
     def __init__(
-        self, function: Any, graph_def: graph_pb2.GraphDef, left: Iterable[str]
+        self,
+        inlined: FrozenSignature,
+        function: Any,
+        variables: Mapping[str, _Variable],
+        left: Iterable[str],
     ) -> None:
-        """`left`: placeholders of variables that stay variables."""
-        self._func = function
-        convert_to_constants._ConverterData.__init__(
-            self, graph_def, variable_names_denylist=frozenset(left)
-        )
-        self._build_tensor_data()
+        """`variables`: by placeholder; `left`: those of them that stay variables."""
+        super().__init__(inlined.graph_def, variable_names_denylist=frozenset(left))
+        for index, (placeholder, tensor) in enumerate(inlined.captures.items()):
+            if not self._should_convert(placeholder):
+                continue
+            if placeholder in variables:
+                self._add(placeholder, variables[placeholder].read(), index)
+            elif tensor.dtype != tf.resource:
+                self._add(placeholder, np.array(tensor.numpy()), index)
+        for node in self.node_defs.values():
+            if node.op == "VariableV2":
+                self._add(node.name, _read_reference(function, node.name), None)
+
+    def _add(self, name: str, value: np.ndarray, index: int | None) -> None:
+        dtype = tf.dtypes.as_dtype(value.dtype).as_datatype_enum
+        self._tensor_data[name] = convert_to_constants._TensorData(value, dtype, index)
+
+
+def _read_reference(function: Any, name: str) -> np.ndarray:
+    """The value of a reference variable of TensorFlow 1, a node of the graph."""
+    with function.graph.as_default():
+        value = tf.identity(function.graph.as_graph_element(f"{name}:0"))
+    return function.prune([], [value.name])()[0].numpy()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Variable:
+    name: str
+    read: Callable[[], np.ndarray]
+
+
+def _variables(function: Any) -> dict[str, _Variable]:
+    """The variables that a function captures, by placeholder."""
+    references = (reference() for reference in function.graph._weak_variables)
+    alive = {id(one.handle): one for one in references if one is not None}
+    found = {}
+    for external, inside in function.graph.captures:
+        placeholder = inside.op.name
+        variable = alive.get(id(external))
+        if variable is not None:
+            name = variable.name.partition(":")[0]
+            found[placeholder] = _Variable(name, variable.numpy)
+            continue
+        # Its Python object is gone: `tf.saved_model.load(...).signatures[...]`.
+        dtype = _dtype_of_variable(external)
+        if dtype:
+            read = functools.partial(_read, external, dtype)
+            found[placeholder] = _Variable(placeholder, read)
+    return found
+
+
+def _dtype_of_variable(handle: tf.Tensor) -> tf.DType | None:
+    """The type of the variable that a handle stands for, if it is one's."""
+    if handle.dtype != tf.resource:
+        return None
+    data = resource_variable_ops.get_eager_safe_handle_data(handle)
+    # Tables have one of their keys, too.
+    if data is None or not data.is_set or len(data.shape_and_type) != 1:
+        return None
+    return tf.dtypes.as_dtype(data.shape_and_type[0].dtype)
+
+
+def _read(handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
+    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
 
 
 # What reads a resource, a variable or a table. Anything else may write to it.
@@ -233,9 +324,9 @@ _TAKE_CONSTANTS = frozenset(
 def _with_constants(
     name: str, inlined: FrozenSignature, function: Any
 ) -> FrozenSignature:
-    variables = {id(variable.handle): variable for variable in function.graph.variables}
+    variables = _variables(function)
     kinds = {  # whether it is a variable
-        placeholder: id(tensor) in variables
+        placeholder: placeholder in variables
         for placeholder, tensor in inlined.captures.items()
         if tensor.dtype == tf.resource
     }
@@ -245,12 +336,11 @@ def _with_constants(
         if calls or op in _READS:
             continue
         if kinds[placeholder]:
-            variable = variables[id(inlined.captures[placeholder])]
-            raise ChangesVariableError(name, variable.name.partition(":")[0])
+            raise ChangesVariableError(name, variables[placeholder].name)
         changes = placeholder
     left = {one for one, op, _ in uses if kinds[one] and op not in _TAKE_CONSTANTS}
     graph_def, _ = convert_to_constants._replace_variables_by_constants(
-        _Converter(function, inlined.graph_def, left)
+        _Converter(inlined, function, variables, left)
     )
     functions.drop_gradients(graph_def)
     placeholders = {node.name for node in graph_def.node if node.op == "Placeholder"}

@@ -45,7 +45,7 @@ class Report:
     """The result of a conversion.
 
     Attributes:
-      output: the directory that was written.
+      output: the directory that was written, if one was.
       device: fingerprint of the device it was scheduled for.
       sizes: what was scheduled for each batch size.
       operators, blocks: how many were scheduled, in all signatures.
@@ -60,7 +60,7 @@ class Report:
       notes: one line each on what the user may want to know.
     """
 
-    output: str
+    output: str | None
     device: str
     sizes: Mapping[int, SizeReport]
     operators: int = 0
@@ -78,7 +78,8 @@ class Report:
     def table(self) -> str:
         """The report as lines of text."""
         if not self.blocks:
-            return "\n".join([*self.notes, f"written: {self.output}"])
+            written = [f"written: {self.output}"] if self.output else []
+            return "\n".join([*self.notes, *written])
         rows = [
             ("device", self.device),
             ("operators", str(self.operators)),
@@ -96,7 +97,7 @@ class Report:
             ("search", f"{self.search_seconds:.1f} s"),
             ("left to TensorFlow", _counts(self.left_to_tensorflow)),
             *self._comparisons(),
-            ("written", self.output),
+            *([("written", self.output)] if self.output else []),
         ]
         return "\n".join([two_columns(rows), *(f"note: {n}" for n in self.notes)])
 

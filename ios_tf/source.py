@@ -6,7 +6,7 @@ import contextlib
 import difflib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -80,24 +80,36 @@ def _export(model: Any, path: str) -> None:
     import keras
 
     try:
-        from keras.src.export.export_utils import get_input_signature
-    except ImportError:  # another version of Keras
-        get_input_signature = None
-    if (
-        not get_input_signature
-        or not isinstance(model, keras.Model)
-        or keras.backend.backend() != "tensorflow"
-    ):
+        if not isinstance(model, keras.Model):
+            raise ImportError
+        function, specs = inference_function(model)
+    except ImportError:  # another version of Keras, or another package
         model.export(path, verbose=False)
         return
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint("serve", function, specs)
+    archive.write_out(path, verbose=False)
+
+
+def inference_function(model: Any) -> tuple[Callable[..., Any], Sequence[Any]]:
+    """A Keras model as a function for inference, and the specs of its arguments.
+
+    Raises:
+      ValueError: its inputs are not known yet.
+      ImportError: not with this version of Keras, or not with its backend.
+    """
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        raise ImportError("Keras runs on another backend than TensorFlow")
+    from keras.src.export.export_utils import get_input_signature, make_tf_tensor_spec
 
     def serve(*inputs: Any) -> Any:
         return model(*inputs, training=False)
 
-    archive = keras.export.ExportArchive()
-    archive.track(model)
-    archive.add_endpoint("serve", serve, get_input_signature(model))
-    archive.write_out(path, verbose=False)
+    signature = get_input_signature(model)
+    return serve, tf.nest.map_structure(make_tf_tensor_spec, list(signature))
 
 
 def _has_prefix(model: Any, prefix: str) -> bool:
@@ -180,6 +192,9 @@ _OF_NO_USE = ("Graph execution error", "Detected at node", "<stack traces", "Fil
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or its type if it has none."""
-    lines = [line.strip() for line in str(error).splitlines()]
+    text = str(error)
+    if text.startswith("in user code:"):  # what AutoGraph says ends with the error
+        text = text.rstrip().rpartition("\n\n")[2]
+    lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(_OF_NO_USE)]
     return lines[0] if lines else type(error).__name__

@@ -1,0 +1,269 @@
+"""ios_tf.optimize: functions that are called as the originals, and compute the same."""
+
+import collections
+import inspect
+import os
+import tempfile
+
+import foreign_models as fm
+import graph_helpers as gh
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import ios_tf
+
+# Quick and noisy measurements: these tests are about results, not about speed.
+FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 3, "max_group_size": 2}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+
+
+def assert_same(found, expected) -> None:
+    """The same structure, of equal tensors with equal types and static shapes."""
+    tf.nest.assert_same_structure(found, expected, expand_composites=True)
+    pairs = zip(
+        tf.nest.flatten(found, expand_composites=True),
+        tf.nest.flatten(expected, expand_composites=True),
+        strict=True,
+    )
+    for one, truth in pairs:
+        if not tf.is_tensor(truth):
+            assert one == truth
+            continue
+        assert one.dtype == truth.dtype
+        if truth.dtype.is_floating:
+            gh.assert_equal([one.numpy()], [truth.numpy()])
+        else:
+            np.testing.assert_array_equal(one, truth)
+
+
+def assert_on_engine(function, *arguments, **keywords) -> None:
+    """It has been called already: with another option it is optimized once more."""
+    tf.config.optimizer.set_experimental_options({"debug_stripper": True})
+    try:
+        ops = gh.executed_ops(function, *arguments, **keywords)
+    finally:
+        tf.config.optimizer.set_experimental_options({"debug_stripper": False})
+    assert ops["IosRegion"] >= 1
+
+
+def two_inputs() -> keras.Model:
+    image = keras.Input((12, 12, 3), name="image")
+    hint = keras.Input((4,), name="hint")
+    a = keras.layers.Conv2D(8, 3, padding="same", activation="relu")(image)
+    b = keras.layers.Conv2D(8, 1, padding="same", activation="relu")(image)
+    x = keras.layers.BatchNormalization()(keras.layers.Concatenate()([a, b]))
+    x = keras.layers.Dropout(0.5)(x)
+    x = keras.layers.Conv2D(6, 3)(x)
+    pooled = keras.layers.GlobalAveragePooling2D()(x)
+    joined = keras.layers.Concatenate()([pooled, hint])
+    outputs = {"features": x, "logits": keras.layers.Dense(5)(joined)}
+    return gh.randomised(keras.Model([image, hint], outputs))
+
+
+def test_keras_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    model = two_inputs()
+    faster = ios_tf.optimize(model, batch_size=(1, 4), **FAST)
+    assert os.listdir(tmp_path) == ["cache"]
+    assert [*faster.report.sizes] == [1, 4]
+    (comparison,) = faster.report.comparisons
+    assert comparison.difference < 1e-4
+    assert [*comparison.tensorflow_ms] == [*comparison.converted_ms] == [1, 4]
+    assert faster.report.table() in repr(faster)
+    assert "written" not in repr(faster)
+    assert_on_engine(faster, [gh.random_array(1, 12, 12, 3), gh.random_array(1, 4)])
+    calls = {
+        batch: [gh.random_array(batch, 12, 12, 3), gh.random_array(batch, 4)]
+        for batch in (1, 3)
+    }
+    expected = {batch: model(call, training=False) for batch, call in calls.items()}
+    for batch, (image, hint) in calls.items():
+        assert_same(faster([image, hint]), expected[batch])
+        assert_same(faster((tf.constant(image), hint)), expected[batch])
+        assert_same(faster(inputs=[image, hint], training=False), expected[batch])
+    with pytest.raises(ValueError, match="training=False"):
+        faster(calls[1], training=True)
+    with pytest.raises(ValueError, match="takes 2 tensors, not 1"):
+        faster(calls[1][0])
+    # Weights are those that it was made with.
+    for weight in model.weights:
+        weight.assign(weight * 2)
+    assert_same(faster(calls[3]), expected[3])
+    again = ios_tf.optimize(model, batch_size=1, **FAST)
+    assert again.report.cached_blocks == again.report.different_blocks > 0
+
+
+def test_keras_model_reads_inputs_by_name_and_casts_them():
+    x, y = keras.Input((8, 8, 3), name="x"), keras.Input((8, 8, 3), name="y")
+    sum_of_both = (
+        keras.layers.Conv2D(4, 3)(x) + keras.layers.Conv2D(4, 1)(y)[:, 1:-1, 1:-1]
+    )
+    model = gh.randomised(keras.Model({"x": x, "y": y}, sum_of_both))
+    faster = ios_tf.optimize(model, **FAST)
+    images = np.random.default_rng(0).integers(0, 255, (2, 3, 8, 8, 3), np.uint8)
+    inputs = {"y": images[0], "x": images[1]}
+    assert_same(faster(inputs), model(inputs, training=False))
+
+
+Detections = collections.namedtuple("Detections", "scores more")
+
+
+class Nested(tf.Module):
+    def __init__(self):
+        self.network = fm.Network()
+
+    @tf.function(
+        input_signature=[
+            {
+                "images": [tf.TensorSpec([None, 12, 12, 3])],
+                "scale": (tf.TensorSpec([], tf.float32),),
+            },
+            tf.TensorSpec([None], tf.int32),
+        ]
+    )
+    def detect(self, batch, ids, round_up=False):
+        """Nested arguments and results, a default, constants among the results."""
+        scores = self.network(batch["images"][0]) * batch["scale"][0]
+        return Detections(scores, [{"ids": ids + 1, "none": None}, (ids,)])
+
+
+def test_tf_function():
+    nested = Nested()
+    detect = nested.detect
+    faster = ios_tf.optimize(detect, **FAST)
+    assert str(inspect.signature(faster)) == "(batch, ids, round_up=False)"
+
+    def arguments(batch):
+        images = fm.images(batch).numpy().astype(np.float64)
+        return {"images": [images], "scale": (np.float32(2.5),)}, np.arange(batch)
+
+    assert_on_engine(faster, *arguments(1))
+    for batch in (1, 3):
+        one, ids = arguments(batch)
+        expected = detect(one, ids)
+        assert_same(faster(one, ids), expected)
+        assert_same(faster(one, ids=ids, round_up=False), expected)
+        # In a function of the caller's, with its shapes.
+        one["images"] = [fm.images(batch)]
+        caller = tf.function(lambda one, ids: faster(one, ids).scores)
+        assert_same(caller(one, ids.astype(np.int32)), expected.scores)
+    for wrong in ((one,), (one, ids, True), (one, ids, False, 1), ({}, ids)):
+        with pytest.raises((TypeError, ValueError, AssertionError)):
+            faster(*wrong)
+    with pytest.raises(TypeError, match="Can not cast"):
+        faster({**one, "scale": (tf.zeros([2]),)}, ids)
+
+
+def test_concrete_function():
+    network = fm.Network()
+    concrete = tf.function(network).get_concrete_function(fm.image_spec())
+    faster = ios_tf.optimize(concrete, **FAST)
+    assert_on_engine(faster, fm.images(1))
+    assert_same(faster(x=fm.images(3)), concrete(fm.images(3)))
+
+
+def test_loaded_signature(tmp_path):
+    path = str(tmp_path / "model")
+    network = fm.Network()
+    fm.save(network, path, lambda x: {"y": network(x)}, fm.image_spec())
+    # Nothing else refers to the model, nor to its variables.
+    signature = tf.saved_model.load(path).signatures["serving_default"]
+    faster = ios_tf.optimize(signature, **FAST)
+    assert_on_engine(faster, x=fm.images(1))
+    for batch in (1, 3):
+        expected = {"y": network(fm.images(batch))}
+        assert_same(faster(x=fm.images(batch)), expected)
+        assert_same(faster(fm.images(batch)), expected)
+    assert_same(
+        ios_tf.optimize(tf.saved_model.load(path), **FAST)(x=fm.images(1)),
+        {"y": network(fm.images(1))},
+    )
+
+
+@pytest.mark.parametrize("name", ["tf1_main_op", "tables", "ragged_and_sparse_outputs"])
+def test_foreign_signatures(name, tmp_path):
+    path = str(tmp_path / "model")
+    calls = fm.MODELS[name](path)
+    loaded = tf.saved_model.load(path)
+    signatures = {call.signature for call in calls}
+    faster = {
+        key: ios_tf.optimize(loaded.signatures[key], **FAST) for key in signatures
+    }
+    for call in calls:
+        expected = loaded.signatures[call.signature](**call.inputs)
+        assert_same(faster[call.signature](**call.inputs), expected)
+    assert any(one.report.blocks for one in faster.values())
+
+
+def test_without_convolutions():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    same = ios_tf.optimize(model)
+    assert same.report.table() == (
+        "the model has no convolution\nthe original function is run"
+    )
+    assert repr(same).startswith("<not optimized function ")
+    images = gh.random_array(3, 4)
+    assert_same(same(images), model(images))
+
+
+def test_variables_that_change():
+    class Counting(fm.Network):
+        def __init__(self):
+            super().__init__()
+            self.calls = tf.Variable(0, name="calls")
+
+        @tf.function(input_signature=[fm.image_spec()])
+        def count(self, x):
+            return {"y": self(x), "n": self.calls.assign_add(1)}
+
+    module = Counting()
+    same = ios_tf.optimize(module.count)
+    assert "changes the variable 'calls' in every call" in same.report.notes[0]
+    assert [same(fm.images(1))["n"].numpy() for _ in range(2)] == [1, 2]
+    assert module.calls.numpy() == 2
+
+
+def test_bad_arguments_are_user_errors(tmp_path):
+    network = fm.Network()
+    save = {"a": network, "b": lambda x: network(x) + 1}
+    several = str(tmp_path / "several")
+    signatures = {
+        name: tf.function(function).get_concrete_function(fm.image_spec())
+        for name, function in save.items()
+    }
+    tf.saved_model.save(network, several, signatures=signatures)
+    unbuilt = keras.Sequential([keras.layers.Conv2D(4, 3)])
+
+    @tf.function
+    def untyped(x):
+        return network(x)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 12])])
+    def failing(x):
+        return network(x)
+
+    for given, message in (
+        (
+            tf.saved_model.load(several),
+            r"several signatures, a, b: .*signatures\['a'\]",
+        ),
+        (several, "ios_tf.convert"),
+        (untyped, "untyped has no input_signature: pass untyped.get_concrete_function"),
+        (failing, "failing cannot be traced"),
+        (network, "no fixed signature: pass a keras.Model, a tf.function"),
+        (unbuilt, f"'{unbuilt.name}' cannot be traced: .*built"),
+        (3, "not int"),
+    ):
+        with pytest.raises(ios_tf.UserError, match=message) as error:
+            ios_tf.optimize(given)
+        assert "\n" not in str(error.value)
+    for bad in ({"batch_size": 0}, {"strategy": "best"}, {"device": "tpu"}):
+        with pytest.raises(ios_tf.UserError):
+            ios_tf.optimize(signatures["a"], **bad)
