@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -145,6 +146,11 @@ class _Call:
         self._prepare = prepare
         self.signature = inspect.signature(prepare) if prepare else self._signature()
 
+    @property
+    def types(self) -> Sequence[Any]:
+        """Of the tensors that the function's graph takes."""
+        return self._type.flat_inputs
+
     def _signature(self) -> inspect.Signature:
         return inspect.Signature(
             [
@@ -176,7 +182,7 @@ class _Call:
             values = {**dict(zip(self._keywords, args, strict=False)), **kwargs}
             if len(args) > self._positional or values.keys() != {*self._keywords}:
                 raise
-            types = zip(self._keywords, self._type.flat_inputs, strict=True)
+            types = zip(self._keywords, self.types, strict=True)
             return [one for key, of in types for one in of.to_tensors(values[key])]
         return self._type.unpack_inputs(bound)
 
@@ -194,6 +200,11 @@ class _Original:
         self.call = call
         self.owner = owner
         self.function = function
+        if any(one.dtype in (tf.resource, tf.variant) for one in call.types):
+            raise UserError(
+                f"{name} takes variables or data sets as arguments: pass a function of "
+                "tensors"
+            )
 
     @classmethod
     def of(cls, given: Any) -> _Original:
@@ -220,7 +231,7 @@ class _Original:
                 )
             ((name, function),) = signatures.items()
             return cls(name, given, function, _Call(function, {}))
-        if isinstance(given, str):
+        if isinstance(given, (str, os.PathLike)):
             raise UserError(
                 f"a model on disk is converted by ios_tf.convert; pass {_KINDS}"
             )
@@ -311,8 +322,6 @@ def _like(spec: Any, value: Any, convert: Callable[[Any, tf.TensorSpec], Any]) -
     if isinstance(spec, Mapping) and isinstance(value, Mapping):
         value = {name: value[name] for name in spec if name in value}
     flat, specs = keras.tree.flatten(value), keras.tree.flatten(spec)
-    if len(specs) == 1 and not keras.tree.is_nested(value):
-        flat = [value]
     if len(flat) != len(specs):
         raise ValueError(f"the model takes {len(specs)} tensors, not {len(flat)}")
     return keras.tree.pack_sequence_as(
@@ -357,13 +366,13 @@ def _faster(
                 f"TensorFlow cannot make the function {name!r} again: "
                 f"{first_line(error)}"
             ) from error
-        # Tables and others that are captured live as long as their owner does.
-        owner = original.owner if frozen.captures else None
 
-        def compute(tensors: list[tf.Tensor], owner: Any = owner) -> list[tf.Tensor]:
+        def compute(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
             results = rebuilt._call_flat(tensors, rebuilt.captured_inputs)
             return [results[key] for key in frozen.outputs]
 
+        if frozen.captures:  # tables and others, which live as long as their owner
+            compute.owner = original.owner
         return compute
 
     # What cannot work is known before the search, not after it.

@@ -31,6 +31,12 @@ def test_convert_and_compare(tmp_path):
     assert difference(output) < 1e-4
 
 
+def test_optimize_keras_model(tmp_path):
+    output = run("optimize_keras_model.py", cache=tmp_path)
+    assert difference(output) < 1e-4
+    assert float(re.search(r"optimized +(\S+) ms", output)[1]) > 0
+
+
 def test_run_with_onnxruntime(tmp_path):
     pytest.importorskip("tf2onnx", reason="pip install 'ios-tf[onnx]'")
     output = run("run_with_onnxruntime.py", tmp_path, cache=tmp_path)

@@ -249,7 +249,11 @@ def test_bad_arguments_are_user_errors(tmp_path):
     def failing(x):
         return network(x)
 
+    of_variable = tf.function(lambda v: network(v)).get_concrete_function(
+        tf.Variable(tf.zeros([1, 12, 12, 3]))
+    )
     for given, message in (
+        (of_variable, "takes variables or data sets"),
         (
             tf.saved_model.load(several),
             r"several signatures, a, b: .*signatures\['a'\]",
