@@ -288,11 +288,11 @@ def _describe_fixed(function: Function, fixed: int) -> str:
 
 
 def _network(collected: Collected) -> list[Any]:
-    """The blocks without their batch sizes."""
+    """The blocks without what may depend on the batch size."""
     blocks = []
     for found in collected.blocks:
         block = collected.problems[found["signature"]].block
-        inputs = [shape[1:] for shape in block["inputs"]]
+        inputs = [(len(shape), shape[-1]) for shape in block["inputs"]]
         blocks.append((found["names"], block["operators"], inputs, block["outputs"]))
     return blocks
 

@@ -322,18 +322,16 @@ def test_images_that_are_cut_into_two(tmp_path):
     assert [entry["batch_size"] for entry in program["schedules"]] == [2, 16]
 
 
-def test_a_network_that_is_another_for_another_batch_size(tmp_path):
-    # One tall image of all.
+def test_images_that_are_put_together_to_one(tmp_path):
+    # Convolutions see one image, the taller the more there are.
     def function(x):
         return branches(tf.reshape(x, [1, -1, 9, 4]))
 
     model = save_function(str(tmp_path / "m"), [None, 9, 9, 4], function=function)
     output = str(tmp_path / "out")
-    with pytest.raises(ios_tf.UserError, match="another network for batch size 8"):
-        ios_tf.convert(model, output, batch_size=[1, 8], strategy="greedy", **FAST)
-    frozen = freeze(model)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="not the same network"):
-        rewrite(frozen, {1: greedy_schedule, 8: greedy_schedule})
+    ios_tf.convert(model, output, batch_size=[1, 8], strategy="greedy", **FAST)
+    (program,) = optimizer.lowered_programs(freeze(output))
+    assert [entry["batch_size"] for entry in program["schedules"]] == [1]
 
 
 @pytest.mark.parametrize(

@@ -314,7 +314,7 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
         const int64_t less = op.pad_mode == PadMode::kReflect ? 1 : 0;
         const Padding& p = op.padding;
         if (std::max(p.top, p.bottom) > x[1] - less ||
-            std::max(p.left, p.right) > x[2] - less) {
+            std::max(p.left, p.right) > x[2] - less || x[0] < less) {
           return bad_input("large enough to be mirrored");
         }
       }

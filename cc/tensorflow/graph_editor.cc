@@ -135,7 +135,7 @@ std::set<std::string> GraphEditor::ControlInputs(
   std::set<std::string> inputs;
   for (int i : nodes) {
     for (int c : index_.controls(i)) {
-      if (own.count(c) > 0 || index_.constant(c)) continue;
+      if (own.count(c) > 0 || !index_.has_effect(c)) continue;
       inputs.insert(ControlInput(c));
     }
   }
@@ -167,9 +167,9 @@ void GraphEditor::Finish() {
         continue;
       }
       const int c = index_.controls(i)[control++];
-      // Constants are always there. What waits for them, as frozen graphs do
-      // with what once read variables, would only keep them alive.
-      if (node->op() == "NoOp" && index_.constant(c)) continue;
+      // What waits for such nodes, as frozen graphs do for what once read
+      // variables, would only keep them alive.
+      if (!index_.has_effect(c)) continue;
       waits.insert(ControlInput(c));
     }
     node->clear_input();

@@ -74,6 +74,8 @@ void SetInputShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
 struct Probe {
   int64_t batch = 1;
   std::array<int64_t, 2> sizes = {1, 1};  // of the others, in turn
+  // Says nothing about what TensorFlow cannot infer for it.
+  bool optional = false;
   int64_t next_batch = 0;  // above 0: of all inputs but the first
 };
 
@@ -99,8 +101,9 @@ tensorflow::TensorShapeProto WithProbe(tensorflow::TensorShapeProto shape,
 }
 
 // What differs from one probe to the next is not fixed. 1 is among the batches as
-// dimensions of 1 broadcast and squeeze; no other probe has a batch of 1. Sizes are
-// multiples of 32, which networks for images of any size take.
+// dimensions of 1 broadcast and squeeze. Sizes are multiples of 32, which networks for
+// images of any size take; small and large ones, which not all take, show where a
+// slice ends at a number or at the end of its tensor, whichever comes first.
 std::vector<Probe> MakeProbes(const GrapplerItem& item, int64_t batch_size,
                               int64_t image_size) {
   int unknown_batches = 0;
@@ -119,7 +122,11 @@ std::vector<Probe> MakeProbes(const GrapplerItem& item, int64_t batch_size,
                                {3, {image_size + 96, image_size + 32}},
                                {5, {image_size + 32, image_size + 160}}};
   if (batch_size != 1) probes.push_back({1, example.sizes});
-  if (unknown_batches > 1) probes.push_back({7, example.sizes, 1});
+  probes.push_back({1000003, {32 * 331, 32 * 337}, /*optional=*/true});
+  if (unknown_sizes) probes.push_back({2, {1, 2}, /*optional=*/true});
+  if (unknown_batches > 1) {
+    probes.push_back({7, example.sizes, /*optional=*/true, /*next_batch=*/1});
+  }
   return probes;
 }
 
@@ -258,17 +265,19 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
     }
     TF_RETURN_IF_ERROR(InferShapes(sized, batch_size));
   }
-  // What is only known for some sizes is not known; batches that TensorFlow does
-  // not broadcast say nothing.
-  const int needed = probes_ - (probes.back().next_batch > 0 ? 1 : 0);
+  required_probes_ = std::count_if(
+      probes.begin(), probes.end(),
+      [](const Probe& probe) { return !probe.optional; });
+  // What is only known for some sizes is not known.
   for (Node& node : nodes_) {
     for (size_t port = 0; port < node.dtypes.size(); ++port) {
-      const bool known = std::all_of(
-          node.shapes.begin(), node.shapes.begin() + needed,
-          [&](const auto& shapes) {
-            return port < shapes.size() && shapes[port] &&
-                   shapes[port]->size() == node.shapes[0][port]->size();
-          });
+      bool known = true;
+      for (int probe = 0; known && probe < probes_; ++probe) {
+        const auto& shapes = node.shapes[probe];
+        known = port < shapes.size() && shapes[port]
+                    ? shapes[port]->size() == node.shapes[0][port]->size()
+                    : probe >= required_probes_;
+      }
       if (known) continue;
       for (auto& shapes : node.shapes) {
         if (port < shapes.size()) shapes[port].reset();
@@ -417,10 +426,13 @@ void GraphIndex::ClassifyNodes(const GrapplerItem& item) {
     const bool constant_inputs = std::all_of(
         node.inputs.begin(), node.inputs.end(),
         [&](const TensorRef& t) { return nodes_[t.node].constant; });
-    // A control input that is constant has nothing to wait for.
-    const bool waits =
-        std::any_of(node.controls.begin(), node.controls.end(),
-                    [&](int c) { return !nodes_[c].constant; });
+    node.effect =
+        !OneOf(op, {"Placeholder", "_Arg", "Const"}) && !IsPure(*node.def);
+    for (const TensorRef& t : node.inputs) {
+      node.effect = node.effect || nodes_[t.node].effect;
+    }
+    const bool waits = this->waits(i);
+    node.effect = node.effect || waits;
     node.constant =
         !node.fed &&
         (op == "Const" || (op == "NoOp" && !waits) ||
@@ -431,6 +443,11 @@ void GraphIndex::ClassifyNodes(const GrapplerItem& item) {
       node.forward = node.inputs;
     }
   }
+}
+
+bool GraphIndex::waits(int i) const {
+  return std::any_of(nodes_[i].controls.begin(), nodes_[i].controls.end(),
+                     [&](int c) { return nodes_[c].effect; });
 }
 
 void GraphIndex::FindConsumers() {

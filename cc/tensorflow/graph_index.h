@@ -73,8 +73,14 @@ class GraphIndex {
   bool fed(int i) const { return nodes_[i].fed; }
   // The node only passes tensors on: consumers are those of its inputs.
   bool passthrough(int i) const { return !nodes_[i].forward.empty(); }
-  // The node computes a constant, or only waits for constants.
+  // The node computes a constant, or waits for nothing.
   bool constant(int i) const { return nodes_[i].constant; }
+  // Whether it matters to others that the node has run, and not only what it has
+  // computed: it, or what it waits for, may fail or change something. TensorFlow
+  // lets all that a function computes wait for its arguments.
+  bool has_effect(int i) const { return nodes_[i].effect; }
+  // Whether the node waits for such a one.
+  bool waits(int i) const;
   // In the branch of a conditional or in a loop, where it may not run.
   bool conditional(int i) const { return nodes_[i].depth > 0; }
   // Consumed, other than as a shape that a node of IgnoreShapeInputs() reads.
@@ -89,11 +95,12 @@ class GraphIndex {
   // Null unless the tensor is of floating point with known dimensions, which are
   // given as [N,H,W,C] whatever the tensor's layout() is. `probe`: for
   // which sizes of the graph's inputs. What the first, an example, says of a
-  // dimension holds for all sizes only if every probe says it. The last probe of a
-  // graph with several inputs has batches that broadcast against each other; null
-  // there says that TensorFlow does not take such inputs.
+  // dimension holds for all sizes only if every probe says it. After those that are
+  // required come very small and large sizes, and batches of several inputs that
+  // broadcast; null there says that TensorFlow does not take such inputs.
   const Shape* shape(TensorRef tensor, int probe = 0) const;
   int probes() const { return probes_; }
+  int required_probes() const { return required_probes_; }
 
   // The elements of an integer tensor that CompleteShapes() (shape_inference.h) has
   // evaluated for this probe; or null.
@@ -150,6 +157,7 @@ class GraphIndex {
     std::vector<bool> sequences;  // whether each port's tensor has rank 3
     std::vector<std::vector<std::optional<Shape>>> shapes;  // [probe][port]
     bool preserved = false, fed = false, constant = false, live = true;
+    bool effect = false;
     bool evaluated = false;
     int depth = 0;  // of conditionals and loops
     std::vector<tensorflow::Tensor> values;
@@ -169,7 +177,7 @@ class GraphIndex {
   bool Evaluate(int i);
 
   std::vector<Node> nodes_;
-  int probes_ = 0;
+  int probes_ = 0, required_probes_ = 0;
   std::unordered_map<std::string, int> by_name_;
   std::vector<int> order_;
   std::set<int> ignored_shapes_;

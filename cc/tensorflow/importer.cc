@@ -318,10 +318,8 @@ class Importer {
     }
     // What is empty for some sizes, such as all images but the first, cannot be
     // measured for those.
-    if (!graph_.Always(t, [&](int probe) {
-          return NumElements(*graph_.shape(t, probe)) > 0;
-        })) {
-      return nullptr;
+    for (int probe = 0; probe < graph_.required_probes(); ++probe) {
+      if (NumElements(*graph_.shape(t, probe)) == 0) return nullptr;
     }
     return shape;
   }
@@ -579,23 +577,23 @@ class Importer {
     }
     const auto block = Integers(Constant(before, 1));
     const auto block_after = Integers(Constant(after, 1));
+    if (!block || block->size() != dims || block != block_after) return;
     // What is added so that there are whole blocks, and depends on the size, is cut
     // off again.
-    const SizeExpressions pads = ReadSizes(&graph_, graph_.Input(before, 2));
-    const SizeExpressions crops = ReadSizes(&graph_, graph_.Input(after, 2));
-    if (!block || block->size() != dims || block != block_after ||
-        pads.size() != 2 * dims || crops.size() != 2 * dims) {
-      return;
-    }
     std::array<int64_t, 4> padding = {};
-    for (size_t k = 0; k < 2 * dims; ++k) {
-      if (!pads[k] || !crops[k] || pads[k]->factor != crops[k]->factor ||
-          !pads[k]->SameDimension(*crops[k])) {
+    for (int probe = 0; probe < graph_.required_probes(); ++probe) {
+      const auto* pads = graph_.integers(graph_.inputs(before)[2], probe);
+      const auto* crops = graph_.integers(graph_.inputs(after)[2], probe);
+      if (!pads || !crops || pads->size() != 2 * dims ||
+          crops->size() != 2 * dims) {
         return;
       }
-      int64_t& cells = padding[4 - 2 * dims + k];
-      cells = pads[k]->offset - crops[k]->offset;
-      if (cells < 0) return;
+      for (size_t k = 0; k < 2 * dims; ++k) {
+        int64_t& cells = padding[4 - 2 * dims + k];
+        const int64_t here = (*pads)[k] - (*crops)[k];
+        if (here < 0 || (probe > 0 && here != cells)) return;
+        cells = here;
+      }
     }
     op->op.dilations = {dims == 1 ? 1 : (*block)[0], block->back()};
     op->op.padding = {PaddingType::kExplicit, padding[0], padding[1],
@@ -925,7 +923,7 @@ class Importer {
     const auto key = std::make_pair(activation, graph_.Input(i, k));
     const auto known = unary_.find(key);
     if (known != unary_.end() && !graph_.preserved(i) &&
-        graph_.controls(i).empty() &&
+        !graph_.waits(i) &&
         graph_.node(known->second).device() == node.device()) {
       graph_.Alias(i, {known->second, 0});
       return absl::OkStatus();
@@ -1168,6 +1166,8 @@ class Importer {
                   *y = graph_.shape(output, probe);
       if (!x && !y && probe > 0) continue;
       if (!x || !y || x->size() != y->size()) return Refuse("unknown shape");
+      // Small sizes may leave nothing, of which no cells are missing.
+      if (probe >= graph_.required_probes() && NumElements(*y) == 0) continue;
       const std::vector<int64_t> first = Logical(begin);
       std::vector<std::array<int64_t, 2>> here;
       for (size_t d = 0; d < x->size(); ++d) {
@@ -1353,7 +1353,7 @@ class Importer {
     const Permutation permutation = PermutationOf(&graph_, i);
     // Keras writes one that changes nothing in front of every Dense of maps.
     if (permutation == Permutation::kNone && from == to &&
-        !graph_.preserved(i) && graph_.controls(i).empty()) {
+        !graph_.preserved(i) && !graph_.waits(i)) {
       graph_.Alias(i, x);
       return absl::OkStatus();
     }

@@ -116,7 +116,7 @@ class Contraction {
   }
   void AddControls(int i, std::set<int>* result) const {
     for (int c : graph_.controls(i)) {
-      if (!graph_.constant(c)) result->insert(item_of_[c]);
+      if (graph_.has_effect(c)) result->insert(item_of_[c]);
     }
   }
 
@@ -287,12 +287,17 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
       for (int ref : block.operators[i].inputs) {
         read.push_back(ref < 0 ? inputs[-1 - ref] : shapes[ref]);
       }
+      const Shape* wanted = partition->graph->shape(op.output, probe);
+      if (!wanted && probe > 0) break;
+      // Small sizes may leave nothing, which TensorFlow's rules differ about.
+      if (probe >= partition->graph->required_probes() &&
+          NumElements(*wanted) == 0) {
+        break;
+      }
       StatusOr<Shape> shape = InferShape(op.op, read);
       if (!shape.ok()) {
         return Misfit{made.operators[i], shape.status().message()};
       }
-      const Shape* wanted = partition->graph->shape(op.output, probe);
-      if (!wanted && probe > 0) break;
       if (!Fits(*shape, wanted, outputs.count(i) > 0)) {
         return Misfit{
             made.operators[i],

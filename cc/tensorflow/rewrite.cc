@@ -60,9 +60,11 @@ std::vector<SizedBlock> BlocksOf(const Partition& partition) {
   return blocks;
 }
 
-// Equal for blocks that only differ in their batch.
+// Equal for blocks that only differ in what may depend on the batch.
 std::string SignatureOfAnyBatch(Block block) {
-  for (Shape& shape : block.inputs) shape[0] = 0;
+  for (Shape& shape : block.inputs) {
+    std::fill(shape.begin(), shape.end() - 1, 0);
+  }
   return Signature(block);
 }
 

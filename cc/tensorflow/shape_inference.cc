@@ -23,6 +23,15 @@ using ::tensorflow::shape_inference::InferenceContext;
 // Elements; longer tensors are no shapes.
 constexpr int64_t kLongest = 64;
 
+// Grappler numbers unknown dimensions from -2 downwards, which TensorFlow does not
+// take.
+PartialTensorShape KnownShape(tensorflow::TensorShapeProto shape) {
+  for (auto& dim : *shape.mutable_dim()) {
+    dim.set_size(std::max<int64_t>(dim.size(), -1));
+  }
+  return PartialTensorShape(shape);
+}
+
 class Completion {
  public:
   Completion(const tensorflow::GraphDef& graph,
@@ -38,7 +47,7 @@ class Completion {
     for (int i : order) {
       const auto& outputs = outputs_[i];
       if (std::any_of(outputs.begin(), outputs.end(), [](const auto& output) {
-            return !PartialTensorShape(output.shape()).IsFullyDefined();
+            return !KnownShape(output.shape()).IsFullyDefined();
           })) {
         Infer(i);
       }
@@ -70,7 +79,7 @@ class Completion {
     for (const TensorRef& t : inputs_[i]) {
       const auto* input = Output(t);
       if (!input) return;
-      shapes.emplace_back(input->shape());
+      shapes.push_back(KnownShape(input->shape()));
       as_shapes.emplace_back();
       values.push_back(Value(t));
     }
@@ -129,7 +138,7 @@ class Completion {
       const auto value = node.attr().find("value");
       Tensor tensor;
       if (value == node.attr().end() || !output ||
-          PartialTensorShape(output->shape()).num_elements() > kLongest ||
+          KnownShape(output->shape()).num_elements() > kLongest ||
           !tensor.FromProto(value->second.tensor())) {
         return std::nullopt;
       }
@@ -139,7 +148,7 @@ class Completion {
     if (node.op() == "Shape") {
       const auto* input = Output(inputs_[i][0]);
       if (!input) return std::nullopt;
-      const PartialTensorShape shape(input->shape());
+      const PartialTensorShape shape = KnownShape(input->shape());
       if (!shape.IsFullyDefined()) return std::nullopt;
       Tensor tensor(output->dtype(), tensorflow::TensorShape({shape.dims()}));
       for (int d = 0; d < shape.dims(); ++d) {
