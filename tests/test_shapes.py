@@ -13,6 +13,7 @@ import graph_helpers as gh
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import layers
 
 random = np.random.default_rng(0)
 
@@ -261,6 +262,49 @@ def test_sequences(name, tmp_path):
         [(None, None, 4)],
         [[(1, 20, 4)], [(2, 17, 4)], [(3, 33, 4)]],
         tmp_path,
+    )
+
+
+def test_keras_sequences_of_any_length_are_one_region(tmp_path):
+    graph = gh.sequential(
+        layers.Conv1D(8, 3, padding="causal", dilation_rate=2, activation="relu"),
+        layers.MaxPooling1D(2),
+        layers.SeparableConv1D(8, 3),
+        layers.Dense(5),
+        layers.GlobalAveragePooling1D(),
+        layers.Dense(3),
+        shape=(None, 4),
+    )
+    assert gh.collect(graph, tmp_path)["report"]["left_to_tensorflow"] == {}
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    for shape in [(1, 20, 4), (2, 17, 4), (3, 33, 4)]:
+        x = gh.random_array(*shape)
+        gh.assert_equal(gh.run(lowered, x), gh.run(graph, x))
+
+
+def test_a_slice_that_ends_at_a_number(tmp_path):
+    """Of a smaller image it is all: the size that comes of it is no constant."""
+
+    def function(x):
+        x = second(first(x)[:, :9, :9])
+        return tf.image.resize(x, 2 * tf.shape(x)[1:3], "nearest")
+
+    check(
+        function,
+        [(None, None, None, 3)],
+        [[(1, 16, 12, 3)], [(2, 4, 5, 3)], [(1, 1, 1, 3)]],
+        tmp_path,
+    )
+
+
+def test_many_images_are_cut(tmp_path):
+    """A slice of 30 images is all of 10."""
+    check(
+        lambda x: last(second(first(x))[:30]),
+        [(None, 3, 3, 3)],
+        [[(n, 3, 3, 3)] for n in (1, 10, 40)],
+        tmp_path,
+        {"StridedSlice": 1},
     )
 
 

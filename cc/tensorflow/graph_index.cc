@@ -122,8 +122,12 @@ std::vector<Probe> MakeProbes(const GrapplerItem& item, int64_t batch_size,
                                {3, {image_size + 96, image_size + 32}},
                                {5, {image_size + 32, image_size + 160}}};
   if (batch_size != 1) probes.push_back({1, example.sizes});
-  probes.push_back({1000003, {32 * 331, 32 * 337}, /*optional=*/true});
-  if (unknown_sizes) probes.push_back({2, {1, 2}, /*optional=*/true});
+  // Graphs count cells in 32 bits: not both are large.
+  probes.push_back({10007, example.sizes, /*optional=*/true});
+  if (unknown_sizes) {
+    probes.push_back({2, {32 * 331, 32 * 337}, /*optional=*/true});
+    probes.push_back({2, {1, 2}, /*optional=*/true});
+  }
   if (unknown_batches > 1) {
     probes.push_back({7, example.sizes, /*optional=*/true, /*next_batch=*/1});
   }
@@ -374,7 +378,8 @@ bool GraphIndex::fixed_size(TensorRef tensor) const {
 bool GraphIndex::same_shape(TensorRef a, TensorRef b) const {
   for (int probe = 0; probe < probes_; ++probe) {
     const Shape *x = shape(a, probe), *y = shape(b, probe);
-    if ((x || y) && !(x && y && *x == *y)) return false;
+    if ((!x || !y) && (x == y || probe >= required_probes_)) continue;
+    if (!x || !y || *x != *y) return false;
   }
   return true;
 }
@@ -383,7 +388,7 @@ bool GraphIndex::same_dimensions(TensorRef a, TensorRef b, size_t first,
                                  size_t last) const {
   for (int probe = 0; probe < probes_; ++probe) {
     const Shape *x = shape(a, probe), *y = shape(b, probe);
-    if (!x && !y) continue;
+    if ((!x || !y) && (x == y || probe >= required_probes_)) continue;
     if (!x || !y || x->size() < last || y->size() < last ||
         !std::equal(x->begin() + first, x->begin() + last,
                     y->begin() + first)) {

@@ -753,7 +753,7 @@ class Importer {
     }
     for (int probe = 0; probe < graph_.probes(); ++probe) {
       const Shape *a = graph_.shape(x, probe), *b = graph_.shape(grouped, probe);
-      if (!a && !b) continue;
+      if ((!a || !b) && probe >= graph_.required_probes()) continue;
       if (!a || !b || (*a)[0] != (*b)[0] || (*a)[1] != (*b)[first ? 3 : 1] ||
           (*a)[2] != (*b)[first ? 4 : 2]) {
         return Refuse("it shuffles other dimensions than channels");
@@ -1164,7 +1164,7 @@ class Importer {
     for (int probe = 0; probe < graph_.probes(); ++probe) {
       const Shape *x = graph_.shape(input, probe),
                   *y = graph_.shape(output, probe);
-      if (!x && !y && probe > 0) continue;
+      if ((!x || !y) && probe >= graph_.required_probes()) continue;
       if (!x || !y || x->size() != y->size()) return Refuse("unknown shape");
       // Small sizes may leave nothing, of which no cells are missing.
       if (probe >= graph_.required_probes() && NumElements(*y) == 0) continue;
@@ -1389,7 +1389,7 @@ class Importer {
         from->size() == 4 && to->size() == 2 && graph_.fixed_size(x);
     for (int probe = 0; probe < graph_.probes(); ++probe) {
       const Shape *a = graph_.shape(x, probe), *b = graph_.shape(y, probe);
-      if (!a && !b && probe > 0) continue;
+      if ((!a || !b) && probe >= graph_.required_probes()) continue;
       if (!a || !b || NumElements(*a) != NumElements(*b) ||
           (a->back() != b->back() && !(flattens && (*a)[0] == (*b)[0]))) {
         return Refuse("it is no change between [N,1,1,C] and [N,C]");
