@@ -318,6 +318,9 @@ EMPTY: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "mean": lambda x: tf.reduce_mean(first(x), [1, 2]),
     "largest": lambda x: tf.reduce_max(first(x), [1, 2]),
     "cut": lambda x: last(first(x)[:, 1:-1, 1:-1]),
+    "border": lambda x: tf.nn.relu(
+        last(second(tf.pad(first(x)[:, 1:-1], [[0, 0], [2, 1], [1, 1], [0, 0]]))) + 0.5
+    ),
     "concat": lambda x: last(
         tf.concat([first(x)[..., :3], second(first(x))[..., :5]], -1)
     ),

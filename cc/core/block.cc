@@ -111,7 +111,7 @@ StatusOr<std::array<int64_t, 2>> TransposedSize(const Operator& op,
     } else if (p.type == PaddingType::kExplicit) {
       size[i] -= cut[i];
     }
-    if (input < 1 || size[i] < 1) {
+    if (size[i] < 0) {
       return InvalidArgument("input " + ToString(in[0]) + " is too small");
     }
   }

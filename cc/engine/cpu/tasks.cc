@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "cc/engine/cpu/activations.h"
 #include "cc/engine/cpu/convolution.h"
 #include "cc/engine/cpu/kernels.h"
 #include "cc/engine/cpu/normalization.h"
@@ -259,6 +260,52 @@ class KernelTask : public CpuTask {
   std::vector<Range> ranges_;  // where it reads pieces
 };
 
+// A convolution of images without cells: of the zeros around them its bias, residual
+// and activation are left.
+class ConvolutionOfNothing : public CpuTask {
+ public:
+  ConvolutionOfNothing(const TaskSpec& spec, const dnnl::engine& engine)
+      : op_(*spec.op), output_(spec.output) {
+    const memory::desc desc = FlatDesc(op_.filters);
+    if (op_.bias) {
+      bias_ = AsCpu(spec.parameters.back())->Packed(engine, desc, desc);
+    }
+    if (op_.residual) {
+      residual_ = spec.inputs.size() - 1;
+      residual_pitch_ = spec.inputs.back().pitch;
+    }
+  }
+
+  void Run(const float* const* inputs, float* output,
+           const ExecutionContext&) override {
+    const int64_t channels = output_.channels();
+    const float* bias =
+        op_.bias ? static_cast<const float*>(bias_.get_data_handle()) : nullptr;
+    for (int64_t p = 0; p < output_.pixels(); ++p) {
+      float* out = output + p * output_.pitch;
+      for (int64_t c = 0; c < channels; ++c) {
+        out[c] = bias ? bias[c] : 0.0f;
+        if (op_.residual) out[c] += inputs[residual_][p * residual_pitch_ + c];
+      }
+      if (op_.activation != Activation::kNone) {
+        ActivateRow(out, channels, op_.activation, out);
+      }
+    }
+  }
+
+ private:
+  const Operator op_;
+  const TensorView output_;
+  memory bias_;
+  size_t residual_ = 0;
+  int64_t residual_pitch_ = 0;
+};
+
+bool IsConvolution(OperatorType type) {
+  return type == OperatorType::kConv2D || type == OperatorType::kSepConv ||
+         type == OperatorType::kConv2DTranspose;
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
@@ -268,7 +315,8 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
                   [](const TensorView& v) { return NumElements(v.shape) == 0; });
   // What makes something of nothing are zeros around it and pools of it; a concat
   // has other inputs.
-  if (reads_nothing && spec.op->type != OperatorType::kPad &&
+  if (reads_nothing && !IsConvolution(spec.op->type) &&
+      spec.op->type != OperatorType::kPad &&
       spec.op->type != OperatorType::kGlobalPool &&
       spec.op->type != OperatorType::kConcat) {
     return InvalidArgument(std::string(ToString(spec.op->type)) + " '" +
@@ -276,6 +324,10 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
   }
   try {
     std::unique_ptr<Task> task;
+    if (reads_nothing && IsConvolution(spec.op->type)) {
+      task = std::make_unique<ConvolutionOfNothing>(spec, engine);
+      return task;
+    }
     switch (spec.op->type) {
       case OperatorType::kConv2D:
       case OperatorType::kConv2DTranspose:
