@@ -1,4 +1,7 @@
-"""Checks programs in another process, which may crash or hang."""
+"""Checks programs in another process, which may crash or hang.
+
+A crash is TensorFlow's own where its optimizers alone make the graph end the process.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,18 @@ import tempfile
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from ios_tf.bench.random_graphs.check import Difference, Result, check_program
+from ios_tf.bench.random_graphs.check import (
+    Difference,
+    Result,
+    check_program,
+    run_stock,
+)
 from ios_tf.bench.random_graphs.program import Program
 
 _SECONDS = 180.0  # for one phase of a check: more is a hang
 _MOST_PROGRAMS = 300  # of one process: bounds its memory
 # What TensorFlow does alone: that it crashes is no difference.
-_OWN_PHASES = ("", "trace", "original")
+_OWN_PHASES = ("", "trace", "original", "stock")
 
 Say = Callable[[str], None]
 Check = Callable[[Program, Say], Result]
@@ -55,9 +63,19 @@ class IsolatedChecker:
             self._process.join(_SECONDS)
             kind, got = "crashes", self._last_words()
         self.close()
-        if phase in _OWN_PHASES:
+        if phase in _OWN_PHASES or self._stock_ends(program):
             return Result(skipped=1)
         return Result([Difference(phase, kind, {}, "", got)])
+
+    def _stock_ends(self, program: Program) -> bool:
+        """Whether the graph ends a process of TensorFlow without this package, too."""
+        if self._check is run_stock:
+            return False
+        stock = IsolatedChecker(self._onednn, run_stock)
+        try:
+            return stock(program).skipped > 0
+        finally:
+            stock.close()
 
     def close(self) -> None:
         """Ends the process."""

@@ -33,6 +33,8 @@ from ios_tf.bench.zoo.model import Model
 _FILTERS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 _PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 _CALLS = 3  # in a row; the first lets the threads of the other one come to rest
+_LEAST_ROUNDS = 3
+_SECONDS = 30  # after which a batch size is measured no longer
 
 # Arguments: a SavedModel, the directory to write, ios_tf.convert's keywords as JSON.
 _CONVERT = """
@@ -56,7 +58,7 @@ class Options:
     Attributes:
       batch_sizes: those that latencies are measured at; outputs are compared at the
         first, and at a batch size it was not converted for.
-      rounds: of interleaved calls.
+      rounds: of interleaved calls; fewer for what takes long.
       time_limit: seconds that a network's searches may take.
       strategy: as of `ios_tf.convert`.
     """
@@ -266,7 +268,10 @@ def _ratio(
     inputs = _tensors(arrays)
     times: dict[str, list[float]] = {"tensorflow": [], "converted": []}
     functions = {"tensorflow": expected, "converted": converted}
-    for _ in range(rounds):
+    end = time.perf_counter() + _SECONDS
+    for round_number in range(rounds):
+        if round_number >= _LEAST_ROUNDS and time.perf_counter() > end:
+            break
         for name, function in functions.items():
             function(**inputs)
             calls = []

@@ -36,6 +36,7 @@ def tf1_graph() -> Model:
 
     def save(directory: str) -> None:
         random = np.random.default_rng(0)
+        examples = structured((2, size, size, 3))
         norms = []
 
         def conv_norm(x, filters, kernel, stride, name):
@@ -66,7 +67,7 @@ def tf1_graph() -> Model:
             head = v1.get_variable("head", initializer=start)
             logits = tf.matmul(tf.reduce_mean(x, [1, 2]), head, name="logits")
             session.run(v1.global_variables_initializer())
-            feed = {images: structured((2, size, size, 3))}
+            feed = {images: examples}
             for moments, vectors in norms:  # each reads what those before it give
                 for vector, value in zip(
                     vectors, session.run(moments, feed), strict=True
