@@ -36,6 +36,21 @@ def test_engine(name, tmp_path):
     run(f"{name}_test.cc", tmp_path, ["-lios_engine", "-Wl,--allow-shlib-undefined"])
 
 
+@pytest.mark.parametrize("flag", ["-O1", "-fsanitize=thread"])
+def test_lanes(flag, tmp_path):
+    """The pool, from its sources, with delays at the worst of moments."""
+    probe = tmp_path / "probe.cc"
+    probe.write_text("int main() {}")
+    command = [*shlex.split(os.environ.get("CXX", "g++")), flag, probe, "-o"]
+    if any(
+        subprocess.run(step, capture_output=True).returncode
+        for step in ([*command, tmp_path / "probe"], [tmp_path / "probe"])
+    ):
+        pytest.skip(f"programs compiled with {flag} do not run here")
+    sources = [f"cc/engine/cpu/{n}.cc" for n in ("cores", "lanes", "team", "waiting")]
+    run("lanes_test.cc", tmp_path, ["-DIOS_TF_TEST_DELAYS", flag, "-pthread", *sources])
+
+
 def test_lower(tmp_path):
     directory = Path(tf.sysconfig.get_lib())
     flags = [f.replace("-I", "-isystem", 1) for f in tf.sysconfig.get_compile_flags()]

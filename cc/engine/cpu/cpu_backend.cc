@@ -32,15 +32,15 @@ std::string ProcessorName() {
 class Cpu : public Backend {
  public:
   Cpu()
-      : pool_(LanePool::Get()),
+      : cores_(LanePool::Get().cores()),
         engine_(dnnl::engine::kind::cpu, 0),
-        lanes_(pool_.cores()) {
+        lanes_(cores_) {
     for (LaneResources& lane : lanes_) lane.stream = dnnl::stream(engine_);
   }
 
   std::string Fingerprint() const override {
     const dnnl_version_t* version = dnnl_version();
-    return ProcessorName() + ", " + std::to_string(pool_.cores()) +
+    return ProcessorName() + ", " + std::to_string(cores_) +
            " cores, oneDNN " + std::to_string(version->major) + "." +
            std::to_string(version->minor) + "." +
            std::to_string(version->patch);
@@ -69,7 +69,7 @@ class Cpu : public Backend {
   int64_t SliceAlignment(DataType) const override { return 1; }
 
   int LanesFor(int groups) const override {
-    return std::min(groups, pool_.cores());
+    return std::min(groups, cores_);
   }
 
   bool LanesDivideDevice() const override { return true; }
@@ -84,7 +84,7 @@ class Cpu : public Backend {
     ThreadState& thread = CurrentThread();
     const ThreadState saved = thread;
     Lane lane;
-    lane.size = std::max(1, pool_.cores() / spec.lanes);
+    lane.size = std::max(1, cores_ / spec.lanes);
     lane.planning = true;
     thread = ThreadState{};
     thread.lane = &lane;
@@ -208,7 +208,8 @@ class Cpu : public Backend {
       }
       // Each lane takes the next group when it is done with one.
       std::atomic<int> next{0};
-      pool_.RunLanes(stage.lanes, pool_.cores() / stage.lanes, [&](int lane) {
+      const int threads = cores_ / stage.lanes;
+      LanePool::Get().RunLanes(stage.lanes, threads, [&](int lane) {
         for (int g = next.fetch_add(1); g < groups; g = next.fetch_add(1)) {
           RunGroup(stage.groups[g], lane, tensors);
         }
@@ -216,7 +217,7 @@ class Cpu : public Backend {
     }
   }
 
-  LanePool& pool_;
+  const int cores_;
   dnnl::engine engine_;
   FloatPool weights_;
   std::vector<LaneResources> lanes_;  // used inside a session

@@ -1,51 +1,25 @@
 #include "cc/engine/cpu/lanes.h"
 
+#include <pthread.h>
 #include <sched.h>
-#include <unistd.h>
 
-#include <condition_variable>
-#include <cstdlib>
+#include <chrono>
 #include <thread>
+
+#include "cc/engine/cpu/cores.h"
 
 namespace ios::cpu {
 namespace {
 
-// How a thread waits, in turns of some 50 ns: it spins, for jobs of one run follow
-// each other within microseconds; then it lets others have the core; a worker at
-// last sleeps.
-constexpr int kSpins = 1000;
-constexpr int kYields = 2000;
+// Nanoseconds between two looks at what the process may use.
+constexpr int64_t kCountEvery = 100'000'000;
 
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
+std::atomic<LanePool*> the_pool{nullptr};
 
-// One turn, the i-th, of waiting.
-void Wait(int i) {
-  if (i < kSpins) {
-    Pause();
-  } else {
-    std::this_thread::yield();
-  }
-}
-
-template <typename Condition>
-void WaitUntil(Condition condition) {
-  for (int i = 0; !condition(); ++i) Wait(i);
-}
-
-int CountCores() {
-  if (const char* text = std::getenv("IOS_TF_NUM_THREADS")) {
-    const int wanted = std::atoi(text);
-    if (wanted > 0) return wanted;
-  }
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-  return std::max(1u, std::thread::hardware_concurrency());
+int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 }  // namespace
@@ -55,89 +29,76 @@ ThreadState& CurrentThread() {
   return state;
 }
 
-// One thread and the box its next job is put in.
+// One thread, and what it is called to.
 struct alignas(64) LanePool::Worker {
-  std::atomic<uint32_t> posted{0};
-  Job job;
-  Lane* lane = nullptr;
-  Team* team = nullptr;
-  int index = 0;
-
-  std::atomic<bool> asleep{false};
-  std::mutex mutex;
-  std::condition_variable wake;
+  std::atomic<Team*> team{nullptr};
+  Signal calls;
+  Team own;
+  int number = 0;  // of the thread
 };
 
 LanePool& LanePool::Get() {
-  static LanePool* pool = new LanePool;
+  // A child of fork() has none of the threads, and perhaps a locked mutex.
+  static const int threads = [] {
+    pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr); });
+    return WantedThreads();
+  }();
+  LanePool* pool = the_pool.load();
+  if (pool) return *pool;
+  LanePool* fresh = new LanePool(threads);
+  if (the_pool.compare_exchange_strong(pool, fresh)) return *fresh;
+  delete fresh;
   return *pool;
 }
 
-LanePool::LanePool() : cores_(CountCores()) { StartWorkers(); }
-
 void LanePool::StartWorkers() {
-  process_ = getpid();
-  workers_.clear();  // after a fork, the parent's threads do not exist here
   for (int i = 1; i < cores_; ++i) {
     Worker* worker = new Worker;
+    worker->number = i;
     workers_.push_back(worker);
     std::thread([this, worker] { WorkerLoop(worker); }).detach();
   }
 }
 
+void LanePool::CountCores() {
+  const int64_t now = Now();
+  if (counted_at_ != 0 && now - counted_at_ < kCountEvery) return;
+  counted_at_ = now;
+  active_.store(std::min(cores_, UsableCores()), std::memory_order_relaxed);
+}
+
 void LanePool::WorkerLoop(Worker* worker) {
+  CurrentThread().own = &worker->own;
   uint32_t seen = 0;
-  const auto has_job = [&] {
-    return worker->posted.load(std::memory_order_acquire) != seen;
-  };
   while (true) {
-    const uint32_t session = sessions_.load();
-    for (int i = 0; i < kSpins + kYields && !has_job() &&
-                    in_session_.load(std::memory_order_relaxed);
-         ++i) {
-      Wait(i);
-    }
-    if (!has_job()) {
-      std::unique_lock<std::mutex> lock(worker->mutex);
-      worker->asleep.store(true);
-      worker->wake.wait(lock, [&] {
-        return worker->posted.load() != seen || sessions_.load() != session;
-      });
-      worker->asleep.store(false);
-      lock.unlock();
-      TakeCore();
-      if (worker->posted.load() == seen) continue;
-    }
-    ++seen;
-    Team* team = worker->team;
-    ThreadState& thread = CurrentThread();
-    thread = ThreadState{};
-    thread.lane = worker->lane;
-    thread.team = worker->lane ? nullptr : team;
-    thread.index = worker->lane ? 0 : worker->index;
-    const Job job = worker->job;
-    job.function(job.argument);
-    thread = ThreadState{};
-    team->pending.fetch_sub(1, std::memory_order_release);
+    const bool slept =
+        worker->calls.Wait([&] { return worker->calls.value() != seen; },
+                           [this] { return in_session_.load(); });
+    if (slept) TakeCore(worker->number);
+    seen = worker->calls.value();
+    if (Team* team = worker->team.load()) team->Help();
   }
 }
 
 // The system likes to wake a thread on the core of the one that wakes it, and takes
 // milliseconds to part them.
-void LanePool::TakeCore() {
-  const uint32_t session = sessions_.load();
+void LanePool::TakeCore(int thread) {
+  if (Crowded()) return;
+  const uint64_t session = sessions_.load();
+  const uint64_t mine = session << 32 | static_cast<uint64_t>(thread);
+  const auto take = [&](int core) {
+    uint64_t taken = taken_[core].load();
+    return taken == mine || (taken >> 32 != session &&
+                             taken_[core].compare_exchange_strong(taken, mine));
+  };
   const int here = sched_getcpu();
   cpu_set_t allowed;
-  if (here < 0 || here >= CPU_SETSIZE ||
-      taken_[here].exchange(session) != session ||
+  if (here < 0 || here >= CPU_SETSIZE || take(here) ||
       sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
     return;
   }
   for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &allowed) ||
-        taken_[core].exchange(session) == session) {
-      continue;
-    }
+    if (!CPU_ISSET(core, &allowed) || !take(core)) continue;
     cpu_set_t only;
     CPU_ZERO(&only);
     CPU_SET(core, &only);
@@ -147,99 +108,85 @@ void LanePool::TakeCore() {
   }
 }
 
-void LanePool::Post(int thread, Job job, Lane* lane, Team* team, int index) {
+void LanePool::Call(int thread, Team* team) {
   Worker* worker = workers_[thread - 1];
-  worker->job = job;
-  worker->lane = lane;
-  worker->team = team;
-  worker->index = index;
-  worker->posted.fetch_add(1);
-  WakeIfAsleep(worker);
+  worker->team.store(team);
+  worker->calls.Advance();
 }
 
-// What the worker waits for was stored before, sequentially consistent with
-// `asleep`: either we see it asleep or it sees what was stored.
-void LanePool::WakeIfAsleep(Worker* worker) {
-  if (worker->asleep.load()) {
-    std::lock_guard<std::mutex> lock(worker->mutex);
-    worker->wake.notify_one();
-  }
-}
-
-LanePool::Session::Session() : lock_(LanePool::Get().session_mutex_) {
-  LanePool& pool = LanePool::Get();
-  if (pool.process_ != getpid()) pool.StartWorkers();
-  lane_.first = 0;
-  lane_.size = pool.cores_;
-  saved_ = CurrentThread();
+LanePool::Session::Session(LanePool* pool)
+    : pool_(pool), lock_(pool->session_mutex_), saved_(CurrentThread()) {
+  if (pool->workers_.empty()) pool->StartWorkers();
+  pool->CountCores();
+  lane_ = {pool, 0, pool->cores_, false};
   CurrentThread() = ThreadState{};
   CurrentThread().lane = &lane_;
-  pool.in_session_.store(true);
+  CurrentThread().own = &pool->leaders_team_;
+  pool->in_session_.store(true);
+  const uint64_t session = pool->sessions_.fetch_add(1) + 1;
+  if (Crowded()) return;
   const int here = sched_getcpu();
-  if (here >= 0 && here < CPU_SETSIZE) {
-    pool.taken_[here].store(pool.sessions_.load() + 1);
-  }
+  if (here >= 0 && here < CPU_SETSIZE) pool->taken_[here].store(session << 32);
   // Workers wake up while the first operator is being started.
-  pool.sessions_.fetch_add(1);
-  for (Worker* worker : pool.workers_) pool.WakeIfAsleep(worker);
+  for (int i = 1; i < pool->active_.load(std::memory_order_relaxed); ++i) {
+    if (pool->workers_[i - 1]->calls.anyone_sleeps()) pool->Call(i, nullptr);
+  }
 }
 
 LanePool::Session::~Session() {
-  LanePool::Get().in_session_.store(false);
+  pool_->in_session_.store(false);
   CurrentThread() = saved_;
 }
 
 void LanePool::RunLanesImpl(int lanes, int threads,
                             void (*function)(void*, int), void* argument) {
   struct Context {
+    LanePool* pool;
+    int threads;
     void (*function)(void*, int);
     void* argument;
-    Lane lane;
-    int index;
-  };
-  // At most one context per core, on this thread's stack while others use them.
-  std::unique_ptr<Context[]> contexts(new Context[lanes]);
-  Team team;
-  team.size = lanes;
-  team.pending.store(lanes - 1, std::memory_order_relaxed);
-  const auto run = [](void* p) {
-    const auto* c = static_cast<Context*>(p);
-    c->function(c->argument, c->index);
-  };
-  for (int i = 0; i < lanes; ++i) {
-    Context& c = contexts[i];
-    c.function = function;
-    c.argument = argument;
-    c.lane.first = i * threads;
-    c.lane.size = threads;
-    c.index = i;
-    if (i > 0) Post(c.lane.first, {run, &c}, &c.lane, &team, 0);
+  } context{this, threads, function, argument};
+  const Job job = {[](void* p) {
+                     const auto* c = static_cast<Context*>(p);
+                     ThreadState& thread = CurrentThread();
+                     const ThreadState saved = thread;
+                     Lane lane{c->pool, saved.index * c->threads, c->threads};
+                     thread = ThreadState{};
+                     thread.lane = &lane;
+                     thread.own = saved.own;
+                     c->function(c->argument, saved.index);
+                     thread = saved;
+                   },
+                   &context};
+  ThreadState& thread = CurrentThread();
+  thread.index = 0;
+  stage_team_.Open(job, lanes);
+  const int active = active_.load(std::memory_order_relaxed);
+  for (int i = 1; i < lanes && i * threads < active; ++i) {
+    Call(i * threads, &stage_team_);
   }
-  const ThreadState saved = CurrentThread();
-  CurrentThread() = ThreadState{};
-  CurrentThread().lane = &contexts[0].lane;
-  run(&contexts[0]);
-  CurrentThread() = saved;
-  WaitUntil(
-      [&] { return team.pending.load(std::memory_order_acquire) == 0; });
+  job.function(job.argument);
+  stage_team_.Close();
 }
 
 void LanePool::StartParallel(Job job, int count) {
   ThreadState& thread = CurrentThread();
   Lane* lane = thread.lane;
   if (count <= 0 || (lane && count > lane->size)) count = lane ? lane->size : 1;
+  if (thread.at_once > 0) count = std::min(count, thread.at_once);
   if (!lane || lane->planning || thread.team || count == 1) {
     ++thread.nested;  // runs on this thread alone
     return;
   }
-  Team& team = lane->team;
-  team.size = count;
-  team.arrived.store(0, std::memory_order_relaxed);
-  team.pending.store(count - 1, std::memory_order_relaxed);
-  for (int i = 1; i < count; ++i) {
-    Post(lane->first + i, job, nullptr, &team, i);
+  Team* const team = thread.own;
+  const int active = lane->pool->active_.load(std::memory_order_relaxed);
+  team->lane = *lane;
+  team->called = std::min(count, std::max(1, active - lane->first));
+  team->Open(job, count);
+  for (int i = 1; i < team->called; ++i) {
+    lane->pool->Call(lane->first + i, team);
   }
-  thread.team = &team;
+  thread.team = team;
   thread.index = 0;
 }
 
@@ -249,10 +196,34 @@ void LanePool::EndParallel() {
     --thread.nested;
     return;
   }
-  Team* team = thread.team;
-  WaitUntil(
-      [&] { return team->pending.load(std::memory_order_acquire) == 0; });
+  Team* const team = thread.team;
   thread.team = nullptr;
+  team->Close();
+}
+
+void LanePool::Barrier(Team* team) {
+  // Where the process may use fewer cores than its lanes were made for.
+  for (int i = team->called; i < team->pieces(); ++i) {
+    team->lane.pool->Call(team->lane.first + i, team);
+  }
+  team->Barrier();
+}
+
+int LanePool::ReadyThreads(const Lane& lane) const {
+  int ready = 1;
+  if (lane.planning || Crowded()) return ready;
+  const int active = active_.load(std::memory_order_relaxed);
+  for (int i = lane.first + 1; i < lane.first + lane.size && i < active; ++i) {
+    if (!workers_[i - 1]->calls.anyone_sleeps()) ++ready;
+  }
+  return ready;
+}
+
+AtOnce::AtOnce() {
+  ThreadState& thread = CurrentThread();
+  if (thread.lane && !thread.team && !thread.lane->planning) {
+    thread.at_once = thread.lane->pool->ReadyThreads(*thread.lane);
+  }
 }
 
 }  // namespace ios::cpu

@@ -1,6 +1,9 @@
 // Lanes of the CPU backend: threads the engine owns, arranged as one lane of all
 // cores or as several lanes of fewer cores each. oneDNN's own loops run on the
 // threads of the lane that calls it (openmp.cc).
+//
+// Nobody waits for a thread that has not begun (team.h): where other processes take
+// the cores, a lane has as many threads as are running, at least the one that leads.
 #ifndef IOS_TF_CC_ENGINE_CPU_LANES_H_
 #define IOS_TF_CC_ENGINE_CPU_LANES_H_
 
@@ -10,43 +13,22 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <type_traits>
 #include <vector>
 
+#include "cc/engine/cpu/team.h"
+
 namespace ios::cpu {
-
-// A function and its argument, run once by every thread of a team.
-struct Job {
-  void (*function)(void*) = nullptr;
-  void* argument = nullptr;
-};
-
-// The threads that run one job together.
-struct Team {
-  int size = 1;
-  std::atomic<int> pending{0};  // members, the leader aside, still running
-  std::atomic<int> arrived{0};  // at the barrier
-  std::atomic<int> phase{0};    // barriers passed
-};
-
-// Threads [first, first + size) of the pool; the first one leads.
-struct Lane {
-  int first = 0;
-  int size = 1;
-  // Compiling for such a lane, outside of a session: the calling thread does all
-  // the work itself.
-  bool planning = false;
-  Team team;
-};
 
 // What the current thread is doing; zero for threads that are not the engine's.
 struct ThreadState {
-  Lane* lane = nullptr;  // set for leaders
-  Team* team = nullptr;  // set inside a parallel section
-  int index = 0;         // in the team
-  int nested = 0;        // parallel sections of one thread inside another
+  Lane* lane = nullptr;     // set for leaders
+  Team* own = nullptr;      // for sections that this thread leads
+  Team* team = nullptr;     // set inside a piece of a section
+  int index = 0;            // of the piece
+  int nested = 0;           // parallel sections of one thread inside another
+  int at_once = 0;          // threads that a section may have: see AtOnce
   // Of GOMP_loop_static_start: the loop as the program wrote it, and which of
   // its trips this thread takes next.
   int64_t loop_start = 0, loop_increment = 1, loop_chunk = 0;
@@ -56,29 +38,35 @@ ThreadState& CurrentThread();
 
 class LanePool {
  public:
-  // One for the process, never destroyed. Survives fork().
+  // That of the process, never destroyed; after fork() the child has one of its own.
   static LanePool& Get();
 
-  // Cores this process may use, or IOS_TF_NUM_THREADS.
+  // For `cores` threads, of which callers of a session are one.
+  explicit LanePool(int cores) : cores_(cores), active_(cores) {}
+
+  // The cores that lanes are made for: those this process might use at first, or
+  // IOS_TF_NUM_THREADS.
   int cores() const { return cores_; }
 
   // Exclusive use of all cores by the calling thread, which becomes the leader
   // of a lane of all of them. Callers queue.
   class Session {
    public:
-    Session();
+    explicit Session(LanePool* pool = &LanePool::Get());
     ~Session();
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
    private:
+    LanePool* const pool_;
     std::unique_lock<std::mutex> lock_;
     ThreadState saved_;
     Lane lane_;
   };
 
-  // Inside a session: calls function(lane) for lanes 0 … lanes - 1 at once, each
-  // on the leader of a lane of `threads` threads. lanes * threads <= cores().
+  // Inside a session: calls function(lane) for lanes 0 … lanes - 1, at once where
+  // threads are free, each on the leader of a lane of `threads` threads.
+  // lanes * threads <= cores().
   template <typename F>
   void RunLanes(int lanes, int threads, F&& function) {
     RunLanesImpl(
@@ -86,37 +74,57 @@ class LanePool {
         [](void* f, int lane) { (*static_cast<F*>(f))(lane); }, &function);
   }
 
-  // Starts `job` on the other threads of the current thread's lane (all of them
-  // for count = 0, fewer for a smaller count) and makes the caller member 0.
-  // The caller then runs the job itself and ends with EndParallel.
-  void StartParallel(Job job, int count);
-  void EndParallel();
+  // Opens a section of `count` pieces (for 0, one for each thread of the current
+  // thread's lane; at most so many) to the lane's other threads. The caller then
+  // runs piece 0 itself and ends with EndParallel. Threads without a lane, or inside
+  // a section, run a section of one piece.
+  static void StartParallel(Job job, int count);
+  static void EndParallel();
+
+  // Waits until all pieces of the section have come here.
+  static void Barrier(Team* team);
+
+  // Threads of a lane, its leader among them, that run a section as soon as it is
+  // opened.
+  int ReadyThreads(const Lane& lane) const;
 
  private:
   struct Worker;
 
-  LanePool();
   void StartWorkers();
+  // Notices that the process may use fewer cores than before.
+  void CountCores();
   void RunLanesImpl(int lanes, int threads, void (*function)(void*, int),
                     void* argument);
-  void Post(int thread, Job job, Lane* lane, Team* team, int index);
-  void WakeIfAsleep(Worker* worker);
+  void Call(int thread, Team* team);
   void WorkerLoop(Worker* worker);
-  // Moves the calling worker to a core that no other thread of this session has
-  // woken on.
-  void TakeCore();
+  // Moves the calling worker, the thread of that number, to a core that no other
+  // thread of this session was last seen on.
+  void TakeCore(int thread);
 
   const int cores_;
-  int process_ = 0;
+  std::atomic<int> active_;  // threads that are called upon
   std::mutex session_mutex_;
   std::atomic<bool> in_session_{false};
   std::atomic<uint32_t> sessions_{0};  // begun so far
-  // By core: the last session of which a thread has woken there.
-  std::array<std::atomic<uint32_t>, CPU_SETSIZE> taken_{};
+  int64_t counted_at_ = 0;             // nanoseconds
+  // By core: the last session << 32 | thread that was seen there.
+  std::array<std::atomic<uint64_t>, CPU_SETSIZE> taken_{};
   std::vector<Worker*> workers_;  // thread t is workers_[t - 1]; leaked at exit
+  Team leaders_team_, stage_team_;  // of the session: its sections, its lanes
 };
 
-// The piece of [0, n) that member `index` of `size` takes.
+// While it lives, sections that the calling thread opens have no more threads than can
+// be had without waiting: for primitives whose threads wait for one another.
+class AtOnce {
+ public:
+  AtOnce();
+  ~AtOnce() { CurrentThread().at_once = 0; }
+  AtOnce(const AtOnce&) = delete;
+  AtOnce& operator=(const AtOnce&) = delete;
+};
+
+// Piece `index` of the `size` that [0, n) is cut into.
 inline void Split(int64_t n, int size, int index, int64_t* begin,
                   int64_t* end) {
   const int64_t base = n / size, rest = n % size;
@@ -147,13 +155,13 @@ void ParallelFor(int64_t n, int64_t grain, F&& function) {
                      const auto* c = static_cast<Context*>(argument);
                      const ThreadState& thread = CurrentThread();
                      int64_t begin, end;
-                     Split(c->n, thread.team->size, thread.index, &begin, &end);
+                     Split(c->n, thread.team->pieces(), thread.index, &begin, &end);
                      if (begin < end) (*c->function)(begin, end);
                    },
                    &context};
-  LanePool::Get().StartParallel(job, count);
+  LanePool::StartParallel(job, count);
   job.function(job.argument);
-  LanePool::Get().EndParallel();
+  LanePool::EndParallel();
 }
 
 }  // namespace ios::cpu

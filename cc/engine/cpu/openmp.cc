@@ -26,12 +26,13 @@ extern "C" {
 
 int omp_get_max_threads() {
   const ThreadState& thread = CurrentThread();
-  return thread.lane && !thread.team ? thread.lane->size : 1;
+  if (!thread.lane || thread.team) return 1;
+  return thread.at_once > 0 ? thread.at_once : thread.lane->size;
 }
 
 int omp_get_num_threads() {
   const ThreadState& thread = CurrentThread();
-  return Alone(thread) ? 1 : thread.team->size;
+  return Alone(thread) ? 1 : thread.team->pieces();
 }
 
 int omp_get_thread_num() {
@@ -43,28 +44,16 @@ int omp_in_parallel() { return CurrentThread().team != nullptr; }
 
 void GOMP_parallel_start(void (*function)(void*), void* data,
                          unsigned num_threads) {
-  LanePool::Get().StartParallel({function, data},
+  LanePool::StartParallel({function, data},
                                 static_cast<int>(num_threads));
 }
 
-void GOMP_parallel_end() { LanePool::Get().EndParallel(); }
+void GOMP_parallel_end() { LanePool::EndParallel(); }
 
 void GOMP_barrier() {
   const ThreadState& thread = CurrentThread();
   if (Alone(thread)) return;
-  ios::cpu::Team* team = thread.team;
-  const int phase = team->phase.load(std::memory_order_acquire);
-  if (team->arrived.fetch_add(1, std::memory_order_acq_rel) ==
-      team->size - 1) {
-    team->arrived.store(0, std::memory_order_relaxed);
-    team->phase.fetch_add(1, std::memory_order_release);
-    return;
-  }
-  while (team->phase.load(std::memory_order_acquire) == phase) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
+  LanePool::Barrier(thread.team);
 }
 
 // `for` loops with a static schedule: without a chunk size, one piece a thread;

@@ -57,6 +57,11 @@ dnnl::primitive_attr AttributesWith(const dnnl::post_ops& ops) {
   return attributes;
 }
 
+bool ThreadsWaitForEachOther(const std::string& implementation) {
+  return implementation.find("gemm") != std::string::npos &&
+         implementation.find("brgemm") == std::string::npos;
+}
+
 Primitive Primitive::Clone() const {
   Primitive clone = *this;
   for (size_t i = 0; i < memories_.size(); ++i) {

@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <dnnl.hpp>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "cc/core/block.h"
+#include "cc/engine/cpu/lanes.h"
 
 namespace ios::cpu {
 
@@ -23,12 +26,17 @@ Activation AppendActivation(const Activation& activation, dnnl::post_ops* ops);
 // With scratch memory given by the caller.
 dnnl::primitive_attr AttributesWith(const dnnl::post_ops& ops);
 
+// Whether an implementation of oneDNN's, by its name, has loops or barriers in which
+// one thread waits for another: those of its own matrix product (gemm_driver.cpp).
+bool ThreadsWaitForEachOther(const std::string& implementation);
+
 class Primitive {
  public:
   template <typename PrimitiveDesc>
   void Create(const PrimitiveDesc& desc, const dnnl::engine& engine) {
     primitive_ = dnnl::primitive(desc);
     engine_ = engine;
+    at_once_ = ThreadsWaitForEachOther(desc.impl_info_str());
     const dnnl::memory::desc scratchpad = desc.scratchpad_desc();
     scratchpad_floats_ = (scratchpad.get_size() + 3) / 4;
     if (scratchpad_floats_ > 0) {
@@ -59,6 +67,8 @@ class Primitive {
 
   void Execute(dnnl_stream_t stream, float* scratchpad) {
     if (scratchpad_ >= 0) Set(scratchpad_, scratchpad);
+    std::optional<AtOnce> at_once;
+    if (at_once_) at_once.emplace();
     // Cannot fail: arguments were checked when the primitive was made.
     dnnl_primitive_execute(primitive_.get(), stream, arguments_.size(),
                            arguments_.data());
@@ -70,6 +80,7 @@ class Primitive {
   std::vector<dnnl::memory> memories_;
   std::vector<dnnl_exec_arg_t> arguments_;
   int scratchpad_ = -1;
+  bool at_once_ = false;
   int64_t scratchpad_floats_ = 0;
 };
 

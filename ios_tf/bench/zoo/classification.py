@@ -110,3 +110,34 @@ def crnn_front() -> Model:
     x = conv_norm(layers.MaxPooling2D((2, 1))(x), 512, 2, padding="valid")
     x = layers.Reshape((x.shape[2], 512))(x)
     return keras_model(keras.Model(inputs, layers.Dense(37)(x)))
+
+
+def small_cnn() -> Model:
+    """Six convolutions: a network of which latencies are fractions of a millisecond."""
+    inputs = keras.Input((64, 64, 3))
+    x = inputs
+    for filters in (16, 32, 64):
+        x = conv_norm(conv_norm(x, filters, strides=2), filters)
+    return keras_model(keras.Model(inputs, classifier(x, 10)))
+
+
+def se_net() -> Model:
+    """Bottlenecks with squeeze and excitation: many operators, little work."""
+
+    def excite(x):
+        filters = x.shape[-1]
+        y = layers.GlobalAveragePooling2D(keepdims=True)(x)
+        y = layers.Conv2D(filters // 8, 1, activation="relu")(y)
+        return x * layers.Conv2D(filters, 1, activation="sigmoid")(y)
+
+    inputs = keras.Input((64, 64, 3))
+    x = conv_norm(inputs, 32, 3, 2)
+    for filters in (64, 64, 128, 128, 256, 256):
+        strides = 1 if filters == x.shape[-1] else 2
+        y = conv_norm(x, filters // 4, 1)
+        y = conv_norm(y, filters // 4, 3, strides)
+        y = excite(conv_norm(y, filters, 1, activation=None))
+        if x.shape != y.shape:
+            x = conv_norm(x, filters, 1, strides, activation=None)
+        x = layers.ReLU()(x + y)
+    return keras_model(keras.Model(inputs, classifier(x, 10)))

@@ -24,6 +24,8 @@ _HAND_WRITTEN: tuple[Callable[[], Model], ...] = (
     classification.shufflenet,
     classification.convnext,
     classification.crnn_front,
+    classification.small_cnn,
+    classification.se_net,
     sequences.audio_conv1d,
     sequences.wavenet,
     sequences.text_cnn,

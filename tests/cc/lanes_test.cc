@@ -1,0 +1,245 @@
+// The pool of threads: every piece of every section runs once, before the section ends,
+// whichever threads have a core and whenever they lose it. Its sources are compiled with
+// delays in them (tests/test_cc.py), with and without ThreadSanitizer.
+
+#include "cc/engine/cpu/lanes.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cc/engine/cpu/cores.h"
+#include "tests/cc/testing.h"
+
+namespace ios::cpu {
+
+thread_local std::minstd_rand random_delays{std::random_device()()};
+thread_local bool leads = false;
+std::atomic<bool> workers_have_cores{true};
+
+void MayDelay() {
+  if (!leads && !workers_have_cores.load()) {
+    while (!workers_have_cores.load()) std::this_thread::yield();
+  }
+  switch (random_delays() % 16) {
+    case 0:
+      std::this_thread::sleep_for(std::chrono::microseconds(random_delays() % 100));
+      break;
+    case 1:
+    case 2:
+      std::this_thread::yield();
+      break;
+    default:
+      break;
+  }
+}
+
+namespace {
+
+// Opens a section of the calling thread, the way oneDNN's loops and ours do.
+template <typename F>
+void Section(int pieces, F function) {
+  const Job job = {[](void* f) { (*static_cast<F*>(f))(); }, &function};
+  LanePool::StartParallel(job, pieces);
+  job.function(job.argument);
+  LanePool::EndParallel();
+}
+
+int Index() {
+  const ThreadState& thread = CurrentThread();
+  return thread.team && thread.nested == 0 ? thread.index : 0;
+}
+
+// Runs a section, and gives whether each of its pieces ran once.
+bool RunsOnce(int pieces) {
+  std::vector<int> runs(pieces);  // not atomic: the section's end is what orders it
+  Section(pieces, [&] {
+    MayDelay();
+    ++runs[Index()];
+  });
+  for (int count : runs) {
+    if (count != 1) return false;
+  }
+  return true;
+}
+
+TEST(EveryPieceRunsOnce) {
+  leads = true;
+  for (int threads = 1; threads <= 18; ++threads) {
+    LanePool* pool = new LanePool(threads);  // its threads stay
+    bool once = true;
+    for (int session = 0; session < 20; ++session) {
+      const LanePool::Session mine(pool);
+      for (int i = 0; i < 20; ++i) {
+        once &= RunsOnce(1 + static_cast<int>(random_delays() % threads));
+      }
+    }
+    EXPECT(once);
+  }
+}
+
+TEST(LanesRunSectionsOfTheirOwn) {
+  leads = true;
+  for (int threads : {1, 2, 3, 4, 6, 9, 18}) {
+    LanePool* pool = new LanePool(threads);
+    for (int lanes = 1; lanes <= threads; ++lanes) {
+      std::atomic<int> wrong{0};
+      std::vector<int> runs(lanes);
+      const LanePool::Session mine(pool);
+      for (int repeat = 0; repeat < 10; ++repeat) {
+        pool->RunLanes(lanes, threads / lanes, [&](int lane) {
+          ++runs[lane];
+          for (int i = 0; i < 3; ++i) {
+            if (!RunsOnce(threads / lanes)) ++wrong;
+          }
+        });
+      }
+      for (int count : runs) wrong += count != 10;
+      EXPECT(wrong == 0);
+    }
+  }
+}
+
+TEST(BarriersWaitForAllPieces) {
+  leads = true;
+  for (int threads : {1, 2, 5, 8}) {
+    LanePool* pool = new LanePool(threads);
+    const LanePool::Session mine(pool);
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      std::vector<int> steps(threads);
+      std::atomic<int> wrong{0};
+      Section(threads, [&] {
+        for (int step = 1; step <= 3; ++step) {
+          steps[Index()] = step;
+          if (CurrentThread().team) LanePool::Barrier(CurrentThread().team);
+          for (int other : steps) wrong += other != step;
+          if (CurrentThread().team) LanePool::Barrier(CurrentThread().team);
+        }
+      });
+      EXPECT(wrong == 0);
+    }
+  }
+}
+
+TEST(TheLeaderRunsWhatNobodyBegins) {
+  leads = true;
+  LanePool* pool = new LanePool(4);
+  {
+    const LanePool::Session mine(pool);
+    RunsOnce(4);
+  }
+  workers_have_cores = false;
+  {
+    const LanePool::Session mine(pool);
+    for (int i = 0; i < 100; ++i) EXPECT(RunsOnce(4));
+    std::vector<int> runs(4);
+    pool->RunLanes(4, 1, [&](int lane) { ++runs[lane]; });
+    EXPECT(runs == std::vector<int>(4, 1));
+  }
+  workers_have_cores = true;
+}
+
+TEST(SectionsThatNeedTheirThreadsAtOnceHaveNoMoreThanThereAre) {
+  leads = true;
+  LanePool* pool = new LanePool(3);
+  const LanePool::Session mine(pool);
+  for (int i = 0; i < 50; ++i) {
+    const AtOnce at_once;
+    const int threads = CurrentThread().at_once;
+    EXPECT(threads >= 1 && threads <= 3);
+    std::atomic<int> arrived{0};
+    Section(3, [&] {
+      ++arrived;
+      while (arrived.load() < threads) std::this_thread::yield();
+    });
+    EXPECT(arrived == threads);
+  }
+}
+
+TEST(CallersQueue) {
+  LanePool* pool = new LanePool(3);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&] {
+      leads = true;
+      for (int session = 0; session < 50; ++session) {
+        const LanePool::Session mine(pool);
+        for (int k = 0; k < 4; ++k) wrong += !RunsOnce(3);
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT(wrong == 0);
+}
+
+TEST(SectionsWithoutALaneRunOnTheirThread) {
+  EXPECT(RunsOnce(1));
+  int runs = 0;
+  Section(4, [&] { ++runs; });
+  EXPECT(runs == 1);
+}
+
+// A file system with the files of control groups.
+class Groups {
+ public:
+  Groups() {
+    char name[] = "/tmp/ios_tf_groups_XXXXXX";
+    root_ = mkdtemp(name);
+  }
+  ~Groups() { std::system(("rm -r " + root_).c_str()); }
+  void Write(const std::string& name, const std::string& text) {
+    for (size_t i = name.find('/'); i != std::string::npos;
+         i = name.find('/', i + 1)) {
+      mkdir((root_ + "/" + name.substr(0, i)).c_str(), 0700);
+    }
+    std::ofstream(root_ + "/" + name) << text;
+  }
+  double Cores() const { return CoresOfQuota(root_ + "/groups", root_); }
+
+ private:
+  std::string root_;
+};
+
+TEST(QuotasOfControlGroups) {
+  {
+    Groups none;
+    EXPECT(none.Cores() == 0);
+    none.Write("groups", "nonsense\n0:\n\n");
+    EXPECT(none.Cores() == 0);
+  }
+  Groups two;
+  two.Write("groups", "0::/pods/one\n");
+  EXPECT(two.Cores() == 0);
+  two.Write("pods/one/cpu.max", "max 100000\n");
+  EXPECT(two.Cores() == 0);
+  two.Write("pods/one/cpu.max", "150000 100000\n");
+  EXPECT(two.Cores() == 1.5);
+  two.Write("pods/cpu.max", "50000 100000\n");  // the smaller one holds
+  EXPECT(two.Cores() == 0.5);
+  two.Write("pods/cpu.max", "broken");
+  EXPECT(two.Cores() == 1.5);
+
+  Groups one;
+  one.Write("groups", "4:memory:/m\n3:cpu,cpuacct:/docker/abc\n0::/\n");
+  one.Write("cpu/cpu.cfs_quota_us", "-1\n");
+  one.Write("cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT(one.Cores() == 0);
+  one.Write("cpu/cpu.cfs_quota_us", "300000\n");  // as a container sees its own
+  EXPECT(one.Cores() == 3);
+  one.Write("cpu/docker/abc/cpu.cfs_quota_us", "250000\n");
+  one.Write("cpu/docker/abc/cpu.cfs_period_us", "100000\n");
+  EXPECT(one.Cores() == 2.5);
+}
+
+}  // namespace
+}  // namespace ios::cpu
