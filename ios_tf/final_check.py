@@ -72,12 +72,13 @@ def check(
     cost_model = searcher.cost_model
     device = cost_model.device.kind
     batch_sizes = list(collected)
+    light = frozen.without_weights()
     graphs: dict[_Stages, graph_pb2.GraphDef] = {}
 
     def graph_of(choice: Mapping[str, Schedule]) -> graph_pb2.GraphDef:
         stages = tuple(choice[signature].stages for signature in problems)
         if stages not in graphs:
-            graphs[stages] = rewrite(frozen, choice, batch_sizes, device)
+            graphs[stages] = rewrite(light, choice, batch_sizes, device)
         return graphs[stages]
 
     sizes = {}
@@ -89,7 +90,7 @@ def check(
         latencies = cost_model.compare_programs(
             [
                 _programs(
-                    dataclasses.replace(frozen, graph_def=graph_of(choice)),
+                    dataclasses.replace(light, graph_def=graph_of(choice)),
                     batch_size,
                     device,
                 )
@@ -109,7 +110,7 @@ def check(
             best is sequential and len(measured) > 1,
         )
     kept = {s: k for size in sizes.values() for s, k in size.schedules.items()}
-    return Checked(graph_of(kept), sizes)
+    return Checked(rewrite(frozen, kept, batch_sizes, device), sizes)
 
 
 def rewrite(

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,10 @@ from tensorflow.python.trackable import asset, resource
 from ios_tf import functions, grappler
 from ios_tf.errors import UserError
 from ios_tf.source import first_line
+
+# Operators, convolutions aside, with weights for their second input.
+_PRODUCTS = ("MatMul",)
+_LARGE_BYTES = 1 << 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +62,38 @@ class FrozenSignature:
             tuple((name, tensor) for name, (tensor, _) in self.outputs.items()),
             tuple((name, id(tensor)) for name, tensor in self.captures.items()),
         )
+
+    def without_weights(self) -> FrozenSignature:
+        """The signature with one number in the place of every large filter.
+
+        For what looks at a graph and never at the weights of its convolutions: these
+        are most of its bytes, and every optimizer copies them several times.
+        """
+        filters = set()
+        for node in self.graph_def.node:
+            if node.op in functions.CONVOLUTIONS or node.op in _PRODUCTS:
+                filters.add(node.input[1].partition(":")[0])
+        light = graph_pb2.GraphDef(versions=self.graph_def.versions)
+        light.library.CopyFrom(self.graph_def.library)
+        for node in self.graph_def.node:
+            content = node.attr["value"].tensor if node.op == "Const" else None
+            if (
+                content is None
+                or node.name not in filters
+                or content.dtype != tf.float32.as_datatype_enum
+                or len(content.tensor_content) < _LARGE_BYTES
+            ):
+                light.node.add().CopyFrom(node)
+                continue
+            copy = light.node.add(name=node.name, op=node.op, device=node.device)
+            copy.input.extend(node.input)
+            copy.attr["dtype"].type = content.dtype
+            tensor = copy.attr["value"].tensor
+            tensor.dtype = content.dtype
+            tensor.tensor_shape.CopyFrom(content.tensor_shape)
+            # Repeated by TensorFlow; equal where the weights are.
+            tensor.float_val.append(1 + zlib.crc32(content.tensor_content) / 2**32)
+        return dataclasses.replace(self, graph_def=light)
 
     def placeholders(self) -> list[tf.TensorSpec]:
         """What must be fed, by the names of its tensors."""

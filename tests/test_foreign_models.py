@@ -364,6 +364,41 @@ def test_rounding_that_chooses_otherwise_is_no_failure(tmp_path):
     assert any("in what follows the regions" in note for note in report.notes)
 
 
+class Chaotic(fm.Network):
+    """Rounding errors grow a hundred thousand times on the way through its region."""
+
+    def __call__(self, x):
+        y = tf.nn.sigmoid(super().__call__(x))
+        for _ in range(20):
+            y = 3.9 * y * (1.0 - y)
+        return y
+
+
+def test_networks_that_amplify_rounding_convert(tmp_path):
+    model, path = Chaotic(), str(tmp_path / "model")
+    fm.save(model, path, lambda x: {"y": model(x)}, fm.image_spec())
+    report = ios_tf.convert(path, tmp_path / "converted", **FAST)
+    assert report.comparisons[0].difference > 1e-3
+    assert any(
+        "so they do when its inputs are rounded" in note for note in report.notes
+    )
+
+
+def test_inputs_are_such_that_rounding_hardly_counts(tmp_path):
+    """Images of values up to 255 saturate what small ones leave to chance."""
+    model, path = fm.Network(), str(tmp_path / "model")
+
+    def function(x):
+        y = model(x)
+        small = tf.reduce_max(tf.abs(x), [1, 2, 3]) < 2.0
+        return {"y": y + tf.where(small, 1e9, 0.0)[:, None] * tf.math.floormod(y, 1e-7)}
+
+    fm.save(model, path, function, fm.image_spec())
+    report = ios_tf.convert(path, tmp_path / "converted", **FAST)
+    assert report.comparisons[0].difference < 1e-5
+    assert not any("differ" in note for note in report.notes)
+
+
 # What the report says.
 
 
