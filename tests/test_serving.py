@@ -41,7 +41,7 @@ def served(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("programs")
-    environment = {**os.environ, "PYTHON": sys.executable}
+    environment = {**os.environ, "PYTHON": sys.executable, "CXXFLAGS": "-O0"}
     subprocess.run([EXAMPLES / "build.sh", directory], env=environment, check=True)
     return directory
 

@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,19 @@ from ios_tf.bench.files import check_writable, write_json
 from ios_tf.bench.standalone import exit_code
 
 VARIANTS = ("TensorFlow", "converted")
-BUSY_PROCESSES = (0, 1, 2, 4)
 PERCENTILES = (50, 90, 99)
-QUOTA = 1.5  # cores
+_CORES = 1.5  # of the quota
 _CALLS = 5  # of a variant in a row; one before them is not counted
 _LEAST_CALLS = 50  # of each variant
+_BUSY_PROCESSES = {
+    "beside 1 busy process": 1,
+    "beside 2 busy processes": 2,
+    "beside 4 busy processes": 4,
+}
 _SERVED = "beside a process that calls the same"
+_ONE_CORE = "on one core"
+_QUOTA = f"with a quota of {_CORES} cores"
+ROWS = ("alone", *_BUSY_PROCESSES, _SERVED, _ONE_CORE, _QUOTA)
 
 # Arguments: as JSON, see _measure. What both kinds of processes do first.
 _CHILD = """
@@ -76,9 +83,20 @@ _BUSY = "input()\nwhile True: pass"
 
 
 def bench_contention(
-    name: str, batch_size: int, seconds: float, say: Any = print
+    name: str,
+    batch_size: int,
+    seconds: float,
+    rows: Sequence[str] | None = None,
+    say: Callable[[str], None] = print,
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Percentiles in ms: row -> variant -> "p50" ... -> value.
+
+    Args:
+      name: of the model, see above.
+      batch_size: of its inputs.
+      seconds: of a row, at least.
+      rows: those of `ROWS` to measure, all by default.
+      say: gets a line about what cannot be measured here.
 
     Raises:
       UserError: as for `ios_tf.convert`.
@@ -88,6 +106,7 @@ def bench_contention(
     import ios_tf
     from ios_tf import graphs
 
+    found = {}
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         source, inputs = _prepare(name, batch_size, directory)
         converted = os.path.join(directory, "converted")
@@ -106,26 +125,21 @@ def bench_contention(
             "group": None,
             "serves": False,
         }
-        rows = {}
-        for count in BUSY_PROCESSES:
-            row = f"beside {count} busy processes" if count else "alone"
+        for row in rows or ROWS:
             with contextlib.ExitStack() as stack:
-                rows[row] = _measure(given, stack, [[_BUSY]] * count)
-        with contextlib.ExitStack() as stack:
-            other = [_CHILD, json.dumps({**given, "serves": True})]
-            rows[_SERVED] = _measure(given, stack, [other])
-        core = min(os.sched_getaffinity(0))
-        with contextlib.ExitStack() as stack:
-            rows["on one core"] = _measure({**given, "core": core}, stack, [])
-        with contextlib.ExitStack() as stack:
-            group = stack.enter_context(_group_of_quota())
-            if group is None:
-                say("no control group can be made here: no row with a quota")
-            else:
-                rows[f"with a quota of {QUOTA} cores"] = _measure(
-                    {**given, "group": group}, stack, []
-                )
-    return rows
+                others = [[_BUSY]] * _BUSY_PROCESSES.get(row, 0)
+                settings = {}
+                if row == _SERVED:
+                    others = [[_CHILD, json.dumps({**given, "serves": True})]]
+                elif row == _ONE_CORE:
+                    settings["core"] = min(os.sched_getaffinity(0))
+                elif row == _QUOTA:
+                    settings["group"] = stack.enter_context(_group_of_quota())
+                    if settings["group"] is None:
+                        say("no control group can be made here: no row with a quota")
+                        continue
+                found[row] = _measure({**given, **settings}, stack, others)
+    return found
 
 
 def _prepare(name: str, batch_size: int, directory: str) -> tuple[str, Mapping]:
@@ -191,9 +205,9 @@ def _start(
 
 @contextlib.contextmanager
 def _group_of_quota() -> Iterator[str | None]:
-    """The file that a process joins a control group of QUOTA cores by, or None."""
+    """The file that a process joins a control group of _CORES cores by, or None."""
     period = 100_000
-    quota = int(QUOTA * period)
+    quota = int(_CORES * period)
     name = f"ios_tf_{os.getpid()}"
     for root, files in (
         (

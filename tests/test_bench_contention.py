@@ -1,0 +1,14 @@
+"""The benchmark beside other processes: both models are called in every row."""
+
+import shared
+
+from ios_tf.bench.contention import PERCENTILES, bench_contention
+
+
+def test_rows_have_percentiles_of_both_models():
+    rows = ["beside 1 busy process"]
+    found = bench_contention(str(shared.cells()), 1, 0.0, rows)
+    assert list(found) == rows
+    for percentiles in found[rows[0]].values():
+        values = [percentiles[f"p{p}"] for p in PERCENTILES]
+        assert 0 < values[0] <= values[1] <= values[2]

@@ -1,0 +1,60 @@
+"""Frozen signatures."""
+
+import numpy as np
+import shared
+import tensorflow as tf
+
+from ios_tf import graphs, optimizer
+from ios_tf.scheduler import sequential_schedule
+
+
+def folded() -> graphs.FrozenSignature:
+    loaded = graphs.load(str(shared.cells()))
+    name = graphs.choose_signature(None, loaded)
+    return optimizer.fold_constants(graphs.freeze(name, loaded.signatures[name]))
+
+
+def constants(graph_def) -> dict[str, np.ndarray]:
+    return {
+        node.name: tf.make_ndarray(node.attr["value"].tensor)
+        for node in graph_def.node
+        if node.op == "Const"
+    }
+
+
+def test_large_filters_become_one_number_each():
+    whole = folded()
+    light = whole.without_weights()
+    before, after = constants(whole.graph_def), constants(light.graph_def)
+    assert [n.name for n in whole.graph_def.node] == [
+        n.name for n in light.graph_def.node
+    ]
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert changed
+    for name, value in after.items():
+        assert value.shape == before[name].shape
+        if name in changed:
+            assert before[name].nbytes >= 1 << 12
+            assert np.ptp(value) == 0.0
+    assert light.graph_def.ByteSize() < whole.graph_def.ByteSize() / 2
+    assert light.without_weights().graph_def == light.graph_def
+
+
+def test_graphs_have_the_same_blocks_and_programs_without_weights(tmp_path):
+    whole = folded()
+    light = whole.without_weights()
+    # `collect` looks at light graphs only: the whole one is rewritten by what it finds.
+    collected = optimizer.collect(light, 1)
+    for signature, problem in collected.problems.items():
+        schedule = sequential_schedule(problem).to_json()
+        (tmp_path / f"{signature}.json").write_text(schedule)
+    rewritten = [optimizer.rewrite(one, [1], str(tmp_path)) for one in (whole, light)]
+    attributes = [
+        {
+            node.name: {k: v for k, v in node.attr.items() if k.startswith("_ios")}
+            for node in graph_def.node
+        }
+        for graph_def in rewritten
+    ]
+    assert attributes[0] == attributes[1]
+    assert any(attributes[0].values())
