@@ -39,11 +39,13 @@ def served(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("programs")
+def programs() -> Path:
+    return shared.made_once("serving_programs", _build)
+
+
+def _build(directory: Path) -> None:
     environment = {**os.environ, "PYTHON": sys.executable, "CXXFLAGS": "-O0"}
     subprocess.run([EXAMPLES / "build.sh", directory], env=environment, check=True)
-    return directory
 
 
 def warmup_inputs(model: Path) -> list[np.ndarray]:

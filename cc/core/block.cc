@@ -331,9 +331,8 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
                         : op.output_size[i] > 0 ? op.output_size[i]
                                                 : x[1 + i] * op.factors[i];
       }
-      if (output[1] > 0 && output[2] > 0 && (x[1] < 1 || x[2] < 1)) {
-        return bad_input("an image with cells");
-      }
+      // As TensorFlow, even where nothing is to be computed.
+      if (x[1] < 1 || x[2] < 1) return bad_input("an image with cells");
       break;
     case OperatorType::kDepthToSpace:
       if (x[3] % (op.block_size * op.block_size) != 0) {

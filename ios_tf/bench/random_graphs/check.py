@@ -290,12 +290,18 @@ class _Session:
     ):
         self._inputs = {name: spec.name for name, spec in frozen.inputs.items()}
         self._outputs = [tensor for tensor, _ in frozen.outputs.values()]
+        self._refused: Exception | None = None
         with tf.Graph().as_default() as graph:
-            tf.import_graph_def(graph_def, name="")
+            try:
+                tf.import_graph_def(graph_def, name="")
+            except ValueError as error:  # constant folding makes such graphs, too
+                self._refused = error
         self._session = tf.compat.v1.Session(graph=graph, config=config)
 
     def run(self, feed: Feed, tensors: Sequence[str] = ()) -> Outcome:
         """Gives the outputs, or the named tensors."""
+        if self._refused is not None:
+            return self._refused
         try:
             return self._session.run(
                 list(tensors) or self._outputs,
