@@ -334,3 +334,19 @@ def test_sequences(length, tmp_path):
         if length in (None, size):
             sound = gh.random_array(batch, size, 4)
             gh.assert_equal(gh.run(lowered, sound), gh.run(graph, sound))
+
+
+def test_images_without_cells_are_not_resized(tmp_path):
+    """Not even none of them: TensorFlow raises an error, and so does the engine."""
+
+    def function(x):
+        return tf.image.resize(x, tf.shape(x)[1:3] * 2, "nearest")
+
+    graph = gh.freeze(anchored(function, 4), (None, None, None, 4))
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert "ResizeNearestNeighbor" not in lowered.ops()
+    for images in (0, 2):
+        x = gh.random_array(images, 0, 3, 4)
+        for one in (graph, lowered):
+            with pytest.raises(tf.errors.OpError):
+                gh.run(one, x)

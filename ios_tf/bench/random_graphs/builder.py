@@ -18,6 +18,16 @@ _MOST_ELEMENTS = 20_000
 _MOST_CHANNELS = 64
 
 
+# What TensorFlow raises where operations do not fit together.
+_REFUSALS = (
+    ValueError,
+    TypeError,
+    NotImplementedError,
+    OverflowError,
+    tf.errors.OpError,
+)
+
+
 class Genes:
     """Choices from bytes: fewer and smaller bytes make the first, simplest choices."""
 
@@ -93,7 +103,7 @@ class Builder:
         with self._graph.as_default():
             try:
                 value = eval(expression, self._namespace)
-            except (ValueError, TypeError, tf.errors.OpError, OverflowError):
+            except _REFUSALS:
                 return None
         values = (value,) if count == 1 else tuple(value)
         if len(values) != count or not all(_is_small(value) for value in values):
