@@ -136,14 +136,12 @@ class Compiler:
                 old.unlink()
             stamp.write_text(text)
         changed = [s for s in sources if not self.is_compiled(s, directory)]
-        with self.precompiled(header, len(changed), directory, flags) as use_header:
-            with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-                list(
-                    pool.map(
-                        lambda s: self.compile(s, directory, [*flags, *use_header]),
-                        changed,
-                    )
-                )
+        with (
+            self.precompiled(header, len(changed), directory, flags) as use_header,
+            concurrent.futures.ThreadPoolExecutor(self.jobs) as pool,
+        ):
+            flags = [*flags, *use_header]
+            list(pool.map(lambda s: self.compile(s, directory, flags), changed))
         objects = [object_of(s, directory) for s in sources]
         for old in set(directory.glob("*.o")) - set(objects):
             old.unlink()
@@ -166,15 +164,15 @@ class Compiler:
         if header is None or sources <= FEW_SOURCES:
             yield []
             return
-        target = directory / (Path(header).name + ".gch")
+        # Beside the header itself, in case the compiler does not take it.
+        copy = directory / Path(header).name
+        target = copy.with_name(copy.name + ".gch")
+        shutil.copyfile(ROOT / header, copy)
         print(f"compiling {header}", flush=True)
-        self.run(
-            [*FLAGS, *flags, *self.flags, "-x", "c++-header", header, "-o", str(target)],
-            f"compiling {header}",
-        )
+        outputs = ["-x", "c++-header", header, "-o", str(target)]
+        self.run([*FLAGS, *flags, *self.flags, *outputs], f"compiling {header}")
         try:
-            # The name without .gch need not exist; without the file, nothing is lost.
-            yield ["-Winvalid-pch", f"-I{directory}", "-include", Path(header).name]
+            yield [f"-I{directory}", "-include", copy.name]
         finally:
             target.unlink()
 
