@@ -66,6 +66,7 @@ def _convert(options: argparse.Namespace) -> None:
         signatures=options.signature,
         tags=options.tags,
         weights=options.weights,
+        keep_slower=options.keep_slower,
         overwrite=options.overwrite,
         progress=True,
         say=_say,
@@ -205,6 +206,11 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="NAME",
         help="convert only this one (may be repeated); the others stay as they are",
+    )
+    command.add_argument(
+        "--keep_slower",
+        action="store_true",
+        help="keep what is no faster here than TensorFlow: for experiments",
     )
     command.add_argument(
         "--overwrite", action="store_true", help="replace OUTPUT if it is a SavedModel"

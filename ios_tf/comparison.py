@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
-import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import wrap_function
 
-from ios_tf import functions, optimizer
+from ios_tf import functions, optimizer, subgraphs, timing
 from ios_tf.errors import UserError
 from ios_tf.graphs import FrozenSignature
 from ios_tf.source import first_line
@@ -35,10 +33,6 @@ _AMPLE = 10.0
 _CHAOS = 1e-2
 # More than any difference but one of shapes, or of what is a number and what is not.
 _ANYTHING = 1e30
-_SECONDS = 2.0  # for the latencies of one function at one batch size
-_ROUNDS = 20
-_NOISE = 1.1  # of a ratio of latencies
-_CALLS = 3  # in a row; the first lets the threads of the other one come to rest
 
 Inputs = Mapping[str, tf.Tensor]
 
@@ -56,8 +50,9 @@ class Comparison:
       difference: largest absolute difference of outputs over the largest absolute
         value of the output, of all float outputs and batch sizes; None: not compared.
       batch_sizes: those of the inputs that were compared.
-      tensorflow_ms, converted_ms: median latencies of a call by batch size: of the
-        original in TensorFlow, and of the converted model on the engine.
+      tensorflow_ms, converted_ms, portable_ms: median latencies of a call by batch
+        size: of the original in TensorFlow, of the converted model on the engine, and
+        of that one in TensorFlow alone.
       notes: one line each on what was not compared, or not equal, and why.
     """
 
@@ -66,15 +61,16 @@ class Comparison:
     batch_sizes: Sequence[int] = ()
     tensorflow_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
     converted_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    portable_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
     notes: Sequence[str] = ()
 
-    def slower(self) -> list[int]:
-        """The batch sizes at which the converted model is slower, beyond noise."""
-        return [
-            size
-            for size, ms in self.converted_ms.items()
-            if ms > _NOISE * self.tensorflow_ms[size]
-        ]
+    def is_faster(self) -> bool:
+        """Whether the converted model is worth having, by what was measured."""
+        return timing.is_faster(self.tensorflow_ms, self.converted_ms)
+
+    def slower_in_tensorflow(self) -> list[int]:
+        """The batch sizes at which TensorFlow alone would run the original faster."""
+        return timing.slower(self.tensorflow_ms, self.portable_ms)
 
 
 class Reference:
@@ -98,6 +94,7 @@ class Reference:
         graph_def: Any,
         batch_sizes: Sequence[int],
         timed: Sequence[int] = (),
+        portable: bool = False,
     ) -> Comparison:
         """Compares another function with the original one.
 
@@ -106,6 +103,7 @@ class Reference:
           graph_def: the graph it was made of, with schedules.
           batch_sizes: those to compare outputs at.
           timed: those to measure latencies at.
+          portable: whether to measure it in TensorFlow alone, too.
 
         Raises:
           UserError: a region computes something else.
@@ -130,7 +128,9 @@ class Reference:
                     graph_def, batch_size, difference or 0.0, unequal
                 )
         latencies = {
-            size: self._latencies(found, size) for size in timed if size in self._inputs
+            size: self._latencies(found, size, portable)
+            for size in timed
+            if size in self._inputs
         }
         return Comparison(
             self.name,
@@ -138,14 +138,24 @@ class Reference:
             compared,
             {size: latency[0] for size, latency in latencies.items()},
             {size: latency[1] for size, latency in latencies.items()},
+            {size: latency[2] for size, latency in latencies.items() if portable},
             list(dict.fromkeys(notes)),
         )
+
+    def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
+        """Made-up arguments, by those of the batch sizes for which there are any."""
+        for batch_size in batch_sizes:
+            with contextlib.suppress(CannotCompareError):
+                self._reference(batch_size)
+        return {
+            size: self._inputs[size] for size in batch_sizes if size in self._inputs
+        }
 
     def _reference(self, batch_size: int) -> tuple[Inputs, Mapping[str, Any]]:
         if self._frozen.changes:
             raise CannotCompareError("every call changes what the next one computes")
         if batch_size not in self._expected:
-            with _running(plugin=False, device=self._device):
+            with running(plugin=False, device=self._device):
                 inputs, expected, noise = self._steady_inputs(batch_size)
                 again, unequal = compare_outputs(self._function(**inputs), expected)
             self._inputs[batch_size] = inputs
@@ -188,7 +198,7 @@ class Reference:
         self, found: Callable[..., Any], batch_size: int, inputs: Inputs
     ) -> Mapping[str, Any]:
         try:
-            with _running(plugin=True, device=self._device):
+            with running(plugin=True, device=self._device):
                 return found(**inputs)
         except tf.errors.OpError as error:
             raise UserError(
@@ -237,22 +247,20 @@ class Reference:
             )
         return notes
 
-    def _latencies(self, found: Callable[..., Any], batch_size: int) -> list[float]:
+    def _latencies(
+        self, found: Callable[..., Any], batch_size: int, portable: bool
+    ) -> list[float]:
         inputs = self._inputs[batch_size]
-        latencies: list[list[float]] = [[], []]
-        end = time.perf_counter() + _SECONDS
-        for i in range(_ROUNDS):
-            if i > 0 and time.perf_counter() > end:
-                break
-            for plugin, function in enumerate((self._function, found)):
-                with _running(plugin=bool(plugin), device=self._device):
-                    for call in range(_CALLS):
-                        start = time.perf_counter()
-                        _wait_for(function(**inputs))
-                        if call:
-                            seconds = time.perf_counter() - start
-                            latencies[plugin].append(seconds * 1e3)
-        return [statistics.median(of_one) for of_one in latencies]
+        turns = [(self._function, False), (found, True), (found, False)]
+        return timing.latencies(
+            [
+                (
+                    functools.partial(running, plugin=plugin, device=self._device),
+                    functools.partial(function, **inputs),
+                )
+                for function, plugin in turns[: 2 + portable]
+            ]
+        )
 
 
 def tolerance(frozen: FrozenSignature, device: str) -> float:
@@ -415,7 +423,7 @@ def _accepted_inputs(
 
 
 @contextlib.contextmanager
-def _running(plugin: bool, device: str) -> Iterator[None]:
+def running(plugin: bool, device: str) -> Iterator[None]:
     """Functions called here run with this package's plugin, or without it."""
     key = "use_plugin_optimizers"
     before = tf.config.optimizer.get_experimental_options().get(key, True)
@@ -444,14 +452,16 @@ def _differing_region(
     lowered = optimizer.lowered(
         dataclasses.replace(frozen, graph_def=graph_def), device=device
     )
-    results = _results_of_regions(frozen.graph_def, lowered)
+    results = subgraphs.results_of_regions(frozen, lowered)
     if not results:
         return None
     arguments = [inputs[name] for name in frozen.inputs]
     rounded = _rounded(inputs) or inputs
-    found = _tensors(frozen, lowered, [one for _, one, _ in results])
-    expected = _tensors(frozen, frozen.graph_def, [one for _, _, one in results])
-    with _running(plugin=False, device=device):
+    found = subgraphs.tensors(frozen, lowered, [one for _, one, _ in results])
+    expected = subgraphs.tensors(
+        frozen, frozen.graph_def, [one for _, _, one in results]
+    )
+    with running(plugin=False, device=device):
         values = zip(
             results,
             found(*arguments),
@@ -476,51 +486,6 @@ def _differing_region(
     return name, difference, _allowed(exact, noise)
 
 
-def _results_of_regions(original: Any, lowered: Any) -> list[tuple[str, str, str]]:
-    """(region, tensor of the lowered graph, tensor of the original) where they meet.
-
-    A node that both graphs have reads in both the same values: from a region, perhaps
-    through a Transpose, in the lowered one.
-    """
-    nodes = {node.name: node for node in lowered.node}
-    originals = {node.name: node for node in original.node}
-    order = [node.name for node in lowered.node if node.op == "IosRegion"]
-
-    def region(name: str) -> str | None:
-        node = nodes[name.partition(":")[0].removeprefix("^")]
-        while node.op != "IosRegion":
-            if node.name in originals or not node.input:
-                return None
-            node = nodes[node.input[0].partition(":")[0]]
-        return node.name
-
-    results = {}
-    for name, before in originals.items():
-        if name not in nodes or nodes[name].op != before.op:
-            continue
-        for one, truth in zip(nodes[name].input, before.input, strict=False):
-            if one[0] != "^" and truth[0] != "^" and region(one):
-                results[one] = (region(one), _full(one), _full(truth))
-    return sorted(results.values(), key=lambda result: order.index(result[0]))
-
-
-def _tensors(frozen: FrozenSignature, graph_def: Any, names: Sequence[str]) -> Any:
-    """A function of the signature's inputs that gives tensors of a graph."""
-    renamed = type(graph_def)()
-    renamed.CopyFrom(graph_def)
-    functions.rename_functions(renamed)
-    return wrap_function.function_from_graph_def(
-        renamed,
-        [spec.name for spec in frozen.inputs.values()],
-        list(names),
-        captures=dict(frozen.captures),
-    )
-
-
-def _full(name: str) -> str:
-    return name if ":" in name else f"{name}:0"
-
-
 def _arrays(value: Any) -> list[np.ndarray]:
     return [
         np.asarray(tensor.numpy())
@@ -533,10 +498,3 @@ def _is_float(array: np.ndarray) -> bool:
         return False
     dtype = tf.dtypes.as_dtype(array.dtype)
     return dtype.is_floating or dtype.is_complex
-
-
-def _wait_for(outputs: Mapping[str, Any]) -> None:
-    """Waits for what a GPU computes."""
-    for value in outputs.values():
-        for tensor in tf.nest.flatten(value, expand_composites=True):
-            tensor.numpy()

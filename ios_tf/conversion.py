@@ -14,13 +14,15 @@ from ios_tf.comparison import Comparison
 from ios_tf.errors import UserError
 from ios_tf.output import copy_directory, written_directory
 from ios_tf.report import Report
+from ios_tf.scheduler import Schedule
 from ios_tf.scheduling import (
     Function,
+    Plan,
     SearchOptions,
     note_comparisons,
     note_search,
+    note_slower,
     note_the_rest,
-    rewrite,
 )
 from ios_tf.search import Searcher
 from ios_tf.source import first_line, saved_model
@@ -45,6 +47,7 @@ def convert(
     signatures: Sequence[str] | None = None,
     tags: Sequence[str] | None = None,
     weights: str | None = None,
+    keep_slower: bool = False,
     overwrite: bool = False,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
@@ -82,13 +85,17 @@ def convert(
         are.
       tags: of the MetaGraph to convert, where a SavedModel has several.
       weights: for `keras:NAME`: "imagenet", or None for random ones.
+      keep_slower: keep regions, and a model, that are no faster here than TensorFlow,
+        as the strategies that do not search do: for experiments.
       overwrite: replace `output` if it is a SavedModel.
       progress: show progress on standard error.
       say: gets lines of information about the model.
 
     Before the search, the model is written, loaded and compared with the original with
-    sequential schedules; after it, with its own. A model with a signature that changes
-    a variable, or without convolutions, is copied.
+    sequential schedules; after it, with its own. Each region, and then the whole, is
+    timed beside TensorFlow computing the same: what is no faster by 1 % stays
+    TensorFlow's. A model that gains nothing, without convolutions, or with a signature
+    that changes a variable, is copied.
 
     Returns:
       What was done.
@@ -110,6 +117,7 @@ def convert(
         warmup,
         number,
         repeat,
+        keep_slower,
     )
     output = os.fspath(output)
     with (
@@ -118,7 +126,9 @@ def convert(
         saved_model(model, weights, say) as source,
     ):
         report = options.report(searcher, output)
-        _Conversion(source, tags, signatures, searcher, report).run(directory)
+        _Conversion(source, tags, signatures, searcher, report, options.keeps_all).run(
+            directory
+        )
     return report
 
 
@@ -132,7 +142,9 @@ class _Conversion:
         wanted: Sequence[str] | None,
         searcher: Searcher,
         report: Report,
+        keeps_all: bool,
     ) -> None:
+        self._keeps_all = keeps_all
         self._source = source
         self._searcher = searcher
         self._report = report
@@ -169,14 +181,54 @@ class _Conversion:
         self._try()
         schedules, stats = self._searcher.schedule_all(problems.values())
         note_search(report, stats)
-        graph_defs = {
-            number: rewrite(function, schedules, self._searcher, report)
+        plans = {
+            number: Plan.find(function, schedules, self._searcher, self._keeps_all)
             for number, function in self._functions.items()
+            if function.problems
         }
-        note_comparisons(report, self._save(graph_defs, directory, timed=True))
+        if not self._save_faster(plans, schedules, directory):
+            self._copy(directory)
+            return
         extra = os.path.join(self._source, "assets.extra")
         if tf.io.gfile.isdir(extra):
             copy_directory(extra, os.path.join(directory, "assets.extra"))
+
+    def _save_faster(
+        self,
+        plans: Mapping[int, Plan],
+        schedules: Mapping[str, Schedule],
+        directory: str,
+    ) -> bool:
+        """Writes the model with those plans that make it faster; False: none does."""
+        report = self._report
+        graph_defs = {n: f.frozen.graph_def for n, f in self._functions.items()}
+        graph_defs |= {n: plan.rewrite(self._device) for n, plan in plans.items()}
+        comparisons = self._save(graph_defs, directory, timed=True)
+        changed, lost = False, []
+        for number, comparison in comparisons.items():
+            plan = plans[number]
+            if not self._keeps_all and not (plan.gains and comparison.is_faster()):
+                lost.append(number)
+                note_slower(report, comparison)
+                graph_defs[number] = plan.function.frozen.graph_def
+            elif comparison.slower_in_tensorflow() and not self._keeps_all:
+                # A merged convolution may be what only the engine gains by.
+                changed = True
+                graph_defs[number] = plan.rewrite(
+                    self._device, materialise_merges=False
+                )
+        if len(lost) == len(plans):
+            tf.io.gfile.rmtree(directory)
+            return False
+        if changed or lost:
+            tf.io.gfile.rmtree(directory)
+            comparisons = self._save(graph_defs, directory, timed=True)
+        for number in lost:
+            del comparisons[number]
+        for number in comparisons:
+            plans[number].note(report, schedules)
+        note_comparisons(report, list(comparisons.values()))
+        return True
 
     def _copy(self, directory: str) -> None:
         self._report.notes.append("the model is copied unchanged")
@@ -219,8 +271,8 @@ class _Conversion:
         graph_defs: Mapping[int, Any],
         directory: str,
         timed: bool = False,
-    ) -> list[Comparison]:
-        """Writes the model with these graphs, loads it, and compares it."""
+    ) -> dict[int, Comparison]:
+        """Writes the model with these graphs, loads it, and compares its functions."""
         try:
             self._write(graph_defs, directory)
             size = sum(graph_def.ByteSize() for graph_def in graph_defs.values())
@@ -234,17 +286,18 @@ class _Conversion:
                 f"TensorFlow cannot save the model again: {first_line(error)}"
             ) from error
         sizes = list(self._report.sizes)
-        comparisons = [
-            function.compare(
+        comparisons = {
+            number: function.compare(
                 written.signatures[function.reference.name],
                 graph_defs[number],
                 sizes,
                 timed,
+                portable=True,
             )
             for number, function in self._functions.items()
             # What is not converted is not worth a second look.
             if function.problems or not timed
-        ]
+        }
         del written
         memory.release_unused(size)
         return comparisons

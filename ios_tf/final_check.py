@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tensorflow.core.framework import graph_pb2
@@ -44,9 +44,9 @@ class CheckedSize:
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """The graph to keep, with its schedules in attributes, and why, by batch size."""
+    """The schedules to keep, by signature of their blocks, and why, by batch size."""
 
-    graph_def: graph_pb2.GraphDef
+    schedules: Mapping[str, Schedule]
     sizes: Mapping[int, CheckedSize]
 
 
@@ -56,7 +56,7 @@ def check(
     schedules: Mapping[str, Schedule],
     searcher: Searcher,
 ) -> Checked:
-    """Rewrites a graph with `schedules`, or with others where those are faster.
+    """Keeps `schedules`, or others where those are faster.
 
     Args:
       frozen: the graph.
@@ -110,7 +110,7 @@ def check(
             best is sequential and len(measured) > 1,
         )
     kept = {s: k for size in sizes.values() for s, k in size.schedules.items()}
-    return Checked(rewrite(frozen, kept, batch_sizes, device), sizes)
+    return Checked(kept, sizes)
 
 
 def rewrite(
@@ -118,14 +118,21 @@ def rewrite(
     schedules: Mapping[str, Schedule],
     batch_sizes: Sequence[int],
     device: str = "cpu",
+    left: Collection[int] = (),
+    materialise_merges: bool = True,
 ) -> graph_pb2.GraphDef:
-    """The signature's graph with these schedules, by signature of their blocks."""
+    """The signature's graph with these schedules, by signature of their blocks.
+
+    The other arguments are those of `optimizer.rewrite`.
+    """
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         for signature, schedule in schedules.items():
             path = os.path.join(directory, f"{signature}.json")
             with open(path, "w", encoding="utf-8") as file:
                 file.write(schedule.to_json())
-        return optimizer.rewrite(frozen, batch_sizes, directory, device)
+        return optimizer.rewrite(
+            frozen, batch_sizes, directory, device, left, materialise_merges
+        )
 
 
 def _programs(

@@ -17,11 +17,12 @@ from ios_tf.errors import UserError
 from ios_tf.report import Report
 from ios_tf.scheduling import (
     Function,
+    Plan,
     SearchOptions,
     note_comparisons,
     note_search,
+    note_slower,
     note_the_rest,
-    rewrite,
 )
 from ios_tf.search import Searcher
 from ios_tf.source import first_line, inference_function
@@ -76,6 +77,7 @@ def optimize(
     warmup: int = 2,
     number: int = 3,
     repeat: int = 3,
+    keep_slower: bool = False,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> OptimizedFunction:
@@ -93,7 +95,7 @@ def optimize(
         several: a batch then runs by the schedule of the nearest one, by ratio, the
         smaller of two.
       device, strategy, max_groups, max_group_size, time_limit, units, borders,
-        cache_dir, warmup, number, repeat, progress, say: as of `convert`.
+        cache_dir, warmup, number, repeat, keep_slower, progress, say: as of `convert`.
 
     Returns:
       A function of the same signature: arguments, which may be numpy arrays, results
@@ -118,11 +120,12 @@ def optimize(
         warmup,
         number,
         repeat,
+        keep_slower,
     )
     original = _Original.of(model_or_function)
     with options.searcher(say, progress) as searcher:
         report = options.report(searcher, None)
-        compute = _faster(original, searcher, report)
+        compute = _faster(original, searcher, report, options.keeps_all)
     if not compute:
         report.notes.append("the original function is run")
         compute = original.compute
@@ -330,7 +333,7 @@ def _like(spec: Any, value: Any, convert: Callable[[Any, tf.TensorSpec], Any]) -
 
 
 def _faster(
-    original: _Original, searcher: Searcher, report: Report
+    original: _Original, searcher: Searcher, report: Report, keeps_all: bool
 ) -> Callable[[list[tf.Tensor]], Sequence[tf.Tensor]] | None:
     """What computes the same faster; None if nothing does, and the report says why."""
     name, device = original.name, searcher.cost_model.device.kind
@@ -381,9 +384,13 @@ def _faster(
     function.compare(named(rebuild(sequential)), sequential, sizes, timed=False)
     schedules, stats = searcher.schedule_all(function.problems.values())
     note_search(report, stats)
-    graph_def = rewrite(function, schedules, searcher, report)
+    plan = Plan.find(function, schedules, searcher, keeps_all)
+    graph_def = plan.rewrite(device)
     compute = rebuild(graph_def)
-    note_comparisons(
-        report, [function.compare(named(compute), graph_def, sizes, timed=True)]
-    )
+    comparison = function.compare(named(compute), graph_def, sizes, timed=True)
+    if not keeps_all and not (plan.gains and comparison.is_faster()):
+        note_slower(report, comparison)
+        return None
+    plan.note(report, schedules)
+    note_comparisons(report, [comparison])
     return compute

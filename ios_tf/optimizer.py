@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tensorflow.core.framework import graph_pb2
@@ -18,6 +18,8 @@ from ios_tf.scheduler import Problem
 
 # Attributes of nodes that carry schedules (cc/tensorflow/annotations.h).
 ANNOTATIONS = ("_ios_batch", "_ios_stage", "_ios_stream", "_ios_merge")
+# Follows the first's name in that of a merged convolution (cc/tensorflow/rewrite.cc).
+MERGED = "/ios_merge"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +80,8 @@ def rewrite(
     batch_sizes: Sequence[int],
     schedules: str,
     device: str = "cpu",
+    left: Collection[int] = (),
+    materialise_merges: bool = True,
 ) -> graph_pb2.GraphDef:
     """The signature's graph with schedules in node attributes and merges made.
 
@@ -86,9 +90,14 @@ def rewrite(
       batch_sizes: one or more that it was called with.
       schedules: a directory of <block signature>.json files.
       device: what it was called with.
+      left: the numbers of regions that stay TensorFlow's.
+      materialise_merges: whether what all batch sizes merge is one convolution of the
+        graph; otherwise only the engine merges it.
     """
     parameters = {"mode": "rewrite", "schedules": schedules, "device": device}
     parameters["batch_size"] = list(batch_sizes)
+    parameters["left"] = sorted(left)
+    parameters["materialise_merges"] = int(materialise_merges)
     return _optimize(frozen, [OPTIMIZER], parameters)
 
 

@@ -10,6 +10,7 @@ from ios_tf.scheduler import Schedule, Strategy
 
 if TYPE_CHECKING:  # it needs TensorFlow, which not every report has
     from ios_tf.comparison import Comparison
+    from ios_tf.region_check import RegionLatency
 
 
 @dataclasses.dataclass
@@ -56,6 +57,7 @@ class Report:
       bounded: stages that need not be measured, as they could not win.
       search_seconds: time the searches took.
       left_to_tensorflow: op type -> nodes outside of the schedules.
+      regions: those that were timed beside TensorFlow, each by itself.
       comparisons: the functions that were converted, beside the original ones.
       notes: one line each on what the user may want to know.
     """
@@ -72,6 +74,7 @@ class Report:
     bounded: int = 0
     search_seconds: float = 0.0
     left_to_tensorflow: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    regions: list[RegionLatency] = dataclasses.field(default_factory=list)
     comparisons: list[Comparison] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
 
@@ -96,10 +99,20 @@ class Report:
             ),
             ("search", f"{self.search_seconds:.1f} s"),
             ("left to TensorFlow", _counts(self.left_to_tensorflow)),
+            *self._regions(),
             *self._comparisons(),
             *([("written", self.output)] if self.output else []),
         ]
         return "\n".join([two_columns(rows), *(f"note: {n}" for n in self.notes)])
+
+    def _regions(self) -> Iterator[tuple[str, str]]:
+        """How many regions are faster than TensorFlow, where there are several."""
+        if self.regions:
+            faster = sum(one.is_faster() for one in self.regions)
+            yield (
+                "regions",
+                f"{faster} of {len(self.regions)} are faster than TensorFlow",
+            )
 
     def _comparisons(self) -> Iterator[tuple[str, str]]:
         """What the conversion means to whoever calls the model."""
@@ -107,13 +120,10 @@ class Report:
             of = f" ({one.signature})" if len(self.comparisons) > 1 else ""
             if one.converted_ms:
                 yield f"TensorFlow{of}", _milliseconds(one.tensorflow_ms)
-                yield (
-                    f"converted{of}",
-                    "  ".join(
-                        f"{ms:.2f} ms ({one.tensorflow_ms[size] / ms:.2f}x)"
-                        for size, ms in one.converted_ms.items()
-                    ),
-                )
+                yield f"converted{of}", _speedups(one.converted_ms, one.tensorflow_ms)
+            if one.portable_ms:
+                speedups = _speedups(one.portable_ms, one.tensorflow_ms)
+                yield f"  without ios_tf{of}", speedups
             difference = "not compared"
             if one.difference is not None:
                 sizes = ", ".join(map(str, one.batch_sizes))
@@ -149,6 +159,12 @@ class Report:
 
 def _milliseconds(latencies: Mapping[int, float]) -> str:
     return "  ".join(f"{ms:.2f} ms" for ms in latencies.values())
+
+
+def _speedups(latencies: Mapping[int, float], others: Mapping[int, float]) -> str:
+    return "  ".join(
+        f"{ms:.2f} ms ({others[size] / ms:.2f}x)" for size, ms in latencies.items()
+    )
 
 
 def two_columns(rows: Sequence[tuple[str, str]]) -> str:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ios_tf import _native, devices, final_check, optimizer
+from tensorflow.core.framework import graph_pb2
+
+from ios_tf import _native, devices, final_check, optimizer, region_check
 from ios_tf.cache import ScheduleCache, default_directory, latency_database
 from ios_tf.comparison import Comparison, Reference
 from ios_tf.cost import Measurement, open_database
@@ -27,6 +30,7 @@ from ios_tf.functions import (
 from ios_tf.graphs import FrozenSignature
 from ios_tf.optimizer import Collected
 from ios_tf.parts import Patterns
+from ios_tf.region_check import RegionLatency
 from ios_tf.report import Report, SizeReport
 from ios_tf.scheduler import (
     STRATEGIES,
@@ -35,7 +39,7 @@ from ios_tf.scheduler import (
     Schedule,
     sequential_schedule,
 )
-from ios_tf.search import Searcher, SearchStats
+from ios_tf.search import BASELINES, Searcher, SearchStats
 
 _UNKNOWN = "their shapes are unknown, or they are of a kind the engine does not have"
 
@@ -60,6 +64,7 @@ class SearchOptions:
     warmup: int = 2
     number: int = 3
     repeat: int = 3
+    keep_slower: bool = False
 
     def __post_init__(self) -> None:
         sizes = self._sizes()
@@ -116,6 +121,11 @@ class SearchOptions:
                 Patterns(tuple(self.units), tuple(self.borders)),
                 self.time_limit,
             )
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether what is slower than TensorFlow is kept: asked for, or a baseline."""
+        return self.keep_slower or self.strategy in BASELINES
 
     def report(self, searcher: Searcher, output: str | None) -> Report:
         """An empty report of what is done with `searcher`."""
@@ -186,6 +196,7 @@ class Function:
         graph_def: Any,
         batch_sizes: Sequence[int],
         timed: bool,
+        portable: bool = False,
     ) -> Comparison:
         """Compares what was made of `graph_def` with the original.
 
@@ -195,18 +206,24 @@ class Function:
           batch_sizes: those it was scheduled for. The outputs are compared at another
             one, too, and if latencies are not wanted only at the first of these.
           timed: whether to measure latencies.
+          portable: whether to measure those in TensorFlow alone, too.
 
         Raises:
           UserError: it computes something else.
         """
         another = next(size for size in itertools.count(3) if size not in batch_sizes)
         compared = [*(batch_sizes if timed else batch_sizes[:1]), another]
-        fixed = self.fixed_batch_size()
-        if fixed:
-            batch_sizes = compared = [fixed]
+        batch_sizes = self.timed_sizes(batch_sizes)
+        if self.fixed_batch_size():
+            compared = batch_sizes
         return self.reference.compare(
-            found, graph_def, compared, batch_sizes if timed else ()
+            found, graph_def, compared, batch_sizes if timed else (), portable
         )
+
+    def timed_sizes(self, batch_sizes: Sequence[int]) -> Sequence[int]:
+        """The batch sizes to measure latencies at."""
+        fixed = self.fixed_batch_size()
+        return [fixed] if fixed else batch_sizes
 
     def fixed_batch_size(self) -> int | None:
         """How many images the blocks compute, where inputs leave no other number."""
@@ -225,12 +242,31 @@ def note_comparisons(report: Report, comparisons: Sequence[Comparison]) -> None:
     report.comparisons = list(comparisons)
     for comparison in comparisons:
         report.notes += comparison.notes
-        for size in comparison.slower():
+        sizes = comparison.slower_in_tensorflow()
+        if sizes:
             report.notes.append(
-                f"signature {comparison.signature!r} takes longer than the "
-                f"original at batch size {size}: convert it while nothing else "
-                "runs, or keep the original"
+                f"signature {comparison.signature!r} takes longer than the original at "
+                f"batch size {_listed(sizes)} where this package is not installed"
             )
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    return ", ".join(map(str, sizes))
+
+
+def note_slower(report: Report, comparison: Comparison) -> None:
+    """Says in the report that a function stays as it was."""
+    report.notes.append(
+        f"signature {comparison.signature!r} stays TensorFlow's, which is as fast: "
+        + _beside(comparison.converted_ms, comparison.tensorflow_ms)
+    )
+
+
+def _beside(ms: Mapping[int, float], tensorflow_ms: Mapping[int, float]) -> str:
+    return ", ".join(
+        f"{one:.2f} ms against {tensorflow_ms[size]:.2f} at batch size {size}"
+        for size, one in ms.items()
+    )
 
 
 def note_search(report: Report, stats: SearchStats) -> None:
@@ -297,37 +333,100 @@ def _network(collected: Collected) -> list[Any]:
     return blocks
 
 
-def rewrite(
-    function: Function,
-    schedules: Mapping[str, Schedule],
-    searcher: Searcher,
-    report: Report,
-) -> Any:
-    """The graph of a function with its schedules."""
-    if not function.problems:
-        return function.frozen.graph_def
-    checked = final_check.check(
-        function.frozen,
-        function.collected,
-        schedules,
-        searcher,
-    )
-    for batch_size, size in checked.sizes.items():
-        if size.fell_back:
-            report.notes.append(
-                f"the schedules that were found for batch size {batch_size} are no "
-                "faster than the sequential ones in the whole network: those are used"
-            )
-        blocks = function.collected[batch_size].blocks
-        of_size = report.sizes[batch_size]
-        of_size.sequential_ms += size.sequential_ms
-        of_size.scheduled_ms += size.scheduled_ms
-        of_size.add(size.schedules[block["signature"]] for block in blocks)
-    # They are the same for all batch sizes.
-    for block in blocks:
-        report.operators += len(block["names"])
-        report.blocks += schedules[block["signature"]].metadata["parts"]
-    return checked.graph_def
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a function with blocks becomes.
+
+    Attributes:
+      function: the function.
+      checked: the schedules of its blocks.
+      regions: what was measured of its regions, if they are several.
+      left: the numbers of regions that stay TensorFlow's.
+    """
+
+    function: Function
+    checked: final_check.Checked
+    regions: Sequence[RegionLatency] = ()
+    left: frozenset[int] = frozenset()
+
+    @classmethod
+    def find(
+        cls,
+        function: Function,
+        schedules: Mapping[str, Schedule],
+        searcher: Searcher,
+        keeps_all: bool,
+    ) -> Plan:
+        """Keeps what is faster: of the schedules, and of the regions."""
+        device = searcher.cost_model.device.kind
+        collected = function.collected
+        plan = cls(
+            function, final_check.check(function.frozen, collected, schedules, searcher)
+        )
+        if keeps_all:
+            return plan
+        sizes = list(collected)
+        regions = region_check.measure(
+            function.frozen,
+            functools.partial(plan.rewrite, device),
+            collected[sizes[0]],
+            function.reference.inputs(function.timed_sizes(sizes)),
+            device,
+        )
+        left = {n for one in regions if not one.is_faster() for n in one.regions}
+        return dataclasses.replace(plan, regions=regions, left=frozenset(left))
+
+    @property
+    def gains(self) -> bool:
+        """Whether a region is left that is not TensorFlow's."""
+        blocks = next(iter(self.function.collected.values())).blocks
+        return any(block["region"] not in self.left for block in blocks)
+
+    def rewrite(
+        self, device: str, materialise_merges: bool = True
+    ) -> graph_pb2.GraphDef:
+        """The function's graph with its schedules."""
+        return final_check.rewrite(
+            self.function.frozen,
+            self.checked.schedules,
+            list(self.function.collected),
+            device,
+            self.left,
+            materialise_merges,
+        )
+
+    def note(self, report: Report, schedules: Mapping[str, Schedule]) -> None:
+        """Says in the report what was found for the function.
+
+        `schedules`: what the searches gave.
+        """
+        for batch_size, size in self.checked.sizes.items():
+            if size.fell_back:
+                report.notes.append(
+                    f"the schedules that were found for batch size {batch_size} are no "
+                    "faster than the sequential ones in the whole network: those are "
+                    "used"
+                )
+            blocks = [
+                block
+                for block in self.function.collected[batch_size].blocks
+                if block["region"] not in self.left
+            ]
+            of_size = report.sizes[batch_size]
+            of_size.sequential_ms += size.sequential_ms
+            of_size.scheduled_ms += size.scheduled_ms
+            of_size.add(size.schedules[block["signature"]] for block in blocks)
+        # They are the same for all batch sizes.
+        for block in blocks:
+            report.operators += len(block["names"])
+            report.blocks += schedules[block["signature"]].metadata["parts"]
+        report.regions += self.regions
+        report.notes += [
+            f"{one.name} stays TensorFlow's, which is as fast: "
+            + _beside(one.region_ms, one.tensorflow_ms)
+            for one in self.regions
+            if not one.is_faster()
+        ]
 
 
 def note_the_rest(converted: Sequence[Function], report: Report) -> None:

@@ -28,7 +28,7 @@ from ios_tf.scheduler import Progress as SearchProgress
 if TYPE_CHECKING:  # it needs TensorFlow, which not every search has
     from ios_tf.cache import ScheduleCache
 
-_BASELINES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
+BASELINES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
 # Of several schedules measured the fastest one looks faster than it is.
 _WORTHWHILE = 0.98
 
@@ -88,7 +88,7 @@ class Searcher:
         """
         self.cost_model = cost_model
         self._cached = CachedCostModel(cost_model, database)
-        self.searches = strategy not in _BASELINES
+        self.searches = strategy not in BASELINES
         self._strategy = strategy
         self._pruning = pruning
         self._cache = cache
@@ -211,7 +211,7 @@ class Searcher:
         sequential = sequential_schedule(problem)
         choices = [sequential]
         if not self.searches:
-            choices = [_BASELINES[self._strategy](problem)]
+            choices = [BASELINES[self._strategy](problem)]
         elif not _is_chain(problem):
             choices += self._found(problem, bar, deadline, stats)
             # A sum of stage latencies is an estimate; the whole block decides.

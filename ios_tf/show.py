@@ -9,10 +9,8 @@ from typing import Any
 
 from ios_tf import graphs, optimizer
 from ios_tf.errors import UserError
+from ios_tf.optimizer import MERGED
 from ios_tf.source import saved_model
-
-# In the name of a merged convolution; cc/tensorflow/rewrite.cc.
-_MERGED = "/ios_merge"
 
 
 def show(
@@ -89,7 +87,7 @@ def _stage(
     ]
     # What all batch sizes merge is one convolution in the graph.
     merges = stage["strategy"] == "merge"
-    merged = merges or any(_MERGED in op["name"] for group in groups for op in group)
+    merged = merges or any(MERGED in op["name"] for group in groups for op in group)
     if stage["strategy"] == "split":
         how = f"split into {stage['micro_batches']} micro-batches"
     elif merged:
@@ -107,4 +105,4 @@ def _stage(
 
 def _is_part(operator: Mapping[str, Any]) -> bool:
     """Whether it is a slice of a merged convolution."""
-    return operator["type"] == "slice" and _MERGED in operator["name"]
+    return operator["type"] == "slice" and MERGED in operator["name"]

@@ -279,6 +279,7 @@ def test_conversion_for_the_gpu(tmp_path, tf32, monkeypatch):
     monkeypatch.setattr(graphs, "freeze", unplaced(graphs.freeze))
     cache = tmp_path / "cache"
     fast = {"warmup": 0, "number": 1, "repeat": 1, "cache_dir": str(cache)}
+    fast["keep_slower"] = True
     lines = []
     images = gh.random_array(3, 9, 8, 3)
     for enabled in (True, False):

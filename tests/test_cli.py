@@ -13,7 +13,7 @@ from keras import layers
 from ios_tf import cli
 from ios_tf.cli_bench import with_command
 
-FAST = ["--warmup=0", "--number=1", "--repeat=1"]
+FAST = ["--warmup=0", "--number=1", "--repeat=1", "--keep_slower"]
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from shared import FAST
 
 import ios_tf
 
 # Quick and noisy measurements: these tests are about results, not about speed.
-FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 3, "max_group_size": 2}
 
 
 @pytest.fixture(autouse=True)

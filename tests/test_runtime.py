@@ -228,6 +228,7 @@ def test_schedules_of_convert_are_found(cache, tmp_path):
         repeat=1,
         max_groups=2,
         max_group_size=2,
+        keep_slower=True,
     )
     ios_tf.enable(cache_dir=cache)
     before = counts()

@@ -181,7 +181,8 @@ def test_the_network_decides_whether_all_blocks_are_split(latencies, expected, s
     schedules = {s: greedy_schedule(p) for s, p in collected[8].problems.items()}
     searcher = Searcher(DividedStopwatch({8: latencies}), "both", Pruning())
     checked = final_check.check(frozen, collected, schedules, searcher)
-    kept = dataclasses.replace(frozen, graph_def=checked.graph_def)
+    graph_def = final_check.rewrite(frozen, checked.schedules, [8])
+    kept = dataclasses.replace(frozen, graph_def=graph_def)
     assert stages(kept) == {8: expected}
     size = checked.sizes[8]
     assert (size.sequential_ms, size.scheduled_ms) == (latencies[0], min(latencies))

@@ -12,7 +12,6 @@
 #include "cc/tensorflow/inline_calls.h"
 #include "cc/tensorflow/lower.h"
 #include "cc/tensorflow/placement.h"
-#include "cc/tensorflow/rewrite.h"
 #include "cc/tensorflow/runtime.h"
 #include "tensorflow/core/grappler/grappler_item.h"
 #include "tensorflow/core/grappler/optimizers/arithmetic_optimizer.h"
@@ -113,7 +112,7 @@ absl::Status IosOptimizer::Init(
             "\"optimize\""));
       }
     } else if (key == "batch_size") {
-      TF_ASSIGN_OR_RETURN(batch_sizes_, BatchSizes(value));
+      TF_ASSIGN_OR_RETURN(rewrite_.batch_sizes, BatchSizes(value));
     } else if (key == "device") {
       device_ = value.s();
       if (device_ != kCpu && device_ != kGpu) {
@@ -125,7 +124,12 @@ absl::Status IosOptimizer::Init(
     } else if (key == "output") {
       output_ = value.s();
     } else if (key == "schedules") {
-      schedules_ = value.s();
+      rewrite_.schedules = value.s();
+    } else if (key == "left") {
+      const auto& left = value.list().i();
+      rewrite_.left = {left.begin(), left.end()};
+    } else if (key == "materialise_merges") {
+      rewrite_.materialise_merges = value.i() != 0;
     } else if (key == "cache_dir") {
       runtime_.cache_dir = value.s();
     } else if (key == "on_miss") {
@@ -139,7 +143,7 @@ absl::Status IosOptimizer::Init(
     return absl::InvalidArgumentError(
         "IosOptimizer: mode \"collect\" needs \"output\", a file to write");
   }
-  if (mode_ == Mode::kRewrite && schedules_.empty()) {
+  if (mode_ == Mode::kRewrite && rewrite_.schedules.empty()) {
     return absl::InvalidArgumentError(
         "IosOptimizer: mode \"rewrite\" needs \"schedules\", a directory");
   }
@@ -147,11 +151,11 @@ absl::Status IosOptimizer::Init(
     return absl::InvalidArgumentError(
         "IosOptimizer: mode \"optimize\" needs \"cache_dir\", a directory");
   }
-  if (batch_sizes_.size() > 1 && mode_ != Mode::kRewrite) {
+  if (rewrite_.batch_sizes.size() > 1 && mode_ != Mode::kRewrite) {
     return absl::InvalidArgumentError(
         "IosOptimizer: several batch sizes are for mode \"rewrite\"");
   }
-  options_.batch_size = runtime_.batch_size = batch_sizes_[0];
+  options_.batch_size = runtime_.batch_size = rewrite_.batch_sizes[0];
   if (device_.empty() && !LowersGraphs()) {
     options_.placement = {kCpu, kCpu};
   }
@@ -180,8 +184,7 @@ absl::Status IosOptimizer::Optimize(Cluster* cluster, const GrapplerItem& item,
   GrapplerItem inlined = item;
   TF_RETURN_IF_ERROR(InlineConvolutionCalls(&inlined).status());
   if (mode_ == Mode::kRewrite) {
-    return Rewrite(inlined, options_, batch_sizes_, schedules_,
-                   optimized_graph);
+    return Rewrite(inlined, options_, rewrite_, optimized_graph);
   }
   TF_ASSIGN_OR_RETURN(const Partition partition,
                       PartitionGraph(inlined, options_));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cc/tensorflow/regions.h"
+#include "cc/tensorflow/rewrite.h"
 #include "cc/tensorflow/runtime.h"
 #include "tensorflow/core/grappler/optimizers/custom_graph_optimizer.h"
 
@@ -21,7 +22,8 @@ namespace ios::tf {
 //     left alone. Without it, collect and rewrite are for the CPU, and lower takes
 //     every node for the device TensorFlow has placed or will place it on.
 //   output (collect): the file to write, see collect.h.
-//   schedules (rewrite): the directory of schedules, see rewrite.h.
+//   schedules, left, materialise_merges (rewrite): the directory, the numbers of
+//     regions and whether (int), see rewrite.h.
 //   cache_dir (optimize): the schedule cache, see schedule_cache.h.
 //   on_miss (optimize): "pass" (default), "greedy" or "search".
 class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
@@ -43,9 +45,9 @@ class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
   }
 
   Mode mode_ = Mode::kLower;
-  std::vector<int64_t> batch_sizes_ = {1};
-  PartitionOptions options_;  // with the first of them
-  std::string device_, output_, schedules_;
+  PartitionOptions options_;  // with the first of the batch sizes
+  RewriteOptions rewrite_ = {{1}};
+  std::string device_, output_;
   RuntimeOptions runtime_;
   bool seen_ = false;  // the graph
 };

@@ -45,10 +45,14 @@ struct SizedBlock {
   std::vector<int64_t> batches;  // of its region, at each
 };
 
-// The blocks of all regions at one size, in the order to run them in.
-std::vector<SizedBlock> BlocksOf(const Partition& partition) {
+// The blocks of the regions that are not left, at one size, in the order to run
+// them in.
+std::vector<SizedBlock> BlocksOf(const Partition& partition,
+                                 const std::set<int64_t>& left) {
   std::vector<SizedBlock> blocks;
-  for (const Region& region : partition.regions) {
+  for (size_t r = 0; r < partition.regions.size(); ++r) {
+    if (left.count(r) > 0) continue;
+    const Region& region = partition.regions[r];
     const int64_t batch =
         BatchSize(MakeBlock(partition, region.operators, "").block);
     for (const std::vector<int>& operators : region.blocks) {
@@ -70,8 +74,9 @@ std::string SignatureOfAnyBatch(Block block) {
 
 // Adds the blocks of the same graph at another batch size.
 absl::Status AddSize(const Partition& first, const Partition& partition,
+                     const std::set<int64_t>& left,
                      std::vector<SizedBlock>* blocks) {
-  std::vector<SizedBlock> more = BlocksOf(partition);
+  std::vector<SizedBlock> more = BlocksOf(partition, left);
   bool equal = more.size() == blocks->size();
   for (size_t b = 0; equal && b < more.size(); ++b) {
     const PartitionBlock& known = (*blocks)[b].made;
@@ -109,19 +114,20 @@ std::set<std::vector<int>> MergesOf(const Schedule& schedule) {
 
 class Rewriter {
  public:
-  Rewriter(const Partition& partition, tensorflow::GraphDef* graph)
+  Rewriter(const Partition& partition, const RewriteOptions& options,
+           tensorflow::GraphDef* graph)
       : partition_(partition),
+        options_(options),
         index_(*partition.graph),
         graph_(*graph),
         editor_(index_, graph) {}
 
-  void Run(const std::vector<SizedBlock>& blocks,
-           const std::string& schedules) {
+  void Run(const std::vector<SizedBlock>& blocks) {
     std::vector<Scheduled> scheduled;
     int missing = 0;
     std::string first_problem;
     for (const SizedBlock& block : blocks) {
-      StatusOr<Scheduled> found = Find(block, schedules);
+      StatusOr<Scheduled> found = Find(block);
       if (found.ok()) {
         scheduled.push_back(std::move(*found));
       } else if (missing++ == 0) {
@@ -165,13 +171,12 @@ class Rewriter {
     std::vector<Place> places;
   };
 
-  StatusOr<Scheduled> Find(const SizedBlock& block,
-                           const std::string& directory) {
+  StatusOr<Scheduled> Find(const SizedBlock& block) {
     Scheduled result;
     result.sized = &block;
     for (const Block& at_size : block.blocks) {
       const std::string path = tensorflow::io::JoinPath(
-          directory, Signature(at_size) + ".json");
+          options_.schedules, Signature(at_size) + ".json");
       StatusOr<Schedule> loaded = LoadSchedule(path, at_size);
       if (!loaded.ok() && IsChain(at_size)) {
         loaded = SequentialSchedule(at_size);
@@ -182,6 +187,7 @@ class Rewriter {
       }
       result.schedules.push_back(std::move(*loaded));
     }
+    if (!options_.materialise_merges) return result;
     for (const std::vector<int>& group : MergesOf(result.schedules[0])) {
       if (std::all_of(result.schedules.begin(), result.schedules.end(),
                       [&](const Schedule& schedule) {
@@ -484,6 +490,7 @@ class Rewriter {
   }
 
   const Partition& partition_;
+  const RewriteOptions& options_;
   const GraphIndex& index_;
   tensorflow::GraphDef& graph_;
   GraphEditor editor_;
@@ -498,22 +505,22 @@ class Rewriter {
 }  // namespace
 
 absl::Status Rewrite(const tensorflow::grappler::GrapplerItem& item,
-                     PartitionOptions options,
-                     const std::vector<int64_t>& batch_sizes,
-                     const std::string& schedules,
+                     PartitionOptions partition_options,
+                     const RewriteOptions& options,
                      tensorflow::GraphDef* graph) {
-  options.batch_size = batch_sizes[0];
+  partition_options.batch_size = options.batch_sizes[0];
   TF_ASSIGN_OR_RETURN(const Partition partition,
-                      PartitionGraph(item, options));
+                      PartitionGraph(item, partition_options));
   if (partition.regions.empty()) return absl::OkStatus();
-  std::vector<SizedBlock> blocks = BlocksOf(partition);
-  for (size_t i = 1; i < batch_sizes.size(); ++i) {
-    options.batch_size = batch_sizes[i];
-    TF_ASSIGN_OR_RETURN(const Partition more, PartitionGraph(item, options));
-    TF_RETURN_IF_ERROR(AddSize(partition, more, &blocks));
+  std::vector<SizedBlock> blocks = BlocksOf(partition, options.left);
+  for (size_t i = 1; i < options.batch_sizes.size(); ++i) {
+    partition_options.batch_size = options.batch_sizes[i];
+    TF_ASSIGN_OR_RETURN(const Partition more,
+                        PartitionGraph(item, partition_options));
+    TF_RETURN_IF_ERROR(AddSize(partition, more, options.left, &blocks));
   }
   *graph = item.graph;
-  Rewriter(partition, graph).Run(blocks, schedules);
+  Rewriter(partition, options, graph).Run(blocks);
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #define IOS_TF_CC_TENSORFLOW_REWRITE_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,16 +15,26 @@
 
 namespace ios::tf {
 
+struct RewriteOptions {
+  // Those to schedule for, one or more, in place of the partition's.
+  std::vector<int64_t> batch_sizes;
+  // A directory of <signature>.json files. Blocks that do not have a valid one
+  // for every batch size are left as they are, with one warning.
+  std::string schedules;
+  // Regions to leave to TensorFlow, by their numbers in Collect()'s blocks.
+  std::set<int64_t> left;
+  // Whether what all schedules merge becomes one convolution of the graph;
+  // otherwise the engine merges it.
+  bool materialise_merges = true;
+};
+
 // Annotates the nodes of all operators of regions, see annotations.h, and
 // materialises the merges that the schedules for all batch sizes have in common.
-// `options`: of the partition; its batch size gives way to `batch_sizes`, one or
-// more. `schedules` is a directory of <signature>.json files; blocks that do not
-// have a valid one for every batch size are left as they are, with one warning.
 // `graph` is left as it is if the item has no regions.
 absl::Status Rewrite(const tensorflow::grappler::GrapplerItem& item,
-                     PartitionOptions options,
-                     const std::vector<int64_t>& batch_sizes,
-                     const std::string& schedules, tensorflow::GraphDef* graph);
+                     PartitionOptions partition_options,
+                     const RewriteOptions& options,
+                     tensorflow::GraphDef* graph);
 
 }  // namespace ios::tf
 

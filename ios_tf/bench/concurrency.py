@@ -145,7 +145,9 @@ def bench_concurrency(
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
     ):
         converted = directory + "/converted"
-        convert(source, converted, cache_dir=cache_dir, progress=progress)
+        convert(
+            source, converted, cache_dir=cache_dir, keep_slower=True, progress=progress
+        )
         engine = _in_a_process(converted, batch_sizes, threads, runs, True)
         stock = _in_a_process(source, batch_sizes, threads, stock_runs or runs, False)
     return engine, stock

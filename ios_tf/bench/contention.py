@@ -110,7 +110,7 @@ def bench_contention(
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         source, inputs = _prepare(name, batch_size, directory)
         converted = os.path.join(directory, "converted")
-        ios_tf.convert(source, converted, batch_size=batch_size)
+        ios_tf.convert(source, converted, batch_size=batch_size, keep_slower=True)
         np.savez(os.path.join(directory, "inputs.npz"), **inputs)
         Path(directory, "turn").write_bytes(b"\0")
         given = {

@@ -102,6 +102,7 @@ def bench_loading(
             converted,
             batch_size=batch_size,
             cache_dir=cache_dir,
+            keep_slower=True,
             progress=progress,
         )
         variants = {

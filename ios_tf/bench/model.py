@@ -161,6 +161,7 @@ def bench(
                 signatures=[signature],
                 tags=tags,
                 cache_dir=cache_dir,
+                keep_slower=True,
                 progress=progress,
             )
             functions[strategy] = tf.saved_model.load(output).signatures[signature]

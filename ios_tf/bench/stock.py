@@ -75,6 +75,7 @@ def bench_stock(
             strategy="merge",
             signatures=[signature],
             cache_dir=cache_dir,
+            keep_slower=True,
             progress=progress,
         )
         say(f"the converted model has {report.sizes[batch_size].merged} merge stages")

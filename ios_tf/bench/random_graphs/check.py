@@ -624,6 +624,7 @@ class _Road:
             number=1,
             repeat=1,
             time_limit=2,
+            keep_slower=True,
         )
         return converted
 

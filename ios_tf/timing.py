@@ -1,0 +1,77 @@
+"""Latencies of functions that take turns, so that what disturbs one disturbs all."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import tensorflow as tf
+
+# One to measure: the context to call it in, and what to call.
+Turn = tuple[Callable[[], AbstractContextManager[Any]], Callable[[], Any]]
+
+_SECONDS = 0.7  # for each of them
+_ROUNDS = 20
+_CALLS = 3  # in a row; the first lets the threads of the one before come to rest
+# What is this near to the first takes this many times as long to tell apart.
+_NEAR = 0.05
+_LONGER = 3
+# What something has to win over all batch sizes to be worth it, and what it may lose at
+# one of them.
+_GAIN = 1.01
+_LOSS = 1.02
+
+
+def latencies(turns: Sequence[Turn]) -> list[float]:
+    """Median latencies in milliseconds of calls, which take turns in rounds.
+
+    What they return, nests of tensors, is waited for.
+    """
+    samples: list[list[float]] = [[] for _ in turns]
+    start = time.perf_counter()
+    for i in range(_LONGER * _ROUNDS):
+        longer = _LONGER if _are_near(samples) else 1
+        seconds = time.perf_counter() - start
+        if i >= longer * _ROUNDS or (i and seconds > longer * _SECONDS * len(turns)):
+            break
+        for of_one, (context, call) in zip(samples, turns, strict=True):
+            with context():
+                for repeated in range(_CALLS):
+                    begin = time.perf_counter()
+                    _wait_for(call())
+                    if repeated:
+                        of_one.append((time.perf_counter() - begin) * 1e3)
+    return [statistics.median(of_one) for of_one in samples]
+
+
+def _are_near(samples: Sequence[Sequence[float]]) -> bool:
+    """Whether one takes about as long as the first."""
+    if not samples[0]:
+        return False
+    first, *others = map(statistics.median, samples)
+    return any(abs(other / first - 1) < _NEAR for other in others)
+
+
+def _wait_for(outputs: Any) -> None:
+    """Waits for what a GPU computes."""
+    for tensor in tf.nest.flatten(outputs, expand_composites=True):
+        tensor.numpy()
+
+
+def is_faster(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> bool:
+    """Whether latencies, by batch size, are worth leaving TensorFlow's.
+
+    What was not measured is.
+    """
+    speedups = [tensorflow_ms[size] / one for size, one in ms.items()]
+    gained = math.prod(speedups) >= _GAIN ** len(speedups)
+    return not speedups or (gained and not slower(tensorflow_ms, ms))
+
+
+def slower(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> list[int]:
+    """The batch sizes at which something takes longer than TensorFlow."""
+    return [size for size, one in ms.items() if one > _LOSS * tensorflow_ms[size]]

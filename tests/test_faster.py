@@ -1,0 +1,253 @@
+"""What is no faster than TensorFlow stays TensorFlow's: latencies are made up here."""
+
+import dataclasses
+import filecmp
+import os
+
+import foreign_models as fm
+import graph_helpers as gh
+import networks
+import numpy as np
+import pytest
+import shared
+import tensorflow as tf
+
+import ios_tf
+from ios_tf import (
+    final_check,
+    graphs,
+    optimizer,
+    region_check,
+    scheduling,
+    subgraphs,
+    timing,
+)
+from ios_tf.bench.stock import merge_everything
+
+FAST = {key: value for key, value in shared.FAST.items() if key != "keep_slower"}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "ours", "faster", "slower"),
+    [
+        ({1: 2.0}, {1: 1.0}, True, []),
+        ({1: 2.0}, {1: 1.99}, False, []),
+        ({1: 2.0}, {1: 2.05}, False, [1]),
+        ({1: 2.0, 8: 9.0}, {1: 1.0, 8: 9.1}, True, []),
+        ({1: 2.0, 8: 9.0}, {1: 1.0, 8: 9.5}, False, [8]),
+        ({1: 2.0, 8: 9.0}, {1: 1.98, 8: 9.1}, False, []),
+        ({}, {}, True, []),
+    ],
+)
+def test_what_counts_as_faster(tensorflow, ours, faster, slower):
+    assert timing.is_faster(tensorflow, ours) == faster
+    assert timing.slower(tensorflow, ours) == slower
+
+
+def made_up(monkeypatch, *latencies: list[float]) -> None:
+    """The next measurements of latencies give these, and no others are made."""
+    left = list(latencies)
+    monkeypatch.setattr(timing, "latencies", lambda turns: left.pop(0)[: len(turns)])
+
+
+def two_signatures(path: str) -> None:
+    """A SavedModel of two functions, each a network of its own."""
+    module = tf.Module()
+    module.one, module.two = fm.Network(), fm.Network(seed=1)
+    signatures = {
+        name: tf.function(
+            lambda x, network=network: {"y": network(x)},
+            input_signature=[fm.image_spec()],
+        )
+        for name, network in (("one", module.one), ("two", module.two))
+    }
+    tf.saved_model.save(module, path, signatures)
+
+
+def regions_of(path: str, signature: str) -> list[str]:
+    function = tf.saved_model.load(path).signatures[signature]
+    frozen = graphs.freeze(signature, function)
+    return [n.name for n in optimizer.lowered(frozen).node if n.op == "IosRegion"]
+
+
+def test_a_model_that_gains_nothing_is_copied(tmp_path, monkeypatch):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    two_signatures(source)
+    made_up(monkeypatch, [1.0, 1.5, 1.0], [2.0, 1.0, 2.0], [1.0, 1.0, 1.0], [2.0] * 3)
+    report = ios_tf.convert(source, output, batch_size=[1, 4], **FAST)
+    assert report.notes == [
+        "signature 'one' stays TensorFlow's, which is as fast: 1.50 ms against 1.00 at "
+        "batch size 1, 1.00 ms against 2.00 at batch size 4",
+        "signature 'two' stays TensorFlow's, which is as fast: 1.00 ms against 1.00 at "
+        "batch size 1, 2.00 ms against 2.00 at batch size 4",
+        "the model is copied unchanged",
+    ]
+    assert report.table().splitlines() == [*report.notes, f"written: {output}"]
+    same = filecmp.dircmp(source, output)
+    assert not same.left_only + same.right_only + same.diff_files
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+
+
+def test_functions_that_gain_are_converted(tmp_path, monkeypatch):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    two_signatures(source)
+    first = [[1.0, 1.5, 1.0], [2.0, 1.0, 2.5]]
+    made_up(monkeypatch, *first, *first, *first)
+    report = ios_tf.convert(source, output, **FAST)
+    (comparison,) = report.comparisons
+    assert comparison.signature == "two"
+    assert "signature 'one' stays TensorFlow's" in report.notes[0]
+    assert (
+        "signature 'two' takes longer than the original at batch size 1 where this "
+        "package is not installed" in report.notes
+    )
+    rows = {line[:18].strip(): line[18:].strip() for line in report.table().split("\n")}
+    assert rows["TensorFlow"] == "2.00 ms"
+    assert rows["converted"] == "1.00 ms (2.00x)"
+    assert rows["without ios_tf"] == "2.50 ms (0.80x)"
+    assert report.operators == 5
+    assert regions_of(output, "one") == []
+    assert len(regions_of(output, "two")) == 1
+    x = fm.images(3)
+    for name in ("one", "two"):
+        found = tf.saved_model.load(output).signatures[name](x)["y"]
+        truth = tf.saved_model.load(source).signatures[name](x)["y"]
+        assert networks.relative_difference(found.numpy(), truth.numpy()) < 1e-5
+
+
+def test_optimize_runs_the_original_where_nothing_is_gained(monkeypatch):
+    network = fm.Network()
+    function = tf.function(network, input_signature=[fm.image_spec()])
+    made_up(monkeypatch, [1.0, 1.1])
+    same = ios_tf.optimize(function, **FAST)
+    assert repr(same).startswith("<not optimized function")
+    assert "1.10 ms against 1.00 at batch size 1" in same.report.notes[0]
+    assert same.report.notes[1:] == ["the original function is run"]
+    np.testing.assert_array_equal(same(fm.images(2)), function(fm.images(2)))
+    made_up(monkeypatch, [1.0, 0.5])
+    assert repr(ios_tf.optimize(function, **FAST)).startswith("<optimized function")
+
+
+# Regions, each by itself.
+
+
+def three_regions() -> graphs.FrozenSignature:
+    """Convolutions around operators that the engine does not have."""
+    random = np.random.default_rng(0)
+    weights = [
+        tf.constant(random.normal(0, 0.2, (3, 3, 4, 4)).astype(np.float32))
+        for _ in range(5)
+    ]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 9, 9, 4], name="x")])
+    def function(x):
+        a = tf.nn.relu(tf.nn.conv2d(x, weights[0], 1, "SAME"))
+        b = tf.nn.conv2d(a, weights[1], 1, "SAME") + a
+        b = tf.math.cumsum(b, 3)
+        c = tf.nn.conv2d(b, weights[2], 1, "SAME")
+        d = tf.nn.conv2d(tf.math.cumsum(a, 3) + x, weights[3], 1, "SAME")
+        e = tf.math.cumsum(tf.concat([c, d], -1), 1)
+        e = tf.nn.conv2d(e, tf.concat([weights[4]] * 2, 2), 2, "SAME")
+        return {"c": c, "e": e}
+
+    concrete = function.get_concrete_function()
+    return optimizer.fold_constants(graphs.freeze_flat("function", concrete))
+
+
+def planned(frozen: graphs.FrozenSignature, searches) -> scheduling.Plan:
+    collected = {1: optimizer.collect(frozen, 1)}
+    schedules = {s: searches(p) for s, p in collected[1].problems.items()}
+    function = scheduling.Function(frozen, collected, None)
+    return scheduling.Plan(function, final_check.Checked(schedules, {}))
+
+
+def test_regions_are_timed_and_left_one_by_one(monkeypatch):
+    frozen = three_regions()
+    plan = planned(frozen, merge_everything)
+    collected = plan.function.collected[1]
+    x = {"x": tf.constant(gh.random_array(2, 9, 9, 4))}
+    made_up(monkeypatch, [3.0, 1.0], [2.0, 2.5], [2.0, 1.0])
+    measured = region_check.measure(
+        frozen, lambda: plan.rewrite("cpu"), collected, {2: x}, "cpu"
+    )
+    assert [one.regions for one in measured] == [(0,), (1,), (2,)]
+    assert [one.is_faster() for one in measured] == [True, False, True]
+    assert measured[1].name.startswith("region 2 of 3 (4 operators, from ")
+    kept = dataclasses.replace(plan, left=frozenset([1]))
+    graph_def = kept.rewrite("cpu")
+    lowered = optimizer.lowered(dataclasses.replace(frozen, graph_def=graph_def))
+    assert sum(node.op == "IosRegion" for node in lowered.node) == 2
+    assert sum(node.op == "Conv2D" for node in lowered.node) == 2
+    names = [name for name, _ in frozen.outputs.values()]
+    found = subgraphs.tensors(frozen, lowered, names)(x["x"])
+    expected = subgraphs.tensors(frozen, frozen.graph_def, names)(x["x"])
+    for one, truth in zip(found, expected, strict=True):
+        assert networks.relative_difference(one.numpy(), truth.numpy()) < 1e-5
+
+
+def test_regions_are_measured_as_tensorflow_computes_them(monkeypatch):
+    """Both sides of each measurement give equal results: the same nodes."""
+    frozen = three_regions()
+    plan = planned(frozen, merge_everything)
+    results = []
+
+    def run(turns):
+        for context, call in turns:
+            with context():
+                results.append([one.numpy() for one in call()])
+        return [2.0, 1.0]
+
+    monkeypatch.setattr(timing, "latencies", run)
+    region_check.measure(
+        frozen,
+        lambda: plan.rewrite("cpu"),
+        plan.function.collected[1],
+        {n: {"x": tf.constant(gh.random_array(n, 9, 9, 4))} for n in (1, 3)},
+        "cpu",
+    )
+    assert len(results) == 2 * 2 * 3
+    for truths, ones in zip(results[::2], results[1::2], strict=True):
+        assert len(truths) == len(ones) > 0
+        for truth, one in zip(truths, ones, strict=True):
+            assert np.abs(truth).max() > 0
+            assert networks.relative_difference(one, truth) < 1e-5
+
+
+def one_region() -> graphs.FrozenSignature:
+    signature = graphs.load(shared.branches()).signatures["serving_default"]
+    return optimizer.fold_constants(graphs.freeze("serving_default", signature))
+
+
+def test_a_graph_of_one_region_is_not_cut(monkeypatch):
+    frozen = one_region()
+    collected = optimizer.collect(frozen, 1)
+    assert region_check.measure(frozen, None, collected, {1: {}}, "cpu") == []
+
+
+# Merges that only the engine gains by.
+
+
+def test_merges_can_be_left_to_the_engine():
+    frozen = one_region()
+    plan = planned(frozen, merge_everything)
+    merges = {}
+    for materialise in (True, False):
+        graph_def = plan.rewrite("cpu", materialise_merges=materialise)
+        in_graph = sum(
+            node.op == "Conv2D" and optimizer.MERGED in node.name
+            for node in graph_def.node
+        )
+        kept = dataclasses.replace(frozen, graph_def=graph_def)
+        (program,) = optimizer.lowered_programs(kept)
+        of_engine = sum(
+            stage["strategy"] == "merge"
+            for stage in program["schedules"][0]["schedule"]["stages"]
+        )
+        merges[materialise] = in_graph, of_engine
+    assert merges[True][0] == merges[False][1] > 0
+    assert merges[True][1] == merges[False][0] == 0
