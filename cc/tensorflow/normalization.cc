@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "cc/tensorflow/dtypes.h"
 #include "tensorflow/core/framework/node_def_util.h"
 
 namespace ios::tf {
@@ -118,11 +119,8 @@ class Matcher {
     const int64_t rank =
         shape->size() -
         (graph_.layout(graph_.Input(mean, 0)) == Layout::kSequence);
-    std::vector<int64_t> axes;
-    for (int64_t i = 0; i < value->NumElements(); ++i) {
-      const int64_t axis = value->flat<int32_t>()(i);
-      axes.push_back(axis < 0 ? axis + rank : axis);
-    }
+    std::vector<int64_t> axes = *Integers(value);
+    for (int64_t& axis : axes) axis = axis < 0 ? axis + rank : axis;
     std::sort(axes.begin(), axes.end());
     return axes;
   }
