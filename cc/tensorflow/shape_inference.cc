@@ -164,7 +164,7 @@ class Completion {
       return tensor;
     }
     absl::InlinedVector<tensorflow::TensorValue, 4> inputs, results;
-    if (!IsInferable(node)) return std::nullopt;
+    if (!IsEvaluable(node)) return std::nullopt;
     for (const TensorRef& t : inputs_[i]) {
       const Tensor* value = Value(t);
       if (!value) return std::nullopt;
