@@ -72,7 +72,7 @@ def check(
     cost_model = searcher.cost_model
     device = cost_model.device.kind
     batch_sizes = list(collected)
-    light = frozen.without_weights()
+    light = frozen.without_weights
     graphs: dict[_Stages, graph_pb2.GraphDef] = {}
 
     def graph_of(choice: Mapping[str, Schedule]) -> graph_pb2.GraphDef:

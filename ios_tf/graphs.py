@@ -63,6 +63,7 @@ class FrozenSignature:
             tuple((name, id(tensor)) for name, tensor in self.captures.items()),
         )
 
+    @functools.cached_property
     def without_weights(self) -> FrozenSignature:
         """The signature with one number in the place of every large filter.
 

@@ -17,6 +17,7 @@ import numpy as np
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf import functions, graphs, optimizer
+from ios_tf.comparison import relative_difference
 from ios_tf.errors import UserError
 from ios_tf.graphs import FrozenSignature
 from ios_tf.inputs import Given, example_inputs, outputs_of
@@ -208,9 +209,8 @@ def _difference(
     differences = [0.0]
     for value, truth in zip(found, expected.values(), strict=True):
         truth = truth.numpy()
-        if np.issubdtype(truth.dtype, np.floating) and truth.size:
-            largest = max(float(np.abs(truth).max()), 1e-30)
-            differences.append(float(np.abs(value - truth).max()) / largest)
+        if np.issubdtype(truth.dtype, np.floating):
+            differences.append(relative_difference(value, truth))
     return max(differences)
 
 

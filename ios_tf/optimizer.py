@@ -64,7 +64,7 @@ def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Co
         path = os.path.join(directory, "problems.json")
         parameters = {"mode": "collect", "output": path, "batch_size": batch_size}
         parameters["device"] = device
-        _optimize(frozen.without_weights(), [OPTIMIZER], parameters)
+        _optimize(frozen.without_weights, [OPTIMIZER], parameters)
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
     problems = [Problem.from_json(problem) for problem in data["problems"]]
@@ -118,7 +118,7 @@ def lowered_programs(
     """
     return [
         json.loads(node.attr["program"].s)
-        for node in lowered(frozen.without_weights(), batch_size, device).node
+        for node in lowered(frozen.without_weights, batch_size, device).node
         if node.op == "IosRegion"
     ]
 

@@ -83,6 +83,9 @@ def test_differences():
     nan = {**truth, "y": tf.constant([np.nan, -4.0])}
     assert difference(nan, truth) == np.inf
     assert difference(nan, nan) == 0
+    infinite = {**truth, "y": tf.constant([np.inf, -4.0])}
+    assert difference(truth, infinite) == np.inf
+    assert difference(infinite, infinite) == 0
 
 
 def test_all_networks_are_known():

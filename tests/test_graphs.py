@@ -24,7 +24,7 @@ def constants(graph_def) -> dict[str, np.ndarray]:
 
 def test_large_filters_become_one_number_each():
     whole = folded()
-    light = whole.without_weights()
+    light = whole.without_weights
     before, after = constants(whole.graph_def), constants(light.graph_def)
     assert [n.name for n in whole.graph_def.node] == [
         n.name for n in light.graph_def.node
@@ -37,12 +37,12 @@ def test_large_filters_become_one_number_each():
             assert before[name].nbytes >= 1 << 12
             assert np.ptp(value) == 0.0
     assert light.graph_def.ByteSize() < whole.graph_def.ByteSize()
-    assert light.without_weights().graph_def == light.graph_def
+    assert light.without_weights.graph_def == light.graph_def
 
 
 def test_graphs_have_the_same_blocks_and_programs_without_weights(tmp_path):
     whole = folded()
-    light = whole.without_weights()
+    light = whole.without_weights
     # `collect` looks at light graphs only: the whole one is rewritten by what it finds.
     collected = optimizer.collect(light, 1)
     for signature, problem in collected.problems.items():

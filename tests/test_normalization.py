@@ -60,6 +60,16 @@ FUNCTIONS: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[str] | None]] 
         ),
         ["normalize"],
     ),
+    "axes of 64 bits": (
+        lambda x: tf.nn.batch_normalization(
+            x,
+            *tf.nn.moments(x, tf.constant([3], tf.int64), keepdims=True),
+            BETA,
+            GAMMA,
+            1e-3,
+        ),
+        ["normalize"],
+    ),
     "without scale": (
         lambda x: tf.nn.batch_normalization(
             x, *tf.nn.moments(x, -1, keepdims=True), None, None, 1e-2

@@ -3,6 +3,7 @@ holds for every batch and image size, and what does not is left to TensorFlow.""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import subprocess
@@ -205,6 +206,27 @@ def test_flattened_maps_are_multiplied(channels_first, tmp_path):
         tmp_path,
         {},
     )
+
+
+def test_a_default_is_no_constant(tmp_path):
+    def function(x):
+        size = tf.compat.v1.placeholder_with_default(np.int32([8, 8]), [2], "size")
+        return last(tf.compat.v1.image.resize_nearest_neighbor(first(x), size))
+
+    graph = gh.freeze(function, (1, 16, 16, 3))
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert lowered.ops()["IosRegion"] == 1
+    x = gh.random_array(1, 16, 16, 3)
+    for feeds in ({}, {"size": np.int32([12, 10])}):
+        found, expected = (
+            gh.run(
+                dataclasses.replace(one, inputs=[*one.inputs, *feeds]),
+                x,
+                *feeds.values(),
+            )
+            for one in (lowered, graph)
+        )
+        gh.assert_equal(found, expected)
 
 
 def test_an_operator_that_does_not_fit_does_not_drop_its_region(tmp_path):

@@ -210,6 +210,11 @@ Shape Broadcast(const Shape& x, const Shape& y) {
 
 }  // namespace
 
+bool IsConvolution(OperatorType type) {
+  return type == OperatorType::kConv2D || type == OperatorType::kSepConv ||
+         type == OperatorType::kConv2DTranspose;
+}
+
 StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
   const Shape& x = in[0];
   const auto bad_input = [&](const char* wanted) -> Status {

@@ -205,6 +205,9 @@ struct Block {
 int64_t BatchSize(const std::vector<Shape>& inputs);
 inline int64_t BatchSize(const Block& block) { return BatchSize(block.inputs); }
 
+// Of maps with filters: Conv2D, SepConv, Conv2DTranspose.
+bool IsConvolution(OperatorType type);
+
 const char* ToString(OperatorType type);    // "conv2d", "sepconv", …
 std::string ToString(const Activation& activation);  // "elu", "elu(0.5)"
 

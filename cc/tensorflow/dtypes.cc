@@ -3,12 +3,12 @@
 namespace ios::tf {
 namespace {
 
-template <typename T>
-std::vector<float> Widened(const tensorflow::Tensor& tensor) {
+template <typename Wide, typename T>
+std::vector<Wide> Widened(const tensorflow::Tensor& tensor) {
   const auto flat = tensor.flat<T>();
-  std::vector<float> values(flat.size());
+  std::vector<Wide> values(flat.size());
   for (int64_t i = 0; i < flat.size(); ++i) {
-    values[i] = static_cast<float>(flat(i));
+    values[i] = static_cast<Wide>(flat(i));
   }
   return values;
 }
@@ -43,11 +43,23 @@ tensorflow::DataType ToTensorFlow(DataType dtype) {
 std::vector<float> Floats(const tensorflow::Tensor& tensor) {
   switch (tensor.dtype()) {
     case tensorflow::DT_HALF:
-      return Widened<Eigen::half>(tensor);
+      return Widened<float, Eigen::half>(tensor);
     case tensorflow::DT_BFLOAT16:
-      return Widened<tensorflow::bfloat16>(tensor);
+      return Widened<float, tensorflow::bfloat16>(tensor);
     default:
-      return Widened<float>(tensor);
+      return Widened<float, float>(tensor);
+  }
+}
+
+std::optional<std::vector<int64_t>> Integers(const tensorflow::Tensor* tensor) {
+  if (!tensor) return std::nullopt;
+  switch (tensor->dtype()) {
+    case tensorflow::DT_INT32:
+      return Widened<int64_t, int32_t>(*tensor);
+    case tensorflow::DT_INT64:
+      return Widened<int64_t, int64_t>(*tensor);
+    default:
+      return std::nullopt;
   }
 }
 

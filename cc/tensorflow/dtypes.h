@@ -1,7 +1,8 @@
-// Floating-point types of TensorFlow and those of the engine.
+// Tensors of TensorFlow: their types as the engine's, and their values.
 #ifndef IOS_TF_CC_TENSORFLOW_DTYPES_H_
 #define IOS_TF_CC_TENSORFLOW_DTYPES_H_
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -17,6 +18,8 @@ tensorflow::DataType ToTensorFlow(DataType dtype);
 
 // The values of a tensor of such a type.
 std::vector<float> Floats(const tensorflow::Tensor& tensor);
+// The values of an int32 or int64 tensor; none for null and for other types.
+std::optional<std::vector<int64_t>> Integers(const tensorflow::Tensor* tensor);
 // A tensor of `dtype` with these values, rounded.
 tensorflow::Tensor MakeTensor(const std::vector<float>& values,
                               const tensorflow::TensorShape& shape,

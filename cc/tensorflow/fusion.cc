@@ -106,7 +106,8 @@ class Fuser {
   }
   bool IsReshape(int i) const { return ops_[i].kind == Kind::kReshape; }
   bool IsConvolution(int i) const {
-    return Is(i, OperatorType::kConv2D) || Is(i, OperatorType::kSepConv);
+    return i >= 0 && ops_[i].kind == Kind::kOperator &&
+           ios::IsConvolution(ops_[i].op.type);
   }
   // Of two tensors.
   bool IsProduct(int i) const {
@@ -642,7 +643,7 @@ class Fuser {
   // Batch norm and bias go into the weights.
   bool FoldScale(int i) {
     const bool matmul = Is(i, OperatorType::kMatMul);
-    if ((!IsConvolution(i) && !IsTransposed(i) && !matmul) || HasEpilogue(i)) {
+    if ((!IsConvolution(i) && !matmul) || HasEpilogue(i)) {
       return false;
     }
     const int next = OnlyUser(i);
@@ -695,8 +696,8 @@ class Fuser {
     for (int k : {0, 1}) {
       const int conv = Producer(ops_[i].inputs[k]);
       const TensorRef other = ops_[i].inputs[1 - k];
-      if (!IsConvolution(conv) || OnlyUser(conv) != i || HasEpilogue(conv) ||
-          !IsAncestor(other, conv)) {
+      if (!IsConvolution(conv) || IsTransposed(conv) || OnlyUser(conv) != i ||
+          HasEpilogue(conv) || !IsAncestor(other, conv)) {
         continue;
       }
       ops_[conv].op.residual = true;
@@ -709,8 +710,7 @@ class Fuser {
   }
 
   bool FoldActivation(int i) {
-    const bool takes = IsConvolution(i) || IsTransposed(i) ||
-                       Is(i, OperatorType::kMatMul) ||
+    const bool takes = IsConvolution(i) || Is(i, OperatorType::kMatMul) ||
                        Is(i, OperatorType::kAdd) ||
                        Is(i, OperatorType::kBinary) ||
                        Is(i, OperatorType::kScale);
@@ -758,7 +758,7 @@ class Fuser {
       // SAME with stride 1 pads by the same number of cells for all sizes.
       const bool fixed = op.padding.type != PaddingType::kSame ||
                          op.strides == kOne;
-      if (IsConvolution(user)) return fixed;
+      if (IsConvolution(user) && !IsTransposed(user)) return fixed;
       // A maximum of values >= 0 and padded zeros is one without the zeros, as
       // long as no window lies in the padding.
       return Is(user, OperatorType::kPool) && op.pool == PoolKind::kMax &&
@@ -841,9 +841,7 @@ class Fuser {
       NormaliseCut(&op);
       return;
     }
-    if (op.type != OperatorType::kConv2D && op.type != OperatorType::kSepConv) {
-      return;
-    }
+    if (!ios::IsConvolution(op.type)) return;
     Padding& p = op.padding;
     if (p.type == PaddingType::kExplicit && !p.top && !p.bottom && !p.left &&
         !p.right) {

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
+#include "cc/tensorflow/dtypes.h"
 #include "cc/tensorflow/shape_inference.h"
 #include "tensorflow/core/framework/node_def_util.h"
-#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/graph/tensor_id.h"
 #include "tensorflow/core/grappler/costs/graph_properties.h"
 
@@ -26,23 +27,6 @@ bool IsLoopMerge(const NodeDef& node, const std::string& input_op) {
   return OneOf(node.op(), {"Merge", "RefMerge"}) &&
          OneOf(input_op, {"Enter", "RefEnter", "NextIteration",
                           "RefNextIteration"});
-}
-
-// A function of its inputs alone, that TensorFlow can evaluate by itself.
-bool IsPure(const NodeDef& node) {
-  const tensorflow::OpDef* op = nullptr;
-  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) {
-    return false;
-  }
-  if (op->is_stateful()) return false;
-  for (const auto& attr : op->attr()) {
-    if (attr.type() == "func" || attr.type() == "list(func)") return false;
-  }
-  return !OneOf(node.op(),
-                {"Placeholder", "PlaceholderV2", "PlaceholderWithDefault",
-                 "_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Switch",
-                 "Merge", "Enter", "Exit", "NextIteration", "LoopCond",
-                 "IosRegion", "IosStageLatency"});
 }
 
 // The declared shape of an input of the graph with dimensions; or null.
@@ -347,17 +331,8 @@ void GraphIndex::ReadIntegers(
     TensorRef tensor, const tensorflow::OpInfo::TensorProperties& output) {
   tensorflow::Tensor value;
   if (!output.has_value() || !value.FromProto(output.value())) return;
-  std::vector<int64_t> numbers;
-  for (int64_t i = 0; i < value.NumElements(); ++i) {
-    if (value.dtype() == tensorflow::DT_INT32) {
-      numbers.push_back(value.flat<int32_t>()(i));
-    } else if (value.dtype() == tensorflow::DT_INT64) {
-      numbers.push_back(value.flat<int64_t>()(i));
-    } else {
-      return;
-    }
-  }
-  integers_.back()[tensor] = std::move(numbers);
+  auto numbers = Integers(&value);
+  if (numbers) integers_.back()[tensor] = std::move(*numbers);
 }
 
 const std::vector<int64_t>* GraphIndex::integers(TensorRef tensor,
@@ -375,27 +350,26 @@ bool GraphIndex::fixed_size(TensorRef tensor) const {
   return true;
 }
 
-bool GraphIndex::same_shape(TensorRef a, TensorRef b) const {
+template <typename Predicate>
+bool GraphIndex::Agree(TensorRef a, TensorRef b, Predicate equal) const {
   for (int probe = 0; probe < probes_; ++probe) {
     const Shape *x = shape(a, probe), *y = shape(b, probe);
     if ((!x || !y) && (x == y || probe >= required_probes_)) continue;
-    if (!x || !y || *x != *y) return false;
+    if (!x || !y || !equal(*x, *y)) return false;
   }
   return true;
 }
 
+bool GraphIndex::same_shape(TensorRef a, TensorRef b) const {
+  return Agree(a, b, std::equal_to<Shape>());
+}
+
 bool GraphIndex::same_dimensions(TensorRef a, TensorRef b, size_t first,
                                  size_t last) const {
-  for (int probe = 0; probe < probes_; ++probe) {
-    const Shape *x = shape(a, probe), *y = shape(b, probe);
-    if ((!x || !y) && (x == y || probe >= required_probes_)) continue;
-    if (!x || !y || x->size() < last || y->size() < last ||
-        !std::equal(x->begin() + first, x->begin() + last,
-                    y->begin() + first)) {
-      return false;
-    }
-  }
-  return true;
+  return Agree(a, b, [&](const Shape& x, const Shape& y) {
+    return x.size() >= last && y.size() >= last &&
+           std::equal(x.begin() + first, x.begin() + last, y.begin() + first);
+  });
 }
 
 void GraphIndex::ClassifyNodes(const GrapplerItem& item) {
@@ -432,7 +406,7 @@ void GraphIndex::ClassifyNodes(const GrapplerItem& item) {
         node.inputs.begin(), node.inputs.end(),
         [&](const TensorRef& t) { return nodes_[t.node].constant; });
     node.effect =
-        !OneOf(op, {"Placeholder", "_Arg", "Const"}) && !IsPure(*node.def);
+        !OneOf(op, {"Placeholder", "_Arg", "Const"}) && !IsEvaluable(*node.def);
     for (const TensorRef& t : node.inputs) {
       node.effect = node.effect || nodes_[t.node].effect;
     }
@@ -441,7 +415,7 @@ void GraphIndex::ClassifyNodes(const GrapplerItem& item) {
     node.constant =
         !node.fed &&
         (op == "Const" || (op == "NoOp" && !waits) ||
-         (!node.inputs.empty() && constant_inputs && IsPure(*node.def)));
+         (!node.inputs.empty() && constant_inputs && IsEvaluable(*node.def)));
     if (!node.preserved && !node.constant && !waits && node.depth == 0 &&
         OneOf(op, {"Identity", "IdentityN", "StopGradient", "PreventGradient",
                    "Snapshot"})) {

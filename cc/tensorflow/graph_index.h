@@ -175,6 +175,9 @@ class GraphIndex {
   void ClassifyNodes(const tensorflow::grappler::GrapplerItem& item);
   void FindConsumers();
   bool Evaluate(int i);
+  // Whether `equal`, of two shapes, holds for all sizes.
+  template <typename Predicate>
+  bool Agree(TensorRef a, TensorRef b, Predicate equal) const;
 
   std::vector<Node> nodes_;
   int probes_ = 0, required_probes_ = 0;

@@ -33,22 +33,6 @@ T Attr(const NodeDef& node, const char* name, T otherwise) {
   return tensorflow::TryGetNodeAttr(node, name, &value) ? value : otherwise;
 }
 
-// The numbers of an int32 or int64 tensor.
-std::optional<std::vector<int64_t>> Integers(const Tensor* tensor) {
-  std::vector<int64_t> values;
-  if (!tensor) return std::nullopt;
-  if (tensor->dtype() == tensorflow::DT_INT32) {
-    const auto flat = tensor->flat<int32_t>();
-    values.assign(flat.data(), flat.data() + flat.size());
-  } else if (tensor->dtype() == tensorflow::DT_INT64) {
-    const auto flat = tensor->flat<int64_t>();
-    values.assign(flat.data(), flat.data() + flat.size());
-  } else {
-    return std::nullopt;
-  }
-  return values;
-}
-
 // The number of a tensor that has one element.
 std::optional<float> Scalar(const Tensor* tensor) {
   if (!tensor || !ToDataType(tensor->dtype()) || tensor->NumElements() != 1) {
@@ -365,6 +349,16 @@ class Importer {
     *result = {list[1], list[2]};
     return true;
   }
+  // Of a convolution.
+  Result ReadSteps(const NodeDef& node, Operator* op) const {
+    if (!Spatial(Attr<std::vector<int64_t>>(node, "strides", {}),
+                 &op->strides) ||
+        !Spatial(Attr<std::vector<int64_t>>(node, "dilations", {1, 1, 1, 1}),
+                 &op->dilations)) {
+      return Refuse("its strides or dilations are not of height and width");
+    }
+    return absl::OkStatus();
+  }
   Result ReadPadding(const NodeDef& node, Padding* padding) {
     const std::string type = Attr<std::string>(node, "padding", "");
     if (type == "SAME") {
@@ -432,12 +426,7 @@ class Importer {
       }
       op.op.groups = channels / filter->dim_size(2);
     }
-    if (!Spatial(Attr<std::vector<int64_t>>(node, "strides", {}),
-                 &op.op.strides) ||
-        !Spatial(Attr<std::vector<int64_t>>(node, "dilations", {1, 1, 1, 1}),
-                 &op.op.dilations)) {
-      return Refuse("its strides or dilations are not of height and width");
-    }
+    TF_RETURN_IF_ERROR(ReadSteps(node, &op.op));
     TF_RETURN_IF_ERROR(ReadPadding(node, &op.op.padding));
     op.weights = {Floats(*filter)};
     TF_RETURN_IF_ERROR(ReadFusedOps(i, &op));
@@ -461,12 +450,7 @@ class Importer {
         Make(i, OperatorType::kConv2DTranspose, {graph_.Input(i, 2)});
     op.op.kernel = {filter->dim_size(0), filter->dim_size(1)};
     op.op.filters = filter->dim_size(2);
-    if (!Spatial(Attr<std::vector<int64_t>>(node, "strides", {}),
-                 &op.op.strides) ||
-        !Spatial(Attr<std::vector<int64_t>>(node, "dilations", {1, 1, 1, 1}),
-                 &op.op.dilations)) {
-      return Refuse("its strides or dilations are not of height and width");
-    }
+    TF_RETURN_IF_ERROR(ReadSteps(node, &op.op));
     TF_RETURN_IF_ERROR(ReadPadding(node, &op.op.padding));
     // All four dimensions, or height and width.
     SizeExpressions sizes = ReadSizes(&graph_, graph_.Input(i, 0));

@@ -5,6 +5,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "cc/tensorflow/dtypes.h"
 #include "tensorflow/core/framework/node_def_util.h"
 
 namespace ios::tf {
@@ -192,24 +193,15 @@ Permutation PermutationOf(GraphIndex* graph, int transpose) {
       graph->inputs(transpose).size() > 1
           ? graph->Constant(graph->inputs(transpose)[1])
           : nullptr;
-  if (!order || order->dims() != 1) return Permutation::kOther;
-  std::vector<int64_t> values(order->NumElements());
-  for (size_t d = 0; d < values.size(); ++d) {
-    if (order->dtype() == tensorflow::DT_INT32) {
-      values[d] = order->flat<int32_t>()(d);
-    } else if (order->dtype() == tensorflow::DT_INT64) {
-      values[d] = order->flat<int64_t>()(d);
-    } else {
-      return Permutation::kOther;
-    }
-  }
-  std::vector<int64_t> same(values.size());
+  const auto values = Integers(order);
+  if (!values || order->dims() != 1) return Permutation::kOther;
+  std::vector<int64_t> same(values->size());
   std::iota(same.begin(), same.end(), 0);
-  if (values == same) return Permutation::kNone;
-  if (values == std::vector<int64_t>{0, 3, 1, 2}) {
+  if (*values == same) return Permutation::kNone;
+  if (*values == std::vector<int64_t>{0, 3, 1, 2}) {
     return Permutation::kToChannelsFirst;
   }
-  if (values == std::vector<int64_t>{0, 2, 3, 1}) {
+  if (*values == std::vector<int64_t>{0, 2, 3, 1}) {
     return Permutation::kToChannelsLast;
   }
   return Permutation::kOther;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "cc/tensorflow/dtypes.h"
 #include "tensorflow/core/framework/node_def_util.h"
 
 namespace ios::tf {
@@ -109,22 +110,18 @@ class Matcher {
   // The axes of a Mean that keeps its dimensions, from the first one on.
   std::vector<int64_t> Axes(int mean) {
     bool keeps = false;
-    const Tensor* value = graph_.Constant(graph_.Input(mean, 1));
+    auto axes = Integers(graph_.Constant(graph_.Input(mean, 1)));
     const Shape* shape = graph_.shape(graph_.Input(mean, 0));
     if (!tensorflow::TryGetNodeAttr(graph_.node(mean), "keep_dims", &keeps) ||
-        !keeps || !value || !shape || value->dtype() != tensorflow::DT_INT32) {
+        !keeps || !axes || !shape) {
       return {};
     }
     const int64_t rank =
         shape->size() -
         (graph_.layout(graph_.Input(mean, 0)) == Layout::kSequence);
-    std::vector<int64_t> axes;
-    for (int64_t i = 0; i < value->NumElements(); ++i) {
-      const int64_t axis = value->flat<int32_t>()(i);
-      axes.push_back(axis < 0 ? axis + rank : axis);
-    }
-    std::sort(axes.begin(), axes.end());
-    return axes;
+    for (int64_t& axis : *axes) axis = axis < 0 ? axis + rank : axis;
+    std::sort(axes->begin(), axes->end());
+    return *axes;
   }
 
   // shift - mean * factor, or shift + -mean * factor, or without a shift.

@@ -18,12 +18,6 @@
 namespace ios::tf {
 namespace {
 
-bool IsConvolution(const Operator& op) {
-  return op.type == OperatorType::kConv2D ||
-         op.type == OperatorType::kSepConv ||
-         op.type == OperatorType::kConv2DTranspose;
-}
-
 // Operators and the nodes that are none, as one graph.
 class Contraction {
  public:
@@ -379,7 +373,7 @@ absl::Status FindRegions(Partition* partition) {
   for (auto& [key, region] : regions) {
     std::vector<int>& members = region.operators;
     if (std::none_of(members.begin(), members.end(), [&](int k) {
-          return IsConvolution(operators[k].op);
+          return IsConvolution(operators[k].op.type);
         })) {
       continue;
     }

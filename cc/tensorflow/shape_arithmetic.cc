@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "cc/tensorflow/dtypes.h"
 #include "tensorflow/core/framework/node_def_util.h"
 
 namespace ios::tf {
@@ -34,17 +35,13 @@ std::optional<int64_t> WholeNumber(const Tensor& tensor, int64_t i) {
 }
 
 SizeExpressions Constants(const Tensor& tensor) {
+  const auto integers = Integers(&tensor);
   SizeExpressions result;
   for (int64_t i = 0; i < tensor.NumElements(); ++i) {
-    if (tensor.dtype() == tensorflow::DT_INT32) {
-      result.push_back(ConstantSize(tensor.flat<int32_t>()(i)));
-    } else if (tensor.dtype() == tensorflow::DT_INT64) {
-      result.push_back(ConstantSize(tensor.flat<int64_t>()(i)));
-    } else if (const std::optional<int64_t> whole = WholeNumber(tensor, i)) {
-      result.push_back(ConstantSize(*whole));
-    } else {
-      return {};
-    }
+    const std::optional<int64_t> whole =
+        integers ? (*integers)[i] : WholeNumber(tensor, i);
+    if (!whole) return {};
+    result.push_back(ConstantSize(*whole));
   }
   return result;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "cc/tensorflow/graph_index.h"
@@ -30,6 +31,21 @@ PartialTensorShape KnownShape(tensorflow::TensorShapeProto shape) {
     dim.set_size(std::max<int64_t>(dim.size(), -1));
   }
   return PartialTensorShape(shape);
+}
+
+// As far as the registration of its operation tells.
+bool IsPure(const NodeDef& node) {
+  const tensorflow::OpDef* op = nullptr;
+  return tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok() &&
+         !op->is_stateful() &&
+         std::none_of(op->attr().begin(), op->attr().end(), [](const auto& a) {
+           return a.type() == "func" || a.type() == "list(func)";
+         });
+}
+
+// Which tensors of a Switch and a Merge there are, only a run tells.
+bool IsInferable(const NodeDef& node) {
+  return IsPure(node) && node.op() != "Merge" && node.op() != "Switch";
 }
 
 class Completion {
@@ -69,7 +85,7 @@ class Completion {
   void Infer(int i) {
     const NodeDef& node = graph_.node(i);
     const tensorflow::OpRegistrationData* op = nullptr;
-    if (!IsPure(node) ||
+    if (!IsInferable(node) ||
         !tensorflow::OpRegistry::Global()->LookUp(node.op(), &op).ok() ||
         !op->shape_inference_fn) {
       return;
@@ -105,19 +121,6 @@ class Completion {
     return t.port < static_cast<int>(outputs_[t.node].size())
                ? &outputs_[t.node][t.port]
                : nullptr;
-  }
-
-  // A function of its inputs alone that TensorFlow can evaluate.
-  static bool IsPure(const NodeDef& node) {
-    const tensorflow::OpDef* op = nullptr;
-    if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok() ||
-        op->is_stateful() || node.op() == "Merge" || node.op() == "Switch") {
-      return false;
-    }
-    return std::none_of(
-        op->attr().begin(), op->attr().end(), [](const auto& attr) {
-          return attr.type() == "func" || attr.type() == "list(func)";
-        });
   }
 
   // The numbers of a short tensor that depends on known shapes alone, or null.
@@ -161,7 +164,7 @@ class Completion {
       return tensor;
     }
     absl::InlinedVector<tensorflow::TensorValue, 4> inputs, results;
-    if (!IsPure(node)) return std::nullopt;
+    if (!IsEvaluable(node)) return std::nullopt;
     for (const TensorRef& t : inputs_[i]) {
       const Tensor* value = Value(t);
       if (!value) return std::nullopt;
@@ -190,6 +193,16 @@ class Completion {
 };
 
 }  // namespace
+
+bool IsEvaluable(const NodeDef& node) {
+  static const auto* const kOthers = new std::unordered_set<std::string>{
+      "Placeholder",   "PlaceholderV2",   "PlaceholderWithDefault",
+      "_Arg",          "_Retval",         "_DeviceArg",
+      "_DeviceRetval", "Switch",          "Merge",
+      "Enter",         "Exit",            "NextIteration",
+      "LoopCond",      "IosRegion",       "IosStageLatency"};
+  return IsPure(node) && kOthers->count(node.op()) == 0;
+}
 
 void CompleteShapes(const tensorflow::GraphDef& graph,
                     const std::vector<int>& order,

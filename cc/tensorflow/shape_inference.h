@@ -16,6 +16,9 @@ struct TensorRef;
 using OutputProperties =
     std::vector<std::vector<tensorflow::OpInfo::TensorProperties>>;
 
+// A function of its inputs alone, that TensorFlow can evaluate by itself.
+bool IsEvaluable(const tensorflow::NodeDef& node);
+
 // Completes `outputs` where the graph's own shape arithmetic tells: shapes, and the
 // values of tensors that say how much is padded or cropped. `order` has
 // producers first; `inputs` are the data inputs of all nodes.

@@ -147,6 +147,7 @@ def _prepare(name: str, batch_size: int, directory: str) -> tuple[str, Mapping]:
     from ios_tf import graphs
     from ios_tf.bench.zoo.registry import networks
     from ios_tf.inputs import example_inputs
+    from ios_tf.output import copy_directory
     from ios_tf.source import saved_model
 
     source = os.path.join(directory, "original")
@@ -156,7 +157,7 @@ def _prepare(name: str, batch_size: int, directory: str) -> tuple[str, Mapping]:
         return source, model.inputs(batch_size)
     with saved_model(name) as path:
         # Keras networks are there for the time of this block only.
-        subprocess.run(["cp", "-r", path, source], check=True)
+        copy_directory(path, source)
     loaded = graphs.load(source)
     function = loaded.signatures[graphs.choose_signature(None, loaded)]
     inputs = example_inputs(function, batch_size)

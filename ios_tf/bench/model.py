@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from ios_tf import graphs
+from ios_tf.comparison import compare_outputs
 from ios_tf.conversion import convert
 from ios_tf.inputs import Given, example_inputs, outputs_of
 from ios_tf.progress import Progress
@@ -191,20 +192,10 @@ def measure(
     if bar:
         bar.close(f"{rounds} rounds of {len(functions)} variants")
     return [
-        Row(name, latencies[name], _difference(outputs[name], outputs[STOCK]))
+        Row(
+            name,
+            latencies[name],
+            compare_outputs(outputs[name], outputs[STOCK])[0] or 0.0,
+        )
         for name in functions
     ]
-
-
-def _difference(
-    found: Mapping[str, tf.Tensor], expected: Mapping[str, tf.Tensor]
-) -> float:
-    differences = [0.0]
-    for name, tensor in expected.items():
-        if tensor.dtype.is_floating and tensor.shape.num_elements():
-            truth = tensor.numpy()
-            largest = max(float(np.abs(truth).max()), 1e-30)
-            differences.append(
-                float(np.abs(found[name].numpy() - truth).max()) / largest
-            )
-    return max(differences)

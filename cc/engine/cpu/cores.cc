@@ -18,21 +18,25 @@ double Smaller(double a, double b) {
   return a <= 0 ? b : b <= 0 ? a : std::min(a, b);
 }
 
-// Version 2, "150000 100000" or "max 100000"; 0: no limit, or no such file.
+// Of a quota and its period, which may be in one file; 0: no limit, or no files.
+double Ratio(std::istream& quota_file, std::istream& period_file) {
+  double quota = 0, period = 0;
+  return quota_file >> quota && period_file >> period && quota > 0 && period > 0
+             ? quota / period
+             : 0;
+}
+
+// Version 2, "150000 100000" or "max 100000".
 double QuotaOf(const std::string& directory) {
   std::ifstream file(directory + "/cpu.max");
-  double quota = 0, period = 0;
-  return file >> quota >> period && quota > 0 && period > 0 ? quota / period : 0;
+  return Ratio(file, file);
 }
 
 // Version 1; a quota of -1 is none.
 double QuotaOfVersion1(const std::string& directory) {
   std::ifstream quota_file(directory + "/cpu.cfs_quota_us");
   std::ifstream period_file(directory + "/cpu.cfs_period_us");
-  double quota = 0, period = 0;
-  return quota_file >> quota && period_file >> period && quota > 0 && period > 0
-             ? quota / period
-             : 0;
+  return Ratio(quota_file, period_file);
 }
 
 // Of a group and all those it is in.

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include <chrono>
 #include <thread>
 
 #include "cc/engine/cpu/cores.h"
@@ -15,12 +14,6 @@ namespace {
 constexpr int64_t kCountEvery = 100'000'000;
 
 std::atomic<LanePool*> the_pool{nullptr};
-
-int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 

@@ -301,11 +301,6 @@ class ConvolutionOfNothing : public CpuTask {
   int64_t residual_pitch_ = 0;
 };
 
-bool IsConvolution(OperatorType type) {
-  return type == OperatorType::kConv2D || type == OperatorType::kSepConv ||
-         type == OperatorType::kConv2DTranspose;
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,

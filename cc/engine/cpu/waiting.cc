@@ -18,12 +18,6 @@ constexpr int64_t kCrowdedFor = 50'000'000;
 
 std::atomic<int64_t> crowded_until{0};
 
-int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 bool CrowdedAt(int64_t now) {
   return now < crowded_until.load(std::memory_order_relaxed);
 }
@@ -35,6 +29,12 @@ long Futex(std::atomic<uint32_t>* word, int operation, uint32_t value) {
 }
 
 }  // namespace
+
+int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 bool Crowded() { return CrowdedAt(Now()); }
 

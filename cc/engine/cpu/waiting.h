@@ -20,6 +20,9 @@ inline void Pause() {
 #endif
 }
 
+// Nanoseconds of a clock that is never set.
+int64_t Now();
+
 // Whether threads of others want our cores, as far as is known: a thread of ours that
 // did nothing but look at a variable lost its core not long ago.
 bool Crowded();

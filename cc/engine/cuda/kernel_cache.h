@@ -69,6 +69,14 @@ struct Launch {
                              arguments, /*extra=*/nullptr);
     return Status();
   }
+
+  // Of a kernel with one input and one output; all else is in `params`.
+  Status Enqueue(const void* input, void* output, CUstream stream) const {
+    Params complete = params;
+    complete.input = input;
+    complete.output = output;
+    return Enqueue(complete, stream);
+  }
 };
 
 }  // namespace ios::cuda

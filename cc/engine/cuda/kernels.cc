@@ -299,10 +299,7 @@ StatusOr<PadKernel> PadKernel::Create(const Device* device, DataType dtype,
 
 Status PadKernel::Enqueue(const void* input, void* output,
                           CUstream stream) const {
-  PadParams params = launch_.params;
-  params.input = input;
-  params.output = output;
-  return launch_.Enqueue(params, stream);
+  return launch_.Enqueue(input, output, stream);
 }
 
 }  // namespace ios::cuda

@@ -64,10 +64,7 @@ StatusOr<GlobalPoolKernel> GlobalPoolKernel::Create(const Device* device,
 
 Status GlobalPoolKernel::Enqueue(const void* input, void* output,
                                  CUstream stream) const {
-  GlobalPoolParams params = launch_.params;
-  params.input = input;
-  params.output = output;
-  return launch_.Enqueue(params, stream);
+  return launch_.Enqueue(input, output, stream);
 }
 
 StatusOr<SoftmaxKernel> SoftmaxKernel::Create(const Device* device,
@@ -97,10 +94,7 @@ StatusOr<SoftmaxKernel> SoftmaxKernel::Create(const Device* device,
 
 Status SoftmaxKernel::Enqueue(const void* input, void* output,
                               CUstream stream) const {
-  SoftmaxParams params = launch_.params;
-  params.input = input;
-  params.output = output;
-  return launch_.Enqueue(params, stream);
+  return launch_.Enqueue(input, output, stream);
 }
 
 }  // namespace ios::cuda

@@ -64,10 +64,7 @@ StatusOr<ResizeKernel> ResizeKernel::Create(const Device* device,
 
 Status ResizeKernel::Enqueue(const void* input, void* output,
                              CUstream stream) const {
-  ResizeParams params = launch_.params;
-  params.input = input;
-  params.output = output;
-  return launch_.Enqueue(params, stream);
+  return launch_.Enqueue(input, output, stream);
 }
 
 StatusOr<MoveDepthKernel> MoveDepthKernel::Create(const Device* device,
@@ -136,10 +133,7 @@ StatusOr<LrnKernel> LrnKernel::Create(const Device* device, DataType dtype,
 
 Status LrnKernel::Enqueue(const void* input, void* output,
                           CUstream stream) const {
-  LrnParams params = launch_.params;
-  params.input = input;
-  params.output = output;
-  return launch_.Enqueue(params, stream);
+  return launch_.Enqueue(input, output, stream);
 }
 
 }  // namespace ios::cuda

@@ -28,6 +28,7 @@ import ios_tf
 from ios_tf import graphs, optimizer
 from ios_tf.bench.files import write_json
 from ios_tf.bench.zoo.model import Model
+from ios_tf.comparison import relative_difference
 
 # Convolutions and products, of which the share in regions is told.
 _FILTERS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
@@ -250,19 +251,12 @@ def difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
     largest = 0.0
     for name, tensor in expected.items():
         truth, value = tensor.numpy(), found[name].numpy()
-        if truth.shape != value.shape:
+        if tensor.dtype.is_floating:
+            largest = max(largest, relative_difference(value, truth))
+        elif truth.shape != value.shape:
             return float("inf")
-        if not truth.size:
-            continue
-        if not tensor.dtype.is_floating:
+        elif truth.size:
             largest = max(largest, float(np.mean(truth != value)))
-            continue
-        truth, value = truth.astype(np.float64), value.astype(np.float64)
-        if not np.array_equal(np.isnan(truth), np.isnan(value)):
-            return float("inf")
-        scale = max(float(np.nanmax(np.abs(truth), initial=0)), 1e-30)
-        distance = np.nanmax(np.abs(value - truth), initial=0)
-        largest = max(largest, float(distance) / scale)
     return largest
 
 
