@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "cc/core/block_json.h"
+#include "cc/core/limits.h"
 #include "cc/core/sha256.h"
 
 namespace ios {
@@ -118,7 +118,60 @@ StatusOr<std::array<int64_t, 2>> TransposedSize(const Operator& op,
   return size;
 }
 
+// Every whole number is small enough to be computed with.
+Status CheckRanges(const Operator& op) {
+  const Padding& p = op.padding;
+  const std::array<int64_t, 22> numbers = {
+      op.kernel[0],      op.kernel[1],
+      op.strides[0],     op.strides[1],
+      op.dilations[0],   op.dilations[1],
+      p.top,             p.bottom,
+      p.left,            p.right,
+      op.filters,        op.groups,
+      op.multiplier,     op.offset,
+      op.size,           op.output_size[0],
+      op.output_size[1], op.factors[0],
+      op.factors[1],     op.channel_padding[0],
+      op.channel_padding[1], op.depth_radius};
+  for (int64_t number : numbers) {
+    if (number < -kMaxDimension || number > kMaxDimension) {
+      return InvalidArgument("has the number " + std::to_string(number));
+    }
+  }
+  // It is squared.
+  if (op.block_size > 1 << 15) {
+    return InvalidArgument("has blocks of " + std::to_string(op.block_size));
+  }
+  return Status();
+}
+
+// A tensor of this shape may exist.
+Status CheckShape(const Shape& shape) {
+  int64_t elements = 1;
+  for (int64_t d : shape) {
+    if (d < 0) {
+      return InvalidArgument("tensor " + ToString(shape) +
+                             " is not fully defined");
+    }
+    elements = SaturatingProduct({elements, std::max<int64_t>(d, 1)});
+    if (d > kMaxDimension || elements > kMaxElements) {
+      return InvalidArgument("tensor " + ToString(shape) + " is too large");
+    }
+  }
+  return Status();
+}
+
+// What an operator reads and writes: [N,H,W,C] or [N,C].
+Status CheckTensor(const Shape& shape) {
+  if (shape.size() != 4 && shape.size() != 2) {
+    return InvalidArgument("input " + ToString(shape) +
+                           " is not [N,H,W,C] or [N,C]");
+  }
+  return CheckShape(shape);
+}
+
 Status CheckAttributes(const Operator& op) {
+  IOS_RETURN_IF_ERROR(CheckRanges(op));
   for (int i = 0; i < 2; ++i) {
     if (op.kernel[i] < 1 || op.strides[i] < 1 || op.dilations[i] < 1) {
       return InvalidArgument("kernel, strides and dilations must be positive");
@@ -160,6 +213,7 @@ Status CheckAttributes(const Operator& op) {
   for (int64_t d : op.operand) {
     if (d < 1) return InvalidArgument("operand must have positive dimensions");
   }
+  IOS_RETURN_IF_ERROR(CheckShape(op.operand));
   if (op.pre_activation != Activation::kNone &&
       op.pre_activation != Activation::kRelu) {
     return InvalidArgument("pre_activation must be none or relu");
@@ -167,7 +221,7 @@ Status CheckAttributes(const Operator& op) {
   return CheckActivation(op.activation);
 }
 
-Status CheckArity(const Operator& op) {
+Status CheckArity(const Operator& op, size_t inputs) {
   size_t least = 1, most = 1;
   switch (op.type) {
     case OperatorType::kConv2D:
@@ -175,10 +229,10 @@ Status CheckArity(const Operator& op) {
       least = most = op.residual ? 2 : 1;
       break;
     case OperatorType::kConcat:
-      most = SIZE_MAX;
+      most = kMaxOperatorInputs;
       break;
     case OperatorType::kAdd:
-      least = 2, most = SIZE_MAX;
+      least = 2, most = kMaxOperatorInputs;
       break;
     case OperatorType::kBinary:
       least = most = op.operand.empty() ? 2 : 1;
@@ -190,9 +244,8 @@ Status CheckArity(const Operator& op) {
     default:
       break;
   }
-  if (op.inputs.size() < least || op.inputs.size() > most) {
-    return InvalidArgument("has " + std::to_string(op.inputs.size()) +
-                           " inputs");
+  if (inputs < least || inputs > most) {
+    return InvalidArgument("has " + std::to_string(inputs) + " inputs");
   }
   return Status();
 }
@@ -216,6 +269,9 @@ bool IsConvolution(OperatorType type) {
 }
 
 StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
+  IOS_RETURN_IF_ERROR(CheckAttributes(op));
+  IOS_RETURN_IF_ERROR(CheckArity(op, in.size()));
+  for (const Shape& shape : in) IOS_RETURN_IF_ERROR(CheckTensor(shape));
   const Shape& x = in[0];
   const auto bad_input = [&](const char* wanted) -> Status {
     return InvalidArgument("input " + ToString(x) + " is not " + wanted);
@@ -229,10 +285,6 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
                        op.type == OperatorType::kSpaceToDepth ||
                        op.type == OperatorType::kLrn;
   if (spatial && x.size() != 4) return bad_input("[N,H,W,C]");
-  for (int64_t d : x) {
-    if (d < 0) return bad_input("fully defined");
-  }
-  if (x.size() != 4 && x.size() != 2) return bad_input("[N,H,W,C] or [N,C]");
   if (op.like && in.back().size() != 4) {
     return InvalidArgument("reference " + ToString(in.back()) +
                            " is not [N,H,W,C]");
@@ -361,6 +413,13 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
       break;
   }
   if (IsWindowed(op.type)) {
+    for (int i = 0; i < 2; ++i) {
+      // What lies beyond the image costs time and changes nothing.
+      if (op.kernel[i] > std::max(kMaxKernel, 2 * x[1 + i])) {
+        return InvalidArgument("kernel of " + std::to_string(op.kernel[i]) +
+                               " is too large for input " + ToString(x));
+      }
+    }
     const std::array<Window, 2> windows = ComputeWindows(op, x);
     output[1] = windows[0].output;
     output[2] = windows[1].output;
@@ -372,13 +431,26 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
     return InvalidArgument("residual " + ToString(in.back()) +
                            " does not add to " + ToString(output));
   }
+  IOS_RETURN_IF_ERROR(CheckShape(output));
+  if ((op.type == OperatorType::kPad || op.type == OperatorType::kResize) &&
+      std::max(output[1], output[2]) > kMaxMapped) {
+    return InvalidArgument("gives an image of " + ToString(output));
+  }
+  for (const Shape& shape : WeightShapes(op, x)) {
+    IOS_RETURN_IF_ERROR(CheckShape(shape));
+  }
+  const int64_t flops = Flops(op, in, output);
+  if (flops > kMaxFlops) {
+    return InvalidArgument("is of " + std::to_string(flops) +
+                           " multiply-adds, which are too many");
+  }
   return output;
 }
 
 int64_t BatchSize(const std::vector<Shape>& inputs) {
-  if (inputs.empty()) return 1;
-  int64_t batch = inputs[0][0];
+  int64_t batch = 1;
   for (const Shape& shape : inputs) {
+    if (shape.empty()) continue;  // of another network
     // A batch of no images broadcasts against one as well.
     if (batch == 1 || shape[0] > batch) batch = shape[0];
   }
@@ -432,6 +504,10 @@ std::vector<Shape> InputShapes(const Block& block,
 }
 
 StatusOr<std::vector<Shape>> InferShapes(const Block& block) {
+  // Those that nothing reads, too.
+  for (const Shape& shape : block.inputs) {
+    IOS_RETURN_IF_ERROR(CheckTensor(shape));
+  }
   std::vector<Shape> shapes;
   for (size_t i = 0; i < block.operators.size(); ++i) {
     const Operator& op = block.operators[i];
@@ -465,15 +541,18 @@ PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
     known[i] = part.block.operators.size();
     part.block.operators.push_back(std::move(op));
   }
-  std::set<int> read(block.outputs.begin(), block.outputs.end());
-  const std::set<int> members(operators.begin(), operators.end());
+  std::vector<bool> read(block.operators.size());  // by the rest
+  for (int out : block.outputs) read[out] = true;
+  std::vector<bool> members(block.operators.size());
+  for (int i : operators) members[i] = true;
   for (size_t i = 0; i < block.operators.size(); ++i) {
-    if (members.count(i) > 0) continue;
-    read.insert(block.operators[i].inputs.begin(),
-                block.operators[i].inputs.end());
+    if (members[i]) continue;
+    for (int ref : block.operators[i].inputs) {
+      if (ref >= 0) read[ref] = true;
+    }
   }
   for (int i : operators) {
-    if (read.count(i) == 0) continue;
+    if (!read[i]) continue;
     part.outputs.push_back(i);
     part.block.outputs.push_back(known[i]);
   }
@@ -546,24 +625,27 @@ std::vector<Shape> WeightShapes(const Operator& op, const Shape& input) {
 
 int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
               const Shape& output) {
-  const int64_t window = op.kernel[0] * op.kernel[1];
+  const int64_t window = SaturatingProduct({op.kernel[0], op.kernel[1]});
   const Shape& x = inputs[0];
   switch (op.type) {
     case OperatorType::kConv2D:
-      return 2 * NumElements(output) * window * x[3] / op.groups;
+      return SaturatingProduct(
+          {2, NumElements(output), window, x[3] / op.groups});
     case OperatorType::kConv2DTranspose:
-      return 2 * NumElements(x) * window * op.filters;
+      return SaturatingProduct({2, NumElements(x), window, op.filters});
     case OperatorType::kSepConv:
-      return 2 * output[0] * output[1] * output[2] * x[3] * op.multiplier *
-             (window + op.filters);
+      return SaturatingProduct(
+          {2, NumElements({output[0], output[1], output[2]}), x[3],
+           op.multiplier,
+           std::min(window, kMaxFlops) + op.filters});
     case OperatorType::kMatMul:
-      return 2 * NumElements(x) * op.filters;
+      return SaturatingProduct({2, NumElements(x), op.filters});
     case OperatorType::kPool:
-      return NumElements(output) * window;
+      return SaturatingProduct({NumElements(output), window});
     case OperatorType::kSlice:
       return 0;
     case OperatorType::kLrn:
-      return NumElements(x) * (2 * op.depth_radius + 2);
+      return SaturatingProduct({NumElements(x), 2 * op.depth_radius + 2});
     case OperatorType::kResize:
       return NumElements(output) *
              (op.interpolation == Interpolation::kBilinear ? 4 : 1);
@@ -575,21 +657,28 @@ int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
 }
 
 Status Validate(const Block& block) {
+  if (block.operators.empty()) return InvalidArgument("block has no operators");
+  if (block.operators.size() > kMaxOperators ||
+      block.inputs.size() > kMaxOperators) {
+    return InvalidArgument("block has more than " +
+                           std::to_string(kMaxOperators) +
+                           " operators or inputs");
+  }
   const int num_inputs = block.inputs.size();
   const int num_operators = block.operators.size();
-  if (num_operators == 0) return InvalidArgument("block has no operators");
+  size_t references = 0;
   for (int i = 0; i < num_operators; ++i) {
     const Operator& op = block.operators[i];
+    references += op.inputs.size();
+    if (references > kMaxReferences) {
+      return InvalidArgument("operators read more than " +
+                             std::to_string(kMaxReferences) + " tensors");
+    }
     for (int ref : op.inputs) {
       if (ref >= i || ref < -num_inputs) {
         return InvalidArgument(Where(op, i) + " reads tensor " +
                                std::to_string(ref) +
                                ", which does not come before it");
-      }
-    }
-    for (const Status& status : {CheckAttributes(op), CheckArity(op)}) {
-      if (!status.ok()) {
-        return Status(status.code(), Where(op, i) + ": " + status.message());
       }
     }
   }

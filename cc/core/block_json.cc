@@ -3,7 +3,10 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <utility>
+
+#include "cc/core/limits.h"
 
 namespace ios {
 namespace {
@@ -112,6 +115,27 @@ const char* NameIn(const Table& table, Enum value) {
   return "unknown";
 }
 
+// Whether brackets nest no deeper than they may. Counting them is what reads a text
+// without recursion; whether it is JSON at all the parser says.
+bool IsShallow(const std::string& text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxDocumentDepth) return false;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return true;
+}
+
 // Reads the members of one JSON object; remembers the first that has a wrong
 // type or value, so that callers check once.
 class Reader {
@@ -147,14 +171,13 @@ class Reader {
   }
   void Read(const char* key, float* value) {
     if (const json* j = Find(key)) {
-      if (!j->is_number() || !std::isfinite(j->get<float>())) return Bad(key);
+      if (!IsFloat(*j)) return Bad(key);
       *value = j->get<float>();
     }
   }
   void Read(const char* key, int64_t* value) {
     if (const json* j = Find(key)) {
-      if (!j->is_number_integer()) return Bad(key);
-      *value = j->get<int64_t>();
+      if (!ReadInteger(*j, value)) return Bad(key);
     }
   }
   template <typename Int>
@@ -163,8 +186,9 @@ class Reader {
       if (!j->is_array()) return Bad(key);
       value->clear();
       for (const json& item : *j) {
-        if (!item.is_number_integer()) return Bad(key);
-        value->push_back(item.get<Int>());
+        Int number;
+        if (!ReadInteger(item, &number)) return Bad(key);
+        value->push_back(number);
       }
     }
   }
@@ -180,7 +204,7 @@ class Reader {
     if (!j) return;
     if (!j->is_array() || j->size() != value->size()) return Bad(key);
     for (size_t i = 0; i < value->size(); ++i) {
-      if (!(*j)[i].is_number()) return Bad(key);
+      if (!IsFloat((*j)[i])) return Bad(key);
       (*value)[i] = (*j)[i].get<float>();
     }
   }
@@ -217,6 +241,10 @@ class Reader {
   }
 
  private:
+  static bool IsFloat(const json& value) {
+    return value.is_number() && std::abs(value.get<double>()) <=
+                                    std::numeric_limits<float>::max();
+  }
   void Bad(const char* key) { Fail("has a malformed '" + std::string(key) + "'"); }
 
   const json& object_;
@@ -370,21 +398,38 @@ std::string ToJson(const Block& block) {
                                       json::error_handler_t::replace);
 }
 
-StatusOr<json> ParseVersioned(const std::string& text, const char* what) {
+StatusOr<json> ParseDocument(const std::string& text, const char* what) {
+  if (text.size() > kMaxDocumentBytes) {
+    return InvalidArgument(std::string(what) + " has " +
+                           std::to_string(text.size()) +
+                           " bytes, which are too many");
+  }
+  if (!IsShallow(text)) {
+    return InvalidArgument(std::string(what) + " is nested too deep");
+  }
   json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (value.is_discarded() || !value.is_object()) {
     return InvalidArgument(std::string(what) + " is not a JSON object");
   }
-  const auto version = value.find("version");
-  if (version == value.end() || *version != kFormatVersion) {
-    return InvalidArgument(std::string(what) + " has version " +
-                           (version == value.end() ? "none" : version->dump()) +
-                           ", expected " + std::to_string(kFormatVersion));
-  }
   return value;
 }
 
+Status CheckVersion(const json& value, const char* what) {
+  if (!value.is_object()) {
+    return InvalidArgument(std::string(what) + " is not a JSON object");
+  }
+  const auto version = value.find("version");
+  if (version == value.end() || *version != kFormatVersion) {
+    const bool number = version != value.end() && version->is_number();
+    return InvalidArgument(std::string(what) + " has version " +
+                           (number ? version->dump() : "none") +
+                           ", expected " + std::to_string(kFormatVersion));
+  }
+  return Status();
+}
+
 StatusOr<Block> BlockFromJsonValue(const json& value) {
+  IOS_RETURN_IF_ERROR(CheckVersion(value, "block"));
   Block block;
   Reader reader(value, "block");
   reader.Read("name", &block.name);
@@ -397,14 +442,20 @@ StatusOr<Block> BlockFromJsonValue(const json& value) {
   if (!operators || !operators->is_array()) reader.Fail("has no operators");
   if (!reader.status().ok()) return reader.status();
   IOS_ASSIGN_OR_RETURN(block.dtype, DataTypeFromString(dtype));
+  if (operators->size() > kMaxOperators || inputs->size() > kMaxOperators) {
+    return InvalidArgument("block has more than " +
+                           std::to_string(kMaxOperators) +
+                           " operators or inputs");
+  }
   for (const json& item : *inputs) {
     if (!item.is_array()) return InvalidArgument("block has a malformed input");
     Shape shape;
     for (const json& d : item) {
-      if (!d.is_number_integer()) {
+      int64_t size;
+      if (!ReadInteger(d, &size)) {
         return InvalidArgument("block has a malformed input");
       }
-      shape.push_back(d.get<int64_t>());
+      shape.push_back(size);
     }
     block.inputs.push_back(std::move(shape));
   }
@@ -418,7 +469,7 @@ StatusOr<Block> BlockFromJsonValue(const json& value) {
 }
 
 StatusOr<Block> BlockFromJson(const std::string& text) {
-  IOS_ASSIGN_OR_RETURN(const json value, ParseVersioned(text, "block"));
+  IOS_ASSIGN_OR_RETURN(const json value, ParseDocument(text, "block"));
   return BlockFromJsonValue(value);
 }
 

@@ -62,6 +62,7 @@ StatusOr<DataType> DataTypeFromString(const std::string& name) {
 
 void ConvertFromFloat(const float* from, int64_t count, DataType type,
                       void* to) {
+  if (count == 0) return;  // from nowhere, perhaps
   if (type == DataType::kFloat32) {
     std::memcpy(to, from, count * sizeof(float));
     return;

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
+
+#include "cc/core/limits.h"
 
 namespace ios {
 namespace {
@@ -49,6 +52,10 @@ StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops) {
   }
   MergePlan plan;
   Key first;
+  const std::set<int> different(ops.begin(), ops.end());
+  if (different.size() != ops.size()) {
+    return InvalidArgument("a merge takes every operator once");
+  }
   for (size_t i = 0; i < ops.size(); ++i) {
     const Operator& op = block.operators[ops[i]];
     Key key;
@@ -76,6 +83,15 @@ StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops) {
       merged.kernel[d] = std::max(merged.kernel[d], op.kernel[d]);
     }
     if (i > 0) merged.name += "+" + op.name;
+  }
+  // Their sums and products: a merged window is mostly zeros where the windows of the
+  // parts are far from alike.
+  if (plan.merged.filters > kMaxDimension ||
+      SaturatingProduct({plan.merged.kernel[0], plan.merged.kernel[1]}) >
+          kMaxMergedCells) {
+    return InvalidArgument("operators " + std::to_string(ops[0]) + " and " +
+                           std::to_string(ops.back()) +
+                           " cannot be merged: they would become too large");
   }
   if (IsAnySize(block.operators[ops[0]])) {
     plan.merged.padding.type = PaddingType::kSame;
@@ -200,6 +216,8 @@ StatusOr<Lowered> LowerMerges(const Block& block, const Schedule& schedule) {
     lowered.schedule.stages.push_back(std::move(out));
   }
   for (int out : block.outputs) lowered.block.outputs.push_back(new_index[out]);
+  // A merged convolution may be too large where its parts are not.
+  IOS_RETURN_IF_ERROR(InferShapes(lowered.block).status());
   return lowered;
 }
 

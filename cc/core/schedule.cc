@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cc/core/block_json.h"
+#include "cc/core/limits.h"
 #include "cc/core/merge.h"
 
 namespace ios {
@@ -28,47 +29,115 @@ const char* ToString(Strategy strategy) {
   return "";
 }
 
-Status CheckGroups(const Block& block, const Stage& stage,
-                   const std::string& where) {
-  std::vector<int> group_of(block.operators.size(), -1);
-  std::vector<int> position(block.operators.size(), -1);
-  for (size_t g = 0; g < stage.groups.size(); ++g) {
-    for (size_t i = 0; i < stage.groups[g].size(); ++i) {
-      group_of[stage.groups[g][i]] = g;
-      position[stage.groups[g][i]] = i;
+// What is known of a block's operators in the stage that is being looked at. Made once
+// for all stages: there may be as many of them as operators.
+class StageMarks {
+ public:
+  explicit StageMarks(size_t operators)
+      : group_(operators, -1), position_(operators, -1), parent_(operators) {}
+
+  void Enter(const Stage& stage) {
+    for (size_t g = 0; g < stage.groups.size(); ++g) {
+      for (size_t i = 0; i < stage.groups[g].size(); ++i) {
+        const int op = stage.groups[g][i];
+        group_[op] = g;
+        position_[op] = i;
+        parent_[op] = op;
+      }
     }
   }
+  void Leave(const Stage& stage) {
+    for (const std::vector<int>& group : stage.groups) {
+      for (int op : group) group_[op] = position_[op] = -1;
+    }
+  }
+
+  int group(int op) const { return group_[op]; }  // -1: not of this stage
+  int position(int op) const { return position_[op]; }
+
+  void Connect(int a, int b) { parent_[Root(a)] = Root(b); }
+  int Root(int op) {
+    while (parent_[op] != op) op = parent_[op] = parent_[parent_[op]];
+    return op;
+  }
+
+ private:
+  std::vector<int> group_, position_, parent_;
+};
+
+Status CheckGroups(const Block& block, const Stage& stage,
+                   const std::string& where, StageMarks* marks) {
   // Within one group, operators connect through edges of the stage; those of a
   // split need not.
-  std::vector<int> root(block.operators.size());
-  std::iota(root.begin(), root.end(), 0);
-  const auto find = [&](int i) {
-    while (root[i] != i) i = root[i];
-    return i;
-  };
   for (const auto& group : stage.groups) {
     for (int op : group) {
       for (int ref : block.operators[op].inputs) {
-        if (ref < 0 || group_of[ref] < 0) continue;
-        if (group_of[ref] != group_of[op]) {
+        if (ref < 0 || marks->group(ref) < 0) continue;
+        if (marks->group(ref) != marks->group(op)) {
           return InvalidArgument(where + ": operators " + std::to_string(ref) +
                                  " and " + std::to_string(op) +
                                  " are connected but in different groups");
         }
-        if (position[ref] > position[op]) {
+        if (marks->position(ref) > marks->position(op)) {
           return InvalidArgument(where + ": operator " + std::to_string(op) +
                                  " comes before its input " +
                                  std::to_string(ref));
         }
-        root[find(ref)] = find(op);
+        marks->Connect(ref, op);
       }
     }
     for (int op : group) {
-      if (stage.strategy != Strategy::kSplit && find(op) != find(group[0])) {
+      if (stage.strategy != Strategy::kSplit &&
+          marks->Root(op) != marks->Root(group[0])) {
         return InvalidArgument(where + ": operators " + std::to_string(op) +
                                " and " + std::to_string(group[0]) +
                                " share a group but are not connected");
       }
+    }
+  }
+  return Status();
+}
+
+Status CheckStage(const Block& block, const Stage& stage,
+                  const std::string& where, StageMarks* marks) {
+  if (stage.strategy != Strategy::kConcurrent && stage.groups.size() != 1) {
+    return InvalidArgument(std::string(ToString(stage.strategy)) + " " + where +
+                           " must have one group");
+  }
+  if ((stage.strategy == Strategy::kSplit) != (stage.micro_batches > 1)) {
+    return InvalidArgument(std::string(ToString(stage.strategy)) + " " + where +
+                           " cannot have " +
+                           std::to_string(stage.micro_batches) +
+                           " micro-batches");
+  }
+  if (stage.strategy == Strategy::kMerge) {
+    const StatusOr<MergePlan> plan = PlanMerge(block, stage.groups[0]);
+    if (plan.ok()) return Status();
+    return InvalidArgument(where + ": " + plan.status().message());
+  }
+  marks->Enter(stage);
+  const Status status = CheckGroups(block, stage, where, marks);
+  marks->Leave(stage);
+  return status;
+}
+
+// Notes the stage of each of its operators in `stage_of`, where they had none.
+Status CheckMembers(const Stage& stage, int number, std::vector<int>* stage_of) {
+  const int n = stage_of->size();
+  const std::string where = "stage " + std::to_string(number);
+  if (stage.groups.empty()) return InvalidArgument(where + " is empty");
+  for (const auto& group : stage.groups) {
+    if (group.empty()) return InvalidArgument(where + " has an empty group");
+    for (int op : group) {
+      if (op < 0 || op >= n) {
+        return InvalidArgument("there is no operator " + std::to_string(op) +
+                               " in a block of " + std::to_string(n));
+      }
+      if ((*stage_of)[op] >= 0) {
+        return InvalidArgument("operator " + std::to_string(op) +
+                               " is scheduled twice");
+      }
+      (*stage_of)[op] = number;
     }
   }
   return Status();
@@ -102,31 +171,22 @@ Schedule GreedySchedule(const Block& block) {
   return schedule;
 }
 
+Status ValidateStages(const std::vector<Stage>& stages, const Block& block) {
+  StageMarks marks(block.operators.size());
+  std::vector<int> stage_of(block.operators.size(), -1);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    IOS_RETURN_IF_ERROR(CheckMembers(stages[s], s, &stage_of));
+    IOS_RETURN_IF_ERROR(CheckStage(block, stages[s],
+                                   "stage " + std::to_string(s), &marks));
+  }
+  return Status();
+}
+
 Status Validate(const Schedule& schedule, const Block& block) {
   const int n = block.operators.size();
   std::vector<int> stage_of(n, -1);
   for (size_t s = 0; s < schedule.stages.size(); ++s) {
-    const Stage& stage = schedule.stages[s];
-    if (stage.groups.empty()) {
-      return InvalidArgument("stage " + std::to_string(s) + " is empty");
-    }
-    for (const auto& group : stage.groups) {
-      if (group.empty()) {
-        return InvalidArgument("stage " + std::to_string(s) +
-                               " has an empty group");
-      }
-      for (int op : group) {
-        if (op < 0 || op >= n) {
-          return InvalidArgument("there is no operator " + std::to_string(op) +
-                                 " in a block of " + std::to_string(n));
-        }
-        if (stage_of[op] >= 0) {
-          return InvalidArgument("operator " + std::to_string(op) +
-                                 " is scheduled twice");
-        }
-        stage_of[op] = s;
-      }
-    }
+    IOS_RETURN_IF_ERROR(CheckMembers(schedule.stages[s], s, &stage_of));
   }
   for (int i = 0; i < n; ++i) {
     if (stage_of[i] < 0) {
@@ -141,29 +201,7 @@ Status Validate(const Schedule& schedule, const Block& block) {
       }
     }
   }
-  for (size_t s = 0; s < schedule.stages.size(); ++s) {
-    const Stage& stage = schedule.stages[s];
-    const std::string where = "stage " + std::to_string(s);
-    if (stage.strategy != Strategy::kConcurrent && stage.groups.size() != 1) {
-      return InvalidArgument(std::string(ToString(stage.strategy)) + " " +
-                             where + " must have one group");
-    }
-    if ((stage.strategy == Strategy::kSplit) != (stage.micro_batches > 1)) {
-      return InvalidArgument(std::string(ToString(stage.strategy)) + " " +
-                             where + " cannot have " +
-                             std::to_string(stage.micro_batches) +
-                             " micro-batches");
-    }
-    if (stage.strategy == Strategy::kMerge) {
-      const StatusOr<MergePlan> plan = PlanMerge(block, stage.groups[0]);
-      if (!plan.ok()) {
-        return InvalidArgument(where + ": " + plan.status().message());
-      }
-    } else {
-      IOS_RETURN_IF_ERROR(CheckGroups(block, stage, where));
-    }
-  }
-  return Status();
+  return ValidateStages(schedule.stages, block);
 }
 
 std::string ToJson(const Schedule& schedule) {
@@ -179,38 +217,48 @@ std::string ToJson(const Schedule& schedule) {
   return json{{"version", kFormatVersion}, {"stages", stages}}.dump();
 }
 
-StatusOr<Schedule> ScheduleFromJson(const std::string& text) {
-  IOS_ASSIGN_OR_RETURN(const json value, ParseVersioned(text, "schedule"));
+StatusOr<Schedule> ScheduleFromJsonValue(const json& value) {
+  IOS_RETURN_IF_ERROR(CheckVersion(value, "schedule"));
   const Status malformed = InvalidArgument("schedule has malformed stages");
   const auto stages = value.find("stages");
   if (stages == value.end() || !stages->is_array()) return malformed;
   Schedule schedule;
   for (const json& item : *stages) {
-    if (!item.is_object() || !item.contains("strategy") ||
-        !item.contains("groups") || !item["groups"].is_array()) {
+    if (!item.is_object()) return malformed;
+    const auto name = item.find("strategy"), groups = item.find("groups");
+    if (name == item.end() || groups == item.end() || !groups->is_array()) {
       return malformed;
     }
     Stage stage;
-    const auto strategy = std::find_if(
-        std::begin(kStrategies), std::end(kStrategies),
-        [&](Strategy known) { return item["strategy"] == ToString(known); });
+    const auto strategy =
+        std::find_if(std::begin(kStrategies), std::end(kStrategies),
+                     [&](Strategy known) { return *name == ToString(known); });
     if (strategy == std::end(kStrategies)) return malformed;
     stage.strategy = *strategy;
-    const json micro_batches = item.value("micro_batches", json(1));
-    if (!micro_batches.is_number_integer()) return malformed;
-    stage.micro_batches = micro_batches.get<int64_t>();
-    for (const json& members : item["groups"]) {
+    const auto micro_batches = item.find("micro_batches");
+    if (micro_batches != item.end() &&
+        (!ReadInteger(*micro_batches, &stage.micro_batches) ||
+         stage.micro_batches > kMaxDimension)) {
+      return malformed;
+    }
+    for (const json& members : *groups) {
       if (!members.is_array()) return malformed;
       std::vector<int> group;
       for (const json& op : members) {
-        if (!op.is_number_integer()) return malformed;
-        group.push_back(op.get<int>());
+        int index;
+        if (!ReadInteger(op, &index)) return malformed;
+        group.push_back(index);
       }
       stage.groups.push_back(std::move(group));
     }
     schedule.stages.push_back(std::move(stage));
   }
   return schedule;
+}
+
+StatusOr<Schedule> ScheduleFromJson(const std::string& text) {
+  IOS_ASSIGN_OR_RETURN(const json value, ParseDocument(text, "schedule"));
+  return ScheduleFromJsonValue(value);
 }
 
 }  // namespace ios

@@ -66,6 +66,10 @@ Schedule GreedySchedule(const Block& block);
 // make two micro-batches or more.
 Status Validate(const Schedule& schedule, const Block& block);
 
+// The same of stages that need not cover the block, nor come after those of their
+// inputs.
+Status ValidateStages(const std::vector<Stage>& stages, const Block& block);
+
 std::string ToJson(const Schedule& schedule);
 // Other members of the JSON object (latencies, device …) are passed over.
 StatusOr<Schedule> ScheduleFromJson(const std::string& json);

@@ -2,8 +2,12 @@
 #ifndef IOS_TF_CC_CORE_STATUS_H_
 #define IOS_TF_CC_CORE_STATUS_H_
 
+#include <exception>
+#include <new>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace ios {
@@ -45,8 +49,31 @@ inline Status FailedPrecondition(std::string message) {
 inline Status Unimplemented(std::string message) {
   return Status(StatusCode::kUnimplemented, std::move(message));
 }
+inline Status ResourceExhausted(std::string message) {
+  return Status(StatusCode::kResourceExhausted, std::move(message));
+}
 inline Status Internal(std::string message) {
   return Status(StatusCode::kInternal, std::move(message));
+}
+
+// What `function` returns, a Status or a StatusOr; or, as a Status, what it throws.
+// Libraries throw where memory or threads run out: nothing may pass the border to
+// whoever called the engine.
+template <typename F>
+auto Guarded(F&& function) -> decltype(function()) {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("out of memory");
+  } catch (const std::length_error&) {
+    return ResourceExhausted("out of memory");
+  } catch (const std::system_error& error) {  // no more threads
+    return ResourceExhausted(error.what());
+  } catch (const std::exception& error) {
+    return Internal(error.what());
+  } catch (...) {
+    return Internal("unknown exception");
+  }
 }
 
 // A value, or the reason why there is none.

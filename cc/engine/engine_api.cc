@@ -2,8 +2,10 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -26,14 +28,26 @@ std::string& LastError() {
   return error;
 }
 
-int Report(const ios::Status& status) {
-  LastError() = status.message();
+int Report(const ios::Status& status) noexcept {
+  try {
+    LastError() = status.message();
+  } catch (const std::exception&) {
+    LastError().clear();  // no memory is left for words
+  }
   return status.ok() ? 0 : 1;
 }
 
-char* ReturnString(const ios::StatusOr<std::string>& text) {
-  if (Report(text.status()) != 0) return nullptr;
-  return strdup(text->c_str());
+// What `function` returns; or null, and why is reported.
+template <typename F>
+auto OrNull(F&& function) -> std::decay_t<decltype(*function())> {
+  auto result = ios::Guarded(function);
+  return Report(result.status()) == 0 ? *result : nullptr;
+}
+
+ios::StatusOr<char*> Copied(const std::string& text) {
+  char* const copy = strdup(text.c_str());
+  if (!copy) return ios::ResourceExhausted("out of memory");
+  return copy;
 }
 
 ios::StatusOr<ios::Weights> ArrangeWeights(const ios::Block& block,
@@ -123,32 +137,40 @@ const char* ios_last_error(void) { return LastError().c_str(); }
 void ios_free_string(char* text) { std::free(text); }
 
 char* ios_device_fingerprint(const char* device) {
-  return ReturnString(ios::DeviceFingerprint(device));
+  return OrNull([&]() -> ios::StatusOr<char*> {
+    IOS_ASSIGN_OR_RETURN(const std::string fingerprint,
+                         ios::DeviceFingerprint(device));
+    return Copied(fingerprint);
+  });
 }
 
 int ios_lane_count(const char* device) {
-  const ios::StatusOr<int> lanes = ios::LaneCount(device);
+  const ios::StatusOr<int> lanes =
+      ios::Guarded([&] { return ios::LaneCount(device); });
   return Report(lanes.status()) == 0 ? *lanes : 0;
 }
 
 int ios_lanes_divide_device(const char* device) {
-  const ios::StatusOr<bool> divide = ios::LanesDivideDevice(device);
+  const ios::StatusOr<bool> divide =
+      ios::Guarded([&] { return ios::LanesDivideDevice(device); });
   return Report(divide.status()) == 0 ? *divide : -1;
 }
 
 char* ios_problem(const char* block) {
-  const ios::StatusOr<ios::Block> parsed = ios::BlockFromJson(block);
-  if (Report(parsed.status()) != 0) return nullptr;
-  return ReturnString(ios::ProblemJson(*parsed));
+  return OrNull([&]() -> ios::StatusOr<char*> {
+    IOS_ASSIGN_OR_RETURN(const ios::Block parsed, ios::BlockFromJson(block));
+    IOS_ASSIGN_OR_RETURN(const std::string problem, ios::ProblemJson(parsed));
+    return Copied(problem);
+  });
 }
 
 ios_profiler* ios_profiler_create(const char* block, const char* device) {
-  const ios::StatusOr<ios::Block> parsed = ios::BlockFromJson(block);
-  if (Report(parsed.status()) != 0) return nullptr;
-  ios::StatusOr<std::unique_ptr<ios::Profiler>> profiler =
-      ios::Profiler::Create(*parsed, device);
-  if (Report(profiler.status()) != 0) return nullptr;
-  return new ios_profiler{std::move(*profiler)};
+  return OrNull([&]() -> ios::StatusOr<ios_profiler*> {
+    IOS_ASSIGN_OR_RETURN(const ios::Block parsed, ios::BlockFromJson(block));
+    IOS_ASSIGN_OR_RETURN(std::unique_ptr<ios::Profiler> profiler,
+                         ios::Profiler::Create(parsed, device));
+    return new ios_profiler{std::move(profiler)};
+  });
 }
 
 void ios_profiler_delete(ios_profiler* profiler) { delete profiler; }
@@ -156,18 +178,22 @@ void ios_profiler_delete(ios_profiler* profiler) { delete profiler; }
 int ios_profiler_measure(ios_profiler* profiler, const char* const* candidates,
                          int count, int warmup, int number, int repeat,
                          int lanes, double* latencies) {
-  return Report(MeasureCandidates(profiler, candidates, count,
-                                  {warmup, number, repeat, lanes}, latencies));
+  return Report(ios::Guarded([&] {
+    return MeasureCandidates(profiler, candidates, count,
+                             {warmup, number, repeat, lanes}, latencies);
+  }));
 }
 
 ios_program* ios_program_create(const char* block, const char* schedule,
                                 const float* const* weights,
                                 const int64_t* sizes, int count,
                                 const char* device) {
-  auto program = std::make_unique<ios_program>();
-  const ios::Status status = CreateProgram(block, schedule, weights, sizes,
-                                           count, device, program.get());
-  return Report(status) == 0 ? program.release() : nullptr;
+  return OrNull([&]() -> ios::StatusOr<ios_program*> {
+    auto program = std::make_unique<ios_program>();
+    IOS_RETURN_IF_ERROR(CreateProgram(block, schedule, weights, sizes, count,
+                                      device, program.get()));
+    return program.release();
+  });
 }
 
 void ios_program_delete(ios_program* program) { delete program; }
@@ -175,21 +201,23 @@ void ios_program_delete(ios_program* program) { delete program; }
 int ios_program_run(ios_program* program, const void* const* inputs,
                     const int64_t* shapes, int input_count,
                     void* const* outputs, int output_count) {
-  const ios::StatusOr<std::vector<ios::TensorArray>> arrays =
-      Arrays(program, inputs, shapes, input_count);
-  if (Report(arrays.status()) != 0) return 1;
-  return Report(program->program->RunOnHost(
-      *arrays, std::vector<void*>(outputs, outputs + output_count)));
+  return Report(ios::Guarded([&]() -> ios::Status {
+    IOS_ASSIGN_OR_RETURN(const std::vector<ios::TensorArray> arrays,
+                         Arrays(program, inputs, shapes, input_count));
+    return program->program->RunOnHost(
+        arrays, std::vector<void*>(outputs, outputs + output_count));
+  }));
 }
 
 int ios_program_enqueue(ios_program* program, const void* const* inputs,
                         const int64_t* shapes, int input_count,
                         void* const* outputs, int output_count, void* stream) {
-  const ios::StatusOr<std::vector<ios::TensorArray>> arrays =
-      Arrays(program, inputs, shapes, input_count);
-  if (Report(arrays.status()) != 0) return 1;
-  return Report(program->program->Run(
-      *arrays, std::vector<void*>(outputs, outputs + output_count), stream));
+  return Report(ios::Guarded([&]() -> ios::Status {
+    IOS_ASSIGN_OR_RETURN(const std::vector<ios::TensorArray> arrays,
+                         Arrays(program, inputs, shapes, input_count));
+    return program->program->Run(
+        arrays, std::vector<void*>(outputs, outputs + output_count), stream);
+  }));
 }
 
 }  // extern "C"

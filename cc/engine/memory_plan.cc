@@ -9,37 +9,70 @@ namespace {
 // Elements: of float32 one cache line, one AVX-512 vector.
 constexpr int64_t kAlignment = TensorView::kMaxAlignment;
 
+// What reads in pieces knows all pieces of all of its inputs.
+constexpr size_t kMaxPieces = 64, kMaxReadInPieces = 16;
+
 int64_t AlignUp(int64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// When operators run relative to each other under a schedule.
-class Order {
- public:
-  Order(const Block& block, const Schedule& schedule)
-      : stage_(block.operators.size()),
-        group_(block.operators.size()),
-        position_(block.operators.size()) {
-    for (size_t s = 0; s < schedule.stages.size(); ++s) {
-      const auto& groups = schedule.stages[s].groups;
-      for (size_t g = 0; g < groups.size(); ++g) {
-        for (size_t p = 0; p < groups[g].size(); ++p) {
-          stage_[groups[g][p]] = s;
-          group_[groups[g][p]] = g;
-          position_[groups[g][p]] = p;
-        }
+// When operators run under a schedule: in which stage and group, and where in that.
+struct Moment {
+  int stage = 0, group = 0, position = 0;
+};
+
+std::vector<Moment> Moments(size_t operators, const Schedule& schedule) {
+  std::vector<Moment> moments(operators);
+  for (size_t s = 0; s < schedule.stages.size(); ++s) {
+    const auto& groups = schedule.stages[s].groups;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      for (size_t p = 0; p < groups[g].size(); ++p) {
+        moments[groups[g][p]] = {static_cast<int>(s), static_cast<int>(g),
+                                 static_cast<int>(p)};
       }
     }
   }
+  return moments;
+}
 
-  // Whether `a` ends before `b` begins in every execution.
-  bool Before(int a, int b) const {
-    if (stage_[a] != stage_[b]) return stage_[a] < stage_[b];
-    return group_[a] == group_[b] && position_[a] < position_[b];
+// The first and last operators of some, as far as all executions agree.
+class Span {
+ public:
+  void Include(const Moment& moment) {
+    // Groups of one stage run in any order.
+    const auto several = [&](Moment* end) {
+      if (end->group != moment.group) end->group = kSeveral;
+    };
+    if (empty_ || moment.stage < first_.stage) {
+      first_ = moment;
+    } else if (moment.stage == first_.stage) {
+      several(&first_);
+      first_.position = std::min(first_.position, moment.position);
+    }
+    if (empty_ || moment.stage > last_.stage) {
+      last_ = moment;
+    } else if (moment.stage == last_.stage) {
+      several(&last_);
+      last_.position = std::max(last_.position, moment.position);
+    }
+    empty_ = false;
+  }
+
+  // Whether all of these end before any of `later` begins, in every execution.
+  bool Before(const Span& later) const {
+    if (empty_ || later.empty_) return true;
+    if (last_.stage != later.first_.stage) {
+      return last_.stage < later.first_.stage;
+    }
+    return last_.group != kSeveral && last_.group == later.first_.group &&
+           last_.position < later.first_.position;
   }
 
  private:
-  std::vector<int> stage_, group_, position_;
+  static constexpr int kSeveral = -1;
+
+  bool empty_ = true;
+  Moment first_, last_;
 };
 
 // Where tensors lie relative to each other: each is its own buffer, or part of
@@ -95,10 +128,13 @@ std::vector<bool> LeftInPieces(const Block& block, const Readers& readers,
            });
   };
   const auto concat_in_pieces = [&](int i) {
-    return !readers.operators[i].empty() &&
+    return block.operators[i].inputs.size() <= kMaxPieces &&
+           !readers.operators[i].empty() &&
            std::all_of(readers.operators[i].begin(), readers.operators[i].end(),
                        [&](int reader) {
-                         return options.reads_pieces(block.operators[reader]);
+                         return block.operators[reader].inputs.size() <=
+                                    kMaxReadInPieces &&
+                                options.reads_pieces(block.operators[reader]);
                        });
   };
   std::vector<bool> in_pieces(n, false);
@@ -307,33 +343,23 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
   }
 
   const int num_buffers = plan.buffers.size();
-  std::vector<std::vector<int>> users(num_buffers);  // operators, each once
+  const std::vector<Moment> moments = Moments(n, schedule);
+  std::vector<Span> spans(num_buffers);  // of the operators that touch the buffer
   for (int i = 0; i < n; ++i) {
-    std::vector<int> touched = {plan.operators[i].buffer};
+    spans[plan.operators[i].buffer].Include(moments[i]);
     for (int ref : block.operators[i].inputs) {
       for (int piece : plan.Pieces(block, ref)) {
-        touched.push_back(plan.place(piece).buffer);
+        spans[plan.place(piece).buffer].Include(moments[i]);
       }
     }
-    std::sort(touched.begin(), touched.end());
-    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
-    for (int buffer : touched) users[buffer].push_back(i);
   }
-  const Order order(block, schedule);
-  const auto all_before = [&](int a, int b) {
-    for (int u : users[a]) {
-      for (int v : users[b]) {
-        if (!order.Before(u, v)) return false;
-      }
-    }
-    return true;
-  };
   std::vector<std::vector<bool>> conflict(num_buffers,
                                           std::vector<bool>(num_buffers, true));
   if (options.share_memory) {
     for (int a = 0; a < num_buffers; ++a) {
       for (int b = a + 1; b < num_buffers; ++b) {
-        conflict[a][b] = conflict[b][a] = !all_before(a, b) && !all_before(b, a);
+        conflict[a][b] = conflict[b][a] =
+            !spans[a].Before(spans[b]) && !spans[b].Before(spans[a]);
       }
     }
   }

@@ -11,6 +11,7 @@
 #include "cc/engine/assembly.h"
 #include "cc/engine/backend.h"
 #include "cc/engine/executable.h"
+#include "cc/engine/host_memory.h"
 #include "cc/engine/program.h"
 
 namespace ios {
@@ -55,6 +56,13 @@ class ProfilerImpl : public Profiler {
   StatusOr<std::vector<std::vector<double>>> MeasureInterleaved(
       const std::vector<std::vector<Stage>>& candidates,
       const Measurement& measurement) override {
+    return Guarded([&] { return MeasureAll(candidates, measurement); });
+  }
+
+ private:
+  StatusOr<std::vector<std::vector<double>>> MeasureAll(
+      const std::vector<std::vector<Stage>>& candidates,
+      const Measurement& measurement) {
     if (measurement.warmup < 0 || measurement.number < 1 ||
         measurement.repeat < 1 || measurement.lanes < 0) {
       return InvalidArgument(
@@ -76,7 +84,6 @@ class ProfilerImpl : public Profiler {
     return backend_->Measure(pointers, tensors_, measurement);
   }
 
- private:
   // What a block reads and writes while it is measured.
   struct Memory {
     std::vector<std::shared_ptr<void>> owned;
@@ -120,10 +127,25 @@ class ProfilerImpl : public Profiler {
     return parameters;
   }
 
+  // Before any of it is made: all tensors, and weights as they are and packed.
+  Status CheckMemory(const Block& block, const std::vector<Shape>& shapes) const {
+    int64_t bytes = 0;
+    for (const Shape& shape : block.inputs) bytes += Bytes(shape);
+    for (size_t i = 0; i < block.operators.size(); ++i) {
+      bytes += Bytes(shapes[i]);
+      for (const Shape& shape :
+           WeightShapes(block.operators[i], InputShapes(block, shapes, i)[0])) {
+        bytes += 2 * NumElements(shape) * static_cast<int64_t>(sizeof(float));
+      }
+    }
+    return CheckHostMemory(bytes);
+  }
+
   StatusOr<std::unique_ptr<Bench>> MakeBench(
       const Block& block, const std::vector<std::vector<int>>& origin) {
     auto bench = std::make_unique<Bench>();
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
+    IOS_RETURN_IF_ERROR(CheckMemory(block, shapes));
     IOS_ASSIGN_OR_RETURN(const Parameters parameters,
                          ParametersOf(block, shapes, origin));
     IOS_ASSIGN_OR_RETURN(
@@ -234,6 +256,7 @@ class ProfilerImpl : public Profiler {
     IOS_ASSIGN_OR_RETURN(const Lowered lowered, LowerMerges(block_, schedule));
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes,
                          InferShapes(lowered.block));
+    IOS_RETURN_IF_ERROR(CheckMemory(lowered.block, shapes));
     IOS_ASSIGN_OR_RETURN(const Parameters parameters,
                          ParametersOf(lowered.block, shapes, lowered.origin));
     IOS_ASSIGN_OR_RETURN(whole->assembly,
@@ -253,6 +276,7 @@ class ProfilerImpl : public Profiler {
 
   StatusOr<std::vector<BoundStage>> BindStages(
       const std::vector<Stage>& stages, int lanes) {
+    IOS_RETURN_IF_ERROR(ValidateStages(stages, block_));
     if (!plain_) {
       std::vector<std::vector<int>> origin;
       for (size_t i = 0; i < block_.operators.size(); ++i) {
@@ -262,24 +286,12 @@ class ProfilerImpl : public Profiler {
     }
     std::vector<BoundStage> bound;
     for (const Stage& stage : stages) {
-      for (const std::vector<int>& group : stage.groups) {
-        for (int op : group) {
-          if (op < 0 || op >= static_cast<int>(block_.operators.size())) {
-            return InvalidArgument("there is no operator " +
-                                   std::to_string(op) + " in a block of " +
-                                   std::to_string(block_.operators.size()));
-          }
-        }
-      }
       if (stage.strategy == Strategy::kSplit) {
         return InvalidArgument(
             "a split stage is measured in a schedule of the whole block only");
       }
       std::vector<BoundStage> part;
       if (stage.strategy == Strategy::kMerge) {
-        if (stage.groups.size() != 1) {
-          return InvalidArgument("a merge stage must have one group");
-        }
         IOS_ASSIGN_OR_RETURN(Bench* const bench, MergeBench(stage.groups[0]));
         Stage all = {Strategy::kConcurrent, {{}}};
         for (size_t i = 0; i <= stage.groups[0].size(); ++i) {
@@ -309,16 +321,21 @@ class ProfilerImpl : public Profiler {
   std::map<std::string, std::unique_ptr<Whole>> wholes_;  // by their JSON
 };
 
-}  // namespace
-
-StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
-    const Block& block, const std::string& device) {
+StatusOr<std::unique_ptr<Profiler>> CreateProfiler(const Block& block,
+                                                   const std::string& device) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
   IOS_RETURN_IF_ERROR(Validate(block));
   IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
   IOS_ASSIGN_OR_RETURN(std::vector<Shape> shapes, InferShapes(block));
   return std::unique_ptr<Profiler>(
       std::make_unique<ProfilerImpl>(backend, block, std::move(shapes)));
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
+    const Block& block, const std::string& device) {
+  return Guarded([&] { return CreateProfiler(block, device); });
 }
 
 }  // namespace ios

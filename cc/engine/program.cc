@@ -113,6 +113,33 @@ class ProgramImpl : public Program {
 
   StatusOr<std::vector<Shape>> OutputShapes(
       const std::vector<Shape>& inputs) const override {
+    return Guarded([&] { return InferOutputs(inputs); });
+  }
+
+  Status Run(const std::vector<TensorArray>& inputs,
+             const std::vector<void*>& outputs, void* stream) override {
+    return Guarded([&] { return RunOnDevice(inputs, outputs, stream); });
+  }
+
+  Status RunOnHost(const std::vector<TensorArray>& inputs,
+                   const std::vector<void*>& outputs) override {
+    return Guarded([&] { return CopyAndRun(inputs, outputs); });
+  }
+
+  // Compiles for these input shapes, if that was not done.
+  Status Prepare(const std::vector<Shape>& inputs) {
+    return CompiledFor(inputs).status();
+  }
+
+ private:
+  struct Compiled {
+    std::vector<Shape> inputs, outputs;
+    std::unique_ptr<Assembly> assembly;
+    std::unique_ptr<Execution> execution;
+  };
+
+  StatusOr<std::vector<Shape>> InferOutputs(
+      const std::vector<Shape>& inputs) const {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       for (const auto& compiled : compiled_) {
@@ -124,8 +151,8 @@ class ProgramImpl : public Program {
     return OfOutputs(block, shapes);
   }
 
-  Status Run(const std::vector<TensorArray>& inputs,
-             const std::vector<void*>& outputs, void* stream) override {
+  Status RunOnDevice(const std::vector<TensorArray>& inputs,
+                     const std::vector<void*>& outputs, void* stream) {
     std::vector<Shape> shapes;
     std::vector<const void*> data;
     for (const TensorArray& input : inputs) {
@@ -140,8 +167,8 @@ class ProgramImpl : public Program {
     return compiled->execution->Run(data, outputs, stream);
   }
 
-  Status RunOnHost(const std::vector<TensorArray>& inputs,
-                   const std::vector<void*>& outputs) override {
+  Status CopyAndRun(const std::vector<TensorArray>& inputs,
+                    const std::vector<void*>& outputs) {
     if (backend_->SharesHostMemory()) return Run(inputs, outputs, nullptr);
     const int64_t size = SizeOf(block_.dtype);
     std::vector<std::shared_ptr<void>> memory;
@@ -176,18 +203,6 @@ class ProgramImpl : public Program {
     }
     return Status();
   }
-
-  // Compiles for these input shapes, if that was not done.
-  Status Prepare(const std::vector<Shape>& inputs) {
-    return CompiledFor(inputs).status();
-  }
-
- private:
-  struct Compiled {
-    std::vector<Shape> inputs, outputs;
-    std::unique_ptr<Assembly> assembly;
-    std::unique_ptr<Execution> execution;
-  };
 
   static std::vector<Shape> OfOutputs(const Block& block,
                                       const std::vector<Shape>& shapes) {
@@ -230,7 +245,6 @@ class ProgramImpl : public Program {
     const auto& [lowered, parameters] =
         NearestBatch(scheduled_, BatchSize(inputs))->second;
     IOS_ASSIGN_OR_RETURN(const Block block, WithInputs(lowered.block, inputs));
-    IOS_RETURN_IF_ERROR(Validate(block));
     auto compiled = std::make_shared<Compiled>();
     compiled->inputs = inputs;
     IOS_ASSIGN_OR_RETURN(
@@ -251,9 +265,7 @@ class ProgramImpl : public Program {
   std::list<std::shared_ptr<Compiled>> compiled_;  // most recent first
 };
 
-}  // namespace
-
-StatusOr<std::unique_ptr<Program>> Program::Create(
+StatusOr<std::unique_ptr<Program>> CreateProgram(
     const Block& block, const BatchSchedules& schedules, const Weights& weights,
     const std::string& device) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
@@ -276,6 +288,15 @@ StatusOr<std::unique_ptr<Program>> Program::Create(
   // Packs the weights, so that the caller's copy can go.
   IOS_RETURN_IF_ERROR(program->Prepare(block.inputs));
   return std::unique_ptr<Program>(std::move(program));
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Program>> Program::Create(
+    const Block& block, const BatchSchedules& schedules, const Weights& weights,
+    const std::string& device) {
+  return Guarded(
+      [&] { return CreateProgram(block, schedules, weights, device); });
 }
 
 StatusOr<int> LaneCount(const std::string& device) {

@@ -13,6 +13,7 @@
 #include "cc/tensorflow/lower.h"
 #include "cc/tensorflow/placement.h"
 #include "cc/tensorflow/runtime.h"
+#include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/grappler/grappler_item.h"
 #include "tensorflow/core/grappler/optimizers/arithmetic_optimizer.h"
 #include "tensorflow/core/grappler/optimizers/common_subgraph_elimination.h"
@@ -79,12 +80,11 @@ void LowerIfPossible(const GrapplerItem& item, const PartitionOptions& options,
                      const std::optional<RuntimeOptions>& runtime,
                      GraphDef* graph) {
   if (!item.optimization_options().allow_non_differentiable_rewrites) return;
-  absl::Status status;
-  if (IsAnnotated(item.graph)) {
-    status = LowerAnnotated(item, options, graph);
-  } else if (runtime && IsFrozenNetwork(item.graph)) {
-    status = ScheduleAndLower(item, *runtime, options, graph).status();
-  }
+  const absl::Status status = GuardedAbsl([&]() -> absl::Status {
+    if (IsAnnotated(item.graph)) return LowerAnnotated(item, options, graph);
+    if (!runtime || !IsFrozenNetwork(item.graph)) return absl::OkStatus();
+    return ScheduleAndLower(item, *runtime, options, graph).status();
+  });
   if (!status.ok()) {
     *graph = item.graph;
     LOG(WARNING) << "ios_tf: '" << item.id

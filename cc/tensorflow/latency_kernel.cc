@@ -47,38 +47,48 @@ class IosStageLatencyOp : public OpKernel {
  public:
   explicit IosStageLatencyOp(OpKernelConstruction* context)
       : OpKernel(context) {
-    std::string json;
-    OP_REQUIRES_OK(context, context->GetAttr("program", &json));
-    OP_REQUIRES_OK(context, context->GetAttr("warmup", &measurement_.warmup));
-    OP_REQUIRES_OK(context, context->GetAttr("number", &measurement_.number));
-    OP_REQUIRES_OK(context, context->GetAttr("repeat", &measurement_.repeat));
-    OP_REQUIRES_OK(context, context->GetAttr("lanes", &measurement_.lanes));
-    const absl::StatusOr<std::string> device = EngineDevice(context);
-    OP_REQUIRES_OK(context, device.status());
-    StatusOr<Block> block = BlockFromJson(json);
-    OP_REQUIRES_OK(context, ToAbsl(block.status()));
-    num_operators_ = block->operators.size();
-    StatusOr<std::shared_ptr<Profiler>> profiler =
-        SharedProfiler(json, *block, *device);
-    OP_REQUIRES_OK(context, ToAbsl(profiler.status()));
-    profiler_ = std::move(*profiler);
+    OP_REQUIRES_OK(context, GuardedAbsl([&] { return Create(context); }));
   }
 
   void Compute(OpKernelContext* context) override {
-    std::vector<Stage> stages;
-    OP_REQUIRES_OK(context, ReadStages(context, &stages));
-    StatusOr<std::vector<double>> latencies =
-        profiler_->Measure(stages, measurement_);
-    OP_REQUIRES_OK(context, ToAbsl(latencies.status()));
-    Tensor* output = nullptr;
-    const int64_t repeat = latencies->size();
-    OP_REQUIRES_OK(context,
-                   context->allocate_output(0, TensorShape({repeat}), &output));
-    std::copy(latencies->begin(), latencies->end(),
-              output->flat<double>().data());
+    OP_REQUIRES_OK(context, GuardedAbsl([&] { return Measure(context); }));
   }
 
  private:
+  absl::Status Create(OpKernelConstruction* context) {
+    std::string json;
+    TF_RETURN_IF_ERROR(context->GetAttr("program", &json));
+    TF_RETURN_IF_ERROR(context->GetAttr("warmup", &measurement_.warmup));
+    TF_RETURN_IF_ERROR(context->GetAttr("number", &measurement_.number));
+    TF_RETURN_IF_ERROR(context->GetAttr("repeat", &measurement_.repeat));
+    TF_RETURN_IF_ERROR(context->GetAttr("lanes", &measurement_.lanes));
+    const absl::StatusOr<std::string> device = EngineDevice(context);
+    TF_RETURN_IF_ERROR(device.status());
+    StatusOr<Block> block = BlockFromJson(json);
+    TF_RETURN_IF_ERROR(ToAbsl(block.status()));
+    num_operators_ = block->operators.size();
+    StatusOr<std::shared_ptr<Profiler>> profiler =
+        SharedProfiler(json, *block, *device);
+    TF_RETURN_IF_ERROR(ToAbsl(profiler.status()));
+    profiler_ = std::move(*profiler);
+    return absl::OkStatus();
+  }
+
+  absl::Status Measure(OpKernelContext* context) {
+    std::vector<Stage> stages;
+    TF_RETURN_IF_ERROR(ReadStages(context, &stages));
+    StatusOr<std::vector<double>> latencies =
+        profiler_->Measure(stages, measurement_);
+    TF_RETURN_IF_ERROR(ToAbsl(latencies.status()));
+    Tensor* output = nullptr;
+    const int64_t repeat = latencies->size();
+    TF_RETURN_IF_ERROR(
+        context->allocate_output(0, TensorShape({repeat}), &output));
+    std::copy(latencies->begin(), latencies->end(),
+              output->flat<double>().data());
+    return absl::OkStatus();
+  }
+
   absl::Status ReadStages(OpKernelContext* context,
                           std::vector<Stage>* stages) const {
     const Tensor* in[4];

@@ -303,6 +303,13 @@ absl::StatusOr<int> Lower(const Partition& partition,
     if (result.made.block.outputs.empty() || result.made.inputs.empty()) {
       continue;
     }
+    // Such as one of more operators than the engine plans.
+    const Status usable_block = Validate(result.made.block);
+    if (!usable_block.ok()) {
+      LOG(WARNING) << "ios_tf: a region is left to TensorFlow: "
+                   << usable_block.message();
+      continue;
+    }
     result.schedules = scheduler(region, result.made.block, device);
     if (result.schedules.empty()) continue;
     for (auto& [batch, schedule] : result.schedules) {

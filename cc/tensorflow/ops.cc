@@ -104,7 +104,9 @@ REGISTER_OP("IosRegion")
     .Attr("weights: list(tensor) >= 0")
     .Attr("T: {float, half, bfloat16} = DT_FLOAT")
     .Attr("device: {'cpu', 'gpu'} = 'cpu'")
-    .SetShapeFn(RegionShape)
+    .SetShapeFn([](InferenceContext* c) {
+      return GuardedAbsl([c] { return RegionShape(c); });
+    })
     .Doc(R"doc(
 Runs a region of a graph on the IOS engine.
 

@@ -1,7 +1,10 @@
 #include "cc/tensorflow/program_json.h"
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "cc/core/block_json.h"
 
 namespace ios::tf {
 
@@ -17,29 +20,29 @@ std::string ToJson(const RegionProgram& program) {
 }
 
 StatusOr<RegionProgram> RegionProgramFromJson(const std::string& json) {
-  const nlohmann::json value =
-      nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!value.is_object() || !value.contains("block") ||
-      !value.contains("schedules") || !value["schedules"].is_array() ||
-      value["schedules"].empty()) {
+  IOS_ASSIGN_OR_RETURN(const nlohmann::json value,
+                       ParseDocument(json, "program"));
+  const auto block = value.find("block"), schedules = value.find("schedules");
+  if (block == value.end() || schedules == value.end() ||
+      !schedules->is_array() || schedules->empty()) {
     return InvalidArgument(
         "program is not a JSON object with \"block\" and \"schedules\"");
   }
   RegionProgram program;
-  IOS_ASSIGN_OR_RETURN(program.block, BlockFromJson(value["block"].dump()));
-  IOS_RETURN_IF_ERROR(Validate(program.block));
-  for (const nlohmann::json& item : value["schedules"]) {
+  IOS_ASSIGN_OR_RETURN(program.block, BlockFromJsonValue(*block));
+  for (const nlohmann::json& item : *schedules) {
+    int64_t batch_size = 0;
     if (!item.is_object() || !item.contains("schedule") ||
         !item.contains("batch_size") ||
-        !item["batch_size"].is_number_integer()) {
+        !ReadInteger(item["batch_size"], &batch_size) || batch_size < 1) {
       return InvalidArgument(
           "a schedule of the program is not a JSON object with \"batch_size\" "
           "and \"schedule\"");
     }
     IOS_ASSIGN_OR_RETURN(Schedule schedule,
-                         ScheduleFromJson(item["schedule"].dump()));
+                         ScheduleFromJsonValue(item["schedule"]));
     IOS_RETURN_IF_ERROR(Validate(schedule, program.block));
-    program.schedules[item["batch_size"].get<int64_t>()] = std::move(schedule);
+    program.schedules[batch_size] = std::move(schedule);
   }
   return program;
 }

@@ -80,74 +80,11 @@ absl::StatusOr<Tensor> AlignedCopy(OpKernelContext* context,
 class IosRegionOp : public OpKernel {
  public:
   explicit IosRegionOp(OpKernelConstruction* context) : OpKernel(context) {
-    std::string json;
-    std::vector<Tensor> tensors;
-    tensorflow::DataType dtype;
-    OP_REQUIRES_OK(context, context->GetAttr("program", &json));
-    OP_REQUIRES_OK(context, context->GetAttr("weights", &tensors));
-    OP_REQUIRES_OK(context, context->GetAttr("T", &dtype));
-    const absl::StatusOr<std::string> device = EngineDevice(context);
-    OP_REQUIRES_OK(context, device.status());
-    StatusOr<RegionProgram> program = RegionProgramFromJson(json);
-    OP_REQUIRES_OK(context, ToAbsl(program.status()));
-    const Block& block = program->block;
-    OP_REQUIRES(
-        context,
-        static_cast<int>(block.inputs.size()) == context->num_inputs() &&
-            static_cast<int>(block.outputs.size()) == context->num_outputs(),
-        absl::InvalidArgumentError(
-            "the program has another number of inputs or outputs"));
-    OP_REQUIRES(context, ToTensorFlow(block.dtype) == dtype,
-                absl::InvalidArgumentError(
-                    absl::StrCat("the program computes ", ToString(block.dtype),
-                                 ", T is another type")));
-    StatusOr<Weights> weights = SplitWeights(block, tensors);
-    OP_REQUIRES_OK(context, ToAbsl(weights.status()));
-    StatusOr<std::unique_ptr<Program>> created =
-        Program::Create(block, program->schedules, *weights, *device);
-    OP_REQUIRES_OK(context, ToAbsl(created.status()));
-    program_ = std::move(*created);
-    on_gpu_ = *device != "cpu";
+    OP_REQUIRES_OK(context, GuardedAbsl([&] { return Create(context); }));
   }
 
   void Compute(OpKernelContext* context) override {
-    std::vector<Shape> shapes;
-    for (int k = 0; k < context->num_inputs(); ++k) {
-      shapes.push_back(ToShape(context->input(k).shape()));
-    }
-    StatusOr<std::vector<Shape>> results = program_->OutputShapes(shapes);
-    OP_REQUIRES_OK(context, ToAbsl(results.status()));
-    std::vector<void*> outputs;
-    bool empty = true;
-    for (size_t k = 0; k < results->size(); ++k) {
-      Tensor* output = nullptr;
-      OP_REQUIRES_OK(context, context->allocate_output(
-                                  k, TensorShape((*results)[k]), &output));
-      outputs.push_back(output->data());
-      empty = empty && output->NumElements() == 0;
-    }
-    if (empty) return;  // a batch of no images
-    std::vector<TensorArray> inputs;
-    std::vector<Tensor> copies;  // alive until the work is enqueued
-    for (int k = 0; k < context->num_inputs(); ++k) {
-      const Tensor& input = context->input(k);
-      const void* data = input.data();
-      if (on_gpu_ && reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {
-        absl::StatusOr<Tensor> copy = AlignedCopy(context, input);
-        OP_REQUIRES_OK(context, copy.status());
-        data = copy->data();
-        copies.push_back(*std::move(copy));
-      }
-      inputs.push_back({data, std::move(shapes[k])});
-    }
-    void* stream = nullptr;
-    if (on_gpu_) {
-      stream = context->op_device_context()
-                   ->stream()
-                   ->platform_specific_handle()
-                   .stream;
-    }
-    OP_REQUIRES_OK(context, ToAbsl(program_->Run(inputs, outputs, stream)));
+    OP_REQUIRES_OK(context, GuardedAbsl([&] { return Run(context); }));
   }
 
   // Says in TensorFlow's profiles by which schedule the region runs.
@@ -165,6 +102,78 @@ class IosRegionOp : public OpKernel {
   }
 
  private:
+  absl::Status Create(OpKernelConstruction* context) {
+    std::string json;
+    std::vector<Tensor> tensors;
+    tensorflow::DataType dtype;
+    TF_RETURN_IF_ERROR(context->GetAttr("program", &json));
+    TF_RETURN_IF_ERROR(context->GetAttr("weights", &tensors));
+    TF_RETURN_IF_ERROR(context->GetAttr("T", &dtype));
+    const absl::StatusOr<std::string> device = EngineDevice(context);
+    TF_RETURN_IF_ERROR(device.status());
+    StatusOr<RegionProgram> program = RegionProgramFromJson(json);
+    TF_RETURN_IF_ERROR(ToAbsl(program.status()));
+    const Block& block = program->block;
+    if (static_cast<int>(block.inputs.size()) != context->num_inputs() ||
+        static_cast<int>(block.outputs.size()) != context->num_outputs()) {
+      return absl::InvalidArgumentError(
+          "the program has another number of inputs or outputs");
+    }
+    if (ToTensorFlow(block.dtype) != dtype) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the program computes ", ToString(block.dtype),
+                       ", T is another type"));
+    }
+    StatusOr<Weights> weights = SplitWeights(block, tensors);
+    TF_RETURN_IF_ERROR(ToAbsl(weights.status()));
+    StatusOr<std::unique_ptr<Program>> created =
+        Program::Create(block, program->schedules, *weights, *device);
+    TF_RETURN_IF_ERROR(ToAbsl(created.status()));
+    program_ = std::move(*created);
+    on_gpu_ = *device != "cpu";
+    return absl::OkStatus();
+  }
+
+  absl::Status Run(OpKernelContext* context) {
+    std::vector<Shape> shapes;
+    for (int k = 0; k < context->num_inputs(); ++k) {
+      shapes.push_back(ToShape(context->input(k).shape()));
+    }
+    StatusOr<std::vector<Shape>> results = program_->OutputShapes(shapes);
+    TF_RETURN_IF_ERROR(ToAbsl(results.status()));
+    std::vector<void*> outputs;
+    bool empty = true;
+    for (size_t k = 0; k < results->size(); ++k) {
+      Tensor* output = nullptr;
+      TF_RETURN_IF_ERROR(context->allocate_output(
+          k, TensorShape((*results)[k]), &output));
+      outputs.push_back(output->data());
+      empty = empty && output->NumElements() == 0;
+    }
+    if (empty) return absl::OkStatus();  // a batch of no images
+    std::vector<TensorArray> inputs;
+    std::vector<Tensor> copies;  // alive until the work is enqueued
+    for (int k = 0; k < context->num_inputs(); ++k) {
+      const Tensor& input = context->input(k);
+      const void* data = input.data();
+      if (on_gpu_ && reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {
+        absl::StatusOr<Tensor> copy = AlignedCopy(context, input);
+        TF_RETURN_IF_ERROR(copy.status());
+        data = copy->data();
+        copies.push_back(*std::move(copy));
+      }
+      inputs.push_back({data, std::move(shapes[k])});
+    }
+    void* stream = nullptr;
+    if (on_gpu_) {
+      stream = context->op_device_context()
+                   ->stream()
+                   ->platform_specific_handle()
+                   .stream;
+    }
+    return ToAbsl(program_->Run(inputs, outputs, stream));
+  }
+
   std::unique_ptr<Program> program_;
   bool on_gpu_ = false;
 };

@@ -127,13 +127,13 @@ StatusOr<std::string> SearchRequest(const Block& block,
   auto json = nlohmann::json::parse(problem, nullptr, false);
   json["device"] = engine_device;
   json["cache_dir"] = cache_dir;
-  return json.dump();
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 StatusOr<Schedule> ParseSchedule(const std::string& json, const Block& block) {
-  IOS_ASSIGN_OR_RETURN(Schedule schedule, ScheduleFromJson(json));
   IOS_ASSIGN_OR_RETURN(const nlohmann::json value,
-                       ParseVersioned(json, "schedule"));
+                       ParseDocument(json, "schedule"));
+  IOS_ASSIGN_OR_RETURN(Schedule schedule, ScheduleFromJsonValue(value));
   const auto signature = value.find("signature");
   if (signature == value.end() || *signature != Signature(block)) {
     return InvalidArgument("it is a schedule for another block");

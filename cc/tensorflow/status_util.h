@@ -35,6 +35,17 @@ inline absl::Status ToAbsl(const Status& status) {
   return absl::Status(code, status.message());
 }
 
+// What `function` returns or, as a status, what it throws.
+template <typename F>
+absl::Status GuardedAbsl(F&& function) {
+  absl::Status status;
+  const Status thrown = Guarded([&] {
+    status = function();
+    return Status();
+  });
+  return thrown.ok() ? status : ToAbsl(thrown);
+}
+
 }  // namespace ios::tf
 
 #endif  // IOS_TF_CC_TENSORFLOW_STATUS_UTIL_H_

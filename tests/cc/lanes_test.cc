@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <new>
 #include <random>
 #include <string>
 #include <thread>
@@ -162,6 +163,35 @@ TEST(SectionsThatNeedTheirThreadsAtOnceHaveNoMoreThanThereAre) {
       while (arrived.load() < threads) std::this_thread::yield();
     });
     EXPECT(arrived == threads);
+  }
+}
+
+TEST(WhatAPieceThrowsEndsTheSectionAndNoThread) {
+  leads = true;
+  LanePool* pool = new LanePool(4);
+  const LanePool::Session mine(pool);
+  for (int piece = 0; piece < 4; ++piece) {
+    std::atomic<int> ended{0}, caught{0};
+    try {
+      ParallelFor(4, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          if (i == piece) throw std::bad_alloc();
+          ++ended;
+        }
+      });
+    } catch (const std::bad_alloc&) {
+      ++caught;
+    }
+    EXPECT(caught == 1 && ended == 3);
+    try {
+      pool->RunLanes(4, 1, [&](int lane) {
+        if (lane >= piece) throw std::bad_alloc();
+      });
+    } catch (const std::bad_alloc&) {
+      ++caught;
+    }
+    EXPECT(caught == 2);
+    EXPECT(RunsOnce(4));
   }
 }
 

@@ -88,7 +88,8 @@ class Cpu : public Backend {
     lane.planning = true;
     thread = ThreadState{};
     thread.lane = &lane;
-    StatusOr<std::unique_ptr<Task>> task = CompileTask(spec, engine_);
+    StatusOr<std::unique_ptr<Task>> task =
+        Guarded([&] { return CompileTask(spec, engine_); });
     thread = saved;
     return task;
   }
@@ -103,13 +104,13 @@ class Cpu : public Backend {
   }
 
   Status Upload(const void* host, int64_t bytes, void* device) override {
-    std::memcpy(device, host, bytes);
+    if (bytes > 0) std::memcpy(device, host, bytes);
     return Status();
   }
 
   Status Download(const void* device, int64_t bytes, void*,
                   void* host) override {
-    std::memcpy(host, device, bytes);
+    if (bytes > 0) std::memcpy(host, device, bytes);
     return Status();
   }
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <memory>
 #include <thread>
 
 #include "cc/engine/cpu/cores.h"
@@ -45,11 +46,13 @@ LanePool& LanePool::Get() {
 }
 
 void LanePool::StartWorkers() {
-  for (int i = 1; i < cores_; ++i) {
-    Worker* worker = new Worker;
+  for (int i = workers_.size() + 1; i < cores_; ++i) {
+    auto worker = std::make_unique<Worker>();
     worker->number = i;
-    workers_.push_back(worker);
-    std::thread([this, worker] { WorkerLoop(worker); }).detach();
+    workers_.reserve(cores_);
+    // The next session tries again where the system has no more threads.
+    std::thread([this, w = worker.get()] { WorkerLoop(w); }).detach();
+    workers_.push_back(worker.release());
   }
 }
 
@@ -109,7 +112,7 @@ void LanePool::Call(int thread, Team* team) {
 
 LanePool::Session::Session(LanePool* pool)
     : pool_(pool), lock_(pool->session_mutex_), saved_(CurrentThread()) {
-  if (pool->workers_.empty()) pool->StartWorkers();
+  pool->StartWorkers();
   pool->CountCores();
   lane_ = {pool, 0, pool->cores_, false};
   CurrentThread() = ThreadState{};
@@ -138,16 +141,18 @@ void LanePool::RunLanesImpl(int lanes, int threads,
     int threads;
     void (*function)(void*, int);
     void* argument;
-  } context{this, threads, function, argument};
+    Thrown thrown;
+  } context{this, threads, function, argument, {}};
   const Job job = {[](void* p) {
-                     const auto* c = static_cast<Context*>(p);
+                     auto* const c = static_cast<Context*>(p);
                      ThreadState& thread = CurrentThread();
                      const ThreadState saved = thread;
                      Lane lane{c->pool, saved.index * c->threads, c->threads};
                      thread = ThreadState{};
                      thread.lane = &lane;
                      thread.own = saved.own;
-                     c->function(c->argument, saved.index);
+                     c->thrown.Catch(
+                         [&] { c->function(c->argument, saved.index); });
                      thread = saved;
                    },
                    &context};
@@ -160,6 +165,7 @@ void LanePool::RunLanesImpl(int lanes, int threads,
   }
   job.function(job.argument);
   stage_team_.Close();
+  context.thrown.Rethrow();
 }
 
 void LanePool::StartParallel(Job job, int count) {

@@ -13,8 +13,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "cc/engine/cpu/team.h"
@@ -91,7 +93,7 @@ class LanePool {
  private:
   struct Worker;
 
-  void StartWorkers();
+  void StartWorkers();  // those that are missing; throws std::system_error
   // Notices that the process may use fewer cores than before.
   void CountCores();
   void RunLanesImpl(int lanes, int threads, void (*function)(void*, int),
@@ -112,6 +114,28 @@ class LanePool {
   std::array<std::atomic<uint64_t>, CPU_SETSIZE> taken_{};
   std::vector<Worker*> workers_;  // thread t is workers_[t - 1]; leaked at exit
   Team leaders_team_, stage_team_;  // of the session: its sections, its lanes
+};
+
+// What the pieces of a section throw, of which the first one is thrown again where the
+// section has ended: nothing may leave a thread of the pool, or a section open.
+class Thrown {
+ public:
+  template <typename F>
+  void Catch(F&& function) noexcept {
+    try {
+      function();
+    } catch (...) {
+      if (!any_.exchange(true)) first_ = std::current_exception();
+    }
+  }
+  // After the section.
+  void Rethrow() {
+    if (first_) std::rethrow_exception(std::exchange(first_, nullptr));
+  }
+
+ private:
+  std::atomic<bool> any_{false};
+  std::exception_ptr first_;
 };
 
 // While it lives, sections that the calling thread opens have no more threads than can
@@ -139,7 +163,8 @@ void ParallelFor(int64_t n, int64_t grain, F&& function) {
   struct Context {
     std::remove_reference_t<F>* function;
     int64_t n;
-  } context{&function, n};
+    Thrown thrown;
+  } context{&function, n, {}};
   const Lane* lane = CurrentThread().lane;
   const bool nested = CurrentThread().team != nullptr;
   int count = 1;
@@ -152,16 +177,18 @@ void ParallelFor(int64_t n, int64_t grain, F&& function) {
     return;
   }
   const Job job = {[](void* argument) {
-                     const auto* c = static_cast<Context*>(argument);
+                     auto* const c = static_cast<Context*>(argument);
                      const ThreadState& thread = CurrentThread();
                      int64_t begin, end;
                      Split(c->n, thread.team->pieces(), thread.index, &begin, &end);
-                     if (begin < end) (*c->function)(begin, end);
+                     if (begin == end) return;
+                     c->thrown.Catch([&] { (*c->function)(begin, end); });
                    },
                    &context};
   LanePool::StartParallel(job, count);
   job.function(job.argument);
   LanePool::EndParallel();
+  context.thrown.Rethrow();
 }
 
 }  // namespace ios::cpu

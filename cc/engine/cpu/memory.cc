@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "cc/engine/host_memory.h"
+
 namespace ios::cpu {
 namespace {
 
@@ -18,6 +20,7 @@ size_t AlignUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 }  // namespace
 
 std::shared_ptr<float> AllocateFloats(int64_t floats) {
+  if (!CheckHostMemory(floats * sizeof(float)).ok()) return nullptr;
   const size_t bytes = std::max<size_t>(floats * sizeof(float), 1);
   const size_t alignment = bytes >= kHugePage ? kHugePage : kCacheLine;
   const size_t size = AlignUp(bytes, alignment);

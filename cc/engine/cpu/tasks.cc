@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <string>
 
 #include "cc/engine/cpu/activations.h"
@@ -343,7 +344,8 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
         task = std::make_unique<KernelTask>(spec);
     }
     return task;
-  } catch (const std::exception& e) {  // dnnl::error, std::bad_alloc
+  } catch (const dnnl::error& e) {
+    if (e.status == dnnl_out_of_memory) throw std::bad_alloc();
     return Internal(std::string("oneDNN cannot run ") +
                     ToString(spec.op->type) + " '" + spec.op->name +
                     "': " + e.what());

@@ -1,0 +1,54 @@
+#include "cc/engine/host_memory.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+namespace ios {
+namespace {
+
+// Bytes for which looking at files is worth its time.
+constexpr int64_t kMany = int64_t{256} << 20;
+
+// The number after `name` in a file of lines "name number"; -1 if there is none.
+int64_t NumberIn(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    int64_t number;
+    if (word == name) return file >> number ? number : -1;
+  }
+  return -1;
+}
+
+int64_t NumberIn(const std::string& path) {
+  std::ifstream file(path);
+  int64_t number;
+  return file >> number ? number : -1;
+}
+
+}  // namespace
+
+int64_t FreeHostMemory(const std::string& proc, const std::string& group) {
+  int64_t free = std::numeric_limits<int64_t>::max();
+  const int64_t kibibytes = NumberIn(proc + "/meminfo", "MemAvailable:");
+  if (kibibytes >= 0 && kibibytes < free / 1024) free = kibibytes * 1024;
+  const int64_t most = NumberIn(group + "/memory.max");  // or "max"
+  const int64_t used = NumberIn(group + "/memory.current");
+  if (most >= 0 && used >= 0) {
+    // What is cached of files is given back where it is needed.
+    const int64_t cached = NumberIn(group + "/memory.stat", "inactive_file");
+    const int64_t kept = std::max<int64_t>(used - std::max<int64_t>(cached, 0), 0);
+    free = std::min(free, std::max<int64_t>(most - kept, 0));
+  }
+  return free;
+}
+
+Status CheckHostMemory(int64_t bytes) {
+  if (bytes < kMany || bytes <= FreeHostMemory("/proc", "/sys/fs/cgroup")) {
+    return Status();
+  }
+  return ResourceExhausted("out of memory: " + std::to_string(bytes) +
+                           " bytes are more than are free");
+}
+
+}  // namespace ios
