@@ -26,6 +26,7 @@ from ios_tf.scheduling import (
 )
 from ios_tf.search import Searcher
 from ios_tf.source import first_line, saved_model
+from ios_tf.weights import Weights
 
 
 def convert(
@@ -303,9 +304,10 @@ class _Conversion:
         return comparisons
 
     def _write(self, graph_defs: Mapping[int, Any], directory: str) -> None:
+        weights = Weights()
         rebuilt = {
-            number: graphs.rebuild(function.frozen, graph_defs[number])
+            number: graphs.rebuild(function.frozen, *weights.take(graph_defs[number]))
             for number, function in self._functions.items()
         }
         signatures = {name: rebuilt[n] for name, n in self._function_of.items()}
-        graphs.save(self._loaded, signatures, directory, self._tags)
+        graphs.save(self._loaded, signatures, directory, self._tags, weights.variables)

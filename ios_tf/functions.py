@@ -10,6 +10,8 @@ from typing import Any
 from tensorflow.core.framework import graph_pb2, types_pb2
 
 CONVOLUTIONS = ("Conv2D", "Conv2DBackpropInput", "DepthwiseConv2dNative")
+# Those whose second input is a filter.
+WITH_FILTERS = (*CONVOLUTIONS, "MatMul")
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 _CONTROL_FLOW = (*_BRANCHES, "While", "StatelessWhile", "For")
 # What hands on a resource; the last three are the control flow of TensorFlow 1.

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import os
 import re
+import types
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -25,8 +26,6 @@ from ios_tf import functions, grappler
 from ios_tf.errors import UserError
 from ios_tf.source import first_line
 
-# Operators, convolutions aside, with weights for their second input.
-_PRODUCTS = ("MatMul",)
 _LARGE_BYTES = 1 << 12
 
 
@@ -72,7 +71,7 @@ class FrozenSignature:
         """
         filters = set()
         for node in self.graph_def.node:
-            if node.op in functions.CONVOLUTIONS or node.op in _PRODUCTS:
+            if node.op in functions.WITH_FILTERS:
                 filters.add(node.input[1].partition(":")[0])
         light = graph_pb2.GraphDef(versions=self.graph_def.versions)
         light.library.CopyFrom(self.graph_def.library)
@@ -390,8 +389,15 @@ def _with_constants(
     )
 
 
-def rebuild(frozen: FrozenSignature, graph_def: graph_pb2.GraphDef) -> Any:
-    """The function of `frozen`, computed by `graph_def`, ready to be a signature."""
+def rebuild(
+    frozen: FrozenSignature,
+    graph_def: graph_pb2.GraphDef,
+    variables: Mapping[str, tf.Tensor] = types.MappingProxyType({}),
+) -> Any:
+    """The function of `frozen`, computed by `graph_def`, ready to be a signature.
+
+    `variables`: by placeholders of `graph_def`, beside those that `frozen` captures.
+    """
     renamed = graph_pb2.GraphDef()
     renamed.CopyFrom(graph_def)
     functions.rename_functions(renamed)
@@ -399,7 +405,7 @@ def rebuild(frozen: FrozenSignature, graph_def: graph_pb2.GraphDef) -> Any:
         renamed,
         [spec.name for spec in frozen.inputs.values()],
         [tensor for tensor, _ in frozen.outputs.values()],
-        captures=dict(frozen.captures),
+        captures={**frozen.captures, **variables},
     )
 
     def signature(*arguments: tf.Tensor) -> dict[str, Any]:
@@ -442,6 +448,7 @@ def save(
     signatures: Mapping[str, Any],
     directory: str,
     tags: Sequence[str] = (tf.saved_model.SERVING,),
+    variables: Sequence[tf.Variable] = (),
 ) -> None:
     """Writes a SavedModel of `signatures` with the tables and assets of `loaded`.
 
@@ -451,12 +458,14 @@ def save(
         have several keys.
       directory: to write to.
       tags: of the MetaGraph.
+      variables: those that the functions read and `loaded` does not have.
     """
     captured = {id(t) for f in signatures.values() for t in f.captured_inputs}
     root = tf.Module()
     root.resources = []
     root.assets = []
     root.variables_left = []
+    root.weights = list(variables)
     for trackable in trackable_view.TrackableView(loaded).descendants():
         if isinstance(trackable, asset.Asset):
             root.assets.append(trackable)

@@ -26,6 +26,7 @@ from ios_tf.scheduling import (
 )
 from ios_tf.search import Searcher
 from ios_tf.source import first_line, inference_function
+from ios_tf.weights import Weights
 
 _KINDS = (
     "a keras.Model, a tf.function with an input_signature, a ConcreteFunction or "
@@ -361,8 +362,9 @@ def _faster(
         return None
 
     def rebuild(graph_def: Any) -> Callable[[list[tf.Tensor]], Sequence[tf.Tensor]]:
+        weights = Weights()
         try:
-            rebuilt = graphs.rebuild(function.frozen, graph_def)
+            rebuilt = graphs.rebuild(function.frozen, *weights.take(graph_def))
         # Whatever TensorFlow cannot import again, it says with all kinds of errors.
         except Exception as error:
             raise UserError(
@@ -374,8 +376,8 @@ def _faster(
             results = rebuilt._call_flat(tensors, rebuilt.captured_inputs)
             return [results[key] for key in frozen.outputs]
 
-        if frozen.captures:  # tables and others, which live as long as their owner
-            compute.owner = original.owner
+        # Variables live as long as they do; so do tables and others.
+        compute.owners = weights, original.owner if frozen.captures else None
         return compute
 
     # What cannot work is known before the search, not after it.

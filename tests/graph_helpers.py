@@ -14,12 +14,13 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
-from tensorflow.python.eager import context
+from tensorflow.python.eager import context, wrap_function
 from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.grappler import tf_optimizer
 
 from ios_tf import _native
 from ios_tf.grappler import rewriter_config
+from ios_tf.weights import Weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,4 +224,25 @@ def assert_lowered_equals(
     lowered = lower(rewritten)
     assert lowered.ops()["IosRegion"] >= 1
     assert_equal(run(lowered, *arrays), expected)
+    assert_equal(run_with_variables(rewritten, lowered, *arrays), expected)
     return lowered
+
+
+def run_with_variables(
+    rewritten: Graph, lowered: Graph, *arrays: np.ndarray
+) -> list[np.ndarray]:
+    """Runs a graph, lowered, whose constants are variables wherever they may be.
+
+    `lowered`: the same with constants; its regions are the same.
+    """
+    weights = Weights(large_bytes=1)
+    graph_def, captures = weights.take(rewritten.graph_def)
+    with_variables = lower(rewritten.with_def(graph_def))
+    assert with_variables.ops()["IosRegion"] == lowered.ops()["IosRegion"]
+    function = wrap_function.function_from_graph_def(
+        with_variables.graph_def,
+        [f"{name}:0" for name in rewritten.inputs],
+        [name if ":" in name else f"{name}:0" for name in rewritten.outputs],
+        captures=captures,
+    )
+    return [one.numpy() for one in function(*map(tf.constant, arrays))]

@@ -17,3 +17,4 @@ def test_every_variant_is_loaded(tmp_path):
     assert list(found) == ["TensorFlow", "converted, TensorFlow", "converted, plugin"]
     for loading in found.values():
         assert min(loading.load, loading.first, loading.second) > 0
+        assert 0 < loading.resident <= loading.peak

@@ -16,12 +16,18 @@ from shared import FAST
 from tensorflow.python.saved_model import loader_impl
 
 import ios_tf
-from ios_tf import cli, conversion, final_check, graphs
+from ios_tf import cli, conversion, final_check, graphs, weights
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch):
+    """Weights of these small models become variables, as those of large ones do."""
+    monkeypatch.setattr(weights, "LARGE_BYTES", 1)
 
 
 def interface(model: str, tags=("serve",)) -> dict:

@@ -313,6 +313,28 @@ def test_session_config(cache, network, on_miss):
     assert "IosRegion" not in ops
 
 
+@pytest.mark.parametrize("fed", ["size", "number", None])
+def test_what_a_session_feeds_is_no_constant(cache, fed):
+    """Not even where it has a value of its own."""
+    weights = gh.random_array(3, 3, 3, 4), gh.random_array(3, 3, 4, 5)
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 16, 16, 3])
+        size = tf.identity(tf.constant([8, 8], name="number"), "size")
+        y = tf.nn.conv2d(x, weights[0], 1, "SAME")
+        y = tf.compat.v1.image.resize_nearest_neighbor(y, size)
+        y = tf.nn.conv2d(y, weights[1], 1, "SAME")
+    config = ios_tf.session_config(cache_dir=cache, on_miss="greedy")
+    feeds = {x: gh.random_array(2, 16, 16, 3)}
+    if fed:
+        feeds[graph.get_tensor_by_name(f"{fed}:0")] = np.int32([12, 10])
+    with tf.compat.v1.Session(graph=graph, config=config) as session:
+        found = session.run(y, feeds)
+    with tf.compat.v1.Session(graph=graph) as session:
+        expected = session.run(y, feeds)
+    assert expected.shape == (2, *((12, 10) if fed else (8, 8)), 5)
+    gh.assert_equal([found], [expected])
+
+
 def test_session_config_without_the_plugin(cache, network):
     config = ios_tf.session_config(cache_dir=cache, on_miss="greedy")
     config.graph_options.rewrite_options.use_plugin_optimizers = 2  # OFF

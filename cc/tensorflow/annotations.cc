@@ -64,4 +64,11 @@ bool IsAnnotated(const tensorflow::NodeDef& node) {
   return node.attr().count(kStageAttr) > 0;
 }
 
+bool IsWeight(const tensorflow::NodeDef& node) {
+  if (node.op() != "ReadVariableOp") return false;
+  const auto shape = node.attr().find(kShapeOfWeight);
+  return shape != node.attr().end() && node.attr().count("dtype") > 0 &&
+         tensorflow::TensorShape::IsValid(shape->second.shape());
+}
+
 }  // namespace ios::tf

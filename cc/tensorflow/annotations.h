@@ -29,6 +29,13 @@ std::vector<Place> Annotations(const tensorflow::NodeDef& node);
 
 bool IsAnnotated(const tensorflow::NodeDef& node);
 
+// The shape of the weight that a ReadVariableOp reads, which the graph does not
+// tell; `ios_tf convert` writes it.
+inline constexpr char kShapeOfWeight[] = "_ios_shape";
+
+// Whether the node is such a ReadVariableOp, of a known shape.
+bool IsWeight(const tensorflow::NodeDef& node);
+
 }  // namespace ios::tf
 
 #endif  // IOS_TF_CC_TENSORFLOW_ANNOTATIONS_H_

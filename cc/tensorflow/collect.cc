@@ -19,7 +19,7 @@ std::map<std::string, int> LeftToTensorFlow(const Partition& partition,
                                             const std::set<int>& covered) {
   static const auto* const kNoWork = new std::set<std::string>{
       "Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval", "NoOp",
-      "Identity"};
+      "Identity", "VarHandleOp", "ReadVariableOp"};
   const GraphIndex& graph = *partition.graph;
   std::map<std::string, int> left;
   for (int i = 0; i < graph.size(); ++i) {

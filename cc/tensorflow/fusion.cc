@@ -293,8 +293,8 @@ class Fuser {
   }
 
   bool DropIdentityScale(int i) {
-    if (!Is(i, OperatorType::kScale) || !All(ops_[i].weights[0], 1.0f) ||
-        !All(ops_[i].weights[1], 0.0f)) {
+    if (!Is(i, OperatorType::kScale) || !All(ops_[i].weights[0].values, 1.0f) ||
+        !All(ops_[i].weights[1].values, 0.0f)) {
       return false;
     }
     const int before = Producer(ops_[i].inputs[0]);
@@ -322,7 +322,8 @@ class Fuser {
                           op.op.type == OperatorType::kScale ||
                           op.op.type == OperatorType::kAdd ||
                           op.op.type == OperatorType::kBinary;
-    const auto uniform = [](const std::vector<float>& w) {
+    const auto uniform = [](const Weight& weight) {
+      const std::vector<float>& w = weight.values;
       return std::count(w.begin(), w.end(), w[0]) ==
              static_cast<int64_t>(w.size());
     };
@@ -348,7 +349,7 @@ class Fuser {
         others.push_back(values.at(op.inputs[k]));
       }
       if (op.op.type == OperatorType::kBinary && others.empty()) {
-        others.emplace_back(result.size(), op.weights[0][0]);
+        others.emplace_back(result.size(), op.weights[0].values[0]);
         if (op.op.swapped) result.swap(others[0]);
       }
       const BinaryFunction function = op.op.type == OperatorType::kBinary
@@ -359,7 +360,9 @@ class Fuser {
                        result.size(), result.data());
       }
       if (op.op.type == OperatorType::kScale) {
-        for (float& v : result) v = v * op.weights[0][0] + op.weights[1][0];
+        const float scale = op.weights[0].values[0];
+        const float shift = op.weights[1].values[0];
+        for (float& v : result) v = v * scale + shift;
       }
       cpu::ActivateRow(result.data(), result.size(), op.op.activation,
                        result.data());
@@ -425,9 +428,11 @@ class Fuser {
   bool ComposeScales(int i) {
     const int next = Is(i, OperatorType::kScale) ? OnlyUser(i) : -1;
     if (!Is(next, OperatorType::kScale)) return false;
-    std::vector<float>&scale = ops_[i].weights[0], &shift = ops_[i].weights[1];
+    std::vector<float>& scale = ops_[i].weights[0].values;
+    std::vector<float>& shift = ops_[i].weights[1].values;
     for (size_t c = 0; c < scale.size(); ++c) {
-      const double s = ops_[next].weights[0][c], t = ops_[next].weights[1][c];
+      const double s = ops_[next].weights[0].values[c],
+                   t = ops_[next].weights[1].values[c];
       shift[c] = shift[c] * s + t;
       scale[c] = scale[c] * s;
     }
@@ -520,15 +525,8 @@ class Fuser {
       ops_[user].op.kernel = {(*x)[1], (*x)[2]};
       if (ops_[i].from != Layout::kChannelsFirst || cells == 1) continue;
       // Flattened were channels, each of all cells.
-      const std::vector<float> rows = std::move(ops_[user].weights[0]);
-      std::vector<float>& sorted = ops_[user].weights[0];
-      const int64_t units = ops_[user].op.filters;
-      for (int64_t cell = 0; cell < cells; ++cell) {
-        for (int64_t c = 0; c < channels; ++c) {
-          const auto row = rows.begin() + (c * cells + cell) * units;
-          sorted.insert(sorted.end(), row, row + units);
-        }
-      }
+      ops_[user].weights[0].Swap(
+          {1, channels, cells, ops_[user].op.filters});
     }
     PushIntoUsers(i);
     return true;
@@ -648,17 +646,15 @@ class Fuser {
     }
     const int next = OnlyUser(i);
     if (!Is(next, OperatorType::kScale)) return false;
-    const std::vector<float>&scale = ops_[next].weights[0],
-          &shift = ops_[next].weights[1];
-    std::vector<std::vector<float>>& weights = ops_[i].weights;
+    const std::vector<float>& scale = ops_[next].weights[0].values;
+    const std::vector<float>& shift = ops_[next].weights[1].values;
+    std::vector<Weight>& weights = ops_[i].weights;
     const size_t last = Is(i, OperatorType::kSepConv) ? 1 : 0;
-    const size_t channels = scale.size();
-    for (size_t k = 0; k < weights[last].size(); ++k) {
-      weights[last][k] *= scale[k % channels];
-    }
+    weights[last].Scale(scale);
     if (ops_[i].op.bias) {
-      for (size_t c = 0; c < channels; ++c) {
-        weights[last + 1][c] = weights[last + 1][c] * scale[c] + shift[c];
+      std::vector<float>& bias = weights[last + 1].values;
+      for (size_t c = 0; c < bias.size(); ++c) {
+        bias[c] = bias[c] * scale[c] + shift[c];
       }
     } else if (std::any_of(shift.begin(), shift.end(),
                            [](float v) { return v != 0.0f; })) {

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <optional>
+#include <set>
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
+#include "cc/tensorflow/annotations.h"
 #include "cc/tensorflow/dtypes.h"
 #include "cc/tensorflow/shape_inference.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -118,9 +121,23 @@ std::vector<Probe> MakeProbes(const GrapplerItem& item, int64_t batch_size,
   return probes;
 }
 
-// The item without the values of large constants, which no shape depends on:
-// inference copies the graph.
-GrapplerItem WithoutLargeConstants(const GrapplerItem& item) {
+// The type of the whole numbers, such as sizes, that the node computes.
+std::optional<tensorflow::DataType> IntegerType(const NodeDef& node) {
+  const tensorflow::OpDef* op = nullptr;
+  tensorflow::DataType type;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok() ||
+      !tensorflow::OutputTypeForNode(node, *op, 0, &type).ok() ||
+      !tensorflow::DataTypeIsInteger(type)) {
+    return std::nullopt;
+  }
+  return type;
+}
+
+// The item without weights: the values of large constants, which no shape depends
+// on, as inference copies the graph, and variables, whose shapes it cannot know. And
+// without what computes a number in whose place the caller feeds another one.
+GrapplerItem WithoutWeights(const GrapplerItem& item,
+                            const std::set<std::string>& fed) {
   constexpr int64_t kLarge = 1024;
   tensorflow::GraphDef graph;
   *graph.mutable_library() = item.graph.library();
@@ -128,6 +145,23 @@ GrapplerItem WithoutLargeConstants(const GrapplerItem& item) {
   for (const NodeDef& node : item.graph.node()) {
     NodeDef* copy = graph.add_node();
     const auto value = node.attr().find("value");
+    if (IsWeight(node)) {
+      copy->set_name(node.name());
+      copy->set_op("Placeholder");
+      copy->set_device(node.device());
+      (*copy->mutable_attr())["dtype"] = node.attr().at("dtype");
+      (*copy->mutable_attr())["shape"] = node.attr().at(kShapeOfWeight);
+      continue;
+    }
+    const auto fed_type =
+        fed.count(node.name()) > 0 ? IntegerType(node) : std::nullopt;
+    if (fed_type) {
+      copy->set_name(node.name());
+      copy->set_op("Placeholder");
+      copy->set_device(node.device());
+      tensorflow::AddNodeAttr("dtype", *fed_type, copy);
+      continue;
+    }
     if (node.op() != "Const" || value == node.attr().end() ||
         value->second.tensor().ByteSizeLong() < kLarge ||
         tensorflow::TensorShape::IsValid(
@@ -154,7 +188,7 @@ absl::StatusOr<std::unique_ptr<GraphIndex>> GraphIndex::Create(
   TF_RETURN_IF_ERROR(index->ReadEdges(item));
   TF_RETURN_IF_ERROR(index->SortNodes());
   TF_RETURN_IF_ERROR(index->ReadShapes(item, batch_size, image_size));
-  index->ClassifyNodes(item);
+  index->ClassifyNodes();
   index->FindConsumers();
   index->cpu_ = std::make_unique<tensorflow::grappler::DeviceSimple>();
   return index;
@@ -240,15 +274,24 @@ absl::Status GraphIndex::SortNodes() {
 
 absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
                                     int64_t batch_size, int64_t image_size) {
-  const GrapplerItem small = WithoutLargeConstants(item);
+  std::set<std::string> fed;
+  for (const auto& feed : item.feed) {
+    const std::string name(tensorflow::ParseTensorName(feed.first).node());
+    const int i = Find(name);
+    if (i < 0) continue;
+    nodes_[i].fed = true;
+    if (!InputShape(node(i))) fed.insert(name);
+  }
+  const GrapplerItem small = WithoutWeights(item, fed);
   const std::vector<Probe> probes = MakeProbes(item, batch_size, image_size);
   for (const Probe& probe : probes) {
     GrapplerItem sized = small;
     bool first = true;
-    for (NodeDef& node : *sized.graph.mutable_node()) {
-      const auto* shape = InputShape(node);
+    for (int i = 0; i < size(); ++i) {
+      const auto* shape = InputShape(node(i));
       if (!shape) continue;
-      SetInputShape(WithProbe(*shape, probe, first), &node);
+      SetInputShape(WithProbe(*shape, probe, first),
+                    sized.graph.mutable_node(i));
       first = false;
     }
     TF_RETURN_IF_ERROR(InferShapes(sized, batch_size));
@@ -341,6 +384,8 @@ const std::vector<int64_t>* GraphIndex::integers(TensorRef tensor,
   return it == integers_[probe].end() ? nullptr : &it->second;
 }
 
+bool GraphIndex::variable(int i) const { return IsWeight(node(i)); }
+
 bool GraphIndex::fixed_size(TensorRef tensor) const {
   const Shape* example = shape(tensor);
   if (!example) return false;
@@ -372,12 +417,7 @@ bool GraphIndex::same_dimensions(TensorRef a, TensorRef b, size_t first,
   });
 }
 
-void GraphIndex::ClassifyNodes(const GrapplerItem& item) {
-  for (const auto& feed : item.feed) {
-    const int i =
-        Find(std::string(tensorflow::ParseTensorName(feed.first).node()));
-    if (i >= 0) nodes_[i].fed = true;
-  }
+void GraphIndex::ClassifyNodes() {
   for (int i : order_) {
     Node& node = nodes_[i];
     const std::string& op = node.def->op();
@@ -406,7 +446,8 @@ void GraphIndex::ClassifyNodes(const GrapplerItem& item) {
         node.inputs.begin(), node.inputs.end(),
         [&](const TensorRef& t) { return nodes_[t.node].constant; });
     node.effect =
-        !OneOf(op, {"Placeholder", "_Arg", "Const"}) && !IsEvaluable(*node.def);
+        !OneOf(op, {"Placeholder", "_Arg", "Const", "VarHandleOp"}) &&
+        !IsWeight(*node.def) && !IsEvaluable(*node.def);
     for (const TensorRef& t : node.inputs) {
       node.effect = node.effect || nodes_[t.node].effect;
     }

@@ -75,6 +75,8 @@ class GraphIndex {
   bool passthrough(int i) const { return !nodes_[i].forward.empty(); }
   // The node computes a constant, or waits for nothing.
   bool constant(int i) const { return nodes_[i].constant; }
+  // The node reads a variable that Annotate() has marked as a weight.
+  bool variable(int i) const;
   // Whether it matters to others that the node has run, and not only what it has
   // computed: it, or what it waits for, may fail or change something. TensorFlow
   // lets all that a function computes wait for its arguments.
@@ -172,7 +174,7 @@ class GraphIndex {
                     const tensorflow::OpInfo::TensorProperties& output);
   absl::Status InferShapes(const tensorflow::grappler::GrapplerItem& item,
                            int64_t batch_size);
-  void ClassifyNodes(const tensorflow::grappler::GrapplerItem& item);
+  void ClassifyNodes();
   void FindConsumers();
   bool Evaluate(int i);
   // Whether `equal`, of two shapes, holds for all sizes.

@@ -311,6 +311,27 @@ class Importer {
     if (k >= graph_.inputs(i).size()) return nullptr;
     return graph_.Constant(graph_.inputs(i)[k]);
   }
+  // Input k as the weight of a convolution or product, and its shape.
+  std::optional<std::pair<Weight, Shape>> Filter(int i, size_t k, size_t rank) {
+    if (k >= graph_.inputs(i).size()) return std::nullopt;
+    const TensorRef input = graph_.Input(i, k);
+    const Tensor* const constant = Constant(i, k);
+    const Shape* shape = nullptr;
+    Shape of_constant;
+    if (constant && ToDataType(constant->dtype())) {
+      for (int d = 0; d < constant->dims(); ++d) {
+        of_constant.push_back(constant->dim_size(d));
+      }
+      shape = &of_constant;
+    } else if (!constant && graph_.variable(input.node)) {
+      shape = graph_.shape(input);
+    }
+    if (!shape || shape->size() != rank || NumElements(*shape) == 0) {
+      return std::nullopt;
+    }
+    return std::make_pair(
+        constant ? Weight(Floats(*constant)) : Weight(input), *shape);
+  }
   // The only node that reads the tensor, or -1.
   int OnlyConsumer(TensorRef tensor) {
     const std::vector<int>& consumers = graph_.Consumers(tensor);
@@ -408,27 +429,25 @@ class Importer {
     if (!InputShape(i, 0, {4})) {
       return Refuse("its input is no image of known size");
     }
-    const Tensor* filter = Constant(i, 1);
-    if (!filter || !ToDataType(filter->dtype()) || filter->dims() != 4 ||
-        filter->NumElements() == 0) {
-      return Refuse("its filter is no constant");
-    }
+    auto filter = Filter(i, 1, 4);
+    if (!filter) return Refuse("its filter is no constant");
     ImportedOperator op = Make(i, OperatorType::kConv2D, {graph_.Input(i, 0)});
     const int64_t channels = graph_.shape(op.inputs[0])->back();
-    op.op.kernel = {filter->dim_size(0), filter->dim_size(1)};
+    const Shape& shape = filter->second;
+    op.op.kernel = {shape[0], shape[1]};
     if (depthwise) {
       op.op.groups = channels;
-      op.op.filters = channels * filter->dim_size(3);
+      op.op.filters = channels * shape[3];
     } else {
-      op.op.filters = filter->dim_size(3);
-      if (filter->dim_size(2) < 1 || channels % filter->dim_size(2) != 0) {
+      op.op.filters = shape[3];
+      if (channels % shape[2] != 0) {
         return Refuse("its filter does not fit its input");
       }
-      op.op.groups = channels / filter->dim_size(2);
+      op.op.groups = channels / shape[2];
     }
     TF_RETURN_IF_ERROR(ReadSteps(node, &op.op));
     TF_RETURN_IF_ERROR(ReadPadding(node, &op.op.padding));
-    op.weights = {Floats(*filter)};
+    op.weights = {std::move(filter->first)};
     TF_RETURN_IF_ERROR(ReadFusedOps(i, &op));
     ReadSpaceToBatch(&op);
     return Emit(std::move(op));
@@ -436,20 +455,19 @@ class Importer {
 
   Result TransposedConvolution(int i) {
     const NodeDef& node = graph_.node(i);
-    const Tensor* filter = Constant(i, 1);
+    auto filter = Filter(i, 1, 4);
     const Shape* x = InputShape(i, 2, {4});
     if (!x) return Refuse("its input is no image of known size");
-    if (!filter || !ToDataType(filter->dtype()) || filter->dims() != 4) {
-      return Refuse("its filter is no constant");
-    }
+    if (!filter) return Refuse("its filter is no constant");
     // [kh, kw, outputs, inputs].
-    if (filter->dim_size(3) != x->back()) {
+    const Shape& shape = filter->second;
+    if (shape[3] != x->back()) {
       return Refuse("its filter does not fit its input");
     }
     ImportedOperator op =
         Make(i, OperatorType::kConv2DTranspose, {graph_.Input(i, 2)});
-    op.op.kernel = {filter->dim_size(0), filter->dim_size(1)};
-    op.op.filters = filter->dim_size(2);
+    op.op.kernel = {shape[0], shape[1]};
+    op.op.filters = shape[2];
     TF_RETURN_IF_ERROR(ReadSteps(node, &op.op));
     TF_RETURN_IF_ERROR(ReadPadding(node, &op.op.padding));
     // All four dimensions, or height and width.
@@ -460,15 +478,8 @@ class Importer {
                   : SizeExpressions{sizes[1], sizes[2]};
     }
     TF_RETURN_IF_ERROR(ReadTransposedSize(i, sizes, &op));
-    const std::vector<float> values = Floats(*filter);
-    std::vector<float> transposed(values.size());
-    const int64_t rows = op.op.filters, columns = x->back();
-    for (size_t k = 0; k < values.size(); ++k) {
-      const int64_t window = k / (rows * columns);
-      const int64_t row = k / columns % rows, column = k % columns;
-      transposed[(window * columns + column) * rows + row] = values[k];
-    }
-    op.weights = {std::move(transposed)};
+    filter->first.Swap({shape[0] * shape[1], shape[2], shape[3], 1});
+    op.weights = {std::move(filter->first)};
     return Emit(std::move(op));
   }
 
@@ -590,27 +601,17 @@ class Importer {
 
   Result MatMul(int i) {
     const NodeDef& node = graph_.node(i);
-    const Tensor* weight = Constant(i, 1);
+    auto weight = Filter(i, 1, 2);
     if (!InputShape(i, 0, {2}) || Attr<bool>(node, "transpose_a", false) ||
-        !weight || !ToDataType(weight->dtype()) || weight->dims() != 2 ||
-        weight->NumElements() == 0) {
+        !weight) {
       return Refuse("it does not multiply [N,C] by a constant matrix");
     }
     ImportedOperator op = Make(i, OperatorType::kMatMul, {graph_.Input(i, 0)});
-    std::vector<float> values = Floats(*weight);
-    int64_t rows = weight->dim_size(0), columns = weight->dim_size(1);
-    if (Attr<bool>(node, "transpose_b", false)) {
-      std::vector<float> transposed(values.size());
-      for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t c = 0; c < columns; ++c) {
-          transposed[c * rows + r] = values[r * columns + c];
-        }
-      }
-      values = std::move(transposed);
-      std::swap(rows, columns);
-    }
-    op.op.filters = columns;
-    op.weights = {std::move(values)};
+    const bool transposed = Attr<bool>(node, "transpose_b", false);
+    const Shape& shape = weight->second;
+    if (transposed) weight->first.Swap({1, shape[0], shape[1], 1});
+    op.op.filters = shape[transposed ? 0 : 1];
+    op.weights = {std::move(weight->first)};
     TF_RETURN_IF_ERROR(ReadFusedOps(i, &op));
     return Emit(std::move(op));
   }

@@ -11,6 +11,7 @@
 #include "cc/core/data_type.h"
 #include "cc/tensorflow/graph_index.h"
 #include "cc/tensorflow/placement.h"
+#include "cc/tensorflow/weight.h"
 
 namespace ios::tf {
 
@@ -31,7 +32,7 @@ struct ImportedOperator {
   Layout from = Layout::kChannelsLast;  // kReshape: of what the node reads
   TensorRef output;
   std::vector<int> nodes;
-  std::vector<std::vector<float>> weights;  // WeightShapes() order
+  std::vector<Weight> weights;  // WeightShapes() order
 };
 
 // What an operator of this node is called: as the node; a convolution that

@@ -207,23 +207,24 @@ void AddRegionNode(const Partition& partition, const LoweredRegion& region,
   for (const TensorRef& input : region.made.inputs) {
     node->add_input(borders->Enter(input, region));
   }
-  for (const std::string& wait : editor->ControlInputs(region.nodes)) {
-    if (wait != absl::StrCat("^", region.name)) node->add_input(wait);
-  }
   tensorflow::AddNodeAttr("N", static_cast<int64_t>(region.made.inputs.size()),
                           node);
   tensorflow::AddNodeAttr(
       "M", static_cast<int64_t>(region.made.block.outputs.size()), node);
   tensorflow::AddNodeAttr("T", ToTensorFlow(region.made.block.dtype), node);
   tensorflow::AddNodeAttr("device", region.device, node);
-  tensorflow::AddNodeAttr(
-      "program", ToJson(RegionProgram{region.made.block, region.schedules}),
-      node);
+  RegionProgram program = {region.made.block, region.schedules, {}};
   tensorflow::AttrValue weights;
   weights.mutable_list();
-  for (size_t i = 0; i < region.made.operators.size(); ++i) {
-    const ImportedOperator& op = partition.operators[region.made.operators[i]];
-    for (const std::vector<float>& values : op.weights) {
+  for (int k : region.made.operators) {
+    for (const Weight& weight : partition.operators[k].weights) {
+      if (!weight.constant()) {
+        node->add_input(editor->Input(weight.variable));
+        program.parameters.push_back(
+            {weights.list().tensor_size(), weight.recipe.swaps});
+      }
+      const std::vector<float>& values =
+          weight.constant() ? weight.values : weight.recipe.scale;
       tensorflow::TensorProto* proto = weights.mutable_list()->add_tensor();
       proto->set_dtype(tensorflow::DT_FLOAT);
       proto->mutable_tensor_shape()->add_dim()->set_size(values.size());
@@ -231,6 +232,12 @@ void AddRegionNode(const Partition& partition, const LoweredRegion& region,
     }
   }
   (*node->mutable_attr())["weights"] = std::move(weights);
+  tensorflow::AddNodeAttr("P", static_cast<int64_t>(program.parameters.size()),
+                          node);
+  tensorflow::AddNodeAttr("program", ToJson(program), node);
+  for (const std::string& wait : editor->ControlInputs(region.nodes)) {
+    if (wait != absl::StrCat("^", region.name)) node->add_input(wait);
+  }
 }
 
 std::string DeviceOf(const Partition& partition, const Region& region) {

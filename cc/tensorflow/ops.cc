@@ -23,7 +23,9 @@ absl::Status RegionShape(InferenceContext* c) {
   StatusOr<RegionProgram> program = RegionProgramFromJson(json);
   if (!program.ok()) return ToAbsl(program.status());
   Block& block = program->block;
-  if (c->num_inputs() != static_cast<int>(block.inputs.size()) ||
+  const size_t parameters = program->parameters.size();
+  if (block.inputs.size() + parameters !=
+          static_cast<size_t>(c->num_inputs()) ||
       c->num_outputs() != static_cast<int>(block.outputs.size())) {
     return absl::InvalidArgumentError(
         "the program has another number of inputs or outputs");
@@ -35,7 +37,7 @@ absl::Status RegionShape(InferenceContext* c) {
   bool one_batch = true;
   std::vector<std::vector<Shape>> results;
   for (int trial = 0; trial < kTrials; ++trial) {
-    for (int k = 0; k < c->num_inputs(); ++k) {
+    for (size_t k = 0; k < block.inputs.size(); ++k) {
       ShapeHandle input;
       TF_RETURN_IF_ERROR(
           c->WithRank(c->input(k), block.inputs[k].size(), &input));
@@ -97,8 +99,10 @@ absl::Status LatencyShape(InferenceContext* c) {
 
 REGISTER_OP("IosRegion")
     .Input("inputs: N * T")
+    .Input("parameters: P * T")
     .Output("outputs: M * T")
     .Attr("N: int >= 1")
+    .Attr("P: int >= 0 = 0")
     .Attr("M: int >= 1")
     .Attr("program: string")
     .Attr("weights: list(tensor) >= 0")
@@ -112,10 +116,13 @@ Runs a region of a graph on the IOS engine.
 
 inputs: Dense [N,H,W,C] or [N,C] tensors; sizes other than those in `program` are
   compiled for on first use.
+parameters: Weights that are variables. They are packed in the first call, and again
+  when they have changed.
 outputs: The block's outputs.
 program: JSON object of "block" and its "schedules" by "batch_size": a batch runs by
-  that of the nearest size.
-weights: The operators' weights in float32, flattened over operators; read once.
+  that of the nearest size; and of the "parameters", what becomes of them.
+weights: The operators' weights in float32, flattened over operators; of parameters,
+  the factors of their filters.
 device: What the region was made for.
 )doc");
 

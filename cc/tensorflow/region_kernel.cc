@@ -1,6 +1,8 @@
 // Kernels of IosRegion, over the engine's Program.
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "cc/tensorflow/dtypes.h"
 #include "cc/tensorflow/engine_device.h"
 #include "cc/tensorflow/program_json.h"
+#include "cc/tensorflow/region_weights.h"
 #include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -35,34 +38,6 @@ Shape ToShape(const TensorShape& shape) {
   return result;
 }
 
-// The attribute's tensors, as the operators' weights. They point into
-// `tensors`.
-StatusOr<Weights> SplitWeights(const Block& block,
-                               const std::vector<Tensor>& tensors) {
-  IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
-  Weights weights;
-  size_t next = 0;
-  for (const Operator& op : block.operators) {
-    weights.emplace_back();
-    for (Shape& shape :
-         WeightShapes(op, ShapeOf(block, shapes, op.inputs[0]))) {
-      if (next >= tensors.size() ||
-          tensors[next].dtype() != tensorflow::DT_FLOAT ||
-          tensors[next].NumElements() != NumElements(shape)) {
-        return InvalidArgument(absl::StrCat(
-            "weight ", next, " does not fit operator '", op.name, "'"));
-      }
-      weights.back().push_back(
-          {tensors[next++].flat<float>().data(), std::move(shape)});
-    }
-  }
-  if (next != tensors.size()) {
-    return InvalidArgument(absl::StrCat("has ", tensors.size(),
-                                        " weights, the program takes ", next));
-  }
-  return weights;
-}
-
 // A copy of `tensor`, made on the stream, that is aligned.
 absl::StatusOr<Tensor> AlignedCopy(OpKernelContext* context,
                                    const Tensor& tensor) {
@@ -74,6 +49,19 @@ absl::StatusOr<Tensor> AlignedCopy(OpKernelContext* context,
                                                 tensor.TotalBytes());
   TF_RETURN_IF_ERROR(context->op_device_context()->stream()->MemcpyD2D(
       &to, from, tensor.TotalBytes()));
+  return copy;
+}
+
+// A copy of `tensor`, of the device's memory, in the host's.
+absl::StatusOr<Tensor> HostCopy(OpKernelContext* context,
+                                const Tensor& tensor) {
+  Tensor copy(tensor.dtype(), tensor.shape());
+  auto* const stream = context->op_device_context()->stream();
+  const stream_executor::DeviceAddressBase from(tensor.data(),
+                                                tensor.TotalBytes());
+  TF_RETURN_IF_ERROR(
+      stream->Memcpy(copy.data(), from, tensor.TotalBytes()));
+  TF_RETURN_IF_ERROR(stream->BlockHostUntilDone());
   return copy;
 }
 
@@ -91,14 +79,14 @@ class IosRegionOp : public OpKernel {
   std::string TraceString(const OpKernelContext& context,
                           bool verbose) const override {
     std::vector<Shape> shapes;
-    for (int k = 0; k < context.num_inputs(); ++k) {
+    for (int k = 0; k < NumActivations(context); ++k) {
       shapes.push_back(ToShape(context.input(k).shape()));
     }
     const int64_t batch = BatchSize(shapes);
     return tsl::profiler::TraceMeEncode(
         OpKernel::TraceString(context, verbose),
         {{"batch_size", batch},
-         {"scheduled_for", program_->ScheduledBatch(batch)}});
+         {"scheduled_for", NearestBatch(region_.schedules, batch)->first}});
   }
 
  private:
@@ -109,12 +97,13 @@ class IosRegionOp : public OpKernel {
     TF_RETURN_IF_ERROR(context->GetAttr("program", &json));
     TF_RETURN_IF_ERROR(context->GetAttr("weights", &tensors));
     TF_RETURN_IF_ERROR(context->GetAttr("T", &dtype));
-    const absl::StatusOr<std::string> device = EngineDevice(context);
-    TF_RETURN_IF_ERROR(device.status());
-    StatusOr<RegionProgram> program = RegionProgramFromJson(json);
-    TF_RETURN_IF_ERROR(ToAbsl(program.status()));
-    const Block& block = program->block;
-    if (static_cast<int>(block.inputs.size()) != context->num_inputs() ||
+    TF_ASSIGN_OR_RETURN(device_, EngineDevice(context));
+    StatusOr<RegionProgram> region = RegionProgramFromJson(json);
+    TF_RETURN_IF_ERROR(ToAbsl(region.status()));
+    region_ = *std::move(region);
+    const Block& block = region_.block;
+    if (block.inputs.size() + region_.parameters.size() !=
+            static_cast<size_t>(context->num_inputs()) ||
         static_cast<int>(block.outputs.size()) != context->num_outputs()) {
       return absl::InvalidArgumentError(
           "the program has another number of inputs or outputs");
@@ -124,22 +113,65 @@ class IosRegionOp : public OpKernel {
           absl::StrCat("the program computes ", ToString(block.dtype),
                        ", T is another type"));
     }
-    StatusOr<Weights> weights = SplitWeights(block, tensors);
+    StatusOr<RegionWeights> weights =
+        RegionWeights::Create(region_, std::move(tensors));
     TF_RETURN_IF_ERROR(ToAbsl(weights.status()));
-    StatusOr<std::unique_ptr<Program>> created =
-        Program::Create(block, program->schedules, *weights, *device);
-    TF_RETURN_IF_ERROR(ToAbsl(created.status()));
-    program_ = std::move(*created);
-    on_gpu_ = *device != "cpu";
+    weights_ = *std::move(weights);
+    if (!region_.parameters.empty()) return absl::OkStatus();
+    TF_RETURN_IF_ERROR(MakeProgram({}));
+    weights_.reset();  // the program has packed them
     return absl::OkStatus();
   }
 
+  int NumActivations(const OpKernelContext& context) const {
+    return context.num_inputs() - region_.parameters.size();
+  }
+
+  // `parameters`: in host memory.
+  absl::Status MakeProgram(const std::vector<Tensor>& parameters) {
+    std::vector<std::vector<float>> made;
+    StatusOr<Weights> weights = weights_->Values(parameters, &made);
+    TF_RETURN_IF_ERROR(ToAbsl(weights.status()));
+    StatusOr<std::unique_ptr<Program>> created =
+        Program::Create(region_.block, region_.schedules, *weights, device_);
+    TF_RETURN_IF_ERROR(ToAbsl(created.status()));
+    program_ = std::move(*created);
+    return absl::OkStatus();
+  }
+
+  // The program with the values that the variables have in this call. While a
+  // tensor is held nobody writes to its memory: the same address, the same values.
+  absl::StatusOr<std::shared_ptr<Program>> CurrentProgram(
+      OpKernelContext* context) {
+    if (region_.parameters.empty()) return program_;
+    const int first = NumActivations(*context);
+    std::lock_guard<std::mutex> lock(mutex_);
+    bool same = !held_.empty();
+    for (size_t k = 0; same && k < held_.size(); ++k) {
+      same = context->input(first + k).data() == held_[k].data();
+    }
+    if (same) return program_;
+    held_.clear();
+    std::vector<Tensor> read, on_host;
+    for (size_t k = 0; k < region_.parameters.size(); ++k) {
+      read.push_back(context->input(first + k));
+      if (!on_gpu()) continue;
+      TF_ASSIGN_OR_RETURN(Tensor copy, HostCopy(context, read.back()));
+      on_host.push_back(std::move(copy));
+    }
+    TF_RETURN_IF_ERROR(MakeProgram(on_gpu() ? on_host : read));
+    held_ = std::move(read);
+    return program_;
+  }
+
   absl::Status Run(OpKernelContext* context) {
+    TF_ASSIGN_OR_RETURN(const std::shared_ptr<Program> program,
+                        CurrentProgram(context));
     std::vector<Shape> shapes;
-    for (int k = 0; k < context->num_inputs(); ++k) {
+    for (int k = 0; k < NumActivations(*context); ++k) {
       shapes.push_back(ToShape(context->input(k).shape()));
     }
-    StatusOr<std::vector<Shape>> results = program_->OutputShapes(shapes);
+    StatusOr<std::vector<Shape>> results = program->OutputShapes(shapes);
     TF_RETURN_IF_ERROR(ToAbsl(results.status()));
     std::vector<void*> outputs;
     bool empty = true;
@@ -153,10 +185,10 @@ class IosRegionOp : public OpKernel {
     if (empty) return absl::OkStatus();  // a batch of no images
     std::vector<TensorArray> inputs;
     std::vector<Tensor> copies;  // alive until the work is enqueued
-    for (int k = 0; k < context->num_inputs(); ++k) {
+    for (size_t k = 0; k < shapes.size(); ++k) {
       const Tensor& input = context->input(k);
       const void* data = input.data();
-      if (on_gpu_ && reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {
+      if (on_gpu() && reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {
         absl::StatusOr<Tensor> copy = AlignedCopy(context, input);
         TF_RETURN_IF_ERROR(copy.status());
         data = copy->data();
@@ -165,17 +197,24 @@ class IosRegionOp : public OpKernel {
       inputs.push_back({data, std::move(shapes[k])});
     }
     void* stream = nullptr;
-    if (on_gpu_) {
+    if (on_gpu()) {
       stream = context->op_device_context()
                    ->stream()
                    ->platform_specific_handle()
                    .stream;
     }
-    return ToAbsl(program_->Run(inputs, outputs, stream));
+    return ToAbsl(program->Run(inputs, outputs, stream));
   }
 
-  std::unique_ptr<Program> program_;
-  bool on_gpu_ = false;
+  bool on_gpu() const { return device_ != "cpu"; }
+
+  std::string device_;  // as the engine calls it
+  RegionProgram region_;
+  std::optional<RegionWeights> weights_;
+  std::mutex mutex_;
+  // Below, of the mutex where there are parameters.
+  std::shared_ptr<Program> program_;
+  std::vector<Tensor> held_;  // the variables' values that it was made of
 };
 
 REGISTER_KERNEL_BUILDER(Name("IosRegion").Device(tensorflow::DEVICE_CPU),

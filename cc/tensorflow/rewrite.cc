@@ -189,7 +189,13 @@ class Rewriter {
     }
     if (!options_.materialise_merges) return result;
     for (const std::vector<int>& group : MergesOf(result.schedules[0])) {
-      if (std::all_of(result.schedules.begin(), result.schedules.end(),
+      const bool constant =
+          std::all_of(group.begin(), group.end(), [&](int i) {
+            const int k = block.made.operators[i];
+            return partition_.operators[k].weights[0].constant();
+          });
+      if (constant &&
+          std::all_of(result.schedules.begin(), result.schedules.end(),
                       [&](const Schedule& schedule) {
                         return MergesOf(schedule).count(group) > 0;
                       })) {
@@ -284,12 +290,12 @@ class Rewriter {
     for (const MergePlan::Part& part : merge.plan.parts) {
       const ImportedOperator& from =
           partition_.operators[merge.made->operators[part.op]];
-      filters.push_back(from.weights[0].data());
-      biases.push_back(from.op.bias ? from.weights[1].data() : nullptr);
+      filters.push_back(from.weights[0].values.data());
+      biases.push_back(from.op.bias ? from.weights[1].values.data() : nullptr);
       nodes.insert(nodes.end(), from.nodes.begin(), from.nodes.end());
       sizes.push_back(from.op.filters);
     }
-    const int64_t channels = first.weights[0].size() /
+    const int64_t channels = first.weights[0].values.size() /
                              (first.op.kernel[0] * first.op.kernel[1] *
                               first.op.filters);
     std::vector<float> filter, bias;

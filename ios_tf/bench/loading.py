@@ -48,8 +48,9 @@ for _ in range(2):
     [output.numpy() for output in function(**inputs).values()]
     times.append(time.perf_counter())
 with open("/proc/self/status", encoding="ascii") as status:  # rusage: the parent's, too
-    (peak,) = [int(line.split()[1]) for line in status if line.startswith("VmHWM")]
-print(json.dumps([b - a for a, b in zip(times, times[1:])] + [peak / 1024]))
+    lines = dict(line.split(":", 1) for line in status)
+memory = [int(lines[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM")]
+print(json.dumps([b - a for a, b in zip(times, times[1:])] + memory))
 """
 
 
@@ -61,12 +62,13 @@ class Loading:
       load: seconds until the signature can be called.
       first, second: seconds of the first two calls. TensorFlow optimises the graph in
         the first, and the engine compiles its regions.
-      peak: MiB of the process.
+      resident, peak: MiB of the process, after these calls and at most.
     """
 
     load: float
     first: float
     second: float
+    resident: float
     peak: float
 
 
@@ -141,11 +143,13 @@ def _run(options: argparse.Namespace) -> int:
             f"{loading.load:.2f}",
             f"{loading.first:.2f}",
             f"{loading.second:.3f}",
+            f"{loading.resident:.0f}",
             f"{loading.peak:.0f}",
         ]
         for name, loading in found.items()
     ]
-    print(table(["", "load s", "first call s", "second call s", "peak MiB"], rows))
+    columns = ["load s", "first call s", "second call s", "resident MiB", "peak MiB"]
+    print(table(["", *columns], rows))
     if options.json:
         content = {
             "command": f"python -m ios_tf.bench.loading {options.model} "
