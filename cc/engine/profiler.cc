@@ -11,6 +11,7 @@
 #include "cc/engine/assembly.h"
 #include "cc/engine/backend.h"
 #include "cc/engine/executable.h"
+#include "cc/engine/fork_guard.h"
 #include "cc/engine/host_memory.h"
 #include "cc/engine/program.h"
 
@@ -71,6 +72,7 @@ class ProfilerImpl : public Profiler {
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<std::vector<BoundStage>> bound;
     for (const std::vector<Stage>& stages : candidates) {
+      const NoForkMeanwhile no_fork;
       const Schedule schedule = {stages};
       const bool whole =
           measurement.lanes == 0 && Validate(schedule, block_).ok();

@@ -9,6 +9,7 @@
 #include "cc/core/merge.h"
 #include "cc/engine/assembly.h"
 #include "cc/engine/backend.h"
+#include "cc/engine/fork_guard.h"
 
 namespace ios {
 namespace {
@@ -141,6 +142,7 @@ class ProgramImpl : public Program {
   StatusOr<std::vector<Shape>> InferOutputs(
       const std::vector<Shape>& inputs) const {
     {
+      const NoForkMeanwhile no_fork;
       std::lock_guard<std::mutex> lock(mutex_);
       for (const auto& compiled : compiled_) {
         if (compiled->inputs == inputs) return compiled->outputs;
@@ -233,6 +235,7 @@ class ProgramImpl : public Program {
 
   StatusOr<std::shared_ptr<Compiled>> CompiledFor(
       const std::vector<Shape>& inputs) {
+    const NoForkMeanwhile no_fork;
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto it = compiled_.begin(); it != compiled_.end(); ++it) {
       if ((*it)->inputs == inputs) {

@@ -13,6 +13,7 @@
 #include "cc/engine/cpu/memory.h"
 #include "cc/engine/cpu/parameter.h"
 #include "cc/engine/cpu/tasks.h"
+#include "cc/engine/fork_guard.h"
 
 namespace ios::cpu {
 namespace {
@@ -176,6 +177,7 @@ class Cpu : public Backend {
                         "out of memory: " + std::to_string(floats * 4) +
                             " bytes of scratch memory");
         }
+        const NoForkMeanwhile no_fork;
         lane.scratch = std::move(scratch);
         lane.scratch_floats = floats;
       }
