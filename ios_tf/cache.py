@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-import uuid
 from typing import Any
 
 import tensorflow as tf
 
+from ios_tf import cache_files
 from ios_tf.parts import DEFAULT_PATTERNS, Patterns
 from ios_tf.scheduler import Problem, Pruning, Schedule, validate
 from ios_tf.source import first_line
@@ -52,6 +52,7 @@ class ScheduleCache:
 
     def __init__(self, directory: str, device: str) -> None:
         """`directory` need not exist; `device` is a fingerprint."""
+        self._root = directory
         self._directory = os.path.join(directory, device)
 
     def path(self, signature: str, strategy: str) -> str:
@@ -72,8 +73,7 @@ class ScheduleCache:
         """
         path = self.path(problem.signature, strategy)
         try:
-            with tf.io.gfile.GFile(path, "rb") as file:
-                data = file.read()
+            data = cache_files.read(self._root, path)
         except tf.errors.NotFoundError:
             return None
         except tf.errors.OpError as error:
@@ -82,13 +82,12 @@ class ScheduleCache:
         try:
             schedule = Schedule.from_json(data)
             validate(schedule, problem)
-            latency_ms = [schedule.metadata[k] for k in ("latency_ms", "sequential_ms")]
-            if not all(isinstance(ms, (int, float)) and ms > 0 for ms in latency_ms):
+            if min(schedule.metadata[k] for k in ("latency_ms", "sequential_ms")) <= 0:
                 raise ValueError("its latencies are not positive numbers")
         except KeyError as error:
             _logger.warning("%s is ignored: it has no %s", path, error)
             return None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             _logger.warning("%s is ignored: %s", path, first_line(error))
             return None
         wanted = _settings(strategy, pruning, patterns)
@@ -105,14 +104,10 @@ class ScheduleCache:
     ) -> None:
         """Keeps a schedule. A cache that cannot be written is one warning."""
         path = self.path(schedule.signature, strategy)
-        temporary = f"{path}.{uuid.uuid4().hex}.tmp"
         settings = _settings(strategy, pruning, patterns)
         data = {**json.loads(schedule.to_json()), **settings}
         try:
-            tf.io.gfile.makedirs(self._directory)
-            with tf.io.gfile.GFile(temporary, "w") as file:
-                file.write(json.dumps(data) + "\n")
-            tf.io.gfile.rename(temporary, path, overwrite=True)
+            cache_files.write(self._root, path, json.dumps(data) + "\n")
         except tf.errors.OpError as error:
             _logger.warning(
                 "the schedule cache %s cannot be written: %s",

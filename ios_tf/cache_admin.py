@@ -8,17 +8,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import time
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
+from ios_tf import cache_files
 from ios_tf.cache import DEFAULT_STRATEGY
 from ios_tf.errors import UserError
 from ios_tf.report import table
-from ios_tf.scheduler import STRATEGIES, Schedule
+from ios_tf.scheduler import STRATEGIES, Schedule, document
 from ios_tf.source import first_line
 from ios_tf.tuning import problem_of
 
@@ -27,6 +28,9 @@ _VERSION = 1
 _HOW = ("strategy", "micro_batches")  # of a stage
 # A temporary file that is older belongs to a process that has died.
 _STALE_SECONDS = 3600
+_MAX_PACKED_BYTES = 256 << 20
+# Of a file or directory that a cache may have.
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,11 +74,13 @@ def entries(directory: str) -> list[Entry]:
     for device in _directories(directory):
         if device == _PENDING:
             continue
-        found += _entries_of(directory, device, pending=False)
+        below = os.path.join(directory, device)
+        found += _entries_of(directory, below, pending=False)
     waiting = os.path.join(directory, _PENDING)
     if tf.io.gfile.isdir(waiting):
         for device in _directories(waiting):
-            found += _entries_of(waiting, device, pending=True)
+            below = os.path.join(waiting, device)
+            found += _entries_of(directory, below, pending=True)
     return found
 
 
@@ -158,7 +164,7 @@ def export(directory: str, path: str) -> int:
     """
     valid = [entry for entry in entries(directory) if not entry.problem]
     packed = {"version": _VERSION, "entries": {e.name: e.data for e in valid}}
-    _write(path, packed)
+    _write(os.path.dirname(path) or ".", path, packed)
     return len(valid)
 
 
@@ -174,11 +180,12 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
       UserError: the file is none of `export`; nothing is written then.
     """
     try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            packed = json.loads(file.read())
+        # Wherever it lies: the user names it.
+        data = cache_files.read("/", path, _MAX_PACKED_BYTES)
+        packed = document.parse(data, path, _MAX_PACKED_BYTES)
     except tf.errors.OpError as error:
         raise UserError(f"{path}: cannot be read: {first_line(error)}") from error
-    except (ValueError, RecursionError):
+    except ValueError:
         raise UserError(f"{path}: not a file of ios_tf cache export") from None
     if (
         not isinstance(packed, dict)
@@ -193,7 +200,7 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
         if pending:
             parts = parts[1:]
         # A name must not lead out of the directory.
-        if len(parts) != 2 or any(part in ("", ".", "..") for part in parts):
+        if len(parts) != 2 or not all(_PLAIN.fullmatch(part) for part in parts):
             raise UserError(f"{path}: entry {name!r} has no place in a cache")
         problem = _check(parts[1], data, pending)
         if problem:
@@ -202,7 +209,7 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
     written = 0
     for target, data in checked.items():
         if overwrite or not tf.io.gfile.exists(target):
-            _write(target, data)
+            _write(directory, target, data)
             written += 1
     return written, len(checked) - written
 
@@ -212,8 +219,7 @@ def _directories(directory: str) -> list[str]:
     return [n for n in names if tf.io.gfile.isdir(os.path.join(directory, n))]
 
 
-def _entries_of(directory: str, device: str, pending: bool) -> Iterator[Entry]:
-    below = os.path.join(directory, device)
+def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
     for name in sorted(tf.io.gfile.listdir(below)):
         path = os.path.join(below, name)
         signature, _, rest = name.partition(".")
@@ -223,24 +229,24 @@ def _entries_of(directory: str, device: str, pending: bool) -> Iterator[Entry]:
         try:
             if name.endswith(".tmp"):
                 kind, problem = "temporary", None
+                # Of the future where a clock was set back meanwhile.
                 age = time.time() - tf.io.gfile.stat(path).mtime_nsec / 1e9
-                if age > _STALE_SECONDS:
+                if abs(age) > _STALE_SECONDS:
                     problem = "left by a process that has died"
             else:
-                with tf.io.gfile.GFile(path, "rb") as file:
-                    data = json.loads(file.read())
+                data = document.parse(cache_files.read(directory, path), "it")
                 problem = _check(name, data, pending)
         except tf.errors.NotFoundError:
             continue
         except tf.errors.OpError as error:
             problem = first_line(error)
-        except (ValueError, RecursionError):
-            problem = "it is not JSON"
+        except ValueError as error:
+            problem = first_line(error)
         if kind == "temporary" and not problem:
             continue  # somebody is writing it
         yield Entry(
             path,
-            device,
+            os.path.basename(below),
             kind,
             signature,
             strategy or ("" if pending else DEFAULT_STRATEGY),
@@ -278,7 +284,7 @@ def _check_stages(schedule: Schedule) -> None:
         raise ValueError("its stages do not run every operator once")
     for key in ("latency_ms", "sequential_ms"):
         value = schedule.metadata.get(key)
-        if not isinstance(value, (int, float)) or not value > 0:
+        if value is None or not value > 0:
             raise ValueError(f"{key} is not a positive number")
 
 
@@ -315,12 +321,8 @@ def _description(entry: Entry) -> str:
     return "\n".join(lines)
 
 
-def _write(path: str, data: dict[str, Any]) -> None:
-    temporary = f"{path}.{uuid.uuid4().hex}.tmp"
+def _write(directory: str, path: str, data: dict[str, Any]) -> None:
     try:
-        tf.io.gfile.makedirs(os.path.dirname(path) or ".")
-        with tf.io.gfile.GFile(temporary, "w") as file:
-            file.write(json.dumps(data) + "\n")
-        tf.io.gfile.rename(temporary, path, overwrite=True)
+        cache_files.write(directory, path, json.dumps(data) + "\n")
     except tf.errors.OpError as error:
         raise UserError(f"{path}: cannot be written: {first_line(error)}") from error

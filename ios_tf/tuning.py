@@ -4,7 +4,6 @@ blocks a running process meets."""
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ios_tf import _native, engine
+from ios_tf import _native, cache_files, engine
 from ios_tf.cache import (
     DEFAULT_STRATEGY,
     ScheduleCache,
@@ -24,7 +23,7 @@ from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement
 from ios_tf.cost.database import open_database
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.report import table
-from ios_tf.scheduler import PAPER_PRUNING, Problem, Pruning, Schedule
+from ios_tf.scheduler import PAPER_PRUNING, Problem, Pruning, Schedule, document
 from ios_tf.search import Searcher
 from ios_tf.source import first_line
 
@@ -147,12 +146,16 @@ def tune(
     found, ignored, kept = [], [], 0
     for path in list(pending_files(directory, fingerprint)):
         try:
-            problem = read_problem(path)
+            problem = read_problem(directory, path)
         except ValueError as error:
             _logger.warning("%s is ignored: %s", path, first_line(error))
             ignored.append(path)
             continue
         except tf.errors.NotFoundError:  # another process has been faster
+            continue
+        except tf.errors.OpError as error:
+            _logger.warning("%s is ignored: %s", path, first_line(error))
+            ignored.append(path)
             continue
         try:
             schedule = tuner.tune(problem)
@@ -180,8 +183,8 @@ def pending_files(cache_dir: str, fingerprint: str) -> Iterator[str]:
             yield os.path.join(directory, name)
 
 
-def read_problem(path: str) -> Problem:
-    """The block in a pending file.
+def read_problem(cache_dir: str, path: str) -> Problem:
+    """The block in a pending file of a cache.
 
     Nothing in the file is believed but the block itself: the engine says what follows
     from it, its signature first of all.
@@ -190,9 +193,7 @@ def read_problem(path: str) -> Problem:
       ValueError: it holds no block, or another one than its name says.
       tf.errors.OpError: it cannot be read.
     """
-    with tf.io.gfile.GFile(path, "rb") as file:
-        data = file.read()
-    problem = problem_of(data)
+    problem = problem_of(cache_files.read(cache_dir, path))
     name = os.path.basename(path).removesuffix(".json")
     if problem.signature != name:
         raise ValueError(f"it holds block {problem.signature[:12]}")
@@ -207,11 +208,11 @@ def problem_of(data: str | bytes | Mapping[str, Any]) -> Problem:
     """
     try:
         if isinstance(data, (str, bytes)):
-            data = json.loads(data)
+            data = document.parse(data, "it")
         if not isinstance(data, Mapping) or not isinstance(data.get("block"), Mapping):
             raise ValueError("it is no JSON object with a block")
         return Problem.from_json(engine.problem(data["block"]))
-    except (engine.EngineError, RecursionError) as error:
+    except engine.EngineError as error:
         raise ValueError(first_line(error)) from None
 
 

@@ -207,7 +207,7 @@ def test_verify_sees_what_is_not_an_entry(filled):
     assert len(found) == 4
     assert found[f"{'0' * 64}.json"] == f"it belongs to block {signature[:12]!r}"
     assert found[f"{signature}.guess.json"] == "its name is not that of an entry"
-    assert found[f"{signature}.merge.json"] == "it is not JSON"
+    assert found[f"{signature}.merge.json"].startswith("it is not JSON")
     assert found[os.path.basename(old)] == "left by a process that has died"
 
 

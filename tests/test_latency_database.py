@@ -1,6 +1,7 @@
 """The latency database: processes that are killed, and processes side by side."""
 
 import collections
+import itertools
 import json
 import logging
 import math
@@ -19,6 +20,7 @@ from ios_tf.cost import (
     LatencyDatabase,
     Measurement,
     OfflineCostModel,
+    known_devices,
 )
 from ios_tf.cost import open_database as open_or_warn
 from ios_tf.scheduler import Problem, Pruning, Stage, search
@@ -229,3 +231,103 @@ def test_a_file_that_is_no_database_goes_aside(tmp_path, caplog):
     _warning(caplog, path)
     assert (tmp_path / "latencies.sqlite.broken").read_bytes().startswith(b"no data")
     assert len(LatencyDatabase(str(path), "device")) == 3
+
+
+@pytest.mark.parametrize("name", ["latencies.sqlite.lock", "latencies.sqlite"])
+def test_what_a_link_points_to_stays_as_it_is(tmp_path, caplog, name):
+    precious = tmp_path / "precious"
+    precious.write_text("years of work")
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    (directory / name).symlink_to(precious)
+    _warning(caplog, directory / "latencies.sqlite")
+    assert precious.read_text() == "years of work"
+    assert sorted(os.listdir(tmp_path)) == ["precious", "shared"]
+
+
+def test_a_lock_keeps_what_is_in_it(tmp_path):
+    lock = tmp_path / "latencies.sqlite.lock"
+    lock.write_text("a note")
+    LatencyDatabase(str(tmp_path / "latencies.sqlite"), "device").close()
+    assert lock.read_text() == "a note"
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal", ".lock"])
+@pytest.mark.parametrize("kind", ["pipe", "directory", "link", "device"])
+def test_what_is_no_file_is_one_warning_and_no_wait(tmp_path, caplog, suffix, kind):
+    path = tmp_path / f"latencies.sqlite{suffix}"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero" if kind == "device" else tmp_path / "nothing")
+    if kind == "pipe" and suffix == ".lock":  # locks like a file
+        LatencyDatabase(str(tmp_path / "latencies.sqlite"), "device").close()
+    else:
+        _warning(caplog, tmp_path / "latencies.sqlite")
+    assert not (tmp_path / "nothing").exists()
+    assert known_devices(str(tmp_path / "latencies.sqlite")) in ([], ["device"])
+
+
+def test_values_that_are_no_latencies_are_measured_again(tmp_path):
+    path = str(tmp_path / "latencies.sqlite")
+    problem = Problem.from_edges(2, [(0, 1)])
+    search(
+        problem,
+        CachedCostModel(_Model(Measurement(repeat=1)), LatencyDatabase(path, "d")),
+    )
+    expected = len(LatencyDatabase(path, "d"))
+    columns = itertools.product(("median_ms", "spread", "samples"), ("abc", b"\x00"))
+    for column, value in [*columns, ("median_ms", -1.0), ("median_ms", 9e999)]:
+        with sqlite3.connect(path) as connection:
+            connection.execute(f"UPDATE latencies SET {column} = ?", (value,))
+        cached = CachedCostModel(
+            _Model(Measurement(repeat=1)), LatencyDatabase(path, "d")
+        )
+        search(problem, cached)
+        assert cached.measured == expected, (column, value)
+
+
+def test_a_full_disk_is_one_warning_and_the_search_goes_on(tmp_path):
+    """A limit on the size of files is met as a full disk is."""
+    code = """
+import logging, resource, signal, sys
+logging.basicConfig(format="%(message)s")
+from ios_tf.cost import CachedCostModel, Latency, LatencyDatabase
+from ios_tf.scheduler import Problem, search
+
+class Model:
+    def stage_latency(self, problem, stage):
+        return 1.0 + sum(map(len, stage.groups))
+
+database = LatencyDatabase(sys.argv[1], "device")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+cached = CachedCostModel(Model(), database)
+edges = [(i, 8) for i in range(8)]
+result = search(Problem.from_edges(9, edges), cached)
+print(result.schedule.stages != (), cached.measured)
+"""
+    path = str(tmp_path / "latencies.sqlite")
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    found, measured = done.stdout.split()
+    assert (found, int(measured) > 100) == ("True", True)
+    assert len(done.stderr.splitlines()) == 1 and path in done.stderr
+    database = LatencyDatabase(path, "device")
+    assert 0 <= len(database) < int(measured)
+    database.put("new", Latency(1.0, 0.1, 3))
+    assert database.get("new") == Latency(1.0, 0.1, 3)
+
+
+def test_a_clock_that_jumps_changes_nothing(tmp_path):
+    path = str(tmp_path / "latencies.sqlite")
+    for shift in (0, -1e9, 1e12):
+        database = LatencyDatabase(path, "device")
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE latencies SET measured_at = ?", (shift,))
+        database.put("stage", Latency(2.0, 0.1, 3))
+        assert database.get("stage") == Latency(2.0, 0.1, 3)

@@ -142,7 +142,8 @@ def test_greedy_on_a_miss(cache, network):
     (program,) = executed_programs(as_function(network), tf.constant(IMAGES))
     problem = Problem.from_json(engine.problem(program["block"]))
     blocks = [
-        ios_tf.tuning.read_problem(os.path.join(cache, name)) for name in files(cache)
+        ios_tf.tuning.read_problem(cache, os.path.join(cache, name))
+        for name in files(cache)
     ]
     expected = {
         frozenset(block.names[op] for group in stage.groups for op in group)

@@ -14,7 +14,9 @@ import hashlib
 import logging
 import math
 import os
+import pathlib
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator
 
@@ -57,9 +59,12 @@ class LatencyDatabase:
           sqlite3.Error, OSError: it cannot be opened, or is no database.
           ValueError: it belongs to another version of this package.
         """
+        self._path = path
         self._lock_path = f"{path}.lock" if path else None
+        self._warned = False
         if path:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            _check_plain(path)
         # Autocommit: every statement is a transaction.
         self._connection = sqlite3.connect(
             path or ":memory:", timeout=60, isolation_level=None
@@ -69,6 +74,8 @@ class LatencyDatabase:
             self._initialize(device)
 
     def _initialize(self, device: str) -> None:
+        # What the file defines calls no functions that have effects.
+        self._connection.execute("PRAGMA trusted_schema = OFF")
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version not in (0, _VERSION):
             raise ValueError(f"it has version {version}, not {_VERSION}")
@@ -85,30 +92,61 @@ class LatencyDatabase:
 
     def get(self, stage: str) -> Latency | None:
         """What is known of the stage with this key."""
-        row = self._connection.execute(
-            "SELECT median_ms, spread, samples FROM latencies"
-            " WHERE device = ? AND key = ?",
-            (self._device, _hash(stage)),
-        ).fetchone()
+        try:
+            row = self._connection.execute(
+                "SELECT median_ms, spread, samples FROM latencies"
+                " WHERE device = ? AND key = ?",
+                (self._device, _hash(stage)),
+            ).fetchone()
+        except sqlite3.Error as error:
+            self._warn(error)
+            return None
         if row is None:
             return None
         median_ms, spread, samples = row
-        return Latency(median_ms, math.inf if spread is None else spread, samples)
+        spread = math.inf if spread is None else spread
+        # Others may write the file, and SQLite keeps whatever it is given.
+        if (
+            not isinstance(median_ms, float)
+            or not isinstance(spread, float)
+            or not isinstance(samples, int)
+            or not 0 < median_ms < math.inf
+            or not spread >= 0
+            or samples < 1
+        ):
+            return None
+        return Latency(median_ms, spread, samples)
 
     def put(self, stage: str, latency: Latency) -> None:
-        """Keeps a latency; committed when the call returns."""
-        self._connection.execute(
-            "INSERT OR REPLACE INTO latencies VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                self._device,
-                _hash(stage),
-                stage,
-                latency.median_ms,
-                latency.spread if math.isfinite(latency.spread) else None,
-                latency.samples,
-                time.time(),
-            ),
-        )
+        """Keeps a latency; committed when the call returns.
+
+        A file that takes no more, on a full disk say, is one warning.
+        """
+        try:
+            self._connection.execute(
+                "INSERT OR REPLACE INTO latencies VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    self._device,
+                    _hash(stage),
+                    stage,
+                    latency.median_ms,
+                    latency.spread if math.isfinite(latency.spread) else None,
+                    latency.samples,
+                    time.time(),
+                ),
+            )
+        except sqlite3.Error as error:
+            self._warn(error)
+
+    def _warn(self, error: sqlite3.Error) -> None:
+        if not self._warned:
+            _logger.warning(
+                "the latency database %s fails: %s; what is measured now may not be "
+                "known later",
+                self._path,
+                error,
+            )
+        self._warned = True
 
     def __len__(self) -> int:
         """How many latencies of the device are known."""
@@ -126,7 +164,9 @@ class LatencyDatabase:
         if self._lock_path is None:
             yield
             return
-        with open(self._lock_path, "w", encoding="utf-8") as file:
+        # A link is not followed, and nothing that is there is changed.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(self._lock_path, flags, 0o666), "rb+", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
@@ -134,16 +174,24 @@ class LatencyDatabase:
         self._connection.close()
 
 
+def _check_plain(path: str) -> None:
+    """SQLite follows links, and waits for who writes into a named pipe."""
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.lstat(path + suffix).st_mode):
+                raise ValueError(f"{path}{suffix} is no regular file")
+
+
 def known_devices(path: str) -> list[str]:
     """The fingerprints of the devices in a database; none if there is none."""
-    if not os.path.exists(path):
-        return []
-    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as file:
-        try:
+    try:
+        _check_plain(path)
+        uri = f"{pathlib.Path(path).absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as file:
             rows = file.execute("SELECT fingerprint FROM devices ORDER BY id")
-        except sqlite3.Error:
-            return []
-        return [fingerprint for (fingerprint,) in rows]
+            return [str(fingerprint) for (fingerprint,) in rows]
+    except (OSError, ValueError, sqlite3.Error):
+        return []
 
 
 def open_database(path: str | None, device: str) -> LatencyDatabase:

@@ -12,6 +12,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ios_tf.scheduler import document
+
 VERSION = 1
 
 
@@ -129,10 +131,7 @@ class Problem:
           ValueError: one line that says what is wrong and where.
         """
         if isinstance(data, (str, bytes)):
-            try:
-                data = json.loads(data)
-            except ValueError as error:
-                raise ValueError(f"problem is not JSON: {error}") from None
+            data = document.parse(data, "problem")
         data = _object(data, "problem")
         if data.get("version") != VERSION:
             raise ValueError(

@@ -8,9 +8,22 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ios_tf.scheduler import document
 from ios_tf.scheduler.problem import Problem, mask_of, operators_of
 
 VERSION = 1
+
+# Of the metadata: milliseconds, seconds and counts.
+_NUMBERS = {
+    "latency_ms",
+    "sequential_ms",
+    "greedy_ms",
+    "search_seconds",
+    "stopped_after",
+    "measurements",
+    "parts",
+}
+_MAX_NUMBER = 1e15
 
 
 class Strategy(str, enum.Enum):
@@ -104,10 +117,7 @@ class Schedule:
           ValueError: one line that says what is wrong with the JSON.
         """
         if isinstance(data, (str, bytes)):
-            try:
-                data = json.loads(data)
-            except ValueError as error:
-                raise ValueError(f"schedule is not JSON: {error}") from None
+            data = document.parse(data, "schedule")
         if not isinstance(data, Mapping):
             raise ValueError("schedule must be a JSON object")
         if data.get("version") != VERSION:
@@ -120,10 +130,15 @@ class Schedule:
         if not isinstance(signature, str):
             raise ValueError("schedule: the signature must be a string")
         known = ("version", "signature", "stages")
+        metadata = {key: value for key, value in data.items() if key not in known}
+        for key in _NUMBERS & metadata.keys():
+            value = metadata[key]
+            if type(value) not in (int, float) or not 0 <= value <= _MAX_NUMBER:
+                raise ValueError(f"schedule: {key} is not a positive number")
         return cls(
             tuple(_stage(stage, at) for at, stage in enumerate(data["stages"])),
             signature,
-            {key: value for key, value in data.items() if key not in known},
+            metadata,
         )
 
 
@@ -143,8 +158,11 @@ def _stage(data: Any, index: int) -> Stage:
         for group in groups
     ):
         raise ValueError(f"{where}: groups must be lists of operator indices")
+    for op in (op for group in groups for op in group):
+        if not 0 <= op < document.MAX_OPERATORS:
+            raise ValueError(f"{where}: there is no operator {op}")
     micro_batches = data.get("micro_batches", 1)
-    if type(micro_batches) is not int:
+    if type(micro_batches) is not int or micro_batches > 2**30:
         raise ValueError(f"{where}: micro_batches must be a whole number")
     return Stage(strategy, tuple(tuple(group) for group in groups), micro_batches)
 

@@ -1,0 +1,81 @@
+"""The files of a schedule cache: read and written so that nobody who may write into the
+directory leads a process out of it, or makes it wait."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import uuid
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from ios_tf.scheduler.document import MAX_BYTES
+
+
+def read(directory: str, path: str, max_bytes: int = MAX_BYTES) -> bytes:
+    """The content of a file below a directory, which may be on any filesystem.
+
+    Raises:
+      tf.errors.OpError: there is none, or it is no regular file, lies elsewhere (a
+        link), or is too large.
+    """
+    if "://" in path:
+        if tf.io.gfile.stat(path).length > max_bytes:
+            raise _refused(f"it has more than {max_bytes} bytes")
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return file.read()
+    with _os_errors():
+        # A named pipe would wait for who writes, and opening a device does things.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise _refused("it is no regular file")
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(path, flags), "rb") as file:
+            _check_inside(directory, f"/proc/self/fd/{file.fileno()}", path)
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_size > max_bytes:
+                raise _refused(f"it has more than {max_bytes} bytes")
+            return file.read(max_bytes)
+
+
+def write(directory: str, path: str, text: str) -> None:
+    """Writes a file below a directory, whole or not at all; makes what is missing.
+
+    Raises:
+      tf.errors.OpError: it cannot be written; nothing is left of it.
+    """
+    temporary = f"{path}.{uuid.uuid4().hex}.tmp"
+    try:
+        parent = os.path.dirname(path) or "."
+        tf.io.gfile.makedirs(parent)
+        if "://" not in path:
+            _check_inside(directory, parent, parent)
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write(text)
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+    except BaseException:
+        with contextlib.suppress(tf.errors.OpError):
+            tf.io.gfile.remove(temporary)
+        raise
+
+
+def _check_inside(directory: str, found: str, path: str) -> None:
+    """Links may lead to other places of the directory: orchestrators mount so."""
+    root, real = os.path.realpath(directory), os.path.realpath(found)
+    if os.path.commonpath([root, real]) != root:
+        raise _refused(f"{path} leads out of {directory}")
+
+
+def _refused(why: str) -> tf.errors.OpError:
+    return tf.errors.FailedPreconditionError(None, None, why)
+
+
+@contextlib.contextmanager
+def _os_errors() -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise tf.errors.NotFoundError(None, None, str(error)) from None
+    except OSError as error:
+        raise tf.errors.UnknownError(None, None, str(error)) from None
