@@ -32,7 +32,7 @@ def read(directory: str, path: str, max_bytes: int = MAX_BYTES) -> bytes:
             raise _refused("it is no regular file")
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
         with open(os.open(path, flags), "rb") as file:
-            _check_inside(directory, f"/proc/self/fd/{file.fileno()}", path)
+            _check_inside(directory, f"/proc/self/fd/{file.fileno()}")
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_size > max_bytes:
                 raise _refused(f"it has more than {max_bytes} bytes")
@@ -50,7 +50,7 @@ def write(directory: str, path: str, text: str) -> None:
         parent = os.path.dirname(path) or "."
         tf.io.gfile.makedirs(parent)
         if "://" not in path:
-            _check_inside(directory, parent, parent)
+            _check_inside(directory, parent)
         with tf.io.gfile.GFile(temporary, "w") as file:
             file.write(text)
         tf.io.gfile.rename(temporary, path, overwrite=True)
@@ -60,11 +60,11 @@ def write(directory: str, path: str, text: str) -> None:
         raise
 
 
-def _check_inside(directory: str, found: str, path: str) -> None:
+def _check_inside(directory: str, path: str) -> None:
     """Links may lead to other places of the directory: orchestrators mount so."""
-    root, real = os.path.realpath(directory), os.path.realpath(found)
+    root, real = os.path.realpath(directory), os.path.realpath(path)
     if os.path.commonpath([root, real]) != root:
-        raise _refused(f"{path} leads out of {directory}")
+        raise _refused(f"it leads out of {directory}")
 
 
 def _refused(why: str) -> tf.errors.OpError:
@@ -76,6 +76,6 @@ def _os_errors() -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise tf.errors.NotFoundError(None, None, str(error)) from None
+        raise tf.errors.NotFoundError(None, None, error.strerror) from None
     except OSError as error:
-        raise tf.errors.UnknownError(None, None, str(error)) from None
+        raise tf.errors.UnknownError(None, None, error.strerror) from None

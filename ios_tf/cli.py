@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from ios_tf import cli_bench, cli_cache, models
+from ios_tf import cli_bench, cli_cache, leftovers, models
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.scheduler import STRATEGIES, Pruning
 
@@ -28,10 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser().parse_args(cli_bench.with_command(words))
     try:
-        with _quiet_standard_error():
-            _import_tensorflow()
-        options.run(options)
-        sys.stdout.flush()
+        with leftovers.temporary_directory():
+            with _quiet_standard_error():
+                _import_tensorflow()
+            options.run(options)
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader, say `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import posixpath
 import uuid
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from ios_tf import leftovers
 from ios_tf.errors import UserError
 from ios_tf.source import first_line
 
@@ -19,7 +21,8 @@ def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
     """Gives a directory to write to, which becomes `output` when the block succeeds.
 
     The directory lies beside `output`, so that the end is a rename. When the block
-    fails nothing is left of it.
+    fails nothing is left of it; what a process that was killed has left, the next one
+    removes that writes there.
 
     Raises:
       UserError: `output` exists and may not be replaced, or cannot be written.
@@ -27,6 +30,8 @@ def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
     output = output.rstrip("/") or "/"
     _check_free(output, overwrite)
     parent, name = posixpath.split(output)
+    if "://" not in output:
+        leftovers.remove_abandoned(parent or ".", f".{name}.", ".tmp")
     mark = uuid.uuid4().hex[:8]
     temporary = posixpath.join(parent, f".{name}.{mark}.tmp")
     missing = []  # directories above `output`, from the highest to its parent
@@ -41,10 +46,11 @@ def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
             with tf.io.gfile.GFile(test, "w") as file:
                 file.write("")
             tf.io.gfile.remove(test)
-        yield temporary
-        _check_free(output, overwrite)  # the block took a while
-        with _errors_of_writing(output):
-            _move(temporary, output, temporary.removesuffix(".tmp") + ".old")
+        with leftovers.owned(temporary):
+            yield temporary
+            _check_free(output, overwrite)  # the block took a while
+            with _errors_of_writing(output):
+                _move(temporary, output, temporary.removesuffix(".tmp") + ".old")
     except BaseException:
         _remove(temporary)
         for directory in reversed(missing):
@@ -62,8 +68,11 @@ def _errors_of_writing(output: str) -> Iterator[None]:
 
 
 def _move(source: str, target: str, aside: str) -> None:
-    """Renames `source` to `target`; what was there goes `aside` meanwhile."""
+    """Renames `source` to `target`; what was there may go `aside` meanwhile."""
     exists = tf.io.gfile.exists(target)
+    if exists and _exchange(source, target):
+        _remove(source)
+        return
     if exists:
         tf.io.gfile.rename(target, aside)
     try:
@@ -74,6 +83,19 @@ def _move(source: str, target: str, aside: str) -> None:
         raise
     if exists:
         _remove(aside)
+
+
+def _exchange(a: str, b: str) -> bool:
+    """Lets two paths change places at once; gives whether the system can.
+
+    Remote filesystems, old kernels and some network ones cannot.
+    """
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    return rename(here, os.fsencode(a), here, os.fsencode(b), exchange) == 0
 
 
 def copy_directory(source: str, target: str) -> None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 
 import graph_helpers as gh
 import keras
@@ -354,15 +355,17 @@ def test_bad_arguments(cache, arguments):
         assert "\n" not in str(error.value)
 
 
-def spoil(cache: str, network: gh.Graph, content: bytes | None) -> list[str]:
-    """Fills the cache and writes `content` into its files; a directory for None."""
+def spoil(
+    cache: str, network: gh.Graph, content: bytes | Callable[[str], None]
+) -> list[str]:
+    """Fills the cache, and then its files with `content`, or with what that makes."""
     ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
     check(network)
     paths = [os.path.join(cache, name) for name in files(cache)]
     for path in paths:
         os.remove(path)
-        if content is None:
-            os.mkdir(path)
+        if callable(content):
+            content(path)
             continue
         with open(path, "wb") as file:
             file.write(content)
@@ -378,7 +381,14 @@ NOT_SCHEDULES = {
     "no stages": b'{"version": 1}',
     "of another block": b'{"version": 1, "signature": "ab", "stages": []}',
     "deep": b"[" * 200_000,
-    "a directory": None,
+    "a deep version": b'{"version": ' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+    "a deep member": b'{"version": 1, "x": ' + b"[" * 99 + b"]" * 99 + b"}",
+    "large": b'{"version": 1, "stages": []' + b" " * 2**24 + b"}",
+    "a directory": os.mkdir,
+    "a named pipe": os.mkfifo,  # nobody ever writes to it
+    "a device": lambda path: os.symlink("/dev/zero", path),
+    "a link out of the cache": lambda path: os.symlink("/etc/passwd", path),
+    "a link to itself": lambda path: os.symlink(path, path),
 }
 
 
@@ -392,6 +402,36 @@ def test_what_is_no_schedule_is_ignored(cache, network, name):
     found = change(before)
     assert found["warnings"] == len(paths)  # once for each
     assert found["blocks_missed"] == 2 * len(paths)
+
+
+def test_links_inside_of_the_cache_are_followed(cache, network):
+    """As orchestrators mount files."""
+    ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
+    assert check(network) > 0
+    ios_tf.disable()
+    os.mkdir(os.path.join(cache, "..data"))
+    for name in files(cache):
+        if name.endswith(".json"):
+            target = os.path.join(cache, "..data", os.path.basename(name))
+            os.rename(os.path.join(cache, name), target)
+            os.symlink(target, os.path.join(cache, name))
+    ios_tf.enable(cache_dir=cache)
+    before = counts()
+    assert check(network) > 0
+    assert "warnings" not in change(before)
+
+
+def test_nothing_is_written_through_a_link_out_of_the_cache(cache, network, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    os.makedirs(cache, exist_ok=True)
+    os.symlink(elsewhere, os.path.join(cache, "pending"))
+    os.symlink(elsewhere, os.path.join(cache, _native.device_fingerprint("cpu")))
+    ios_tf.enable(cache_dir=cache)
+    assert check(network) == 0
+    ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
+    check(network)
+    assert list(elsewhere.rglob("*.json")) == []
 
 
 def damage_order(schedule):

@@ -10,11 +10,11 @@
 #include "cc/core/block_json.h"
 #include "cc/core/problem.h"
 #include "cc/engine/program.h"
+#include "cc/tensorflow/cache_file.h"
 #include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/logging.h"
 #include "tensorflow/core/platform/path.h"
-#include "tensorflow/core/platform/random.h"
 
 namespace ios::tf {
 namespace {
@@ -55,20 +55,6 @@ std::string DirectoryName(const std::string& fingerprint) {
   return name.substr(first, name.find_last_not_of("_.") - first + 1);
 }
 
-// A reader sees a whole file or none.
-absl::Status WriteWhole(const std::string& directory, const std::string& name,
-                        const std::string& content) {
-  Env* const env = Env::Default();
-  TF_RETURN_IF_ERROR(env->RecursivelyCreateDir(directory));
-  const std::string path = JoinPath(directory, name);
-  const std::string temporary =
-      absl::StrCat(path, ".", tensorflow::random::New64(), ".tmp");
-  absl::Status status = tensorflow::WriteStringToFile(env, temporary, content);
-  if (status.ok()) status = env->RenameFile(temporary, path);
-  if (!status.ok()) env->DeleteFile(temporary).IgnoreError();
-  return status;
-}
-
 }  // namespace
 
 absl::StatusOr<ScheduleCache> ScheduleCache::Open(
@@ -78,22 +64,21 @@ absl::StatusOr<ScheduleCache> ScheduleCache::Open(
   const std::string device = DirectoryName(*fingerprint);
   ScheduleCache cache;
   cache.directory_ = directory;
-  cache.schedules_ = JoinPath(directory, device);
-  cache.pending_ = JoinPath(directory, "pending", device);
+  cache.schedules_ = device;
+  cache.pending_ = JoinPath("pending", device);
   return cache;
 }
 
 std::optional<Schedule> ScheduleCache::Find(const Block& block) const {
-  const std::string path = JoinPath(schedules_, Signature(block) + ".json");
-  std::string json;
-  const absl::Status read =
-      tensorflow::ReadFileToString(Env::Default(), path, &json);
-  if (absl::IsNotFound(read)) return std::nullopt;
-  if (!read.ok()) {
-    WarnOnce(path, absl::StrCat("is ignored: ", read.message()));
+  const std::string path =
+      JoinPath(directory_, schedules_, Signature(block) + ".json");
+  const absl::StatusOr<std::string> json = ReadCacheFile(directory_, path);
+  if (absl::IsNotFound(json.status())) return std::nullopt;
+  if (!json.ok()) {
+    WarnOnce(path, absl::StrCat("is ignored: ", json.status().message()));
     return std::nullopt;
   }
-  StatusOr<Schedule> schedule = ParseSchedule(json, block);
+  StatusOr<Schedule> schedule = ParseSchedule(*json, block);
   if (!schedule.ok()) {
     WarnOnce(path, absl::StrCat("is ignored: ", schedule.status().message()));
     return std::nullopt;
@@ -103,10 +88,11 @@ std::optional<Schedule> ScheduleCache::Find(const Block& block) const {
 
 bool ScheduleCache::AddPending(const Block& block) const {
   const std::string name = Signature(block) + ".json";
-  if (Env::Default()->FileExists(JoinPath(pending_, name)).ok()) return false;
+  const std::string path = JoinPath(directory_, pending_, name);
+  if (Env::Default()->FileExists(path).ok()) return false;
   const StatusOr<std::string> problem = ProblemJson(block);
   if (!problem.ok()) return false;
-  const absl::Status written = WriteWhole(pending_, name, *problem);
+  const absl::Status written = WriteCacheFile(directory_, pending_, name, *problem);
   if (!written.ok()) {
     WarnOnce(directory_, absl::StrCat("cannot be written, blocks without a "
                                       "schedule are not kept for ios_tf tune: ",

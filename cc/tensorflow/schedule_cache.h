@@ -34,7 +34,8 @@ class ScheduleCache {
   static int warnings();
 
  private:
-  std::string directory_, schedules_, pending_;
+  std::string directory_;
+  std::string schedules_, pending_;  // below it
 };
 
 // What is searched for a block: its problem, "device" and "cache_dir".

@@ -1,0 +1,300 @@
+"""A cache directory into which anybody may write: it may slow a process down, never
+stop it, lead it out of the directory, or make it wait."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from ios_tf import _native, cache_admin, cli, engine, tuning
+from ios_tf.cache import ScheduleCache, pending_directory
+from ios_tf.errors import UserError
+from ios_tf.scheduler import PAPER_PRUNING, Problem
+
+FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 2, "max_group_size": 2}
+DEVICE = _native.device_fingerprint("cpu")
+BLOCK = {
+    "version": 1,
+    "name": "two branches",
+    "dtype": "float32",
+    "inputs": [[1, 8, 8, 4]],
+    "operators": [
+        {"type": "conv2d", "inputs": [-1], "filters": 4},
+        {"type": "conv2d", "inputs": [-1], "filters": 4, "kernel": [3, 3]},
+        {"type": "conv2d", "inputs": [0], "filters": 4, "kernel": [3, 3]},
+    ],
+    "outputs": [1, 2],
+}
+DEEP = b"[" * 200_000 + b"]" * 200_000
+SPOILS = {
+    "pipe": os.mkfifo,
+    "directory": os.mkdir,
+    "device": lambda path: os.symlink("/dev/zero", path),
+    "link": lambda path: os.symlink("/etc/passwd", path),
+    "loop": lambda path: os.symlink(path, path),
+    "dangling": lambda path: os.symlink("/nothing/at/all", path),
+    "deep": b'{"version": ' + DEEP + b', "block": ' + DEEP + b"}",
+    "unclosed": b'{"version": 1, "stages": ' + b"[" * 200_000,
+    "large": b'{"version": 1, "stages": []' + b" " * 2**24 + b"}",
+    "digits": b'{"version": 1, "latency_ms": ' + b"9" * 400 + b', "stages": []}',
+    "more digits": b'{"version": 1, "latency_ms": ' + b"9" * 9000 + b', "stages": []}',
+    "infinite": b'{"version": 1, "latency_ms": 1e999, "stages": []}',
+    "NaN": b'{"version": 1, "latency_ms": NaN, "stages": []}',
+    "not UTF-8": b'{"version": 1, "signature": "\xff", "stages": []}',
+    "null": b"null",
+}
+
+
+def spoil(path: str, how) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if callable(how):
+        how(path)
+        return
+    with open(path, "wb") as file:
+        file.write(how)
+
+
+@pytest.fixture
+def cache(tmp_path) -> str:
+    return str(tmp_path / "cache")
+
+
+@pytest.fixture
+def problem() -> Problem:
+    return Problem.from_json(engine.problem(BLOCK))
+
+
+@pytest.fixture
+def schedule(cache, problem):
+    """One that was searched; its file is in the cache."""
+    add_pending(cache, problem)
+    ((_, found),) = tuning.tune(cache, **FAST).schedules
+    return found
+
+
+def add_pending(cache: str, problem: Problem) -> str:
+    directory = pending_directory(cache, DEVICE)
+    os.makedirs(directory, exist_ok=True)
+    path = os.path.join(directory, f"{problem.signature}.json")
+    with open(path, "w") as file:
+        json.dump(engine.problem(problem.block), file)
+    return path
+
+
+def run(capfd, *arguments: str) -> tuple[int, str, str]:
+    capfd.readouterr()
+    code = cli.main(arguments)
+    captured = capfd.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("how", SPOILS)
+def test_what_is_no_schedule_is_one_warning(cache, problem, caplog, capfd, how):
+    opened = ScheduleCache(cache, DEVICE)
+    path = opened.path(problem.signature, "both")
+    spoil(path, SPOILS[how])
+    assert opened.get(problem, "both", PAPER_PRUNING) is None
+    if how != "dangling":  # as if there were none
+        (record,) = caplog.records
+        assert path in record.getMessage()
+        assert "\n" not in record.getMessage() and len(record.getMessage()) < 400
+    code, out, _ = run(capfd, "cache", "list", f"--cache_dir={cache}")
+    assert code == 0 and len(out.splitlines()) <= 3
+    code, _, _ = run(capfd, "cache", "show", "", f"--cache_dir={cache}")
+    assert code == (1 if how == "dangling" else 0)
+    code, _, _ = run(capfd, "cache", "verify", f"--cache_dir={cache}")
+    assert code == (0 if how == "dangling" else 1)
+    packed = os.path.join(os.path.dirname(cache), "packed")
+    assert cache_admin.export(cache, packed) == 0
+
+
+@pytest.mark.parametrize("how", SPOILS)
+def test_what_is_no_block_is_not_tuned(cache, problem, caplog, how):
+    path = os.path.join(pending_directory(cache, DEVICE), f"{problem.signature}.json")
+    spoil(path, SPOILS[how])
+    tuned = tuning.tune(cache, **FAST)
+    assert tuned.schedules == ()
+    if how != "dangling":
+        assert tuned.ignored == (path,)
+        (record,) = caplog.records
+        assert path in record.getMessage() and "\n" not in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        {"type": "conv2d", "inputs": [-1], "filters": 2**40},
+        {"type": "pool", "inputs": [-1], "kernel": [2**31, 2**31]},
+        {"type": "activation", "inputs": [2**32]},
+        {"type": "matmul", "inputs": [-1], "kernel": [8, 8], "filters": 2**29},
+    ],
+)
+def test_a_block_that_would_take_all_there_is_waits_in_vain(
+    cache, problem, caplog, operator
+):
+    block = {**BLOCK, "operators": [*BLOCK["operators"], operator]}
+    path = add_pending(cache, problem)
+    with open(path, "w") as file:
+        json.dump({"version": 1, "block": block}, file)
+    assert tuning.tune(cache, **FAST).ignored == (path,)
+    assert path in caplog.text
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"stopped_after": "abc"},
+        {"stopped_after": [1]},
+        {"stopped_after": 1e400},
+        {"latency_ms": 10**399},
+        {"latency_ms": -1},
+        {"latency_ms": 0},
+        {"latency_ms": True},
+        {"sequential_ms": None},
+        {"sequential_ms": "1"},
+        {"greedy_ms": {}},
+        {"search_seconds": "soon"},
+        {"measurements": -5},
+        {"parts": "many"},
+        {"stages": [{"strategy": "concurrent", "groups": [[10**18]]}]},
+        {"stages": [{"strategy": "concurrent", "groups": [[-1]]}]},
+        {
+            "stages": [
+                {"strategy": "split", "groups": [[0, 1, 2]], "micro_batches": 2**40}
+            ]
+        },
+    ],
+    ids=lambda changed: "-".join(changed),
+)
+def test_a_schedule_with_another_value_is_searched_again(
+    cache, problem, schedule, capfd, changed
+):
+    path = ScheduleCache(cache, DEVICE).path(problem.signature, "both")
+    with open(path) as file:
+        data = json.load(file)
+    with open(path, "w") as file:
+        json.dump({**data, **changed}, file)
+    code, out, _ = run(capfd, "cache", "list", f"--cache_dir={cache}")
+    assert code == 0 and problem.signature[:12] in out
+    add_pending(cache, problem)
+    ((_, again),) = tuning.tune(cache, **FAST).schedules
+    assert again.stages
+    assert cache_admin.verify(cache) == []
+
+
+def test_nothing_is_written_through_links(cache, problem, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    os.makedirs(cache)
+    os.symlink(elsewhere, os.path.join(cache, DEVICE))
+    path = add_pending(cache, problem)
+    tuned = tuning.tune(cache, **FAST)
+    assert tuned.kept == 1 and os.path.exists(path)
+    assert list(elsewhere.iterdir()) == []
+
+
+NAMES = [
+    "../x.json",
+    "cpu/../../x.json",
+    "/etc/x.json",
+    "cpu//x.json",
+    "pending/../x.json",
+    "pending/cpu/../x.json",
+    "pending/pending/cpu/x.json",
+    "cpu/.x.json",
+    ".cpu/x.json",
+    "cpu/x\u0000.json",
+    "cpu\n/x.json",
+    "c:\\x/y.json",
+    "cpu/" + "x" * 300 + ".json",
+    "gs://bucket/x.json",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_in_an_archive_leads_out(tmp_path, schedule, name):
+    """With a schedule that is good."""
+    file, target = tmp_path / "packed.json", tmp_path / "target"
+    file.write_text(
+        json.dumps({"version": 1, "entries": {name: json.loads(schedule.to_json())}})
+    )
+    with pytest.raises(UserError, match="has no place in a cache"):
+        cache_admin.import_(str(target), str(file))
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("how", SPOILS)
+def test_what_is_no_archive_is_one_line(tmp_path, capfd, how):
+    path = str(tmp_path / "packed.json")
+    spoil(path, SPOILS[how])
+    code, _, err = run(capfd, "cache", "import", path, f"--cache_dir={tmp_path}/to")
+    assert code == 1 and len(err.splitlines()) == 1, err
+    assert not (tmp_path / "to").exists()
+
+
+def test_an_archive_of_ten_gigabytes_is_not_read(tmp_path):
+    path = tmp_path / "packed.json"
+    with open(path, "wb") as file:
+        file.truncate(10 << 30)  # of holes
+    with pytest.raises(UserError, match="more than"):
+        cache_admin.import_(str(tmp_path / "to"), str(path))
+
+
+def in_process(code: str, *arguments: str) -> subprocess.CompletedProcess:
+    code = f"FAST = {FAST!r}\n{code}"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_a_full_disk_leaves_nothing_and_the_block_waits(cache, problem):
+    """A limit on the size of files is met as a full disk is."""
+    path = add_pending(cache, problem)
+    done = in_process(
+        """
+import resource, signal, sys
+from ios_tf import tuning
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+tuned = tuning.tune(sys.argv[1], **FAST)
+print(len(tuned.schedules), tuned.kept)
+""",
+        cache,
+    )
+    assert done.stdout == "1 1\n", done.stderr
+    left = [name for _, _, names in os.walk(cache) for name in names]
+    assert [n for n in left if "latencies" not in n] == [os.path.basename(path)]
+
+
+_AS_NOBODY = """
+import os, sys
+from ios_tf import tuning
+if os.geteuid() == 0:
+    os.setuid(65534)
+tuned = tuning.tune(sys.argv[1], **FAST)
+print(len(tuned.schedules), tuned.kept)
+"""
+
+
+def test_a_directory_that_may_only_be_read(cache, problem, schedule):
+    """By somebody who is not root: schedules are used, and others are found anew."""
+    other = Problem.from_json(engine.problem({**BLOCK, "inputs": [[2, 8, 8, 4]]}))
+    add_pending(cache, other)
+    with tempfile.TemporaryDirectory() as directory:  # pytest's are root's alone
+        os.chmod(directory, 0o755)
+        copy = shutil.copytree(cache, os.path.join(directory, "cache"))
+        for where, _, names in os.walk(copy):
+            os.chmod(where, 0o555)
+            for name in names:
+                os.chmod(os.path.join(where, name), 0o444)
+        done = in_process(_AS_NOBODY, copy)
+        assert done.stdout == "1 1\n", done.stderr
+        for where, _, _ in os.walk(copy):
+            os.chmod(where, 0o755)

@@ -1,0 +1,125 @@
+"""What processes leave that are killed, and who removes it."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import tensorflow as tf
+
+from ios_tf import leftovers
+from ios_tf.output import written_directory
+
+# Begins to write an output with old files, says so, and waits for its end.
+_WRITER = """
+import os, sys, time
+from ios_tf.output import written_directory
+with written_directory(sys.argv[1], overwrite=True) as directory:
+    open(os.path.join(directory, "saved_model.pb"), "w").close()
+    os.utime(directory, (1e9, 1e9))
+    print(directory, flush=True)
+    sys.stdin.read()
+"""
+_COMMAND = """
+import os, sys, tempfile
+from ios_tf.leftovers import temporary_directory
+with temporary_directory() as directory:
+    tempfile.mkdtemp(prefix="__autograph_generated")
+    os.utime(directory, (1e9, 1e9))
+    print(directory, flush=True)
+    sys.stdin.read()
+"""
+
+
+def start(code: str, *arguments: str, **environment: str):
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    return process, process.stdout.readline().strip()
+
+
+def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
+    output = str(tmp_path / "out")
+    killed, abandoned = start(_WRITER, output)
+    living, in_use = start(_WRITER, output)
+    killed.kill()
+    killed.wait()
+    assert {abandoned, in_use} == {str(p) for p in tmp_path.iterdir()}
+    # As old, but not ours to remove: another name, a link, and a young one.
+    for name in (".other.12345678.tmp", ".out.12345678.old"):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (1e9, 1e9))
+    (tmp_path / ".out.link.tmp").symlink_to(tmp_path)
+    (tmp_path / ".out.young.tmp").mkdir()
+    others = {str(p) for p in tmp_path.iterdir()} - {abandoned}
+    with written_directory(output) as directory:
+        (open(os.path.join(directory, "saved_model.pb"), "w")).close()
+        assert {str(p) for p in tmp_path.iterdir()} == {*others, directory}
+    living.communicate("")
+    assert living.returncode == 0
+    assert os.listdir(output) == ["saved_model.pb"]
+    assert {str(p) for p in tmp_path.iterdir()} == {*others, output} - {in_use}
+
+
+def test_temporary_files_of_killed_commands(tmp_path):
+    killed, abandoned = start(_COMMAND, TMPDIR=str(tmp_path))
+    living, in_use = start(_COMMAND, TMPDIR=str(tmp_path))
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert len(os.listdir(abandoned)) == 1
+    other, third = start(_COMMAND, TMPDIR=str(tmp_path))
+    assert {str(p) for p in tmp_path.iterdir()} == {in_use, third}
+    for process in (living, other):
+        process.communicate("")
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_process_has_its_directory_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("TMPDIR", raising=False)
+    with leftovers.temporary_directory() as directory:
+        assert os.environ["TMPDIR"] == directory == tempfile.gettempdir()
+    assert tempfile.gettempdir() == str(tmp_path)
+    assert "TMPDIR" not in os.environ
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_clock_that_was_set_back(tmp_path):
+    for name in ("ios_tf_run_a", "ios_tf_run_b"):
+        (tmp_path / name).mkdir()
+    future = time.time() + 1e6
+    os.utime(tmp_path / "ios_tf_run_a", (future, future))
+    leftovers.remove_abandoned(str(tmp_path), "ios_tf_run_")
+    assert os.listdir(tmp_path) == ["ios_tf_run_b"]
+
+
+def test_an_old_model_is_there_whenever_the_process_is_killed(tmp_path):
+    """The two change places at once."""
+    output = tmp_path / "out"
+    code = """
+import os, sys
+from ios_tf import output
+remove = output._remove
+def die(directory):
+    os.kill(os.getpid(), 9)
+output._remove = die
+with output.written_directory(sys.argv[1], overwrite=True) as directory:
+    with open(os.path.join(directory, "saved_model.pb"), "w") as file:
+        file.write("new")
+"""
+    output.mkdir()
+    (output / "saved_model.pb").write_text("old")
+    done = subprocess.run([sys.executable, "-c", code, str(output)])
+    assert done.returncode == -signal.SIGKILL
+    assert (output / "saved_model.pb").read_text() == "new"
+    (left,) = (p for p in tmp_path.iterdir() if p != output)
+    os.utime(left, (1e9, 1e9))
+    with written_directory(str(output), overwrite=True) as directory:
+        tf.io.gfile.GFile(os.path.join(directory, "saved_model.pb"), "w").close()
+    assert os.listdir(tmp_path) == ["out"]
