@@ -261,4 +261,16 @@ StatusOr<Schedule> ScheduleFromJson(const std::string& text) {
   return ScheduleFromJsonValue(value);
 }
 
+StatusOr<Schedule> ParseSchedule(const std::string& text, const Block& block) {
+  IOS_ASSIGN_OR_RETURN(const json value,
+                       ParseDocument(text, "schedule"));
+  IOS_ASSIGN_OR_RETURN(Schedule schedule, ScheduleFromJsonValue(value));
+  const auto signature = value.find("signature");
+  if (signature == value.end() || *signature != Signature(block)) {
+    return InvalidArgument("it is a schedule for another block");
+  }
+  IOS_RETURN_IF_ERROR(Validate(schedule, block));
+  return schedule;
+}
+
 }  // namespace ios

@@ -74,6 +74,10 @@ std::string ToJson(const Schedule& schedule);
 // Other members of the JSON object (latencies, device …) are passed over.
 StatusOr<Schedule> ScheduleFromJson(const std::string& json);
 
+// The schedule in a file of a schedule cache, if it is valid for this block, whose
+// signature the file must name.
+StatusOr<Schedule> ParseSchedule(const std::string& json, const Block& block);
+
 }  // namespace ios
 
 #endif  // IOS_TF_CC_CORE_SCHEDULE_H_

@@ -7,7 +7,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "cc/core/block_json.h"
 #include "cc/core/problem.h"
 #include "cc/engine/program.h"
 #include "cc/tensorflow/cache_file.h"
@@ -114,18 +113,6 @@ StatusOr<std::string> SearchRequest(const Block& block,
   json["device"] = engine_device;
   json["cache_dir"] = cache_dir;
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-StatusOr<Schedule> ParseSchedule(const std::string& json, const Block& block) {
-  IOS_ASSIGN_OR_RETURN(const nlohmann::json value,
-                       ParseDocument(json, "schedule"));
-  IOS_ASSIGN_OR_RETURN(Schedule schedule, ScheduleFromJsonValue(value));
-  const auto signature = value.find("signature");
-  if (signature == value.end() || *signature != Signature(block)) {
-    return InvalidArgument("it is a schedule for another block");
-  }
-  IOS_RETURN_IF_ERROR(Validate(schedule, block));
-  return schedule;
 }
 
 }  // namespace ios::tf

@@ -43,9 +43,6 @@ StatusOr<std::string> SearchRequest(const Block& block,
                                     const std::string& engine_device,
                                     const std::string& cache_dir);
 
-// The schedule in `json`, if it is one for this block.
-StatusOr<Schedule> ParseSchedule(const std::string& json, const Block& block);
-
 }  // namespace ios::tf
 
 #endif  // IOS_TF_CC_TENSORFLOW_SCHEDULE_CACHE_H_

@@ -97,7 +97,7 @@ void Pad(const Source& x, const Operator& op, const Target& to) {
       PaddedCells(op.pad_mode, op.padding.top, in[1], out[1]);
   const std::vector<int64_t> columns =
       PaddedCells(op.pad_mode, op.padding.left, in[2], out[2]);
-  const auto [before, after] = op.channel_padding;
+  const int64_t before = op.channel_padding[0], after = op.channel_padding[1];
   const int64_t height = out[1], width = out[2];
   ParallelFor(
       out[0] * height, GrainOf(width * out[3]),

@@ -1,0 +1,23 @@
+// Any text as a block: refused in one line, or a block all of which can be computed.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "cc/core/block.h"
+#include "cc/core/problem.h"
+#include "tests/fuzz/check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const ios::StatusOr<ios::Block> block = ios::BlockFromJson(text);
+  if (!block.ok()) {
+    FUZZ_CHECK(!block.status().message().empty());
+    return 0;
+  }
+  const std::string json = ios::ToJson(*block);
+  const ios::StatusOr<ios::Block> again = ios::BlockFromJson(json);
+  FUZZ_CHECK(again.ok() && ios::ToJson(*again) == json);
+  FUZZ_CHECK(ios::ProblemJson(*block).ok());
+  FUZZ_CHECK(ios::Signature(*block) == ios::Signature(*again));
+  return 0;
+}

@@ -1,0 +1,10 @@
+// Stands for the GPU's backend, which fuzzers have no use for.
+#include "cc/engine/cuda/cuda_backend.h"
+
+namespace ios::cuda {
+
+StatusOr<Backend*> CudaBackend(int, bool) {
+  return FailedPrecondition("fuzzers have no GPU");
+}
+
+}  // namespace ios::cuda
