@@ -24,15 +24,11 @@ void ShiftTensors(int by, std::vector<BoundStage>* stages) {
 
 void* TensorLocation::In(const std::vector<const void*>& inputs,
                          const std::vector<void*>& outputs, void* arena) const {
-  switch (kind) {
-    case kInput:
-      return static_cast<char*>(const_cast<void*>(inputs[index])) + offset;
-    case kOutput:
-      return static_cast<char*>(outputs[index]) + offset;
-    case kArena:
-      return static_cast<char*>(arena) + offset;
-  }
-  return nullptr;
+  void* base = arena;
+  if (kind == kInput) base = const_cast<void*>(inputs[index]);
+  if (kind == kOutput) base = outputs[index];
+  // A tensor without elements may be nowhere.
+  return base ? static_cast<char*>(base) + offset : nullptr;
 }
 
 StatusOr<Backend*> GetBackend(const std::string& device) {

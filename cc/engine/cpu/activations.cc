@@ -53,8 +53,17 @@ IOS_INLINE Power Reduce(float v) {
   p = p * r + 0.5f;
   return {Bits(shifted) - Bits(kRound), r + r * r * p};
 }
+// What wraps around: of NaN and the likes come numbers that nobody uses.
+IOS_INLINE int32_t Difference(int32_t a, int32_t b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) -
+                              static_cast<uint32_t>(b));
+}
+IOS_INLINE int32_t InExponent(int32_t k) {
+  return static_cast<int32_t>(static_cast<uint32_t>(k) << 23);
+}
+
 // 2^k for a normal result.
-IOS_INLINE float Exp2(int32_t k) { return FromBits((k + 127) << 23); }
+IOS_INLINE float Exp2(int32_t k) { return FromBits(InExponent(k + 127)); }
 
 IOS_INLINE float Exp(float v) {
   const Power power = Reduce(AtLeast(AtMost(v, 89.0f), -104.0f));
@@ -85,8 +94,8 @@ IOS_INLINE float LogNearOne(float m) {
   return m + m * m * (m * p - 0.5f);
 }
 IOS_INLINE float Log(float v) {
-  const int32_t e = (Bits(v) - 0x3f3504f3) >> 23;
-  const float m = FromBits(Bits(v) - e * (1 << 23)) - 1.0f;
+  const int32_t e = Difference(Bits(v), 0x3f3504f3) >> 23;
+  const float m = FromBits(Difference(Bits(v), InExponent(e))) - 1.0f;
   float log = LogNearOne(m) + static_cast<float>(e) * 0.69314718f;
   log = v < FLT_MIN ? (v < 0.0f ? kNaN : -kInfinity) : log;
   log = v > FLT_MAX ? v : log;

@@ -1,0 +1,23 @@
+// What operators compute, by their definitions: one number at a time.
+#ifndef IOS_TF_TESTS_FUZZ_REFERENCE_H_
+#define IOS_TF_TESTS_FUZZ_REFERENCE_H_
+
+#include <vector>
+
+#include "cc/core/block.h"
+
+namespace ios::fuzz {
+
+struct Tensor {
+  Shape shape;
+  std::vector<float> data;
+};
+
+// The values of all operators. weights[i] are those of operator i.
+std::vector<Tensor> Evaluate(const Block& block,
+                             const std::vector<Tensor>& inputs,
+                             const std::vector<std::vector<Tensor>>& weights);
+
+}  // namespace ios::fuzz
+
+#endif  // IOS_TF_TESTS_FUZZ_REFERENCE_H_
