@@ -31,7 +31,15 @@ def run(source: str, directory: Path, flags: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["block", "commute", "schedule", "memory_plan", "program", "host_memory"],
+    [
+        "block",
+        "commute",
+        "schedule",
+        "memory_plan",
+        "program",
+        "host_memory",
+        "threads",
+    ],
 )
 def test_engine(name, tmp_path):
     run(f"{name}_test.cc", tmp_path, ["-lios_engine", "-Wl,--allow-shlib-undefined"])

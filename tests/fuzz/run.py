@@ -8,19 +8,17 @@ What a fuzzer finds is written to build/fuzz/NAME-crash-….
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
-import importlib.metadata
 import os
 import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
+from collections.abc import Sequence
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.native_build import ROOT, NativeBuild
+
 BUILD = ROOT / "build" / "fuzz"
 FUZZERS = ("block", "schedule", "program", "engine")
-ENGINE = ("cc/core/*.cc", "cc/engine/*.cc", "cc/engine/cpu/*.cc")
 OTHERS = {
     "block": ("json_mutator",),
     "schedule": ("json_mutator",),
@@ -31,7 +29,6 @@ CHECKS = [
     "-fsanitize=fuzzer-no-link,address,undefined",
     "-fno-sanitize-recover=all",
 ]
-FLAGS = ["-std=c++17", "-O1", "-g", "-Wall", "-Wno-psabi", "-I.", *CHECKS]
 
 
 def main() -> int:
@@ -59,33 +56,15 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def build(clang: str, names: tuple[str, ...], jobs: int) -> None:
-    BUILD.mkdir(parents=True, exist_ok=True)
-    json_header = _installed("nlohmann-json", "include/nlohmann/json.hpp")
-    dnnl_header = _installed("onednn-devel-cpu-gomp", "include/oneapi/dnnl/dnnl.hpp")
-    library = _installed("onednn-cpu-gomp", "libdnnl.so.3").resolve()
-    include = [
-        f"-isystem{json_header.parents[1]}",
-        f"-isystem{dnnl_header.parents[2]}",
-    ]
-    engine = [s for pattern in ENGINE for s in sorted(ROOT.glob(pattern))]
-    engine.append(ROOT / "tests/fuzz/no_cuda.cc")
-    own = {
-        name: [
-            ROOT / f"tests/fuzz/{file}.cc" for file in (f"{name}_fuzzer", *OTHERS[name])
-        ]
+def build(clang: str, names: Sequence[str], jobs: int) -> None:
+    sources = {
+        name: [f"tests/fuzz/{f}.cc" for f in (f"{name}_fuzzer", *OTHERS[name])]
         for name in names
     }
-    if "program" in own:
-        own["program"].append(ROOT / "cc/tensorflow/program_json.cc")
-    sources = dict.fromkeys([*engine, *(s for files in own.values() for s in files)])
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(lambda source: _compile(clang, source, include), sources))
-    for name, files in own.items():
-        command = [clang, *CHECKS, "-fsanitize=fuzzer", "-o", str(BUILD / name)]
-        command += [str(_object(source)) for source in [*files, *engine]]
-        command += [str(library), f"-Wl,-rpath,{library.parent}", "-rdynamic"]
-        subprocess.run([*command, "-lpthread", "-ldl"], check=True)
+    if "program" in sources:
+        sources["program"].append("cc/tensorflow/program_json.cc")
+    native = NativeBuild([clang], CHECKS, BUILD)
+    native.programs(sources, jobs, ["-fsanitize=fuzzer"])
 
 
 def run(name: str, runs: int) -> bool:
@@ -113,35 +92,6 @@ def run(name: str, runs: int) -> bool:
     outcome = "no finding" if done.returncode == 0 else f"a finding, see {log}"
     print(f"{name}: {count} executions in {seconds:.0f} s, {outcome}", flush=True)
     return done.returncode == 0
-
-
-def _object(source: Path) -> Path:
-    name = source.relative_to(ROOT).as_posix().replace("/", "_")
-    return (BUILD / name).with_suffix(".o")
-
-
-def _compile(clang: str, source: Path, include: list[str]) -> None:
-    target = _object(source)
-    dependencies = target.with_suffix(".d")
-    if target.exists() and dependencies.exists():
-        used = dependencies.read_text().replace("\\\n", " ").split()[1:]
-        built = target.stat().st_mtime
-        paths = [ROOT / name for name in used]
-        if all(p.exists() and p.stat().st_mtime <= built for p in paths):
-            return
-    relative = source.relative_to(ROOT)
-    print(f"compiling {relative}", flush=True)
-    outputs = ["-MMD", "-MF", str(dependencies), "-o", str(target), "-c", str(relative)]
-    done = subprocess.run([clang, *FLAGS, *include, *outputs], cwd=ROOT)
-    if done.returncode:
-        raise SystemExit(f"compiling {relative} failed")
-
-
-def _installed(distribution: str, name: str) -> Path:
-    for file in importlib.metadata.files(distribution) or []:
-        if file.as_posix().endswith(name):
-            return Path(file.locate()).resolve()
-    raise SystemExit(f"{name} is missing from the wheel {distribution}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,90 @@
+"""Compiles the engine, without its GPU's backend, with flags of one's own: for the
+sanitizers and the fuzzers."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib.metadata
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_ENGINE = ("cc/core/*.cc", "cc/engine/*.cc", "cc/engine/cpu/*.cc")
+
+
+class NativeBuild:
+    """What is compiled with one compiler and its flags, in a directory of its own.
+
+    What is up to date is not compiled again.
+    """
+
+    def __init__(self, compiler: Sequence[str], flags: Sequence[str], directory: Path):
+        self.directory = directory
+        self._library = _installed("onednn-cpu-gomp", "libdnnl.so.3")
+        json_header = _installed("nlohmann-json", "include/nlohmann/json.hpp")
+        dnnl_header = _installed(
+            "onednn-devel-cpu-gomp", "include/oneapi/dnnl/dnnl.hpp"
+        )
+        self._link = [*compiler, *flags]
+        self._compile = [
+            *self._link,
+            *("-std=c++17", "-O1", "-g", "-Wall", "-Wno-psabi", "-I."),
+            f"-isystem{json_header.parents[1]}",
+            f"-isystem{dnnl_header.parents[2]}",
+        ]
+        self._engine = [s for pattern in _ENGINE for s in sorted(ROOT.glob(pattern))]
+        self._engine.append(ROOT / "tests/fuzz/no_cuda.cc")
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def programs(
+        self, sources: dict[str, list[str]], jobs: int, link: Sequence[str] = ()
+    ) -> dict[str, Path]:
+        """Programs of the engine and their own sources, by name."""
+        own = {name: [ROOT / file for file in files] for name, files in sources.items()}
+        every = dict.fromkeys([*self._engine, *(s for f in own.values() for s in f)])
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(self._object, every))
+        return {name: self._program(name, files, link) for name, files in own.items()}
+
+    def _program(self, name: str, files: list[Path], link: Sequence[str]) -> Path:
+        target = self.directory / name
+        command = [*self._link, *link, "-o", str(target)]
+        command += [str(self._target(source)) for source in [*files, *self._engine]]
+        # oneDNN is to find our OpenMP entry points before its library's.
+        command += [str(self._library), f"-Wl,-rpath,{self._library.parent}"]
+        _run([*command, "-rdynamic", "-lpthread", "-ldl"], f"linking {name}")
+        return target
+
+    def _target(self, source: Path) -> Path:
+        name = source.relative_to(ROOT).as_posix().replace("/", "_")
+        return (self.directory / name).with_suffix(".o")
+
+    def _object(self, source: Path) -> None:
+        target = self._target(source)
+        dependencies = target.with_suffix(".d")
+        if target.exists() and dependencies.exists():
+            used = dependencies.read_text().replace("\\\n", " ").split()[1:]
+            built = target.stat().st_mtime
+            paths = [ROOT / name for name in used]
+            if all(p.exists() and p.stat().st_mtime <= built for p in paths):
+                return
+        relative = source.relative_to(ROOT)
+        print(f"compiling {relative}", flush=True)
+        outputs = ["-MMD", "-MF", str(dependencies), "-o", str(target)]
+        _run(
+            [*self._compile, *outputs, "-c", str(relative)],
+            f"compiling {relative}",
+        )
+
+
+def _run(command: list[str], what: str) -> None:
+    if subprocess.run(command, cwd=ROOT).returncode:
+        raise SystemExit(f"{what} failed")
+
+
+def _installed(distribution: str, name: str) -> Path:
+    for file in importlib.metadata.files(distribution) or []:
+        if file.as_posix().endswith(name):
+            return Path(file.locate()).resolve()
+    raise SystemExit(f"{name} is missing from the wheel {distribution}: install it")
