@@ -8,7 +8,6 @@ stage's input with stride 2, and those that none reads are summed to its output.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import keras
 from keras import layers
 
 from ios_tf.errors import UserError
+from ios_tf.scheduler import document
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +49,8 @@ def read_graphs(path: str) -> tuple[Graph, ...]:
       UserError: one line that says what is wrong with the file.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            data = json.load(file)
+        with open(path, "rb") as file:
+            data = document.parse(file.read(document.MAX_BYTES + 1), "the file")
         return tuple(
             Graph(graph["nodes"], tuple((u, v) for u, v in graph["edges"]))
             for graph in (data["graphs"][name] for name in data["stages"]["graphs"])

@@ -144,6 +144,51 @@ TEST(IllegalBlocksAreErrors) {
   }
 }
 
+TEST(NumbersAreSmallEnoughToComputeWith) {
+  for (int64_t number : {INT64_MAX, INT64_MIN, int64_t{1} << 40, int64_t{-1}}) {
+    std::vector<Operator> operators;
+    for (int i = 0; i < 7; ++i) operators.push_back(Conv(-1, 8, 3));
+    operators[0].strides = {number, number};
+    operators[1].kernel = {number, number};
+    operators[2].dilations = {number, number};
+    operators[3].padding = {PaddingType::kExplicit, number, number, number,
+                            number};
+    operators[4].filters = number;
+    operators[5].groups = number;
+    operators[6].type = OperatorType::kSlice;
+    operators[6].offset = operators[6].size = number;
+    for (const Operator& op : operators) {
+      EXPECT(!Validate(MakeBlock({op}, {0})).ok());
+    }
+    const Block large = MakeBlock({Conv(-1, 8, 3)}, {0}, {1, number, number, 4});
+    EXPECT(!Validate(large).ok());
+  }
+  // Where there is nothing, no product may overflow either.
+  EXPECT(!Validate(MakeBlock({Conv(-1, 8, 3)}, {0}, {0, 1 << 30, 1 << 30, 4})).ok());
+  EXPECT(Validate(MakeBlock({Conv(-1, 8, 3)}, {0}, {0, 1 << 15, 1 << 15, 4})).ok());
+}
+
+TEST(IndicesAreNotCutOff) {
+  const std::string good = ToJson(MakeBlock({Conv(-1, 8, 3)}, {0}));
+  EXPECT(BlockFromJson(good).ok());
+  for (const char* index : {"4294967295", "18446744073709551615", "-4294967297"}) {
+    std::string bad = good;
+    const size_t at = bad.find("[-1]");
+    bad.replace(at, 4, "[" + std::string(index) + "]");
+    EXPECT(!BlockFromJson(bad).ok());
+  }
+}
+
+TEST(DeepDocumentsAreRefused) {
+  for (int depth : {40, 1000000}) {
+    const std::string nested =
+        std::string(depth, '[') + std::string(depth, ']');
+    EXPECT_ERROR(BlockFromJson("{\"version\":" + nested + "}").status(),
+                 "nested too deep");
+  }
+  EXPECT_ERROR(BlockFromJson("{\"version\":[[1]]}").status(), "version none");
+}
+
 TEST(ConversionRoundsToNearestEven) {
   // 2049 and 2051 lie between two float16: 2048, 2050 and 2052.
   const std::vector<float> values = {1.0f, -2.0f, 65504.0f, 65520.0f,

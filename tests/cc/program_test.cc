@@ -127,6 +127,22 @@ TEST(MicroBatchesGiveWhatTheWholeBatchGives) {
   }
 }
 
+TEST(ABatchOfNoImagesIsNowhere) {
+  const Block block = Branches();
+  const std::vector<float> small = Values(3 * 4), large = Values(3 * 3 * 3 * 8);
+  const Weights weights = {{{small.data(), {1, 1, 3, 4}}},
+                           {{large.data(), {3, 3, 3, 8}}},
+                           {}};
+  const auto program = Program::Create(block, Schedules(), weights, "cpu");
+  EXPECT(program.ok());
+  if (!program.ok()) return;
+  for (const Shape& shape : {Shape{0, 6, 5, 3}, Shape{2, 0, 5, 3}}) {
+    const auto outputs = (*program)->OutputShapes({shape});
+    EXPECT(outputs.ok() && NumElements((*outputs)[0]) == 0);
+    EXPECT((*program)->Run({{nullptr, shape}}, {nullptr}, nullptr).ok());
+  }
+}
+
 TEST(ProgramsWithoutAValidSchedule) {
   const Block block = Branches();
   const std::vector<float> small = Values(3 * 4), large = Values(3 * 3 * 3 * 8);

@@ -1,0 +1,25 @@
+"""Chaos as a command: a few cases of each kind."""
+
+import subprocess
+import sys
+
+import keras
+
+
+def test_chaos(tmp_path):
+    inputs = keras.Input((8, 8, 3))
+    outputs = [
+        keras.layers.Conv2D(4, kernel, padding="same")(inputs) for kernel in (1, 3)
+    ]
+    path = str(tmp_path / "model")
+    keras.Model(inputs, outputs).export(path, verbose=False)
+    arguments = ["--kills=2", "--runs=40", "--threads=4", "--loads=2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ios_tf.bench.chaos", path, *arguments],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    header, *rows = [line for line in done.stdout.splitlines() if line]
+    assert header.split()[:2] == ["cases", "crashes"]
+    assert len(rows) == 5
