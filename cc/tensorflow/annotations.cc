@@ -1,5 +1,8 @@
 #include "cc/tensorflow/annotations.h"
 
+#include <algorithm>
+
+#include "cc/core/limits.h"
 #include "tensorflow/core/framework/attr_value_util.h"
 #include "tensorflow/core/framework/node_def_util.h"
 
@@ -54,6 +57,11 @@ std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
   if (micro_batches.size() != size) micro_batches.assign(size, 1);
   std::vector<Place> places;
   for (size_t i = 0; i < size; ++i) {
+    // Somebody else's: an operator without a schedule.
+    if (batches[i] < 1 || micro_batches[i] < 1 ||
+        std::max(batches[i], micro_batches[i]) > kMaxDimension) {
+      return {};
+    }
     places.push_back(
         {batches[i], stages[i], streams[i], merges[i], micro_batches[i]});
   }

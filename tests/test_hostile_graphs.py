@@ -1,0 +1,129 @@
+"""Attributes and programs in a graph that are not what this package wrote: the graph
+computes what it computed, or its op is an error; the process lives."""
+
+import json
+
+import graph_helpers as gh
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+SHAPE = (None, 10, 9, 3)
+VALUES = [0, 1, 2, 5, -1, 2**30, 2**30 + 1, 2**31, 2**62, 2**63 - 1, -(2**63)]
+NAMES = ("_ios_batch", "_ios_stage", "_ios_stream", "_ios_micro_batches")
+
+
+def network() -> gh.Graph:
+    inputs = keras.Input(SHAPE[1:])
+    left = layers.Conv2D(4, 3, padding="same", activation="relu")(inputs)
+    right = layers.Conv2D(4, 1, padding="same", activation="relu")(inputs)
+    joined = layers.Concatenate()(
+        [left, right, layers.MaxPooling2D(3, 1, "same")(left)]
+    )
+    return gh.freeze(
+        gh.randomised(keras.Model(inputs, layers.Conv2D(5, 3)(joined))), SHAPE
+    )
+
+
+@pytest.fixture(scope="module")
+def original() -> gh.Graph:
+    return network()
+
+
+@pytest.fixture(scope="module")
+def rewritten(original, tmp_path_factory) -> gh.Graph:
+    return gh.rewrite(original, tmp_path_factory.mktemp("schedules"))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_mutated_attributes(original, rewritten, seed):
+    rng = np.random.default_rng(seed)
+    graph_def = type(rewritten.graph_def)()
+    graph_def.CopyFrom(rewritten.graph_def)
+    annotated = [node for node in graph_def.node if "_ios_stage" in node.attr]
+    for node in annotated:
+        if rng.integers(2):
+            continue
+        name = str(rng.choice(NAMES))
+        values = node.attr[name].list.i
+        count = len(values) or 1
+        del values[:]
+        count += int(rng.choice([0, 0, 0, -1, 1, 1000]))
+        values.extend(int(VALUES[i]) for i in rng.integers(len(VALUES), size=count))
+        if rng.integers(6) == 0:
+            node.attr["_ios_merge"].list.b[:] = [True] * count
+        if rng.integers(6) == 0:
+            node.attr[name].s = b"a string"
+    lowered = gh.lower(gh.Graph(graph_def, rewritten.inputs, rewritten.outputs))
+    for batch in (1, 3):
+        images = gh.random_array(batch, *SHAPE[1:])
+        gh.assert_equal(gh.run(lowered, images), gh.run(original, images))
+
+
+def mutated(program: dict, rng: np.random.Generator) -> str:
+    values = [program]
+
+    def collect(value):
+        for item in value.values() if isinstance(value, dict) else value:
+            values.append(item)
+            if isinstance(item, (dict, list)):
+                collect(item)
+
+    collect(program)
+    holders = [v for v in values if isinstance(v, (dict, list)) and v]
+    for _ in range(int(rng.integers(1, 4))):
+        holder = holders[int(rng.integers(len(holders)))]
+        keys = list(holder) if isinstance(holder, dict) else range(len(holder))
+        if not keys:
+            continue
+        key = keys[int(rng.integers(len(keys)))]
+        other = values[int(rng.integers(len(values)))]
+        new = [int(VALUES[int(rng.integers(len(VALUES)))]), None, "x", [], 1e300]
+        if not isinstance(other, (dict, list)):
+            new.append(other)
+        holder[key] = new[int(rng.integers(len(new)))]
+    return json.dumps(program)
+
+
+def test_mutated_programs(original, rewritten):
+    lowered = gh.lower(rewritten)
+    images = gh.random_array(2, *SHAPE[1:])
+    expected = gh.run(original, images)
+    refused = 0
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        graph_def = type(lowered.graph_def)()
+        graph_def.CopyFrom(lowered.graph_def)
+        (region,) = (n for n in graph_def.node if n.op == "IosRegion")
+        program = json.loads(region.attr["program"].s)
+        region.attr["program"].s = mutated(program, rng).encode()
+        try:
+            found = gh.run(gh.Graph(graph_def, lowered.inputs, lowered.outputs), images)
+        except (tf.errors.OpError, ValueError):
+            refused += 1
+            continue
+        # Another operator than the graph had, perhaps, but of the same sizes.
+        assert [f.dtype for f in found] == [e.dtype for e in expected]
+    assert refused > 50
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b'{"block": ' + b"[" * 200_000 + b"]" * 200_000 + b', "schedules": []}',
+        b'{"block": {}, "schedules": [{"batch_size": 99999999999999999999}]}',
+        b" " * (2**24 + 1),
+    ],
+    ids=["empty", "bytes", "unclosed", "deep", "number", "large"],
+)
+def test_what_is_no_program_is_an_error(rewritten, text):
+    lowered = gh.lower(rewritten)
+    (region,) = (n for n in lowered.graph_def.node if n.op == "IosRegion")
+    region.attr["program"].s = text
+    with pytest.raises((tf.errors.OpError, ValueError)):
+        gh.run(lowered, gh.random_array(1, *SHAPE[1:]))
