@@ -1,5 +1,5 @@
-// Blocks, operators and schedules as nlohmann::json values, for the files of cc/core that
-// compose larger documents from them.
+// Blocks, operators and schedules as nlohmann::json values, for what composes larger
+// documents from them.
 #ifndef IOS_TF_CC_CORE_BLOCK_JSON_H_
 #define IOS_TF_CC_CORE_BLOCK_JSON_H_
 

@@ -1,5 +1,6 @@
-// Limits: how large what others wrote may be. They lie far above what networks have,
-// and low enough for products and sums of a few such numbers to fit into 64 bits.
+// Limits: how large what others wrote may be. They lie far above what networks
+// have, and low enough for products and sums of a few such numbers to fit into
+// 64 bits.
 #ifndef IOS_TF_CC_CORE_LIMITS_H_
 #define IOS_TF_CC_CORE_LIMITS_H_
 
@@ -29,7 +30,8 @@ inline constexpr int64_t kMaxElements = int64_t{1} << 40;
 inline constexpr int64_t kMaxFlops = int64_t{1} << 53;
 // Of a window, where it is more than twice as large as the image.
 inline constexpr int64_t kMaxKernel = 4096;
-// Of the window that convolutions of different sizes become when they are merged.
+// Of the window that convolutions of different sizes become when they are
+// merged.
 inline constexpr int64_t kMaxMergedCells = 4096;
 
 // The product of numbers that are not negative, or the largest number there is.

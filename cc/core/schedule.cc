@@ -122,7 +122,8 @@ Status CheckStage(const Block& block, const Stage& stage,
 }
 
 // Notes the stage of each of its operators in `stage_of`, where they had none.
-Status CheckMembers(const Stage& stage, int number, std::vector<int>* stage_of) {
+Status CheckMembers(const Stage& stage, int number,
+                    std::vector<int>* stage_of) {
   const int n = stage_of->size();
   const std::string where = "stage " + std::to_string(number);
   if (stage.groups.empty()) return InvalidArgument(where + " is empty");

@@ -9,7 +9,8 @@ namespace {
 
 std::shared_mutex& ForkMutex() {
   static auto* const mutex = [] {
-    // The child is another thread than the one that has locked it: it begins anew.
+    // The child is another thread than the one that has locked it: it begins
+    // anew.
     pthread_atfork([] { ForkMutex().lock(); }, [] { ForkMutex().unlock(); },
                    [] { new (&ForkMutex()) std::shared_mutex; });
     return new std::shared_mutex;

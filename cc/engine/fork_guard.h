@@ -7,8 +7,9 @@
 
 namespace ios {
 
-// While one lives, fork() waits: of what its thread changes, and of the mutexes it
-// holds, the child would have a half. Not for what takes long, nor one inside another.
+// While one lives, fork() waits: of what its thread changes, and of the mutexes
+// it holds, the child would have a half. Not for what takes long, nor one
+// inside another.
 class NoForkMeanwhile {
  public:
   NoForkMeanwhile();

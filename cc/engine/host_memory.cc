@@ -10,7 +10,8 @@ namespace {
 // Bytes for which looking at files is worth its time.
 constexpr int64_t kMany = int64_t{256} << 20;
 
-// The number after `name` in a file of lines "name number"; -1 if there is none.
+// The number after `name` in a file of lines "name number"; -1 if there is
+// none.
 int64_t NumberIn(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
@@ -37,7 +38,8 @@ int64_t FreeHostMemory(const std::string& proc, const std::string& group) {
   if (most >= 0 && used >= 0) {
     // What is cached of files is given back where it is needed.
     const int64_t cached = NumberIn(group + "/memory.stat", "inactive_file");
-    const int64_t kept = std::max<int64_t>(used - std::max<int64_t>(cached, 0), 0);
+    const int64_t kept =
+        std::max<int64_t>(used - std::max<int64_t>(cached, 0), 0);
     free = std::min(free, std::max<int64_t>(most - kept, 0));
   }
   return free;

@@ -130,7 +130,8 @@ class ProfilerImpl : public Profiler {
   }
 
   // Before any of it is made: all tensors, and weights as they are and packed.
-  Status CheckMemory(const Block& block, const std::vector<Shape>& shapes) const {
+  Status CheckMemory(const Block& block,
+                     const std::vector<Shape>& shapes) const {
     int64_t bytes = 0;
     for (const Shape& shape : block.inputs) bytes += Bytes(shape);
     for (size_t i = 0; i < block.operators.size(); ++i) {

@@ -37,13 +37,16 @@ absl::Status TooLarge() {
 }
 
 // Links may lead to other places of the directory: orchestrators mount so.
-absl::Status CheckInside(const std::string& directory, const std::string& path) {
+absl::Status CheckInside(const std::string& directory,
+                         const std::string& path) {
   char root[PATH_MAX], found[PATH_MAX];
   if (!realpath(directory.c_str(), root) || !realpath(path.c_str(), found)) {
     return LastError();
   }
-  const std::string below = std::strcmp(root, "/") == 0 ? "/" : absl::StrCat(root, "/");
-  if (absl::StartsWith(absl::StrCat(found, "/"), below)) return absl::OkStatus();
+  const std::string below =
+      std::strcmp(root, "/") == 0 ? "/" : absl::StrCat(root, "/");
+  if (absl::StartsWith(absl::StrCat(found, "/"), below))
+    return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("it leads out of ", directory));
 }

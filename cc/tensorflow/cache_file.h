@@ -1,6 +1,6 @@
-// Files of a schedule cache: read and written so that nobody who may write into the
-// directory leads this process out of it, or makes it wait. ios_tf/cache_files.py does
-// the same.
+// Files of a schedule cache: read and written so that nobody who may write into
+// the directory leads this process out of it, or makes it wait.
+// ios_tf/cache_files.py does the same.
 #ifndef IOS_TF_CC_TENSORFLOW_CACHE_FILE_H_
 #define IOS_TF_CC_TENSORFLOW_CACHE_FILE_H_
 
@@ -11,8 +11,9 @@
 
 namespace ios::tf {
 
-// The content of a file below `directory`, on any of TensorFlow's filesystems. An error
-// where it is no regular file, lies elsewhere (a link), or is larger than a document.
+// The content of a file below `directory`, on any of TensorFlow's filesystems.
+// An error where it is no regular file, lies elsewhere (a link), or is larger
+// than a document.
 absl::StatusOr<std::string> ReadCacheFile(const std::string& directory,
                                           const std::string& path);
 

@@ -91,7 +91,8 @@ bool ScheduleCache::AddPending(const Block& block) const {
   if (Env::Default()->FileExists(path).ok()) return false;
   const StatusOr<std::string> problem = ProblemJson(block);
   if (!problem.ok()) return false;
-  const absl::Status written = WriteCacheFile(directory_, pending_, name, *problem);
+  const absl::Status written =
+      WriteCacheFile(directory_, pending_, name, *problem);
   if (!written.ok()) {
     WarnOnce(directory_, absl::StrCat("cannot be written, blocks without a "
                                       "schedule are not kept for ios_tf tune: ",

@@ -46,7 +46,8 @@ TEST(ThreadsGetTheBitsOfOne) {
   const Stage join = {Strategy::kConcurrent, {{3}}};
   const BatchSchedules schedules = {
       {1, {{{Strategy::kConcurrent, {{0, 2}, {1}}}, join}}},
-      {4, {{{Strategy::kMerge, {{0, 1}}}, {Strategy::kConcurrent, {{2}}}, join}}},
+      {4,
+       {{{Strategy::kMerge, {{0, 1}}}, {Strategy::kConcurrent, {{2}}}, join}}},
       {8, {{{Strategy::kSplit, {{0, 1, 2, 3}}, 3}}}}};
   const auto program = Program::Create(block, schedules, all, "cpu");
   EXPECT(program.ok());
@@ -54,8 +55,8 @@ TEST(ThreadsGetTheBitsOfOne) {
   const auto run = [&](int64_t batch) {
     const std::vector<float> images = Values(batch * 6 * 5 * 3);
     std::vector<float> result(batch * 6 * 5 * 12);
-    const Status status = (*program)->Run(
-        {{images.data(), {batch, 6, 5, 3}}}, {result.data()}, nullptr);
+    const Status status = (*program)->Run({{images.data(), {batch, 6, 5, 3}}},
+                                          {result.data()}, nullptr);
     return status.ok() ? result : std::vector<float>();
   };
   std::vector<std::vector<float>> expected;

@@ -1,4 +1,5 @@
-// Any text as a block: refused in one line, or a block all of which can be computed.
+// Any text as a block: refused in one line, or a block all of which can be
+// computed.
 #include <cstddef>
 #include <cstdint>
 #include <string>

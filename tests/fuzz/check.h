@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define FUZZ_CHECK(condition)                                             \
-  do {                                                                    \
-    if (!(condition)) {                                                   \
-      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__,     \
-                   #condition);                                           \
-      std::abort();                                                       \
-    }                                                                     \
+#define FUZZ_CHECK(condition)                                         \
+  do {                                                                \
+    if (!(condition)) {                                               \
+      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, \
+                   #condition);                                       \
+      std::abort();                                                   \
+    }                                                                 \
   } while (false)
 
 #endif  // IOS_TF_TESTS_FUZZ_CHECK_H_

@@ -1,5 +1,5 @@
-// Blocks on small shapes: by any legal schedule, and for other batches than compiled
-// for, the engine gives what the operators' definitions give.
+// Blocks on small shapes: by any legal schedule, and for other batches than
+// compiled for, the engine gives what the operators' definitions give.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -20,7 +20,8 @@ Tensor RandomTensor(const Shape& shape, uint32_t* state, float scale) {
   Tensor tensor{shape, {}};
   for (int64_t i = NumElements(shape); i > 0; --i) {
     *state = *state * 1664525 + 1013904223;
-    tensor.data.push_back(scale * (static_cast<int32_t>(*state >> 8) / 8388608.0f - 1));
+    tensor.data.push_back(scale *
+                          (static_cast<int32_t>(*state >> 8) / 8388608.0f - 1));
   }
   return tensor;
 }
@@ -53,8 +54,9 @@ bool AllModerate(const std::vector<Tensor>& tensors) {
 }
 
 // Of each output: how far rounding may take two ways to compute it apart.
-void Compare(const std::vector<Tensor>& found, const std::vector<Tensor>& expected,
-             const Block& block, const Schedule& schedule) {
+void Compare(const std::vector<Tensor>& found,
+             const std::vector<Tensor>& expected, const Block& block,
+             const Schedule& schedule) {
   FUZZ_CHECK(found.size() == expected.size());
   for (size_t k = 0; k < expected.size(); ++k) {
     FUZZ_CHECK(found[k].shape == expected[k].shape);
@@ -64,8 +66,8 @@ void Compare(const std::vector<Tensor>& found, const std::vector<Tensor>& expect
       const float a = found[k].data[i], b = expected[k].data[i];
       const bool same = std::abs(a - b) <= 2e-3f * most;
       if (same) continue;
-      std::fprintf(stderr, "output %zu, element %zu: %g, not %g\n%s\n%s\n", k, i,
-                   a, b, ToJson(block).c_str(), ToJson(schedule).c_str());
+      std::fprintf(stderr, "output %zu, element %zu: %g, not %g\n%s\n%s\n", k,
+                   i, a, b, ToJson(block).c_str(), ToJson(schedule).c_str());
       FUZZ_CHECK(same);
     }
   }
@@ -91,7 +93,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Shape input = InputShapes(block, *shapes, i)[0];
     values.emplace_back();
     for (const Shape& shape : WeightShapes(block.operators[i], input)) {
-      const int64_t fan_in = NumElements(shape) / std::max<int64_t>(shape.back(), 1);
+      const int64_t fan_in =
+          NumElements(shape) / std::max<int64_t>(shape.back(), 1);
       const float scale = 1 / std::sqrt(std::max<float>(fan_in, 1));
       values.back().push_back(RandomTensor(shape, &state, scale));
     }

@@ -14,24 +14,54 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kNumbers[] = {0,          1,       -1,        2,
-                                3,          7,       255,       65536,
-                                1 << 30,    (1 << 30) + 1,
-                                2147483647, 4294967296, -2147483648,
-                                INT64_MAX,  INT64_MIN};
-const char* const kWords[] = {
-    "conv2d",     "sepconv",  "pool",      "global_pool", "concat",
-    "add",        "binary",   "matmul",    "softmax",     "pad",
-    "activation", "scale",    "slice",     "reduce",      "normalize",
-    "channel_shuffle", "resize", "conv2d_transpose", "depth_to_space",
-    "space_to_depth", "lrn", "SAME", "VALID", "concurrent", "merge", "split",
-    "relu", "clip", "pow", "max", "avg", "sum", "float32", "float16", "like"};
+constexpr int64_t kNumbers[] = {
+    0,          1,          -1,          2,         3,
+    7,          255,        65536,       1 << 30,   (1 << 30) + 1,
+    2147483647, 4294967296, -2147483648, INT64_MAX, INT64_MIN};
+const char* const kWords[] = {"conv2d",
+                              "sepconv",
+                              "pool",
+                              "global_pool",
+                              "concat",
+                              "add",
+                              "binary",
+                              "matmul",
+                              "softmax",
+                              "pad",
+                              "activation",
+                              "scale",
+                              "slice",
+                              "reduce",
+                              "normalize",
+                              "channel_shuffle",
+                              "resize",
+                              "conv2d_transpose",
+                              "depth_to_space",
+                              "space_to_depth",
+                              "lrn",
+                              "SAME",
+                              "VALID",
+                              "concurrent",
+                              "merge",
+                              "split",
+                              "relu",
+                              "clip",
+                              "pow",
+                              "max",
+                              "avg",
+                              "sum",
+                              "float32",
+                              "float16",
+                              "like"};
 const char* const kKeys[] = {
-    "kernel", "strides", "dilations", "padding", "filters", "groups",
-    "multiplier", "bias", "residual", "offset", "size", "output_size",
-    "factors", "operand", "block_size", "depth_radius", "channel_padding",
-    "micro_batches", "batch_size", "inputs", "outputs", "version", "like",
-    "keep_dims", "activation", "alpha", "epsilon", "pad_mode", "swapped"};
+    "kernel",          "strides",       "dilations",  "padding",
+    "filters",         "groups",        "multiplier", "bias",
+    "residual",        "offset",        "size",       "output_size",
+    "factors",         "operand",       "block_size", "depth_radius",
+    "channel_padding", "micro_batches", "batch_size", "inputs",
+    "outputs",         "version",       "like",       "keep_dims",
+    "activation",      "alpha",         "epsilon",    "pad_mode",
+    "swapped"};
 
 class Mutation {
  public:
@@ -67,7 +97,8 @@ class Mutation {
         break;
       case 6:
         if (value->is_number_integer()) {
-          *value = value->get<int64_t>() / 2 + static_cast<int64_t>(Below(9)) - 4;
+          *value =
+              value->get<int64_t>() / 2 + static_cast<int64_t>(Below(9)) - 4;
         } else if (value->is_array()) {
           std::shuffle(value->begin(), value->end(), random_);
         }

@@ -182,13 +182,13 @@ Block RandomBlock(Bytes* bytes) {
   Block block;
   const int64_t batch = bytes->Below(4);
   for (int64_t i = bytes->Below(2); i >= 0; --i) {
-    block.inputs.push_back({batch, bytes->Below(9), bytes->Below(9),
-                            1 + bytes->Below(18)});
+    block.inputs.push_back(
+        {batch, bytes->Below(9), bytes->Below(9), 1 + bytes->Below(18)});
   }
   std::vector<Shape> shapes;
   for (int i = 0; i < kOperators && !bytes->empty(); ++i) {
-    Operator op = RandomOperator(bytes, block.operators.size(),
-                                 block.inputs.size());
+    Operator op =
+        RandomOperator(bytes, block.operators.size(), block.inputs.size());
     Fit(block, shapes, bytes, &op);
     std::vector<Shape> in;
     for (int ref : op.inputs) in.push_back(ShapeOf(block, shapes, ref));

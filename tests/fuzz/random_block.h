@@ -25,8 +25,8 @@ class Bytes {
   const uint8_t* const end_;
 };
 
-// Up to eight operators of small images; those that do not fit are left out, so that
-// it is valid if it has an operator at all.
+// Up to eight operators of small images; those that do not fit are left out, so
+// that it is valid if it has an operator at all.
 Block RandomBlock(Bytes* bytes);
 
 // Valid for the block, which is valid.

@@ -81,10 +81,9 @@ Tensor Convolve(const Operator& op, const Tensor& x, const Tensor& filter,
     for (int64_t y = 0; y < op.kernel[0]; ++y) {
       for (int64_t z = 0; z < op.kernel[1]; ++z) {
         for (int64_t c = 0; c < each; ++c) {
-          const float* value =
-              At(x, {i[0], Cell(op, 0, i[1], y, pad[0]),
-                     Cell(op, 1, i[2], z, pad[2]),
-                     i[3] / per_group * each + c});
+          const float* value = At(
+              x, {i[0], Cell(op, 0, i[1], y, pad[0]),
+                  Cell(op, 1, i[2], z, pad[2]), i[3] / per_group * each + c});
           if (value) sum += double{*value} * Get(filter, {y, z, c, i[3]});
         }
       }
@@ -239,8 +238,7 @@ Tensor Raw(const Operator& op, const std::vector<const Tensor*>& in,
       });
       Shape middle = shape;
       middle[3] = size[3] * op.multiplier;
-      const Tensor deep =
-          Convolve(op, activated, weights[0], size[3], middle);
+      const Tensor deep = Convolve(op, activated, weights[0], size[3], middle);
       return Convolve(Operator(), deep, weights[1], 1, shape);
     }
     case OperatorType::kPool:
@@ -318,8 +316,8 @@ Tensor Raw(const Operator& op, const std::vector<const Tensor*>& in,
     case OperatorType::kChannelShuffle:
       return Make(shape, [&](const Index& i) {
         const int64_t each = size[3] / op.groups;
-        return Get(x, {i[0], i[1], i[2],
-                       i[3] % op.groups * each + i[3] / op.groups});
+        return Get(
+            x, {i[0], i[1], i[2], i[3] % op.groups * each + i[3] / op.groups});
       });
     case OperatorType::kResize:
       return Make(shape, [&](const Index& i) {

@@ -1,5 +1,5 @@
-// Any text as the file of a schedule cache: refused, or a schedule that makes a legal
-// block of the one it is for.
+// Any text as the file of a schedule cache: refused, or a schedule that makes a
+// legal block of the one it is for.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,8 +17,8 @@ const ios::Block& TheBlock() {
   using ios::testing::Conv;
   using ios::testing::Join;
   static const ios::Block* const block = new ios::Block(ios::testing::MakeBlock(
-      {Conv(-1, 2, 1), Conv(-1, 3, 3), Conv(0, 4, 3),
-       Conv(-1, 1, 5), Join(ios::OperatorType::kConcat, {1, 2, 3})},
+      {Conv(-1, 2, 1), Conv(-1, 3, 3), Conv(0, 4, 3), Conv(-1, 1, 5),
+       Join(ios::OperatorType::kConcat, {1, 2, 3})},
       {4}));
   return *block;
 }
