@@ -146,6 +146,7 @@ class _Conversion:
         keeps_all: bool,
     ) -> None:
         self._keeps_all = keeps_all
+        self._weights = Weights()
         self._source = source
         self._searcher = searcher
         self._report = report
@@ -240,7 +241,7 @@ class _Conversion:
         numbers: dict[tuple[Any, ...], int] = {}
         batch_sizes = list(self._report.sizes)
         for name, signature in self._loaded.signatures.items():
-            frozen = graphs.freeze(name, signature)
+            frozen = graphs.freeze(name, signature, keep_filters=True)
             # Keras exports the same function under two names: work is done once.
             key = (name in self._wanted, *frozen.key())
             number = numbers.setdefault(key, len(numbers))
@@ -253,6 +254,7 @@ class _Conversion:
                 frozen,
                 batch_sizes if name in self._wanted else [],
                 self._device,
+                self._weights,
             )
 
     def _try(self) -> None:
@@ -304,9 +306,11 @@ class _Conversion:
         return comparisons
 
     def _write(self, graph_defs: Mapping[int, Any], directory: str) -> None:
-        weights = Weights()
+        weights = self._weights
         rebuilt = {
-            number: graphs.rebuild(function.frozen, *weights.take(graph_defs[number]))
+            number: graphs.rebuild(
+                function.frozen, *weights.take(function.frozen, graph_defs[number])
+            )
             for number, function in self._functions.items()
         }
         signatures = {name: rebuilt[n] for name, n in self._function_of.items()}

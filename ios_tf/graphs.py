@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import hashlib
@@ -183,8 +184,13 @@ def choose_signature(wanted: str | None, loaded: Any) -> str:
     return name
 
 
-def freeze(name: str, function: Any) -> FrozenSignature:
+def freeze(name: str, function: Any, keep_filters: bool = False) -> FrozenSignature:
     """Freezes one signature function of a loaded SavedModel.
+
+    Args:
+      name: what errors call it.
+      function: the function.
+      keep_filters: large variables that are filters, and nothing else, stay variables.
 
     Raises:
       UserError: TensorFlow cannot turn its variables into constants.
@@ -192,14 +198,22 @@ def freeze(name: str, function: Any) -> FrozenSignature:
     """
     structure = dict(sorted(function.structured_outputs.items()))
     return _freeze(
-        name, function, function._arg_keywords, structure, _component_names(structure)
+        name,
+        function,
+        function._arg_keywords,
+        structure,
+        _component_names(structure),
+        keep_filters,
     )
 
 
-def freeze_flat(name: str, function: Any) -> FrozenSignature:
+def freeze_flat(
+    name: str, function: Any, keep_filters: bool = False
+) -> FrozenSignature:
     """Freezes any function, as one that takes and gives tensors without a structure.
 
     Its inputs and outputs are those of `function.inputs` and `function.outputs`.
+    `keep_filters` is as for `freeze`.
 
     Raises:
       UserError: TensorFlow cannot turn its variables into constants.
@@ -209,7 +223,8 @@ def freeze_flat(name: str, function: Any) -> FrozenSignature:
     keywords = [tensor.op.name for tensor in arguments]
     # In the order in which a dictionary is flattened.
     structure = {f"output_{i:04}": tensor for i, tensor in enumerate(function.outputs)}
-    return _freeze(name, function, keywords, structure, list(structure))
+    outputs = list(structure)
+    return _freeze(name, function, keywords, structure, outputs, keep_filters)
 
 
 def _freeze(
@@ -218,6 +233,7 @@ def _freeze(
     keywords: Sequence[str],
     structure: Mapping[str, Any],
     output_names: Sequence[str],
+    keep_filters: bool,
 ) -> FrozenSignature:
     captures = {i.op.name: external for external, i in function.graph.captures}
     arguments = [t for t in function.inputs if t.op.name not in captures]
@@ -235,7 +251,7 @@ def _freeze(
         captures,
     )
     try:
-        return _with_constants(name, _inline(whole), function)
+        return _with_constants(name, _inline(whole), function, keep_filters)
     except ChangesVariableError:
         raise
     except Exception as error:
@@ -359,7 +375,7 @@ _TAKE_CONSTANTS = frozenset(
 
 
 def _with_constants(
-    name: str, inlined: FrozenSignature, function: Any
+    name: str, inlined: FrozenSignature, function: Any, keep_filters: bool
 ) -> FrozenSignature:
     variables = _variables(function)
     kinds = {  # whether it is a variable
@@ -376,10 +392,13 @@ def _with_constants(
             raise ChangesVariableError(name, variables[placeholder].name)
         changes = placeholder
     left = {one for one, op, _ in uses if kinds[one] and op not in _TAKE_CONSTANTS}
+    filters = _large_filters(inlined) if keep_filters else {}
+    left |= filters.keys() & variables.keys()
     graph_def, _ = convert_to_constants._replace_variables_by_constants(
         _Converter(inlined, function, variables, left)
     )
     functions.drop_gradients(graph_def)
+    _mark_filters(graph_def, filters)
     placeholders = {node.name for node in graph_def.node if node.op == "Placeholder"}
     return dataclasses.replace(
         inlined,
@@ -387,6 +406,67 @@ def _with_constants(
         captures={n: t for n, t in inlined.captures.items() if n in placeholders},
         changes=changes,
     )
+
+
+def _large_filters(inlined: FrozenSignature) -> dict[str, tf.TensorShape]:
+    """The placeholders of variables that are filters only, and large; their shapes."""
+    readers = collections.defaultdict(list)
+    for node in inlined.graph_def.node:
+        for k, tensor in enumerate(node.input):
+            readers[tensor.partition(":")[0]].append((node, k))
+    fetched = {tensor.partition(":")[0] for tensor, _ in inlined.outputs.values()}
+
+    def is_filter(name: str) -> bool:
+        """Whether nothing but filters is made of a variable, or of its value."""
+        return name not in fetched and all(
+            is_filter(node.name)
+            if node.op in ("Identity", "ReadVariableOp")
+            else k == 1 and node.op in functions.WITH_FILTERS
+            for node, k in readers[name]
+        )
+
+    found = {}
+    for placeholder, handle in inlined.captures.items():
+        dtype = _dtype_of_variable(handle)
+        if not dtype or dtype.as_datatype_enum not in functions.WEIGHT_TYPES:
+            continue
+        data = resource_variable_ops.get_eager_safe_handle_data(handle)
+        shape = tf.TensorShape(data.shape_and_type[0].shape)
+        if (
+            shape.is_fully_defined()
+            and shape.num_elements() * dtype.size >= functions.LARGE_BYTES
+            and readers[placeholder]
+            and is_filter(placeholder)
+        ):
+            found[placeholder] = shape
+    return found
+
+
+def _mark_filters(
+    graph_def: graph_pb2.GraphDef, filters: Mapping[str, tf.TensorShape]
+) -> None:
+    """Marks what reads the variables of some placeholders as weights."""
+    nodes = {node.name: node for node in graph_def.node}
+    waits = set()
+    for node in graph_def.node:
+        # Differs between functions that compute the same.
+        node.attr.pop("_user_specified_name", None)
+        if node.op != "ReadVariableOp":
+            continue
+        handle = nodes[node.input[0]]
+        while handle.op == "Identity":
+            handle = nodes[handle.input[0]]
+        if handle.name in filters:
+            node.input[0] = handle.name
+            shape = filters[handle.name].as_proto()
+            node.attr[functions.SHAPE_OF_WEIGHT].shape.CopyFrom(shape)
+            waits.add(f"^{node.name}")
+    # Nobody writes to them: there is nothing to wait for.
+    for node in graph_def.node:
+        if waits.intersection(node.input):
+            left = [tensor for tensor in node.input if tensor not in waits]
+            del node.input[:]
+            node.input.extend(left)
 
 
 def rebuild(
@@ -401,11 +481,13 @@ def rebuild(
     renamed = graph_pb2.GraphDef()
     renamed.CopyFrom(graph_def)
     functions.rename_functions(renamed)
+    names = {node.name for node in renamed.node}
+    captures = {**frozen.captures, **variables}
     imported = wrap_function.function_from_graph_def(
         renamed,
         [spec.name for spec in frozen.inputs.values()],
         [tensor for tensor, _ in frozen.outputs.values()],
-        captures={**frozen.captures, **variables},
+        captures={name: t for name, t in captures.items() if name in names},
     )
 
     def signature(*arguments: tf.Tensor) -> dict[str, Any]:
@@ -458,14 +540,13 @@ def save(
         have several keys.
       directory: to write to.
       tags: of the MetaGraph.
-      variables: those that the functions read and `loaded` does not have.
+      variables: those that `loaded` does not have, and the functions may read.
     """
     captured = {id(t) for f in signatures.values() for t in f.captured_inputs}
     root = tf.Module()
     root.resources = []
     root.assets = []
-    root.variables_left = []
-    root.weights = list(variables)
+    root.weights = [v for v in variables if id(v.handle) in captured]
     for trackable in trackable_view.TrackableView(loaded).descendants():
         if isinstance(trackable, asset.Asset):
             root.assets.append(trackable)
@@ -474,7 +555,7 @@ def save(
         elif isinstance(trackable, tf.Variable):
             # Most are constants by now.
             if id(trackable.handle) in captured:
-                root.variables_left.append(trackable)
+                root.weights.append(trackable)
         elif isinstance(trackable, resource.CapturableResource):
             root.resources.append(trackable)
     tf.saved_model.save(

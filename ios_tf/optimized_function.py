@@ -339,7 +339,7 @@ def _faster(
     """What computes the same faster; None if nothing does, and the report says why."""
     name, device = original.name, searcher.cost_model.device.kind
     try:
-        frozen = graphs.freeze_flat(name, original.function)
+        frozen = graphs.freeze_flat(name, original.function, keep_filters=True)
     except graphs.ChangesVariableError as change:
         report.notes.append(f"{change}, so it is no constant")
         return None
@@ -354,17 +354,25 @@ def _faster(
             )
         )
 
+    # What changes the original later, such as training, is not to change this.
+    weights = Weights()
     function = Function.find(
-        name, named(original.compute), frozen, list(report.sizes), device
+        name,
+        named(original.compute),
+        weights.copied(frozen),
+        list(report.sizes),
+        device,
+        weights,
     )
     note_the_rest([function], report)
     if not function.problems:
         return None
 
     def rebuild(graph_def: Any) -> Callable[[list[tf.Tensor]], Sequence[tf.Tensor]]:
-        weights = Weights()
         try:
-            rebuilt = graphs.rebuild(function.frozen, *weights.take(graph_def))
+            rebuilt = graphs.rebuild(
+                function.frozen, *weights.take(function.frozen, graph_def)
+            )
         # Whatever TensorFlow cannot import again, it says with all kinds of errors.
         except Exception as error:
             raise UserError(

@@ -18,8 +18,6 @@ from ios_tf.scheduler import Problem
 
 # Attributes of nodes that carry schedules (cc/tensorflow/annotations.h).
 ANNOTATIONS = ("_ios_batch", "_ios_stage", "_ios_stream", "_ios_merge")
-# Says how large the weight is that a ReadVariableOp reads (annotations.h, too).
-SHAPE_OF_WEIGHT = "_ios_shape"
 # Follows the first's name in that of a merged convolution (cc/tensorflow/rewrite.cc).
 MERGED = "/ios_merge"
 

@@ -176,8 +176,8 @@ def _latencies(
     arguments = [values[name] for name in part.inputs]
     specs = {name: _spec(values[name]) for name in part.inputs}
     calls = [
-        subgraphs.between(frozen.graph_def, specs, truths),
-        subgraphs.between(lowered, specs, ones),
+        subgraphs.between(frozen, frozen.graph_def, specs, truths),
+        subgraphs.between(frozen, lowered, specs, ones),
     ]
     return timing.latencies(
         [

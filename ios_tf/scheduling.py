@@ -40,6 +40,7 @@ from ios_tf.scheduler import (
     sequential_schedule,
 )
 from ios_tf.search import BASELINES, Searcher, SearchStats
+from ios_tf.weights import Weights
 
 _UNKNOWN = "their shapes are unknown, or they are of a kind the engine does not have"
 
@@ -150,6 +151,7 @@ class Function:
         frozen: FrozenSignature,
         batch_sizes: Sequence[int],
         device: str,
+        weights: Weights,
     ) -> Function:
         """Finds the blocks of a function.
 
@@ -158,6 +160,7 @@ class Function:
           original: computes what `frozen` does, which was made of it.
           batch_sizes: those to schedule for; none if it is not to be converted.
           device: "cpu" or "gpu".
+          weights: where its variables are kept that are not the original's.
 
         Raises:
           UserError: it is converted already, or is another network for each size.
@@ -169,6 +172,7 @@ class Function:
                     "original model"
                 )
             frozen = optimizer.fold_constants(frozen)
+            frozen = weights.with_scaled_filters(frozen)
         collected = {
             size: optimizer.collect(frozen, size, device) for size in batch_sizes
         }

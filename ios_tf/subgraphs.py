@@ -26,6 +26,7 @@ def tensors(
 
 
 def between(
+    frozen: FrozenSignature,
     graph_def: graph_pb2.GraphDef,
     inputs: Mapping[str, tf.TensorSpec],
     outputs: Sequence[str],
@@ -33,6 +34,7 @@ def between(
     """A function of some tensors of a graph that gives others.
 
     Args:
+      frozen: the signature, with what the graph captures.
       graph_def: the graph; what else it computes is not computed, nor are assertions.
       inputs: by the names of the tensors; the function's arguments in this order.
       outputs: names of tensors.
@@ -62,7 +64,8 @@ def between(
             if not known:
                 left.append(node_of(tensor))
     arguments = [f"{argument[name]}:0" for name in inputs]
-    return _import(cut, arguments, outputs, {})
+    captures = {name: t for name, t in frozen.captures.items() if name in needed}
+    return _import(cut, arguments, outputs, captures)
 
 
 def _import(

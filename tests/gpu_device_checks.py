@@ -303,8 +303,8 @@ def test_conversion_for_the_gpu(tmp_path, tf32, monkeypatch):
 
 
 def unplaced(freeze):
-    def freeze_unplaced(name, function):
-        frozen = freeze(name, function)
+    def freeze_unplaced(name, function, **keywords):
+        frozen = freeze(name, function, **keywords)
         for node in frozen.graph_def.node:
             node.device = ""
         return frozen

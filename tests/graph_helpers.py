@@ -19,6 +19,7 @@ from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.grappler import tf_optimizer
 
 from ios_tf import _native
+from ios_tf.graphs import FrozenSignature
 from ios_tf.grappler import rewriter_config
 from ios_tf.weights import Weights
 
@@ -228,6 +229,19 @@ def assert_lowered_equals(
     return lowered
 
 
+def signature(graph: Graph) -> FrozenSignature:
+    """The graph as one that captures nothing."""
+    nodes = {node.name: node for node in graph.graph_def.node}
+    inputs = {
+        name: tf.TensorSpec(
+            tf.TensorShape(nodes[name].attr["shape"].shape), tf.float32, f"{name}:0"
+        )
+        for name in graph.inputs
+    }
+    outputs = {name: (name, tf.TensorShape(None)) for name in graph.outputs}
+    return FrozenSignature(graph.graph_def, inputs, outputs, {}, {})
+
+
 def run_with_variables(
     rewritten: Graph, lowered: Graph, *arrays: np.ndarray
 ) -> list[np.ndarray]:
@@ -236,7 +250,7 @@ def run_with_variables(
     `lowered`: the same with constants; its regions are the same.
     """
     weights = Weights(large_bytes=1)
-    graph_def, captures = weights.take(rewritten.graph_def)
+    graph_def, captures = weights.take(signature(rewritten), rewritten.graph_def)
     with_variables = lower(rewritten.with_def(graph_def))
     assert with_variables.ops()["IosRegion"] == lowered.ops()["IosRegion"]
     function = wrap_function.function_from_graph_def(

@@ -16,7 +16,7 @@ from shared import FAST
 from tensorflow.python.saved_model import loader_impl
 
 import ios_tf
-from ios_tf import cli, conversion, final_check, graphs, weights
+from ios_tf import cli, conversion, final_check, functions, graphs
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def variables(monkeypatch):
     """Weights of these small models become variables, as those of large ones do."""
-    monkeypatch.setattr(weights, "LARGE_BYTES", 1)
+    monkeypatch.setattr(functions, "LARGE_BYTES", 1)
 
 
 def interface(model: str, tags=("serve",)) -> dict:
@@ -299,8 +299,14 @@ def test_failure_to_write_comes_before_the_search(step, network, tmp_path, monke
     assert not os.path.exists(tmp_path / "converted")
 
 
+@pytest.fixture
+def constants(monkeypatch):
+    """Weights stay in the graph."""
+    monkeypatch.setattr(functions, "LARGE_BYTES", 1 << 16)
+
+
 def spoiled(rewrite):
-    """Gives graphs in which a weight is another one."""
+    """Gives graphs in which a constant weight is another one."""
 
     def spoil(*arguments):
         graph_def = rewrite(*arguments)
@@ -316,7 +322,7 @@ def spoiled(rewrite):
     return spoil
 
 
-def test_wrong_results_are_not_written(network, tmp_path, monkeypatch):
+def test_wrong_results_are_not_written(network, constants, tmp_path, monkeypatch):
     without_search(monkeypatch)
     monkeypatch.setattr(final_check, "rewrite", spoiled(final_check.rewrite))
     with pytest.raises(ios_tf.UserError) as error:
@@ -328,7 +334,9 @@ def test_wrong_results_are_not_written(network, tmp_path, monkeypatch):
     assert not os.path.exists(tmp_path / "converted")
 
 
-def test_wrong_results_after_the_search_are_not_written(network, tmp_path, monkeypatch):
+def test_wrong_results_after_the_search_are_not_written(
+    network, constants, tmp_path, monkeypatch
+):
     check = final_check.check
 
     def spoil(*arguments):
@@ -341,7 +349,7 @@ def test_wrong_results_after_the_search_are_not_written(network, tmp_path, monke
     assert not os.path.exists(tmp_path / "converted")
 
 
-def test_whole_numbers_do_not_hide_wrong_results(tmp_path, monkeypatch):
+def test_whole_numbers_do_not_hide_wrong_results(constants, tmp_path, monkeypatch):
     model = fm.Network()
     path = str(tmp_path / "model")
     fm.save(model, path, lambda x: {"c": tf.argmax(model(x), -1)}, fm.image_spec())

@@ -1,26 +1,30 @@
 """Weights of converted models are variables: loaded once, read when a region runs."""
 
+import dataclasses
 import functools
 import json
 import threading
 
 import foreign_models as fm
 import graph_helpers as gh
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import layers
 from shared import FAST
 from tensorflow.python.framework import op_def_library
 from tensorflow.python.saved_model import loader_impl
 
 import ios_tf
-from ios_tf import graphs, optimizer, weights
+from ios_tf import final_check, functions, graphs, optimizer, subgraphs, weights
+from ios_tf.bench.stock import merge_everything
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(weights, "LARGE_BYTES", 1)
+    monkeypatch.setattr(functions, "LARGE_BYTES", 1)
 
 
 def converted(path: str) -> str:
@@ -59,7 +63,6 @@ def test_no_weight_is_in_the_graph(tmp_path):
     assert sorted(v.shape.num_elements() for v in loaded.weights) == [
         *sorted([3 * 3 * 3 * 8, 3 * 8, 16 * 6, 12 * 12 * 6 * 5])
     ]
-    assert not any(v.trainable for v in loaded.weights)
     function = loaded.signatures["serving_default"]
     nodes = gh.executed_nodes(function, x=fm.images(2))
     (region,) = [node for node in nodes if node.op == "IosRegion"]
@@ -141,10 +144,10 @@ def test_equal_weights_are_one_variable():
         [None, 8, 8, 4],
     )
     store = weights.Weights()
-    _, captures = store.take(graph.graph_def)
+    _, captures = store.take(gh.signature(graph), graph.graph_def)
     assert len(store.variables) == len(captures) == 1
     np.testing.assert_array_equal(store.variables[0], shared_value)
-    store.take(graph.graph_def)
+    store.take(gh.signature(graph), graph.graph_def)
     assert len(store.variables) == 1
 
 
@@ -159,7 +162,7 @@ def test_what_the_engine_takes_as_constants_stays(tmp_path):
         [None, 8, 8, 4],
     )
     rewritten = gh.rewrite(graph, tmp_path)
-    graph_def, _ = weights.Weights().take(rewritten.graph_def)
+    graph_def, _ = weights.Weights().take(gh.signature(rewritten), rewritten.graph_def)
     reads = [node for node in graph_def.node if node.op == "ReadVariableOp"]
     assert [[d.size for d in node.attr["_ios_shape"].shape.dim] for node in reads] == [
         [1, 1, 4, 6]
@@ -167,14 +170,109 @@ def test_what_the_engine_takes_as_constants_stays(tmp_path):
 
 
 def test_a_small_constant_stays(monkeypatch):
-    monkeypatch.setattr(weights, "LARGE_BYTES", 1 << 16)
+    monkeypatch.setattr(functions, "LARGE_BYTES", 1 << 16)
     graph = gh.freeze(
         lambda x: tf.nn.conv2d(x, gh.random_array(3, 3, 3, 8), 1, "SAME"),
         [None, 8, 8, 3],
     )
-    graph_def, captures = weights.Weights().take(graph.graph_def)
+    graph_def, captures = weights.Weights().take(gh.signature(graph), graph.graph_def)
     assert list(graph_def.node) == list(graph.graph_def.node)
     assert captures == {}
+
+
+# Filters that are made of variables.
+
+
+def branches(use_bias: bool, data_format: str) -> keras.Model:
+    """Convolutions of three kernels with batch norms, and a depthwise one."""
+    first = data_format == "channels_first"
+    axis = 1 if first else -1
+    inputs = keras.Input((3, 9, 8) if first else (9, 8, 3))
+    kwargs = {"padding": "same", "data_format": data_format, "use_bias": use_bias}
+    x = layers.DepthwiseConv2D(3, depth_multiplier=2, **kwargs)(inputs)
+    x = layers.ReLU()(layers.BatchNormalization(axis)(x))
+    parts = [layers.Conv2D(4, kernel, **kwargs)(x) for kernel in (1, 3, 5)]
+    parts = [layers.ReLU()(layers.BatchNormalization(axis)(part)) for part in parts]
+    return gh.randomised(keras.Model(inputs, layers.Concatenate(axis)(parts)))
+
+
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+@pytest.mark.parametrize("use_bias", [False, True])
+def test_merged_and_scaled_filters(use_bias, data_format):
+    model = branches(use_bias, data_format)
+    call = tf.function(model, input_signature=[tf.TensorSpec(model.inputs[0].shape)])
+    store = weights.Weights()
+    frozen = graphs.freeze_flat("f", call.get_concrete_function(), keep_filters=True)
+    assert len(frozen.captures) == 4
+    frozen = store.with_scaled_filters(optimizer.fold_constants(frozen))
+    assert len(frozen.captures) == 4
+    # What a bias comes before is scaled when the weights are packed.
+    products = sum(node.op == "Mul" for node in frozen.graph_def.node)
+    turned = data_format == "channels_first"  # after the depthwise convolution
+    assert products == (4 if use_bias else int(turned))
+    problems = optimizer.collect(frozen, 1).problems
+    schedules = {s: merge_everything(p) for s, p in problems.items()}
+    rewritten = final_check.rewrite(frozen, schedules, [1])
+    graph_def, captures = store.take(frozen, rewritten)
+    kept = dataclasses.replace(frozen, graph_def=graph_def, captures=captures)
+    reads = [node for node in graph_def.node if node.op == "ReadVariableOp"]
+    assert sorted(
+        tuple(d.size for d in node.attr["_ios_shape"].shape.dim) for node in reads
+    ) == [(3, 3, 3, 2), (5, 5, 6, 12)]
+    assert len(captures) == 2
+    lowered = optimizer.lowered(kept)
+    assert [n.op for n in lowered.node].count("IosRegion") == 1
+    x = tf.constant(gh.random_array(2, *model.inputs[0].shape[1:]))
+    names = [name for name, _ in kept.outputs.values()]
+    truth = keras.Model(model.inputs, model.outputs)
+    for graph in (rewritten, graph_def, lowered):
+        owner = frozen if graph is rewritten else kept
+        if graph is not lowered and data_format == "channels_first":
+            continue  # no TensorFlow convolves it on every CPU
+        (found,) = subgraphs.tensors(owner, graph, names)(x)
+        expected = in_channels_last(model, truth, x)
+        assert np.abs(expected).max() > 0
+        assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def in_channels_last(model, truth, x):
+    """What the model gives, computed by one of the other layout."""
+    if model.inputs[0].shape[-1] == 3:
+        return truth(x).numpy()
+    other = branches(model.layers[1].use_bias, "channels_last")
+    other.set_weights(model.get_weights())
+    return np.transpose(other(tf.transpose(x, [0, 2, 3, 1])), [0, 3, 1, 2])
+
+
+def test_other_products_stay():
+    """Of what somebody else reads, of what is no channel's factor, of a constant."""
+    filters = tf.Variable(gh.random_array(3, 3, 3, 8))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 8, 8, 3])])
+    def function(x):
+        y = tf.nn.conv2d(x, filters, 1, "SAME")
+        z = tf.nn.conv2d(-x, filters, 1, "SAME")
+        return y * gh.random_array(8), y, z * gh.random_array(8, 8)
+
+    concrete = function.get_concrete_function()
+    frozen = graphs.freeze_flat("f", concrete, keep_filters=True)
+    frozen = optimizer.fold_constants(frozen)
+    same = weights.Weights().with_scaled_filters(frozen)
+    assert gh.computing_nodes(same) == gh.computing_nodes(frozen)
+
+
+def test_variables_that_are_more_than_filters_are_constants():
+    filters = tf.Variable(gh.random_array(3, 3, 4, 4))
+    only, state = tf.Variable(gh.random_array(3, 3, 4, 4)), tf.Variable(tf.ones([4]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 8, 8, 4])])
+    def function(x):
+        y = tf.nn.conv2d(x, filters, 1, "SAME") + tf.reduce_sum(filters)
+        return tf.nn.conv2d(y * state, tf.identity(only), 1, "SAME")
+
+    frozen = graphs.freeze_flat("f", function.get_concrete_function(), True)
+    (handle,) = frozen.captures.values()
+    assert handle is only.handle
 
 
 # Programs whose parameters are not what they should be.
@@ -186,7 +284,8 @@ def region(tmp_path) -> dict:
         lambda x: tf.nn.conv2d(x, gh.random_array(3, 3, 3, 8), 1, "SAME"),
         [None, 8, 8, 3],
     )
-    graph_def, _ = weights.Weights().take(gh.rewrite(graph, tmp_path).graph_def)
+    rewritten = gh.rewrite(graph, tmp_path)
+    graph_def, _ = weights.Weights().take(gh.signature(rewritten), rewritten.graph_def)
     lowered = gh.lower(graph.with_def(graph_def))
     (node,) = [n for n in lowered.graph_def.node if n.op == "IosRegion"]
     return json.loads(node.attr["program"].s)

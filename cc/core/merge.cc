@@ -132,14 +132,12 @@ std::vector<std::vector<int>> MergeClasses(const Block& block) {
   return classes;
 }
 
-void StackWeights(const MergePlan& plan, const Block& block, int64_t channels,
-                  const std::vector<const float*>& filters,
-                  const std::vector<const float*>& biases,
-                  std::vector<float>* filter, std::vector<float>* bias) {
+std::vector<float> StackFilters(const MergePlan& plan, const Block& block,
+                                int64_t channels,
+                                const std::vector<const float*>& filters) {
   const Operator& merged = plan.merged;
-  filter->assign(
+  std::vector<float> stacked(
       merged.kernel[0] * merged.kernel[1] * channels * merged.filters, 0.0f);
-  bias->assign(merged.filters, 0.0f);
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     const MergePlan::Part& part = plan.parts[i];
     const Operator& op = block.operators[part.op];
@@ -149,7 +147,7 @@ void StackWeights(const MergePlan& plan, const Block& block, int64_t channels,
           const float* from =
               filters[i] + ((y * op.kernel[1] + x) * channels + c) * op.filters;
           float* to =
-              filter->data() +
+              stacked.data() +
               (((y + part.row) * merged.kernel[1] + x + part.column) * channels +
                c) * merged.filters +
               part.channel;
@@ -157,10 +155,20 @@ void StackWeights(const MergePlan& plan, const Block& block, int64_t channels,
         }
       }
     }
-    if (biases[i]) {
-      std::copy(biases[i], biases[i] + op.filters, bias->data() + part.channel);
-    }
   }
+  return stacked;
+}
+
+std::vector<float> StackBiases(const MergePlan& plan, const Block& block,
+                               const std::vector<const float*>& biases) {
+  std::vector<float> stacked(plan.merged.filters, 0.0f);
+  for (size_t i = 0; i < plan.parts.size(); ++i) {
+    if (!biases[i]) continue;
+    const MergePlan::Part& part = plan.parts[i];
+    std::copy(biases[i], biases[i] + block.operators[part.op].filters,
+              stacked.data() + part.channel);
+  }
+  return stacked;
 }
 
 StatusOr<Lowered> LowerMerges(const Block& block, const Schedule& schedule) {

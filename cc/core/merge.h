@@ -34,14 +34,16 @@ StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops);
 // with no other are left out. This is what the Python scheduler is told.
 std::vector<std::vector<int>> MergeClasses(const Block& block);
 
-// Stacks the parts' filters ([kh, kw, C, O_i], zero-padded to the merged
-// kernel) and biases. `filters[i]` and `biases[i]` belong to plan.parts[i]; a
-// null bias is zeros. `channels` is the input's. Results are
-// [kh, kw, C, filters] and [filters].
-void StackWeights(const MergePlan& plan, const Block& block, int64_t channels,
-                  const std::vector<const float*>& filters,
-                  const std::vector<const float*>& biases,
-                  std::vector<float>* filter, std::vector<float>* bias);
+// Stacks the parts' filters, [kh, kw, C, O_i], zero-padded to the merged kernel;
+// filters[i] belongs to plan.parts[i]. `channels` is the input's. The result is
+// [kh, kw, C, filters].
+std::vector<float> StackFilters(const MergePlan& plan, const Block& block,
+                                int64_t channels,
+                                const std::vector<const float*>& filters);
+
+// The parts' biases, [O_i], one after the other; a null one is zeros.
+std::vector<float> StackBiases(const MergePlan& plan, const Block& block,
+                               const std::vector<const float*>& biases);
 
 // The block and schedule with their merges made: every merge stage becomes one
 // Conv2D and slices, all in one group of a concurrent stage. Operator i of the

@@ -79,7 +79,8 @@ StatusOr<Parameters> MakeParameters(Backend* backend, const Block& block,
         biases.push_back(block.operators[part].bias ? weights[part][1].data
                                                     : nullptr);
       }
-      StackWeights(plan, block, input[3], filters, biases, &filter, &bias);
+      filter = StackFilters(plan, block, input[3], filters);
+      bias = StackBiases(plan, block, biases);
       const std::vector<Shape> wanted = WeightShapes(op, input);
       arrays.push_back({filter.data(), wanted[0]});
       if (op.bias) arrays.push_back({bias.data(), wanted[1]});

@@ -73,9 +73,8 @@ bool IsAnnotated(const tensorflow::NodeDef& node) {
 }
 
 bool IsWeight(const tensorflow::NodeDef& node) {
-  if (node.op() != "ReadVariableOp") return false;
   const auto shape = node.attr().find(kShapeOfWeight);
-  return shape != node.attr().end() && node.attr().count("dtype") > 0 &&
+  return shape != node.attr().end() &&
          tensorflow::TensorShape::IsValid(shape->second.shape());
 }
 

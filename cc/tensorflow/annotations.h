@@ -29,11 +29,11 @@ std::vector<Place> Annotations(const tensorflow::NodeDef& node);
 
 bool IsAnnotated(const tensorflow::NodeDef& node);
 
-// The shape of the weight that a ReadVariableOp reads, which the graph does not
-// tell; `ios_tf convert` writes it.
+// The shape of the weight that a node reads from a variable, which the graph does not
+// tell, or computes of variables. Only `ios_tf convert` writes it.
 inline constexpr char kShapeOfWeight[] = "_ios_shape";
 
-// Whether the node is such a ReadVariableOp, of a known shape.
+// Whether the node has it.
 bool IsWeight(const tensorflow::NodeDef& node);
 
 }  // namespace ios::tf

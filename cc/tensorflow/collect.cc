@@ -19,11 +19,12 @@ std::map<std::string, int> LeftToTensorFlow(const Partition& partition,
                                             const std::set<int>& covered) {
   static const auto* const kNoWork = new std::set<std::string>{
       "Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval", "NoOp",
-      "Identity", "VarHandleOp", "ReadVariableOp"};
+      "Identity", "VarHandleOp"};
   const GraphIndex& graph = *partition.graph;
   std::map<std::string, int> left;
   for (int i = 0; i < graph.size(); ++i) {
-    if (graph.constant(i) || graph.passthrough(i) || !graph.live(i) ||
+    if (graph.constant(i) || graph.variable(i) || graph.passthrough(i) ||
+        !graph.live(i) ||
         covered.count(i) > 0 || kNoWork->count(graph.node(i).op()) > 0) {
       continue;
     }

@@ -149,7 +149,11 @@ GrapplerItem WithoutWeights(const GrapplerItem& item,
       copy->set_name(node.name());
       copy->set_op("Placeholder");
       copy->set_device(node.device());
-      (*copy->mutable_attr())["dtype"] = node.attr().at("dtype");
+      const auto type =
+          node.attr().find(node.op() == "ReadVariableOp" ? "dtype" : "T");
+      if (type != node.attr().end()) {
+        (*copy->mutable_attr())["dtype"] = type->second;
+      }
       (*copy->mutable_attr())["shape"] = node.attr().at(kShapeOfWeight);
       continue;
     }

@@ -75,7 +75,7 @@ class GraphIndex {
   bool passthrough(int i) const { return !nodes_[i].forward.empty(); }
   // The node computes a constant, or waits for nothing.
   bool constant(int i) const { return nodes_[i].constant; }
-  // The node reads a variable that Annotate() has marked as a weight.
+  // The node reads or computes a weight that is a variable, see IsWeight().
   bool variable(int i) const;
   // Whether it matters to others that the node has run, and not only what it has
   // computed: it, or what it waits for, may fail or change something. TensorFlow

@@ -88,7 +88,8 @@ class Importer {
   std::vector<ImportedOperator> Run() {
     for (int i : graph_.order()) {
       if (graph_.constant(i) || graph_.conditional(i) ||
-          graph_.passthrough(i) || graph_.fed(i) || !graph_.live(i)) {
+          graph_.passthrough(i) || graph_.fed(i) || graph_.variable(i) ||
+          !graph_.live(i)) {
         continue;
       }
       const NodeDef& node = graph_.node(i);
@@ -196,7 +197,7 @@ class Importer {
     };
     for (size_t k = 0; k < graph_.inputs(i).size(); ++k) {
       const TensorRef t = graph_.Input(i, k);
-      if (graph_.constant(t.node)) continue;
+      if (graph_.constant(t.node) || graph_.variable(t.node)) continue;
       if (!fits(t)) return Refuse("its tensors differ in layout");
     }
     if (!fits({i, 0})) return Refuse("its tensors differ in layout");

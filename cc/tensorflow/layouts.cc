@@ -73,7 +73,7 @@ class Layouts {
   std::set<TensorRef> Run() {
     std::vector<int> transposes;
     for (int i : graph_.order()) {
-      if (graph_.constant(i) || graph_.passthrough(i)) continue;
+      if (IsWeight(i) || graph_.passthrough(i)) continue;
       const std::string& op = graph_.node(i).op();
       if (op == "Transpose" && Class({i, 0}) >= 0 &&
           Class(graph_.Input(i, 0)) >= 0) {
@@ -83,7 +83,7 @@ class Layouts {
       }
     }
     for (int i : graph_.order()) {
-      if (graph_.constant(i) || graph_.passthrough(i)) continue;
+      if (IsWeight(i) || graph_.passthrough(i)) continue;
       ReadFormat(i);
     }
     for (bool changed = true; changed;) {
@@ -98,10 +98,15 @@ class Layouts {
   }
 
  private:
+  // Weights have no layout of images.
+  bool IsWeight(int i) const {
+    return graph_.constant(i) || graph_.variable(i);
+  }
+
   // The number of a tensor of rank 4 that the graph computes, or -1.
   int Class(TensorRef tensor) {
     const Shape* shape = graph_.shape(tensor);
-    if (!shape || shape->size() != 4 || graph_.constant(tensor.node) ||
+    if (!shape || shape->size() != 4 || IsWeight(tensor.node) ||
         graph_.layout(tensor) == Layout::kSequence) {
       return -1;
     }

@@ -189,13 +189,7 @@ class Rewriter {
     }
     if (!options_.materialise_merges) return result;
     for (const std::vector<int>& group : MergesOf(result.schedules[0])) {
-      const bool constant =
-          std::all_of(group.begin(), group.end(), [&](int i) {
-            const int k = block.made.operators[i];
-            return partition_.operators[k].weights[0].constant();
-          });
-      if (constant &&
-          std::all_of(result.schedules.begin(), result.schedules.end(),
+      if (std::all_of(result.schedules.begin(), result.schedules.end(),
                       [&](const Schedule& schedule) {
                         return MergesOf(schedule).count(group) > 0;
                       })) {
@@ -285,28 +279,15 @@ class Rewriter {
                             : std::vector<int64_t>{1, height, width, 1};
     };
 
-    std::vector<const float*> filters, biases;
+    std::vector<const float*> biases;
     std::vector<int> nodes, sizes;
     for (const MergePlan::Part& part : merge.plan.parts) {
-      const ImportedOperator& from =
-          partition_.operators[merge.made->operators[part.op]];
-      filters.push_back(from.weights[0].values.data());
+      const ImportedOperator& from = Imported(merge, part);
       biases.push_back(from.op.bias ? from.weights[1].values.data() : nullptr);
       nodes.insert(nodes.end(), from.nodes.begin(), from.nodes.end());
       sizes.push_back(from.op.filters);
     }
-    const int64_t channels = first.weights[0].values.size() /
-                             (first.op.kernel[0] * first.op.kernel[1] *
-                              first.op.filters);
-    std::vector<float> filter, bias;
-    StackWeights(merge.plan, merge.made->block, channels, filters, biases,
-                 &filter, &bias);
-
-    const std::string filter_name = Const(
-        name + "/filter", MakeTensor(filter,
-                                     TensorShape({op.kernel[0], op.kernel[1],
-                                                  channels, op.filters}),
-                                     dtype_));
+    const std::string filter_name = Filter(merge, name);
     const std::string input =
         InLayout(name + "/input", editor_.Input(first.inputs[0]),
                  index_.layout(first.inputs[0]), layout);
@@ -334,6 +315,8 @@ class Rewriter {
                 conv);
     std::string tensor = conv->name();
     if (op.bias) {
+      const std::vector<float> bias =
+          StackBiases(merge.plan, merge.made->block, biases);
       const std::string bias_name = Const(
           name + "/bias", MakeTensor(bias, TensorShape({op.filters}), dtype_));
       NodeDef* add = Node(name + "/bias_add", "BiasAdd", {tensor, bias_name});
@@ -352,6 +335,95 @@ class Rewriter {
         Node(name + "/split", "SplitV", {tensor, sizes_name, axis_name});
     AddNodeAttr("num_split", static_cast<int64_t>(sizes.size()), split);
     AddNodeAttr("Tlen", tensorflow::DT_INT32, split);
+  }
+
+  const ImportedOperator& Imported(const Merge& merge,
+                                   const MergePlan::Part& part) const {
+    return partition_.operators[merge.made->operators[part.op]];
+  }
+
+  // The stacked filters of a merge: a constant or, where some are variables, what
+  // computes it of them.
+  std::string Filter(const Merge& merge, const std::string& name) {
+    const std::vector<MergePlan::Part>& parts = merge.plan.parts;
+    const Operator& op = merge.plan.merged;
+    std::vector<const float*> constants;
+    int64_t channels = 0;
+    for (const MergePlan::Part& part : parts) {
+      const ImportedOperator& from = Imported(merge, part);
+      const Weight& filter = from.weights[0];
+      if (filter.constant()) {
+        constants.push_back(filter.values.data());
+        channels = filter.values.size() /
+                   (from.op.kernel[0] * from.op.kernel[1] * from.op.filters);
+      } else {
+        channels = (*index_.shape(filter.variable))[2];
+      }
+    }
+    const TensorShape shape(
+        {op.kernel[0], op.kernel[1], channels, op.filters});
+    if (constants.size() == parts.size()) {
+      return Const(name + "/filter",
+                   MakeTensor(StackFilters(merge.plan, merge.made->block,
+                                           channels, constants),
+                              shape, dtype_));
+    }
+    std::vector<std::string> padded;
+    for (const MergePlan::Part& part : parts) {
+      padded.push_back(PaddedFilter(
+          merge, part, channels, absl::StrCat(name, "/part_", padded.size())));
+    }
+    padded.push_back(Const(name + "/filter/axis", Tensor(3)));
+    NodeDef* stacked = WeightNode(name + "/filter", "ConcatV2", padded, shape);
+    AddNodeAttr("N", static_cast<int64_t>(parts.size()), stacked);
+    AddNodeAttr("Tidx", tensorflow::DT_INT32, stacked);
+    return stacked->name();
+  }
+
+  // The filter of one part, in a kernel of the merged convolution's size.
+  std::string PaddedFilter(const Merge& merge, const MergePlan::Part& part,
+                           int64_t channels, const std::string& name) {
+    const Operator& merged = merge.plan.merged;
+    const ImportedOperator& from = Imported(merge, part);
+    const std::array<int64_t, 2>& kernel = from.op.kernel;
+    const int64_t filters = from.op.filters;
+    const TensorShape shape({kernel[0], kernel[1], channels, filters});
+    const Weight& weight = from.weights[0];
+    std::string filter =
+        weight.constant()
+            ? Const(name, MakeTensor(weight.values, shape, dtype_))
+            : editor_.Input(weight.variable);
+    if (!weight.recipe.scale.empty()) {
+      const std::string scale =
+          Const(name + "/factors", MakeTensor(weight.recipe.scale,
+                                              TensorShape({filters}), dtype_));
+      filter = WeightNode(name + "/scaled", "Mul", {filter, scale}, shape)
+                   ->name();
+    }
+    if (kernel == merged.kernel) return filter;
+    Tensor paddings(tensorflow::DT_INT32, TensorShape({4, 2}));
+    auto cells = paddings.matrix<int>();
+    cells.setZero();
+    cells(0, 0) = part.row;
+    cells(0, 1) = merged.kernel[0] - kernel[0] - part.row;
+    cells(1, 0) = part.column;
+    cells(1, 1) = merged.kernel[1] - kernel[1] - part.column;
+    NodeDef* padded = WeightNode(
+        name + "/padded", "Pad", {filter, Const(name + "/paddings", paddings)},
+        TensorShape({merged.kernel[0], merged.kernel[1], channels, filters}));
+    AddNodeAttr("Tpaddings", tensorflow::DT_INT32, padded);
+    return padded->name();
+  }
+
+  // A node that computes a weight of variables.
+  NodeDef* WeightNode(const std::string& name, const std::string& op,
+                      const std::vector<std::string>& inputs,
+                      const TensorShape& shape) {
+    NodeDef* node = editor_.AddNode(name, op, device_);
+    for (const std::string& input : inputs) node->add_input(input);
+    AddNodeAttr("T", ToTensorFlow(dtype_), node);
+    shape.AsProto((*node->mutable_attr())[kShapeOfWeight].mutable_shape());
+    return node;
   }
 
   // Writes activations as TensorFlow's operations.

@@ -127,9 +127,10 @@ TEST(MergedKernelsAreCentredInZeros) {
   std::vector<float> large(3 * 3 * 3);      // [3, 3, 1, 3]
   for (size_t i = 0; i < large.size(); ++i) large[i] = 10 + i;
   const std::vector<float> shift = {7, 8, 9};
-  std::vector<float> filter, bias;
-  StackWeights(*plan, block, 1, {small.data(), large.data()},
-               {nullptr, shift.data()}, &filter, &bias);
+  const std::vector<float> filter =
+      StackFilters(*plan, block, 1, {small.data(), large.data()});
+  const std::vector<float> bias =
+      StackBiases(*plan, block, {nullptr, shift.data()});
   EXPECT(bias == std::vector<float>{0, 0, 7, 8, 9});
   EXPECT(filter.size() == 3 * 3 * 5);
   for (int cell = 0; cell < 9; ++cell) {
