@@ -24,6 +24,7 @@ from ios_tf.source import first_line
 from ios_tf.tuning import problem_of
 
 _PENDING = "pending"
+_PLANS = "plans"  # cuDNN's, see cc/engine/cuda/plan_cache.h
 _VERSION = 1
 _HOW = ("strategy", "micro_batches")  # of a stage
 # A temporary file that is older belongs to a process that has died.
@@ -72,7 +73,7 @@ def entries(directory: str) -> list[Entry]:
         raise UserError(f"{directory}: no such directory")
     found = []
     for device in _directories(directory):
-        if device == _PENDING:
+        if device in (_PENDING, _PLANS):
             continue
         below = os.path.join(directory, device)
         found += _entries_of(directory, below, pending=False)

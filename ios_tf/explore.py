@@ -71,11 +71,8 @@ def blocks_of(
     """
     with saved_model(model, say=say) as source:
         loaded = graphs.load(source, tags)
-        keys = sorted(loaded.signatures)
-        name = signature or (keys[0] if len(keys) == 1 else "serving_default")
-        if name not in keys:
-            raise UserError(graphs.no_signature(name, loaded))
-        frozen = graphs.freeze(name, loaded.signatures[name])
+        name = graphs.choose_signature(signature, loaded)
+        frozen = graphs.freeze(name, loaded.signatures[name], keep_filters=True)
         if optimizer.is_converted(frozen):
             raise UserError(f"signature {name!r} is converted; name the original model")
         collected = optimizer.collect(optimizer.fold_constants(frozen), batch_size)

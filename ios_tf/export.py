@@ -45,7 +45,7 @@ def network_of(
     Args:
       model: as of `ios_tf.convert`.
       batch_size: takes the place of an unknown leading dimension of the inputs.
-      signature: the one to export; by default the first.
+      signature: the one to export; by default `serving_default`, or the only one.
       tags: as of `ios_tf.convert`.
 
     Raises:
@@ -53,10 +53,9 @@ def network_of(
     """
     with saved_model(model) as source:
         loaded = graphs.load(source, tags)
-        name = signature or sorted(loaded.signatures)[0]
-        if name not in loaded.signatures:
-            raise UserError(graphs.no_signature(name, loaded))
-        frozen = optimizer.fold_constants(graphs.freeze(name, loaded.signatures[name]))
+        name = graphs.choose_signature(signature, loaded)
+        frozen = graphs.freeze(name, loaded.signatures[name], keep_filters=True)
+        frozen = optimizer.fold_constants(frozen)
     collected = optimizer.collect(frozen, batch_size)
     if not collected.problems:
         raise UserError("the model has no convolution the engine can run")

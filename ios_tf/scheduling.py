@@ -261,8 +261,8 @@ def _listed(sizes: Sequence[int]) -> str:
 def note_slower(report: Report, comparison: Comparison) -> None:
     """Says in the report that a function stays as it was."""
     report.notes.append(
-        f"signature {comparison.signature!r} stays TensorFlow's, which is as fast: "
-        + _beside(comparison.converted_ms, comparison.tensorflow_ms)
+        f"signature {comparison.signature!r} stays TensorFlow's, which is as fast "
+        "here and now: " + _beside(comparison.converted_ms, comparison.tensorflow_ms)
     )
 
 
@@ -426,7 +426,7 @@ class Plan:
             report.blocks += schedules[block["signature"]].metadata["parts"]
         report.regions += self.regions
         report.notes += [
-            f"{one.name} stays TensorFlow's, which is as fast: "
+            f"{one.name} stays TensorFlow's, which is as fast here and now: "
             + _beside(one.region_ms, one.tensorflow_ms)
             for one in self.regions
             if not one.is_faster()

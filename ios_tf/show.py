@@ -34,7 +34,7 @@ def show(
     for key in keys:
         if key not in loaded.signatures:
             raise UserError(graphs.no_signature(key, loaded))
-        one = graphs.freeze(key, loaded.signatures[key])
+        one = graphs.freeze(key, loaded.signatures[key], keep_filters=True)
         if optimizer.is_converted(one):
             same.setdefault(one.key(), []).append(key)
             frozen[key] = one

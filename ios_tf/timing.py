@@ -17,8 +17,9 @@ Turn = tuple[Callable[[], AbstractContextManager[Any]], Callable[[], Any]]
 _SECONDS = 0.7  # for each of them
 _ROUNDS = 20
 _CALLS = 3  # in a row; the first lets the threads of the one before come to rest
-# What is this near to the first takes this many times as long to tell apart.
-_NEAR = 0.05
+# What is not this much faster than the first takes this many times as long: a busy
+# neighbour is not to decide.
+_CLEARLY = 0.95
 _LONGER = 3
 # What something has to win over all batch sizes to be worth it, and what it may lose at
 # one of them.
@@ -34,7 +35,7 @@ def latencies(turns: Sequence[Turn]) -> list[float]:
     samples: list[list[float]] = [[] for _ in turns]
     start = time.perf_counter()
     for i in range(_LONGER * _ROUNDS):
-        longer = _LONGER if _are_near(samples) else 1
+        longer = 1 if _are_faster(samples) else _LONGER
         seconds = time.perf_counter() - start
         if i >= longer * _ROUNDS or (i and seconds > longer * _SECONDS * len(turns)):
             break
@@ -48,12 +49,12 @@ def latencies(turns: Sequence[Turn]) -> list[float]:
     return [statistics.median(of_one) for of_one in samples]
 
 
-def _are_near(samples: Sequence[Sequence[float]]) -> bool:
-    """Whether one takes about as long as the first."""
+def _are_faster(samples: Sequence[Sequence[float]]) -> bool:
+    """Whether all are clearly faster than the first."""
     if not samples[0]:
         return False
     first, *others = map(statistics.median, samples)
-    return any(abs(other / first - 1) < _NEAR for other in others)
+    return all(other < _CLEARLY * first for other in others)
 
 
 def _wait_for(outputs: Any) -> None:

@@ -13,7 +13,7 @@ def test_chaos(tmp_path):
     ]
     path = str(tmp_path / "model")
     keras.Model(inputs, outputs).export(path, verbose=False)
-    arguments = ["--kills=2", "--runs=40", "--threads=4", "--loads=2"]
+    arguments = ["--kills=1", "--runs=40", "--threads=4", "--loads=2"]
     done = subprocess.run(
         [sys.executable, "-m", "ios_tf.bench.chaos", path, *arguments],
         capture_output=True,

@@ -81,10 +81,10 @@ def test_a_model_that_gains_nothing_is_copied(tmp_path, monkeypatch):
     made_up(monkeypatch, [1.0, 1.5, 1.0], [2.0, 1.0, 2.0], [1.0, 1.0, 1.0], [2.0] * 3)
     report = ios_tf.convert(source, output, batch_size=[1, 4], **FAST)
     assert report.notes == [
-        "signature 'one' stays TensorFlow's, which is as fast: 1.50 ms against 1.00 at "
-        "batch size 1, 1.00 ms against 2.00 at batch size 4",
-        "signature 'two' stays TensorFlow's, which is as fast: 1.00 ms against 1.00 at "
-        "batch size 1, 2.00 ms against 2.00 at batch size 4",
+        "signature 'one' stays TensorFlow's, which is as fast here and now: 1.50 ms "
+        "against 1.00 at batch size 1, 1.00 ms against 2.00 at batch size 4",
+        "signature 'two' stays TensorFlow's, which is as fast here and now: 1.00 ms "
+        "against 1.00 at batch size 1, 2.00 ms against 2.00 at batch size 4",
         "the model is copied unchanged",
     ]
     assert report.table().splitlines() == [*report.notes, f"written: {output}"]

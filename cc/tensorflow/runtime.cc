@@ -39,7 +39,8 @@ void Count(const std::function<void(RuntimeCounts*)>& change) {
 }
 
 bool IsConvolution(const NodeDef& node) {
-  return node.op() == "Conv2D" || node.op() == "DepthwiseConv2dNative";
+  return node.op() == "Conv2D" || node.op() == "DepthwiseConv2dNative" ||
+         node.op() == "Conv2DBackpropInput";
 }
 
 const char* EngineDevice(const std::string& device) {
