@@ -79,7 +79,7 @@ def _complexity(options: argparse.Namespace) -> None:
     from ios_tf import explore
 
     pruning = Pruning(options.max_group_size, options.max_groups, options.single_source)
-    print(explore.complexity_table(*_blocks(options, pruning)))
+    print(explore.complexity_table(*_blocks(options, pruning, count_only=True)))
 
 
 def _explore(options: argparse.Namespace) -> None:
@@ -95,7 +95,9 @@ def _explore(options: argparse.Namespace) -> None:
     )
 
 
-def _blocks(options: argparse.Namespace, pruning: Pruning) -> tuple[Any, Pruning, Any]:
+def _blocks(
+    options: argparse.Namespace, pruning: Pruning, count_only: bool = False
+) -> tuple[Any, Pruning, Any]:
     from ios_tf import explore
     from ios_tf.parts import Patterns
 
@@ -108,6 +110,7 @@ def _blocks(options: argparse.Namespace, pruning: Pruning) -> tuple[Any, Pruning
         options.signature,
         _say,
         options.tags,
+        count_only,
     )
     return blocks, pruning, patterns
 

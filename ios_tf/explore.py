@@ -31,7 +31,8 @@ from ios_tf.scheduler import (
     make_units,
     search,
 )
-from ios_tf.source import saved_model
+from ios_tf.scheduler.state_space import MAX_TRANSITIONS
+from ios_tf.source import keras_model_of, saved_model, traced
 
 # Names Keras gives to the nodes of a layer.
 _INSIDE_LAYERS = ("convolution", "batchnorm", "mul", "mul_1", "add_1", "MaxPool2d")
@@ -55,6 +56,25 @@ class Blocks:
     notes: Sequence[str]
 
 
+def _frozen(
+    model: Any,
+    signature: str | None,
+    say: Callable[[str], None],
+    tags: Sequence[str] | None,
+) -> graphs.FrozenSignature:
+    keras_model = None if signature else keras_model_of(model, say=say)
+    if keras_model is not None:
+        function, _ = traced(keras_model)
+        return graphs.freeze_flat(keras_model.name, function, keep_filters=True)
+    with saved_model(model, say=say) as source:
+        loaded = graphs.load(source, tags)
+        name = graphs.choose_signature(signature, loaded)
+        frozen = graphs.freeze(name, loaded.signatures[name], keep_filters=True)
+    if optimizer.is_converted(frozen):
+        raise UserError(f"signature {name!r} is converted; name the original model")
+    return frozen
+
+
 def blocks_of(
     model: Any,
     batch_size: int,
@@ -63,25 +83,25 @@ def blocks_of(
     signature: str | None = None,
     say: Callable[[str], None] = lambda line: None,
     tags: Sequence[str] | None = None,
+    count_only: bool = False,
 ) -> Blocks:
     """The blocks that `ios_tf.convert` would search, see there for the arguments.
+
+    With `count_only`, those that are too large to search are not cut, as long as what
+    is in them can be counted.
 
     Raises:
       UserError: as for `ios_tf.convert`.
     """
-    with saved_model(model, say=say) as source:
-        loaded = graphs.load(source, tags)
-        name = graphs.choose_signature(signature, loaded)
-        frozen = graphs.freeze(name, loaded.signatures[name], keep_filters=True)
-        if optimizer.is_converted(frozen):
-            raise UserError(f"signature {name!r} is converted; name the original model")
-        collected = optimizer.collect(optimizer.fold_constants(frozen), batch_size)
+    limit = {"max_transitions": MAX_TRANSITIONS} if count_only else {}
+    frozen = _frozen(model, signature, say, tags)
+    collected = optimizer.collect(optimizer.fold_constants(frozen), batch_size)
     counts: collections.Counter[str] = collections.Counter()
     problems: dict[str, Problem] = {}
     notes = []
     for block in collected.blocks:
         problem = collected.problems[block["signature"]]
-        parts, forced = parts_of(problem, pruning, patterns)
+        parts, forced = parts_of(problem, pruning, patterns, **limit)
         if forced:
             notes.append(
                 f"block {problem.name} is too large for one search: "

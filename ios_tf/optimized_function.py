@@ -25,7 +25,7 @@ from ios_tf.scheduling import (
     note_the_rest,
 )
 from ios_tf.search import Searcher
-from ios_tf.source import first_line, inference_function
+from ios_tf.source import first_line, traced
 from ios_tf.weights import Weights
 
 _KINDS = (
@@ -268,16 +268,7 @@ class _Original:
     def _of_keras(cls, model: Any) -> _Original:
         import keras
 
-        try:
-            call, specs = inference_function(model)
-            function = tf.function(
-                call, input_signature=specs, autograph=False
-            ).get_concrete_function()
-        # What Keras and TensorFlow say of models that are not built, and others.
-        except Exception as error:
-            raise UserError(
-                f"the Keras model {model.name!r} cannot be traced: {first_line(error)}"
-            ) from error
+        function, specs = traced(model)
 
         def convert(value: Any, spec: tf.TensorSpec) -> Any:
             return keras.ops.convert_to_tensor(value, spec.dtype)

@@ -74,9 +74,17 @@ class Part:
 
 
 def parts_of(
-    problem: Problem, pruning: Pruning, patterns: Patterns = DEFAULT_PATTERNS
+    problem: Problem,
+    pruning: Pruning,
+    patterns: Patterns = DEFAULT_PATTERNS,
+    max_transitions: int = _MAX_TRANSITIONS,
 ) -> tuple[list[Part], int]:
     """The parts of a block in the order to run them in.
+
+    Args:
+      problem: the block.
+      pruning, patterns: what the search forbids, and what is asked for.
+      max_transitions: of a part; a block that has more is cut.
 
     Returns:
       The parts, and how many cuts were made only because the search could not hold
@@ -101,7 +109,7 @@ def parts_of(
         ]
         graph = Problem.from_edges(len(members), edges)
         try:
-            build_state_space(graph, pruning, limit=_MAX_TRANSITIONS)
+            build_state_space(graph, pruning, limit=max_transitions)
         except BlockTooLargeError:
             return False
         return True

@@ -37,28 +37,12 @@ def saved_model(
     Raises:
       UserError: `model` is none of these.
     """
-    if weights is not None and not _has_prefix(model, KERAS_PREFIX):
-        raise UserError(f"weights={weights!r} is only for MODEL keras:NAME")
-    if _has_prefix(model, KERAS_PREFIX):
-        keras_model = _build_keras_application(
-            model.removeprefix(KERAS_PREFIX), weights, say
-        )
-    elif _has_prefix(model, MODELS_PREFIX):
-        keras_model = _build_network(model.removeprefix(MODELS_PREFIX), say)
-    elif isinstance(model, (str, os.PathLike)):
+    keras_model = keras_model_of(model, weights, say)
+    if keras_model is None:
         path = os.fspath(model)
-        if not path.endswith(_KERAS_FILES) or tf.io.gfile.isdir(path):
-            _check_saved_model(path)
-            yield path
-            return
-        keras_model = _load_keras_file(path)
-    elif hasattr(model, "export"):
-        keras_model = model
-    else:
-        raise UserError(
-            "a model is a SavedModel directory, a .keras or .h5 file, keras:NAME, "
-            f"models:NAME or a keras.Model, not {type(model).__name__}"
-        )
+        _check_saved_model(path)
+        yield path
+        return
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         path = os.path.join(directory, "model")
         try:
@@ -70,6 +54,52 @@ def saved_model(
                 f"{first_line(error)}"
             ) from error
         yield path
+
+
+def keras_model_of(
+    model: Any,
+    weights: str | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Any | None:
+    """The Keras model that `model` names; None if it is a SavedModel's directory.
+
+    The arguments and errors are those of `saved_model`.
+    """
+    if weights is not None and not _has_prefix(model, KERAS_PREFIX):
+        raise UserError(f"weights={weights!r} is only for MODEL keras:NAME")
+    if _has_prefix(model, KERAS_PREFIX):
+        name = model.removeprefix(KERAS_PREFIX)
+        return _build_keras_application(name, weights, say)
+    if _has_prefix(model, MODELS_PREFIX):
+        return _build_network(model.removeprefix(MODELS_PREFIX), say)
+    if isinstance(model, (str, os.PathLike)):
+        path = os.fspath(model)
+        if not path.endswith(_KERAS_FILES) or tf.io.gfile.isdir(path):
+            return None
+        return _load_keras_file(path)
+    if hasattr(model, "export"):
+        return model
+    raise UserError(
+        "a model is a SavedModel directory, a .keras or .h5 file, keras:NAME, "
+        f"models:NAME or a keras.Model, not {type(model).__name__}"
+    )
+
+
+def traced(model: Any) -> tuple[Any, Sequence[Any]]:
+    """A Keras model's function for inference, traced, and the specs of its arguments.
+
+    Raises:
+      UserError: it cannot be traced.
+    """
+    try:
+        call, specs = inference_function(model)
+        function = tf.function(call, input_signature=specs, autograph=False)
+        return function.get_concrete_function(), specs
+    # What Keras and TensorFlow say of models that are not built, and others.
+    except Exception as error:
+        raise UserError(
+            f"the Keras model {model.name!r} cannot be traced: {first_line(error)}"
+        ) from error
 
 
 def _export(model: Any, path: str) -> None:

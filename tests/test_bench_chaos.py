@@ -13,7 +13,9 @@ def test_chaos(tmp_path):
     ]
     path = str(tmp_path / "model")
     keras.Model(inputs, outputs).export(path, verbose=False)
-    arguments = ["--kills=1", "--runs=40", "--threads=4", "--loads=2"]
+    # Kills, full disks and spoilt caches have tests of their own.
+    arguments = ["--runs=40", "--threads=4", "--loads=2"]
+    arguments += ["--cases", "threads", "loads"]
     done = subprocess.run(
         [sys.executable, "-m", "ios_tf.bench.chaos", path, *arguments],
         capture_output=True,
@@ -22,4 +24,4 @@ def test_chaos(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     header, *rows = [line for line in done.stdout.splitlines() if line]
     assert header.split()[:2] == ["cases", "crashes"]
-    assert len(rows) == 5
+    assert len(rows) == 2

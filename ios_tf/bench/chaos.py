@@ -27,7 +27,8 @@ from pathlib import Path
 from ios_tf.bench.standalone import exit_code
 from ios_tf.report import table
 
-_FAST = ("--warmup=0", "--number=1", "--repeat=1", "--max_groups=2")
+_FAST = ("--warmup=0", "--number=1", "--repeat=1", "--max_groups=2", "--keep_slower")
+_CASES = ("kill", "disk", "cache", "threads", "loads")
 _MEBIBYTE = 1 << 20
 # More time than any step takes: what is not done by then hangs.
 _PATIENCE = 1200
@@ -273,13 +274,14 @@ def main(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         chaos = Chaos(options.model, Path(directory), options.seed)
         seconds = chaos.convert()
-        outcomes = [
-            chaos.kill_convert(options.kills, seconds),
-            chaos.fill_disk(),
-            chaos.spoil_cache(),
-            chaos.hammer(options.threads, options.runs),
-            chaos.load(options.loads),
-        ]
+        cases = {
+            "kill": lambda: chaos.kill_convert(options.kills, seconds),
+            "disk": chaos.fill_disk,
+            "cache": chaos.spoil_cache,
+            "threads": lambda: chaos.hammer(options.threads, options.runs),
+            "loads": lambda: chaos.load(options.loads),
+        }
+        outcomes = [cases[name]() for name in options.cases or _CASES]
     fields = [field.name for field in dataclasses.fields(Outcome)]
     header = ["", *fields[1:-1], "growth MiB"]
     rows = [
@@ -293,6 +295,9 @@ def main(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ios_tf.bench.chaos")
     parser.add_argument("model", metavar="MODEL", help="as for ios_tf convert")
+    parser.add_argument(
+        "--cases", nargs="*", choices=_CASES, help="which of them; default: all"
+    )
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--threads", type=int, default=24)
     parser.add_argument("--runs", type=int, default=100_000, help="of all threads")
