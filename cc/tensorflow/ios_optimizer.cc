@@ -181,6 +181,11 @@ absl::Status IosOptimizer::Optimize(Cluster* cluster, const GrapplerItem& item,
       (mode_ == Mode::kRewrite && IsAnnotated(item.graph))) {
     return absl::OkStatus();
   }
+  return GuardedAbsl([&] { return CollectOrRewrite(item, optimized_graph); });
+}
+
+absl::Status IosOptimizer::CollectOrRewrite(const GrapplerItem& item,
+                                            GraphDef* optimized_graph) const {
   GrapplerItem inlined = item;
   TF_RETURN_IF_ERROR(InlineConvolutionCalls(&inlined).status());
   if (mode_ == Mode::kRewrite) {

@@ -43,6 +43,8 @@ class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
   bool LowersGraphs() const {
     return mode_ == Mode::kLower || mode_ == Mode::kOptimize;
   }
+  absl::Status CollectOrRewrite(const tensorflow::grappler::GrapplerItem& item,
+                                tensorflow::GraphDef* optimized_graph) const;
 
   Mode mode_ = Mode::kLower;
   PartitionOptions options_;  // with the first of the batch sizes
