@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -205,7 +205,7 @@ class _Conversion:
         report = self._report
         graph_defs = {n: f.frozen.graph_def for n, f in self._functions.items()}
         graph_defs |= {n: plan.rewrite(self._device) for n, plan in plans.items()}
-        comparisons = self._save(graph_defs, directory, timed=True)
+        comparisons = self._save(graph_defs, directory, timed=plans)
         changed, lost = False, []
         for number, comparison in comparisons.items():
             plan = plans[number]
@@ -224,9 +224,8 @@ class _Conversion:
             return False
         if changed or lost:
             tf.io.gfile.rmtree(directory)
-            comparisons = self._save(graph_defs, directory, timed=True)
-        for number in lost:
-            del comparisons[number]
+            kept = [number for number in plans if number not in lost]
+            comparisons = self._save(graph_defs, directory, timed=kept)
         for number in comparisons:
             plans[number].note(report, schedules)
         note_comparisons(report, list(comparisons.values()))
@@ -273,9 +272,13 @@ class _Conversion:
         self,
         graph_defs: Mapping[int, Any],
         directory: str,
-        timed: bool = False,
+        timed: Collection[int] = (),
     ) -> dict[int, Comparison]:
-        """Writes the model with these graphs, loads it, and compares its functions."""
+        """Writes the model with these graphs, loads it, and compares its functions.
+
+        `timed`: the only ones to compare, and their latencies; by default all are
+        compared, without latencies.
+        """
         try:
             self._write(graph_defs, directory)
             size = sum(graph_def.ByteSize() for graph_def in graph_defs.values())
@@ -294,12 +297,11 @@ class _Conversion:
                 written.signatures[function.reference.name],
                 graph_defs[number],
                 sizes,
-                timed,
+                timed=bool(timed),
                 portable=True,
             )
             for number, function in self._functions.items()
-            # What is not converted is not worth a second look.
-            if function.problems or not timed
+            if number in timed or not timed
         }
         del written
         memory.release_unused(size)

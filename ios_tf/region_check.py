@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from ios_tf import optimizer, subgraphs, timing
+from ios_tf import functions, optimizer, subgraphs, timing
 from ios_tf.comparison import Inputs, running
 from ios_tf.graphs import FrozenSignature
 from ios_tf.optimizer import MERGED, Collected
@@ -129,7 +129,8 @@ def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
         while left:
             tensor = left.pop()
             node = nodes[subgraphs.node_of(tensor)]
-            if tensor[0] == "^":
+            # Weights are read by the part itself, as by the network.
+            if tensor[0] == "^" or functions.SHAPE_OF_WEIGHT in node.attr:
                 continue
             if node.op == "IosRegion":
                 above[region].add(node.name)

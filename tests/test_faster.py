@@ -15,6 +15,7 @@ import tensorflow as tf
 import ios_tf
 from ios_tf import (
     final_check,
+    functions,
     graphs,
     optimizer,
     region_check,
@@ -97,7 +98,7 @@ def test_functions_that_gain_are_converted(tmp_path, monkeypatch):
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
     two_signatures(source)
     first = [[1.0, 1.5, 1.0], [2.0, 1.0, 2.5]]
-    made_up(monkeypatch, *first, *first, *first)
+    made_up(monkeypatch, *first, first[1])  # the second one is written again
     report = ios_tf.convert(source, output, **FAST)
     (comparison,) = report.comparisons
     assert comparison.signature == "two"
@@ -136,12 +137,11 @@ def test_optimize_runs_the_original_where_nothing_is_gained(monkeypatch):
 # Regions, each by itself.
 
 
-def three_regions() -> graphs.FrozenSignature:
+def three_regions(make=tf.constant) -> graphs.FrozenSignature:
     """Convolutions around operators that the engine does not have."""
     random = np.random.default_rng(0)
     weights = [
-        tf.constant(random.normal(0, 0.2, (3, 3, 4, 4)).astype(np.float32))
-        for _ in range(5)
+        make(random.normal(0, 0.2, (3, 3, 4, 4)).astype(np.float32)) for _ in range(5)
     ]
 
     @tf.function(input_signature=[tf.TensorSpec([None, 9, 9, 4], name="x")])
@@ -156,7 +156,8 @@ def three_regions() -> graphs.FrozenSignature:
         return {"c": c, "e": e}
 
     concrete = function.get_concrete_function()
-    return optimizer.fold_constants(graphs.freeze_flat("function", concrete))
+    frozen = graphs.freeze_flat("function", concrete, keep_filters=True)
+    return optimizer.fold_constants(frozen)
 
 
 def planned(frozen: graphs.FrozenSignature, searches) -> scheduling.Plan:
@@ -190,14 +191,20 @@ def test_regions_are_timed_and_left_one_by_one(monkeypatch):
         assert networks.relative_difference(one.numpy(), truth.numpy()) < 1e-5
 
 
-def test_regions_are_measured_as_tensorflow_computes_them(monkeypatch):
+@pytest.mark.parametrize("make", [tf.constant, tf.Variable])
+def test_regions_are_measured_as_tensorflow_computes_them(make, monkeypatch):
     """Both sides of each measurement give equal results: the same nodes."""
-    frozen = three_regions()
+    monkeypatch.setattr(functions, "LARGE_BYTES", 1)
+    kept = []  # a function does not keep its variables alive
+    frozen = three_regions(lambda value: kept.append(make(value)) or kept[-1])
+    assert len(frozen.captures) == (4 if make is tf.Variable else 0)
     plan = planned(frozen, merge_everything)
     results = []
 
     def run(turns):
         for context, call in turns:
+            # Images are given, and weights are not.
+            assert all(one.shape[1:3] == [9, 9] for one in call.args)
             with context():
                 results.append([one.numpy() for one in call()])
         return [2.0, 1.0]
