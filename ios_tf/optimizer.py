@@ -17,7 +17,11 @@ from ios_tf.grappler import OPTIMIZER, Parameters
 from ios_tf.scheduler import Problem
 
 # Attributes of nodes that carry schedules (cc/tensorflow/annotations.h).
-ANNOTATIONS = ("_ios_batch", "_ios_stage", "_ios_stream", "_ios_merge") + (
+ANNOTATIONS = (
+    "_ios_batch",
+    "_ios_stage",
+    "_ios_stream",
+    "_ios_merge",
     "_ios_micro_batches",
 )
 # Follows the first's name in that of a merged convolution (cc/tensorflow/rewrite.cc).

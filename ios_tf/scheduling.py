@@ -246,16 +246,12 @@ def note_comparisons(report: Report, comparisons: Sequence[Comparison]) -> None:
     report.comparisons = list(comparisons)
     for comparison in comparisons:
         report.notes += comparison.notes
-        sizes = comparison.slower_in_tensorflow()
+        sizes = ", ".join(map(str, comparison.slower_in_tensorflow()))
         if sizes:
             report.notes.append(
                 f"signature {comparison.signature!r} takes longer than the original at "
-                f"batch size {_listed(sizes)} where this package is not installed"
+                f"batch size {sizes} where this package is not installed"
             )
-
-
-def _listed(sizes: Sequence[int]) -> str:
-    return ", ".join(map(str, sizes))
 
 
 def note_slower(report: Report, comparison: Comparison) -> None:

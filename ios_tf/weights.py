@@ -55,7 +55,7 @@ class Weights:
         """
         nodes = {node.name: node for node in frozen.graph_def.node}
         uses = collections.Counter(
-            tensor.partition(":")[0].removeprefix("^")
+            subgraphs.node_of(tensor)
             for node in frozen.graph_def.node
             for tensor in node.input
         )
@@ -205,7 +205,7 @@ def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
     for node in graph_def.node:
         for k, tensor in enumerate(node.input):
             if tensor[0] != "^":
-                readers[tensor.partition(":")[0]].append((node, k))
+                readers[subgraphs.node_of(tensor)].append((node, k))
                 inputs[node.name] += 1
     # What is computed of constants, and they themselves, those that read them last.
     constants = [node.name for node in graph_def.node if node.op == "Const"]

@@ -10,6 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# tests/cc/NAME_test.cc: those of core and engine alone.
+ENGINE_TESTS = (
+    "block",
+    "commute",
+    "schedule",
+    "memory_plan",
+    "program",
+    "host_memory",
+    "threads",
+)
 _ENGINE = ("cc/core/*.cc", "cc/engine/*.cc", "cc/engine/cpu/*.cc")
 
 

@@ -10,18 +10,9 @@ import shlex
 import subprocess
 import sys
 
-from tests.native_build import ROOT, NativeBuild
+from tests.native_build import ENGINE_TESTS, ROOT, NativeBuild
 
 KINDS = ("address,undefined", "thread")
-TESTS = (
-    "block",
-    "commute",
-    "schedule",
-    "memory_plan",
-    "program",
-    "host_memory",
-    "threads",
-)
 
 
 def main() -> int:
@@ -44,7 +35,9 @@ def check(kind: str, jobs: int) -> bool:
     flags.append("-DIOS_TF_ONE_INSTRUCTION_SET")
     directory = ROOT / "build" / "sanitize" / kind.replace(",", "-")
     compiler = shlex.split(os.environ.get("CXX", "g++"))
-    sources = {name: [f"tests/cc/{name}_test.cc", "tests/cc/main.cc"] for name in TESTS}
+    sources = {
+        name: [f"tests/cc/{name}_test.cc", "tests/cc/main.cc"] for name in ENGINE_TESTS
+    }
     programs = NativeBuild(compiler, flags, directory).programs(sources, jobs)
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
     good = True

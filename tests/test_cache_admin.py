@@ -10,15 +10,15 @@ import time
 import graph_helpers as gh
 import keras
 import pytest
+from cache_helpers import DEVICE, add_pending, run
 from keras import layers
 
-from ios_tf import _native, cache_admin, cli, engine, tuning
-from ios_tf.cache import ScheduleCache, pending_directory
+from ios_tf import cache_admin, engine, tuning
+from ios_tf.cache import ScheduleCache
 from ios_tf.errors import UserError
 from ios_tf.scheduler import Problem, validate
 
 FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 2, "max_group_size": 2}
-DEVICE = _native.device_fingerprint("cpu")
 
 
 def block(filters: int, batch: int = 1) -> dict:
@@ -42,16 +42,6 @@ def problem(filters: int, batch: int = 1) -> Problem:
     return Problem.from_json(engine.problem(block(filters, batch)))
 
 
-def add_pending(cache: str, found: Problem, device: str = DEVICE) -> str:
-    """Writes a block as the optimizer does."""
-    directory = pending_directory(cache, device)
-    os.makedirs(directory, exist_ok=True)
-    path = os.path.join(directory, f"{found.signature}.json")
-    with open(path, "w") as file:
-        json.dump(engine.problem(found.block), file)
-    return path
-
-
 @pytest.fixture
 def cache(tmp_path) -> str:
     return str(tmp_path / "cache")
@@ -65,13 +55,6 @@ def filled(cache) -> str:
     tuning.tune(cache, **FAST)
     add_pending(cache, problem(8))
     return cache
-
-
-def run(capfd, *arguments: str) -> tuple[int, str, str]:
-    capfd.readouterr()
-    code = cli.main(arguments)
-    captured = capfd.readouterr()
-    return code, captured.out, captured.err
 
 
 def test_tune_searches_all_that_waits(cache):

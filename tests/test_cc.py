@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from native_build import ENGINE_TESTS, ROOT
 
 from ios_tf import _native
 
-ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = _native.LIBRARIES
 
 
@@ -29,18 +29,7 @@ def run(source: str, directory: Path, flags: list[str]) -> None:
     assert "ok " in done.stdout
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "block",
-        "commute",
-        "schedule",
-        "memory_plan",
-        "program",
-        "host_memory",
-        "threads",
-    ],
-)
+@pytest.mark.parametrize("name", ENGINE_TESTS)
 def test_engine(name, tmp_path):
     run(f"{name}_test.cc", tmp_path, ["-lios_engine", "-Wl,--allow-shlib-undefined"])
 

@@ -8,9 +8,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from cache_helpers import run
 from keras import layers
 
-from ios_tf import cli
 from ios_tf.cli_bench import with_command
 
 FAST = ["--warmup=0", "--number=1", "--repeat=1", "--keep_slower"]
@@ -43,17 +43,6 @@ def dense(tmp_path_factory) -> str:
     inputs = keras.Input((4,))
     keras.Model(inputs, layers.Dense(3)(inputs)).export(path, verbose=False)
     return path
-
-
-def run(capfd, *arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command."""
-    capfd.readouterr()
-    try:
-        code = cli.main(arguments)
-    except SystemExit as exit:
-        code = exit.code
-    captured = capfd.readouterr()
-    return code, captured.out, captured.err
 
 
 def assert_fails(

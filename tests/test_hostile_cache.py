@@ -9,14 +9,14 @@ import sys
 import tempfile
 
 import pytest
+from cache_helpers import DEVICE, add_pending, run
 
-from ios_tf import _native, cache_admin, cli, engine, tuning
+from ios_tf import cache_admin, engine, tuning
 from ios_tf.cache import ScheduleCache, pending_directory
 from ios_tf.errors import UserError
 from ios_tf.scheduler import PAPER_PRUNING, Problem
 
 FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 2, "max_group_size": 2}
-DEVICE = _native.device_fingerprint("cpu")
 BLOCK = {
     "version": 1,
     "name": "two branches",
@@ -74,22 +74,6 @@ def schedule(cache, problem):
     add_pending(cache, problem)
     ((_, found),) = tuning.tune(cache, **FAST).schedules
     return found
-
-
-def add_pending(cache: str, problem: Problem) -> str:
-    directory = pending_directory(cache, DEVICE)
-    os.makedirs(directory, exist_ok=True)
-    path = os.path.join(directory, f"{problem.signature}.json")
-    with open(path, "w") as file:
-        json.dump(engine.problem(problem.block), file)
-    return path
-
-
-def run(capfd, *arguments: str) -> tuple[int, str, str]:
-    capfd.readouterr()
-    code = cli.main(arguments)
-    captured = capfd.readouterr()
-    return code, captured.out, captured.err
 
 
 @pytest.mark.parametrize("how", SPOILS)

@@ -1,0 +1,33 @@
+"""A schedule cache as tests fill it, and the command line that manages it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from ios_tf import _native, cli, engine
+from ios_tf.cache import pending_directory
+from ios_tf.scheduler import Problem
+
+DEVICE = _native.device_fingerprint("cpu")
+
+
+def add_pending(cache: str, found: Problem, device: str = DEVICE) -> str:
+    """Writes a block as the optimizer does."""
+    directory = pending_directory(cache, device)
+    os.makedirs(directory, exist_ok=True)
+    path = os.path.join(directory, f"{found.signature}.json")
+    with open(path, "w") as file:
+        json.dump(engine.problem(found.block), file)
+    return path
+
+
+def run(capfd, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command."""
+    capfd.readouterr()
+    try:
+        code = cli.main(arguments)
+    except SystemExit as exit:
+        code = exit.code
+    captured = capfd.readouterr()
+    return code, captured.out, captured.err
