@@ -144,11 +144,14 @@ GrapplerItem WithoutWeights(const GrapplerItem& item,
   *graph.mutable_versions() = item.graph.versions();
   for (const NodeDef& node : item.graph.node()) {
     NodeDef* copy = graph.add_node();
-    const auto value = node.attr().find("value");
-    if (IsWeight(node)) {
+    const auto become_placeholder = [&] {
       copy->set_name(node.name());
       copy->set_op("Placeholder");
       copy->set_device(node.device());
+    };
+    const auto value = node.attr().find("value");
+    if (IsWeight(node)) {
+      become_placeholder();
       const auto type =
           node.attr().find(node.op() == "ReadVariableOp" ? "dtype" : "T");
       if (type != node.attr().end()) {
@@ -160,9 +163,7 @@ GrapplerItem WithoutWeights(const GrapplerItem& item,
     const auto fed_type =
         fed.count(node.name()) > 0 ? IntegerType(node) : std::nullopt;
     if (fed_type) {
-      copy->set_name(node.name());
-      copy->set_op("Placeholder");
-      copy->set_device(node.device());
+      become_placeholder();
       tensorflow::AddNodeAttr("dtype", *fed_type, copy);
       continue;
     }
@@ -173,9 +174,7 @@ GrapplerItem WithoutWeights(const GrapplerItem& item,
       *copy = node;
       continue;
     }
-    copy->set_name(node.name());
-    copy->set_op("Placeholder");
-    copy->set_device(node.device());
+    become_placeholder();
     for (const std::string& input : node.input()) copy->add_input(input);
     tensorflow::AddNodeAttr("dtype", value->second.tensor().dtype(), copy);
     *(*copy->mutable_attr())["shape"].mutable_shape() =
