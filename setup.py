@@ -31,6 +31,8 @@ OBJECTS = ROOT / "build" / "native"
 
 ENGINE_SOURCES = ("cc/core/*.cc", "cc/engine/*.cc", "cc/engine/*/*.cc")
 OPS_SOURCES = ("cc/tensorflow/*.cc",)
+# What computes; for the rest, optimising would take longer than it ever saves.
+KERNELS = ROOT / "cc" / "engine" / "cpu"
 FLAGS = ["-std=c++17", "-fPIC", "-DNDEBUG", "-D_GLIBCXX_USE_CXX11_ABI=1"]
 # Nobody reads errno or floating-point exceptions: loops vectorise without them.
 FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
@@ -169,7 +171,7 @@ class Compiler:
         target = copy.with_name(copy.name + ".gch")
         shutil.copyfile(ROOT / header, copy)
         print(f"compiling {header}", flush=True)
-        outputs = ["-x", "c++-header", header, "-o", str(target)]
+        outputs = ["-O1", "-x", "c++-header", header, "-o", str(target)]
         self.run([*FLAGS, *flags, *self.flags, *outputs], f"compiling {header}")
         try:
             yield [f"-I{directory}", "-include", copy.name]
@@ -189,7 +191,9 @@ class Compiler:
         relative = source.relative_to(ROOT)
         target = object_of(source, directory)
         print(f"compiling {relative}", flush=True)
-        outputs = ["-MMD", "-MF", str(target.with_suffix(".d")), "-o", str(target)]
+        level = "-O3" if source.parent == KERNELS else "-O1"
+        outputs = [level, "-MMD", "-MF", str(target.with_suffix(".d"))]
+        outputs += ["-o", str(target)]
         self.run(
             [*FLAGS, *flags, *self.flags, *outputs, "-c", str(relative)],
             f"compiling {relative}",
@@ -292,7 +296,7 @@ def build() -> None:
     compiler.library(
         "libios_engine.so",
         ENGINE_SOURCES,
-        ["-O3", "-Wall", *include, *cuda_flags()],
+        ["-Wall", *include, *cuda_flags()],
         [
             "-Wl,-soname,libios_engine.so",
             f"-L{LIBRARIES}",
@@ -306,7 +310,7 @@ def build() -> None:
     compiler.library(
         "libios_tf_ops.so",
         OPS_SOURCES,
-        ["-O1", "-Wall", *include, *compile_flags],
+        ["-Wall", *include, *compile_flags],
         [
             "-Wl,-soname,libios_tf_ops.so",
             f"-L{LIBRARIES}",

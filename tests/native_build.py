@@ -20,6 +20,23 @@ ENGINE_TESTS = (
     "host_memory",
     "threads",
 )
+CORPUS = ROOT / "tests" / "fuzz" / "corpus"
+_MUTATOR = "tests/fuzz/json_mutator.cc"
+# Their sources.
+FUZZERS = {
+    "block": ["tests/fuzz/block_fuzzer.cc", _MUTATOR],
+    "schedule": ["tests/fuzz/schedule_fuzzer.cc", _MUTATOR],
+    "program": [
+        "tests/fuzz/program_fuzzer.cc",
+        _MUTATOR,
+        "cc/tensorflow/program_json.cc",
+    ],
+    "engine": [
+        "tests/fuzz/engine_fuzzer.cc",
+        "tests/fuzz/random_block.cc",
+        "tests/fuzz/reference.cc",
+    ],
+}
 _ENGINE = ("cc/core/*.cc", "cc/engine/*.cc", "cc/engine/cpu/*.cc")
 
 
@@ -31,11 +48,9 @@ class NativeBuild:
 
     def __init__(self, compiler: Sequence[str], flags: Sequence[str], directory: Path):
         self.directory = directory
-        self._library = _installed("onednn-cpu-gomp", "libdnnl.so.3")
-        json_header = _installed("nlohmann-json", "include/nlohmann/json.hpp")
-        dnnl_header = _installed(
-            "onednn-devel-cpu-gomp", "include/oneapi/dnnl/dnnl.hpp"
-        )
+        self._library = installed("onednn-cpu-gomp", "libdnnl.so.3")
+        json_header = installed("nlohmann-json", "include/nlohmann/json.hpp")
+        dnnl_header = installed("onednn-devel-cpu-gomp", "include/oneapi/dnnl/dnnl.hpp")
         self._link = [*compiler, *flags]
         self._compile = [
             *self._link,
@@ -94,8 +109,12 @@ def _run(command: list[str], what: str) -> None:
         raise SystemExit(f"{what} failed")
 
 
-def _installed(distribution: str, name: str) -> Path:
-    for file in importlib.metadata.files(distribution) or []:
+def installed(distribution: str, name: str) -> Path:
+    try:
+        files = importlib.metadata.files(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        files = None
+    for file in files or []:
         if file.as_posix().endswith(name):
             return Path(file.locate()).resolve()
-    raise SystemExit(f"{name} is missing from the wheel {distribution}: install it")
+    raise SystemExit(f"{name} is missing: install the wheel {distribution}")

@@ -1,37 +1,62 @@
-"""The C++ unit tests in tests/cc, built against the installed libraries.
+"""The C++ unit tests in tests/cc and the fuzzers, built against the installed
+libraries.
 
-`bazel test //...` runs the same ones.
+`bazel test //...` runs the same unit tests.
 """
 
 import os
 import shlex
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from native_build import ENGINE_TESTS, ROOT
+from native_build import CORPUS, ENGINE_TESTS, FUZZERS, ROOT, installed
 
 from ios_tf import _native
 
 LIBRARIES = _native.LIBRARIES
 
 
-def run(source: str, directory: Path, flags: list[str]) -> None:
-    binary = directory / Path(source).stem
+ENGINE = ["-lios_engine", "-Wl,--allow-shlib-undefined"]
+
+
+def run(
+    sources: Sequence[str],
+    directory: Path,
+    flags: Sequence[str],
+    arguments: Sequence[str | Path] = (),
+) -> None:
+    binary = directory / Path(sources[0]).stem
     command = shlex.split(os.environ.get("CXX", "g++"))
     command += ["-std=c++17", "-O0", "-Wall", "-DNDEBUG", "-I.", "-o", str(binary)]
-    command += [f"tests/cc/{source}", "tests/cc/main.cc", "-Wl,--no-as-needed"]
+    command += [*sources, "-Wl,--no-as-needed"]
     command += [f"-L{LIBRARIES}", f"-Wl,-rpath,{LIBRARIES}", *flags]
     subprocess.run(command, cwd=ROOT, check=True)
-    done = subprocess.run([binary], capture_output=True, text=True)
+    done = subprocess.run([binary, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ok " in done.stdout
 
 
+def unit_test(name: str) -> list[str]:
+    return [f"tests/cc/{name}_test.cc", "tests/cc/main.cc"]
+
+
 @pytest.mark.parametrize("name", ENGINE_TESTS)
 def test_engine(name, tmp_path):
-    run(f"{name}_test.cc", tmp_path, ["-lios_engine", "-Wl,--allow-shlib-undefined"])
+    run(unit_test(name), tmp_path, ENGINE)
+
+
+@pytest.mark.parametrize("name", FUZZERS)
+def test_fuzzer(name, tmp_path):
+    """Its corpus, and a few mutations that are the same ones each time."""
+    json_header = installed("nlohmann-json", "include/nlohmann/json.hpp")
+    sources = [*FUZZERS[name], "tests/fuzz/replay.cc"]
+    mutations = "200" if name == "engine" else "2000"
+    corpus = sorted((CORPUS / name).iterdir())
+    flags = [f"-isystem{json_header.parents[1]}", *ENGINE]
+    run(sources, tmp_path, flags, [mutations, *corpus])
 
 
 @pytest.mark.parametrize("flag", ["-O1", "-fsanitize=thread"])
@@ -46,7 +71,8 @@ def test_lanes(flag, tmp_path):
     ):
         pytest.skip(f"programs compiled with {flag} do not run here")
     sources = [f"cc/engine/cpu/{n}.cc" for n in ("cores", "lanes", "team", "waiting")]
-    run("lanes_test.cc", tmp_path, ["-DIOS_TF_TEST_DELAYS", flag, "-pthread", *sources])
+    flags = ["-DIOS_TF_TEST_DELAYS", flag, "-pthread"]
+    run([*unit_test("lanes"), *sources], tmp_path, flags)
 
 
 def test_lower(tmp_path):
@@ -54,4 +80,4 @@ def test_lower(tmp_path):
     flags = [f.replace("-I", "-isystem", 1) for f in tf.sysconfig.get_compile_flags()]
     flags += ["-l:libios_tf_ops.so", "-lios_engine", f"-Wl,-rpath,{directory}"]
     flags += [str(directory / f"libtensorflow_{x}.so.2") for x in ("cc", "framework")]
-    run("lower_test.cc", tmp_path, flags)
+    run(unit_test("lower"), tmp_path, flags)

@@ -168,8 +168,10 @@ def test_network(gpu, name, strategy):
         run.close()
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*((name, "float16") for name in NETWORKS), ("inception", "bfloat16")],
+)
 def test_network_in_half_precision(gpu, name, dtype):
     block, weights, inputs, expected = case(name, dtype)
     program = engine.Program(

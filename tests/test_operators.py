@@ -108,7 +108,7 @@ def test_separable_convolution(multiplier, kernel, stride, activation, tmp_path)
     check(function, tmp_path, (13, 14, 11))
 
 
-@pytest.mark.parametrize("size", [(2, 3), (13, 14), (32, 40)])
+@pytest.mark.parametrize("size", [(2, 3), (31, 40)])
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2)])
 @pytest.mark.parametrize("kernel", [(2, 2), (3, 3), (5, 3), (7, 7)])
 @pytest.mark.parametrize("channels", [3, 16, 37])

@@ -19,6 +19,7 @@ from ios_tf import _native
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "serving"
 PLUGIN = str(_native.LIBRARIES / "libios_tf_ops.so")
 BATCH_SIZES = (1, 3, 2)
+THREADS, RUNS = "8", "80"
 
 pytest.importorskip("tensorflow_serving.apis", reason="tensorflow-serving-api")
 
@@ -83,16 +84,16 @@ def test_programs_serve_the_model(language, plugin, served, programs, tmp_path):
     model = served / "cells" / "7"
     output = tmp_path / "outputs"
     if language == "c":
-        command = ["load_model_c", model, plugin, "24", "480", output]
+        command = ["load_model_c", model, plugin, THREADS, RUNS, output]
     else:
-        flags = [f"--plugin={plugin}", "--threads=24", "--runs=480"]
+        flags = [f"--plugin={plugin}", f"--threads={THREADS}", f"--runs={RUNS}"]
         config = f"--session_config={served / 'session.config'}"
         command = ["load_model_cc", model, *flags, config, f"--outputs={output}"]
     command[0] = programs / command[0]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("warm-up request") == len(BATCH_SIZES)
-    assert "480 runs in 24 threads" in done.stdout
+    assert f"{RUNS} runs in {THREADS} threads" in done.stdout
     assert " 0 differ" in done.stdout
     expected = outputs_of(model)
     assert [len(value) for value in expected] == list(BATCH_SIZES)

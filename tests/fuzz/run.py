@@ -13,18 +13,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 
-from tests.native_build import ROOT, NativeBuild
+from tests.native_build import CORPUS, FUZZERS, ROOT, NativeBuild
 
 BUILD = ROOT / "build" / "fuzz"
-FUZZERS = ("block", "schedule", "program", "engine")
-OTHERS = {
-    "block": ("json_mutator",),
-    "schedule": ("json_mutator",),
-    "program": ("json_mutator",),
-    "engine": ("random_block", "reference"),
-}
 CHECKS = [
     "-fsanitize=fuzzer-no-link,address,undefined",
     "-fno-sanitize-recover=all",
@@ -48,30 +40,21 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    names = options.names or FUZZERS
-    build(clang, names, options.jobs)
+    names = options.names or list(FUZZERS)
+    native = NativeBuild([clang], CHECKS, BUILD)
+    sources = {name: FUZZERS[name] for name in names}
+    native.programs(sources, options.jobs, ["-fsanitize=fuzzer"])
     failed = [name for name in names if not run(name, options.runs)]
     if failed:
         print(f"found by {', '.join(failed)}: see {BUILD}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def build(clang: str, names: Sequence[str], jobs: int) -> None:
-    sources = {
-        name: [f"tests/fuzz/{f}.cc" for f in (f"{name}_fuzzer", *OTHERS[name])]
-        for name in names
-    }
-    if "program" in sources:
-        sources["program"].append("cc/tensorflow/program_json.cc")
-    native = NativeBuild([clang], CHECKS, BUILD)
-    native.programs(sources, jobs, ["-fsanitize=fuzzer"])
-
-
 def run(name: str, runs: int) -> bool:
     """Runs a fuzzer on a copy of its corpus; gives whether it has found nothing."""
     corpus = BUILD / f"{name}-corpus"
     corpus.mkdir(exist_ok=True)
-    given = ROOT / "tests" / "fuzz" / "corpus" / name
+    given = CORPUS / name
     # oneDNN keeps primitives; its OpenMP library is never freed.
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
     longest = 160 if name == "engine" else 4096
