@@ -187,8 +187,8 @@ class Importer {
     // These connect tensors of different types or layouts.
     if (op == "Cast" || op == "Transpose") return absl::OkStatus();
     std::optional<Layout> layout;
-    const bool reshapes =
-        op == "Reshape" || op == "Squeeze" || op == "ExpandDims";
+    const bool reshapes = op == "Reshape" || op == "Squeeze" ||
+                          op == "ExpandDims" || ChangesRank(node);
     const auto fits = [&](TensorRef t) {
       const Shape* shape = graph_.shape(t);
       if (!shape || shape->size() != 4 || reshapes) return true;
@@ -254,6 +254,13 @@ class Importer {
         return axis + 1;
     }
     return axis;
+  }
+
+  // x[:, None, None] and x[:, 0, 0].
+  static bool ChangesRank(const NodeDef& node) {
+    return node.op() == "StridedSlice" &&
+           (Attr<int64_t>(node, "new_axis_mask", 0) ||
+            Attr<int64_t>(node, "shrink_axis_mask", 0));
   }
 
   // A scalar or a vector of x's channels, as a vector.
@@ -1117,10 +1124,15 @@ class Importer {
     const Shape* x = InputShape(i, 0, {2, 4});
     const auto spec = Integers(Constant(i, 1));
     const auto strides = Integers(Constant(i, 3));
-    if (!x || !spec || !strides || strides->size() != spec->size() ||
-        Attr<int64_t>(node, "new_axis_mask", 0) ||
-        Attr<int64_t>(node, "shrink_axis_mask", 0)) {
+    if (!x || !spec || !strides || strides->size() != spec->size()) {
       return Refuse("unknown slice");
+    }
+    if (ChangesRank(node)) {
+      if (std::count(strides->begin(), strides->end(), 1) !=
+          static_cast<int64_t>(strides->size())) {
+        return Refuse("it has strides");
+      }
+      return Reshape(i);  // which refuses what leaves out elements
     }
     const int64_t mask = Attr<int64_t>(node, "begin_mask", 0);
     const int64_t ellipsis = Attr<int64_t>(node, "ellipsis_mask", 0);
