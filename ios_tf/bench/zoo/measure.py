@@ -38,9 +38,6 @@ _LONG_MS = 500
 _LEAST_ROUNDS = 3
 _SECONDS = 30  # after which a batch size is measured no longer
 
-# As the README says of large models: memory by pages of 2 MiB.
-HUGE_PAGES = "glibc.malloc.hugetlb=1"
-
 # Arguments: a SavedModel, the directory to write, ios_tf.convert's keywords as JSON.
 _CONVERT = """
 import json, sys
@@ -61,8 +58,8 @@ class Options:
     """How the networks are converted and measured.
 
     Attributes:
-      batch_sizes: those that latencies are measured at; outputs are compared at the
-        first, and at a batch size it was not converted for.
+      batch_sizes: those that it is converted for and latencies are measured at;
+        outputs are compared at the first, and at one it was not converted for.
       rounds: of interleaved calls; fewer for what takes long.
       time_limit: seconds that a network's searches may take.
       strategy: as of `ios_tf.convert`.
@@ -92,10 +89,11 @@ def measure(
         output = os.path.join(directory, "converted")
         model.save(source)
         keywords = {
-            "batch_size": options.batch_sizes[0],
+            "batch_size": list(options.batch_sizes),
             "device": "cpu",
             "strategy": options.strategy,
             "time_limit": options.time_limit,
+            "keep_slower": True,
             "cache_dir": os.path.join(directory, "cache"),
         }
         start = time.perf_counter()
@@ -127,7 +125,6 @@ def convert_alone(
         [sys.executable, "-c", _CONVERT, source, output, json.dumps(dict(keywords))],
         capture_output=True,
         text=True,
-        env={**os.environ, "GLIBC_TUNABLES": HUGE_PAGES},
     )
     if done.returncode:
         lines = done.stderr.strip().splitlines()

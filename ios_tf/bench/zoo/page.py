@@ -10,9 +10,10 @@ _TITLE = """# Networks
 What `python -m ios_tf.bench zoo` measured. Every network is built with random weights
 and the batch statistics of smooth images, converted, and compared with the original at
 two batch sizes: on the engine, and without the plugin, as any TensorFlow runs it.
-Conversions, in processes of their own, are for the first batch size, with huge pages
-(see "Large models" in the README). Ratios are latencies over stock TensorFlow's,
-interleaved: below 1 is faster.
+Conversions, in processes of their own, are for all batch sizes of the page, and keep
+what is slower than TensorFlow (`--keep_slower`; without it `convert` leaves that to
+TensorFlow). Ratios are latencies over stock TensorFlow's, interleaved: below 1 is
+faster. In a network of one region, its ratio is the region's.
 """
 _COLUMNS = (
     "network",
