@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from ios_tf import engine
+from ios_tf.bench.chaos import FORKS
 
 SIZE = 9  # height and width of every tensor
 
@@ -435,55 +436,10 @@ def test_forked_processes_and_other_numbers_of_threads(threads):
     assert done.stdout == "both ran\n", done.stderr
 
 
-_FORKING_MEANWHILE = """
-import os
-import sys
-import threading
-import numpy as np
-if sys.argv[1] == "tensorflow":
-    import tensorflow as tf
-    tf.matmul(tf.ones((64, 64)), tf.ones((64, 64)))  # its threads run
-from ios_tf import engine
-
-conv = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 16}
-block = {"version": 1, "name": "", "inputs": [[1, 20, 20, 16]], "outputs": [0, 1],
-         "operators": [{**conv, "inputs": [-1]}, {**conv, "inputs": [-1]}]}
-schedule = {"version": 1,
-            "stages": [{"strategy": "concurrent", "groups": [[0], [1]]}]}
-rng = np.random.default_rng(0)
-weights = [rng.normal(size=(3, 3, 16, 16)).astype(np.float32) for _ in range(2)]
-program = engine.Program(block, schedule, weights)
-# More shapes than stay compiled: threads run, compile and evict.
-images = [rng.normal(size=(n, 20, 20, 16)).astype(np.float32) for n in range(1, 11)]
-expected = [program.run([x])[0] for x in images]
-going = True
-
-def work(k):
-    while going:
-        k = (k + 1) % len(images)
-        assert np.array_equal(program.run([images[k]])[0], expected[k])
-
-threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-for thread in threads:
-    thread.start()
-for _ in range(20):
-    child = os.fork()
-    if child == 0:
-        same = [np.array_equal(program.run([x])[0], y)
-                for x, y in zip(images, expected)]
-        os._exit(0 if all(same) else 1)
-    assert os.waitpid(child, 0)[1] == 0
-going = False
-for thread in threads:
-    thread.join()
-print("all ran")
-"""
-
-
 @pytest.mark.parametrize("loaded", ["alone", "tensorflow"])
 def test_forks_while_threads_run_and_compile(loaded):
     done = subprocess.run(
-        [sys.executable, "-c", _FORKING_MEANWHILE, loaded],
+        [sys.executable, "-c", FORKS, "20", loaded],
         capture_output=True,
         text=True,
         timeout=300,

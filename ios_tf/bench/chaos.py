@@ -1,7 +1,8 @@
 """What befalls a converter and a server: processes are killed at random moments, the
-disk is full, files of the cache are spoilt, and threads and loads never end.
+disk is full, directories may not be read or written, files of the cache are spoilt,
+processes fork, and threads and loads never end.
 
-    python -m ios_tf.bench.chaos MODEL [--kills=100] [--runs=100000] [--loads=100]
+    python -m ios_tf.bench.chaos MODEL [--kills=200] [--runs=100000] [--loads=100]
 
 Prints, for each, how many cases there were and what went wrong.
 """
@@ -9,7 +10,10 @@ Prints, for each, how many cases there were and what went wrong.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import dataclasses
+import functools
 import json
 import os
 import random
@@ -21,19 +25,30 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ios_tf.bench.standalone import exit_code
 from ios_tf.report import table
+from ios_tf.source import saved_model
 
-_FAST = ("--warmup=0", "--number=1", "--repeat=1", "--max_groups=2", "--keep_slower")
-_CASES = ("kill", "disk", "cache", "threads", "loads")
+_MEASUREMENT = ("--warmup=0", "--number=1", "--repeat=1", "--max_groups=2")
+_CASES = (
+    "convert",
+    "tune",
+    "serve",
+    "disk",
+    "permissions",
+    "cache",
+    "forks",
+    "threads",
+    "loads",
+)
 _MEBIBYTE = 1 << 20
 # More time than any step takes: what is not done by then hangs.
 _PATIENCE = 1200
-# A latency is kept when it has been measured: one may be on its way.
-_SERVER = """
+# Loads and unloads a model, and prints how much memory that takes.
+_LOADER = """
 import resource, sys
 import tensorflow as tf
 import ios_tf
@@ -57,6 +72,78 @@ for _ in range(loads):
     seen.append(resident())
     print(seen[-1], flush=True)
 """
+# Serves the original for ever, with schedules from the cache as they come.
+_SERVER = """
+import sys
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import convert_to_constants
+import ios_tf
+from ios_tf import graphs
+from ios_tf.inputs import example_inputs
+
+path, cache, on_miss = sys.argv[1:]
+loaded = tf.saved_model.load(path)
+original = loaded.signatures[graphs.choose_signature(None, loaded)]
+inputs = [example_inputs(original, size) for size in (1, 2, 3)]
+expected = [list(original(**i).values()) for i in inputs]
+ios_tf.enable(cache_dir=cache, on_miss=on_miss, max_groups=2, progress=False)
+while True:
+    served = convert_to_constants.convert_variables_to_constants_v2(original)
+    for i, truth in zip(inputs, expected):
+        for x, y in zip(tf.nest.flatten(served(**i)), truth):
+            np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-3 * np.abs(y).max())
+"""
+# Forks while threads run, compile and evict what was compiled: more shapes than stay
+# compiled. The child runs the engine, too.
+FORKS = """
+import os
+import sys
+import threading
+import numpy as np
+forks, with_tensorflow = int(sys.argv[1]), sys.argv[2] == "tensorflow"
+if with_tensorflow:
+    import tensorflow as tf
+    tf.matmul(tf.ones((64, 64)), tf.ones((64, 64)))  # its threads run
+from ios_tf import engine
+
+conv = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 16}
+block = {"version": 1, "name": "", "inputs": [[1, 20, 20, 16]], "outputs": [0, 1],
+         "operators": [{**conv, "inputs": [-1]}, {**conv, "inputs": [-1]}]}
+schedule = {"version": 1,
+            "stages": [{"strategy": "concurrent", "groups": [[0], [1]]}]}
+rng = np.random.default_rng(0)
+weights = [rng.normal(size=(3, 3, 16, 16)).astype(np.float32) for _ in range(2)]
+program = engine.Program(block, schedule, weights)
+images = [rng.normal(size=(n, 20, 20, 16)).astype(np.float32) for n in range(1, 11)]
+expected = [program.run([x])[0] for x in images]
+going = True
+
+def work(k):
+    while going:
+        k = (k + 1) % len(images)
+        assert np.array_equal(program.run([images[k]])[0], expected[k])
+
+threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+for thread in threads:
+    thread.start()
+try:
+    for _ in range(forks):
+        child = os.fork()
+        if child == 0:
+            same = [np.array_equal(program.run([x])[0], y)
+                    for x, y in zip(images, expected)]
+            os._exit(0 if all(same) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+finally:
+    going = False
+for thread in threads:
+    thread.join()
+print("all ran")
+"""
+# linux/prctl.h and linux/capability.h: root may read and write what it may not.
+_PR_CAPBSET_DROP = 24
+_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
 
 
 @dataclasses.dataclass
@@ -89,6 +176,7 @@ class Chaos:
     """The cases for one model, in a directory of their own."""
 
     def __init__(self, model: str, directory: Path, seed: int) -> None:
+        """`model`: the directory of a SavedModel."""
         self._random = random.Random(seed)
         self._model = model
         self._cache = directory / "cache"
@@ -101,7 +189,7 @@ class Chaos:
     def convert(self) -> float:
         """Converts the model; gives the seconds that took."""
         start = time.monotonic()
-        code = self._start().wait(_PATIENCE)
+        code = self._convert().wait(_PATIENCE)
         if code:
             raise RuntimeError(f"{self._model} cannot be converted: exit code {code}")
         self._files = self._tree(self._output)
@@ -113,20 +201,59 @@ class Chaos:
         for kill in range(kills):
             if kill % 2:  # measures anew; else the cache has all
                 shutil.rmtree(self._cache, ignore_errors=True)
-            known, before = self._known(), self._leftovers()
-            process = self._start()
-            time.sleep(self._random.uniform(0, seconds))
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+            self._kill(outcome, self._convert(), seconds)
             outcome.wrong += self._tree(self._output) not in ([], self._files)
-            outcome.lost += max(0, known - self._known())
-            outcome.leftovers = max(outcome.leftovers, self._more_than(before))
-        try:
-            self.convert()
-        except RuntimeError:
-            outcome.crashes += 1
-        except subprocess.TimeoutExpired:
-            outcome.hangs += 1
+        self._finish(outcome, self._convert())
+        return outcome
+
+    def kill_tune(self, kills: int, seconds: float) -> Outcome:
+        """Kills searches of what a server has met."""
+        outcome = Outcome("tune, killed", kills)
+        shutil.rmtree(self._cache, ignore_errors=True)
+        server = self._serve("pass")
+        patience = time.monotonic() + _PATIENCE
+        while not any(self._cache.glob("pending/*/*.json")):
+            if server.poll() is not None or time.monotonic() > patience:
+                raise RuntimeError(f"{self._model} has nothing for ios_tf tune")
+            time.sleep(0.1)
+        server.kill()
+        server.wait()
+        met = Path(f"{self._cache}.met")
+        shutil.copytree(self._cache, met)
+        for kill in range(kills):
+            if kill % 2:
+                shutil.rmtree(self._cache)
+            shutil.copytree(met, self._cache, dirs_exist_ok=True)
+            self._kill(outcome, self._tune(), seconds)
+            outcome.wrong += self._broken()
+        self._finish(outcome, self._tune())
+        return outcome
+
+    def kill_server(self, kills: int, seconds: float) -> Outcome:
+        """Kills processes that serve with `ios_tf.enable`, and search what they meet
+        or write it to the cache."""
+        outcome = Outcome("serve, killed", kills)
+        for kill in range(kills):
+            if kill % 4 == 0:
+                shutil.rmtree(self._cache, ignore_errors=True)
+            self._kill(outcome, self._serve(("search", "pass")[kill % 2]), seconds)
+            outcome.wrong += self._broken()
+        self._finish(outcome, self._tune())
+        return outcome
+
+    def take_permissions(self) -> Outcome:
+        """Converts where directories may not be read, or not be written."""
+        outcome = Outcome("convert, permissions")
+        for directory in (self._cache, self._outputs, self._temporary):
+            for mode in (0o500, 0o000):
+                whole, before = self._tree(self._output), self._leftovers()
+                directory.chmod(mode)
+                code = self._wait(outcome, self._convert(before=_obey_permissions))
+                directory.chmod(0o700)
+                outcome.cases += 1
+                outcome.crashes += code not in (0, 1)
+                outcome.wrong += self._tree(self._output) != whole
+                outcome.leftovers = max(outcome.leftovers, self._more_than(before))
         return outcome
 
     def fill_disk(self) -> Outcome:
@@ -135,14 +262,9 @@ class Chaos:
         whole = self._tree(self._output)
         for size in (0, 100, 10_000, 1_000_000):
             before = self._leftovers()
-            process = self._start(limit=size)
+            limit = functools.partial(_limit_files, size)
+            code = self._wait(outcome, self._convert(before=limit))
             outcome.cases += 1
-            try:
-                code = process.wait(_PATIENCE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                outcome.hangs += 1
-                continue
             outcome.crashes += code not in (0, 1)
             outcome.wrong += self._tree(self._output) != whole
             outcome.leftovers = max(outcome.leftovers, self._more_than(before))
@@ -168,6 +290,13 @@ class Chaos:
             path.write_bytes(good)
         return outcome
 
+    def fork(self, forks: int) -> Outcome:
+        """Forks while threads run the engine, alone and with TensorFlow loaded."""
+        outcome = Outcome("forks", 2 * forks)
+        for loaded in ("alone", "tensorflow"):
+            self._run(outcome, ["-c", FORKS, str(forks), loaded])
+        return outcome
+
     def hammer(self, threads: int, runs: int) -> Outcome:
         """Calls the model from many threads with changing batch sizes."""
         arguments = json.dumps(
@@ -185,7 +314,7 @@ class Chaos:
     def load(self, loads: int) -> Outcome:
         """Loads, calls and unloads the model."""
         outcome = Outcome("load and unload", loads)
-        seen = self._run(outcome, ["-c", _SERVER, str(self._output), str(loads)])
+        seen = self._run(outcome, ["-c", _LOADER, str(self._output), str(loads)])
         if seen:
             settled = max(map(float, seen[: max(1, loads // 10)]))
             outcome.growth = max(0.0, float(seen[-1]) - settled)
@@ -205,20 +334,67 @@ class Chaos:
         outcome.crashes += done.returncode != 0
         return done.stdout.splitlines() if done.returncode == 0 else []
 
-    def _start(self, limit: int | None = None) -> subprocess.Popen:
-        command = [sys.executable, "-m", "ios_tf.cli", "convert", self._model]
-        command += [str(self._output), "--overwrite", f"--cache_dir={self._cache}"]
+    def _kill(
+        self, outcome: Outcome, process: subprocess.Popen, seconds: float
+    ) -> None:
+        """Kills a process within so many seconds, and looks at what it leaves."""
+        known, before = self._known(), self._leftovers()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(self._random.uniform(0, seconds))
+            outcome.crashes += code != 0
+        process.kill()
+        process.wait()
+        outcome.lost += max(0, known - self._known())
+        outcome.leftovers = max(outcome.leftovers, self._more_than(before))
 
-        def no_file_grows() -> None:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    def _finish(self, outcome: Outcome, process: subprocess.Popen) -> None:
+        """What comes after the last kill does all."""
+        outcome.crashes += self._wait(outcome, process) != 0
+        outcome.wrong += self._broken()
 
+    def _wait(self, outcome: Outcome, process: subprocess.Popen) -> int:
+        """The exit code; 0 for one that hangs, which is counted."""
+        try:
+            return process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            outcome.hangs += 1
+            return 0
+
+    def _convert(self, before: Callable[[], None] | None = None) -> subprocess.Popen:
+        words = ["convert", self._model, str(self._output)]
+        words += ["--overwrite", "--keep_slower", *_MEASUREMENT]
+        return self._start(["-m", "ios_tf.cli", *words, self._cache_flag], before)
+
+    def _tune(self) -> subprocess.Popen:
+        words = ["tune", self._cache_flag, *_MEASUREMENT]
+        return self._start(["-m", "ios_tf.cli", *words])
+
+    def _serve(self, on_miss: str) -> subprocess.Popen:
+        return self._start(["-c", _SERVER, self._model, str(self._cache), on_miss])
+
+    @property
+    def _cache_flag(self) -> str:
+        return f"--cache_dir={self._cache}"
+
+    def _start(
+        self, words: Sequence[str], before: Callable[[], None] | None = None
+    ) -> subprocess.Popen:
         return subprocess.Popen(
-            [*command, *_FAST],
+            [sys.executable, *words],
             env={**os.environ, "TMPDIR": str(self._temporary)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            preexec_fn=no_file_grows if limit is not None else None,
+            preexec_fn=before,
+        )
+
+    def _broken(self) -> int:
+        """Files of the cache that are not whole."""
+        from ios_tf import cache_admin
+
+        return sum(
+            entry.problem is not None and entry.kind != "temporary"
+            for entry in cache_admin.entries(str(self._cache))
         )
 
     def _spoilt(self, good: bytes) -> Iterator[bytes]:
@@ -269,15 +445,35 @@ def _is_json(data: bytes) -> bool:
     return True
 
 
+def _limit_files(size: int) -> None:
+    """For this process no file grows beyond so many bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def _obey_permissions() -> None:
+    """Permissions hold for the program that is started next, even for root's."""
+    for capability in (_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH):
+        ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
 def main(options: argparse.Namespace) -> int:
     """Runs all cases; gives 1 if one of them went wrong."""
-    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
-        chaos = Chaos(options.model, Path(directory), options.seed)
+    with (
+        tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
+        saved_model(options.model) as model,
+    ):
+        chaos = Chaos(model, Path(directory), options.seed)
         seconds = chaos.convert()
+        quarter = options.kills // 4
         cases = {
-            "kill": lambda: chaos.kill_convert(options.kills, seconds),
+            "convert": lambda: chaos.kill_convert(options.kills - 2 * quarter, seconds),
+            "tune": lambda: chaos.kill_tune(quarter, seconds),
+            "serve": lambda: chaos.kill_server(quarter, 2 * seconds),
             "disk": chaos.fill_disk,
+            "permissions": chaos.take_permissions,
             "cache": chaos.spoil_cache,
+            "forks": lambda: chaos.fork(options.forks),
             "threads": lambda: chaos.hammer(options.threads, options.runs),
             "loads": lambda: chaos.load(options.loads),
         }
@@ -298,7 +494,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cases", nargs="*", choices=_CASES, help="which of them; default: all"
     )
-    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument(
+        "--kills", type=int, default=200, help="half of convert, the rest of others"
+    )
+    parser.add_argument("--forks", type=int, default=100)
     parser.add_argument("--threads", type=int, default=24)
     parser.add_argument("--runs", type=int, default=100_000, help="of all threads")
     parser.add_argument("--loads", type=int, default=100)
