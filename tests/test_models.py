@@ -15,8 +15,8 @@ from ios_tf.scheduler import UNPRUNED, Pruning, complexity, make_units
 _RESTRICTED = Pruning(None, None, single_source=True)
 
 
-def _blocks(model: str):
-    """The different blocks of a SavedModel, and the graphs of their units."""
+def _blocks(model):
+    """The different blocks of a model, and the graphs of their units."""
     blocks = explore.blocks_of(model, 1, Pruning())
     patterns = explore.DEFAULT_PATTERNS
     return blocks, [
@@ -37,11 +37,11 @@ def _assert_table_1(graph, name):
         assert counts.schedules == pytest.approx(expected[space]["schedules"], 1e-14)
 
 
-def test_randwire_has_one_block_per_stage(tmp_path):
+def test_randwire_has_one_block_per_stage():
     # Few channels: the graphs are the paper's.
     graphs_of_paper = read_graphs(str(DATA / "randwire_graphs.json"))
     model = randwire(graphs_of_paper, channels=4, size=64, classes=10)
-    blocks, graphs = _blocks(shared.save(model, tmp_path))
+    blocks, graphs = _blocks(model)
     assert set(blocks.counts.values()) == {1}
     stages = [graph for graph in graphs if len(graph) > 3]
     # The nodes, and the sum of those that none reads; one node ends the first graph.
@@ -49,8 +49,8 @@ def test_randwire_has_one_block_per_stage(tmp_path):
     _assert_table_1(stages[2], "randwire")
 
 
-def test_squeezenet_has_fire_modules(tmp_path):
-    _, graphs = _blocks(shared.save(squeezenet(96, classes=10), tmp_path))
+def test_squeezenet_has_fire_modules():
+    _, graphs = _blocks(squeezenet(96, classes=10))
     fires = [graph for graph in graphs if len(graph) > 2]
     # Those where channels change have a convolution in the bypass.
     assert [len(fire) for fire in fires] == [6, 5, 6, 5, 6, 5, 6, 5]

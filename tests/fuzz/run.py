@@ -61,6 +61,8 @@ def run(name: str, runs: int) -> bool:
     command = [str(BUILD / name), f"-runs={runs}", f"-max_len={longest}"]
     command += ["-len_control=0", "-timeout=60", "-rss_limit_mb=8192"]
     command += ["-print_final_stats=1", "-print_funcs=0"]
+    # These take most of the time of what runs for milliseconds.
+    command += ["-entropic=0", "-detect_leaks=0"]
     command += [f"-artifact_prefix={BUILD}/{name}-", str(corpus)]
     if given.is_dir():
         command.append(str(given))
