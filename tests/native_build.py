@@ -54,7 +54,7 @@ class NativeBuild:
         self._link = [*compiler, *flags]
         self._compile = [
             *self._link,
-            *("-std=c++17", "-O1", "-g", "-I."),
+            *("-std=c++17", "-O2", "-g", "-I."),
             *("-Wall", "-Wno-psabi", "-Wno-unknown-pragmas"),
             f"-isystem{json_header.parents[1]}",
             f"-isystem{dnnl_header.parents[2]}",
