@@ -268,6 +268,9 @@ def test_refuses_to_guess_what_it_does_not_know():
         def knows(self, problem, stage):
             return False
 
+        def stage_latency(self, problem, stage):
+            raise AssertionError("it is asked for what it does not know")
+
     with pytest.raises(LookupError, match="too few stages to make a schedule"):
         search(Problem.from_edges(3, [(0, 1)]), KnowsNothing())
 

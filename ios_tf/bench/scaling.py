@@ -28,6 +28,7 @@ from ios_tf.scheduler import (
     BlockTooLargeError,
     Complexity,
     Problem,
+    Stage,
     bitsets,
     complexity,
     search,
@@ -97,6 +98,9 @@ def _points(family: str, problem: Problem) -> Iterator[Point]:
 
 class _Known:
     """All latencies, at once: what is left is the dynamic program's own time."""
+
+    def stage_latency(self, problem: Problem, stage: Stage) -> float:
+        return 1.0 + 0.1 * stage.operators.bit_count()
 
     def concurrent_latencies(self, problem: Problem, stages: np.ndarray) -> np.ndarray:
         return 1.0 + 0.1 * bitsets.sizes(stages)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ios_tf.cost.cost_model import CostModel, Latency
+from ios_tf.cost.cost_model import CostModel, LaneCostModel, Latency, Observer
 from ios_tf.cost.database import LatencyDatabase
 from ios_tf.cost.stage_key import lane_key, stage_key
 from ios_tf.scheduler.problem import Problem
@@ -37,6 +37,8 @@ class CachedCostModel:
     ) -> None:
         """The database is by default one in memory."""
         self._cost_model = cost_model
+        self._lanes = cost_model if isinstance(cost_model, LaneCostModel) else None
+        self._observer = cost_model if isinstance(cost_model, Observer) else None
         self._database = LatencyDatabase(None, "") if database is None else database
         self._parts: dict[tuple[str, tuple[int, ...], int], float] = {}
         self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -48,7 +50,8 @@ class CachedCostModel:
         if (
             stage.strategy is Strategy.CONCURRENT
             and len(stage.groups) == 1
-            and not getattr(self._cost_model, "lanes_divide_device", True)
+            and self._lanes
+            and not self._lanes.lanes_divide_device
         ):
             return self._part(problem, stage.groups[0], 1)
         key = stage_key(problem, stage, self._group_keys)
@@ -59,9 +62,11 @@ class CachedCostModel:
 
         The other cost model must be a LaneCostModel.
         """
-        if not self._cost_model.lanes_divide_device:
+        if not self._lanes:
+            raise TypeError("a cost model that knows no lanes has no bounds")
+        if not self._lanes.lanes_divide_device:
             return max(self._part(problem, group, 1) for group in stage.groups)
-        most = self._cost_model.lanes
+        most = self._lanes.lanes
         if len(stage.groups) == 1:
             return self._part(problem, stage.groups[0], most) / most
         lanes = min(len(stage.groups), most)
@@ -92,18 +97,18 @@ class CachedCostModel:
 
     def _known(self, key: str) -> Latency | None:
         latency = self._database.get(key)
-        measurement = getattr(self._cost_model, "measurement", None)
-        if latency and measurement and not measurement.accepts(latency):
+        observer = self._observer
+        if latency and observer and not observer.measurement.accepts(latency):
             return None  # measured with less care than is asked for now
         return latency
 
     def _measure(self, problem: Problem, stage: Stage, lanes: int) -> Latency:
-        model = self._cost_model
-        if hasattr(model, "observe"):
-            return model.observe(problem, stage, lanes)
-        if lanes:
-            return Latency.of([model.group_latency(problem, stage.groups[0], lanes)])
-        return Latency.of([model.stage_latency(problem, stage)])
+        if self._observer:
+            return self._observer.observe(problem, stage, lanes)
+        if lanes and self._lanes:
+            group = stage.groups[0]
+            return Latency.of([self._lanes.group_latency(problem, group, lanes)])
+        return Latency.of([self._cost_model.stage_latency(problem, stage)])
 
 
 def least_time(jobs: Sequence[float], lanes: int) -> float:

@@ -7,7 +7,7 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage, Strategy
@@ -19,6 +19,7 @@ __all__ = [
     "LaneCostModel",
     "Latency",
     "Measurement",
+    "Observer",
     "SampledCostModel",
 ]
 
@@ -88,6 +89,7 @@ class Latency:
 DEFAULT_MEASUREMENT = Measurement()
 
 
+@runtime_checkable
 class LaneCostModel(CostModel, Protocol):
     """A cost model that also knows what one group takes on a part of the device.
 
@@ -122,6 +124,20 @@ class BlockCostModel(LaneCostModel, Protocol):
 
     def release(self) -> None:
         """Frees what the device holds of the blocks measured so far."""
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """A cost model that tells how sure it is of a latency.
+
+    Attributes:
+      measurement: how it measures.
+    """
+
+    measurement: Measurement
+
+    def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
+        """The latency of a stage; above 0 lanes: as it would run on one of those."""
 
 
 class SampledCostModel(abc.ABC):

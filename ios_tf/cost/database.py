@@ -153,7 +153,7 @@ class LatencyDatabase:
         (count,) = self._connection.execute(
             "SELECT COUNT(*) FROM latencies WHERE device = ?", (self._device,)
         ).fetchone()
-        return count
+        return int(count)
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:

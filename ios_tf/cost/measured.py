@@ -101,7 +101,9 @@ class MeasuredCostModel(SampledCostModel):
         measurement: Measurement,
         lanes: int = 0,
     ) -> list[float]:
-        operators, stage_ids, group_ids = [], [], []
+        operators: list[int] = []
+        stage_ids: list[int] = []
+        group_ids: list[int] = []
         for stage_id, stage in enumerate(stages):
             for group_id, group in enumerate(stage.groups):
                 operators += group
@@ -128,7 +130,7 @@ class MeasuredCostModel(SampledCostModel):
                 repeat=measurement.repeat,
                 lanes=lanes,
             )
-        return latencies.numpy().tolist()
+        return list(latencies.numpy().tolist())
 
 
 def _text(block: Mapping[str, Any]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from ios_tf.scheduler.problem import Problem, mask_of, operators_of
 from ios_tf.scheduler.schedule import Stage
@@ -101,7 +103,7 @@ def _canonical_order(problem: Problem, group: int) -> list[int]:
     return order
 
 
-def _ranks(labels: dict) -> dict[int, int]:
+def _ranks(labels: Mapping[int, Any]) -> dict[int, int]:
     """The place of each operator's label among the sorted, different labels."""
     place = {label: i for i, label in enumerate(sorted(set(labels.values())))}
     return {op: place[label] for op, label in labels.items()}

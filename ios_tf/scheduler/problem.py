@@ -171,7 +171,7 @@ class Problem:
             [(ref, op) for op, refs in enumerate(inputs) for ref in refs if ref >= 0],
         )
 
-        def per_operator(key: str) -> list:
+        def per_operator(key: str) -> list[Any]:
             values = _list(data.get(key), f"{where}: {key}")
             if len(values) != count:
                 raise ValueError(
@@ -290,7 +290,7 @@ def _object(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
-def _list(value: Any, where: str) -> list:
+def _list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         raise ValueError(f"{where} must be a list, not {value!r:.40}")
     return list(value)

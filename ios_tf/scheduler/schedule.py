@@ -78,7 +78,7 @@ class Stage:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object."""
-        data = {
+        data: dict[str, Any] = {
             "strategy": self.strategy.value,
             "groups": [list(group) for group in self.groups],
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class CostModel(Protocol):
         """The latency of one stage in milliseconds."""
 
 
+@runtime_checkable
 class TableCostModel(CostModel, Protocol):
     """A cost model that knows the latencies of all concurrent stages beforehand."""
 
@@ -40,6 +41,7 @@ class TableCostModel(CostModel, Protocol):
         """Milliseconds, float64[stages]; the stages are bitsets of units."""
 
 
+@runtime_checkable
 class PartialCostModel(CostModel, Protocol):
     """A cost model that does not know all latencies; others are never asked for."""
 
@@ -142,7 +144,7 @@ def search(
     if strategy == "parallel":
         mergeable[:] = False
     concurrent = np.full(len(mergeable), True) if strategy != "merge" else ~mergeable
-    if hasattr(cost_model, "knows"):
+    if isinstance(cost_model, PartialCostModel):
         _drop_unknown(made, space, cost_model, mergeable, concurrent)
     start = Progress(
         states=len(space.first) - 2,
@@ -219,9 +221,11 @@ class _Candidates:
 
     def ask_all(self) -> None:
         """Asks for all concurrent stages, at once where the cost model can."""
-        if hasattr(self._asker.cost_model, "concurrent_latencies"):
+        table = self._asker.cost_model
+        if isinstance(table, TableCostModel):
             stages = self._space.stages[:, self._concurrent]
-            self._concurrent_ms[self._concurrent] = self._asker.ask_for_many(stages)
+            found = self._asker.ask_for_many(table, stages)
+            self._concurrent_ms[self._concurrent] = found
             return
         for i in self._concurrent.tolist():
             self._concurrent_ms[i] = self._asker.ask(self._as_concurrent(i))
@@ -332,8 +336,8 @@ class _Asker:
         self._count(1)
         return latency_ms
 
-    def ask_for_many(self, stages: np.ndarray) -> np.ndarray:
-        latencies = self.cost_model.concurrent_latencies(self.problem, stages)
+    def ask_for_many(self, table: TableCostModel, stages: np.ndarray) -> np.ndarray:
+        latencies = table.concurrent_latencies(self.problem, stages)
         if not (np.all(np.isfinite(latencies)) and np.all(latencies >= 0)):
             raise ValueError(
                 f"block {self.problem.name!r}: the cost model gave latencies that are "
