@@ -1,10 +1,11 @@
-"""Compiles the engine, without its GPU's backend, with flags of one's own: for the
-sanitizers and the fuzzers."""
+"""Compiles the engine, without its GPU's backend, and the graph optimizer with flags of
+one's own: for the sanitizers and the fuzzers."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import importlib.metadata
+import importlib.util
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,18 +38,30 @@ FUZZERS = {
         "tests/fuzz/reference.cc",
     ],
 }
+GRAPH_FUZZER = {"graph": ["tests/fuzz/graph_fuzzer.cc"]}
 _ENGINE = ("cc/core/*.cc", "cc/engine/*.cc", "cc/engine/cpu/*.cc")
+_OPTIMIZER = ("cc/tensorflow/*.cc",)
+_TENSORFLOW = ("cc", "framework")
+# As TensorFlow itself was compiled.
+_TENSORFLOW_FLAGS = ("-DEIGEN_MAX_ALIGN_BYTES=64", "-D_GLIBCXX_USE_CXX11_ABI=1")
 
 
 class NativeBuild:
-    """What is compiled with one compiler and its flags, in a directory of its own.
+    """What is compiled with one compiler and its flags, in a directory of its own: the
+    engine, and what is made of it; with `tensorflow`, the graph optimizer, too.
 
     What is up to date is not compiled again.
     """
 
-    def __init__(self, compiler: Sequence[str], flags: Sequence[str], directory: Path):
+    def __init__(
+        self,
+        compiler: Sequence[str],
+        flags: Sequence[str],
+        directory: Path,
+        tensorflow: bool = False,
+    ):
         self.directory = directory
-        self._library = installed("onednn-cpu-gomp", "libdnnl.so.3")
+        onednn = installed("onednn-cpu-gomp", "libdnnl.so.3")
         json_header = installed("nlohmann-json", "include/nlohmann/json.hpp")
         dnnl_header = installed("onednn-devel-cpu-gomp", "include/oneapi/dnnl/dnnl.hpp")
         self._link = [*compiler, *flags]
@@ -59,16 +72,29 @@ class NativeBuild:
             f"-isystem{json_header.parents[1]}",
             f"-isystem{dnnl_header.parents[2]}",
         ]
-        self._engine = [s for pattern in _ENGINE for s in sorted(ROOT.glob(pattern))]
-        self._engine.append(ROOT / "tests/fuzz/no_cuda.cc")
+        # oneDNN is to find our OpenMP entry points before its library's.
+        libraries = [onednn]
+        patterns = _ENGINE
+        if tensorflow:
+            package = _tensorflow()
+            self._compile += [f"-isystem{package}/include", *_TENSORFLOW_FLAGS]
+            libraries += [package / f"libtensorflow_{n}.so.2" for n in _TENSORFLOW]
+            patterns += _OPTIMIZER
+        self._libraries = [
+            word
+            for library in libraries
+            for word in (str(library), f"-Wl,-rpath,{library.parent}")
+        ]
+        self._shared = [s for pattern in patterns for s in sorted(ROOT.glob(pattern))]
+        self._shared.append(ROOT / "tests/fuzz/no_cuda.cc")
         directory.mkdir(parents=True, exist_ok=True)
 
     def programs(
         self, sources: dict[str, list[str]], jobs: int, link: Sequence[str] = ()
     ) -> dict[str, Path]:
-        """Programs of the engine and their own sources, by name."""
+        """Programs of what all share and their own sources, by name."""
         own = {name: [ROOT / file for file in files] for name, files in sources.items()}
-        every = dict.fromkeys([*self._engine, *(s for f in own.values() for s in f)])
+        every = dict.fromkeys([*self._shared, *(s for f in own.values() for s in f)])
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             list(pool.map(self._object, every))
         return {name: self._program(name, files, link) for name, files in own.items()}
@@ -76,9 +102,8 @@ class NativeBuild:
     def _program(self, name: str, files: list[Path], link: Sequence[str]) -> Path:
         target = self.directory / name
         command = [*self._link, *link, "-o", str(target)]
-        command += [str(self._target(source)) for source in [*files, *self._engine]]
-        # oneDNN is to find our OpenMP entry points before its library's.
-        command += [str(self._library), f"-Wl,-rpath,{self._library.parent}"]
+        command += [str(self._target(source)) for source in [*files, *self._shared]]
+        command += self._libraries
         _run([*command, "-rdynamic", "-lpthread", "-ldl"], f"linking {name}")
         return target
 
@@ -107,6 +132,14 @@ class NativeBuild:
 def _run(command: list[str], what: str) -> None:
     if subprocess.run(command, cwd=ROOT).returncode:
         raise SystemExit(f"{what} failed")
+
+
+def _tensorflow() -> Path:
+    """Where the package lies; importing it would take seconds."""
+    found = importlib.util.find_spec("tensorflow")
+    if found is None or not found.submodule_search_locations:
+        raise SystemExit("tensorflow is missing: install it")
+    return Path(found.submodule_search_locations[0])
 
 
 def installed(distribution: str, name: str) -> Path:

@@ -14,8 +14,9 @@ import subprocess
 import sys
 import time
 
-from tests.native_build import CORPUS, FUZZERS, ROOT, NativeBuild
+from tests.native_build import CORPUS, FUZZERS, GRAPH_FUZZER, ROOT, NativeBuild
 
+ALL = (*FUZZERS, *GRAPH_FUZZER)
 BUILD = ROOT / "build" / "fuzz"
 CHECKS = [
     "-fsanitize=fuzzer-no-link,address,undefined",
@@ -25,11 +26,11 @@ CHECKS = [
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FUZZERS))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ALL))
     parser.add_argument("--runs", type=int, default=100_000, help="of each fuzzer")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    unknown = set(options.names) - set(FUZZERS)
+    unknown = set(options.names) - set(ALL)
     if unknown:
         parser.error(f"there is no fuzzer {', '.join(sorted(unknown))}")
     clang = os.environ.get("FUZZ_CXX") or shutil.which("clang++")
@@ -40,10 +41,12 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    names = options.names or list(FUZZERS)
-    native = NativeBuild([clang], CHECKS, BUILD)
-    sources = {name: FUZZERS[name] for name in names}
-    native.programs(sources, options.jobs, ["-fsanitize=fuzzer"])
+    names = options.names or ALL
+    for sources in (FUZZERS, GRAPH_FUZZER):
+        wanted = {name: sources[name] for name in names if name in sources}
+        if wanted:
+            native = NativeBuild([clang], CHECKS, BUILD, sources is GRAPH_FUZZER)
+            native.programs(wanted, options.jobs, ["-fsanitize=fuzzer"])
     failed = [name for name in names if not run(name, options.runs)]
     if failed:
         print(f"found by {', '.join(failed)}: see {BUILD}", file=sys.stderr)
@@ -57,7 +60,7 @@ def run(name: str, runs: int) -> bool:
     given = CORPUS / name
     # oneDNN keeps primitives; its OpenMP library is never freed.
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
-    longest = 160 if name == "engine" else 4096
+    longest = {"engine": 160, "graph": 20_000}.get(name, 4096)
     command = [str(BUILD / name), f"-runs={runs}", f"-max_len={longest}"]
     command += ["-len_control=0", "-timeout=60", "-rss_limit_mb=8192"]
     command += ["-print_final_stats=1", "-print_funcs=0"]
