@@ -42,8 +42,8 @@ GRAPH_FUZZER = {"graph": ["tests/fuzz/graph_fuzzer.cc"]}
 _ENGINE = ("cc/core/*.cc", "cc/engine/*.cc", "cc/engine/cpu/*.cc")
 _OPTIMIZER = ("cc/tensorflow/*.cc",)
 _TENSORFLOW = ("cc", "framework")
-# As TensorFlow itself was compiled.
-_TENSORFLOW_FLAGS = ("-DEIGEN_MAX_ALIGN_BYTES=64", "-D_GLIBCXX_USE_CXX11_ABI=1")
+# As TensorFlow itself was compiled: else types of its headers are laid out otherwise.
+_TENSORFLOW_FLAGS = ("-DNDEBUG", "-DEIGEN_MAX_ALIGN_BYTES=64")
 
 
 class NativeBuild:

@@ -316,12 +316,15 @@ class Fuser {
   };
 
   bool IsElementwise(int i) const {
-    if (i < 0 || ops_[i].kind != Kind::kOperator) return false;
+    if (i < 0) return false;
     const ImportedOperator& op = ops_[i];
-    const bool computes = op.op.type == OperatorType::kActivation ||
-                          op.op.type == OperatorType::kScale ||
-                          op.op.type == OperatorType::kAdd ||
-                          op.op.type == OperatorType::kBinary;
+    const bool computes =
+        op.kind == Kind::kSelect ||
+        (op.kind == Kind::kOperator &&
+         (op.op.type == OperatorType::kActivation ||
+          op.op.type == OperatorType::kScale ||
+          op.op.type == OperatorType::kAdd ||
+          op.op.type == OperatorType::kBinary));
     const auto uniform = [](const Weight& weight) {
       const std::vector<float>& w = weight.values;
       return std::count(w.begin(), w.end(), w[0]) ==
@@ -343,6 +346,10 @@ class Fuser {
     std::sort(operators.begin(), operators.end());
     for (int i : operators) {
       const ImportedOperator& op = ops_[i];
+      if (op.kind == Kind::kSelect) {
+        values[op.output] = Selected(op, values);
+        continue;
+      }
       std::vector<float> result = values.at(op.inputs[0]);
       std::vector<std::vector<float>> others;
       for (size_t k = 1; k < op.inputs.size(); ++k) {
@@ -371,6 +378,24 @@ class Fuser {
     return values.at(ops_[composition.operators[0]].output);
   }
 
+  static std::vector<float> Selected(
+      const ImportedOperator& op,
+      const std::map<TensorRef, std::vector<float>>& values) {
+    const Selection& selection = op.selection;
+    const std::vector<float>& x = values.at(op.inputs[0]);
+    const auto choice = [&](std::optional<float> number, size_t input) {
+      return number ? std::vector<float>(x.size(), *number)
+                    : values.at(op.inputs[input]);
+    };
+    std::vector<float> result = choice(selection.first, 1);
+    const std::vector<float> second =
+        choice(selection.second, selection.first ? 1 : 2);
+    for (size_t k = 0; k < x.size(); ++k) {
+      if (!selection.Holds(x[k])) result[k] = second[k];
+    }
+    return result;
+  }
+
   // Activations that a graph writes as several operators: gelu, swish, mish,
   // hard_sigmoid … The largest composition that ends here and is one.
   bool FuseActivation(int i) {
@@ -396,7 +421,9 @@ class Fuser {
           }
         }
       }
-      if (read.size() == 1 && members.size() > 1) {
+      const bool composed =
+          members.size() > 1 || ops_[i].kind == Kind::kSelect;
+      if (read.size() == 1 && composed) {
         composition.input = *read.begin();
         const std::optional<Activation> match =
             MatchActivation(Evaluate(composition, ActivationSamples()));
@@ -410,6 +437,7 @@ class Fuser {
     }
     if (fused.operators.empty()) return false;
     const std::string name = std::move(ops_[i].op.name);
+    ops_[i].kind = Kind::kOperator;
     ops_[i].op = Operator();
     ops_[i].op.name = name;
     ops_[i].op.type = OperatorType::kActivation;

@@ -140,8 +140,8 @@ class Importer {
             {"Neg", &Importer::Negative},
             {"Pow", &Importer::Power},
             {"ClipByValue", &Importer::Clip},
-            {"Select", &Importer::Threshold},
-            {"SelectV2", &Importer::Threshold},
+            {"Select", &Importer::Select},
+            {"SelectV2", &Importer::Select},
             {"MaxPool", &Importer::Pool},
             {"AvgPool", &Importer::Pool},
             {"Mean", &Importer::Reduce},
@@ -977,6 +977,42 @@ class Importer {
     return Emit(std::move(op));
   }
 
+  // Of tensors as large as what is compared, and of numbers: fusion.cc looks what
+  // it is a part of.
+  Result Select(int i) {
+    if (Threshold(i).ok()) return absl::OkStatus();
+    const int compares = graph_.Input(i, 0).node;
+    const TensorRef x = graph_.Input(compares, 0), y = {i, 0};
+    Selection selection{graph_.node(compares).op()};
+    const std::optional<float> than = Scalar(Constant(compares, 1));
+    if (!selection.IsKnown() || !than || OnlyConsumer({compares, 0}) != i ||
+        !graph_.controls(compares).empty() || !InputShape(i, 1, {2, 4}) ||
+        graph_.dtype(x) != graph_.dtype(y) || !graph_.same_shape(x, y)) {
+      return Refuse("it selects by no comparison with a number");
+    }
+    selection.than = *than;
+    ImportedOperator op = Make(i, OperatorType::kActivation, {x});
+    op.kind = ImportedOperator::Kind::kSelect;
+    op.nodes.push_back(compares);
+    for (const auto& [k, number] : {std::pair(1, &selection.first),
+                                    std::pair(2, &selection.second)}) {
+      const TensorRef value = graph_.Input(i, k);
+      *number = Scalar(Constant(i, k));
+      if (graph_.node(value.node).op() == "ZerosLike" &&
+          OnlyConsumer(value) == i && graph_.controls(value.node).empty()) {
+        *number = 0.0f;
+        op.nodes.push_back(value.node);
+      }
+      if (*number) continue;
+      if (!graph_.same_shape(value, y)) {
+        return Refuse("it selects from tensors of several shapes");
+      }
+      op.inputs.push_back(value);
+    }
+    op.selection = selection;
+    return Emit(std::move(op));
+  }
+
   Result Pool(int i) {
     const NodeDef& node = graph_.node(i);
     if (!InputShape(i, 0, {4})) return Refuse("unknown shape");
@@ -1428,6 +1464,17 @@ class Importer {
 };
 
 }  // namespace
+
+bool Selection::IsKnown() const {
+  return compares == "Greater" || compares == "GreaterEqual" ||
+         compares == "Less" || compares == "LessEqual";
+}
+
+bool Selection::Holds(float x) const {
+  if (compares == "Greater") return x > than;
+  if (compares == "GreaterEqual") return x >= than;
+  return compares == "Less" ? x < than : x <= than;
+}
 
 std::string OperatorName(const GraphIndex& graph, int node) {
   const NodeDef& def = graph.node(node);

@@ -4,6 +4,7 @@
 #define IOS_TF_CC_TENSORFLOW_IMPORTER_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,17 @@
 
 namespace ios::tf {
 
+// Input 0 `compares` to `than` ? first : second. The others are numbers, or else
+// the next inputs.
+struct Selection {
+  std::string compares;  // "Greater", "GreaterEqual", "Less" or "LessEqual"
+  float than = 0.0f;
+  std::optional<float> first, second;
+
+  bool IsKnown() const;
+  bool Holds(float x) const;
+};
+
 // An operator and the nodes it stands for.
 struct ImportedOperator {
   // Nodes that compute nothing are followed while operators are fused; they are
@@ -24,12 +36,14 @@ struct ImportedOperator {
     kReshape,    // between [N,H,W,C] and [..., C]
     kLayout,     // from one Layout to another
     kCast,       // between floating-point types
+    kSelect,     // one of two values by a comparison: a part of an activation
   };
   Kind kind = Kind::kOperator;
   Operator op;  // without inputs: they are the tensors below
   DataType dtype = DataType::kFloat32;  // of inputs and output
   std::vector<TensorRef> inputs;
   Layout from = Layout::kChannelsLast;  // kReshape: of what the node reads
+  Selection selection;                  // kSelect
   TensorRef output;
   std::vector<int> nodes;
   std::vector<Weight> weights;  // WeightShapes() order
