@@ -18,6 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from ios_tf import cache_files
+from ios_tf.names import PENDING
 from ios_tf.parts import DEFAULT_PATTERNS, Patterns
 from ios_tf.scheduler import Problem, Pruning, Schedule, validate
 from ios_tf.source import first_line
@@ -44,7 +45,7 @@ def latency_database(directory: str) -> str:
 
 def pending_directory(directory: str, device: str) -> str:
     """Where blocks wait for `ios_tf tune` (cc/tensorflow/schedule_cache.h)."""
-    return os.path.join(directory, "pending", device)
+    return os.path.join(directory, PENDING, device)
 
 
 class ScheduleCache:

@@ -18,12 +18,12 @@ import tensorflow as tf
 from ios_tf import cache_files
 from ios_tf.cache import DEFAULT_STRATEGY
 from ios_tf.errors import UserError
+from ios_tf.names import PENDING
 from ios_tf.report import table
 from ios_tf.scheduler import STRATEGIES, Schedule, document
 from ios_tf.source import first_line
 from ios_tf.tuning import problem_of
 
-_PENDING = "pending"
 _PLANS = "plans"  # cuDNN's, see cc/engine/cuda/plan_cache.h
 _VERSION = 1
 _HOW = ("strategy", "micro_batches")  # of a stage
@@ -60,7 +60,7 @@ class Entry:
     def name(self) -> str:
         """The path below the cache's directory."""
         parts = [self.device, os.path.basename(self.path)]
-        return "/".join([_PENDING, *parts] if self.kind == _PENDING else parts)
+        return "/".join([PENDING, *parts] if self.kind == PENDING else parts)
 
 
 def entries(directory: str) -> list[Entry]:
@@ -73,11 +73,11 @@ def entries(directory: str) -> list[Entry]:
         raise UserError(f"{directory}: no such directory")
     found = []
     for device in _directories(directory):
-        if device in (_PENDING, _PLANS):
+        if device in (PENDING, _PLANS):
             continue
         below = os.path.join(directory, device)
         found += _entries_of(directory, below, pending=False)
-    waiting = os.path.join(directory, _PENDING)
+    waiting = os.path.join(directory, PENDING)
     if tf.io.gfile.isdir(waiting):
         for device in _directories(waiting):
             below = os.path.join(waiting, device)
@@ -92,7 +92,7 @@ def list_table(directory: str) -> str:
         if entry.problem:
             rows.append([entry.signature[:12], "", entry.problem, "", "", entry.device])
             continue
-        if entry.kind == _PENDING:
+        if entry.kind == PENDING:
             block = entry.data["block"]
             what = f"pending: {len(block['operators'])} operators"
             times = ["", ""]
@@ -142,7 +142,7 @@ def prune(directory: str, device: str | None = None) -> list[Entry]:
         entry
         for entry in found
         if entry.problem
-        or (entry.kind == _PENDING and (entry.device, entry.signature) in known)
+        or (entry.kind == PENDING and (entry.device, entry.signature) in known)
         or (device is not None and entry.device != device)
     ]
     for entry in useless:
@@ -197,7 +197,7 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
     checked = {}
     for name, data in packed["entries"].items():
         parts = name.split("/")
-        pending = parts[0] == _PENDING
+        pending = parts[0] == PENDING
         if pending:
             parts = parts[1:]
         # A name must not lead out of the directory.
@@ -224,7 +224,7 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
     for name in sorted(tf.io.gfile.listdir(below)):
         path = os.path.join(below, name)
         signature, _, rest = name.partition(".")
-        kind = _PENDING if pending else "schedule"
+        kind = PENDING if pending else "schedule"
         strategy = "" if pending else rest.removesuffix("json").rstrip(".")
         data: dict[str, Any] = {}
         try:
@@ -301,7 +301,7 @@ def _description(entry: Entry) -> str:
     lines = [entry.path]
     if entry.problem:
         return "\n".join([*lines, f"  ignored: {entry.problem}"])
-    if entry.kind == _PENDING:
+    if entry.kind == PENDING:
         block = entry.data["block"]
         shapes = " ".join(str(shape) for shape in block["inputs"])
         lines.append(f"  pending, {block.get('dtype', 'float32')}, inputs {shapes}")

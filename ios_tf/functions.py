@@ -14,7 +14,6 @@ CONVOLUTIONS = ("Conv2D", "Conv2DBackpropInput", "DepthwiseConv2dNative")
 WITH_FILTERS = (*CONVOLUTIONS, "MatMul")
 # Says how large a weight is that a node reads from a variable, or computes of variables
 # (cc/tensorflow/annotations.h, too).
-SHAPE_OF_WEIGHT = "_ios_shape"
 # Smaller weights cost little as constants, and optimizers fold them.
 LARGE_BYTES = 1 << 16
 WEIGHT_TYPES = (types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)

@@ -25,6 +25,7 @@ from tensorflow.python.trackable import asset, resource
 
 from ios_tf import functions, grappler
 from ios_tf.errors import UserError
+from ios_tf.names import SHAPE_OF_WEIGHT
 from ios_tf.source import first_line
 
 _LARGE_BYTES = 1 << 12
@@ -459,7 +460,7 @@ def _mark_filters(
         if handle.name in filters:
             node.input[0] = handle.name
             shape = filters[handle.name].as_proto()
-            node.attr[functions.SHAPE_OF_WEIGHT].shape.CopyFrom(shape)
+            node.attr[SHAPE_OF_WEIGHT].shape.CopyFrom(shape)
             waits.add(f"^{node.name}")
     # Nobody writes to them: there is nothing to wait for.
     for node in graph_def.node:

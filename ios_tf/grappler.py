@@ -10,8 +10,7 @@ from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config
 from tensorflow.python.grappler import tf_optimizer
 
 from ios_tf import _native, memory
-
-OPTIMIZER = "IosOptimizer"
+from ios_tf.names import OPTIMIZER
 
 Parameters = Mapping[str, str | int | Sequence[int]]
 

@@ -16,18 +16,19 @@ from typing import Any
 import numpy as np
 from tensorflow.core.framework import graph_pb2
 
-from ios_tf import functions, graphs, optimizer
+from ios_tf import functions, graphs
 from ios_tf.comparison import relative_difference
 from ios_tf.errors import UserError
 from ios_tf.graphs import FrozenSignature
 from ios_tf.inputs import Given, example_inputs, outputs_of
+from ios_tf.names import ANNOTATIONS, MERGED
 from ios_tf.source import first_line, saved_model
 
 OPSET = 17
 # Largest difference over the largest value; other summation orders stay far below.
 TOLERANCE = 1e-3
 # What the optimizer calls the convolution of a merge stage.
-_MERGED = re.compile(r"/ios_merge(_\d+)?$")
+_MERGED = re.compile(re.escape(MERGED) + r"(_\d+)?$")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +145,7 @@ def _without_schedules(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     plain = graph_pb2.GraphDef()
     plain.CopyFrom(graph_def)
     for node in functions.nodes(plain):
-        for attribute in optimizer.ANNOTATIONS:
+        for attribute in ANNOTATIONS:
             node.attr.pop(attribute, None)
     return plain
 

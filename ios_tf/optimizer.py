@@ -13,19 +13,9 @@ from tensorflow.core.framework import graph_pb2
 
 from ios_tf import grappler
 from ios_tf.graphs import FrozenSignature
-from ios_tf.grappler import OPTIMIZER, Parameters
+from ios_tf.grappler import Parameters
+from ios_tf.names import ANNOTATIONS, OPTIMIZER, REGION
 from ios_tf.scheduler import Problem
-
-# Attributes of nodes that carry schedules (cc/tensorflow/annotations.h).
-ANNOTATIONS = (
-    "_ios_batch",
-    "_ios_stage",
-    "_ios_stream",
-    "_ios_merge",
-    "_ios_micro_batches",
-)
-# Follows the first's name in that of a merged convolution (cc/tensorflow/rewrite.cc).
-MERGED = "/ios_merge"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,13 +115,13 @@ def lowered_programs(
     return [
         json.loads(node.attr["program"].s)
         for node in lowered(frozen.without_weights, batch_size, device).node
-        if node.op == "IosRegion"
+        if node.op == REGION
     ]
 
 
 def describe_region(graph_def: graph_pb2.GraphDef, name: str) -> str:
     """What to call a region of a lowered graph: it has the names of its operators."""
-    regions = [node for node in graph_def.node if node.op == "IosRegion"]
+    regions = [node for node in graph_def.node if node.op == REGION]
     (number,) = (i for i, node in enumerate(regions, 1) if node.name == name)
     names = [
         operator["name"]

@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from ios_tf import functions, optimizer, subgraphs, timing
+from ios_tf import optimizer, subgraphs, timing
 from ios_tf.comparison import Inputs, running
 from ios_tf.graphs import FrozenSignature
-from ios_tf.optimizer import MERGED, Collected
+from ios_tf.names import MERGED, REGION, SHAPE_OF_WEIGHT
+from ios_tf.optimizer import Collected
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +120,7 @@ def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
     """The regions of a lowered graph; those that cannot be told apart together."""
     originals = {node.name: node for node in frozen.graph_def.node}
     nodes = {node.name: node for node in lowered.node}
-    order = [node.name for node in lowered.node if node.op == "IosRegion"]
+    order = [node.name for node in lowered.node if node.op == REGION]
     inputs: dict[str, set[str]] = {}
     above: dict[str, set[str]] = {}
     for region in order:
@@ -130,9 +131,9 @@ def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
             tensor = left.pop()
             node = nodes[subgraphs.node_of(tensor)]
             # Weights are read by the part itself, as by the network.
-            if tensor[0] == "^" or functions.SHAPE_OF_WEIGHT in node.attr:
+            if tensor[0] == "^" or SHAPE_OF_WEIGHT in node.attr:
                 continue
-            if node.op == "IosRegion":
+            if node.op == REGION:
                 above[region].add(node.name)
             elif subgraphs.is_common(node, originals):
                 inputs[region].add(subgraphs.full_name(tensor))

@@ -24,7 +24,7 @@ from tensorflow.core.protobuf import config_pb2
 from ios_tf import _native
 from ios_tf.cache import default_directory
 from ios_tf.errors import NativeLibraryError, UserError
-from ios_tf.grappler import OPTIMIZER
+from ios_tf.names import OPTIMIZER
 from ios_tf.scheduler import Pruning
 from ios_tf.source import first_line
 from ios_tf.tuning import BlockTuner, pending_files, problem_of
@@ -339,6 +339,7 @@ def _typed_library(path: str) -> ctypes.CDLL:
         "ios_tf_enable": (pointer, [text, text, ctypes.c_int64]),
         "ios_tf_disable": (None, []),
         "ios_tf_status": (pointer, []),
+        "ios_tf_names": (pointer, []),
         "ios_tf_open_search": (None, [pointer, pointer, pointer, ctypes.c_int]),
         "ios_tf_close_search": (None, []),
         "ios_tf_take_problem": (ctypes.c_int64, [ctypes.POINTER(pointer)]),

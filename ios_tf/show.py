@@ -9,7 +9,7 @@ from typing import Any
 
 from ios_tf import graphs, optimizer
 from ios_tf.errors import UserError
-from ios_tf.optimizer import MERGED
+from ios_tf.names import MERGED
 from ios_tf.source import saved_model
 
 

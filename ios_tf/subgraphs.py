@@ -11,6 +11,7 @@ from tensorflow.python.eager import wrap_function
 
 from ios_tf import functions
 from ios_tf.graphs import FrozenSignature
+from ios_tf.names import REGION
 
 
 def tensors(
@@ -96,11 +97,11 @@ def results_of_regions(
     """
     nodes = {node.name: node for node in lowered.node}
     originals = {node.name: node for node in frozen.graph_def.node}
-    order = [node.name for node in lowered.node if node.op == "IosRegion"]
+    order = [node.name for node in lowered.node if node.op == REGION]
 
     def region(tensor: str) -> str | None:
         node = nodes[node_of(tensor)]
-        while node.op != "IosRegion":
+        while node.op != REGION:
             if is_common(node, originals) or not node.input:
                 return None
             node = nodes[node_of(node.input[0])]

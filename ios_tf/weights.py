@@ -18,7 +18,7 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from ios_tf import functions, subgraphs
 from ios_tf.graphs import FrozenSignature
-from ios_tf.optimizer import ANNOTATIONS
+from ios_tf.names import ANNOTATIONS, SHAPE_OF_WEIGHT
 
 
 class Weights:
@@ -42,7 +42,7 @@ class Weights:
         """A signature with copies of the variables that are filters."""
         captures = dict(frozen.captures)
         for node in frozen.graph_def.node:
-            if functions.SHAPE_OF_WEIGHT in node.attr:
+            if SHAPE_OF_WEIGHT in node.attr:
                 captures[node.input[0]] = self._variable(_value(frozen, node)).handle
         return dataclasses.replace(frozen, captures=captures)
 
@@ -99,7 +99,7 @@ class Weights:
         kept = _read_by_operators(graph_def)
         computed = []
         for node in graph_def.node:
-            if functions.SHAPE_OF_WEIGHT in node.attr:
+            if SHAPE_OF_WEIGHT in node.attr:
                 if node.op == "ConcatV2":
                     computed.append(node)
             elif node.op == "Const" and node.name not in kept:
@@ -160,7 +160,7 @@ class _Editor:
         read = node_def_pb2.NodeDef(name=name, op="ReadVariableOp", device=device)
         read.input.extend([self._handles[key], *waits])
         read.attr["dtype"].type = variable.dtype.as_datatype_enum
-        shape = read.attr[functions.SHAPE_OF_WEIGHT].shape
+        shape = read.attr[SHAPE_OF_WEIGHT].shape
         shape.CopyFrom(variable.shape.as_proto())
         if name in self._names:
             self.replace(name, read)
@@ -259,11 +259,9 @@ def _scaled_convolution(
         filters = nodes[subgraphs.node_of(convolution.input[1])]
         while filters.op == "Identity":
             filters = nodes[subgraphs.node_of(filters.input[0])]
-        if filters.op != "ReadVariableOp" or (
-            functions.SHAPE_OF_WEIGHT not in filters.attr
-        ):
+        if filters.op != "ReadVariableOp" or (SHAPE_OF_WEIGHT not in filters.attr):
             continue
-        shape = [d.size for d in filters.attr[functions.SHAPE_OF_WEIGHT].shape.dim]
+        shape = [d.size for d in filters.attr[SHAPE_OF_WEIGHT].shape.dim]
         if convolution.op == "Conv2D":
             channels, last = shape[3], [shape[3]]
         else:

@@ -17,6 +17,7 @@ from ios_tf import (
     final_check,
     functions,
     graphs,
+    names,
     optimizer,
     region_check,
     scheduling,
@@ -246,8 +247,7 @@ def test_merges_can_be_left_to_the_engine():
     for materialise in (True, False):
         graph_def = plan.rewrite("cpu", materialise_merges=materialise)
         in_graph = sum(
-            node.op == "Conv2D" and optimizer.MERGED in node.name
-            for node in graph_def.node
+            node.op == "Conv2D" and names.MERGED in node.name for node in graph_def.node
         )
         kept = dataclasses.replace(frozen, graph_def=graph_def)
         (program,) = optimizer.lowered_programs(kept)

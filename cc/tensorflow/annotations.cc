@@ -7,15 +7,6 @@
 #include "tensorflow/core/framework/node_def_util.h"
 
 namespace ios::tf {
-namespace {
-
-constexpr char kBatchAttr[] = "_ios_batch";
-constexpr char kStageAttr[] = "_ios_stage";
-constexpr char kStreamAttr[] = "_ios_stream";
-constexpr char kMergeAttr[] = "_ios_merge";
-constexpr char kMicroBatchesAttr[] = "_ios_micro_batches";
-
-}  // namespace
 
 void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node) {
   std::vector<int64_t> batches, stages, streams, micro_batches;

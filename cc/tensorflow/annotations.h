@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cc/tensorflow/names.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 
 namespace ios::tf {
@@ -29,11 +30,7 @@ std::vector<Place> Annotations(const tensorflow::NodeDef& node);
 
 bool IsAnnotated(const tensorflow::NodeDef& node);
 
-// The shape of the weight that a node reads from a variable, which the graph does not
-// tell, or computes of variables. Only `ios_tf convert` writes it.
-inline constexpr char kShapeOfWeight[] = "_ios_shape";
-
-// Whether the node has it.
+// Whether the node has kShapeOfWeight.
 bool IsWeight(const tensorflow::NodeDef& node);
 
 }  // namespace ios::tf

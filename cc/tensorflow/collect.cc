@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "cc/core/block_json.h"
 #include "cc/core/problem.h"
 #include "cc/tensorflow/status_util.h"
 
@@ -73,7 +74,7 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
                        {"reason", refusal.reason}});
   }
   const json result = {
-      {"version", 1},
+      {"version", kFormatVersion},
       {"problems", std::move(problems)},
       {"blocks", std::move(blocks)},
       {"report",

@@ -11,6 +11,7 @@
 #include "cc/tensorflow/collect.h"
 #include "cc/tensorflow/inline_calls.h"
 #include "cc/tensorflow/lower.h"
+#include "cc/tensorflow/names.h"
 #include "cc/tensorflow/placement.h"
 #include "cc/tensorflow/runtime.h"
 #include "cc/tensorflow/status_util.h"
@@ -240,7 +241,7 @@ absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,
   return absl::OkStatus();
 }
 
-REGISTER_GRAPH_OPTIMIZER_AS(IosOptimizer, "IosOptimizer");
+REGISTER_GRAPH_OPTIMIZER_AS(IosOptimizer, kOptimizer);
 
 namespace {
 

@@ -16,6 +16,7 @@
 #include "cc/tensorflow/dtypes.h"
 #include "cc/tensorflow/graph_editor.h"
 #include "cc/tensorflow/layouts.h"
+#include "cc/tensorflow/names.h"
 #include "cc/tensorflow/placement.h"
 #include "cc/tensorflow/program_json.h"
 #include "cc/tensorflow/status_util.h"
@@ -203,7 +204,7 @@ class Borders {
 
 void AddRegionNode(const Partition& partition, const LoweredRegion& region,
                    Borders* borders, GraphEditor* editor) {
-  NodeDef* node = editor->AddNode(region.name, "IosRegion", region.node_device);
+  NodeDef* node = editor->AddNode(region.name, kRegion, region.node_device);
   for (const TensorRef& input : region.made.inputs) {
     node->add_input(borders->Enter(input, region));
   }

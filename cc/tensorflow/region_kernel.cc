@@ -11,6 +11,7 @@
 #include "cc/engine/program.h"
 #include "cc/tensorflow/dtypes.h"
 #include "cc/tensorflow/engine_device.h"
+#include "cc/tensorflow/names.h"
 #include "cc/tensorflow/program_json.h"
 #include "cc/tensorflow/region_weights.h"
 #include "cc/tensorflow/status_util.h"
@@ -217,9 +218,9 @@ class IosRegionOp : public OpKernel {
   std::vector<Tensor> held_;  // the variables' values that it was made of
 };
 
-REGISTER_KERNEL_BUILDER(Name("IosRegion").Device(tensorflow::DEVICE_CPU),
+REGISTER_KERNEL_BUILDER(Name(kRegion).Device(tensorflow::DEVICE_CPU),
                         IosRegionOp);
-REGISTER_KERNEL_BUILDER(Name("IosRegion").Device(tensorflow::DEVICE_GPU),
+REGISTER_KERNEL_BUILDER(Name(kRegion).Device(tensorflow::DEVICE_GPU),
                         IosRegionOp);
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "cc/tensorflow/annotations.h"
 #include "cc/tensorflow/dtypes.h"
 #include "cc/tensorflow/graph_editor.h"
+#include "cc/tensorflow/names.h"
 #include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -243,7 +244,7 @@ class Rewriter {
     for (const Merge& merge : merges_) {
       const int first = merge.made->operators[merge.plan.parts[0].op];
       names.push_back(editor_.UniqueName(
-          absl::StrCat(partition_.operators[first].op.name, "/ios_merge")));
+          absl::StrCat(partition_.operators[first].op.name, kMerged)));
       const std::string split = names.back() + "/split";
       for (size_t i = 0; i < merge.plan.parts.size(); ++i) {
         const ImportedOperator& part =

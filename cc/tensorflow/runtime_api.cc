@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cc/tensorflow/names.h"
 #include "cc/tensorflow/runtime.h"
 #include "cc/tensorflow/schedule_cache.h"
 #include "cc/tensorflow/search_queue.h"
@@ -105,6 +106,10 @@ char* ios_tf_enable(const char* cache_dir, const char* on_miss,
                     int64_t batch_size) {
   return NoThrow([&] { return Enable(cache_dir, on_miss, batch_size); },
                  [] { return strdup("out of memory"); });
+}
+
+char* ios_tf_names(void) {
+  return NoThrow([] { return strdup(ios::tf::NamesJson().c_str()); }, Null);
 }
 
 void ios_tf_disable(void) {

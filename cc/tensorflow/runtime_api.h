@@ -22,6 +22,8 @@ void ios_tf_disable(void);
 
 // JSON: the options, and counts of what has been done (runtime.h).
 char* ios_tf_status(void);
+// JSON: names in graphs and caches (names.h).
+char* ios_tf_names(void);
 
 // What the optimizer does for a block without schedule if `on_miss` is "search":
 // asks for one and waits. Null where there is none.

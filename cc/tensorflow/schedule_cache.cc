@@ -10,6 +10,7 @@
 #include "cc/core/problem.h"
 #include "cc/engine/program.h"
 #include "cc/tensorflow/cache_file.h"
+#include "cc/tensorflow/names.h"
 #include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/logging.h"
@@ -64,7 +65,7 @@ absl::StatusOr<ScheduleCache> ScheduleCache::Open(
   ScheduleCache cache;
   cache.directory_ = directory;
   cache.schedules_ = device;
-  cache.pending_ = JoinPath("pending", device);
+  cache.pending_ = JoinPath(kPending, device);
   return cache;
 }
 

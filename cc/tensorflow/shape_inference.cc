@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cc/tensorflow/graph_index.h"
+#include "cc/tensorflow/names.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -200,7 +201,7 @@ bool IsEvaluable(const NodeDef& node) {
       "_Arg",          "_Retval",         "_DeviceArg",
       "_DeviceRetval", "Switch",          "Merge",
       "Enter",         "Exit",            "NextIteration",
-      "LoopCond",      "IosRegion",       "IosStageLatency"};
+      "LoopCond",      kRegion,           "IosStageLatency"};
   return IsPure(node) && kOthers->count(node.op()) == 0;
 }
 

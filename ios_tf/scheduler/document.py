@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
+# Of blocks, problems and schedules (cc/core/block_json.h).
+VERSION = 1
 # As in cc/core/limits.h.
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
@@ -39,6 +42,14 @@ def parse(data: str | bytes, what: str, max_bytes: int = MAX_BYTES) -> Any:
         )
     except ValueError as error:
         raise ValueError(f"{what} is not JSON: {error}") from None
+
+
+def check_version(data: Mapping[str, Any], what: str) -> None:
+    """Raises ValueError, one line, for another version than this package's."""
+    if data.get("version") != VERSION:
+        raise ValueError(
+            f"{what} has version {data.get('version')!r}, expected {VERSION}"
+        )
 
 
 def _depth(text: str) -> int:

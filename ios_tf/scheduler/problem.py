@@ -14,8 +14,6 @@ from typing import Any
 
 from ios_tf.scheduler import document
 
-VERSION = 1
-
 
 def mask_of(operators: Iterable[int]) -> int:
     """The bitmask of a set of operator indices."""
@@ -133,10 +131,7 @@ class Problem:
         if isinstance(data, (str, bytes)):
             data = document.parse(data, "problem")
         data = _object(data, "problem")
-        if data.get("version") != VERSION:
-            raise ValueError(
-                f"problem has version {data.get('version')!r}, expected {VERSION}"
-            )
+        document.check_version(data, "problem")
         signature = data.get("signature")
         if not isinstance(signature, str) or not signature:
             raise ValueError("problem has no signature")

@@ -11,8 +11,6 @@ from typing import Any
 from ios_tf.scheduler import document
 from ios_tf.scheduler.problem import Problem, mask_of, operators_of
 
-VERSION = 1
-
 # Of the metadata: milliseconds, seconds and counts.
 _NUMBERS = {
     "latency_ms",
@@ -103,7 +101,7 @@ class Schedule:
 
     def to_json(self) -> str:
         data = {
-            "version": VERSION,
+            "version": document.VERSION,
             "signature": self.signature,
             "stages": [stage.to_json() for stage in self.stages],
         }
@@ -120,10 +118,7 @@ class Schedule:
             data = document.parse(data, "schedule")
         if not isinstance(data, Mapping):
             raise ValueError("schedule must be a JSON object")
-        if data.get("version") != VERSION:
-            raise ValueError(
-                f"schedule has version {data.get('version')!r}, expected {VERSION}"
-            )
+        document.check_version(data, "schedule")
         if not isinstance(data.get("stages"), list):
             raise ValueError("schedule has no list of stages")
         signature = data.get("signature", "")

@@ -29,6 +29,7 @@ from ios_tf import graphs, optimizer
 from ios_tf.bench.files import write_json
 from ios_tf.bench.zoo.model import Model
 from ios_tf.comparison import relative_difference
+from ios_tf.names import ANNOTATIONS
 
 # Convolutions and products, of which the share in regions is told.
 _FILTERS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
@@ -144,7 +145,7 @@ def _coverage(
     left = sum(
         known.get(node.name, 0)
         for node in rewritten.graph_def.node
-        if optimizer.ANNOTATIONS[0] not in node.attr
+        if ANNOTATIONS[0] not in node.attr
     )
     programs = optimizer.lowered_programs(rewritten)
     return {

@@ -1,0 +1,23 @@
+#include "cc/tensorflow/names.h"
+
+#include <nlohmann/json.hpp>
+
+#include "cc/core/block_json.h"
+
+namespace ios::tf {
+
+std::string NamesJson() {
+  return nlohmann::json{
+      {"annotations",
+       {kBatchAttr, kStageAttr, kStreamAttr, kMergeAttr, kMicroBatchesAttr}},
+      {"shape_of_weight", kShapeOfWeight},
+      {"merged", kMerged},
+      {"optimizer", kOptimizer},
+      {"region", kRegion},
+      {"pending", kPending},
+      {"version", kFormatVersion},
+  }
+      .dump();
+}
+
+}  // namespace ios::tf

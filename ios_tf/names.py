@@ -1,0 +1,18 @@
+"""Names in graphs and caches, as cc/tensorflow/names.h has them."""
+
+# Attributes of nodes that carry schedules: lists with an entry for each batch size.
+ANNOTATIONS = (
+    "_ios_batch",
+    "_ios_stage",
+    "_ios_stream",
+    "_ios_merge",
+    "_ios_micro_batches",
+)
+# The shape of a weight that a node reads from a variable, or computes of variables.
+SHAPE_OF_WEIGHT = "_ios_shape"
+# Follows the first's name in that of a merged convolution.
+MERGED = "/ios_merge"
+OPTIMIZER = "IosOptimizer"
+REGION = "IosRegion"
+# Where blocks wait for `ios_tf tune`, below a cache's directory.
+PENDING = "pending"
