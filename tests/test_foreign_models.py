@@ -411,6 +411,24 @@ def test_inputs_are_such_that_rounding_hardly_counts(tmp_path):
     assert not any("differ" in note for note in report.notes)
 
 
+def test_images_are_smooth_where_noise_is_chaos(tmp_path):
+    """As in deep networks that are normalised for images: rounding of noise grows."""
+    model, path = fm.Network(), str(tmp_path / "model")
+
+    def function(x):
+        edges = tf.reduce_max(tf.abs(x[:, 1:] - x[:, :-1]), [1, 2, 3])
+        y = tf.sigmoid(model(x))
+        chaos = y
+        for _ in range(60):
+            chaos = 3.9 * chaos * (1.0 - chaos)
+        return {"y": tf.where(edges[:, None] > 0.5, chaos, y)}
+
+    fm.save(model, path, function, fm.image_spec())
+    report = ios_tf.convert(path, tmp_path / "converted", **FAST)
+    assert report.comparisons[0].difference < 1e-5
+    assert not any("differ" in note for note in report.notes)
+
+
 # What the report says.
 
 
