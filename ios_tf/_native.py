@@ -88,8 +88,9 @@ def _load_ops() -> ModuleType:
     if mismatch:
         raise NativeLibraryError(mismatch)
     try:
+        engine.load()
         return tf.load_op_library(str(path))
-    except (tf.errors.OpError, OSError) as error:
+    except (tf.errors.OpError, OSError, engine.EngineError) as error:
         reason = str(error).splitlines()[0]
         raise NativeLibraryError(f"{path} cannot be loaded: {reason}") from None
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import glob
 import json
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +37,7 @@ def _library() -> ctypes.CDLL:
     signatures = {
         "ios_last_error": (ctypes.c_char_p, []),
         "ios_free_string": (None, [ctypes.c_void_p]),
+        "ios_add_library_directory": (None, [ctypes.c_char_p]),
         "ios_device_fingerprint": (ctypes.c_void_p, [ctypes.c_char_p]),
         "ios_lane_count": (ctypes.c_int, [ctypes.c_char_p]),
         "ios_lanes_divide_device": (ctypes.c_int, [ctypes.c_char_p]),
@@ -88,7 +92,29 @@ def _library() -> ctypes.CDLL:
         function = getattr(library, name)
         function.restype = result
         function.argtypes = arguments
+    for directory in _cuda_directories():
+        library.ios_add_library_directory(os.fsencode(directory))
     return library
+
+
+def load() -> None:
+    """Loads the library, and tells it where Python has NVIDIA's.
+
+    Raises:
+      EngineError: it cannot be loaded.
+    """
+    _library()
+
+
+def _cuda_directories() -> list[str]:
+    """Where pip puts cuDNN and NVRTC, of all that Python imports from."""
+    return [
+        directory
+        for entry in sys.path
+        for directory in sorted(
+            glob.glob(os.path.join(glob.escape(os.path.abspath(entry)), "nvidia/*/lib"))
+        )
+    ]
 
 
 def _check(ok: Any) -> None:

@@ -83,7 +83,8 @@ class FakeCuda:
 
     def __init__(self, directory: Path):
         self.directory = directory
-        # As the engine opens them, so that there is one of each.
+        # As the engine opens them, so that there is one of each; the driver it
+        # finds by its name, since it is loaded below.
         os.environ["IOS_TF_CUDA_LIBRARIES"] = str(directory)
         # In memory only: the fake GPU's times are no one else's.
         os.environ.setdefault("IOS_TF_PLAN_CACHE", "")

@@ -270,7 +270,7 @@ def test_command_is_installed():
 
 
 def test_gpu_that_is_not_there(tmp_path, network):
-    # In a process of its own: the engine looks for CUDA's libraries once.
+    # In a process of its own: others may have loaded CUDA's libraries.
     done = subprocess.run(
         [sys.executable, "-m", "ios_tf.cli", "convert", network]
         + [str(tmp_path / "out"), "--device=gpu"],

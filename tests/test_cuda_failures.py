@@ -1,5 +1,6 @@
 """What goes wrong on a machine with or without a GPU gives one clear line, and the
-process lives on. A process opens the libraries once: most run in one of their own."""
+process lives on. A process that has found the libraries keeps them: most tests run in
+one of their own."""
 
 import os
 import subprocess
@@ -55,33 +56,100 @@ def run(device: str, dtype: str = "float32") -> list[np.ndarray]:
     return program.run([cuda_engine.encode(x, dtype) for x in INPUTS])
 
 
-def error_of(libraries: Path, options: str = "", arguments=("cuda", "float32")) -> str:
-    """What a process says that has these libraries and options of the fakes."""
+def environment(driver: Path, libraries: str | None, *imports: Path) -> dict[str, str]:
+    """Of a process that finds the driver there, and the others in a list of
+    directories, or where Python imports from."""
     tests = Path(__file__).resolve().parent
+    paths = [*map(str, imports), str(tests.parent), str(tests)]
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    found["LD_LIBRARY_PATH"] = os.pathsep.join(
+        [str(driver), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    )
+    found.pop("IOS_TF_CUDA_LIBRARIES", None)
+    if libraries is not None:
+        found["IOS_TF_CUDA_LIBRARIES"] = libraries
+    return found
+
+
+def output_of(script: str, environment: dict[str, str], arguments=()) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, *arguments],
-        env={
-            **os.environ,
-            "PYTHONPATH": f"{tests.parent}:{tests}",
-            "IOS_TF_CUDA_LIBRARIES": str(libraries),
-            "FAKE_CUDA_OPTIONS": options,
-        },
+        [sys.executable, "-c", script, *arguments],
+        env=environment,
         capture_output=True,
         text=True,
         timeout=120,
     )
-    lines = done.stdout.splitlines()
-    assert len(lines) == 2, done.stdout + done.stderr
-    assert float(lines[1]) == pytest.approx(1.32)
-    return lines[0]
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def error_of(libraries: Path, options: str = "", arguments=("cuda", "float32")) -> str:
+    """What a process says that has these libraries and options of the fakes."""
+    found = environment(libraries, str(libraries)) | {"FAKE_CUDA_OPTIONS": options}
+    error, value = output_of(_SCRIPT, found, arguments)
+    assert float(value) == pytest.approx(1.32)
+    return error
+
+
+def link_fakes(directory: Path, *names: str) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (directory / name).symlink_to(cuda_helpers.build_fakes() / name)
+    return directory
+
+
+FINGERPRINT = "from ios_tf import engine; print(engine.device_fingerprint('cuda'))"
+
+
+def test_libraries_where_pip_puts_them(tmp_path):
+    """Of any directory that Python imports from; without the environment's help."""
+    site = tmp_path / "site: packages [all]"
+    link_fakes(site / "nvidia/cuda_nvrtc/lib", "libnvrtc.so.12")
+    link_fakes(site / "nvidia/cu13/lib", "libcudnn.so.9")
+    driver = link_fakes(tmp_path / "driver", "libcuda.so.1")
+    script = f"import sys; sys.path.insert(0, {str(site)!r})\n{FINGERPRINT}"
+    (name,) = output_of(script, environment(driver, None))
+    assert name.startswith("Fake GPU, ")
+
+
+def test_libraries_in_several_directories_of_a_list(tmp_path):
+    nvrtc = link_fakes(tmp_path / "nvrtc", "libnvrtc.so.12")
+    cudnn = link_fakes(tmp_path / "cudnn", "libcudnn.so.9")
+    driver = link_fakes(tmp_path / "driver", "libcuda.so.1")
+    found = environment(driver, f":/nowhere:{nvrtc}:{cudnn}:")
+    (name,) = output_of(FINGERPRINT, found)
+    assert name.startswith("Fake GPU, ")
+
+
+# Calls that fail, and the same once the library is there.
+_LATER = """
+import os, sys
+from ios_tf import engine
+
+for _ in range(2):
+    try:
+        engine.device_fingerprint("cuda")
+    except engine.EngineError as error:
+        print(error)
+os.symlink(*sys.argv[1:])
+print(engine.device_fingerprint("cuda"))
+"""
+
+
+def test_a_library_that_comes_later_is_found(tmp_path):
+    link_fakes(tmp_path, "libcuda.so.1", "libnvrtc.so.12")
+    cudnn = str(cuda_helpers.build_fakes() / "libcudnn.so.9")
+    found = environment(tmp_path, str(tmp_path))
+    arguments = (cudnn, str(tmp_path / "libcudnn.so.9"))
+    first, second, name = output_of(_LATER, found, arguments)
+    assert first == second
+    assert "cannot load libcudnn.so.9" in first
+    assert name.startswith("Fake GPU, ")
 
 
 @pytest.mark.parametrize("missing", cuda_helpers.LIBRARIES)
 def test_a_missing_library_is_named(missing, tmp_path):
-    fakes = cuda_helpers.build_fakes()
-    for name in cuda_helpers.LIBRARIES:
-        if name != missing:
-            (tmp_path / name).symlink_to(fakes / name)
+    link_fakes(tmp_path, *(n for n in cuda_helpers.LIBRARIES if n != missing))
     message = error_of(tmp_path)
     assert f"cannot load {missing}" in message
     assert "install" in message
@@ -96,10 +164,7 @@ def test_a_missing_library_is_named(missing, tmp_path):
     ],
 )
 def test_a_library_that_is_too_old(old, message, tmp_path):
-    fakes = cuda_helpers.build_fakes()
-    for name in cuda_helpers.LIBRARIES:
-        if name != old:
-            (tmp_path / name).symlink_to(fakes / name)
+    link_fakes(tmp_path, *(n for n in cuda_helpers.LIBRARIES if n != old))
     source = tmp_path / "empty.c"
     source.write_text("")
     compiler = os.environ.get("CXX", "g++").split()

@@ -52,4 +52,8 @@ StatusOr<Backend*> GetBackend(const std::string& device) {
                   "'; known: cpu, cuda, cuda:1, …, each GPU also with ,tf32=0");
 }
 
+void AddLibraryDirectory(const std::string& directory) {
+  cuda::AddLibraryDirectory(directory);
+}
+
 }  // namespace ios

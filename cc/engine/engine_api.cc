@@ -136,6 +136,13 @@ const char* ios_last_error(void) { return LastError().c_str(); }
 
 void ios_free_string(char* text) { std::free(text); }
 
+void ios_add_library_directory(const char* directory) {
+  Report(ios::Guarded([&] {
+    ios::AddLibraryDirectory(directory);
+    return ios::Status();
+  }));
+}
+
 char* ios_device_fingerprint(const char* device) {
   return OrNull([&]() -> ios::StatusOr<char*> {
     IOS_ASSIGN_OR_RETURN(const std::string fingerprint,

@@ -22,6 +22,9 @@ const char* ios_last_error(void);
 // For strings these functions return.
 void ios_free_string(char* text);
 
+// One more directory to look in for cuDNN and NVRTC; ios::AddLibraryDirectory.
+void ios_add_library_directory(const char* directory);
+
 // What latencies on `device` depend on ("cpu", "cuda", … see ios::GetBackend);
 // ios::DeviceFingerprint.
 char* ios_device_fingerprint(const char* device);

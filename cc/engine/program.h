@@ -99,6 +99,10 @@ class Profiler {
 // depend on. Names the directory of the schedule cache.
 StatusOr<std::string> DeviceFingerprint(const std::string& device);
 
+// One more directory to look in for the libraries of GPUs, where others are not
+// named by the environment's IOS_TF_CUDA_LIBRARIES.
+void AddLibraryDirectory(const std::string& directory);
+
 }  // namespace ios
 
 #endif  // IOS_TF_CC_ENGINE_PROGRAM_H_

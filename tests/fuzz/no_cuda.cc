@@ -7,4 +7,6 @@ StatusOr<Backend*> CudaBackend(int, bool) {
   return FailedPrecondition("fuzzers have no GPU");
 }
 
+void AddLibraryDirectory(const std::string&) {}
+
 }  // namespace ios::cuda

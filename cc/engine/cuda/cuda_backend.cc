@@ -190,4 +190,8 @@ StatusOr<Backend*> CudaBackend(int ordinal, bool tf32) {
   return backend;
 }
 
+void AddLibraryDirectory(const std::string& directory) {
+  Libraries::AddDirectory(directory);
+}
+
 }  // namespace ios::cuda

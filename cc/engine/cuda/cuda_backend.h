@@ -2,6 +2,8 @@
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDA_BACKEND_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDA_BACKEND_H_
 
+#include <string>
+
 #include "cc/core/status.h"
 #include "cc/engine/backend.h"
 
@@ -10,6 +12,9 @@ namespace ios::cuda {
 // The backend of GPU `ordinal`, one for the process and each value of `tf32`:
 // whether convolutions of float32 may use TF32. Errors: see Device::Get.
 StatusOr<Backend*> CudaBackend(int ordinal, bool tf32);
+
+// Libraries::AddDirectory.
+void AddLibraryDirectory(const std::string& directory);
 
 }  // namespace ios::cuda
 

@@ -1,8 +1,12 @@
 #include "cc/engine/cuda/libraries.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <mutex>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,20 +30,70 @@ constexpr const char* kCudnnFunctions[] = {
     "cudnnBackendExecute",
 };
 
-// Opens the first of `names` that is there.
-StatusOr<void*> Open(const std::vector<std::string>& names,
+// Of Libraries::Get() and AddDirectory(); never freed.
+struct Process {
+  std::mutex mutex;
+  const Libraries* opened = nullptr;
+  std::vector<std::string> directories;  // that were added
+};
+
+Process& TheProcess() {
+  static auto* const process = new Process;
+  return *process;
+}
+
+std::vector<std::string> Split(const std::string& list) {
+  std::vector<std::string> parts;
+  std::istringstream in(list);
+  for (std::string part; std::getline(in, part, ':');) {
+    if (!part.empty()) parts.push_back(part);
+  }
+  return parts;
+}
+
+// What dlopen() is to be called with, the first that works first.
+struct Attempt {
+  std::string path;
+  int flags = RTLD_NOW | RTLD_LOCAL;
+};
+
+std::vector<Attempt> AttemptsFor(const std::vector<std::string>& names,
+                                 const std::vector<std::string>& added) {
+  const char* const listed = std::getenv("IOS_TF_CUDA_LIBRARIES");
+  const std::vector<std::string> only = Split(listed ? listed : "");
+  std::vector<Attempt> attempts;
+  if (only.empty()) {
+    // TensorFlow's, say: two versions in one process would mix.
+    for (const std::string& name : names) {
+      attempts.push_back({name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD});
+    }
+  }
+  for (const std::string& directory : only.empty() ? added : only) {
+    for (const std::string& name : names) {
+      attempts.push_back({directory + "/" + name});
+    }
+  }
+  if (only.empty()) {
+    for (const std::string& name : names) attempts.push_back({name});
+  }
+  return attempts;
+}
+
+StatusOr<void*> Open(const std::string& what,
+                     const std::vector<Attempt>& attempts,
                      const std::string& what_to_do) {
-  const char* directory = std::getenv("IOS_TF_CUDA_LIBRARIES");
   std::string why;
-  for (const std::string& name : names) {
-    const std::string path =
-        directory && *directory ? std::string(directory) + "/" + name : name;
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+  for (const Attempt& attempt : attempts) {
+    if (void* library = dlopen(attempt.path.c_str(), attempt.flags)) {
       return library;
     }
-    if (why.empty()) why = dlerror();
+    // Of a library that is not loaded yet there is nothing to say, and little of
+    // a file that is not there; one that is there and cannot be loaded says why.
+    const char* const error = dlerror();
+    if ((attempt.flags & RTLD_NOLOAD) || !error) continue;
+    if (why.empty() || (access(attempt.path.c_str(), F_OK) == 0)) why = error;
   }
-  return FailedPrecondition("cannot load " + names[0] + " (" + why + "): " +
+  return FailedPrecondition("cannot load " + what + " (" + why + "): " +
                             what_to_do);
 }
 
@@ -55,10 +109,11 @@ Status Find(void* library, const char* library_name, const char* name,
 #define IOS_STRING_(name) #name
 #define IOS_STRING(name) IOS_STRING_(name)
 
-StatusOr<Libraries> OpenAll() {
+StatusOr<Libraries> OpenAll(const std::vector<std::string>& added) {
   Libraries libraries;
   IOS_ASSIGN_OR_RETURN(void* const driver,
-                       Open({"libcuda.so.1"}, "install the NVIDIA driver"));
+                       Open("libcuda.so.1", {{"libcuda.so.1"}},
+                            "install the NVIDIA driver"));
 #define IOS_FIND(name)                                                      \
   IOS_RETURN_IF_ERROR(Find(driver, "libcuda.so.1", IOS_STRING(name),        \
                            &libraries.driver.name));
@@ -66,7 +121,8 @@ StatusOr<Libraries> OpenAll() {
 #undef IOS_FIND
   IOS_ASSIGN_OR_RETURN(
       void* const nvrtc,
-      Open({"libnvrtc.so.12", "libnvrtc.so.13"},
+      Open("libnvrtc.so.12",
+           AttemptsFor({"libnvrtc.so.12", "libnvrtc.so.13"}, added),
            "install NVRTC 12 or 13, for instance with "
            "pip install 'tensorflow[and-cuda]'"));
 #define IOS_FIND(name)                                        \
@@ -75,7 +131,8 @@ StatusOr<Libraries> OpenAll() {
   IOS_NVRTC_FUNCTIONS(IOS_FIND)
 #undef IOS_FIND
   IOS_ASSIGN_OR_RETURN(libraries.cudnn,
-                       Open({"libcudnn.so.9"},
+                       Open("libcudnn.so.9",
+                            AttemptsFor({"libcudnn.so.9"}, added),
                             "install cuDNN 9, for instance with "
                             "pip install 'tensorflow[and-cuda]'"));
   for (const char* name : kCudnnFunctions) {
@@ -88,9 +145,22 @@ StatusOr<Libraries> OpenAll() {
 }  // namespace
 
 StatusOr<const Libraries*> Libraries::Get() {
-  static const auto* opened = new StatusOr<Libraries>(OpenAll());
-  if (!opened->ok()) return opened->status();
-  return &**opened;
+  Process& process = TheProcess();
+  std::lock_guard<std::mutex> lock(process.mutex);
+  if (!process.opened) {
+    IOS_ASSIGN_OR_RETURN(Libraries opened, OpenAll(process.directories));
+    process.opened = new Libraries(std::move(opened));
+  }
+  return process.opened;
+}
+
+void Libraries::AddDirectory(const std::string& directory) {
+  Process& process = TheProcess();
+  std::lock_guard<std::mutex> lock(process.mutex);
+  std::vector<std::string>& known = process.directories;
+  if (std::find(known.begin(), known.end(), directory) == known.end()) {
+    known.push_back(directory);
+  }
 }
 
 }  // namespace ios::cuda

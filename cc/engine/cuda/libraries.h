@@ -6,6 +6,8 @@
 #include <cuda.h>
 #include <nvrtc.h>
 
+#include <string>
+
 #include "cc/core/status.h"
 
 // cuda.h renames some functions to their newest version ("cuMemAlloc_v2") by
@@ -79,10 +81,16 @@ struct Libraries {
   Nvrtc nvrtc;
   void* cudnn = nullptr;  // dlopen's handle, for the cuDNN frontend
 
-  // The process's; opened on the first call, from the directory that the
-  // environment's IOS_TF_CUDA_LIBRARIES names if it is set. FailedPrecondition
+  // The process's; opened on the first call that finds all of them. The driver is
+  // the system's. The others are looked for in the directories that the
+  // environment's IOS_TF_CUDA_LIBRARIES lists, separated by colons, and nowhere
+  // else if it is set; otherwise what the process has loaded comes first, then the
+  // directories that were added, then what the system finds. FailedPrecondition
   // names the library that is missing or too old.
   static StatusOr<const Libraries*> Get();
+
+  // One more directory to look in, behind those that were added before.
+  static void AddDirectory(const std::string& directory);
 };
 
 }  // namespace ios::cuda
