@@ -153,6 +153,38 @@ def test_threads_enqueue_without_waiting(gpu):
         run.close()
 
 
+def test_threads_that_share_a_stream_share_a_context(gpu):
+    """As TensorFlow's do: its one compute stream runs their calls in turn."""
+    case = Case(5, 8)
+    inputs = case.inputs()
+    expected = case.expected(inputs)
+    first = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
+    runs = [first] + [
+        cuda_engine.DeviceRun(gpu, case.program, inputs, "float32", first.stream)
+        for _ in range(15)
+    ]
+    first()
+    before = gpu.fake.report()["live"]
+    start = threading.Barrier(len(runs))
+
+    def call(run: cuda_engine.DeviceRun) -> None:
+        start.wait()
+        for _ in range(20):
+            run.enqueue()
+
+    threads = [threading.Thread(target=call, args=[run]) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for kind in ("allocation", "bytes", "stream", "event"):
+        assert gpu.fake.report()["live"][kind] == before[kind]
+    for run in runs:
+        case.assert_right(run.results(), expected)
+    for run in reversed(runs):  # the first has the stream
+        run.close()
+
+
 def test_two_gpus(gpu):
     """In turn, from one thread: each has kernels, handles and memory of its own."""
     gpu.fake.set(devices=2)

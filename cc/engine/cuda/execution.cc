@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <iterator>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,7 +65,6 @@ class Context {
   bool Free() const {
     return !used_ || device_->driver().cuEventQuery(done_.get()) == CUDA_SUCCESS;
   }
-  bool LastRanOn(CUstream stream) const { return used_ && stream_ == stream; }
 
   // `captures` is set to false when capturing does not work.
   Status Run(const std::vector<const void*>& inputs,
@@ -78,7 +79,6 @@ class Context {
     // Also after a failure: part of the work may be enqueued.
     IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, done_.get(), stream);
     used_ = true;
-    stream_ = stream;
     return status;
   }
 
@@ -145,7 +145,6 @@ class Context {
   std::list<Pointers> seen_;       // most recent first
   Event done_;                     // after the last run
   bool used_ = false;
-  CUstream stream_ = nullptr;  // of the last run
 };
 
 class CudaExecution : public Execution {
@@ -164,7 +163,8 @@ class CudaExecution : public Execution {
     const Device::Scope scope(device_);
     IOS_ASSIGN_OR_RETURN(std::unique_ptr<Context> context,
                          Context::Create(device_, work_, needs_));
-    contexts_.push_back({std::move(context), false});
+    contexts_.emplace_back();
+    contexts_.back().context = std::move(context);
     return Status();
   }
 
@@ -179,14 +179,15 @@ class CudaExecution : public Execution {
         slot->context->Run(inputs, outputs, cuda_stream, &captures_);
     std::lock_guard<std::mutex> lock(mutex_);
     slot->in_use = false;
-    released_.notify_one();
+    released_.notify_all();  // each may wait for another one
     return status;
   }
 
  private:
   struct Slot {
-    std::unique_ptr<Context> context;
-    bool in_use = false;  // by a caller that enqueues
+    std::unique_ptr<Context> context;  // null while it is made
+    bool in_use = false;               // by a caller that enqueues
+    std::optional<CUstream> stream;    // of the last caller
   };
 
   static Status Check(const void* pointer) {
@@ -197,38 +198,58 @@ class CudaExecution : public Execution {
                            std::to_string(kPointerAlignment) + " bytes");
   }
 
-  // The context that this caller waits for least: one that ran on the same stream,
-  // where waiting costs nothing; one whose run is over; a new one; any other. Runs
-  // on the GPU are put in order by Context::Run.
+  // The context that ran on the same stream last, even if another caller enqueues
+  // there at the moment: the stream runs one after the other anyway. For another
+  // stream one whose run is over; a new one; any other. Runs on the GPU are put in
+  // order by Context::Run.
   Slot* Acquire(CUstream stream) {
     std::unique_lock<std::mutex> lock(mutex_);
+    bool room = true;  // for one more
     while (true) {
+      Slot* own = nullptr;
       Slot* idle = nullptr;
       for (Slot& slot : contexts_) {
+        if (slot.stream == stream) own = &slot;
         if (slot.in_use) continue;
-        if (slot.context->LastRanOn(stream)) return Take(&slot);
         // The one idle for longest, unless one is free.
         if (!idle || (!idle->context->Free() && slot.context->Free())) {
           idle = &slot;
         }
       }
-      if (idle && idle->context->Free()) return Take(idle);
-      if (contexts_.size() < kMaxContexts) {
-        StatusOr<std::unique_ptr<Context>> context =
-            Context::Create(device_, work_, needs_);
-        if (context.ok()) {
-          contexts_.push_back({std::move(*context), true});
-          return &contexts_.back();
-        }
-        // Not enough memory for one more: share what there is.
+      if (own && !own->in_use) return Take(own, stream);
+      if (!own && idle && idle->context->Free()) return Take(idle, stream);
+      if (!own && room && contexts_.size() < kMaxContexts) {
+        if (Slot* const made = Make(stream, &lock)) return made;
+        room = false;
+        continue;  // share what there is, which may have changed
       }
-      if (idle) return Take(idle);
+      if (!own && idle) return Take(idle, stream);
       released_.wait(lock);
     }
   }
 
-  static Slot* Take(Slot* slot) {
+  // A new context; null if there is no memory for one more. The mutex is free
+  // while it is made.
+  Slot* Make(CUstream stream, std::unique_lock<std::mutex>* lock) {
+    contexts_.emplace_back();
+    const auto slot = std::prev(contexts_.end());
+    Take(&*slot, stream);
+    lock->unlock();
+    StatusOr<std::unique_ptr<Context>> context =
+        Context::Create(device_, work_, needs_);
+    lock->lock();
+    if (context.ok()) {
+      slot->context = std::move(*context);
+      return &*slot;
+    }
+    contexts_.erase(slot);
+    released_.notify_all();
+    return nullptr;
+  }
+
+  static Slot* Take(Slot* slot, CUstream stream) {
     slot->in_use = true;
+    slot->stream = stream;
     return slot;
   }
 

@@ -1,5 +1,5 @@
-// Execution of the CUDA backend: a context for each concurrent caller, and the
-// whole work as CUDA graphs.
+// Execution of the CUDA backend: a context for each stream that it is called on,
+// and the whole work as CUDA graphs.
 #ifndef IOS_TF_CC_ENGINE_CUDA_EXECUTION_H_
 #define IOS_TF_CC_ENGINE_CUDA_EXECUTION_H_
 
