@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -62,8 +63,21 @@ def choose(name: str, say: Callable[[str], None] = lambda line: None) -> Device:
     except engine.EngineError as error:
         missing.append(str(error))
     if not missing:
+        _leave_memory(found)
         return gpu
     if name == "gpu":
         raise UserError("device gpu: " + "; ".join(missing))
     say(f"device: the CPU, for the engine cannot use the GPU: {missing[0]}")
     return CPU
+
+
+def _leave_memory(gpus: Sequence[tf.config.PhysicalDevice]) -> None:
+    """Has TensorFlow take a GPU's memory as it needs it, not all of it at once.
+
+    What the engine runs in TensorFlow takes its memory from there; cuDNN's and the
+    engine's without TensorFlow (`ios_tf tune`) would find next to nothing left.
+    """
+    for gpu in gpus:
+        # It has taken it already, or the user has said how much.
+        with contextlib.suppress(RuntimeError, ValueError):
+            tf.config.experimental.set_memory_growth(gpu, True)

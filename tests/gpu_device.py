@@ -54,10 +54,15 @@ class GpuDevice:
         path = str(_build(self.cuda.directory))
         tf.load_library(path)
         self._library = ctypes.CDLL(path)
+        self._library.fake_gpu_device_taken.restype = ctypes.c_int64
 
     def misalign(self, count: int) -> None:
         """Tensors made on the GPU from now on are so many bytes off."""
         self._library.fake_gpu_device_misalign(count)
+
+    def taken(self) -> int:
+        """Bytes of the GPU's memory that TensorFlow's allocator has taken."""
+        return self._library.fake_gpu_device_taken()
 
 
 @functools.cache

@@ -19,6 +19,8 @@ from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.scheduler import Problem, sequential_schedule
 
 DEVICE = gpu_device.load()
+# Before anything runs on the GPU.
+CHOSEN = devices.choose("gpu")
 GPU, CPU = "/device:GPU:0", "/device:CPU:0"
 # Relative to the largest value.
 TOLERANCE = {"float32": 2e-3, "float16": 1e-2, "bfloat16": 3e-2}
@@ -219,6 +221,40 @@ def test_out_of_memory_is_an_error_that_is_survived(tmp_path):
     assert difference(found.numpy(), x.numpy()) < TOLERANCE["float32"]
 
 
+def test_tensorflow_takes_memory_as_it_needs_it():
+    assert CHOSEN.kind == "gpu"
+    (found,) = tf.config.get_visible_devices("GPU")
+    assert tf.config.experimental.get_memory_growth(found)
+
+
+def test_all_memory_is_tensorflow_s(tmp_path):
+    """Of weights, intermediate tensors and plans, which the driver has none for."""
+    x = on_gpu(gh.random_array(3, 9, 8, 3))
+    assert DEVICE.cuda.report()["live"]["bytes"] == DEVICE.taken()
+    call = region(tmp_path)
+    for _ in range(3):
+        (found,) = call(x)
+    assert difference(found.numpy(), x.numpy()) < TOLERANCE["float32"]
+    before = DEVICE.taken()
+    measure_sequential_stages(tmp_path)
+    assert DEVICE.taken() > before
+    assert DEVICE.cuda.report()["live"]["bytes"] == DEVICE.taken()
+
+
+def test_memory_that_work_still_uses_is_not_written(tmp_path):
+    """What a result leaves, a region's weights get: the one of the matrix product is
+    as large as ten rows of the result."""
+    call = region(tmp_path)
+    x = on_gpu(gh.random_array(10, 9, 8, 3))
+    for seed in range(5):
+        DEVICE.cuda.set(seed=seed)
+        results = [call(x) for _ in range(4)]
+        del results
+        again = region(tmp_path)
+        (found,) = again(x)
+        assert difference(found.numpy(), x.numpy()) < TOLERANCE["float32"]
+
+
 def test_region_for_the_cpu_is_not_for_the_gpu(tmp_path):
     graph = lowered(tmp_path)
     for node in graph.graph_def.node:
@@ -249,7 +285,8 @@ def test_plugin_lowers_what_is_placed_on_the_gpu(tmp_path):
     assert difference(found.numpy(), images) < TOLERANCE["float32"]
 
 
-def test_stages_are_measured_on_the_gpu(tmp_path):
+def measure_sequential_stages(tmp_path):
+    """Of each block of the network."""
     collected = gh.collect(freeze(), tmp_path, batch_size=2, device="gpu")
     problems = [Problem.from_json(json.dumps(p)) for p in collected["problems"]]
     model = MeasuredCostModel(devices.choose("gpu"))
@@ -259,6 +296,10 @@ def test_stages_are_measured_on_the_gpu(tmp_path):
         assert latency > 0
         assert DEVICE.cuda.report()["counts"]["cuGraphLaunch"] > before
     model.release()
+
+
+def test_stages_are_measured_on_the_gpu(tmp_path):
+    measure_sequential_stages(tmp_path)
 
 
 def saved_model(path: str) -> str:

@@ -31,7 +31,8 @@ void* TensorLocation::In(const std::vector<const void*>& inputs,
   return base ? static_cast<char*>(base) + offset : nullptr;
 }
 
-StatusOr<Backend*> GetBackend(const std::string& device) {
+StatusOr<Backend*> GetBackend(const std::string& device,
+                              DeviceAllocator* allocator) {
   if (device == "cpu") return cpu::CpuBackend();
   if (device.rfind(kCuda, 0) == 0) {
     std::string rest = device.substr(sizeof(kCuda) - 1);
@@ -41,11 +42,11 @@ StatusOr<Backend*> GetBackend(const std::string& device) {
       tf32 = false;
       rest.resize(option);
     }
-    if (rest.empty()) return cuda::CudaBackend(0, tf32);
+    if (rest.empty()) return cuda::CudaBackend(0, tf32, allocator);
     const std::string digits = rest.substr(1);
     if (rest[0] == ':' && !digits.empty() && digits.size() < 5 &&
         digits.find_first_not_of("0123456789") == std::string::npos) {
-      return cuda::CudaBackend(std::stoi(digits), tf32);
+      return cuda::CudaBackend(std::stoi(digits), tf32, allocator);
     }
   }
   return NotFound("there is no device '" + device +

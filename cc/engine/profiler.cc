@@ -324,9 +324,9 @@ class ProfilerImpl : public Profiler {
   std::map<std::string, std::unique_ptr<Whole>> wholes_;  // by their JSON
 };
 
-StatusOr<std::unique_ptr<Profiler>> CreateProfiler(const Block& block,
-                                                   const std::string& device) {
-  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
+StatusOr<std::unique_ptr<Profiler>> CreateProfiler(
+    const Block& block, const std::string& device, DeviceAllocator* allocator) {
+  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device, allocator));
   IOS_RETURN_IF_ERROR(Validate(block));
   IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
   IOS_ASSIGN_OR_RETURN(std::vector<Shape> shapes, InferShapes(block));
@@ -337,8 +337,9 @@ StatusOr<std::unique_ptr<Profiler>> CreateProfiler(const Block& block,
 }  // namespace
 
 StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
-    const Block& block, const std::string& device) {
-  return Guarded([&] { return CreateProfiler(block, device); });
+    const Block& block, const std::string& device,
+    DeviceAllocator* allocator) {
+  return Guarded([&] { return CreateProfiler(block, device, allocator); });
 }
 
 }  // namespace ios

@@ -271,8 +271,8 @@ class ProgramImpl : public Program {
 
 StatusOr<std::unique_ptr<Program>> CreateProgram(
     const Block& block, const BatchSchedules& schedules, const Weights& weights,
-    const std::string& device) {
-  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
+    const std::string& device, DeviceAllocator* allocator) {
+  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device, allocator));
   IOS_RETURN_IF_ERROR(Validate(block));
   IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
   IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
@@ -298,9 +298,10 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(
 
 StatusOr<std::unique_ptr<Program>> Program::Create(
     const Block& block, const BatchSchedules& schedules, const Weights& weights,
-    const std::string& device) {
-  return Guarded(
-      [&] { return CreateProgram(block, schedules, weights, device); });
+    const std::string& device, DeviceAllocator* allocator) {
+  return Guarded([&] {
+    return CreateProgram(block, schedules, weights, device, allocator);
+  });
 }
 
 StatusOr<int> LaneCount(const std::string& device) {

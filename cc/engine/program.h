@@ -28,15 +28,29 @@ struct TensorArray {
 // weights[i]: those of operator i, in the order of WeightShapes().
 using Weights = std::vector<std::vector<ConstArray>>;
 
+// Lends device memory: TensorFlow has taken all of a GPU's before anybody asks for
+// some. Lives as long as what was made with it; safe to call from many threads.
+class DeviceAllocator {
+ public:
+  virtual ~DeviceAllocator() = default;
+
+  // Aligned to 256 bytes and used by nothing that was enqueued before; null if there
+  // is not enough.
+  virtual void* Allocate(int64_t bytes) = 0;
+  // Nothing that was enqueued uses it any more.
+  virtual void Free(void* memory) = 0;
+};
+
 class Program {
  public:
   // `block.inputs` give the shapes of one call; other calls may differ in batch,
   // height and width. `schedules` has one or more; merge stages are lowered here.
-  // Weights are copied, once for all schedules. `device`: see GetBackend.
-  // Validates everything.
+  // Weights are copied, once for all schedules. `device`, `allocator`: see
+  // GetBackend. Validates everything.
   static StatusOr<std::unique_ptr<Program>> Create(
       const Block& block, const BatchSchedules& schedules,
-      const Weights& weights, const std::string& device);
+      const Weights& weights, const std::string& device,
+      DeviceAllocator* allocator = nullptr);
   virtual ~Program() = default;
 
   // The batch size of the schedule by which a batch of `batch` runs: that which
@@ -78,8 +92,9 @@ StatusOr<bool> LanesDivideDevice(const std::string& device);
 // compiled block, hold random values, and are shared by all candidates.
 class Profiler {
  public:
-  static StatusOr<std::unique_ptr<Profiler>> Create(const Block& block,
-                                                    const std::string& device);
+  static StatusOr<std::unique_ptr<Profiler>> Create(
+      const Block& block, const std::string& device,
+      DeviceAllocator* allocator = nullptr);
   virtual ~Profiler() = default;
 
   // Milliseconds of one run of `stages` in order (one stage: a candidate of the

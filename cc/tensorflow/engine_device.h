@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cc/engine/program.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace ios::tf {
@@ -14,6 +15,10 @@ namespace ios::tf {
 // attribute `device` must be kCpu or kGpu, whichever it is.
 absl::StatusOr<std::string> EngineDevice(
     tensorflow::OpKernelConstruction* context);
+
+// TensorFlow's memory of that device; null on the CPU. It has taken nearly all of a
+// GPU's memory, and the engine's comes from there.
+DeviceAllocator* EngineAllocator(tensorflow::OpKernelConstruction* context);
 
 }  // namespace ios::tf
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,16 +28,17 @@ using ::tensorflow::TensorShape;
 // are alive: they differ in how they measure, not in what.
 StatusOr<std::shared_ptr<Profiler>> SharedProfiler(const std::string& program,
                                                    const Block& block,
-                                                   const std::string& device) {
+                                                   const std::string& device,
+                                                   DeviceAllocator* allocator) {
   static std::mutex mutex;
-  static auto* profilers = new std::map<std::pair<std::string, std::string>,
-                                        std::weak_ptr<Profiler>>;
+  using Key = std::tuple<std::string, std::string, DeviceAllocator*>;
+  static auto* profilers = new std::map<Key, std::weak_ptr<Profiler>>;
   std::lock_guard<std::mutex> lock(mutex);
-  std::weak_ptr<Profiler>& known = (*profilers)[{program, device}];
+  std::weak_ptr<Profiler>& known = (*profilers)[{program, device, allocator}];
   std::shared_ptr<Profiler> profiler = known.lock();
   if (!profiler) {
     IOS_ASSIGN_OR_RETURN(std::unique_ptr<Profiler> created,
-                         Profiler::Create(block, device));
+                         Profiler::Create(block, device, allocator));
     profiler = std::move(created);
     known = profiler;
   }
@@ -68,7 +70,7 @@ class IosStageLatencyOp : public OpKernel {
     TF_RETURN_IF_ERROR(ToAbsl(block.status()));
     num_operators_ = block->operators.size();
     StatusOr<std::shared_ptr<Profiler>> profiler =
-        SharedProfiler(json, *block, *device);
+        SharedProfiler(json, *block, *device, EngineAllocator(context));
     TF_RETURN_IF_ERROR(ToAbsl(profiler.status()));
     profiler_ = std::move(*profiler);
     return absl::OkStatus();

@@ -99,6 +99,7 @@ class IosRegionOp : public OpKernel {
     TF_RETURN_IF_ERROR(context->GetAttr("weights", &tensors));
     TF_RETURN_IF_ERROR(context->GetAttr("T", &dtype));
     TF_ASSIGN_OR_RETURN(device_, EngineDevice(context));
+    allocator_ = EngineAllocator(context);
     StatusOr<RegionProgram> region = RegionProgramFromJson(json);
     TF_RETURN_IF_ERROR(ToAbsl(region.status()));
     region_ = *std::move(region);
@@ -134,7 +135,8 @@ class IosRegionOp : public OpKernel {
     StatusOr<Weights> weights = weights_->Values(parameters, &made);
     TF_RETURN_IF_ERROR(ToAbsl(weights.status()));
     StatusOr<std::unique_ptr<Program>> created =
-        Program::Create(region_.block, region_.schedules, *weights, device_);
+        Program::Create(region_.block, region_.schedules, *weights, device_,
+                        allocator_);
     TF_RETURN_IF_ERROR(ToAbsl(created.status()));
     program_ = std::move(*created);
     return absl::OkStatus();
@@ -210,6 +212,7 @@ class IosRegionOp : public OpKernel {
   bool on_gpu() const { return device_ != "cpu"; }
 
   std::string device_;  // as the engine calls it
+  DeviceAllocator* allocator_ = nullptr;
   RegionProgram region_;
   std::optional<RegionWeights> weights_;
   std::mutex mutex_;

@@ -152,9 +152,15 @@ class FakeAllocator : public Allocator {
         return nullptr;
       }
       memory = reinterpret_cast<void*>(made + kind.second);
+      taken_ += bytes + kind.second;
     }
     used_[memory] = kind;
     return memory;
+  }
+  // Bytes that it has of the driver.
+  int64_t taken() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return taken_;
   }
   void DeallocateRaw(void* memory) override {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -169,7 +175,18 @@ class FakeAllocator : public Allocator {
   std::mutex mutex_;
   std::map<Kind, std::vector<void*>> free_;
   std::map<void*, Kind> used_;
+  int64_t taken_ = 0;
 };
+
+// One of each for the GPU, whichever devices there are.
+FakeStream* TheStream() {
+  static auto* const stream = new FakeStream;
+  return stream;
+}
+FakeAllocator* TheAllocator() {
+  static auto* const allocator = new FakeAllocator;
+  return allocator;
+}
 
 class FakeContext : public DeviceContext {
  public:
@@ -210,8 +227,8 @@ class FakeDevice : public tensorflow::LocalDevice {
             Device::BuildDeviceAttributes(
                 prefix + "/device:GPU:0", tensorflow::DEVICE_GPU,
                 tensorflow::Bytes(1 << 30), tensorflow::DeviceLocality())),
-        context_(new FakeContext(&stream_)) {
-    info_.stream = &stream_;
+        context_(new FakeContext(TheStream())) {
+    info_.stream = TheStream();
     info_.default_context = context_;
     info_.gpu_id = 0;
     set_tensorflow_accelerator_device_info(&info_);
@@ -220,9 +237,9 @@ class FakeDevice : public tensorflow::LocalDevice {
 
   Allocator* GetAllocator(AllocatorAttributes attributes) override {
     if (attributes.on_host()) return tensorflow::cpu_allocator();
-    return &allocator_;
+    return TheAllocator();
   }
-  absl::Status Sync() override { return stream_.BlockHostUntilDone(); }
+  absl::Status Sync() override { return TheStream()->BlockHostUntilDone(); }
   absl::Status TryGetDeviceContext(DeviceContext** context) override {
     context_->Ref();
     *context = context_;
@@ -239,7 +256,7 @@ class FakeDevice : public tensorflow::LocalDevice {
       *tensor = std::move(parsed);
       return absl::OkStatus();
     }
-    Tensor copy(&allocator_, parsed.dtype(), parsed.shape());
+    Tensor copy(TheAllocator(), parsed.dtype(), parsed.shape());
     absl::Status status;
     context_->CopyCPUTensorToDevice(
         &parsed, this, &copy, [&](const absl::Status& s) { status = s; }, true);
@@ -248,8 +265,6 @@ class FakeDevice : public tensorflow::LocalDevice {
   }
 
  private:
-  FakeStream stream_;
-  FakeAllocator allocator_;
   FakeContext* const context_;
   AcceleratorDeviceInfo info_;
 };
@@ -283,3 +298,6 @@ const bool kRegistered = [] {
 
 // Tensors made from now on lie `bytes` behind an aligned address.
 extern "C" void fake_gpu_device_misalign(int bytes) { misalignment = bytes; }
+
+// Bytes of device memory that TensorFlow's allocator has taken.
+extern "C" int64_t fake_gpu_device_taken() { return TheAllocator()->taken(); }

@@ -3,7 +3,7 @@
 
 namespace ios::cuda {
 
-StatusOr<Backend*> CudaBackend(int, bool) {
+StatusOr<Backend*> CudaBackend(int, bool, DeviceAllocator*) {
   return FailedPrecondition("fuzzers have no GPU");
 }
 

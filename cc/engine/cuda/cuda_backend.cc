@@ -122,6 +122,7 @@ class Cuda : public Backend {
     for (const auto* stages : candidates) needs.Add(*stages);
     IOS_ASSIGN_OR_RETURN(const LaneSet lanes, LaneSet::Create(device_, needs));
     IOS_ASSIGN_OR_RETURN(const Stream stream, MakeStream(device_));
+    const FinishAtEnd finish(device_, stream.get());
     IOS_ASSIGN_OR_RETURN(const Event start, MakeEvent(device_, /*timing=*/true));
     IOS_ASSIGN_OR_RETURN(const Event end, MakeEvent(device_, /*timing=*/true));
     std::vector<GraphExec> graphs;
@@ -180,12 +181,13 @@ class Cuda : public Backend {
 
 }  // namespace
 
-StatusOr<Backend*> CudaBackend(int ordinal, bool tf32) {
+StatusOr<Backend*> CudaBackend(int ordinal, bool tf32,
+                               DeviceAllocator* allocator) {
   static std::mutex mutex;
-  static auto* backends = new std::map<std::pair<int, bool>, Cuda*>;
-  IOS_ASSIGN_OR_RETURN(Device* const device, Device::Get(ordinal));
+  static auto* backends = new std::map<std::pair<Device*, bool>, Cuda*>;
+  IOS_ASSIGN_OR_RETURN(Device* const device, Device::Get(ordinal, allocator));
   std::lock_guard<std::mutex> lock(mutex);
-  Cuda*& backend = (*backends)[{ordinal, tf32}];
+  Cuda*& backend = (*backends)[{device, tf32}];
   if (!backend) backend = new Cuda(device, tf32);
   return backend;
 }

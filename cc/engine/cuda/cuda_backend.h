@@ -9,9 +9,11 @@
 
 namespace ios::cuda {
 
-// The backend of GPU `ordinal`, one for the process and each value of `tf32`:
-// whether convolutions of float32 may use TF32. Errors: see Device::Get.
-StatusOr<Backend*> CudaBackend(int ordinal, bool tf32);
+// The backend of GPU `ordinal`, one for the process, each allocator (null: the
+// driver) and each value of `tf32`: whether convolutions of float32 may use TF32.
+// Errors: see Device::Get.
+StatusOr<Backend*> CudaBackend(int ordinal, bool tf32,
+                               DeviceAllocator* allocator);
 
 // Libraries::AddDirectory.
 void AddLibraryDirectory(const std::string& directory);

@@ -76,9 +76,9 @@ class Handles {
  public:
   static StatusOr<Handles*> Get(const Device* device) {
     static std::mutex mutex;
-    static auto* all = new std::map<const Device*, std::unique_ptr<Handles>>;
+    static auto* all = new std::map<int, std::unique_ptr<Handles>>;
     std::lock_guard<std::mutex> lock(mutex);
-    std::unique_ptr<Handles>& handles = (*all)[device];
+    std::unique_ptr<Handles>& handles = (*all)[device->ordinal()];
     if (handles) return handles.get();
     fe::cudnn_dlhandle = device->libraries().cudnn;
     std::unique_ptr<Handles> made(new Handles);

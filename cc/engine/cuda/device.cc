@@ -1,5 +1,6 @@
 #include "cc/engine/cuda/device.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -25,14 +26,16 @@ Status ToStatus(const Driver& driver, CUresult result, const char* what) {
                           (name ? name : std::to_string(result)) + ")");
 }
 
-StatusOr<Device*> Device::Get(int ordinal) {
+StatusOr<Device*> Device::Get(int ordinal, DeviceAllocator* allocator) {
   static std::mutex mutex;
-  static auto* devices = new std::map<int, Device*>;
+  using Key = std::pair<int, DeviceAllocator*>;
+  static auto* devices = new std::map<Key, Device*>;
   std::lock_guard<std::mutex> lock(mutex);
-  const auto known = devices->find(ordinal);
+  const auto known = devices->find({ordinal, allocator});
   if (known != devices->end()) return known->second;
 
   std::unique_ptr<Device> device(new Device);
+  device->allocator_ = allocator;
   IOS_ASSIGN_OR_RETURN(device->libraries_, Libraries::Get());
   IOS_CUDA_RETURN_IF_ERROR(device, cuInit, 0);
   int count = 0;
@@ -68,19 +71,26 @@ StatusOr<Device*> Device::Get(int ordinal) {
   // The primary context is the one TensorFlow and the CUDA runtime use.
   IOS_CUDA_RETURN_IF_ERROR(device, cuDevicePrimaryCtxRetain, &device->context_,
                            handle);
-  return (*devices)[ordinal] = device.release();
+  return (*devices)[{ordinal, allocator}] = device.release();
 }
 
 StatusOr<std::shared_ptr<void>> Device::Allocate(int64_t bytes) const {
+  const auto cannot = [&](const Status& why) {
+    return Status(why.code(), "cannot allocate " + std::to_string(bytes) +
+                                  " bytes on " + name_ + ": " + why.message());
+  };
   const Scope scope(this);
+  const int64_t at_least_one = std::max<int64_t>(bytes, 1);
+  if (allocator_) {
+    void* const memory = allocator_->Allocate(at_least_one);
+    if (!memory) return cannot(ResourceExhausted("out of memory"));
+    return std::shared_ptr<void>(
+        memory, [lender = allocator_](void* lent) { lender->Free(lent); });
+  }
   CUdeviceptr pointer = 0;
-  const CUresult result =
-      driver().cuMemAlloc(&pointer, bytes > 0 ? bytes : 1);
+  const CUresult result = driver().cuMemAlloc(&pointer, at_least_one);
   if (result != CUDA_SUCCESS) {
-    const Status status = ToStatus(driver(), result, "cuMemAlloc");
-    return Status(status.code(), "cannot allocate " + std::to_string(bytes) +
-                                     " bytes on " + name_ + ": " +
-                                     status.message());
+    return cannot(ToStatus(driver(), result, "cuMemAlloc"));
   }
   return std::shared_ptr<void>(
       reinterpret_cast<void*>(pointer), [this](void* memory) {

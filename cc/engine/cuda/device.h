@@ -11,6 +11,7 @@
 
 #include "cc/core/status.h"
 #include "cc/engine/cuda/libraries.h"
+#include "cc/engine/program.h"
 
 namespace ios::cuda {
 
@@ -29,10 +30,12 @@ Status ToStatus(const Driver& driver, CUresult result, const char* what);
 
 class Device {
  public:
-  // The GPU `ordinal` with its primary context, one for the process. NotFound if
-  // there are fewer GPUs; FailedPrecondition where libraries are missing or its
-  // compute capability is below 7.0.
-  static StatusOr<Device*> Get(int ordinal);
+  // The GPU `ordinal` with its primary context, and memory from `allocator`, or from
+  // the driver if it is null: one for the process and each of these. What lasts as
+  // long as the process is kept by ordinals. NotFound if there are fewer GPUs;
+  // FailedPrecondition where libraries are missing or its compute capability is below
+  // 7.0.
+  static StatusOr<Device*> Get(int ordinal, DeviceAllocator* allocator);
 
   const Libraries& libraries() const { return *libraries_; }
   const Driver& driver() const { return libraries_->driver; }
@@ -71,6 +74,7 @@ class Device {
   Device() = default;
 
   const Libraries* libraries_ = nullptr;
+  DeviceAllocator* allocator_ = nullptr;
   CUcontext context_ = nullptr;
   int ordinal_ = 0;
   std::string name_;
@@ -115,6 +119,21 @@ using GraphExec = Handle<CUgraphExec, &Driver::cuGraphExecDestroy>;
 StatusOr<Stream> MakeStream(const Device* device);
 // `timing`: may be given to cuEventElapsedTime.
 StatusOr<Event> MakeEvent(const Device* device, bool timing);
+
+// Waits for what is on a stream at the end of its life: after a failure, too, memory
+// that is given back must not be in use.
+class FinishAtEnd {
+ public:
+  FinishAtEnd(const Device* device, CUstream stream)
+      : device_(device), stream_(stream) {}
+  ~FinishAtEnd() { device_->driver().cuStreamSynchronize(stream_); }
+  FinishAtEnd(const FinishAtEnd&) = delete;
+  FinishAtEnd& operator=(const FinishAtEnd&) = delete;
+
+ private:
+  const Device* const device_;
+  const CUstream stream_;
+};
 
 }  // namespace ios::cuda
 

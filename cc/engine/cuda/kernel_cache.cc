@@ -86,9 +86,9 @@ void AddActivation(const Activation& activation, Macros* macros) {
 
 KernelCache* KernelCache::Of(const Device* device) {
   static std::mutex mutex;
-  static auto* caches = new std::map<const Device*, KernelCache*>;
+  static auto* caches = new std::map<int, KernelCache*>;  // by ordinal
   std::lock_guard<std::mutex> lock(mutex);
-  KernelCache*& cache = (*caches)[device];
+  KernelCache*& cache = (*caches)[device->ordinal()];
   if (!cache) cache = new KernelCache(device);
   return cache;
 }

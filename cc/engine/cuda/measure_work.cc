@@ -26,6 +26,7 @@ StatusOr<std::vector<float>> MeasureWork(const Device* device,
   static std::mutex mutex;
   std::lock_guard<std::mutex> lock(mutex);
   IOS_ASSIGN_OR_RETURN(const Stream stream, MakeStream(device));
+  const FinishAtEnd finish(device, stream.get());
   IOS_ASSIGN_OR_RETURN(const Event start, MakeEvent(device, /*timing=*/true));
   IOS_ASSIGN_OR_RETURN(const Event stop, MakeEvent(device, /*timing=*/true));
   // Graphs, so that no time of the host's is measured, and since that is how the

@@ -182,11 +182,11 @@ StatusOr<std::string> PlanCacheName(const Device* device) {
 StatusOr<Plan> FindPlan(const Device* device, const ConvolutionSpec& spec) {
   // One search at a time: another thread's may be for an equal spec.
   static std::mutex mutex;
-  using Key = std::pair<const Device*, std::string>;
+  using Key = std::pair<int, std::string>;
   static auto* plans = new std::map<Key, std::weak_ptr<const CudnnPlan>>;
   const std::string convolution = ToString(spec);
   std::lock_guard<std::mutex> lock(mutex);
-  std::weak_ptr<const CudnnPlan>& shared = (*plans)[{device, convolution}];
+  std::weak_ptr<const CudnnPlan>& shared = (*plans)[{device->ordinal(), convolution}];
   if (Plan plan = shared.lock()) return plan;
   const Device::Scope scope(device);
   IOS_ASSIGN_OR_RETURN(Plan plan, Search(device, spec, convolution));
