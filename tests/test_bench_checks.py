@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import bench_helpers
+import numpy as np
 import pytest
 import shared
 
@@ -66,6 +67,40 @@ def test_checks_against_float64(exported):
     checks = bench.check_operators("cpu", "float32")
     checks += bench.check_network(Network.read(exported), "cpu", "float32")
     assert [check for check in checks if not check.passed] == []
+
+
+def _layers(x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
+    """With operands rounded as TF32 rounds them, to 11 bits; exact in float64."""
+    for w in weights:
+        if x.dtype == np.float32:
+            x, w = _to_11_bits(x), _to_11_bits(w.astype(np.float32))
+        x = np.maximum(x @ w, 0)
+    return x
+
+
+def _to_11_bits(x: np.ndarray) -> np.ndarray:
+    mantissa, exponent = np.frexp(x)
+    return np.ldexp(np.round(mantissa * 2**11) / 2**11, exponent).astype(np.float32)
+
+
+def test_a_deep_network_may_round_and_not_be_wrong():
+    """What rounding to TF32 makes of 100 layers passes; one wrong value, or all of
+    them wrong by little, do not."""
+    random = np.random.default_rng(0)
+    x = random.uniform(-1, 1, (64, 64))
+    weights = [random.normal(size=(64, 64)) / 32**0.5 for _ in range(100)]
+    expected = _layers(x, weights)
+    found = _layers(x.astype(np.float32), weights)
+
+    def check(found: np.ndarray) -> bench.Check:
+        largest, norm = bench.relative_differences(found, expected)
+        return bench.Check("layers", "float32", largest, 3e-2, norm, 1e-2)
+
+    assert check(found).passed
+    assert check(found).difference > 1e-3  # what one operator may differ by
+    assert not check(found * 1.02).passed
+    found[3, 5] += 0.1 * expected.max()
+    assert not check(found).passed
 
 
 @pytest.mark.parametrize(
