@@ -14,7 +14,7 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.python.eager import wrap_function
 
 import ios_tf
-from ios_tf import devices, graphs, timing
+from ios_tf import _native, devices, graphs, timing
 from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.scheduler import Problem, sequential_schedule
 
@@ -283,6 +283,28 @@ def test_plugin_lowers_what_is_placed_on_the_gpu(tmp_path):
     assert not any("Conv2D" in op for op, _ in nodes)
     (found,) = function(x)
     assert difference(found.numpy(), images) < TOLERANCE["float32"]
+
+
+def test_blocks_are_looked_up_where_conversions_keep_them(tmp_path, tf32):
+    """Of this GPU and TensorFlow's switch for TF32 as it is now."""
+    names = []
+    graph = freeze()
+    try:
+        for enabled in (True, False):
+            tf32(enabled)
+            cache = tmp_path / str(enabled)
+            ios_tf.enable(cache_dir=str(cache), on_miss="greedy")
+            function = function_of(graph)
+            with tf.device(CPU):
+                x = tf.constant(gh.random_array(1, 9, 8, 3))
+            assert ("IosRegion", GPU) in executed(function, x)
+            (name,) = os.listdir(cache / "pending")
+            assert name == _native.device_fingerprint(devices.choose("gpu").engine)
+            names.append(name)
+    finally:
+        ios_tf.disable()
+        tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": True})
+    assert names[1] == names[0] + "_no_TF32"
 
 
 def measure_sequential_stages(tmp_path):

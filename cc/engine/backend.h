@@ -124,6 +124,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
+  // What latencies depend on: the device, its libraries, and the revision of the
+  // backend, which counts up when tasks become faster or slower, or are measured in
+  // another way: what was measured before is then measured anew.
   virtual std::string Fingerprint() const = 0;
 
   // Unimplemented unless the backend computes in `dtype`.

@@ -110,8 +110,8 @@ class Profiler {
       const Measurement& measurement) = 0;
 };
 
-// "Intel(R) Xeon(R) Processor, 2 cores, oneDNN 3.2.0": what latencies on `device`
-// depend on. Names the directory of the schedule cache.
+// "Intel(R) Xeon(R) Processor, 2 cores, oneDNN 3.2.0, revision 1": what latencies on
+// `device` depend on. Names the directory of the schedule cache.
 StatusOr<std::string> DeviceFingerprint(const std::string& device);
 
 // One more directory to look in for the libraries of GPUs, where others are not

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/tensorflow/placement.h"
+#include "tensorflow/core/common_runtime/gpu/gpu_id_manager.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/platform/tensor_float_32_utils.h"
 #include "xla/stream_executor/stream.h"
@@ -45,7 +46,21 @@ class TensorFlowMemory : public DeviceAllocator {
   Stream* const stream_;
 };
 
+// The GPU of that number as CUDA counts them, with TensorFlow's switch of now.
+std::string Gpu(int ordinal) {
+  return absl::StrCat(
+      "cuda:", ordinal,
+      tensorflow::tensor_float_32_execution_enabled() ? "" : ",tf32=0");
+}
+
 }  // namespace
+
+std::string FirstGpu() {
+  tsl::PlatformDeviceId ordinal(0);
+  const absl::Status known = tensorflow::GpuIdManager::TfToPlatformDeviceId(
+      tsl::TfDeviceId(0), &ordinal);
+  return Gpu(known.ok() ? ordinal.value() : 0);
+}
 
 absl::StatusOr<std::string> EngineDevice(
     tensorflow::OpKernelConstruction* context) {
@@ -63,9 +78,7 @@ absl::StatusOr<std::string> EngineDevice(
     return absl::FailedPreconditionError(
         "the device does not say which GPU it is");
   }
-  return absl::StrCat(
-      "cuda:", info->gpu_id,
-      tensorflow::tensor_float_32_execution_enabled() ? "" : ",tf32=0");
+  return Gpu(info->gpu_id);
 }
 
 DeviceAllocator* EngineAllocator(

@@ -14,6 +14,7 @@
 #include "cc/engine/program.h"
 #include "cc/tensorflow/annotations.h"
 #include "cc/tensorflow/dtypes.h"
+#include "cc/tensorflow/engine_device.h"
 #include "cc/tensorflow/graph_editor.h"
 #include "cc/tensorflow/layouts.h"
 #include "cc/tensorflow/names.h"
@@ -250,7 +251,7 @@ std::string DeviceOf(const Partition& partition, const Region& region) {
 // left to it wherever it placed it.
 bool IsUsable(const std::string& device, const Placement& placement) {
   if (device == kCpu || placement.only == device) return true;
-  const StatusOr<std::string> found = DeviceFingerprint("cuda");
+  const StatusOr<std::string> found = DeviceFingerprint(FirstGpu());
   if (found.ok()) return true;
   LOG(WARNING) << "ios_tf: what is placed on a GPU runs as plain TensorFlow: "
                << found.status().message();

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/core/schedule.h"
+#include "cc/tensorflow/engine_device.h"
 #include "cc/tensorflow/lower.h"
 #include "cc/tensorflow/schedule_cache.h"
 #include "cc/tensorflow/search_queue.h"
@@ -43,8 +44,8 @@ bool IsConvolution(const NodeDef& node) {
          node.op() == "Conv2DBackpropInput";
 }
 
-const char* EngineDevice(const std::string& device) {
-  return device == kGpu ? "cuda" : "cpu";
+std::string EngineDevice(const std::string& device) {
+  return device == kGpu ? FirstGpu() : "cpu";
 }
 
 class BlockScheduler {

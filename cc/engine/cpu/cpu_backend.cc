@@ -18,6 +18,9 @@
 namespace ios::cpu {
 namespace {
 
+// See Backend::Fingerprint.
+constexpr int kRevision = 1;
+
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
   std::string line;
@@ -44,7 +47,8 @@ class Cpu : public Backend {
     return ProcessorName() + ", " + std::to_string(cores_) +
            " cores, oneDNN " + std::to_string(version->major) + "." +
            std::to_string(version->minor) + "." +
-           std::to_string(version->patch);
+           std::to_string(version->patch) + ", revision " +
+           std::to_string(kRevision);
   }
 
   Status Supports(DataType dtype) const override {

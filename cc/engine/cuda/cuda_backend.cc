@@ -22,6 +22,9 @@ namespace {
 // gains from so many: the paper prunes at 8 groups.
 constexpr int kMaxLanes = 16;
 
+// See Backend::Fingerprint.
+constexpr int kRevision = 1;
+
 std::string CudnnVersion(const Device* device) {
   const auto get_version = reinterpret_cast<size_t (*)()>(
       dlsym(device->libraries().cudnn, "cudnnGetVersion"));
@@ -39,7 +42,8 @@ class Cuda : public Backend {
     const int version = device_->driver_version();
     return device_->name() + ", CUDA " + std::to_string(version / 1000) + "." +
            std::to_string(version % 1000 / 10) + ", cuDNN " +
-           CudnnVersion(device_) + (tf32_ ? "" : ", no TF32");
+           CudnnVersion(device_) + ", revision " + std::to_string(kRevision) +
+           (tf32_ ? "" : ", no TF32");
   }
 
   Status Supports(DataType dtype) const override {
