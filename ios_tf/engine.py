@@ -37,6 +37,7 @@ def _library() -> ctypes.CDLL:
     signatures = {
         "ios_last_error": (ctypes.c_char_p, []),
         "ios_free_string": (None, [ctypes.c_void_p]),
+        "ios_failed_captures": (ctypes.c_int64, []),
         "ios_add_library_directory": (None, [ctypes.c_char_p]),
         "ios_device_fingerprint": (ctypes.c_void_p, [ctypes.c_char_p]),
         "ios_lane_count": (ctypes.c_int, [ctypes.c_char_p]),
@@ -158,6 +159,11 @@ def lanes_divide_device(device: str = "cpu") -> bool:
     divide = _library().ios_lanes_divide_device(device.encode())
     _check(divide >= 0)
     return bool(divide)
+
+
+def failed_captures() -> int:
+    """How many CUDA graphs could not be made in this process."""
+    return _library().ios_failed_captures()
 
 
 def problem(block: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,8 +52,9 @@ class Status:
       counts: what has been done since the process began: "annotated_graphs",
         "scheduled_graphs", "passed_graphs" (frozen, but a block had no schedule),
         "graphs_not_frozen", "regions" (that the engine runs), "blocks_cached",
-        "blocks_greedy", "blocks_searched", "blocks_missed", "warnings" (of the
-        schedule cache).
+        "blocks_greedy", "blocks_searched", "blocks_missed", "failed_captures" (CUDA
+        graphs that could not be made: their work is enqueued kernel by kernel),
+        "warnings" (of the schedule cache).
     """
 
     problem: str | None
@@ -93,6 +94,11 @@ class Status:
             lines.append(
                 f"{count['graphs_not_frozen']} graphs have convolutions with variables "
                 "for weights: only frozen graphs are optimised, see ios_tf.convert"
+            )
+        if count["failed_captures"]:
+            lines.append(
+                f"{count['failed_captures']} times no CUDA graph could be made: what "
+                "it was for was slower"
             )
         if count["warnings"]:
             lines.append(f"{count['warnings']} files of the cache were ignored")

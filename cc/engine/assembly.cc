@@ -58,6 +58,13 @@ StatusOr<std::unique_ptr<Assembly>> Assembly::Create(
   for (size_t i = 0; i < segments.size(); ++i) {
     IOS_RETURN_IF_ERROR(assembly->Append(segments[i], parts[i]));
   }
+  Work& work = assembly->work_;
+  for (const Shape& shape : block.inputs) {
+    work.input_bytes.push_back(assembly->BytesOf(shape));
+  }
+  for (int op : block.outputs) {
+    work.output_bytes.push_back(assembly->BytesOf(assembly->shapes_[op]));
+  }
   return assembly;
 }
 

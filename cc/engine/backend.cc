@@ -53,6 +53,8 @@ StatusOr<Backend*> GetBackend(const std::string& device,
                   "'; known: cpu, cuda, cuda:1, …, each GPU also with ,tf32=0");
 }
 
+int64_t FailedCaptures() { return cuda::FailedCaptures(); }
+
 void AddLibraryDirectory(const std::string& directory) {
   cuda::AddLibraryDirectory(directory);
 }

@@ -105,6 +105,7 @@ struct TensorLocation {
 struct Work {
   std::vector<BoundStage> stages;
   std::vector<TensorLocation> tensors;  // what the stages' indices mean
+  std::vector<int64_t> input_bytes, output_bytes;  // of a call
   int64_t arena_bytes = 0;
 };
 

@@ -136,6 +136,8 @@ const char* ios_last_error(void) { return LastError().c_str(); }
 
 void ios_free_string(char* text) { std::free(text); }
 
+int64_t ios_failed_captures(void) { return ios::FailedCaptures(); }
+
 void ios_add_library_directory(const char* directory) {
   Report(ios::Guarded([&] {
     ios::AddLibraryDirectory(directory);

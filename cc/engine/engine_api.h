@@ -22,6 +22,9 @@ const char* ios_last_error(void);
 // For strings these functions return.
 void ios_free_string(char* text);
 
+// How many CUDA graphs could not be made; ios::FailedCaptures.
+int64_t ios_failed_captures(void);
+
 // One more directory to look in for cuDNN and NVRTC; ios::AddLibraryDirectory.
 void ios_add_library_directory(const char* directory);
 

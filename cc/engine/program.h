@@ -114,6 +114,10 @@ class Profiler {
 // `device` depend on. Names the directory of the schedule cache.
 StatusOr<std::string> DeviceFingerprint(const std::string& device);
 
+// How many times a CUDA graph could not be made, and work was enqueued kernel by
+// kernel, in this process.
+int64_t FailedCaptures();
+
 // One more directory to look in for the libraries of GPUs, where others are not
 // named by the environment's IOS_TF_CUDA_LIBRARIES.
 void AddLibraryDirectory(const std::string& directory);

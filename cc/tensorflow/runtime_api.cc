@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cc/engine/program.h"
 #include "cc/tensorflow/names.h"
 #include "cc/tensorflow/runtime.h"
 #include "cc/tensorflow/schedule_cache.h"
@@ -64,6 +65,7 @@ char* StatusJson() {
         {"blocks_greedy", counts.greedy},
         {"blocks_searched", counts.searched},
         {"blocks_missed", counts.missed},
+        {"failed_captures", ios::FailedCaptures()},
         {"warnings", ios::tf::ScheduleCache::warnings()}}}};
   if (options) {
     status["cache_dir"] = options->cache_dir;

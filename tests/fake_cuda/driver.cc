@@ -508,6 +508,7 @@ CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from,
   FAKE_CONTEXT();
   CUstream stream = Resolve(handle, context, __func__);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  machine.Count("cuMemcpyDtoDAsync");
   void* const target = reinterpret_cast<void*>(to);
   const void* const source = reinterpret_cast<const void*>(from);
   return Enqueue(stream, {"copy",

@@ -7,6 +7,8 @@ StatusOr<Backend*> CudaBackend(int, bool, DeviceAllocator*) {
   return FailedPrecondition("fuzzers have no GPU");
 }
 
+int64_t FailedCaptures() { return 0; }
+
 void AddLibraryDirectory(const std::string&) {}
 
 }  // namespace ios::cuda

@@ -2,6 +2,7 @@
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDA_BACKEND_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDA_BACKEND_H_
 
+#include <cstdint>
 #include <string>
 
 #include "cc/core/status.h"
@@ -14,6 +15,10 @@ namespace ios::cuda {
 // Errors: see Device::Get.
 StatusOr<Backend*> CudaBackend(int ordinal, bool tf32,
                                DeviceAllocator* allocator);
+
+// How many times a CUDA graph could not be made, and work was enqueued kernel by
+// kernel, in this process.
+int64_t FailedCaptures();
 
 // Libraries::AddDirectory.
 void AddLibraryDirectory(const std::string& directory);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
+#include <cstdio>
 #include <iterator>
 #include <list>
 #include <mutex>
@@ -20,8 +22,11 @@ namespace {
 constexpr size_t kMaxContexts = 16;
 // Graphs a context keeps; more evict the least recently used.
 constexpr size_t kMaxGraphs = 8;
-// Input and output pointers remembered: what comes back is worth a graph.
-constexpr size_t kMaxSeen = 64;
+// Input and output pointers remembered: what comes back is worth a graph. A graph that
+// so many runs did not use makes room for another one.
+constexpr int64_t kMaxSeen = 64;
+// Runs without a graph after which new pointers are taken for the rule.
+constexpr int64_t kMaxEagerRuns = 16;
 
 constexpr uintptr_t kPointerAlignment = 16;
 
@@ -41,6 +46,40 @@ void PushFront(std::list<T>* list, T value, size_t max_size) {
 }
 
 using Pointers = std::vector<const void*>;  // inputs, then outputs
+
+std::atomic<int64_t> failed_captures{0};
+
+// When to try to capture: after a failure, which may be one of the moment, not before
+// some runs, more after each that follows.
+class CapturePolicy {
+ public:
+  bool IsDue() {
+    if (runs_to_wait_ == 0) return true;
+    --runs_to_wait_;
+    return false;
+  }
+
+  void Succeeded() { patience_ = kFirstWait; }
+
+  void Failed(const Status& why) {
+    if (failed_captures++ == 0) {
+      fprintf(stderr,
+              "ios_tf: cannot make a CUDA graph, work is enqueued kernel by kernel "
+              "until that succeeds: %s\n",
+              why.message().c_str());
+    }
+    runs_to_wait_ = patience_;
+    patience_ = std::min(2 * patience_, kLongestWait);
+  }
+
+ private:
+  // Runs.
+  static constexpr int kFirstWait = 16;
+  static constexpr int kLongestWait = 4096;
+
+  int runs_to_wait_ = 0;
+  int patience_ = kFirstWait;
+};
 
 // Memory, lanes and graphs of one caller at a time.
 class Context {
@@ -66,16 +105,14 @@ class Context {
     return !used_ || device_->driver().cuEventQuery(done_.get()) == CUDA_SUCCESS;
   }
 
-  // `captures` is set to false when capturing does not work.
   Status Run(const std::vector<const void*>& inputs,
-             const std::vector<void*>& outputs, CUstream stream,
-             std::atomic<bool>* captures) {
+             const std::vector<void*>& outputs, CUstream stream) {
     if (used_) {
       // Costs nothing where the last run was on the same stream.
       IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamWaitEvent, stream, done_.get(),
                                0);
     }
-    const Status status = Launch(inputs, outputs, stream, captures);
+    const Status status = Launch(inputs, outputs, stream);
     // Also after a failure: part of the work may be enqueued.
     IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, done_.get(), stream);
     used_ = true;
@@ -85,6 +122,15 @@ class Context {
  private:
   struct CachedGraph {
     Pointers pointers;
+    GraphExec exec;
+    int64_t last_run = 0;
+  };
+
+  // A graph over memory of its own, and copies from and to the caller's.
+  struct Staging {
+    std::vector<std::shared_ptr<void>> memory;
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
     GraphExec exec;
   };
 
@@ -102,37 +148,108 @@ class Context {
   }
 
   // Pointers that are new run eagerly: a graph takes many runs' time to make, and
-  // is only worth it if they come back.
+  // is only worth it if they come back. Where too many come back, or new ones all the
+  // time, one graph serves them all.
   Status Launch(const std::vector<const void*>& inputs,
-                const std::vector<void*>& outputs, CUstream stream,
-                std::atomic<bool>* captures) {
-    if (!*captures) {
-      return lanes_->Enqueue(work_.stages, Tensors(inputs, outputs), stream);
-    }
+                const std::vector<void*>& outputs, CUstream stream) {
+    ++runs_;
     Pointers pointers = inputs;
     pointers.insert(pointers.end(), outputs.begin(), outputs.end());
-    if (!MoveToFront(&graphs_, [&](const CachedGraph& graph) {
+    if (MoveToFront(&graphs_, [&](const CachedGraph& graph) {
           return graph.pointers == pointers;
         })) {
-      const std::vector<void*> tensors = Tensors(inputs, outputs);
-      const bool known = MoveToFront(
-          &seen_, [&](const Pointers& other) { return other == pointers; });
-      if (!known) {
-        PushFront(&seen_, std::move(pointers), kMaxSeen);
-        return lanes_->Enqueue(work_.stages, tensors, stream);
-      }
-      StatusOr<GraphExec> exec = CaptureGraph(
-          device_, capture_stream_.get(), [&](CUstream capture) {
-            return lanes_->Enqueue(work_.stages, tensors, capture);
-          });
-      if (!exec.ok()) {
-        *captures = false;
-        return lanes_->Enqueue(work_.stages, tensors, stream);
-      }
-      PushFront(&graphs_, {std::move(pointers), std::move(*exec)}, kMaxGraphs);
+      return LaunchFirst(stream);
     }
+    const bool known = MoveToFront(
+        &seen_, [&](const Pointers& other) { return other == pointers; });
+    if (!known) PushFront(&seen_, pointers, kMaxSeen);
+    const bool room = graphs_.size() < kMaxGraphs ||
+                      runs_ - graphs_.back().last_run > kMaxSeen;
+    const bool own = known && room;
+    if (own || known || staging_ || eager_runs_ >= kMaxEagerRuns) {
+      if (policy_.IsDue()) {
+        const Status prepared =
+            own ? AddGraph(std::move(pointers), inputs, outputs) : Stage();
+        if (prepared.ok()) {
+          policy_.Succeeded();
+          return own ? LaunchFirst(stream)
+                     : LaunchStaged(inputs, outputs, stream);
+        }
+        policy_.Failed(prepared);
+      }
+    }
+    ++eager_runs_;
+    return lanes_->Enqueue(work_.stages, Tensors(inputs, outputs), stream);
+  }
+
+  StatusOr<GraphExec> Capture(const std::vector<const void*>& inputs,
+                              const std::vector<void*>& outputs) const {
+    const std::vector<void*> tensors = Tensors(inputs, outputs);
+    return CaptureGraph(device_, capture_stream_.get(), [&](CUstream capture) {
+      return lanes_->Enqueue(work_.stages, tensors, capture);
+    });
+  }
+
+  Status AddGraph(Pointers pointers, const std::vector<const void*>& inputs,
+                  const std::vector<void*>& outputs) {
+    IOS_ASSIGN_OR_RETURN(GraphExec exec, Capture(inputs, outputs));
+    PushFront(&graphs_, {std::move(pointers), std::move(exec)}, kMaxGraphs);
+    return Status();
+  }
+
+  // The graph that was used or made last.
+  Status LaunchFirst(CUstream stream) {
+    graphs_.front().last_run = runs_;
     IOS_CUDA_RETURN_IF_ERROR(device_, cuGraphLaunch,
                              graphs_.front().exec.get(), stream);
+    return Status();
+  }
+
+  // Makes staging_, if it is not there.
+  Status Stage() {
+    if (staging_) return Status();
+    auto staging = std::make_unique<Staging>();
+    const auto allocate = [&](int64_t bytes) -> StatusOr<void*> {
+      if (bytes == 0) return static_cast<void*>(nullptr);
+      IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> memory,
+                           device_->Allocate(bytes));
+      staging->memory.push_back(std::move(memory));
+      return staging->memory.back().get();
+    };
+    for (int64_t bytes : work_.input_bytes) {
+      IOS_ASSIGN_OR_RETURN(void* const input, allocate(bytes));
+      staging->inputs.push_back(input);
+    }
+    for (int64_t bytes : work_.output_bytes) {
+      IOS_ASSIGN_OR_RETURN(void* const output, allocate(bytes));
+      staging->outputs.push_back(output);
+    }
+    IOS_ASSIGN_OR_RETURN(staging->exec,
+                         Capture(staging->inputs, staging->outputs));
+    staging_ = std::move(staging);
+    return Status();
+  }
+
+  Status LaunchStaged(const std::vector<const void*>& inputs,
+                      const std::vector<void*>& outputs, CUstream stream) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      IOS_RETURN_IF_ERROR(Copy(inputs[i], work_.input_bytes[i],
+                               const_cast<void*>(staging_->inputs[i]), stream));
+    }
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuGraphLaunch, staging_->exec.get(),
+                             stream);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      IOS_RETURN_IF_ERROR(Copy(staging_->outputs[i], work_.output_bytes[i],
+                               outputs[i], stream));
+    }
+    return Status();
+  }
+
+  Status Copy(const void* from, int64_t bytes, void* to, CUstream stream) const {
+    if (bytes == 0) return Status();
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuMemcpyDtoDAsync,
+                             reinterpret_cast<CUdeviceptr>(to),
+                             reinterpret_cast<CUdeviceptr>(from), bytes, stream);
     return Status();
   }
 
@@ -143,6 +260,9 @@ class Context {
   Stream capture_stream_;
   std::list<CachedGraph> graphs_;  // most recent first
   std::list<Pointers> seen_;       // most recent first
+  std::unique_ptr<Staging> staging_;
+  CapturePolicy policy_;
+  int64_t runs_ = 0, eager_runs_ = 0;
   Event done_;                     // after the last run
   bool used_ = false;
 };
@@ -176,7 +296,7 @@ class CudaExecution : public Execution {
     const auto cuda_stream = static_cast<CUstream>(stream);
     Slot* const slot = Acquire(cuda_stream);
     const Status status =
-        slot->context->Run(inputs, outputs, cuda_stream, &captures_);
+        slot->context->Run(inputs, outputs, cuda_stream);
     std::lock_guard<std::mutex> lock(mutex_);
     slot->in_use = false;
     released_.notify_all();  // each may wait for another one
@@ -256,13 +376,14 @@ class CudaExecution : public Execution {
   const Device* const device_;
   const Work work_;
   LaneNeeds needs_;
-  std::atomic<bool> captures_{true};
   std::mutex mutex_;
   std::condition_variable released_;
   std::list<Slot> contexts_;  // a list: slots stay where they are
 };
 
 }  // namespace
+
+int64_t FailedCaptures() { return failed_captures; }
 
 StatusOr<std::unique_ptr<Execution>> LoadExecution(const Device* device,
                                                    Work work) {

@@ -3,6 +3,7 @@
 #ifndef IOS_TF_CC_ENGINE_CUDA_EXECUTION_H_
 #define IOS_TF_CC_ENGINE_CUDA_EXECUTION_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "cc/core/status.h"
@@ -14,6 +15,9 @@ namespace ios::cuda {
 // The first context is made now, others when callers need them.
 StatusOr<std::unique_ptr<Execution>> LoadExecution(const Device* device,
                                                    Work work);
+
+// How many times a CUDA graph could not be made in this process.
+int64_t FailedCaptures();
 
 }  // namespace ios::cuda
 
