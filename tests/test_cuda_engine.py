@@ -185,6 +185,27 @@ def test_threads_that_share_a_stream_share_a_context(gpu):
         run.close()
 
 
+def test_each_context_has_a_handle_of_cudnn(gpu):
+    """And gives it back: there are no more than have been in use at once."""
+    case = Case(5, 8)
+    inputs = case.inputs()
+    run = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
+    run()
+
+    def handles(count: int) -> int:
+        programs = [Case(5, 8) for _ in range(count)]
+        for one in programs:
+            other = cuda_engine.DeviceRun(gpu, one.program, inputs, "float32")
+            one.assert_right(other(), case.expected(inputs))
+            other.close()
+        return gpu.fake.report()["live"]["cudnn handle"]
+
+    most = handles(20)
+    assert most >= 20 + 2  # the first program's, and one to build graphs with
+    assert handles(20) == handles(3) == most
+    run.close()
+
+
 def test_two_gpus(gpu):
     """In turn, from one thread: each has kernels, handles and memory of its own."""
     gpu.fake.set(devices=2)

@@ -196,13 +196,15 @@ StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
   if (status.code() == StatusCode::kResourceExhausted) return false;
   IOS_RETURN_IF_ERROR(status);
   const ConvolutionPointers& pointers = tensors->pointers();
+  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<CudnnHandle> handle,
+                       TakeCudnnHandle(device));
   std::vector<Enqueuer> works;
   for (const Convolution* convolution : {&whole, &steps}) {
-    works.push_back([convolution, &pointers](CUstream stream) {
+    works.push_back([convolution, &pointers, &handle](CUstream stream) {
       return convolution->Enqueue(pointers.input, pointers.filter,
                                   pointers.bias, pointers.residual,
                                   pointers.output,
-                                  {stream, pointers.workspace});
+                                  {stream, pointers.workspace, handle.get()});
     });
   }
   IOS_ASSIGN_OR_RETURN(const std::vector<float> times,
@@ -227,7 +229,7 @@ Status Convolution::Enqueue(const void* input, const void* filter,
   pointers.residual = residual;
   pointers.output = output_offset_ ? At(lane, *output_offset_) : output;
   pointers.workspace = lane.scratch;
-  IOS_RETURN_IF_ERROR(plan_->Enqueue(pointers, lane.stream));
+  IOS_RETURN_IF_ERROR(plan_->Enqueue(pointers, lane.stream, lane.cudnn));
   if (cut_) {
     IOS_RETURN_IF_ERROR(cut_->Enqueue(pointers.output, output, lane.stream));
   }

@@ -25,7 +25,7 @@ constexpr int kMaxLanes = 16;
 // See Backend::Fingerprint.
 constexpr int kRevision = 1;
 
-std::string CudnnVersion(const Device* device) {
+std::string CudnnVersionText(const Device* device) {
   const auto get_version = reinterpret_cast<size_t (*)()>(
       dlsym(device->libraries().cudnn, "cudnnGetVersion"));
   const size_t version = get_version ? get_version() : 0;
@@ -42,7 +42,7 @@ class Cuda : public Backend {
     const int version = device_->driver_version();
     return device_->name() + ", CUDA " + std::to_string(version / 1000) + "." +
            std::to_string(version % 1000 / 10) + ", cuDNN " +
-           CudnnVersion(device_) + ", revision " + std::to_string(kRevision) +
+           CudnnVersionText(device_) + ", revision " + std::to_string(kRevision) +
            (tf32_ ? "" : ", no TF32");
   }
 

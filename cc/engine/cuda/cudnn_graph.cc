@@ -30,9 +30,6 @@ namespace {
 
 namespace fe = ::cudnn_frontend;
 
-// One per lane that is likely to run at the same time; see Handles.
-constexpr size_t kHandles = 8;
-
 enum Uid : int64_t { kX = 1, kW, kBias, kResidual, kY, kFirstVirtual };
 
 std::string OneLine(std::string text) {
@@ -68,10 +65,45 @@ auto Guard(const Function& function) -> decltype(function()) {
   }
 }
 
-// A device's cuDNN handles. A handle has one stream at a time, may have internal
-// streams that follow it, and cannot be made while a stream is captured: so there
-// are several from the start, shared out by stream. They live as long as the
-// process, as the device does.
+}  // namespace
+
+// A handle has one stream at a time, and internal streams that follow it.
+class CudnnHandle {
+ public:
+  static StatusOr<std::unique_ptr<CudnnHandle>> Create() {
+    std::unique_ptr<CudnnHandle> made(new CudnnHandle);
+    const cudnnStatus_t status = fe::detail::create_handle(&made->handle_);
+    if (status != CUDNN_STATUS_SUCCESS) {
+      return ToStatus(status, "cudnnCreate failed");
+    }
+    return made;
+  }
+
+  // For building graphs, which no stream matters to.
+  cudnnHandle_t get() const { return handle_; }
+
+  // Calls function(handle) while the handle's stream is `stream`.
+  Status With(CUstream stream,
+              const std::function<Status(cudnnHandle_t)>& function) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const cudnnStatus_t status = fe::detail::set_stream(handle_, stream);
+    if (status != CUDNN_STATUS_SUCCESS) {
+      return ToStatus(status, "cudnnSetStream failed");
+    }
+    return function(handle_);
+  }
+
+ private:
+  CudnnHandle() = default;
+
+  std::mutex mutex_;
+  cudnnHandle_t handle_ = nullptr;
+};
+
+namespace {
+
+// A device's cuDNN handles: one to build graphs with, and those that callers have or
+// have had. They live as long as the process, as the device does.
 class Handles {
  public:
   static StatusOr<Handles*> Get(const Device* device) {
@@ -82,49 +114,39 @@ class Handles {
     if (handles) return handles.get();
     fe::cudnn_dlhandle = device->libraries().cudnn;
     std::unique_ptr<Handles> made(new Handles);
-    for (Slot& slot : made->slots_) {
-      const cudnnStatus_t status = fe::detail::create_handle(&slot.handle);
-      if (status != CUDNN_STATUS_SUCCESS) {
-        return ToStatus(status, "cudnnCreate failed");
-      }
-    }
+    IOS_ASSIGN_OR_RETURN(made->builder_, CudnnHandle::Create());
     handles = std::move(made);
     return handles.get();
   }
 
-  ~Handles() {
-    for (Slot& slot : slots_) {
-      if (slot.handle) fe::detail::destroy_handle(slot.handle);
-    }
-  }
+  CudnnHandle* builder() const { return builder_.get(); }
 
-  // For building graphs, which no stream matters to.
-  cudnnHandle_t any() const { return slots_[0].handle; }
-
-  // Calls function(handle) while the handle's stream is `stream`.
-  Status With(CUstream stream,
-              const std::function<Status(cudnnHandle_t)>& function) {
-    // Streams lie at regular distances: the highest bits of a product are mixed.
-    const uint64_t hash =
-        reinterpret_cast<uintptr_t>(stream) * 0x9e3779b97f4a7c15u;
-    Slot& slot = slots_[(hash >> 32) % kHandles];
-    std::lock_guard<std::mutex> lock(slot.mutex);
-    const cudnnStatus_t status = fe::detail::set_stream(slot.handle, stream);
-    if (status != CUDNN_STATUS_SUCCESS) {
-      return ToStatus(status, "cudnnSetStream failed");
+  // One that nobody else has until the last pointer goes.
+  StatusOr<std::shared_ptr<CudnnHandle>> Take() {
+    std::unique_ptr<CudnnHandle> handle;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!free_.empty()) {
+        handle = std::move(free_.back());
+        free_.pop_back();
+      }
     }
-    return function(slot.handle);
+    if (!handle) {
+      IOS_ASSIGN_OR_RETURN(handle, CudnnHandle::Create());
+    }
+    return std::shared_ptr<CudnnHandle>(
+        handle.release(), [this](CudnnHandle* back) {
+          std::lock_guard<std::mutex> lock(mutex_);
+          free_.emplace_back(back);
+        });
   }
 
  private:
-  struct Slot {
-    std::mutex mutex;
-    cudnnHandle_t handle = nullptr;
-  };
-
   Handles() = default;
 
-  std::array<Slot, kHandles> slots_;
+  std::unique_ptr<CudnnHandle> builder_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<CudnnHandle>> free_;
 };
 
 fe::DataType_t ToCudnn(DataType dtype) {
@@ -376,17 +398,15 @@ bool Unwanted(const ConvolutionSpec& spec,
 
 class FrontendPlan : public CudnnPlan {
  public:
-  FrontendPlan(Handles* handles, const ConvolutionSpec& spec,
-               fe::ExecutionPlan plan)
-      : handles_(handles),
-        bias_(spec.bias),
+  FrontendPlan(const ConvolutionSpec& spec, fe::ExecutionPlan plan)
+      : bias_(spec.bias),
         residual_(spec.residual.has_value()),
         plan_(std::move(plan)) {}
 
   int64_t workspace_bytes() const override { return plan_.getWorkspaceSize(); }
 
-  Status Enqueue(const ConvolutionPointers& pointers,
-                 CUstream stream) const override {
+  Status Enqueue(const ConvolutionPointers& pointers, CUstream stream,
+                 CudnnHandle* handle) const override {
     std::vector<int64_t> uids = {kX, kW, kY};
     std::vector<void*> data = {const_cast<void*>(pointers.input),
                                const_cast<void*>(pointers.filter),
@@ -406,11 +426,11 @@ class FrontendPlan : public CudnnPlan {
               .setDataPointers(data.size(), data.data())
               .setWorkspacePointer(pointers.workspace)
               .build();
-      return handles_->With(stream, [&](cudnnHandle_t handle) -> Status {
+      return handle->With(stream, [&](cudnnHandle_t with) -> Status {
         // cuDNN promises thread safety for handles, not for plans.
         std::lock_guard<std::mutex> lock(mutex_);
         const cudnnStatus_t status = fe::detail::execute(
-            handle, plan_.get_raw_desc(), pack.get_raw_desc());
+            with, plan_.get_raw_desc(), pack.get_raw_desc());
         if (status == CUDNN_STATUS_SUCCESS) return Status();
         return ToStatus(status, "cudnnBackendExecute failed");
       });
@@ -418,7 +438,6 @@ class FrontendPlan : public CudnnPlan {
   }
 
  private:
-  Handles* const handles_;
   const bool bias_;
   const bool residual_;
   const fe::ExecutionPlan plan_;
@@ -435,10 +454,10 @@ bool FuseFreely(const ConvolutionSpec& spec) {
 
 class FrontendGraph : public CudnnGraph {
  public:
-  FrontendGraph(Handles* handles, const ConvolutionSpec& spec)
-      : handles_(handles), spec_(spec) {
+  FrontendGraph(CudnnHandle* handle, const ConvolutionSpec& spec)
+      : handle_(handle), spec_(spec) {
     fe::OperationGraph graph =
-        MakeGraph(spec, /*identity=*/false, handles->any());
+        MakeGraph(spec, /*identity=*/false, handle->get());
     // The two heuristics in turn: neither knows all that is fast.
     const fe::EngineConfigList a = Propose(&graph, CUDNN_HEUR_MODE_A);
     const fe::EngineConfigList b = Propose(&graph, CUDNN_HEUR_MODE_B);
@@ -448,7 +467,7 @@ class FrontendGraph : public CudnnGraph {
     }
     if (FuseFreely(spec)) {
       for (const fe::ManagedOpaqueDescriptor& config :
-           ProposeFree(spec, handles->any())) {
+           ProposeFree(spec, handle->get())) {
         Add(config, "free ");
       }
     }
@@ -468,11 +487,11 @@ class FrontendGraph : public CudnnGraph {
     using Result = StatusOr<std::shared_ptr<const CudnnPlan>>;
     return Guard([&]() -> Result {
       fe::ExecutionPlan plan = fe::ExecutionPlanBuilder()
-                                   .setHandle(handles_->any())
+                                   .setHandle(handle_->get())
                                    .setEngineConfig(configs_[candidate])
                                    .build();
       return std::shared_ptr<const CudnnPlan>(
-          std::make_shared<FrontendPlan>(handles_, spec_, std::move(plan)));
+          std::make_shared<FrontendPlan>(spec_, std::move(plan)));
     });
   }
 
@@ -489,7 +508,7 @@ class FrontendGraph : public CudnnGraph {
     configs_.push_back(config);
   }
 
-  Handles* const handles_;
+  CudnnHandle* const handle_;
   const ConvolutionSpec spec_;
   std::set<std::string> names_;
   std::vector<CudnnCandidate> candidates_;
@@ -503,6 +522,11 @@ StatusOr<int64_t> CudnnVersion(const Device* device) {
   return static_cast<int64_t>(fe::detail::get_backend_version());
 }
 
+StatusOr<std::shared_ptr<CudnnHandle>> TakeCudnnHandle(const Device* device) {
+  IOS_ASSIGN_OR_RETURN(Handles * handles, Handles::Get(device));
+  return handles->Take();
+}
+
 bool CudnnHas(const Activation& activation) {
   return activation == Activation::kNone ||
          ToCudnn(activation) != fe::PointwiseMode_t::NOT_SET;
@@ -513,7 +537,7 @@ StatusOr<std::unique_ptr<CudnnGraph>> CudnnGraph::Create(
   using Result = StatusOr<std::unique_ptr<CudnnGraph>>;
   return Guard([&]() -> Result {
     IOS_ASSIGN_OR_RETURN(Handles * handles, Handles::Get(device));
-    auto graph = std::make_unique<FrontendGraph>(handles, spec);
+    auto graph = std::make_unique<FrontendGraph>(handles->builder(), spec);
     if (graph->candidates().empty()) {
       return Unimplemented(OneLine("cuDNN proposes no engine: " +
                                    fe::detail::get_last_error_string_()));

@@ -18,6 +18,13 @@ namespace ios::cuda {
 // The version of the library that was loaded: 90300 is 9.3.0.
 StatusOr<int64_t> CudnnVersion(const Device* device);
 
+// What enqueues with cuDNN; see TakeCudnnHandle.
+class CudnnHandle;
+
+// A handle that nobody else has until the last pointer goes. Cannot be made while the
+// thread captures a stream.
+StatusOr<std::shared_ptr<CudnnHandle>> TakeCudnnHandle(const Device* device);
+
 // Whether cuDNN's graphs have the activation.
 bool CudnnHas(const Activation& activation);
 
@@ -38,8 +45,8 @@ class CudnnPlan {
 
   virtual int64_t workspace_bytes() const = 0;
   // Can be captured; may be called by several threads at once.
-  virtual Status Enqueue(const ConvolutionPointers& pointers,
-                         CUstream stream) const = 0;
+  virtual Status Enqueue(const ConvolutionPointers& pointers, CUstream stream,
+                         CudnnHandle* handle) const = 0;
 };
 
 // An engine of cuDNN with its configuration.

@@ -34,6 +34,7 @@ StatusOr<LaneSet> LaneSet::Create(const Device* device,
                                   const LaneNeeds& needs) {
   LaneSet set;
   set.device_ = device;
+  IOS_ASSIGN_OR_RETURN(set.cudnn_, TakeCudnnHandle(device));
   IOS_ASSIGN_OR_RETURN(set.fork_, MakeEvent(device, /*timing=*/false));
   for (int i = 0; i < needs.lanes; ++i) {
     Lane lane;
@@ -54,7 +55,8 @@ StatusOr<LaneSet> LaneSet::Create(const Device* device,
 Status LaneSet::EnqueueGroup(const std::vector<BoundTask>& group,
                              const std::vector<void*>& tensors, int lane,
                              CUstream stream) const {
-  const LaneContext context = {stream, lanes_[lane].scratch.get()};
+  const LaneContext context = {stream, lanes_[lane].scratch.get(),
+                               cudnn_.get()};
   std::vector<const void*> inputs;
   for (const BoundTask& bound : group) {
     inputs.clear();

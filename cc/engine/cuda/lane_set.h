@@ -10,6 +10,7 @@
 
 #include "cc/core/status.h"
 #include "cc/engine/backend.h"
+#include "cc/engine/cuda/cudnn_graph.h"
 #include "cc/engine/cuda/device.h"
 
 namespace ios::cuda {
@@ -50,6 +51,7 @@ class LaneSet {
                       CUstream stream) const;
 
   const Device* device_ = nullptr;
+  std::shared_ptr<CudnnHandle> cudnn_;
   Event fork_;
   std::vector<Lane> lanes_;
 };

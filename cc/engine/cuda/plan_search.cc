@@ -85,10 +85,13 @@ Status Warm(const Device* device, ConvolutionTensors* tensors,
   }
   IOS_RETURN_IF_ERROR(tensors->MakeWorkspace(workspace));
   IOS_ASSIGN_OR_RETURN(const Stream stream, MakeStream(device));
+  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<CudnnHandle> handle,
+                       TakeCudnnHandle(device));
   std::vector<Candidate> working;
   for (Candidate& candidate : *candidates) {
     const Status status =
-        candidate.plan->Enqueue(tensors->pointers(), stream.get());
+        candidate.plan->Enqueue(tensors->pointers(), stream.get(),
+                                handle.get());
     // Also after a failure: a part may be running. An error here is one of a kernel
     // and spoils the context.
     IOS_CUDA_RETURN_IF_ERROR(device, cuStreamSynchronize, stream.get());
@@ -103,10 +106,12 @@ StatusOr<size_t> Fastest(const Device* device,
                          const ConvolutionTensors& tensors,
                          const std::vector<Candidate>& candidates) {
   if (candidates.size() == 1) return size_t{0};
+  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<CudnnHandle> handle,
+                       TakeCudnnHandle(device));
   std::vector<Enqueuer> works;
   for (const Candidate& candidate : candidates) {
     works.push_back([&](CUstream stream) {
-      return candidate.plan->Enqueue(tensors.pointers(), stream);
+      return candidate.plan->Enqueue(tensors.pointers(), stream, handle.get());
     });
   }
   IOS_ASSIGN_OR_RETURN(const std::vector<float> times,

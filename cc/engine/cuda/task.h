@@ -11,10 +11,13 @@
 
 namespace ios::cuda {
 
+class CudnnHandle;
+
 // What a task runs on.
 struct LaneContext {
   CUstream stream = nullptr;
   void* scratch = nullptr;  // of at least scratch_bytes(), the lane's own
+  CudnnHandle* cudnn = nullptr;  // the caller's
 };
 
 class CudaTask : public Task {
