@@ -206,6 +206,24 @@ def test_merge_keys_do_not_depend_on_the_order_of_operators():
     assert stage_key(pair, merge) == stage_key(swapped, merge)
 
 
+def test_merge_keys_say_who_reads_the_parts():
+    """Whether a part is copied depends on it: two merges, and one read otherwise."""
+    merge = Stage(Strategy.MERGE, ((0, 1),))
+    keys = [
+        stage_key(_labelled(edges, ["a", "a", *readers], name), merge)
+        for name, edges, readers in [
+            ("one", [(0, 2), (1, 3)], ["b", "c"]),
+            ("other", [(1, 2), (0, 3)], ["b", "c"]),
+            ("else", [(0, 2), (1, 3)], ["b", "b"]),
+        ]
+    ]
+    assert keys[0] == keys[1] != keys[2]
+    concurrent = Stage(Strategy.CONCURRENT, ((0,), (1,)))
+    assert stage_key(
+        _labelled([(0, 2)], ["a", "a", "b"], "one"), concurrent
+    ) == stage_key(_labelled([], ["a", "a", "b"], "none"), concurrent)
+
+
 def _renumbered(rng, edges, keys):
     """The same graph with its operators in another topological order."""
     waiting, order = set(range(len(keys))), []

@@ -358,6 +358,7 @@ def test_barriers(gpu):
 
 
 def test_concurrent_work_overlaps_in_simulated_time(gpu):
+    gpu.fake.set(time_scale=10_000)  # far more than the host needs for launches
     x, y, z = gpu.memory(1), gpu.memory(), gpu.memory()
     one, other = gpu.stream(), gpu.stream()
 
@@ -374,7 +375,7 @@ def test_concurrent_work_overlaps_in_simulated_time(gpu):
         gpu("cuEventElapsedTime", ctypes.byref(elapsed), start, end)
         return elapsed.value
 
-    assert milliseconds(one) == pytest.approx(2 * milliseconds(other))
+    assert milliseconds(one) == pytest.approx(2 * milliseconds(other), rel=0.05)
     assert milliseconds(other) > 0
     assert finish(gpu) == []
 

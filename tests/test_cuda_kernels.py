@@ -58,6 +58,7 @@ for to_depth in range(2):
     macros = {"IOS_TO_DEPTH": to_depth}
     VARIANTS[f"move_depth_{to_depth}"] = ("kSpatialSource", ["MoveDepth"], macros)
 VARIANTS["lrn"] = ("kSpatialSource", ["Lrn"], {})
+VARIANTS["spin"] = ("kTimingSource", ["Spin"], {})
 
 
 def window(kind: int, strip: int, **macros: int):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ios_tf.scheduler.problem import Problem, mask_of, operators_of
-from ios_tf.scheduler.schedule import Stage
+from ios_tf.scheduler.schedule import Stage, Strategy
 
 
 def stage_key(
@@ -20,6 +20,8 @@ def stage_key(
     Stages with equal keys have the same strategy, and groups with the same operators
     (types, attributes, shapes) and the same edges inside. Which tensors they read from
     outside, and whether they share them, is no part of it. Groups may be in any order.
+    A merge's key says who reads its parts, which is what decides whether they are
+    copied.
 
     Args:
       problem: the block.
@@ -28,7 +30,31 @@ def stage_key(
     """
     group_keys = {} if group_keys is None else group_keys
     keys = [known_group_key(problem, group, group_keys) for group in stage.groups]
+    if stage.strategy is Strategy.MERGE:
+        keys.append(_readers_key(problem, stage.groups[0]))
     return f"{stage.strategy.value} {problem.dtype} {' | '.join(sorted(keys))}"
+
+
+def _readers_key(problem: Problem, operators: tuple[int, ...]) -> str:
+    def readers(op: int) -> list[int]:
+        return list(operators_of(problem.successors[op]))
+
+    def described(reader: int) -> list:
+        # A concat may hand on what it reads.
+        behind = readers(reader) if problem.types[reader] == "concat" else []
+        keys = sorted(problem.operator_keys[op] for op in behind)
+        return [problem.operator_keys[reader], keys]
+
+    return json.dumps(
+        sorted(
+            [
+                problem.operator_keys[op],
+                problem.outputs >> op & 1,
+                sorted(described(reader) for reader in readers(op)),
+            ]
+            for op in operators
+        )
+    )
 
 
 def lane_key(

@@ -95,6 +95,9 @@ constexpr double kLaunchMicroseconds = 3;
 constexpr double kGraphNodeMicroseconds = 1;
 constexpr double kThreadMicroseconds = 1e-3;
 constexpr double kBytesPerMicrosecond = 1e6;
+// The host's.
+constexpr double kHostLaunch = 3, kHostGraphLaunch = 5, kHostGraphNode = 0.02;
+constexpr double kHostEvent = 1;
 
 bool initialized = false;
 CUctx_st primary_contexts[kMaxDevices];
@@ -203,6 +206,11 @@ CUresult Enqueue(CUstream stream, Work work) {
   if (computes && machine.Planted("fail_launch")) {
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   }
+  // Operators of the tests are tiny: each takes as long as one of a network, or the
+  // engine would run them hundreds of times to measure them.
+  if (computes && work.by_the_clock) {
+    work.microseconds *= machine.Option("time_scale", 100);
+  }
   if (stream->capture) {
     if (stream->capture->invalid) {
       return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -227,6 +235,7 @@ CUresult Enqueue(CUstream stream, Work work) {
     }
     machine.Count("legacy stream");
   }
+  machine.Spend(kHostLaunch);
   work.microseconds += kLaunchMicroseconds;
   EnqueueNow(stream, std::move(work));
   return CUDA_SUCCESS;
@@ -381,6 +390,9 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute,
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       *value = 4;
       return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      *value = 4096;
+      return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -526,6 +538,7 @@ CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr to, unsigned char value,
   FAKE_CONTEXT();
   CUstream stream = Resolve(handle, context, __func__);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  machine.Count("cuMemsetD8Async");
   void* const target = reinterpret_cast<void*>(to);
   return Enqueue(stream, {"memset",
                           [target, value, bytes] {
@@ -641,6 +654,7 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream handle) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
   machine.Count("cuEventRecord");
+  machine.Spend(kHostEvent);
   event->recorded = true;
   if (stream->capture) {
     event->capture = stream->capture;
@@ -804,6 +818,13 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int grid_x,
   machine.Count("cuLaunchKernel");
   const std::string name = "kernel " + function->name;
   const fake::HostKernel kernel = function->kernel;
+  double microseconds = blocks * threads * kThreadMicroseconds;
+  if (function->name == "Spin") {
+    // Its only parameter says how long it takes.
+    unsigned nanoseconds;
+    std::memcpy(&nanoseconds, parameters[0], sizeof(nanoseconds));
+    microseconds = nanoseconds / 1e3;
+  }
   return Enqueue(
       stream,
       {name,
@@ -820,7 +841,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int grid_x,
            machine.Violate(name + ": threads do not meet at the same barrier");
          }
        },
-       blocks * threads * kThreadMicroseconds});
+       microseconds, function->name != "Spin"});
 }
 
 // --- capture and graphs
@@ -910,6 +931,7 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream handle) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   machine.Count("cuGraphLaunch");
+  machine.Spend(kHostGraphLaunch + kHostGraphNode * exec->graph.nodes.size());
   // Behind what is on the stream, and behind the graph's last launch.
   std::vector<NodePtr> roots = Before(stream);
   if (exec->last) roots.push_back(exec->last);
@@ -936,6 +958,17 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream handle) {
   exec->last =
       machine.Enqueue({"graph end", nullptr, 0}, stream->chain, leaves);
   stream->tails = {exec->last};
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphUpload(CUgraphExec exec, CUstream handle) {
+  FAKE_CONTEXT();
+  CUstream stream = Resolve(handle, context, __func__);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (!machine.Exists("graph exec", exec)) {
+    machine.Violate("cuGraphUpload of a graph that does not exist");
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
   return CUDA_SUCCESS;
 }
 

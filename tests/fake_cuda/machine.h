@@ -31,6 +31,7 @@ struct Work {
   std::string name;
   std::function<void()> run;    // tells its accesses by Machine::Read and Write
   double microseconds = 0;      // of simulated time
+  bool by_the_clock = true;     // takes longer where the GPU's clocks are low
   CUcontext context = nullptr;  // its stream's
 };
 
@@ -115,6 +116,8 @@ class Machine {
   void HostSaw(const NodePtr& node);
   void HostSawEverything();
   double host_time() const { return host_time_; }
+  // The host is busy for so many simulated microseconds.
+  void Spend(double microseconds) { host_time_ += microseconds; }
   uint64_t Random() { return random_(); }
 
  private:
@@ -131,6 +134,7 @@ class Machine {
   void RunOne();
   void Execute(const NodePtr& node);
   void Account(const Node& node);
+  double Slowness(const Work& work, double start);
   void AccountBuffer(const Node& node, Buffer* buffer);
   void Visit(const Node& node, Buffer* buffer, size_t begin, size_t end,
              bool write);
@@ -161,6 +165,7 @@ class Machine {
   int policy_ = 0;
   Clock host_clock_;
   double host_time_ = 0;
+  double busy_ = 0, idle_from_ = 0;  // of the clocks: see Slowness()
   std::mt19937_64 random_;
 };
 

@@ -12,6 +12,7 @@
 #include "cc/engine/cuda/device.h"
 #include "cc/engine/cuda/execution.h"
 #include "cc/engine/cuda/lane_set.h"
+#include "cc/engine/cuda/measure_work.h"
 #include "cc/engine/cuda/parameter.h"
 #include "cc/engine/cuda/tasks.h"
 
@@ -57,8 +58,13 @@ class Cuda : public Backend {
     return Status();
   }
 
-  // cuDNN takes strides, and so do the kernels.
-  bool ReadsPitched(const Operator&) const override { return true; }
+  // Own kernels do. cuDNN takes strides, too, but nearly all of its engines copy such
+  // a tensor first: once for each reader.
+  bool ReadsPitched(const Operator& op) const override {
+    return op.type != OperatorType::kConv2DTranspose &&
+           op.type != OperatorType::kMatMul &&
+           (op.type != OperatorType::kConv2D || op.groups > 1);
+  }
 
   bool ReadsPieces(const Operator&) const override { return false; }
 
@@ -115,8 +121,6 @@ class Cuda : public Backend {
 
   bool SharesHostMemory() const override { return false; }
 
-  // Each candidate is a graph that holds its stages `number` times, timed by events
-  // on the stream before and after it.
   StatusOr<std::vector<std::vector<double>>> Measure(
       const std::vector<const std::vector<BoundStage>*>& candidates,
       const std::vector<void*>& tensors,
@@ -125,57 +129,17 @@ class Cuda : public Backend {
     LaneNeeds needs;
     for (const auto* stages : candidates) needs.Add(*stages);
     IOS_ASSIGN_OR_RETURN(const LaneSet lanes, LaneSet::Create(device_, needs));
-    IOS_ASSIGN_OR_RETURN(const Stream stream, MakeStream(device_));
-    const FinishAtEnd finish(device_, stream.get());
-    IOS_ASSIGN_OR_RETURN(const Event start, MakeEvent(device_, /*timing=*/true));
-    IOS_ASSIGN_OR_RETURN(const Event end, MakeEvent(device_, /*timing=*/true));
-    std::vector<GraphExec> graphs;
+    std::vector<Enqueuer> works;
     for (const auto* stages : candidates) {
-      // Eagerly first: kernels are loaded on their first launch.
-      IOS_RETURN_IF_ERROR(lanes.Enqueue(*stages, tensors, stream.get()));
-      StatusOr<GraphExec> graph =
-          CaptureGraph(device_, stream.get(), [&](CUstream capture) {
-            for (int i = 0; i < measurement.number; ++i) {
-              IOS_RETURN_IF_ERROR(lanes.Enqueue(*stages, tensors, capture));
-            }
-            return Status();
-          });
-      // Where capturing fails it is run as Execution does then: eagerly.
-      graphs.push_back(graph.ok() ? std::move(*graph) : GraphExec());
+      works.push_back([&lanes, &tensors, stages](CUstream stream) {
+        return lanes.Enqueue(*stages, tensors, stream);
+      });
     }
-    const auto run = [&](size_t c) -> Status {
-      if (graphs[c]) {
-        IOS_CUDA_RETURN_IF_ERROR(device_, cuGraphLaunch, graphs[c].get(),
-                                 stream.get());
-        return Status();
-      }
-      for (int i = 0; i < measurement.number; ++i) {
-        IOS_RETURN_IF_ERROR(
-            lanes.Enqueue(*candidates[c], tensors, stream.get()));
-      }
-      return Status();
-    };
-    for (size_t c = 0; c < candidates.size(); ++c) {
-      for (int i = 0; i < measurement.warmup; i += measurement.number) {
-        IOS_RETURN_IF_ERROR(run(c));
-      }
-    }
-    std::vector<std::vector<double>> latencies(candidates.size());
-    for (int r = 0; r < measurement.repeat; ++r) {
-      for (size_t c = 0; c < candidates.size(); ++c) {
-        IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, start.get(),
-                                 stream.get());
-        IOS_RETURN_IF_ERROR(run(c));
-        IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, end.get(),
-                                 stream.get());
-        IOS_CUDA_RETURN_IF_ERROR(device_, cuEventSynchronize, end.get());
-        float elapsed_ms = 0;
-        IOS_CUDA_RETURN_IF_ERROR(device_, cuEventElapsedTime, &elapsed_ms,
-                                 start.get(), end.get());
-        latencies[c].push_back(elapsed_ms / measurement.number);
-      }
-    }
-    return latencies;
+    WorkMeasurement how;
+    how.samples = measurement.repeat;
+    how.least_runs = measurement.number;
+    how.warmup = measurement.warmup;
+    return SampleWork(device_, works, how);
   }
 
  private:

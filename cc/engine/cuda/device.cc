@@ -66,6 +66,9 @@ StatusOr<Device*> Device::Get(int ordinal, DeviceAllocator* allocator) {
   IOS_CUDA_RETURN_IF_ERROR(device, cuDeviceGetAttribute,
                            &device->multiprocessors_,
                            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle);
+  IOS_CUDA_RETURN_IF_ERROR(device, cuDeviceGetAttribute,
+                           &device->l2_cache_bytes_,
+                           CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, handle);
   IOS_CUDA_RETURN_IF_ERROR(device, cuDriverGetVersion,
                            &device->driver_version_);
   // The primary context is the one TensorFlow and the CUDA runtime use.

@@ -43,6 +43,7 @@ class Device {
   const std::string& name() const { return name_; }  // "NVIDIA H200"
   int compute_capability() const { return compute_capability_; }  // 90
   int multiprocessors() const { return multiprocessors_; }
+  int64_t l2_cache_bytes() const { return l2_cache_bytes_; }
   int driver_version() const { return driver_version_; }  // 13000: CUDA 13.0
   CUcontext context() const { return context_; }
 
@@ -80,6 +81,7 @@ class Device {
   std::string name_;
   int compute_capability_ = 0;
   int multiprocessors_ = 0;
+  int l2_cache_bytes_ = 0;
   int driver_version_ = 0;
 };
 

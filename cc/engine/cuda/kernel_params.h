@@ -110,6 +110,9 @@
     const void* input;                                                    \
     void* output;                                                         \
     unsigned input_pitch, output_pitch, vectors;                          \
+  };                                                                      \
+  struct SpinParams {                                                     \
+    unsigned nanoseconds;                                                 \
   };
 
 namespace ios::cuda {

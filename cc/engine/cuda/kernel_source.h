@@ -14,6 +14,7 @@ extern const char kCopySource[];         // Copy, Pad
 extern const char kWindowSource[];     // Window: depthwise convolution, pooling
 extern const char kReductionSource[];  // GlobalPool, Softmax
 extern const char kSpatialSource[];    // Resize, MoveDepth, Lrn
+extern const char kTimingSource[];     // Spin
 
 }  // namespace ios::cuda
 

@@ -30,6 +30,7 @@
   X(cuMemcpyHtoD)                                                            \
   X(cuMemcpyDtoHAsync)                                                       \
   X(cuMemcpyDtoDAsync)                                                       \
+  X(cuMemsetD8Async)                                                         \
   X(cuStreamCreate)                                                          \
   X(cuStreamDestroy)                                                         \
   X(cuStreamSynchronize)                                                     \
@@ -47,6 +48,7 @@
   X(cuModuleGetFunction)                                                     \
   X(cuLaunchKernel)                                                          \
   X(cuGraphInstantiateWithFlags)                                             \
+  X(cuGraphUpload)                                                           \
   X(cuGraphLaunch)                                                           \
   X(cuGraphExecDestroy)                                                      \
   X(cuGraphDestroy)

@@ -1,0 +1,145 @@
+"""What the search measures on a GPU: the GPU's time of a stage as it runs in a program,
+not the host's, nor that of clocks that are down, nor copies that no program makes.
+
+The fake GPU's times are simulated: so many microseconds for a kernel, and some of the
+host's for each call that launches.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cuda_engine
+import cuda_helpers
+import numpy as np
+import pytest
+
+from ios_tf import engine
+
+RELU = {"type": "activation", "activation": "relu"}
+CONV = {"type": "conv2d", "kernel": [1, 1], "filters": 16}
+POOL = {"type": "pool", "pool": "max", "kernel": [3, 3], "padding": "SAME"}
+
+
+def block_of(*operators: dict, outputs=None) -> dict:
+    return {
+        "version": 1,
+        "inputs": [[1, 6, 5, 16]],
+        "operators": list(operators),
+        "outputs": outputs or [len(operators) - 1],
+    }
+
+
+def stages(*groups: list[list[int]], strategy: str = "concurrent") -> dict:
+    return {
+        "version": 1,
+        "stages": [{"strategy": strategy, "groups": g} for g in groups],
+    }
+
+
+def medians(block: dict, *schedules: dict, **options: int) -> np.ndarray:
+    profiler = engine.Profiler(block, cuda_engine.DEVICE)
+    options = {"warmup": 0, "number": 1, "repeat": 3} | options
+    return np.median(profiler.measure(schedules, **options), axis=1)
+
+
+def test_short_stages_are_as_long_as_their_kernels(gpu):
+    """Two in a row take twice as long as one: launches do not count."""
+    gpu.fake.set(time_scale=1)  # a microsecond or two: the host needs longer to launch
+    block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(2)))
+    one, two = medians(block, stages([[0]]), stages([[0]], [[1]]))
+    assert one < 0.004
+    assert two == pytest.approx(2 * one, rel=0.01)
+
+
+def test_long_stages_are_not_repeated_in_graphs(gpu):
+    """A network has thousands of kernels, which a graph is to hold once."""
+    gpu.fake.set(time_scale=10_000)
+    block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(3)))
+    schedule = stages([[0]], [[1]], [[2]])
+    medians(block, schedule)
+    gpu.fake.library.fake_cuda_reset()
+    medians(block, schedule, number=3)
+    counts = gpu.fake.report()["counts"]
+    assert counts["cuGraphInstantiate"] == 2  # that, and nothing
+    assert counts["captured nodes"] == 3
+
+
+def test_plans_are_timed_with_weights_that_are_not_in_the_cache(gpu):
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=(1, 1, 16, 16)).astype(np.float32)]
+    block = block_of({**CONV, "inputs": [-1], "name": "cold"})
+    gpu.fake.library.fake_cuda_reset()
+    engine.Program(block, stages([[0]]), weights, "cuda")
+    counts = gpu.fake.report()["counts"]
+    assert counts["cuMemsetD8Async"] > 1
+    # No room to empty the cache: plans are timed as they are.
+    block["inputs"][0][1] = 7
+    gpu.fake.set(memory_limit=gpu.fake.report()["live"]["bytes"] + 16384)
+    engine.Program(block, stages([[0]]), weights, "cuda")
+
+
+CLOCKS = """
+import json
+import cuda_helpers
+fake = cuda_helpers.fake_cuda()
+import test_cuda_measurement as test
+block = test.block_of({**test.RELU, "inputs": [-1]})
+print(json.dumps([float(test.medians(block, test.stages([[0]]))[0]) for _ in range(2)]))
+"""
+
+
+def test_the_first_measurement_finds_the_clocks_up():
+    cuda_helpers.build_fakes()
+    tests = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", CLOCKS],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)]),
+            "FAKE_CUDA_OPTIONS": "clock_ramp=1",
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = json.loads(done.stdout)
+    assert first == pytest.approx(second, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("readers", "copies"),
+    [
+        ([{**POOL, "inputs": [0]}, {**RELU, "inputs": [1]}], 0),  # both take a pitch
+        ([{**POOL, "inputs": [0]}, {**CONV, "inputs": [1]}], 1),  # cuDNN would copy
+        ([{"type": "concat", "inputs": [0, 1]}], 0),  # of the whole
+        ([{"type": "concat", "inputs": [1, 0]}], 2),  # in another order
+    ],
+)
+def test_a_merge_is_measured_as_it_runs(gpu, readers, copies):
+    """With the copies that a program makes of its parts, and no others."""
+    convs = [{**CONV, "inputs": [-1], "bias": bias} for bias in (False, False)]
+    outputs = list(range(2, 2 + len(readers)))
+    block = block_of(*convs, *readers, outputs=outputs)
+    merge = {"strategy": "merge", "groups": [[0, 1]]}
+    rest = [{"strategy": "concurrent", "groups": [[i]]} for i in outputs]
+    rng = np.random.default_rng(0)
+    count = 2 + sum(reader["type"] == "conv2d" for reader in readers)
+    weights = [rng.normal(size=(1, 1, 16, 16)).astype(np.float32)] * count
+    # The program's, in one run.
+    schedule = {"version": 1, "stages": [merge, *rest]}
+    program = engine.Program(block, schedule, weights, cuda_engine.DEVICE)
+    inputs = [rng.normal(size=block["inputs"][0]).astype(np.float32)]
+    expected = cuda_engine.on_cpu(block, schedule, weights, inputs, "float32")
+    gpu.fake.library.fake_cuda_reset()
+    cuda_engine.assert_close(program.run(inputs), expected, 1e-4)
+    assert gpu.fake.report()["counts"].get("kernel Copy", 0) == copies
+    # Those of the measurement, in each of its runs.
+    profiler = engine.Profiler(block, cuda_engine.DEVICE)
+    profiler.measure([{"version": 1, "stages": [merge]}])
+    gpu.fake.library.fake_cuda_reset()
+    profiler.measure([{"version": 1, "stages": [merge]}], warmup=0, number=1, repeat=1)
+    counts = gpu.fake.report()["counts"]
+    assert counts.get("kernel Copy", 0) == copies * counts["cudnnBackendExecute"]
