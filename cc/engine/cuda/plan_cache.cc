@@ -1,5 +1,6 @@
 #include "cc/engine/cuda/plan_cache.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,9 +9,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cc/core/block_json.h"
+#include "cc/core/limits.h"
+#include "cc/core/status.h"
 
 namespace ios::cuda {
 namespace {
@@ -29,24 +33,78 @@ bool MakeDirectories(const std::string& path) {
   return mkdir(path.c_str(), 0777) == 0 || errno == EEXIST;
 }
 
+// What is in a file of at most kMaxDocumentBytes; an error for whatever is no such
+// file: a link, a pipe that nobody writes to, something larger. None if there is
+// nothing.
+StatusOr<std::optional<std::string>> ReadRegular(const std::string& path) {
+  const int file =
+      open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::optional<std::string>();
+    return InvalidArgument(strerror(errno));
+  }
+  struct Closer {
+    int file;
+    ~Closer() { close(file); }
+  } const closer{file};
+  struct stat found;
+  if (fstat(file, &found) != 0 || !S_ISREG(found.st_mode)) {
+    return InvalidArgument("not a regular file");
+  }
+  std::string text;
+  char part[1 << 16];
+  ssize_t bytes = 0;
+  while ((bytes = read(file, part, sizeof(part))) > 0) {
+    text.append(part, bytes);
+    if (text.size() > kMaxDocumentBytes) return InvalidArgument("too large");
+  }
+  if (bytes < 0) return InvalidArgument(strerror(errno));
+  return std::optional<std::string>(std::move(text));
+}
+
+StatusOr<std::map<std::string, std::string>> Parse(const std::string& text) {
+  IOS_ASSIGN_OR_RETURN(const Json json, ParseDocument(text, "it"));
+  const auto format = json.find("format"), plans = json.find("plans");
+  if (format == json.end() || *format != kFormat || plans == json.end() ||
+      !plans->is_object()) {
+    return InvalidArgument("not a file of cuDNN plans");
+  }
+  std::map<std::string, std::string> found;
+  for (const auto& [convolution, plan] : plans->items()) {
+    if (plan.is_string()) found.emplace(convolution, plan.get<std::string>());
+  }
+  return found;
+}
+
 // The file's plans; none if there is no such file, or none of this format.
 std::map<std::string, std::string> Read(const std::string& path) {
-  std::map<std::string, std::string> plans;
-  std::ifstream file(path);
-  if (!file) return plans;
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("format") ||
-      json["format"] != kFormat || !json.contains("plans") ||
-      !json["plans"].is_object()) {
-    fprintf(stderr, "ios_tf: ignoring %s: not a file of cuDNN plans\n",
-            path.c_str());
-    return plans;
+  const auto parsed =
+      [&]() -> StatusOr<std::map<std::string, std::string>> {
+    IOS_ASSIGN_OR_RETURN(const std::optional<std::string> text,
+                         ReadRegular(path));
+    if (!text) return std::map<std::string, std::string>();
+    return Parse(*text);
+  }();
+  if (parsed.ok()) return *parsed;
+  fprintf(stderr, "ios_tf: ignoring %s: %s\n", path.c_str(),
+          parsed.status().message().c_str());
+  return {};
+}
+
+// Writes a new file, which nobody has put there before; whether all of it is there.
+bool WriteNew(const std::string& path, const std::string& text) {
+  unlink(path.c_str());  // of a process of that number, killed
+  const int file = open(path.c_str(),
+                        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                        0666);
+  if (file < 0) return false;
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t bytes = write(file, text.data() + done, text.size() - done);
+    if (bytes <= 0) break;
+    done += bytes;
   }
-  for (const auto& [convolution, plan] : json["plans"].items()) {
-    if (plan.is_string()) plans.emplace(convolution, plan.get<std::string>());
-  }
-  return plans;
+  return close(file) == 0 && done == text.size();
 }
 
 std::string DefaultDirectory() {
@@ -108,13 +166,12 @@ void PlanCache::Store(const std::string& device) {
   const Json json = {{"format", kFormat}, {"plans", plans_[device]}};
 
   const std::string temporary = path + "." + std::to_string(getpid());
-  bool written = MakeDirectories(directory_);
-  if (written) {
-    std::ofstream file(temporary);
-    file << json.dump(1) << "\n";
-    file.close();
-    written = file.good() && rename(temporary.c_str(), path.c_str()) == 0;
-  }
+  const bool written =
+      MakeDirectories(directory_) &&
+      WriteNew(temporary, json.dump(1, ' ', false,
+                                    Json::error_handler_t::replace) +
+                              "\n") &&
+      rename(temporary.c_str(), path.c_str()) == 0;
   if (!written) {
     fprintf(stderr, "ios_tf: cannot write %s: %s; plans are kept in memory\n",
             path.c_str(), strerror(errno));
