@@ -23,7 +23,7 @@ LIBRARIES = {
 }
 
 
-def _include_directories() -> list[Path]:
+def include_directories() -> list[Path]:
     """Of CUDA, NVRTC and cuDNN: TensorFlow's wheel has their headers."""
     for wheel in ("tensorflow", "tensorflow-cpu"):
         try:
@@ -43,7 +43,7 @@ def build_fakes() -> Path:
     """The directory of the three libraries; built if their sources changed."""
     compiler = shlex.split(os.environ.get("CXX", "g++"))
     flags = ["-std=c++17", "-O2", "-Wall", "-fPIC", f'-DFAKE_CUDA_SOURCES="{SOURCES}"']
-    flags += [f"-isystem{directory}" for directory in _include_directories()]
+    flags += [f"-isystem{directory}" for directory in include_directories()]
     text = repr([compiler, flags, LIBRARIES]).encode()
     for source in sorted(SOURCES.iterdir()):
         text += source.name.encode() + b"\0" + source.read_bytes()

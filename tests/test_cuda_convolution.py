@@ -132,6 +132,23 @@ def test_equal_convolutions_share_a_plan(gpu):
     assert plans(1) == 1
 
 
+def test_plans_may_copy_all_of_large_tensors(gpu):
+    """As those with tensor cores do where channels are no multiples of 16 bytes."""
+    gpu.fake.set(inert=1)  # 80 MB are only talked about
+    op = {"type": "conv2d", "kernel": [1, 1], "filters": 154, "inputs": [-1]}
+    block = {
+        "version": 1,
+        "inputs": [[40, 56, 56, 154]],
+        "operators": [op],
+        "outputs": [0],
+    }
+    weights = [np.zeros((1, 1, 154, 154), np.float32)]
+    gpu.fake.library.fake_cuda_reset()
+    engine.Program(block, schedule_of(1), weights, "cuda")
+    counts = gpu.fake.report()["counts"]
+    assert counts["cudnn engine 1"] > 1  # the one with TF32: it was timed
+
+
 def test_an_activation_that_cudnn_lacks_is_added_by_a_kernel(gpu):
     op = CONV | {"kernel": [1, 5], "activation": "hard_swish"}
     actual = run(gpu, op, "float32", "cuda,tf32=0")
@@ -245,6 +262,39 @@ def test_damaged_file_costs_time_only(tmp_path, right_sum, damage):
     repaired = json.loads(file.read_text())["plans"]
     for convolution, plan in json.loads(text)["plans"].items():
         assert repaired[convolution] == plan
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _link(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _nested(path: Path) -> None:
+    path.write_text('{"format": 1, "plans": ' + "[" * 100_000)
+
+
+def _large(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # sparse
+
+
+@pytest.mark.parametrize("put", [_pipe, _link, _nested, _large])
+def test_what_others_put_in_place_of_a_file_is_ignored(tmp_path, right_sum, put):
+    """It is not waited for, nor followed, nor read into memory; a file takes its
+    place."""
+    run_in_process(tmp_path)
+    file = only_file(tmp_path)
+    text = file.read_text()
+    file.unlink()
+    put(file)
+    total, counts, errors = run_in_process(tmp_path)
+    assert total == pytest.approx(right_sum)
+    assert counts["cudnn plans"] > 1
+    assert f"ignoring {file}" in errors
+    assert not file.is_symlink() and only_file(tmp_path).read_text() == text
 
 
 def test_a_file_that_is_no_cache_is_named(tmp_path, right_sum):

@@ -66,7 +66,7 @@ struct Descriptor {
 
 struct Engine {
   double time;  // relative
-  int64_t workspace;
+  int64_t workspace;  // of a dense convolution of round numbers of channels
   bool needs_alignment;  // of 16 bytes
   fake::Arithmetic float_arithmetic;
   bool works;
@@ -271,6 +271,25 @@ bool IsFloat(const fake::OperationGraph& graph) {
   return graph.operations[0].x.type == CUDNN_DATA_FLOAT;
 }
 
+// As cuDNN's: engines with tensor cores copy tensors that have a pitch, or a number of
+// channels that is no multiple of 16 bytes.
+int64_t WorkspaceOf(int engine, const fake::OperationGraph& graph) {
+  int64_t bytes = kEngines[engine].workspace;
+  if (IsFloat(graph) &&
+      kEngines[engine].float_arithmetic == fake::Arithmetic::kFloat32) {
+    return bytes;
+  }
+  for (const fake::GraphTensor& tensor : graph.Tensors()) {
+    if (tensor.dims[2] * tensor.dims[3] == 1) continue;
+    const int64_t element = tensor.element_bytes(), channels = tensor.dims[1];
+    if (tensor.strides[3] != channels || channels * element % 16 != 0) {
+      const int64_t padded = (channels * element + 15) / 16 * 16;
+      bytes += tensor.elements() / channels * padded;
+    }
+  }
+  return bytes;
+}
+
 cudnnStatus_t BuildPlan(Descriptor* plan) {
   const Descriptor* const config =
       plan->Ref(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
@@ -436,8 +455,8 @@ cudnnStatus_t GetAttribute(Descriptor* descriptor,
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
     case CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE:
-      Return<int64_t>({kEngines[descriptor->engine].workspace}, requested,
-                      count, array);
+      Return<int64_t>({WorkspaceOf(descriptor->engine, *descriptor->graph)},
+                      requested, count, array);
       return CUDNN_STATUS_SUCCESS;
     default: {
       const auto it = descriptor->attributes.find(name);
@@ -484,7 +503,8 @@ cudnnStatus_t Execute(const cudnnContext& handle, const Descriptor& plan,
     }
   }
   const Engine& engine = kEngines[plan.engine];
-  if (engine.workspace > 0 && !workspace) {
+  const int64_t bytes = WorkspaceOf(plan.engine, *plan.graph);
+  if (bytes > 0 && !workspace) {
     machine.Violate("cuDNN is given no workspace");
     return Fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no workspace");
   }
@@ -496,7 +516,6 @@ cudnnStatus_t Execute(const cudnnContext& handle, const Descriptor& plan,
   machine.Count("cudnn operations " +
                 std::to_string(plan.graph->operations.size()));
   const std::shared_ptr<fake::OperationGraph> graph = plan.graph;
-  const int64_t bytes = engine.workspace;
   const CUresult result =
       fake::EnqueueOn(reinterpret_cast<CUstream>(handle.stream),
                       {"cudnn convolution",

@@ -201,6 +201,8 @@ int SlotOf(Capture* capture, CUstream stream) {
 CUresult Enqueue(CUstream stream, Work work) {
   Machine& machine = Machine::Get();
   work.context = stream->context;
+  // Takes its time, and does nothing.
+  if (machine.Option("inert")) work.run = nullptr;
   const bool computes =
       work.name.rfind("kernel", 0) == 0 || work.name.rfind("cudnn", 0) == 0;
   if (computes && machine.Planted("fail_launch")) {
@@ -281,7 +283,7 @@ CUresult SynchronizeWith(const NodePtr& node) {
 // Memory copies by the driver: any size and alignment.
 void CopyToDevice(void* to, const void* from, size_t bytes) {
   Machine& machine = Machine::Get();
-  if (!machine.Accessible(to, bytes)) return;
+  if (machine.Option("inert") || !machine.Accessible(to, bytes)) return;
   machine.Write(to, bytes);
   std::memcpy(to, from, bytes);
 }
@@ -985,6 +987,22 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph graph) {
   if (!machine.Unmade("graph", graph)) return CUDA_ERROR_INVALID_HANDLE;
   delete graph;
   return CUDA_SUCCESS;
+}
+
+// NVIDIA's cuDNN cannot be loaded without them (tests/gpu).
+CUresult CUDAAPI cuTensorMapEncodeTiled(
+    CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+    const cuuint64_t*, const cuuint32_t*, const cuuint32_t*,
+    CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+    CUtensorMapFloatOOBfill) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult CUDAAPI cuTensorMapEncodeIm2col(
+    CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+    const cuuint64_t*, const int*, const int*, cuuint32_t, cuuint32_t,
+    const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
+    CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {

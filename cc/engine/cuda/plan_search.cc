@@ -15,15 +15,17 @@
 namespace ios::cuda {
 namespace {
 
-// Plans that are timed, beside one of every engine: what is fast is among the first
-// that heuristics propose.
-constexpr int kTimedPlans = 16;
+// Plans that are timed, beside one of every engine: all that heuristics propose, some
+// 35 for a convolution, but for those of an unusual one.
+constexpr int kTimedPlans = 64;
 // Plans that are compiled to be timed, which takes up to a second each; none where
 // that many plans are ready and read and write all tensors as they are.
 constexpr int kCompiledPlans = 3;
 constexpr int kEnoughPlans = 8;
-// Every lane has memory of this size at most.
-constexpr int64_t kMaxWorkspaceBytes = 64 << 20;
+// Every lane has memory of this size at least to spare, and of so many times the
+// convolution's tensors: plans that pad channels copy all of them.
+constexpr int64_t kSmallWorkspaceBytes = 64 << 20;
+constexpr int64_t kWorkspaceTensors = 2;
 
 using Plan = std::shared_ptr<const CudnnPlan>;
 
@@ -32,10 +34,20 @@ struct Candidate {
   Plan plan;
 };
 
+int64_t MaxWorkspaceBytes(const ConvolutionSpec& spec) {
+  int64_t bytes = 0;
+  for (const TensorView& view :
+       {spec.input, FilterView(spec), spec.output}) {
+    bytes += NumElements(view.shape) * SizeOf(spec.dtype);
+  }
+  return std::max(kSmallWorkspaceBytes, kWorkspaceTensors * bytes);
+}
+
 // Builds a candidate; nothing if it cannot be used.
-std::optional<Candidate> Build(const CudnnGraph& graph, size_t index) {
+std::optional<Candidate> Build(const CudnnGraph& graph,
+                               const ConvolutionSpec& spec, size_t index) {
   StatusOr<Plan> plan = graph.Build(index);
-  if (!plan.ok() || (*plan)->workspace_bytes() > kMaxWorkspaceBytes) {
+  if (!plan.ok() || (*plan)->workspace_bytes() > MaxWorkspaceBytes(spec)) {
     return std::nullopt;
   }
   return Candidate{graph.candidates()[index].name, std::move(*plan)};
@@ -59,7 +71,7 @@ std::vector<Candidate> BuildSome(const CudnnGraph& graph,
         engines.count(proposed[i].Engine())) {
       continue;
     }
-    if (std::optional<Candidate> candidate = Build(graph, i)) {
+    if (std::optional<Candidate> candidate = Build(graph, spec, i)) {
       engines.insert(proposed[i].Engine());
       candidates.push_back(std::move(*candidate));
     }
@@ -69,7 +81,7 @@ std::vector<Candidate> BuildSome(const CudnnGraph& graph,
   for (size_t i = 0; i < proposed.size() && compiled < kCompiledPlans; ++i) {
     if (!proposed[i].compiles) continue;
     ++compiled;  // also if it fails: it takes its time
-    if (std::optional<Candidate> candidate = Build(graph, i)) {
+    if (std::optional<Candidate> candidate = Build(graph, spec, i)) {
       candidates.push_back(std::move(*candidate));
     }
   }
@@ -124,10 +136,11 @@ StatusOr<size_t> Fastest(const Device* device,
 
 // The plan of that name, if cuDNN still has it and it works.
 std::optional<Candidate> Recall(const CudnnGraph& graph,
+                                const ConvolutionSpec& spec,
                                 const std::string& name) {
   const std::vector<CudnnCandidate>& proposed = graph.candidates();
   for (size_t i = 0; i < proposed.size(); ++i) {
-    if (proposed[i].name == name) return Build(graph, i);
+    if (proposed[i].name == name) return Build(graph, spec, i);
   }
   return std::nullopt;
 }
@@ -147,7 +160,7 @@ StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
   PlanCache& cache = PlanCache::Get();
   if (const std::optional<std::string> name =
           cache.Find(device_name, convolution)) {
-    if (std::optional<Candidate> known = Recall(*graph, *name)) {
+    if (std::optional<Candidate> known = Recall(*graph, spec, *name)) {
       const Plan plan = known->plan;
       std::vector<Candidate> candidates = {std::move(*known)};
       const Status status = warm(&candidates);
@@ -162,7 +175,7 @@ StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
     return Unimplemented(
         "none of " + std::to_string(graph->candidates().size()) +
         " plans can be built with a workspace of at most " +
-        std::to_string(kMaxWorkspaceBytes >> 20) + " MiB");
+        std::to_string(MaxWorkspaceBytes(spec) >> 20) + " MiB");
   }
   const Plan first = candidates[0].plan;
   const Status status = warm(&candidates);
