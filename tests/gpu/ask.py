@@ -1,0 +1,50 @@
+"""Compiles blocks of one convolution with the proxied cuDNN; see real_cudnn.py."""
+
+import ctypes
+import json
+import sys
+from pathlib import Path
+
+directory = Path(sys.argv[1])
+ctypes.CDLL(str(directory / "libcuda.so.1"), ctypes.RTLD_GLOBAL)
+proxy = ctypes.CDLL(str(directory / "libcudnn.so.9"))
+proxy.cudnn_proxy_take_notes.restype = ctypes.c_char_p
+proxy.cudnnGetVersion.restype = ctypes.c_size_t
+
+import numpy as np  # noqa: E402
+
+from ios_tf import engine  # noqa: E402
+
+SCHEDULE = {
+    "version": 1,
+    "stages": [{"strategy": "concurrent", "groups": [[0]]}],
+}
+
+
+def weights_of(block: dict) -> list[np.ndarray]:
+    (op,) = block["operators"]
+    channels, filters = block["inputs"][0][-1], op["filters"]
+    kernel = [] if op["type"] == "matmul" else op.get("kernel", [1, 1])
+    shapes = [[*kernel, channels // op.get("groups", 1), filters]]
+    return [
+        np.zeros(s, np.float32) for s in shapes + [[filters]] * bool(op.get("bias"))
+    ]
+
+
+def answer(block: dict) -> dict:
+    device = "cuda" if block.pop("tf32", True) else "cuda,tf32=0"
+    error = ""
+    try:
+        engine.Program(block, SCHEDULE, weights_of(block), device)
+    except engine.EngineError as failure:
+        error = str(failure)
+    lines = proxy.cudnn_proxy_take_notes().decode().splitlines()
+    return {"error": error, "notes": [json.loads(line) for line in lines]}
+
+
+blocks = json.load(sys.stdin)
+print(
+    json.dumps(
+        {"version": proxy.cudnnGetVersion(), "answers": [answer(b) for b in blocks]}
+    )
+)

@@ -1,0 +1,295 @@
+// A libcudnn between the engine and NVIDIA's own, for machines without a GPU: the
+// engine's graphs go to the real heuristics and engines, which are asked for a device
+// described in JSON (cuDNN 9.8 and later); what they answer is noted. Nothing is
+// computed: executions are work on the fake driver's streams that does nothing.
+//
+// CUDNN_PROXY_LIBRARY: NVIDIA's libcudnn.so.9. CUDNN_PROXY_DEVICE: a file with the
+// device's properties.
+#include <cuda.h>
+#include <cudnn_graph.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "../fake_cuda/machine.h"
+
+struct cudnnContext {
+  cudaStream_t stream = nullptr;
+};
+
+namespace {
+
+using Descriptor = cudnnBackendDescriptor_t;
+
+void* Symbol(const char* name) {
+  static void* const library = [] {
+    const char* const path = std::getenv("CUDNN_PROXY_LIBRARY");
+    void* const opened = dlopen(path ? path : "", RTLD_NOW | RTLD_LOCAL);
+    if (!opened) {
+      fprintf(stderr, "cuDNN cannot be loaded: %s\n", dlerror());
+      std::abort();
+    }
+    return opened;
+  }();
+  return dlsym(library, name);
+}
+
+#define REAL(name) reinterpret_cast<decltype(&::name)>(Symbol(#name))
+
+std::mutex mutex;
+std::map<Descriptor, cudnnBackendDescriptorType_t> types;
+std::map<Descriptor, Descriptor> configs;  // of plans
+std::map<Descriptor, cudnnBackendHeurMode_t> modes;
+std::string notes;  // a line of JSON for each thing
+
+Descriptor Make(cudnnBackendDescriptorType_t type) {
+  Descriptor made = nullptr;
+  REAL(cudnnBackendCreateDescriptor)(type, &made);
+  return made;
+}
+
+Descriptor Device() {
+  static const Descriptor device = [] {
+    const char* const path = std::getenv("CUDNN_PROXY_DEVICE");
+    std::ifstream file(path ? path : "");
+    const std::string json((std::istreambuf_iterator<char>(file)), {});
+    const Descriptor made = Make(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    REAL(cudnnBackendSetAttribute)
+    (made, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+     json.size() + 1, json.c_str());
+    if (REAL(cudnnBackendFinalize)(made) != CUDNN_STATUS_SUCCESS) {
+      char why[1024] = "";
+      REAL(cudnnGetLastErrorString)(why, sizeof(why));
+      fprintf(stderr, "cuDNN takes no device from %s: %s\n", path, why);
+      std::abort();
+    }
+    return made;
+  }();
+  return device;
+}
+
+// At most so many values; of what has one, no more may be asked for.
+template <typename T>
+std::vector<T> Get(Descriptor from, cudnnBackendAttributeName_t name,
+                   cudnnBackendAttributeType_t type, int64_t most) {
+  std::vector<T> values(most);
+  int64_t count = 0;
+  if (REAL(cudnnBackendGetAttribute)(from, name, type, most, &count,
+                                     values.data()) != CUDNN_STATUS_SUCCESS) {
+    count = 0;
+  }
+  values.resize(std::min(count, most));
+  return values;
+}
+
+constexpr int64_t kManyNotes = 32;
+
+// "eng51_k2=8_k13=0", the engine's notes.
+struct Engine {
+  std::string name;
+  std::vector<int> numerical, behavior;
+};
+
+Engine EngineOf(Descriptor config) {
+  Engine found;
+  Descriptor engine = Make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  int64_t count = 0;
+  REAL(cudnnBackendGetAttribute)
+  (config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+   &count, &engine);
+  for (int64_t index : Get<int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX,
+                                    CUDNN_TYPE_INT64, 1)) {
+    found.name = "eng" + std::to_string(index);
+  }
+  for (auto note : Get<cudnnBackendNumericalNote_t>(
+           engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+           CUDNN_TYPE_NUMERICAL_NOTE, kManyNotes)) {
+    found.numerical.push_back(note);
+  }
+  for (auto note : Get<cudnnBackendBehaviorNote_t>(
+           engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
+           CUDNN_TYPE_BEHAVIOR_NOTE, kManyNotes)) {
+    found.behavior.push_back(note);
+  }
+  REAL(cudnnBackendDestroyDescriptor)(engine);
+  std::vector<Descriptor> knobs(64);
+  for (Descriptor& knob : knobs) {
+    knob = Make(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+  }
+  REAL(cudnnBackendGetAttribute)
+  (config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+   knobs.size(), &count, knobs.data());
+  for (size_t i = 0; i < knobs.size(); ++i) {
+    if (static_cast<int64_t>(i) < count) {
+      for (auto type : Get<cudnnBackendKnobType_t>(
+               knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
+               CUDNN_TYPE_KNOB_TYPE, 1)) {
+        found.name += "_k" + std::to_string(type);
+      }
+      for (int64_t value :
+           Get<int64_t>(knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE,
+                        CUDNN_TYPE_INT64, 1)) {
+        found.name += "=" + std::to_string(value);
+      }
+    }
+    REAL(cudnnBackendDestroyDescriptor)(knobs[i]);
+  }
+  return found;
+}
+
+std::string List(const std::vector<int>& values) {
+  std::string text = "[";
+  for (size_t i = 0; i < values.size(); ++i) {
+    text += (i ? ", " : "") + std::to_string(values[i]);
+  }
+  return text + "]";
+}
+
+std::string Json(const Engine& engine) {
+  return "{\"name\": \"" + engine.name +
+         "\", \"numerical\": " + List(engine.numerical) +
+         ", \"behavior\": " + List(engine.behavior) + "}";
+}
+
+void NoteProposals(Descriptor heuristics, int64_t count, const void* array) {
+  const auto* const found = static_cast<const Descriptor*>(array);
+  notes += "{\"mode\": " + std::to_string(modes[heuristics]) +
+           ", \"proposed\": [";
+  for (int64_t i = 0; i < count; ++i) {
+    notes += (i ? ", " : "") + Json(EngineOf(found[i]));
+  }
+  notes += "]}\n";
+}
+
+void NotePlan(Descriptor plan, cudnnStatus_t status) {
+  const auto workspace =
+      Get<int64_t>(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                   CUDNN_TYPE_INT64, 1);
+  notes += "{\"plan\": " + Json(EngineOf(configs[plan])) +
+           ", \"status\": " + std::to_string(status) + ", \"workspace\": " +
+           std::to_string(workspace.empty() ? -1 : workspace[0]) + "}\n";
+}
+
+}  // namespace
+
+extern "C" {
+
+// What was noted since the last call; valid until the thread's next one.
+const char* cudnn_proxy_take_notes() {
+  thread_local std::string taken;
+  std::lock_guard<std::mutex> lock(mutex);
+  taken.swap(notes);
+  notes.clear();
+  return taken.c_str();
+}
+
+size_t CUDNNWINAPI cudnnGetVersion() { return REAL(cudnnGetVersion)(); }
+
+const char* CUDNNWINAPI cudnnGetErrorString(cudnnStatus_t status) {
+  return REAL(cudnnGetErrorString)(status);
+}
+
+void CUDNNWINAPI cudnnGetLastErrorString(char* message, size_t size) {
+  REAL(cudnnGetLastErrorString)(message, size);
+}
+
+cudnnStatus_t CUDNNWINAPI cudnnCreate(cudnnHandle_t* handle) {
+  *handle = new cudnnContext;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t CUDNNWINAPI cudnnDestroy(cudnnHandle_t handle) {
+  delete handle;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t CUDNNWINAPI cudnnSetStream(cudnnHandle_t handle,
+                                         cudaStream_t stream) {
+  handle->stream = stream;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t CUDNNWINAPI cudnnBackendCreateDescriptor(
+    cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor) {
+  const cudnnStatus_t status =
+      REAL(cudnnBackendCreateDescriptor)(type, descriptor);
+  std::lock_guard<std::mutex> lock(mutex);
+  if (status == CUDNN_STATUS_SUCCESS) types[*descriptor] = type;
+  return status;
+}
+
+cudnnStatus_t CUDNNWINAPI
+cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
+  std::lock_guard<std::mutex> lock(mutex);
+  types.erase(descriptor);
+  configs.erase(descriptor);
+  modes.erase(descriptor);
+  return REAL(cudnnBackendDestroyDescriptor)(descriptor);
+}
+
+cudnnStatus_t CUDNNWINAPI cudnnBackendSetAttribute(
+    cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+    cudnnBackendAttributeType_t type, int64_t count, const void* array) {
+  // There is no handle without a device: its properties stand for it.
+  if (type == CUDNN_TYPE_HANDLE) return CUDNN_STATUS_SUCCESS;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
+    configs[descriptor] = *static_cast<const Descriptor*>(array);
+  } else if (name == CUDNN_ATTR_ENGINEHEUR_MODE) {
+    modes[descriptor] = *static_cast<const cudnnBackendHeurMode_t*>(array);
+  }
+  return REAL(cudnnBackendSetAttribute)(descriptor, name, type, count, array);
+}
+
+cudnnStatus_t CUDNNWINAPI
+cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const cudnnBackendDescriptorType_t type = types[descriptor];
+  const bool plan = type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
+  if (plan || type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
+    const Descriptor device = Device();
+    const cudnnStatus_t status = REAL(cudnnBackendSetAttribute)(
+        descriptor,
+        plan ? CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP
+             : CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
+        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &device);
+    if (status != CUDNN_STATUS_SUCCESS) return status;
+  }
+  const cudnnStatus_t status = REAL(cudnnBackendFinalize)(descriptor);
+  if (plan) NotePlan(descriptor, status);
+  return status;
+}
+
+cudnnStatus_t CUDNNWINAPI cudnnBackendGetAttribute(
+    cudnnBackendDescriptor_t const descriptor, cudnnBackendAttributeName_t name,
+    cudnnBackendAttributeType_t type, int64_t requested, int64_t* count,
+    void* array) {
+  const cudnnStatus_t status = REAL(cudnnBackendGetAttribute)(
+      descriptor, name, type, requested, count, array);
+  std::lock_guard<std::mutex> lock(mutex);
+  if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && array && requested > 0 &&
+      status == CUDNN_STATUS_SUCCESS) {
+    NoteProposals(descriptor, *count, array);
+  }
+  return status;
+}
+
+cudnnStatus_t CUDNNWINAPI cudnnBackendExecute(cudnnHandle_t handle,
+                                              cudnnBackendDescriptor_t,
+                                              cudnnBackendDescriptor_t) {
+  const CUresult result =
+      fake::EnqueueOn(reinterpret_cast<CUstream>(handle->stream),
+                      {"cudnn nothing", nullptr, 10});
+  return result == CUDA_SUCCESS ? CUDNN_STATUS_SUCCESS
+                                : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+}  // extern "C"

@@ -1,0 +1,174 @@
+"""NVIDIA's own cuDNN without a GPU: what it proposes for the engine's graphs, and which
+plans the engine would time (proxy.cc). In processes of their own: the fake of other
+tests has the same names."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import cuda_helpers
+
+HERE = Path(__file__).resolve().parent
+DEVICES = HERE / "devices"
+_TENSOR_CORE = 0  # CUDNN_NUMERICAL_NOTE_TENSOR_CORE
+_COMPILES = 0  # CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION
+# float32 with TF32 and, "exact", without.
+DTYPES = ("float32", "exact", "float16", "bfloat16")
+
+MISSING = "no cuDNN 9.8 or newer: pip install 'ios-tf[cudnn]' (1.6 GB)"
+_OLDEST = (9, 8)  # takes a device in JSON
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """One that the engine had built, to be timed."""
+
+    name: str
+    tensor_cores: bool
+    compiles: bool
+    workspace: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What cuDNN says to one convolution.
+
+    Attributes:
+      error: why the engine cannot run it; "" if it can.
+      proposed: names of engines with their knobs, by mode of the heuristics, in order.
+      plans: those that were built, in order.
+    """
+
+    error: str
+    proposed: Mapping[str, Sequence[str]]
+    plans: Sequence[Plan]
+
+
+def find() -> Path | None:
+    """NVIDIA's library, where a wheel has it."""
+    spec = importlib.util.find_spec("nvidia")
+    for root in spec.submodule_search_locations if spec else []:
+        for path in Path(root).glob("cudnn/lib/libcudnn.so.9"):
+            header = path.parents[1] / "include" / "cudnn_version.h"
+            text = header.read_text() if header.exists() else ""
+            numbers = dict(re.findall(r"#define CUDNN_(M\w+) (\d+)", text))
+            version = int(numbers.get("MAJOR", 0)), int(numbers.get("MINOR", 0))
+            if version >= _OLDEST:
+                return path
+    return None
+
+
+@functools.cache
+def _build(library: Path) -> Path:
+    """A directory with the proxy and the fake driver and NVRTC, as the engine wants."""
+    fakes = cuda_helpers.build_fakes()
+    source = HERE / "proxy.cc"
+    command = [*shlex.split(os.environ.get("CXX", "g++")), "-std=c++17", "-O1"]
+    command += ["-Wall", "-fPIC", "-shared", str(source)]
+    command += [f"-isystem{library.parents[1] / 'include'}"]
+    command += [f"-isystem{d}" for d in cuda_helpers.include_directories()]
+    command += [f"-L{fakes}", "-l:libcuda.so.1", f"-Wl,-rpath,{fakes}", "-ldl"]
+    text = repr(command).encode() + source.read_bytes()
+    digest = hashlib.sha256(text).hexdigest()[:16]
+    target = fakes.parent / f"proxy.{digest}"
+    if not target.exists():
+        building = target.with_name(f"{target.name}.{os.getpid()}")
+        building.mkdir()
+        output = building / "libcudnn.so.9"
+        subprocess.run([*command, "-o", str(output)], check=True)
+        for name in ("libcuda.so.1", "libnvrtc.so.12"):
+            (building / name).symlink_to(fakes / name)
+        building.rename(target)
+    return target
+
+
+def answers(
+    library: Path, blocks: Sequence[Mapping[str, Any]], device: str = "h200"
+) -> tuple[int, list[Answer]]:
+    """cuDNN's version, and what it says to blocks of one convolution each."""
+    directory = _build(library)
+    # Where a wheel of NVRTC and cuBLAS may be, for cuDNN itself.
+    beside = [str(p) for p in library.parents[2].glob("*/lib")]
+    paths = [str(HERE), str(HERE.parent), str(HERE.parents[1]), *sys.path]
+    done = subprocess.run(
+        [sys.executable, str(HERE / "ask.py"), str(directory)],
+        input=json.dumps(list(blocks)),
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "LD_LIBRARY_PATH": os.pathsep.join(beside),
+            "IOS_TF_CUDA_LIBRARIES": str(directory),
+            "IOS_TF_PLAN_CACHE": "",
+            "FAKE_CUDA_OPTIONS": "inert=1",
+            "CUDNN_PROXY_LIBRARY": str(library),
+            "CUDNN_PROXY_DEVICE": str(DEVICES / f"{device}.json"),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads(done.stdout)
+    return result["version"], [_answer(**one) for one in result["answers"]]
+
+
+def _answer(error: str, notes: Sequence[Mapping[str, Any]]) -> Answer:
+    proposed: dict[str, list[str]] = {}
+    plans = []
+    for note in notes:
+        if "mode" in note:
+            names = proposed.setdefault(str(note["mode"]), [])
+            names += [engine["name"] for engine in note["proposed"]]
+        elif note["status"] == 0:
+            engine = note["plan"]
+            plans.append(
+                Plan(
+                    engine["name"],
+                    _TENSOR_CORE in engine["numerical"],
+                    _COMPILES in engine["behavior"],
+                    note["workspace"],
+                )
+            )
+    return Answer(error, proposed, plans)
+
+
+def convolutions(network: str) -> list[dict[str, Any]]:
+    """Blocks of one operator each: a network's different convolutions, batch 1."""
+    found = json.loads((HERE / "convolutions.json").read_text())[network]
+    return [
+        {
+            "version": 1,
+            "inputs": one["inputs"],
+            "operators": [
+                {
+                    **one["operator"],
+                    "inputs": [-1 - i for i in range(len(one["inputs"]))],
+                }
+            ],
+            "outputs": [0],
+        }
+        for one in found
+    ]
+
+
+def networks() -> Iterator[str]:
+    yield from json.loads((HERE / "convolutions.json").read_text())
+
+
+def with_batch(block: Mapping[str, Any], batch: int, dtype: str) -> dict[str, Any]:
+    """The block for so many images of one of DTYPES."""
+    inputs = [[batch, *shape[1:]] for shape in block["inputs"]]
+    exact = {"tf32": False} if dtype == "exact" else {}
+    dtype = "float32" if dtype == "exact" else dtype
+    return {**block, "inputs": inputs, "dtype": dtype} | exact

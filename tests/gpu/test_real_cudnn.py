@@ -1,0 +1,69 @@
+"""What NVIDIA's own cuDNN says to the convolutions of the four networks, for devices
+that are not there: each has plans that use tensor cores, in little memory, without
+copies.
+
+Of all convolutions that record.py asks about some are asked about here.
+"""
+
+import pytest
+import real_cudnn
+import record
+
+_EVERY = 8
+
+
+@pytest.fixture(scope="module")
+def library():
+    found = real_cudnn.find()
+    if found is None:
+        pytest.skip(real_cudnn.MISSING)
+    return found
+
+
+def some(offset: int) -> list[tuple[str, int, dict]]:
+    """Convolutions of all networks: which of its network, as a block."""
+    every = [
+        (network, i, block)
+        for network in real_cudnn.networks()
+        for i, block in enumerate(real_cudnn.convolutions(network))
+    ]
+    return every[offset::_EVERY]
+
+
+def is_padded(block: dict, dtype: str) -> bool:
+    """Whether tensor cores take other numbers of channels than the convolution has."""
+    (operator,) = block["operators"]
+    multiple = 4 if dtype == "float32" else 8
+    return any(n % multiple for n in (block["inputs"][0][-1], operator["filters"]))
+
+
+@pytest.mark.parametrize("dtype", real_cudnn.DTYPES)
+def test_convolutions_have_fast_plans(library, dtype):
+    chosen = some(2 * real_cudnn.DTYPES.index(dtype))
+    blocks = [real_cudnn.with_batch(block, 1, dtype) for _, _, block in chosen]
+    version, answers = real_cudnn.answers(library, blocks)
+    recorded = record.read("h200")
+    for (network, i, _), block, answer in zip(chosen, blocks, answers, strict=True):
+        assert answer.error == ""
+        with_cores = [plan for plan in answer.plans if plan.tensor_cores]
+        if dtype == "exact":
+            assert with_cores == []  # on float32 they compute in TF32
+            assert answer.plans
+        else:
+            assert with_cores, block
+            if not is_padded(block, dtype):
+                assert min(plan.workspace for plan in with_cores) < 1024, block
+        if version == recorded["cudnn"]:
+            wanted = recorded["answers"][f"{network} {dtype} 1"][i]
+            assert record.summary(answer) == wanted, block
+
+
+def test_recordings_are_of_all_convolutions():
+    for device, cases in record.CASES.items():
+        answers = record.read(device)["answers"]
+        for network in real_cudnn.networks():
+            count = len(real_cudnn.convolutions(network))
+            for dtype, batch in cases:
+                recorded = answers[f"{network} {dtype} {batch}"]
+                assert len(recorded) == count
+                assert not any("error" in answer for answer in recorded)
