@@ -43,7 +43,10 @@ _ENGINE = ("cc/core/*.cc", "cc/engine/*.cc", "cc/engine/cpu/*.cc")
 _OPTIMIZER = ("cc/tensorflow/*.cc",)
 _TENSORFLOW = ("cc", "framework")
 # As TensorFlow itself was compiled: else types of its headers are laid out otherwise.
-_TENSORFLOW_FLAGS = ("-DNDEBUG", "-DEIGEN_MAX_ALIGN_BYTES=64")
+_TENSORFLOW_FLAGS = (
+    *("-DNDEBUG", "-DNDEBUG_SANITIZER"),
+    "-DEIGEN_MAX_ALIGN_BYTES=64",
+)
 
 
 class NativeBuild:

@@ -39,7 +39,7 @@ def _readers_key(problem: Problem, operators: tuple[int, ...]) -> str:
     def readers(op: int) -> list[int]:
         return list(operators_of(problem.successors[op]))
 
-    def described(reader: int) -> list:
+    def described(reader: int) -> list[Any]:
         # A concat may hand on what it reads.
         behind = readers(reader) if problem.types[reader] == "concat" else []
         keys = sorted(problem.operator_keys[op] for op in behind)

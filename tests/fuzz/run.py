@@ -21,6 +21,7 @@ BUILD = ROOT / "build" / "fuzz"
 CHECKS = [
     "-fsanitize=fuzzer-no-link,address,undefined",
     "-fno-sanitize-recover=all",
+    "-fno-sanitize=vptr",  # TensorFlow's types
 ]
 
 
