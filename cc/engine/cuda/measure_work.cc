@@ -211,8 +211,8 @@ class Sampler {
     const auto end = std::chrono::steady_clock::now();
     const double took =
         std::chrono::duration<double, std::milli>(end - begin).count();
-    prepared->spin = std::clamp(std::max(prepared->spin, 1.5 * took),
-                                kLeastSpinMilliseconds, kMostSpinMilliseconds);
+    prepared->spin =
+        std::clamp(2 * took, kLeastSpinMilliseconds, kMostSpinMilliseconds);
     IOS_CUDA_RETURN_IF_ERROR(device_, cuEventSynchronize, stop_.get());
     LastSample(device_->ordinal()) = std::chrono::steady_clock::now();
     float milliseconds = 0;
