@@ -119,6 +119,14 @@ def finish(gpu) -> list[str]:
     return gpu.fake.take_violations()
 
 
+def test_a_block_larger_than_its_kernel_s_bounds(gpu):
+    x, y = gpu.memory(3), gpu.memory()
+    with pytest.raises(CudaError):
+        gpu.launch(gpu.add, gpu.stream(), x, x, y, threads=COUNT + 1)
+    (violation,) = finish(gpu)
+    assert "add with a bad configuration" in violation
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_events_order_streams(gpu, seed):
     gpu.fake.set(seed=seed)
@@ -305,7 +313,7 @@ def test_a_thread_may_write_what_it_has_read(gpu):
     ("bad", "message"),
     [
         (lambda gpu, s, x, y: gpu.launch(gpu.add, s, y, y, x), "nothing has written"),
-        (lambda gpu, s, x, y: gpu.launch(gpu.add, s, x, x, y, threads=65), "outside"),
+        (lambda gpu, s, x, y: gpu.launch(gpu.add, s, x, x, y, blocks=2), "outside"),
         (lambda gpu, s, x, y: gpu.launch(gpu.first, s, y + 4 * COUNT), "outside"),
         (lambda gpu, s, x, y: gpu.launch(gpu.first, s, 64), "outside of device"),
         (lambda gpu, s, x, y: gpu.launch(gpu.first, s, y + 2), "not aligned"),

@@ -37,6 +37,7 @@ struct Descriptor {
   std::shared_ptr<fake::OperationGraph>
       graph;                 // of a graph and what comes of it
   int engine = -1;           // likewise
+  bool executed = false;     // a plan
   std::vector<int> engines;  // of a heuristic
 
   bool Has(cudnnBackendAttributeName_t name) const {
@@ -480,9 +481,15 @@ double Variation(const fake::OperationGraph& graph, int engine) {
   return 0.75 + 0.5 * (hash * 0x9e3779b97f4a7c15u >> 40) / (1 << 24);
 }
 
-cudnnStatus_t Execute(const cudnnContext& handle, const Descriptor& plan,
+cudnnStatus_t Execute(const cudnnContext& handle, Descriptor& plan,
                       const Descriptor& pack) {
   Machine& machine = Machine::Get();
+  // It loads kernels, which a capture does not take.
+  if (!plan.executed &&
+      fake::IsCaptured(reinterpret_cast<CUstream>(handle.stream))) {
+    machine.Violate("a plan of cuDNN is executed for the first time in a capture");
+  }
+  plan.executed = true;
   const auto uids = pack.All<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto pointers = pack.All<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
   void* const workspace =
@@ -540,7 +547,7 @@ cudnnStatus_t Execute(const cudnnContext& handle, const Descriptor& plan,
 extern "C" {
 
 size_t CUDNNWINAPI cudnnGetVersion() {
-  return Machine::Get().Option("cudnn_version", 90300);
+  return Machine::Get().Option("cudnn_version", 92600);
 }
 
 const char* CUDNNWINAPI cudnnGetErrorString(cudnnStatus_t status) {

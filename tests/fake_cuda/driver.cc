@@ -47,6 +47,7 @@ struct CUfunc_st {
   std::string name;
   fake::HostKernel kernel;
   std::vector<unsigned> sizes;  // of parameters
+  unsigned most_threads = 1024;  // of a block: __launch_bounds__
 };
 
 struct CUmod_st {
@@ -302,6 +303,11 @@ CUresult EnqueueOn(CUstream handle, Work work) {
   return Enqueue(stream, std::move(work));
 }
 
+bool IsCaptured(CUstream handle) {
+  std::lock_guard<std::recursive_mutex> lock(Machine::Get().mutex);
+  return streams.count(handle) && handle->capture;
+}
+
 bool ForbiddenWhileCapturing(const char* call) {
   for (const auto& capture : captures) {
     const bool own = capture->thread == std::this_thread::get_id();
@@ -334,7 +340,7 @@ CUresult CUDAAPI cuInit(unsigned int) {
 }
 
 CUresult CUDAAPI cuDriverGetVersion(int* version) {
-  *version = 12090;
+  *version = 13000;
   return CUDA_SUCCESS;
 }
 
@@ -390,7 +396,7 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute,
       *value = capability % 10;
       return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      *value = 4;
+      *value = 132;
       return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
       *value = 4096;
@@ -773,6 +779,10 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction* function, CUmodule module,
     unsigned buffer[256];
     const int count = sizes(buffer);
     found->sizes.assign(buffer, buffer + count);
+    if (const void* bounds =
+            dlsym(module->library, ("ios_bounds_" + text).c_str())) {
+      found->most_threads = *static_cast<const unsigned*>(bounds);
+    }
   }
   *function = found.get();
   return CUDA_SUCCESS;
@@ -796,7 +806,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int grid_x,
   const IosHostIndex block = {block_x, block_y, block_z};
   const uint64_t threads = uint64_t{block_x} * block_y * block_z;
   const uint64_t blocks = uint64_t{grid_x} * grid_y * grid_z;
-  if (threads == 0 || threads > 1024 || block_z > 64 || blocks == 0 ||
+  if (threads == 0 || threads > function->most_threads || block_z > 64 || blocks == 0 ||
       grid_x > 0x7fffffffu || grid_y > 65535 || grid_z > 65535 || extra ||
       shared_bytes != 0) {
     machine.Violate("cuLaunchKernel of " + function->name +

@@ -171,6 +171,8 @@ class Machine {
 
 // Enqueues work on a stream of the driver, or captures it; what cuDNN uses.
 CUresult EnqueueOn(CUstream stream, Work work);
+// Whether what is enqueued on the stream is captured.
+bool IsCaptured(CUstream stream);
 // Whether the calling thread may not do `call` now, as something is captured;
 // notes the violation.
 bool ForbiddenWhileCapturing(const char* call);

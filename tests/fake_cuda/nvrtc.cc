@@ -48,19 +48,32 @@ std::string Compiler() {
   return compiler && *compiler ? compiler : "g++";
 }
 
-// A line for every `extern "C" __global__ void name(` that lets the driver call
-// it.
+// Lines for every `extern "C" __global__ void name(` that let the driver call it, and
+// tell how many threads a block may have.
 std::string Trampolines(const std::string& preprocessed) {
   // White space as the preprocessor leaves it.
   static const std::string kKernel =
       "extern \"C\" __attribute__((ios_kernel)) void ";
+  static const std::string kBounds = "__attribute__((ios_bounds(";
   std::string out;
   for (size_t at = 0;
        (at = preprocessed.find(kKernel, at)) != std::string::npos;) {
     at += kKernel.size();
     at = preprocessed.find_first_not_of(" \n", at);
+    std::string bounds;
+    if (preprocessed.compare(at, kBounds.size(), kBounds) == 0) {
+      at += kBounds.size();
+      bounds = preprocessed.substr(at, preprocessed.find_first_of(",)", at) - at);
+      at = preprocessed.find(")))", at) + 3;
+      at = preprocessed.find_first_not_of(" \n", at);
+    }
     const size_t end = preprocessed.find_first_of(" \n(", at);
-    out += "IOS_HOST_KERNEL(" + preprocessed.substr(at, end - at) + ")\n";
+    const std::string name = preprocessed.substr(at, end - at);
+    out += "IOS_HOST_KERNEL(" + name + ")\n";
+    if (!bounds.empty()) {
+      out += "extern \"C\" { extern const unsigned ios_bounds_" + name +
+             "; const unsigned ios_bounds_" + name + " = " + bounds + "; }\n";
+    }
   }
   return out;
 }
@@ -108,8 +121,8 @@ std::string Compile(const std::string& text, const std::string& defines,
 extern "C" {
 
 nvrtcResult nvrtcVersion(int* major, int* minor) {
-  *major = 12;
-  *minor = 9;
+  *major = 13;
+  *minor = 2;
   return NVRTC_SUCCESS;
 }
 

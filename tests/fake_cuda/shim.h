@@ -16,7 +16,8 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __restrict__ __restrict
-#define __launch_bounds__(...)
+// Likewise; the attribute has no meaning for the host's compiler.
+#define __launch_bounds__(...) __attribute__((ios_bounds(__VA_ARGS__)))
 #define __align__(n) alignas(n)
 
 typedef decltype(sizeof(0)) size_t;

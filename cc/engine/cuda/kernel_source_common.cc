@@ -18,8 +18,9 @@ const char kCommonSource[] = R"cuda(
 #define IOS_BLOCKS 2
 #endif
 #ifdef IOS_HOST
-#define IOS_KERNEL(name, Params) \
-  extern "C" __global__ void name(const Params p)
+#define IOS_KERNEL(name, Params)                               \
+  extern "C" __global__ void __launch_bounds__(256, IOS_BLOCKS) \
+      name(const Params p)
 #else
 #define IOS_KERNEL(name, Params) \
   extern "C" __global__ void __launch_bounds__(256, IOS_BLOCKS) \
