@@ -1,0 +1,246 @@
+"""mutate_cuda.py [NAME ...]: plants known mistakes in a copy of the repository, one at
+a time, and runs the test that is to find each. Prints a table; fails if one is not
+found. Some minutes, for each is compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutation:
+    """A mistake.
+
+    Attributes:
+      name: what it is.
+      file, old, new: the text that it changes.
+      test: pytest's name of the test; "FILE::TEST".
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+_ENGINE = "tests/test_cuda_engine.py::"
+_MEASURED = "tests/test_cuda_measurement.py::"
+_FAILURES = "tests/test_cuda_failures.py::"
+_DEVICE = "tests/gpu_device_checks.py::"
+_CUDA = "cc/engine/cuda/"
+
+MUTATIONS = [
+    Mutation(
+        "libraries only where the system has them",
+        _CUDA + "libraries.cc",
+        "only.empty() ? added : only",
+        "only",
+        _FAILURES + "test_libraries_where_pip_puts_them",
+    ),
+    Mutation(
+        "the first failure to load is kept",
+        _CUDA + "libraries.cc",
+        "  if (!process.opened) {\n    IOS_ASSIGN_OR_RETURN(",
+        "  static const auto* first = new auto(OpenAll(process.directories).status());"
+        "\n  IOS_RETURN_IF_ERROR(*first);\n  if (!process.opened) {\n"
+        "    IOS_ASSIGN_OR_RETURN(",
+        _FAILURES + "test_a_library_that_comes_later_is_found",
+    ),
+    Mutation(
+        "memory of the driver beside TensorFlow's",
+        "cc/tensorflow/region_kernel.cc",
+        "device_,\n                        allocator_);",
+        "device_,\n                        nullptr);",
+        _DEVICE + "test_all_memory_is_tensorflow_s",
+    ),
+    Mutation(
+        "a loan is not waited for",
+        "cc/tensorflow/engine_device.cc",
+        "memory && !stream_->BlockHostUntilDone().ok()",
+        "memory && false",
+        _DEVICE + "test_memory_that_work_still_uses_is_not_written",
+    ),
+    Mutation(
+        "a context for each caller on a stream",
+        _CUDA + "execution.cc",
+        "if (slot.stream == stream) own = &slot;",
+        "if (slot.stream == stream && !slot.in_use) own = &slot;",
+        _ENGINE + "test_threads_that_share_a_stream_share_a_context",
+    ),
+    Mutation(
+        "only the largest difference of a network counts",
+        "ios_tf/bench/checks.py",
+        "self.difference <= self.tolerance and self.norm <= self.norm_tolerance",
+        "self.difference <= 1e-3",
+        "tests/test_bench_checks.py::test_a_deep_network_may_round_and_not_be_wrong",
+    ),
+    Mutation(
+        "no spinning before a sample",
+        _CUDA + "measure_work.cc",
+        "    IOS_RETURN_IF_ERROR(Spin(prepared->spin));\n",
+        "",
+        _MEASURED + "test_short_stages_are_as_long_as_their_kernels",
+    ),
+    Mutation(
+        "an empty graph is not taken off",
+        _CUDA + "measure_work.cc",
+        "elapsed - prepared->baseline_milliseconds",
+        "elapsed",
+        _MEASURED + "test_short_stages_are_as_long_as_their_kernels",
+    ),
+    Mutation(
+        "clocks are not brought up",
+        _CUDA + "measure_work.cc",
+        "sampler->WarmClocks()",
+        "Status()",
+        _MEASURED + "test_the_first_measurement_finds_the_clocks_up",
+    ),
+    Mutation(
+        "graphs hold all runs of a sample",
+        _CUDA + "measure_work.cc",
+        "in_graph > 1 && once < kSampleMilliseconds",
+        "in_graph > 1",
+        _MEASURED + "test_long_stages_are_not_repeated_in_graphs",
+    ),
+    Mutation(
+        "plans are timed with warm weights",
+        _CUDA + "measure_work.cc",
+        "if (other.ok()) {",
+        "if (false) {",
+        _MEASURED + "test_plans_are_timed_with_weights_that_are_not_in_the_cache",
+    ),
+    Mutation(
+        "merges are measured with copies of all parts",
+        "cc/engine/profiler.cc",
+        "    if (is_output(i)) return true;",
+        "    return true;",
+        _MEASURED + "test_a_merge_is_measured_as_it_runs",
+    ),
+    Mutation(
+        "cuDNN reads tensors with a pitch, in programs",
+        _CUDA + "cuda_backend.cc",
+        "(op.type != OperatorType::kConv2D || op.groups > 1)",
+        "true",
+        _MEASURED + "test_a_merge_is_measured_as_it_runs",
+    ),
+    Mutation(
+        "schedules are looked up for TF32, whatever its switch says",
+        "cc/tensorflow/runtime.cc",
+        "device == kGpu ? FirstGpu()",
+        'device == kGpu ? "cuda"',
+        _DEVICE + "test_blocks_are_looked_up_where_conversions_keep_them",
+    ),
+    Mutation(
+        "64 MiB of workspace for any convolution",
+        _CUDA + "plan_search.cc",
+        "std::max(kSmallWorkspaceBytes, kWorkspaceTensors * bytes)",
+        "kSmallWorkspaceBytes + 0 * bytes",
+        "tests/test_cuda_convolution.py::test_plans_may_copy_all_of_large_tensors",
+    ),
+    Mutation(
+        "a pipe in place of plans is waited for",
+        _CUDA + "plan_cache.cc",
+        "O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC",
+        "O_RDWR | O_CLOEXEC",
+        "tests/test_cuda_convolution.py::"
+        "test_what_others_put_in_place_of_a_file_is_ignored[_link]",
+    ),
+    Mutation(
+        "addresses that rotate are captured again",
+        _CUDA + "execution.cc",
+        "const bool own = known && room;",
+        "const bool own = known;",
+        _ENGINE + "test_addresses_that_rotate_share_a_graph",
+    ),
+    Mutation(
+        "a capture that failed is not tried again",
+        _CUDA + "execution.cc",
+        "    --runs_to_wait_;\n",
+        "",
+        _ENGINE + "test_where_capturing_fails_work_runs_eagerly",
+    ),
+    Mutation(
+        "contexts share handles of cuDNN",
+        _CUDA + "cudnn_graph.cc",
+        "return handles->Take();",
+        "return std::shared_ptr<CudnnHandle>(handles->builder(), [](void*) {});",
+        _ENGINE + "test_each_context_has_a_handle_of_cudnn",
+    ),
+    Mutation(
+        "own Relu drops NaN",
+        _CUDA + "kernel_source_common.cc",
+        "return x < low ? low : x;",
+        "return fmaxf(x, low);",
+        "tests/test_cuda_operators.py::test_what_keeps_nan",
+    ),
+]
+
+
+def main() -> int:
+    chosen = [m for m in MUTATIONS if not sys.argv[1:] or m.name in sys.argv[1:]]
+    missed = 0
+    with tempfile.TemporaryDirectory() as directory:
+        copy = Path(directory) / "copy"
+        ignored = shutil.ignore_patterns(".git", "__pycache__", ".pytest_cache")
+        shutil.copytree(ROOT, copy, symlinks=True, ignore=ignored)
+        print("| mistake | found by | |\n|---|---|---|")
+        for mutation in chosen:
+            found = plant(mutation, copy)
+            missed += not found
+            test = mutation.test.partition("::")[2]
+            print(
+                f"| {mutation.name} | `{test}` | {'found' if found else 'MISSED'} |",
+                flush=True,
+            )
+    return int(missed > 0)
+
+
+def plant(mutation: Mutation, copy: Path) -> bool:
+    """Whether the test fails with the mistake, for no other reason."""
+    path = copy / mutation.file
+    text = path.read_text()
+    if text.count(mutation.old) != 1:
+        raise SystemExit(f"{mutation.name}: {mutation.file} has changed")
+    path.write_text(text.replace(mutation.old, mutation.new))
+    try:
+        compiled = mutation.file.endswith(".cc")
+        if compiled:
+            run(["setup.py", "build_ext", "--inplace"], copy, check=True)
+        done = run(["-m", "pytest", "-q", "-x", "-n", "0", mutation.test], copy)
+        if done.returncode not in (0, 1):
+            raise SystemExit(f"{mutation.name}: {done.stdout}")
+        return done.returncode == 1
+    finally:
+        path.write_text(text)
+        # The next build sees that it has changed.
+        later = time.time() + 1
+        os.utime(path, (later, later))
+
+
+def run(arguments: list[str], copy: Path, check: bool = False):
+    environment = {**os.environ, "PYTHONPATH": str(copy), "CUDA_VISIBLE_DEVICES": "-1"}
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=copy,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if check and done.returncode:
+        raise SystemExit(done.stdout)
+    return done
+
+
+if __name__ == "__main__":
+    sys.exit(main())
