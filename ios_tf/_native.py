@@ -12,7 +12,7 @@ from types import ModuleType
 from ios_tf import engine
 from ios_tf.errors import NativeLibraryError, UserError
 
-LIBRARIES = Path(__file__).resolve().parent / "lib"
+LIBRARIES = engine.LIBRARIES
 
 _logger = logging.getLogger("ios_tf")
 _lock = threading.Lock()

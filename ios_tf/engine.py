@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+LIBRARIES = Path(__file__).resolve().parent / "lib"
+
 _FLOATS = ctypes.POINTER(ctypes.c_float)
 _FLOAT_ARRAYS = ctypes.POINTER(_FLOATS)
 _INT64S = ctypes.POINTER(ctypes.c_int64)
@@ -29,7 +31,7 @@ class EngineError(RuntimeError):
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    path = Path(__file__).parent / "lib" / "libios_engine.so"
+    path = LIBRARIES / "libios_engine.so"
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:

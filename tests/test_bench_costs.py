@@ -1,6 +1,7 @@
 """The benchmark of what users wait for: cases are measured, and say what failed."""
 
 import pytest
+from native_build import ROOT
 
 from ios_tf.bench import costs
 from ios_tf.errors import UserError
@@ -18,6 +19,8 @@ def test_a_case_that_fails_is_one_line():
 
 
 def test_the_sources_are_what_compiles(tmp_path):
-    costs._copy_sources(tmp_path / "sources")
+    costs.copy_sources(ROOT, tmp_path / "sources")
     assert (tmp_path / "sources" / "cc" / "core" / "block.cc").exists()
     assert not (tmp_path / "sources" / "ios_tf" / "lib").exists()
+    with pytest.raises(UserError, match="run this in a checkout"):
+        costs.copy_sources(tmp_path, tmp_path / "others")

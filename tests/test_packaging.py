@@ -65,11 +65,11 @@ import tensorflow
 def test_no_onednn_is_one_line_at_import(tmp_path):
     code = f"""
 import pathlib, shutil, ios_tf
-from ios_tf import _native
+from ios_tf import _native, engine
 lib = pathlib.Path({str(tmp_path)!r})
 for name in ("build.json", "libios_engine.so", "libios_tf_ops.so"):
     shutil.copy(_native.LIBRARIES / name, lib)
-_native.LIBRARIES = lib
+_native.LIBRARIES = engine.LIBRARIES = lib
 import tensorflow as tf
 print(tf.function(lambda x: x + 1)(tf.constant(1)).numpy())
 """

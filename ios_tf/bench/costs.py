@@ -25,7 +25,6 @@ from ios_tf.errors import UserError
 from ios_tf.report import table
 
 _NETWORK = "keras:InceptionV3"
-_SOURCES = Path(__file__).resolve().parents[2]
 _LOAD = "load"
 
 
@@ -60,7 +59,7 @@ def run(case: Case) -> tuple[float, float]:
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         compiles = case.words.startswith("setup.py")
         if compiles:
-            _copy_sources(Path(directory, "sources"))
+            copy_sources(Path.cwd(), Path(directory, "sources"))
         log = Path(directory, "log")
         start = time.monotonic()
         with open(log, "wb") as file:
@@ -83,14 +82,19 @@ def run(case: Case) -> tuple[float, float]:
     return seconds, usage.ru_maxrss * 1024 / 1e6
 
 
-def _copy_sources(directory: Path) -> None:
-    if not (_SOURCES / "setup.py").exists():
+def copy_sources(checkout: Path, directory: Path) -> None:
+    """Copies what compiling needs.
+
+    Raises:
+      UserError: it is not there.
+    """
+    if not (checkout / "setup.py").exists():
         raise UserError("compiling needs the sources: run this in a checkout")
     built = shutil.ignore_patterns("lib", "__pycache__")
     for name in ("cc", "ios_tf"):
-        shutil.copytree(_SOURCES / name, directory / name, ignore=built)
+        shutil.copytree(checkout / name, directory / name, ignore=built)
     for name in ("setup.py", "pyproject.toml", "README.md"):
-        shutil.copy(_SOURCES / name, directory)
+        shutil.copy(checkout / name, directory)
 
 
 def _rows(name: str, rounds: int) -> Iterator[list[str]]:
