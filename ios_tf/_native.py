@@ -49,6 +49,9 @@ def ops() -> ModuleType:
       NativeLibraryError: one line that says why it cannot be loaded.
     """
     global _ops
+    if _ops is None:
+        # Not under the lock: its import calls this function, maybe in another thread.
+        _tensorflow()
     with _lock:
         if _ops is None:
             _ops = _load_ops()
@@ -76,7 +79,7 @@ def built_against() -> str:
         raise NativeLibraryError(_missing(LIBRARIES / "build.json")) from None
 
 
-def _load_ops() -> ModuleType:
+def _tensorflow() -> ModuleType:
     path = LIBRARIES / "libios_tf_ops.so"
     if not path.exists():
         raise NativeLibraryError(_missing(path))
@@ -84,6 +87,12 @@ def _load_ops() -> ModuleType:
         import tensorflow as tf
     except ImportError as error:
         raise NativeLibraryError(f"TensorFlow cannot be imported: {error}") from None
+    return tf
+
+
+def _load_ops() -> ModuleType:
+    path = LIBRARIES / "libios_tf_ops.so"
+    tf = _tensorflow()
     mismatch = version_mismatch(tf.__version__, built_against())
     if mismatch:
         raise NativeLibraryError(mismatch)

@@ -62,6 +62,15 @@ import tensorflow
     assert "built for TensorFlow 2.20.1" in lines[0]
 
 
+def test_the_plugin_imports_tensorflow():
+    """Its import loads the plugin, which is being loaded."""
+    code = "from ios_tf import _native; print(_native.ops().ios_region.__name__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "ios_region\n", done.stderr
+
+
 def test_no_onednn_is_one_line_at_import(tmp_path):
     code = f"""
 import pathlib, shutil, ios_tf
