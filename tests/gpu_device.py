@@ -15,6 +15,7 @@ import subprocess
 from pathlib import Path
 
 import cuda_helpers
+import native_build
 import tensorflow as tf
 
 _SOURCE = Path(__file__).resolve().parent / "fake_gpu_device" / "device.cc"
@@ -35,6 +36,7 @@ def _build(fakes: Path) -> Path:
     flags = ["-std=c++17", "-O1", "-Wall", "-fPIC", "-shared", *includes]
     link = [f"-L{fakes}", "-l:libcuda.so.1", f"-Wl,-rpath,{fakes}"]
     link += [*tf.sysconfig.get_link_flags(), f"-Wl,-rpath,{tf.sysconfig.get_lib()}"]
+    link += native_build.linker()
     text = repr([compiler, flags, link]).encode() + _SOURCE.read_bytes()
     digest = hashlib.sha256(text).hexdigest()[:16]
     target = cuda_helpers.ROOT / "build" / "fake_cuda" / f"device.{digest}.so"

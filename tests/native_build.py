@@ -6,6 +6,7 @@ from __future__ import annotations
 import concurrent.futures
 import importlib.metadata
 import importlib.util
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -130,6 +131,11 @@ class NativeBuild:
             [*self._compile, *outputs, "-c", str(relative)],
             f"compiling {relative}",
         )
+
+
+def linker() -> list[str]:
+    """Flags for the linker that takes a second for TensorFlow's libraries, not ten."""
+    return ["-fuse-ld=gold"] if shutil.which("ld.gold") else []
 
 
 def _run(command: list[str], what: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from native_build import CORPUS, ENGINE_TESTS, FUZZERS, ROOT, installed
+from native_build import CORPUS, ENGINE_TESTS, FUZZERS, ROOT, installed, linker
 
 from ios_tf import _native
 
@@ -80,4 +80,5 @@ def test_lower(tmp_path):
     flags = [f.replace("-I", "-isystem", 1) for f in tf.sysconfig.get_compile_flags()]
     flags += ["-l:libios_tf_ops.so", "-lios_engine", f"-Wl,-rpath,{directory}"]
     flags += [str(directory / f"libtensorflow_{x}.so.2") for x in ("cc", "framework")]
+    flags += linker()
     run(unit_test("lower"), tmp_path, flags)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import native_build
 import networks
 import numpy as np
 import pytest
@@ -45,7 +46,8 @@ def programs() -> Path:
 
 
 def _build(directory: Path) -> None:
-    environment = {**os.environ, "PYTHON": sys.executable, "CXXFLAGS": "-O0"}
+    flags = {"CXXFLAGS": "-O0", "LDFLAGS": " ".join(native_build.linker())}
+    environment = {**os.environ, "PYTHON": sys.executable, **flags}
     subprocess.run([EXAMPLES / "build.sh", directory], env=environment, check=True)
 
 

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 tf=$("${PYTHON:-python3}" -c '
 import importlib.util
 print(importlib.util.find_spec("tensorflow").submodule_search_locations[0])')
-link="$tf/libtensorflow_cc.so.2 $tf/libtensorflow_framework.so.2 -Wl,-rpath,$tf -lpthread"
+link="$tf/libtensorflow_cc.so.2 $tf/libtensorflow_framework.so.2 -Wl,-rpath,$tf -lpthread ${LDFLAGS:-}"
 flags="${CXXFLAGS:--O2} -Wall -I. -isystem $tf/include"
 
 # shellcheck disable=SC2086
