@@ -15,7 +15,7 @@ import numpy as np
 from keras import layers
 
 import ios_tf
-from ios_tf.onnx_export import export_onnx
+from ios_tf.conversion.onnx_export import export_onnx
 
 
 def network():

@@ -10,15 +10,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ios_tf import _native
 from ios_tf.errors import NativeLibraryError, UserError
+from ios_tf.native import plugin
 
 if TYPE_CHECKING:
-    from ios_tf.conversion import convert
-    from ios_tf.optimized_function import OptimizedFunction, optimize
-    from ios_tf.report import Report
-    from ios_tf.runtime import disable, enable, session_config, status
-    from ios_tf.tuning import tune
+    from ios_tf.conversion.convert import convert
+    from ios_tf.conversion.optimized_function import OptimizedFunction, optimize
+    from ios_tf.conversion.report import Report
+    from ios_tf.tuning.on_the_fly import disable, enable, session_config, status
+    from ios_tf.tuning.pending import tune
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,18 +36,18 @@ __all__ = [
 ]
 # What needs TensorFlow is imported on first use.
 _MODULES = {
-    "OptimizedFunction": "ios_tf.optimized_function",
-    "Report": "ios_tf.report",
-    "convert": "ios_tf.conversion",
-    "disable": "ios_tf.runtime",
-    "enable": "ios_tf.runtime",
-    "optimize": "ios_tf.optimized_function",
-    "session_config": "ios_tf.runtime",
-    "status": "ios_tf.runtime",
-    "tune": "ios_tf.tuning",
+    "OptimizedFunction": "ios_tf.conversion.optimized_function",
+    "Report": "ios_tf.conversion.report",
+    "convert": "ios_tf.conversion.convert",
+    "disable": "ios_tf.tuning.on_the_fly",
+    "enable": "ios_tf.tuning.on_the_fly",
+    "optimize": "ios_tf.conversion.optimized_function",
+    "session_config": "ios_tf.tuning.on_the_fly",
+    "status": "ios_tf.tuning.on_the_fly",
+    "tune": "ios_tf.tuning.pending",
 }
 
-_native.load_with_tensorflow()
+plugin.load_with_tensorflow()
 
 
 def __getattr__(name: str) -> Any:

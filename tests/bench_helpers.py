@@ -1,7 +1,7 @@
 """A tiny network as the benchmarks take it, made without TensorFlow."""
 
-from ios_tf import engine
-from ios_tf.bench.network import Network
+from ios_tf.model.network import Network
+from ios_tf.native import engine
 from ios_tf.scheduler import Problem
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 
-from ios_tf import _native, cli, engine
-from ios_tf.cache import pending_directory
+from ios_tf.cli import main
+from ios_tf.native import engine, plugin
 from ios_tf.scheduler import Problem
+from ios_tf.tuning.cache import pending_directory
 
-DEVICE = _native.device_fingerprint("cpu")
+DEVICE = plugin.device_fingerprint("cpu")
 
 
 def add_pending(cache: str, found: Problem, device: str = DEVICE) -> str:
@@ -26,7 +27,7 @@ def run(capfd, *arguments: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a command."""
     capfd.readouterr()
     try:
-        code = cli.main(arguments)
+        code = main.main(arguments)
     except SystemExit as exit:
         code = exit.code
     captured = capfd.readouterr()

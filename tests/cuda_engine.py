@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import cuda_driver
 import numpy as np
 
-from ios_tf import engine
+from ios_tf.native import engine
 
 # Exact float32; "cuda" alone may use TF32.
 DEVICE = "cuda,tf32=0"

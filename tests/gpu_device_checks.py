@@ -14,8 +14,10 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.python.eager import wrap_function
 
 import ios_tf
-from ios_tf import _native, devices, graphs, timing
+from ios_tf.conversion import timing
 from ios_tf.cost.measured import MeasuredCostModel
+from ios_tf.model import frozen_graphs
+from ios_tf.native import devices, plugin
 from ios_tf.scheduler import Problem, sequential_schedule
 
 DEVICE = gpu_device.load()
@@ -299,7 +301,7 @@ def test_blocks_are_looked_up_where_conversions_keep_them(tmp_path, tf32):
                 x = tf.constant(gh.random_array(1, 9, 8, 3))
             assert ("IosRegion", GPU) in executed(function, x)
             (name,) = os.listdir(cache / "pending")
-            assert name == _native.device_fingerprint(devices.choose("gpu").engine)
+            assert name == plugin.device_fingerprint(devices.choose("gpu").engine)
             names.append(name)
     finally:
         ios_tf.disable()
@@ -339,7 +341,7 @@ def test_conversion_for_the_gpu(tmp_path, tf32, monkeypatch):
         model = saved_model(str(tmp_path / "model"))
     # Networks are on CPU:0 by name in this process, or TensorFlow's kernels would
     # run; those of users are not.
-    monkeypatch.setattr(graphs, "freeze", unplaced(graphs.freeze))
+    monkeypatch.setattr(frozen_graphs, "freeze", unplaced(frozen_graphs.freeze))
     # TensorFlow alone would run them there to measure its latency.
     monkeypatch.setattr(timing, "latencies", lambda turns: [2.0, 1.0, 2.0])
     cache = tmp_path / "cache"

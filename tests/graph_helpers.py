@@ -18,10 +18,10 @@ from tensorflow.python.eager import context, wrap_function
 from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.grappler import tf_optimizer
 
-from ios_tf import _native
-from ios_tf.graphs import FrozenSignature
-from ios_tf.grappler import rewriter_config
-from ios_tf.weights import Weights
+from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.weights import Weights
+from ios_tf.native import plugin
+from ios_tf.native.grappler import rewriter_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +106,7 @@ def randomised(model: keras.Model, seed: int = 0) -> keras.Model:
 def optimize(
     graph: Graph, optimizers: Sequence[str], parameters: Mapping[str, str | int]
 ) -> Graph:
-    _native.ops()
+    plugin.ops()
     meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph.graph_def)
     signature = meta_graph.signature_def["serving_default"]
     for name in graph.inputs:

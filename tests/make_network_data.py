@@ -12,9 +12,9 @@ from pathlib import Path
 import keras
 from keras.src.applications.nasnet import NASNet
 
-from ios_tf import engine
-from ios_tf.export import export_blocks
+from ios_tf.conversion.block_export import export_blocks
 from ios_tf.models import randwire, squeezenet
+from ios_tf.native import engine
 
 DATA = Path(__file__).resolve().parent / "data"
 

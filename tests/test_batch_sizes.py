@@ -16,10 +16,13 @@ from shared import FAST
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import ios_tf
-from ios_tf import _native, cli, final_check, graphs, optimizer
 from ios_tf.bench.stock import merge_everything
-from ios_tf.cache import ScheduleCache
-from ios_tf.devices import CPU
+from ios_tf.cli import main
+from ios_tf.conversion import network_check
+from ios_tf.conversion.show import show
+from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.native import plugin
+from ios_tf.native.devices import CPU
 from ios_tf.scheduler import (
     Problem,
     Pruning,
@@ -27,8 +30,8 @@ from ios_tf.scheduler import (
     greedy_schedule,
     sequential_schedule,
 )
-from ios_tf.search import Searcher
-from ios_tf.show import show
+from ios_tf.tuning.cache import ScheduleCache
+from ios_tf.tuning.searcher import Searcher
 
 # Batch sizes and what is to run by their schedules: the nearest by ratio.
 NEAREST = {1: 1, 2: 1, 5: 8, 8: 8, 9: 8, 32: 32}
@@ -67,30 +70,34 @@ def merge_in_the_first_block(problem: Problem) -> Schedule:
 
 
 @functools.cache
-def freeze(path: str) -> graphs.FrozenSignature:
-    loaded = graphs.load(path)  # the owner of the variables
-    frozen = graphs.freeze("serving_default", loaded.signatures["serving_default"])
-    return optimizer.fold_constants(frozen)
+def freeze(path: str) -> frozen_graphs.FrozenSignature:
+    loaded = frozen_graphs.load(path)  # the owner of the variables
+    frozen = frozen_graphs.freeze(
+        "serving_default", loaded.signatures["serving_default"]
+    )
+    return graph_optimizer.fold_constants(frozen)
 
 
-def rewrite(frozen: graphs.FrozenSignature, forms) -> graphs.FrozenSignature:
+def rewrite(
+    frozen: frozen_graphs.FrozenSignature, forms
+) -> frozen_graphs.FrozenSignature:
     """With the schedules that `forms`, by batch size, make of its blocks."""
     schedules = {
         signature: form(problem)
         for size, form in forms.items()
-        for signature, problem in optimizer.collect(frozen, size).problems.items()
+        for signature, problem in graph_optimizer.collect(frozen, size).problems.items()
     }
-    graph_def = final_check.rewrite(frozen, schedules, list(forms))
+    graph_def = network_check.rewrite(frozen, schedules, list(forms))
     return dataclasses.replace(frozen, graph_def=graph_def)
 
 
-def function_of(frozen: graphs.FrozenSignature):
-    return graphs.rebuild(frozen, frozen.graph_def)
+def function_of(frozen: frozen_graphs.FrozenSignature):
+    return frozen_graphs.rebuild(frozen, frozen.graph_def)
 
 
 def write(source: str, forms, path: str) -> str:
     function = function_of(rewrite(freeze(source), forms))
-    graphs.save(graphs.load(source), {"serving_default": function}, path)
+    frozen_graphs.save(frozen_graphs.load(source), {"serving_default": function}, path)
     return path
 
 
@@ -134,9 +141,9 @@ def test_stock_tensorflow_runs_it(network, saved, tmp_path):
     assert networks.relative_difference(found, expected) < 1e-4
 
 
-def stages(frozen: graphs.FrozenSignature) -> dict[int, list[str]]:
+def stages(frozen: frozen_graphs.FrozenSignature) -> dict[int, list[str]]:
     """By batch size, the stages of several operators as text: strategy and number."""
-    (program,) = optimizer.lowered_programs(frozen)
+    (program,) = graph_optimizer.lowered_programs(frozen)
     return {
         entry["batch_size"]: [
             f"{stage['strategy']} {sum(map(len, stage['groups']))}"
@@ -147,11 +154,11 @@ def stages(frozen: graphs.FrozenSignature) -> dict[int, list[str]]:
     }
 
 
-def ops(frozen: graphs.FrozenSignature) -> list[str]:
+def ops(frozen: frozen_graphs.FrozenSignature) -> list[str]:
     return [node.op for node in frozen.graph_def.node]
 
 
-def weight_bytes(frozen: graphs.FrozenSignature) -> int:
+def weight_bytes(frozen: frozen_graphs.FrozenSignature) -> int:
     return sum(
         tf.make_ndarray(node.attr["value"].tensor).nbytes
         for node in frozen.graph_def.node
@@ -221,15 +228,15 @@ class Stopwatch:
 )
 def test_a_size_whose_schedules_are_slower_is_sequential(latencies, expected, saved):
     frozen = freeze(saved)
-    collected = {size: optimizer.collect(frozen, size) for size in (1, 8)}
+    collected = {size: graph_optimizer.collect(frozen, size) for size in (1, 8)}
     schedules = {
         signature: DIFFERENT[size](problem)
         for size, of_size in collected.items()
         for signature, problem in of_size.problems.items()
     }
     searcher = Searcher(Stopwatch(latencies), "both", Pruning())
-    checked = final_check.check(frozen, collected, schedules, searcher)
-    graph_def = final_check.rewrite(frozen, checked.schedules, list(collected))
+    checked = network_check.check(frozen, collected, schedules, searcher)
+    graph_def = network_check.rewrite(frozen, checked.schedules, list(collected))
     assert stages(dataclasses.replace(frozen, graph_def=graph_def)) == expected
     for size, (sequential_ms, scheduled_ms) in latencies.items():
         found = checked.sizes[size]
@@ -240,11 +247,11 @@ def test_a_size_whose_schedules_are_slower_is_sequential(latencies, expected, sa
 
 def fill_cache(directory: str, source: str, forms) -> None:
     """Keeps schedules as those that strategy "greedy" gives: it keeps what it gets."""
-    cache = ScheduleCache(directory, _native.device_fingerprint("cpu"))
+    cache = ScheduleCache(directory, plugin.device_fingerprint("cpu"))
     pruning = Pruning(FAST["max_group_size"], FAST["max_groups"])
     latencies = {"latency_ms": 1.0, "sequential_ms": 1.0}
     for size, form in forms.items():
-        for problem in optimizer.collect(freeze(source), size).problems.values():
+        for problem in graph_optimizer.collect(freeze(source), size).problems.values():
             schedule = dataclasses.replace(form(problem), metadata=latencies)
             cache.put(schedule, "greedy", pruning)
 
@@ -307,7 +314,7 @@ def test_a_fixed_batch_size(tmp_path):
             model, output, batch_size=size, strategy="greedy", overwrite=True, **FAST
         )
         assert sum("fixed batch size 4" in note for note in report.notes) == notes
-    (program,) = optimizer.lowered_programs(freeze(output))
+    (program,) = graph_optimizer.lowered_programs(freeze(output))
     assert [entry["batch_size"] for entry in program["schedules"]] == [4]
 
 
@@ -319,7 +326,7 @@ def test_images_that_are_cut_into_two(tmp_path):
     model = save_function(str(tmp_path / "m"), [None, 18, 9, 4], function=function)
     output = str(tmp_path / "out")
     ios_tf.convert(model, output, batch_size=[1, 8], strategy="greedy", **FAST)
-    (program,) = optimizer.lowered_programs(freeze(output))
+    (program,) = graph_optimizer.lowered_programs(freeze(output))
     assert [entry["batch_size"] for entry in program["schedules"]] == [2, 16]
 
 
@@ -331,7 +338,7 @@ def test_images_that_are_put_together_to_one(tmp_path):
     model = save_function(str(tmp_path / "m"), [None, 9, 9, 4], function=function)
     output = str(tmp_path / "out")
     ios_tf.convert(model, output, batch_size=[1, 8], strategy="greedy", **FAST)
-    (program,) = optimizer.lowered_programs(freeze(output))
+    (program,) = graph_optimizer.lowered_programs(freeze(output))
     assert [entry["batch_size"] for entry in program["schedules"]] == [1]
 
 
@@ -356,5 +363,5 @@ def test_command_line(cache, saved, tmp_path, capsys):
     output = str(tmp_path / "converted")
     fast = [f"--{key}={value}" for key, value in FAST.items() if key != "keep_slower"]
     arguments = ["convert", saved, output, "--batch_size=1,8", "--strategy=greedy"]
-    assert cli.main(arguments + fast) == 0
+    assert main.main(arguments + fast) == 0
     assert re.search(r"^batch size +1 +8$", capsys.readouterr().out, re.MULTILINE)

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import shared
 
-from ios_tf import UserError, engine
+from ios_tf import UserError
 from ios_tf.bench import checks as bench
-from ios_tf.bench.network import Network
-from ios_tf.export import export_blocks
+from ios_tf.conversion.block_export import export_blocks
+from ios_tf.model.network import Network
+from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Schedule, sequential_schedule, validate
 
 

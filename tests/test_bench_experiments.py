@@ -18,9 +18,9 @@ from ios_tf.bench.experiments.experiment import (
 )
 from ios_tf.bench.experiments.page import write_page
 from ios_tf.bench.frameworks.peers import PEERS
-from ios_tf.bench.network import Network
 from ios_tf.bench.worker import Worker
 from ios_tf.errors import UserError
+from ios_tf.model.network import Network
 
 _PAPER = {
     "schedules_batch_1": {

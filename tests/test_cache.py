@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from ios_tf.cache import ScheduleCache, default_directory
 from ios_tf.scheduler import Problem, Pruning, Schedule, sequential_schedule
+from ios_tf.tuning.cache import ScheduleCache, default_directory
 
 PRUNING = Pruning()
 

@@ -13,10 +13,11 @@ import pytest
 from cache_helpers import DEVICE, add_pending, run
 from keras import layers
 
-from ios_tf import cache_admin, engine, tuning
-from ios_tf.cache import ScheduleCache
 from ios_tf.errors import UserError
+from ios_tf.native import engine
 from ios_tf.scheduler import Problem, validate
+from ios_tf.tuning import cache_admin, pending
+from ios_tf.tuning.cache import ScheduleCache
 
 FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 2, "max_group_size": 2}
 
@@ -52,7 +53,7 @@ def filled(cache) -> str:
     """Two schedules, and a block that waits."""
     for filters in (4, 6):
         add_pending(cache, problem(filters))
-    tuning.tune(cache, **FAST)
+    pending.tune(cache, **FAST)
     add_pending(cache, problem(8))
     return cache
 
@@ -60,7 +61,7 @@ def filled(cache) -> str:
 def test_tune_searches_all_that_waits(cache):
     waiting = [problem(4), problem(4, batch=8), problem(6)]
     paths = [add_pending(cache, p) for p in waiting]
-    tuned = tuning.tune(cache, **FAST)
+    tuned = pending.tune(cache, **FAST)
     assert {p.signature for p, _ in tuned.schedules} == {p.signature for p in waiting}
     assert {p.shapes[0][0] for p, _ in tuned.schedules} == {1, 8}
     for found, schedule in tuned.schedules:
@@ -69,12 +70,12 @@ def test_tune_searches_all_that_waits(cache):
         with open(path) as file:
             assert json.load(file)["latency_ms"] > 0
     assert not any(os.path.exists(path) for path in paths)
-    assert tuning.tune(cache, **FAST).schedules == ()
+    assert pending.tune(cache, **FAST).schedules == ()
 
 
 def test_what_waits_for_another_device_stays(cache):
     path = add_pending(cache, problem(4), device="another")
-    assert tuning.tune(cache, **FAST).schedules == ()
+    assert pending.tune(cache, **FAST).schedules == ()
     assert os.path.exists(path)
 
 
@@ -100,7 +101,7 @@ def test_tune_ignores_what_is_no_block(cache, caplog, name):
     with open(path, "wb") as file:
         file.write(bad_blocks()[name])
     add_pending(cache, problem(8))
-    tuned = tuning.tune(cache, **FAST)
+    tuned = pending.tune(cache, **FAST)
     assert [p.signature for p, _ in tuned.schedules] == [problem(8).signature]
     assert tuned.ignored == (path,)
     (record,) = caplog.records
@@ -115,7 +116,7 @@ def test_nothing_but_the_block_is_believed(cache):
     path = add_pending(cache, problem(4))
     with open(path, "w") as file:
         json.dump(found, file)
-    ((read, _),) = tuning.tune(cache, **FAST).schedules
+    ((read, _),) = pending.tune(cache, **FAST).schedules
     assert read == problem(4)
 
 
@@ -123,7 +124,7 @@ def test_several_processes_tune_at_the_same_time(cache):
     waiting = [problem(filters) for filters in range(4, 10)]
     for p in waiting:
         add_pending(cache, p)
-    code = f"from ios_tf.tuning import tune; tune({cache!r}, **{FAST!r})"
+    code = f"from ios_tf.tuning.pending import tune; tune({cache!r}, **{FAST!r})"
     processes = [
         subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
         for _ in range(2)
@@ -219,7 +220,7 @@ def test_export_and_import(capfd, filled, tmp_path):
     }
     assert cache_admin.import_(other, file) == (0, 3)
     assert cache_admin.import_(other, file, overwrite=True) == (3, 0)
-    assert tuning.tune(other, **FAST).schedules[0][0] == problem(8)
+    assert pending.tune(other, **FAST).schedules[0][0] == problem(8)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +293,7 @@ def test_a_cache_tune_cannot_write_keeps_the_block(capfd, cache):
 
 
 def test_the_optimizer_writes_what_tune_reads(cache, tmp_path):
-    # Without ios_tf.runtime, as a server does.
+    # Without ios_tf.tuning.on_the_fly, as a server does.
     inputs = keras.Input((8, 8, 4))
     left = layers.Conv2D(4, 3)(inputs)
     right = layers.Conv2D(4, 3)(inputs)
@@ -303,6 +304,6 @@ def test_the_optimizer_writes_what_tune_reads(cache, tmp_path):
     parameters = {"mode": "optimize", "cache_dir": cache, "batch_size": 3}
     assert gh.optimize(graph, ["IosOptimizer"], parameters).ops()["IosRegion"] == 0
     (expected,) = gh.collect(graph, tmp_path, batch_size=3)["problems"]
-    ((found, _),) = tuning.tune(cache, **FAST).schedules
+    ((found, _),) = pending.tune(cache, **FAST).schedules
     assert found == Problem.from_json(expected)
     assert gh.optimize(graph, ["IosOptimizer"], parameters).ops()["IosRegion"] == 1

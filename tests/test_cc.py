@@ -14,9 +14,9 @@ import pytest
 import tensorflow as tf
 from native_build import CORPUS, ENGINE_TESTS, FUZZERS, ROOT, installed, linker
 
-from ios_tf import _native
+from ios_tf.native import plugin
 
-LIBRARIES = _native.LIBRARIES
+LIBRARIES = plugin.LIBRARIES
 
 
 ENGINE = ["-lios_engine", "-Wl,--allow-shlib-undefined"]

@@ -11,7 +11,7 @@ import tensorflow as tf
 from cache_helpers import run
 from keras import layers
 
-from ios_tf.cli_bench import with_command
+from ios_tf.cli.bench import with_command
 
 FAST = ["--warmup=0", "--number=1", "--repeat=1", "--keep_slower"]
 

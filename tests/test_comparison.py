@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ios_tf import functions
-from ios_tf.comparison import (
+from ios_tf.conversion.comparison import (
     CannotCompareError,
     compare_outputs,
     made_up_inputs,
     relative_difference,
 )
+from ios_tf.model import function_library
 
 INFINITY = float("inf")
 
@@ -114,7 +114,7 @@ def test_every_name_of_a_function_is_renamed():
     graph_def = graph_of_calls()
     before = [function.signature.name for function in graph_def.library.function]
     assert len(before) > 8
-    functions.rename_functions(graph_def)
+    function_library.rename_functions(graph_def)
     text = str(graph_def)
     for name in before:
         assert f'"{name}"' not in text
@@ -131,7 +131,7 @@ def test_names_follow_from_the_library():
     same = type(one)()
     same.CopyFrom(one)
     for graph_def in (one, same, other):
-        functions.rename_functions(graph_def)
+        function_library.rename_functions(graph_def)
     assert one == same
     names = [{f.signature.name for f in g.library.function} for g in (one, other)]
     assert not names[0] & names[1]
@@ -145,7 +145,7 @@ def test_graphs_of_training_lose_their_gradients():
     concrete = function.get_concrete_function(tf.TensorSpec([2], tf.float32))
     graph_def = concrete.graph.as_graph_def()
     assert "_gradient_op_type" in str(graph_def)
-    functions.drop_gradients(graph_def)
+    function_library.drop_gradients(graph_def)
     assert "_gradient_op_type" not in str(graph_def)
 
 
@@ -167,7 +167,7 @@ def test_who_takes_resources():
         ]
         for external, internal in concrete.graph.captures
     }
-    uses = set(functions.uses(concrete.graph.as_graph_def(), names))
+    uses = set(function_library.uses(concrete.graph.as_graph_def(), names))
     assert ("other", "AssignAddVariableOp", False) in uses
     assert ("other", "ReadVariableOp", False) in uses
     assert ("variable", "MapDataset", True) in uses

@@ -13,7 +13,7 @@ import cuda_helpers
 import numpy as np
 import pytest
 
-from ios_tf import engine
+from ios_tf.native import engine
 
 SHAPE = [1, 9, 7, 16]
 CONV = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 8}

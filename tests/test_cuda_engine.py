@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_engine import RandomBlock, random_schedule
 
-from ios_tf import engine
+from ios_tf.native import engine
 
 
 class Case:

@@ -12,7 +12,7 @@ import cuda_helpers
 import numpy as np
 import pytest
 
-from ios_tf import engine
+from ios_tf.native import engine
 
 CONV = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 8}
 BLOCK = {
@@ -40,7 +40,7 @@ INPUTS = [np.ones((1, 6, 5, 8), np.float32)]
 _SCRIPT = """
 import sys
 import test_cuda_failures as test
-from ios_tf import engine
+from ios_tf.native import engine
 
 try:
     test.run(sys.argv[1], sys.argv[2])
@@ -98,7 +98,9 @@ def link_fakes(directory: Path, *names: str) -> Path:
     return directory
 
 
-FINGERPRINT = "from ios_tf import engine; print(engine.device_fingerprint('cuda'))"
+FINGERPRINT = (
+    "from ios_tf.native import engine; print(engine.device_fingerprint('cuda'))"
+)
 
 
 def test_libraries_where_pip_puts_them(tmp_path):
@@ -124,7 +126,7 @@ def test_libraries_in_several_directories_of_a_list(tmp_path):
 # Calls that fail, and the same once the library is there.
 _LATER = """
 import os, sys
-from ios_tf import engine
+from ios_tf.native import engine
 
 for _ in range(2):
     try:

@@ -16,7 +16,7 @@ import cuda_helpers
 import numpy as np
 import pytest
 
-from ios_tf import engine
+from ios_tf.native import engine
 
 RELU = {"type": "activation", "activation": "relu"}
 CONV = {"type": "conv2d", "kernel": [1, 1], "filters": 16}

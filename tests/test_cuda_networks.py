@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from test_engine import components
 
-from ios_tf import engine
-from ios_tf.bench.network import Network
 from ios_tf.cost.simulated import SimulatedCostModel, SimulatedDevice
+from ios_tf.model.network import Network
+from ios_tf.native import engine
 from ios_tf.scheduler import STRATEGIES, Problem, Pruning, Schedule, search
 
 NETWORKS = ["inception", "squeezenet", "randwire", "nasnet"]

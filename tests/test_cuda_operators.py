@@ -8,9 +8,9 @@ import tensorflow as tf
 from activation_cases import CASES as ACTIVATION_CASES
 from activation_cases import IDS, numbers
 
-from ios_tf import engine
 from ios_tf.bench.frameworks import interpreter
 from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
+from ios_tf.native import engine
 
 DTYPES = ["float32", "float16", "bfloat16"]
 # Where the operator's input and output lie: tensors of their own, or ranges of

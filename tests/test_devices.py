@@ -5,8 +5,8 @@ import types
 import pytest
 import tensorflow as tf
 
-from ios_tf import _native, devices, engine
 from ios_tf.errors import UserError
+from ios_tf.native import devices, engine, plugin
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_precisions_have_caches_of_their_own(visible, cuda):
         for tf32 in (True, False):
             tf.config.experimental.enable_tensor_float_32_execution(tf32)
             found = devices.choose("gpu")
-            names.append(_native.device_fingerprint(found.engine))
+            names.append(plugin.device_fingerprint(found.engine))
     finally:
         tf.config.experimental.enable_tensor_float_32_execution(enabled)
     assert names[0] != names[1]

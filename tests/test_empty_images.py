@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ios_tf import engine
+from ios_tf.native import engine
 
 FILTERS = tf.constant(gh.random_array(3, 3, 4, 4) / 4)
 DEPTHWISE = tf.constant(gh.random_array(3, 3, 4, 1) / 4)

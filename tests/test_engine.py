@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ios_tf import engine
 from ios_tf.bench.chaos import FORKS
+from ios_tf.native import engine
 
 SIZE = 9  # height and width of every tensor
 
@@ -401,7 +401,7 @@ _FORKING = """
 import os
 import sys
 import numpy as np
-from ios_tf import engine
+from ios_tf.native import engine
 
 assert "tensorflow" not in sys.modules
 conv = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 64}

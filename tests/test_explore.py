@@ -4,7 +4,7 @@ import keras
 import pytest
 from keras import layers
 
-from ios_tf import cli
+from ios_tf.cli import main
 from ios_tf.cost import Latency, LatencyDatabase
 
 
@@ -21,7 +21,7 @@ def network(tmp_path_factory) -> str:
 
 def _run(capfd, *arguments: str) -> tuple[int, list[str], str]:
     capfd.readouterr()
-    code = cli.main(arguments)
+    code = main.main(arguments)
     captured = capfd.readouterr()
     return code, captured.out.splitlines(), captured.err
 

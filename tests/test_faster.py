@@ -13,18 +13,10 @@ import shared
 import tensorflow as tf
 
 import ios_tf
-from ios_tf import (
-    final_check,
-    functions,
-    graphs,
-    names,
-    optimizer,
-    region_check,
-    scheduling,
-    subgraphs,
-    timing,
-)
 from ios_tf.bench.stock import merge_everything
+from ios_tf.conversion import network_check, planning, region_check, timing
+from ios_tf.model import frozen_graphs, function_library, graph_optimizer, subgraphs
+from ios_tf.native import names
 
 FAST = {key: value for key, value in shared.FAST.items() if key != "keep_slower"}
 
@@ -73,8 +65,8 @@ def two_signatures(path: str) -> None:
 
 def regions_of(path: str, signature: str) -> list[str]:
     function = tf.saved_model.load(path).signatures[signature]
-    frozen = graphs.freeze(signature, function)
-    return [n.name for n in optimizer.lowered(frozen).node if n.op == "IosRegion"]
+    frozen = frozen_graphs.freeze(signature, function)
+    return [n.name for n in graph_optimizer.lowered(frozen).node if n.op == "IosRegion"]
 
 
 def test_a_model_that_gains_nothing_is_copied(tmp_path, monkeypatch):
@@ -138,7 +130,7 @@ def test_optimize_runs_the_original_where_nothing_is_gained(monkeypatch):
 # Regions, each by itself.
 
 
-def three_regions(make=tf.constant) -> graphs.FrozenSignature:
+def three_regions(make=tf.constant) -> frozen_graphs.FrozenSignature:
     """Convolutions around operators that the engine does not have."""
     random = np.random.default_rng(0)
     weights = [
@@ -157,15 +149,15 @@ def three_regions(make=tf.constant) -> graphs.FrozenSignature:
         return {"c": c, "e": e}
 
     concrete = function.get_concrete_function()
-    frozen = graphs.freeze_flat("function", concrete, keep_filters=True)
-    return optimizer.fold_constants(frozen)
+    frozen = frozen_graphs.freeze_flat("function", concrete, keep_filters=True)
+    return graph_optimizer.fold_constants(frozen)
 
 
-def planned(frozen: graphs.FrozenSignature, searches) -> scheduling.Plan:
-    collected = {1: optimizer.collect(frozen, 1)}
+def planned(frozen: frozen_graphs.FrozenSignature, searches) -> planning.Plan:
+    collected = {1: graph_optimizer.collect(frozen, 1)}
     schedules = {s: searches(p) for s, p in collected[1].problems.items()}
-    function = scheduling.Function(frozen, collected, None)
-    return scheduling.Plan(function, final_check.Checked(schedules, {}))
+    function = planning.Function(frozen, collected, None)
+    return planning.Plan(function, network_check.Checked(schedules, {}))
 
 
 def test_regions_are_timed_and_left_one_by_one(monkeypatch):
@@ -182,7 +174,7 @@ def test_regions_are_timed_and_left_one_by_one(monkeypatch):
     assert measured[1].name.startswith("region 2 of 3 (4 operators, from ")
     kept = dataclasses.replace(plan, left=frozenset([1]))
     graph_def = kept.rewrite("cpu")
-    lowered = optimizer.lowered(dataclasses.replace(frozen, graph_def=graph_def))
+    lowered = graph_optimizer.lowered(dataclasses.replace(frozen, graph_def=graph_def))
     assert sum(node.op == "IosRegion" for node in lowered.node) == 2
     assert sum(node.op == "Conv2D" for node in lowered.node) == 2
     names = [name for name, _ in frozen.outputs.values()]
@@ -195,7 +187,7 @@ def test_regions_are_timed_and_left_one_by_one(monkeypatch):
 @pytest.mark.parametrize("make", [tf.constant, tf.Variable])
 def test_regions_are_measured_as_tensorflow_computes_them(make, monkeypatch):
     """Both sides of each measurement give equal results: the same nodes."""
-    monkeypatch.setattr(functions, "LARGE_BYTES", 1)
+    monkeypatch.setattr(function_library, "LARGE_BYTES", 1)
     kept = []  # a function does not keep its variables alive
     frozen = three_regions(lambda value: kept.append(make(value)) or kept[-1])
     assert len(frozen.captures) == (4 if make is tf.Variable else 0)
@@ -226,14 +218,16 @@ def test_regions_are_measured_as_tensorflow_computes_them(make, monkeypatch):
             assert networks.relative_difference(one, truth) < 1e-5
 
 
-def one_region() -> graphs.FrozenSignature:
-    signature = graphs.load(shared.branches()).signatures["serving_default"]
-    return optimizer.fold_constants(graphs.freeze("serving_default", signature))
+def one_region() -> frozen_graphs.FrozenSignature:
+    signature = frozen_graphs.load(shared.branches()).signatures["serving_default"]
+    return graph_optimizer.fold_constants(
+        frozen_graphs.freeze("serving_default", signature)
+    )
 
 
 def test_a_graph_of_one_region_is_not_cut(monkeypatch):
     frozen = one_region()
-    collected = optimizer.collect(frozen, 1)
+    collected = graph_optimizer.collect(frozen, 1)
     assert region_check.measure(frozen, None, collected, {1: {}}, "cpu") == []
 
 
@@ -250,7 +244,7 @@ def test_merges_can_be_left_to_the_engine():
             node.op == "Conv2D" and names.MERGED in node.name for node in graph_def.node
         )
         kept = dataclasses.replace(frozen, graph_def=graph_def)
-        (program,) = optimizer.lowered_programs(kept)
+        (program,) = graph_optimizer.lowered_programs(kept)
         of_engine = sum(
             stage["strategy"] == "merge"
             for stage in program["schedules"][0]["schedule"]["stages"]

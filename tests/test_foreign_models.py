@@ -16,7 +16,9 @@ from shared import FAST
 from tensorflow.python.saved_model import loader_impl
 
 import ios_tf
-from ios_tf import cli, conversion, final_check, functions, graphs
+from ios_tf.cli import main
+from ios_tf.conversion import convert, network_check
+from ios_tf.model import frozen_graphs, function_library
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +29,7 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def variables(monkeypatch):
     """Weights of these small models become variables, as those of large ones do."""
-    monkeypatch.setattr(functions, "LARGE_BYTES", 1)
+    monkeypatch.setattr(function_library, "LARGE_BYTES", 1)
 
 
 def interface(model: str, tags=("serve",)) -> dict:
@@ -246,8 +248,8 @@ def test_meta_graphs_have_tags(tmp_path, capfd):
         ["export-blocks", source, str(tmp_path / "blocks.json"), "--tags=gpu,serve"],
         ["export-onnx", source, str(tmp_path / "model.onnx"), "--tags=gpu,serve"],
     ):
-        assert cli.main(arguments) == 0, capfd.readouterr()
-    assert cli.main(["complexity", source]) == 1
+        assert main.main(arguments) == 0, capfd.readouterr()
+    assert main.main(["complexity", source]) == 1
     assert "say which one" in capfd.readouterr().err
 
 
@@ -284,7 +286,7 @@ def without_search(monkeypatch) -> None:
     def search(self, problems):
         raise AssertionError("the search began")
 
-    monkeypatch.setattr(conversion.Searcher, "schedule_all", search)
+    monkeypatch.setattr(convert.Searcher, "schedule_all", search)
 
 
 @pytest.mark.parametrize("step", ["rebuild", "save"])
@@ -293,7 +295,7 @@ def test_failure_to_write_comes_before_the_search(step, network, tmp_path, monke
         raise AssertionError(f"{step} fails\nin many lines")
 
     without_search(monkeypatch)
-    monkeypatch.setattr(graphs, step, fail)
+    monkeypatch.setattr(frozen_graphs, step, fail)
     with pytest.raises(ios_tf.UserError, match=f"again: {step} fails$"):
         ios_tf.convert(network, tmp_path / "converted")
     assert not os.path.exists(tmp_path / "converted")
@@ -302,7 +304,7 @@ def test_failure_to_write_comes_before_the_search(step, network, tmp_path, monke
 @pytest.fixture
 def constants(monkeypatch):
     """Weights stay in the graph."""
-    monkeypatch.setattr(functions, "LARGE_BYTES", 1 << 16)
+    monkeypatch.setattr(function_library, "LARGE_BYTES", 1 << 16)
 
 
 def spoiled(rewrite):
@@ -324,7 +326,7 @@ def spoiled(rewrite):
 
 def test_wrong_results_are_not_written(network, constants, tmp_path, monkeypatch):
     without_search(monkeypatch)
-    monkeypatch.setattr(final_check, "rewrite", spoiled(final_check.rewrite))
+    monkeypatch.setattr(network_check, "rewrite", spoiled(network_check.rewrite))
     with pytest.raises(ios_tf.UserError) as error:
         ios_tf.convert(network, tmp_path / "converted")
     message = str(error.value)
@@ -337,13 +339,13 @@ def test_wrong_results_are_not_written(network, constants, tmp_path, monkeypatch
 def test_wrong_results_after_the_search_are_not_written(
     network, constants, tmp_path, monkeypatch
 ):
-    check = final_check.check
+    check = network_check.check
 
     def spoil(*arguments):
-        monkeypatch.setattr(final_check, "rewrite", spoiled(final_check.rewrite))
+        monkeypatch.setattr(network_check, "rewrite", spoiled(network_check.rewrite))
         return check(*arguments)
 
-    monkeypatch.setattr(final_check, "check", spoil)
+    monkeypatch.setattr(network_check, "check", spoil)
     with pytest.raises(ios_tf.UserError, match="region 1 of 1"):
         ios_tf.convert(network, tmp_path / "converted", **FAST)
     assert not os.path.exists(tmp_path / "converted")
@@ -355,7 +357,7 @@ def test_whole_numbers_do_not_hide_wrong_results(constants, tmp_path, monkeypatc
     fm.save(model, path, lambda x: {"c": tf.argmax(model(x), -1)}, fm.image_spec())
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference is None
-    monkeypatch.setattr(final_check, "rewrite", spoiled(final_check.rewrite))
+    monkeypatch.setattr(network_check, "rewrite", spoiled(network_check.rewrite))
     with pytest.raises(ios_tf.UserError, match="region 1 of 1"):
         ios_tf.convert(path, tmp_path / "other")
 
@@ -511,6 +513,6 @@ def test_names_convolutions_of_other_kinds(tmp_path):
 def test_what_cannot_be_frozen_is_one_line(tmp_path, capfd):
     source = str(tmp_path / "model")
     fm.counting(source)
-    assert cli.main(["complexity", source]) == 1
+    assert main.main(["complexity", source]) == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert "signature 'serving_default' changes the variable 'calls'" in line

@@ -4,14 +4,16 @@ import numpy as np
 import shared
 import tensorflow as tf
 
-from ios_tf import graphs, optimizer
+from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.scheduler import sequential_schedule
 
 
-def folded() -> graphs.FrozenSignature:
-    loaded = graphs.load(str(shared.cells()))
-    name = graphs.choose_signature(None, loaded)
-    return optimizer.fold_constants(graphs.freeze(name, loaded.signatures[name]))
+def folded() -> frozen_graphs.FrozenSignature:
+    loaded = frozen_graphs.load(str(shared.cells()))
+    name = frozen_graphs.choose_signature(None, loaded)
+    return graph_optimizer.fold_constants(
+        frozen_graphs.freeze(name, loaded.signatures[name])
+    )
 
 
 def constants(graph_def) -> dict[str, np.ndarray]:
@@ -44,11 +46,13 @@ def test_graphs_have_the_same_blocks_and_programs_without_weights(tmp_path):
     whole = folded()
     light = whole.without_weights
     # `collect` looks at light graphs only: the whole one is rewritten by what it finds.
-    collected = optimizer.collect(light, 1)
+    collected = graph_optimizer.collect(light, 1)
     for signature, problem in collected.problems.items():
         schedule = sequential_schedule(problem).to_json()
         (tmp_path / f"{signature}.json").write_text(schedule)
-    rewritten = [optimizer.rewrite(one, [1], str(tmp_path)) for one in (whole, light)]
+    rewritten = [
+        graph_optimizer.rewrite(one, [1], str(tmp_path)) for one in (whole, light)
+    ]
     attributes = [
         {
             node.name: {k: v for k, v in node.attr.items() if k.startswith("_ios")}

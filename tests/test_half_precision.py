@@ -13,7 +13,7 @@ import tensorflow as tf
 from cuda_engine import TOLERANCE, decode, encode
 from keras import layers
 
-from ios_tf import engine
+from ios_tf.native import engine
 
 HALVES = ["float16", "bfloat16"]
 GPU = {"device": "gpu"}

@@ -11,8 +11,8 @@ import time
 import numpy as np
 import pytest
 
-from ios_tf import engine
-from ios_tf.engine import EngineError
+from ios_tf.native import engine
+from ios_tf.native.engine import EngineError
 
 HUGE = [2**30 + 1, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63), -1, -(2**31)]
 
@@ -305,7 +305,7 @@ def in_process(code: str, **environment: str) -> subprocess.CompletedProcess:
 LIMITED = """
 import json, resource, sys
 import numpy as np
-from ios_tf import engine
+from ios_tf.native import engine
 
 def attempt(what, call):
     try:
@@ -367,7 +367,7 @@ def test_no_threads_are_an_error_and_later_there_are_some():
     code = """
 import resource
 import numpy as np
-from ios_tf import engine
+from ios_tf.native import engine
 soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 relu = {"type": "activation", "inputs": [-1], "activation": "relu"}
@@ -399,7 +399,7 @@ print(y.sum())
     "threads", ["100000", "-5", "0", "abc", "99999999999999999999"]
 )
 def test_any_number_of_threads(threads):
-    code = "from ios_tf import engine; print(engine.lane_count())"
+    code = "from ios_tf.native import engine; print(engine.lane_count())"
     done = in_process(code, IOS_TF_NUM_THREADS=threads)
     assert done.returncode == 0, done.stderr
     assert 1 <= int(done.stdout) <= (os.cpu_count() or 1)

@@ -11,10 +11,11 @@ import tempfile
 import pytest
 from cache_helpers import DEVICE, add_pending, run
 
-from ios_tf import cache_admin, engine, tuning
-from ios_tf.cache import ScheduleCache, pending_directory
 from ios_tf.errors import UserError
+from ios_tf.native import engine
 from ios_tf.scheduler import PAPER_PRUNING, Problem
+from ios_tf.tuning import cache_admin, pending
+from ios_tf.tuning.cache import ScheduleCache, pending_directory
 
 FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 2, "max_group_size": 2}
 BLOCK = {
@@ -72,7 +73,7 @@ def problem() -> Problem:
 def schedule(cache, problem):
     """One that was searched; its file is in the cache."""
     add_pending(cache, problem)
-    ((_, found),) = tuning.tune(cache, **FAST).schedules
+    ((_, found),) = pending.tune(cache, **FAST).schedules
     return found
 
 
@@ -100,7 +101,7 @@ def test_what_is_no_schedule_is_one_warning(cache, problem, caplog, capfd, how):
 def test_what_is_no_block_is_not_tuned(cache, problem, caplog, how):
     path = os.path.join(pending_directory(cache, DEVICE), f"{problem.signature}.json")
     spoil(path, SPOILS[how])
-    tuned = tuning.tune(cache, **FAST)
+    tuned = pending.tune(cache, **FAST)
     assert tuned.schedules == ()
     if how != "dangling":
         assert tuned.ignored == (path,)
@@ -124,7 +125,7 @@ def test_a_block_that_would_take_all_there_is_waits_in_vain(
     path = add_pending(cache, problem)
     with open(path, "w") as file:
         json.dump({"version": 1, "block": block}, file)
-    assert tuning.tune(cache, **FAST).ignored == (path,)
+    assert pending.tune(cache, **FAST).ignored == (path,)
     assert path in caplog.text
 
 
@@ -165,7 +166,7 @@ def test_a_schedule_with_another_value_is_searched_again(
     code, out, _ = run(capfd, "cache", "list", f"--cache_dir={cache}")
     assert code == 0 and problem.signature[:12] in out
     add_pending(cache, problem)
-    ((_, again),) = tuning.tune(cache, **FAST).schedules
+    ((_, again),) = pending.tune(cache, **FAST).schedules
     assert again.stages
     assert cache_admin.verify(cache) == []
 
@@ -176,7 +177,7 @@ def test_nothing_is_written_through_links(cache, problem, tmp_path):
     os.makedirs(cache)
     os.symlink(elsewhere, os.path.join(cache, DEVICE))
     path = add_pending(cache, problem)
-    tuned = tuning.tune(cache, **FAST)
+    tuned = pending.tune(cache, **FAST)
     assert tuned.kept == 1 and os.path.exists(path)
     assert list(elsewhere.iterdir()) == []
 
@@ -244,10 +245,10 @@ def test_a_full_disk_leaves_nothing_and_the_block_waits(cache, problem):
     done = in_process(
         """
 import resource, signal, sys
-from ios_tf import tuning
+from ios_tf.tuning import pending
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-tuned = tuning.tune(sys.argv[1], **FAST)
+tuned = pending.tune(sys.argv[1], **FAST)
 print(len(tuned.schedules), tuned.kept)
 """,
         cache,
@@ -259,10 +260,10 @@ print(len(tuned.schedules), tuned.kept)
 
 _AS_NOBODY = """
 import os, sys
-from ios_tf import tuning
+from ios_tf.tuning import pending
 if os.geteuid() == 0:
     os.setuid(65534)
-tuned = tuning.tune(sys.argv[1], **FAST)
+tuned = pending.tune(sys.argv[1], **FAST)
 print(len(tuned.schedules), tuned.kept)
 """
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from ios_tf import UserError
-from ios_tf.inputs import example_inputs, outputs_of, parse_inputs
+from ios_tf.model.inputs import example_inputs, outputs_of, parse_inputs
 
 
 def signature(**specs: tf.TensorSpec):

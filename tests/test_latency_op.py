@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from ios_tf import _native
+from ios_tf.native import plugin
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def program(tmp_path_factory) -> str:
 
 def measure(program, operators, stages, groups, strategies, **attributes):
     return (
-        _native.ops()
+        plugin.ops()
         .ios_stage_latency(
             operators=operators,
             stages=stages,

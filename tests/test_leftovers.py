@@ -9,13 +9,13 @@ import time
 
 import tensorflow as tf
 
-from ios_tf import leftovers
-from ios_tf.output import written_directory
+from ios_tf.model import leftovers
+from ios_tf.model.outputs import written_directory
 
 # Begins to write an output with old files, says so, and waits for its end.
 _WRITER = """
 import os, sys, time
-from ios_tf.output import written_directory
+from ios_tf.model.outputs import written_directory
 with written_directory(sys.argv[1], overwrite=True) as directory:
     open(os.path.join(directory, "saved_model.pb"), "w").close()
     os.utime(directory, (1e9, 1e9))
@@ -24,7 +24,7 @@ with written_directory(sys.argv[1], overwrite=True) as directory:
 """
 _COMMAND = """
 import os, sys, tempfile
-from ios_tf.leftovers import temporary_directory
+from ios_tf.model.leftovers import temporary_directory
 with temporary_directory() as directory:
     tempfile.mkdtemp(prefix="__autograph_generated")
     os.utime(directory, (1e9, 1e9))
@@ -104,12 +104,12 @@ def test_an_old_model_is_there_whenever_the_process_is_killed(tmp_path):
     output = tmp_path / "out"
     code = """
 import os, sys
-from ios_tf import output
-remove = output._remove
+from ios_tf.model import outputs
+remove = outputs._remove
 def die(directory):
     os.kill(os.getpid(), 9)
-output._remove = die
-with output.written_directory(sys.argv[1], overwrite=True) as directory:
+outputs._remove = die
+with outputs.written_directory(sys.argv[1], overwrite=True) as directory:
     with open(os.path.join(directory, "saved_model.pb"), "w") as file:
         file.write("new")
 """

@@ -6,7 +6,8 @@ import shared
 from networks import assert_sees_mistakes, smooth_images
 from scheduler_helpers import DATA, table_1
 
-from ios_tf import UserError, explore, models
+from ios_tf import UserError, models
+from ios_tf.conversion import explore
 from ios_tf.models.calibration import calibrate
 from ios_tf.models.randwire import Graph, randwire, read_graphs
 from ios_tf.models.squeezenet import squeezenet

@@ -12,9 +12,11 @@ import tensorflow as tf
 from keras import layers
 
 import ios_tf
-from ios_tf import cli, final_check, graphs, onnx_export, optimizer
 from ios_tf.bench.stock import merge_everything
-from ios_tf.onnx_export import export_onnx
+from ios_tf.cli import main
+from ios_tf.conversion import network_check, onnx_export
+from ios_tf.conversion.onnx_export import export_onnx
+from ios_tf.model import frozen_graphs, graph_optimizer
 
 onnx = pytest.importorskip("onnx", reason="pip install 'ios-tf[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'ios-tf[onnx]'")
@@ -40,15 +42,15 @@ def branches() -> keras.Model:
 
 def merged_saved_model(source: str, target: str) -> None:
     """`source` with every merge that is legal, fast or not."""
-    loaded = graphs.load(source)
+    loaded = frozen_graphs.load(source)
     functions = {}
     for name, signature in loaded.signatures.items():
-        frozen = optimizer.fold_constants(graphs.freeze(name, signature))
-        problems = optimizer.collect(frozen, 1).problems
+        frozen = graph_optimizer.fold_constants(frozen_graphs.freeze(name, signature))
+        problems = graph_optimizer.collect(frozen, 1).problems
         schedules = {key: merge_everything(p) for key, p in problems.items()}
-        graph_def = final_check.rewrite(frozen, schedules, [1])
-        functions[name] = graphs.rebuild(frozen, graph_def)
-    graphs.save(loaded, functions, target)
+        graph_def = network_check.rewrite(frozen, schedules, [1])
+        functions[name] = frozen_graphs.rebuild(frozen, graph_def)
+    frozen_graphs.save(loaded, functions, target)
 
 
 def run_onnx(path, **inputs: np.ndarray) -> list[np.ndarray]:
@@ -148,7 +150,7 @@ def test_operators_that_onnx_lacks_are_one_line(tmp_path, capfd):
         input_signature=[tf.TensorSpec([None, 3, 3], tf.float32, "x")],
     )
     tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.call)
-    code = cli.main(["export-onnx", str(tmp_path / "model"), str(tmp_path / "m.onnx")])
+    code = main.main(["export-onnx", str(tmp_path / "model"), str(tmp_path / "m.onnx")])
     assert code == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert "Svd" in line and "not supported" in line
@@ -157,6 +159,6 @@ def test_operators_that_onnx_lacks_are_one_line(tmp_path, capfd):
 
 def test_missing_tf2onnx_is_one_line(monkeypatch, capfd):
     monkeypatch.setitem(sys.modules, "tf2onnx", None)  # importing it is an error
-    assert cli.main(["export-onnx", "model", "model.onnx"]) == 1
+    assert main.main(["export-onnx", "model", "model.onnx"]) == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert "pip install 'ios-tf[onnx]'" in line

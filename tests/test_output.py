@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from ios_tf.errors import UserError
-from ios_tf.output import copy_directory, written_directory
+from ios_tf.model.outputs import copy_directory, written_directory
 
 
 def _write(directory, text="model"):

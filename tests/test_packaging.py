@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from ios_tf import _native
 from ios_tf.errors import NativeLibraryError
+from ios_tf.native import plugin
 
 
 def test_import_leaves_tensorflow_alone():
@@ -32,13 +32,13 @@ assert op_def_registry.get("IosRegion") is not None
 
 
 def test_same_minor_version_fits():
-    assert _native.version_mismatch("2.21.0", "2.21.0") is None
-    assert _native.version_mismatch("2.21.3", "2.21.0") is None
+    assert plugin.version_mismatch("2.21.0", "2.21.0") is None
+    assert plugin.version_mismatch("2.21.3", "2.21.0") is None
 
 
 @pytest.mark.parametrize("running", ["2.20.0", "2.22.0-rc1", "3.21.0"])
 def test_other_minor_version_is_one_line(running):
-    message = _native.version_mismatch(running, "2.21.0")
+    message = plugin.version_mismatch(running, "2.21.0")
     assert "2.21.0" in message
     assert running in message
     assert "\n" not in message
@@ -47,11 +47,11 @@ def test_other_minor_version_is_one_line(running):
 def test_other_version_is_said_at_import(tmp_path):
     code = f"""
 import json, pathlib, shutil, ios_tf
-from ios_tf import _native
+from ios_tf.native import plugin
 lib = pathlib.Path({str(tmp_path)!r})
 (lib / "build.json").write_text(json.dumps({{"tensorflow": "2.20.1"}}))
 (lib / "libios_tf_ops.so").write_text("")
-_native.LIBRARIES = lib
+plugin.LIBRARIES = lib
 import tensorflow
 """
     done = subprocess.run(
@@ -64,7 +64,7 @@ import tensorflow
 
 def test_the_plugin_imports_tensorflow():
     """Its import loads the plugin, which is being loaded."""
-    code = "from ios_tf import _native; print(_native.ops().ios_region.__name__)"
+    code = "from ios_tf.native import plugin; print(plugin.ops().ios_region.__name__)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
     )
@@ -74,11 +74,11 @@ def test_the_plugin_imports_tensorflow():
 def test_no_onednn_is_one_line_at_import(tmp_path):
     code = f"""
 import pathlib, shutil, ios_tf
-from ios_tf import _native, engine
+from ios_tf.native import engine, plugin
 lib = pathlib.Path({str(tmp_path)!r})
 for name in ("build.json", "libios_engine.so", "libios_tf_ops.so"):
-    shutil.copy(_native.LIBRARIES / name, lib)
-_native.LIBRARIES = engine.LIBRARIES = lib
+    shutil.copy(plugin.LIBRARIES / name, lib)
+plugin.LIBRARIES = engine.LIBRARIES = lib
 import tensorflow as tf
 print(tf.function(lambda x: x + 1)(tf.constant(1)).numpy())
 """
@@ -91,19 +91,19 @@ print(tf.function(lambda x: x + 1)(tf.constant(1)).numpy())
 
 
 def test_missing_library_is_one_line_on_use(tmp_path, monkeypatch):
-    monkeypatch.setattr(_native, "LIBRARIES", tmp_path)
-    monkeypatch.setattr(_native, "_ops", None)
-    for use in (_native.ops, lambda: _native.device_fingerprint("cpu")):
+    monkeypatch.setattr(plugin, "LIBRARIES", tmp_path)
+    monkeypatch.setattr(plugin, "_ops", None)
+    for use in (plugin.ops, lambda: plugin.device_fingerprint("cpu")):
         with pytest.raises(NativeLibraryError, match="not built") as error:
             use()
         assert "\n" not in str(error.value)
 
 
 def test_broken_library_is_one_line(tmp_path, monkeypatch):
-    (tmp_path / "build.json").write_text((_native.LIBRARIES / "build.json").read_text())
+    (tmp_path / "build.json").write_text((plugin.LIBRARIES / "build.json").read_text())
     (tmp_path / "libios_tf_ops.so").write_text("no library")
-    monkeypatch.setattr(_native, "LIBRARIES", tmp_path)
-    monkeypatch.setattr(_native, "_ops", None)
+    monkeypatch.setattr(plugin, "LIBRARIES", tmp_path)
+    monkeypatch.setattr(plugin, "_ops", None)
     with pytest.raises(NativeLibraryError, match="cannot be loaded") as error:
-        _native.ops()
+        plugin.ops()
     assert "\n" not in str(error.value)

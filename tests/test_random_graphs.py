@@ -8,7 +8,6 @@ import hypothesis
 import numpy as np
 import pytest
 
-from ios_tf import optimizer
 from ios_tf.bench.experiments import command
 from ios_tf.bench.random_graphs import check
 from ios_tf.bench.random_graphs.builder import Builder, Genes
@@ -18,6 +17,7 @@ from ios_tf.bench.random_graphs.program import Program, Settings
 from ios_tf.bench.random_graphs.search import search
 from ios_tf.bench.random_graphs.steps import KINDS
 from ios_tf.bench.random_graphs.strategy import programs
+from ios_tf.model import graph_optimizer
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -73,7 +73,7 @@ def test_a_program_prints_as_one_that_runs(capsys):
 
 
 def test_a_mistake_is_seen(monkeypatch):
-    rewrite = optimizer.rewrite
+    rewrite = graph_optimizer.rewrite
 
     def wrong(*arguments, **keywords):
         graph_def = rewrite(*arguments, **keywords)
@@ -82,7 +82,7 @@ def test_a_mistake_is_seen(monkeypatch):
                 node.op = "Elu"
         return graph_def
 
-    monkeypatch.setattr(optimizer, "rewrite", wrong)
+    monkeypatch.setattr(graph_optimizer, "rewrite", wrong)
     result = check_program(branches())
     seen = {(d.mode, d.kind, d.shapes["x0"][0]) for d in result.differences}
     assert seen == {(m, "values", b) for m in ("plain", "plugin") for b in (1, 2, 3, 5)}
@@ -92,7 +92,7 @@ def test_a_conversion_that_raises_is_seen(monkeypatch):
     def refused(*arguments, **keywords):
         raise ValueError("no such graph")
 
-    monkeypatch.setattr(optimizer, "rewrite", refused)
+    monkeypatch.setattr(graph_optimizer, "rewrite", refused)
     (difference,) = check_program(branches()).differences
     assert (difference.mode, difference.kind) == ("convert", "raises")
     assert difference.got == "ValueError: no such graph"

@@ -21,8 +21,9 @@ from keras import layers
 from test_lower import as_function, convolutions
 
 import ios_tf
-from ios_tf import _native, engine, runtime
+from ios_tf.native import engine, plugin
 from ios_tf.scheduler import Problem, greedy_schedule
+from ios_tf.tuning import on_the_fly
 
 FAST = {"max_groups": 2, "max_group_size": 2, "progress": False}
 
@@ -92,7 +93,7 @@ def check(graph: gh.Graph, images: np.ndarray = IMAGES) -> int:
 
 
 def test_a_block_that_is_missed_stays_and_waits_for_tune(cache, network):
-    device = _native.device_fingerprint("cpu")
+    device = plugin.device_fingerprint("cpu")
     expected = gh.executed_ops(as_function(network), tf.constant(IMAGES))
     ios_tf.enable(cache_dir=cache)
     before = counts()
@@ -143,7 +144,7 @@ def test_greedy_on_a_miss(cache, network):
     (program,) = executed_programs(as_function(network), tf.constant(IMAGES))
     problem = Problem.from_json(engine.problem(program["block"]))
     blocks = [
-        ios_tf.tuning.read_problem(cache, os.path.join(cache, name))
+        ios_tf.tuning.pending.read_problem(cache, os.path.join(cache, name))
         for name in files(cache)
     ]
     expected = {
@@ -194,7 +195,7 @@ def problem_request(network: gh.Graph, cache: str, tmp_path) -> str:
 
 def ask(request: str) -> str | None:
     """Asks as the optimizer does, from a thread that holds Python's lock."""
-    library = ctypes.PyDLL(str(_native.LIBRARIES / "libios_tf_ops.so"))
+    library = ctypes.PyDLL(str(plugin.LIBRARIES / "libios_tf_ops.so"))
     library.ios_tf_search.restype = ctypes.c_void_p
     address = library.ios_tf_search(request.encode())
     return ctypes.string_at(address).decode() if address else None
@@ -212,7 +213,7 @@ def test_search_from_a_thread_that_holds_pythons_lock(cache, network, tmp_path):
 def test_no_deadlock_with_a_lock_that_is_never_let_go(cache, network, tmp_path):
     request = problem_request(network, cache, tmp_path)
     ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
-    library = runtime._library()
+    library = on_the_fly._library()
     # Nothing says how to let go: this thread keeps the lock the search needs.
     library.ios_tf_open_search(None, None, None, 50)
     assert ask(request) is None
@@ -426,7 +427,7 @@ def test_nothing_is_written_through_a_link_out_of_the_cache(cache, network, tmp_
     elsewhere.mkdir()
     os.makedirs(cache, exist_ok=True)
     os.symlink(elsewhere, os.path.join(cache, "pending"))
-    os.symlink(elsewhere, os.path.join(cache, _native.device_fingerprint("cpu")))
+    os.symlink(elsewhere, os.path.join(cache, plugin.device_fingerprint("cpu")))
     ios_tf.enable(cache_dir=cache)
     assert check(network) == 0
     ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
@@ -571,8 +572,8 @@ else:
 
 
 def test_without_the_library_one_line_says_so(tmp_path, monkeypatch, caplog, network):
-    monkeypatch.setattr(_native, "LIBRARIES", tmp_path)
-    monkeypatch.setattr(_native, "_ops", None)
+    monkeypatch.setattr(plugin, "LIBRARIES", tmp_path)
+    monkeypatch.setattr(plugin, "_ops", None)
     with caplog.at_level(logging.WARNING):
         found = ios_tf.enable(cache_dir=str(tmp_path))
         (record,) = caplog.records
@@ -593,11 +594,11 @@ def test_another_tensorflow_is_one_line(tmp_path):
         f"""
 import json, pathlib
 import ios_tf
-from ios_tf import _native
+from ios_tf.native import plugin
 lib = pathlib.Path({str(tmp_path)!r})
 (lib / "build.json").write_text(json.dumps({{"tensorflow": "2.20.1"}}))
 (lib / "libios_tf_ops.so").write_text("")
-_native.LIBRARIES = lib
+plugin.LIBRARIES = lib
 """
         + PROCESS
         + """

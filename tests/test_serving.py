@@ -15,10 +15,10 @@ import pytest
 import shared
 import tensorflow as tf
 
-from ios_tf import _native
+from ios_tf.native import plugin
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "serving"
-PLUGIN = str(_native.LIBRARIES / "libios_tf_ops.so")
+PLUGIN = str(plugin.LIBRARIES / "libios_tf_ops.so")
 BATCH_SIZES = (1, 3, 2)
 THREADS, RUNS = "8", "80"
 

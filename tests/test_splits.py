@@ -18,7 +18,10 @@ from test_batch_sizes import (
 )
 
 import ios_tf
-from ios_tf import cli, engine, final_check, optimizer
+from ios_tf.cli import main
+from ios_tf.conversion import network_check
+from ios_tf.model import graph_optimizer
+from ios_tf.native import engine
 from ios_tf.scheduler import (
     Problem,
     Pruning,
@@ -29,7 +32,7 @@ from ios_tf.scheduler import (
     sequential_schedule,
     split_schedules,
 )
-from ios_tf.search import Searcher
+from ios_tf.tuning.searcher import Searcher
 
 
 def split_into(micro_batches: int):
@@ -86,7 +89,7 @@ def test_the_attributes_say_it(saved, tmp_path, capsys):  # noqa: F811
         1: ["concurrent 3", "concurrent 3"],
         8: ["split 5", "split 5", "split 2"],
     }
-    assert cli.main(["show", model]) == 0
+    assert main.main(["show", model]) == 0
     shown = capsys.readouterr().out
     one, eight = shown.index("batch size 1: "), shown.index("batch size 8: ")
     assert "split into 4 micro-batches" in shown[eight:]
@@ -177,17 +180,17 @@ class DividedStopwatch(Stopwatch):
 def test_the_network_decides_whether_all_blocks_are_split(latencies, expected, saved):  # noqa: F811
     """Latencies: sequential, as found, split into 2, 4 and 8."""
     frozen = freeze(saved)
-    collected = {8: optimizer.collect(frozen, 8)}
+    collected = {8: graph_optimizer.collect(frozen, 8)}
     schedules = {s: greedy_schedule(p) for s, p in collected[8].problems.items()}
     searcher = Searcher(DividedStopwatch({8: latencies}), "both", Pruning())
-    checked = final_check.check(frozen, collected, schedules, searcher)
-    graph_def = final_check.rewrite(frozen, checked.schedules, [8])
+    checked = network_check.check(frozen, collected, schedules, searcher)
+    graph_def = network_check.rewrite(frozen, checked.schedules, [8])
     kept = dataclasses.replace(frozen, graph_def=graph_def)
     assert stages(kept) == {8: expected}
     size = checked.sizes[8]
     assert (size.sequential_ms, size.scheduled_ms) == (latencies[0], min(latencies))
     assert size.fell_back == (expected == [])
-    (program,) = optimizer.lowered_programs(kept)
+    (program,) = graph_optimizer.lowered_programs(kept)
     counts = {
         stage.get("micro_batches", 1)
         for stage in program["schedules"][0]["schedule"]["stages"]

@@ -17,14 +17,21 @@ from tensorflow.python.framework import op_def_library
 from tensorflow.python.saved_model import loader_impl
 
 import ios_tf
-from ios_tf import final_check, functions, graphs, optimizer, subgraphs, weights
 from ios_tf.bench.stock import merge_everything
+from ios_tf.conversion import network_check
+from ios_tf.model import (
+    frozen_graphs,
+    function_library,
+    graph_optimizer,
+    subgraphs,
+    weights,
+)
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(functions, "LARGE_BYTES", 1)
+    monkeypatch.setattr(function_library, "LARGE_BYTES", 1)
 
 
 def converted(path: str) -> str:
@@ -170,7 +177,7 @@ def test_what_the_engine_takes_as_constants_stays(tmp_path):
 
 
 def test_a_small_constant_stays(monkeypatch):
-    monkeypatch.setattr(functions, "LARGE_BYTES", 1 << 16)
+    monkeypatch.setattr(function_library, "LARGE_BYTES", 1 << 16)
     graph = gh.freeze(
         lambda x: tf.nn.conv2d(x, gh.random_array(3, 3, 3, 8), 1, "SAME"),
         [None, 8, 8, 3],
@@ -202,17 +209,19 @@ def test_merged_and_scaled_filters(use_bias, data_format):
     model = branches(use_bias, data_format)
     call = tf.function(model, input_signature=[tf.TensorSpec(model.inputs[0].shape)])
     store = weights.Weights()
-    frozen = graphs.freeze_flat("f", call.get_concrete_function(), keep_filters=True)
+    frozen = frozen_graphs.freeze_flat(
+        "f", call.get_concrete_function(), keep_filters=True
+    )
     assert len(frozen.captures) == 4
-    frozen = store.with_scaled_filters(optimizer.fold_constants(frozen))
+    frozen = store.with_scaled_filters(graph_optimizer.fold_constants(frozen))
     assert len(frozen.captures) == 4
     # What a bias comes before is scaled when the weights are packed.
     products = sum(node.op == "Mul" for node in frozen.graph_def.node)
     turned = data_format == "channels_first"  # after the depthwise convolution
     assert products == (4 if use_bias else int(turned))
-    problems = optimizer.collect(frozen, 1).problems
+    problems = graph_optimizer.collect(frozen, 1).problems
     schedules = {s: merge_everything(p) for s, p in problems.items()}
-    rewritten = final_check.rewrite(frozen, schedules, [1])
+    rewritten = network_check.rewrite(frozen, schedules, [1])
     graph_def, captures = store.take(frozen, rewritten)
     kept = dataclasses.replace(frozen, graph_def=graph_def, captures=captures)
     reads = [node for node in graph_def.node if node.op == "ReadVariableOp"]
@@ -220,7 +229,7 @@ def test_merged_and_scaled_filters(use_bias, data_format):
         tuple(d.size for d in node.attr["_ios_shape"].shape.dim) for node in reads
     ) == [(3, 3, 3, 2), (5, 5, 6, 12)]
     assert len(captures) == 2
-    lowered = optimizer.lowered(kept)
+    lowered = graph_optimizer.lowered(kept)
     assert [n.op for n in lowered.node].count("IosRegion") == 1
     x = tf.constant(gh.random_array(2, *model.inputs[0].shape[1:]))
     names = [name for name, _ in kept.outputs.values()]
@@ -255,8 +264,8 @@ def test_other_products_stay():
         return y * gh.random_array(8), y, z * gh.random_array(8, 8)
 
     concrete = function.get_concrete_function()
-    frozen = graphs.freeze_flat("f", concrete, keep_filters=True)
-    frozen = optimizer.fold_constants(frozen)
+    frozen = frozen_graphs.freeze_flat("f", concrete, keep_filters=True)
+    frozen = graph_optimizer.fold_constants(frozen)
     same = weights.Weights().with_scaled_filters(frozen)
     assert gh.computing_nodes(same) == gh.computing_nodes(frozen)
 
@@ -270,7 +279,7 @@ def test_variables_that_are_more_than_filters_are_constants():
         y = tf.nn.conv2d(x, filters, 1, "SAME") + tf.reduce_sum(filters)
         return tf.nn.conv2d(y * state, tf.identity(only), 1, "SAME")
 
-    frozen = graphs.freeze_flat("f", function.get_concrete_function(), True)
+    frozen = frozen_graphs.freeze_flat("f", function.get_concrete_function(), True)
     (handle,) = frozen.captures.values()
     assert handle is only.handle
 
@@ -347,9 +356,11 @@ def test_wrong_values_of_parameters_are_refused(tmp_path):
 
 
 def test_converted_models_are_frozen_again(tmp_path):
-    loaded = graphs.load(converted(str(tmp_path)))
-    frozen = graphs.freeze("serving_default", loaded.signatures["serving_default"])
-    assert optimizer.is_converted(frozen)
+    loaded = frozen_graphs.load(converted(str(tmp_path)))
+    frozen = frozen_graphs.freeze(
+        "serving_default", loaded.signatures["serving_default"]
+    )
+    assert graph_optimizer.is_converted(frozen)
     assert not frozen.captures
-    (program,) = optimizer.lowered_programs(frozen)
+    (program,) = graph_optimizer.lowered_programs(frozen)
     assert program["parameters"] == []

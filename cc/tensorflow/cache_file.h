@@ -1,6 +1,6 @@
 // Files of a schedule cache: read and written so that nobody who may write into
 // the directory leads this process out of it, or makes it wait.
-// ios_tf/cache_files.py does the same.
+// ios_tf/tuning/cache_files.py does the same.
 #ifndef IOS_TF_CC_TENSORFLOW_CACHE_FILE_H_
 #define IOS_TF_CC_TENSORFLOW_CACHE_FILE_H_
 

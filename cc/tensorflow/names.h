@@ -1,4 +1,4 @@
-// Names that Python and files have, too: ios_tf/names.py repeats them, and a test
+// Names that Python and files have, too: ios_tf/native/names.py repeats them, and a test
 // compares.
 #ifndef IOS_TF_CC_TENSORFLOW_NAMES_H_
 #define IOS_TF_CC_TENSORFLOW_NAMES_H_

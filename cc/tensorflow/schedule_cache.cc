@@ -40,7 +40,7 @@ void WarnOnce(const std::string& path, const std::string& text) {
   }
 }
 
-// As in ios_tf/_native.py: the fingerprint as the name of a directory.
+// As in ios_tf/native/plugin.py: the fingerprint as the name of a directory.
 std::string DirectoryName(const std::string& fingerprint) {
   std::string name;
   for (char c : fingerprint) {

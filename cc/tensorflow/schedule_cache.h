@@ -12,7 +12,7 @@
 
 namespace ios::tf {
 
-// <directory>/<device>/<signature>.json: a schedule (ios_tf/cache.py).
+// <directory>/<device>/<signature>.json: a schedule (ios_tf/tuning/cache.py).
 // <directory>/pending/<device>/<signature>.json: a problem (cc/core/problem.h),
 // for `ios_tf tune`.
 // `directory` may be on any of TensorFlow's filesystems.

@@ -15,8 +15,8 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from ios_tf import graphs
-from ios_tf.inputs import example_inputs
+from ios_tf.model import frozen_graphs
+from ios_tf.model.inputs import example_inputs
 
 
 def predict(
@@ -61,7 +61,7 @@ def main() -> int:
         parser.exit(1, "client.py: needs pip install tensorflow-serving-api\n")
 
     loaded = tf.saved_model.load(options.model)
-    signature = graphs.choose_signature(options.signature, loaded)
+    signature = frozen_graphs.choose_signature(options.signature, loaded)
     function = loaded.signatures[signature]
     inputs = example_inputs(function, options.batch_size)
     arrays = {key: value.numpy() for key, value in inputs.items()}

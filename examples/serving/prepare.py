@@ -23,9 +23,9 @@ import numpy as np
 import tensorflow as tf
 
 import ios_tf
-from ios_tf import graphs
-from ios_tf.inputs import example_inputs
-from ios_tf.source import saved_model
+from ios_tf.model import frozen_graphs
+from ios_tf.model.inputs import example_inputs
+from ios_tf.model.loading import saved_model
 
 WARMUP_FILE = "tf_serving_warmup_requests"
 
@@ -90,7 +90,7 @@ def write_warmup(
 ) -> None:
     """Adds random warm-up requests, one a batch size, to a SavedModel."""
     loaded = tf.saved_model.load(model)
-    signature = graphs.choose_signature(signature, loaded)
+    signature = frozen_graphs.choose_signature(signature, loaded)
     directory = os.path.join(model, "assets.extra")
     tf.io.gfile.makedirs(directory)
     with tf.io.TFRecordWriter(os.path.join(directory, WARMUP_FILE)) as file:

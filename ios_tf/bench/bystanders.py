@@ -21,9 +21,9 @@ import tensorflow as tf
 from keras import layers
 
 import ios_tf
-from ios_tf import _native
-from ios_tf.bench.files import write_json
-from ios_tf.report import table
+from ios_tf.files import write_json
+from ios_tf.native import plugin
+from ios_tf.tables import table
 
 VARIANTS = ("TensorFlow", "plugin", "enabled")
 # Calls of a variant in a row; the first one is not counted.
@@ -101,7 +101,7 @@ def bench(rounds: int = 20, repeats: int = 3) -> list[Row]:
       rounds: of measured calls.
       repeats: of first calls, each of a newly traced function.
     """
-    _native.ops()
+    plugin.ops()
     rows = []
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as cache:
         try:

@@ -29,8 +29,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ios_tf.bench.standalone import exit_code
-from ios_tf.report import table
-from ios_tf.source import saved_model
+from ios_tf.model.loading import saved_model
+from ios_tf.tables import table
 
 _MEASUREMENT = ("--warmup=0", "--number=1", "--repeat=1", "--max_groups=2")
 _CASES = (
@@ -52,8 +52,8 @@ _LOADER = """
 import resource, sys
 import tensorflow as tf
 import ios_tf
-from ios_tf import graphs
-from ios_tf.inputs import example_inputs
+from ios_tf.model import frozen_graphs
+from ios_tf.model.inputs import example_inputs
 
 def resident():
     with open("/proc/self/statm") as file:
@@ -63,7 +63,7 @@ path, loads = sys.argv[1], int(sys.argv[2])
 seen = []
 for _ in range(loads):
     loaded = tf.saved_model.load(path)
-    function = loaded.signatures[graphs.choose_signature(None, loaded)]
+    function = loaded.signatures[frozen_graphs.choose_signature(None, loaded)]
     inputs = example_inputs(function, 1)
     result = {k: v.numpy().tobytes() for k, v in function(**inputs).items()}
     assert not seen or result == first
@@ -79,12 +79,12 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import convert_to_constants
 import ios_tf
-from ios_tf import graphs
-from ios_tf.inputs import example_inputs
+from ios_tf.model import frozen_graphs
+from ios_tf.model.inputs import example_inputs
 
 path, cache, on_miss = sys.argv[1:]
 loaded = tf.saved_model.load(path)
-original = loaded.signatures[graphs.choose_signature(None, loaded)]
+original = loaded.signatures[frozen_graphs.choose_signature(None, loaded)]
 inputs = [example_inputs(original, size) for size in (1, 2, 3)]
 expected = [list(original(**i).values()) for i in inputs]
 ios_tf.enable(cache_dir=cache, on_miss=on_miss, max_groups=2, progress=False)
@@ -105,7 +105,7 @@ forks, with_tensorflow = int(sys.argv[1]), sys.argv[2] == "tensorflow"
 if with_tensorflow:
     import tensorflow as tf
     tf.matmul(tf.ones((64, 64)), tf.ones((64, 64)))  # its threads run
-from ios_tf import engine
+from ios_tf.native import engine
 
 conv = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 16}
 block = {"version": 1, "name": "", "inputs": [[1, 20, 20, 16]], "outputs": [0, 1],
@@ -272,7 +272,7 @@ class Chaos:
 
     def spoil_cache(self) -> Outcome:
         """Spoils every file of the cache in turn, and reads the cache each time."""
-        from ios_tf import cache_admin
+        from ios_tf.tuning import cache_admin
 
         outcome = Outcome("cache, file spoilt")
         for entry in cache_admin.entries(str(self._cache)):
@@ -390,7 +390,7 @@ class Chaos:
 
     def _broken(self) -> int:
         """Files of the cache that are not whole."""
-        from ios_tf import cache_admin
+        from ios_tf.tuning import cache_admin
 
         return sum(
             entry.problem is not None and entry.kind != "temporary"

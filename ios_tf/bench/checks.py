@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from ios_tf import engine
 from ios_tf.bench import arrays
-from ios_tf.bench.files import write_json
 from ios_tf.bench.frameworks import interpreter
 from ios_tf.bench.frameworks.weights import random_weights
-from ios_tf.bench.network import Network
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.errors import UserError
+from ios_tf.files import write_json
+from ios_tf.model.network import Network
+from ios_tf.native import engine
 from ios_tf.scheduler import (
     Problem,
     Schedule,

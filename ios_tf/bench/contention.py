@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ios_tf.bench.files import check_writable, write_json
 from ios_tf.bench.standalone import exit_code
+from ios_tf.files import check_writable, write_json
 
 VARIANTS = ("TensorFlow", "converted")
 PERCENTILES = (50, 90, 99)
@@ -104,7 +104,7 @@ def bench_contention(
     import numpy as np
 
     import ios_tf
-    from ios_tf import graphs
+    from ios_tf.model import frozen_graphs
 
     found = {}
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
@@ -115,7 +115,9 @@ def bench_contention(
         Path(directory, "turn").write_bytes(b"\0")
         given = {
             "models": [source, converted],
-            "signature": graphs.choose_signature(None, graphs.load(converted)),
+            "signature": frozen_graphs.choose_signature(
+                None, frozen_graphs.load(converted)
+            ),
             "inputs": os.path.join(directory, "inputs.npz"),
             "turn": os.path.join(directory, "turn"),
             "seconds": seconds,
@@ -144,11 +146,11 @@ def bench_contention(
 
 def _prepare(name: str, batch_size: int, directory: str) -> tuple[str, Mapping]:
     """A SavedModel, and inputs for its default signature."""
-    from ios_tf import graphs
     from ios_tf.bench.zoo.registry import networks
-    from ios_tf.inputs import example_inputs
-    from ios_tf.output import copy_directory
-    from ios_tf.source import saved_model
+    from ios_tf.model import frozen_graphs
+    from ios_tf.model.inputs import example_inputs
+    from ios_tf.model.loading import saved_model
+    from ios_tf.model.outputs import copy_directory
 
     source = os.path.join(directory, "original")
     if name in networks():
@@ -158,8 +160,8 @@ def _prepare(name: str, batch_size: int, directory: str) -> tuple[str, Mapping]:
     with saved_model(name) as path:
         # Keras networks are there for the time of this block only.
         copy_directory(path, source)
-    loaded = graphs.load(source)
-    function = loaded.signatures[graphs.choose_signature(None, loaded)]
+    loaded = frozen_graphs.load(source)
+    function = loaded.signatures[frozen_graphs.choose_signature(None, loaded)]
     inputs = example_inputs(function, batch_size)
     return source, {key: value.numpy() for key, value in inputs.items()}
 
@@ -250,8 +252,8 @@ def main() -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from ios_tf import engine
-    from ios_tf.report import table
+    from ios_tf.native import engine
+    from ios_tf.tables import table
 
     if options.json:
         check_writable(options.json)

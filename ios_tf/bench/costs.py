@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ios_tf.bench.standalone import exit_code
 from ios_tf.errors import UserError
-from ios_tf.report import table
+from ios_tf.tables import table
 
 _NETWORK = "keras:InceptionV3"
 _LOAD = "load"

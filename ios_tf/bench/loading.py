@@ -18,11 +18,11 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from ios_tf.bench.files import write_json
 from ios_tf.bench.standalone import exit_code, measured, model_parser
-from ios_tf.conversion import convert
-from ios_tf.report import table
-from ios_tf.source import saved_model
+from ios_tf.conversion.convert import convert
+from ios_tf.files import write_json
+from ios_tf.model.loading import saved_model
+from ios_tf.tables import table
 
 # Arguments: the model's directory, "plugin" or "stock", the batch size.
 _CHILD = """

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ios_tf import graphs
-from ios_tf.comparison import compare_outputs
-from ios_tf.conversion import convert
-from ios_tf.inputs import Given, example_inputs, outputs_of
-from ios_tf.progress import Progress
-from ios_tf.report import table
-from ios_tf.source import saved_model
+from ios_tf.conversion.comparison import compare_outputs
+from ios_tf.conversion.convert import convert
+from ios_tf.model import frozen_graphs
+from ios_tf.model.inputs import Given, example_inputs, outputs_of
+from ios_tf.model.loading import saved_model
+from ios_tf.tables import table
+from ios_tf.tuning.progress import Progress
 
 STOCK = "TensorFlow"
 FROZEN = "frozen"  # TensorFlow, too: what freezing the variables alone gives
@@ -144,13 +144,13 @@ def bench(
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
     ):
         functions = {}
-        stock = graphs.load(source, tags)
-        signature = graphs.choose_signature(signature, stock)
+        stock = frozen_graphs.load(source, tags)
+        signature = frozen_graphs.choose_signature(signature, stock)
         functions[STOCK] = stock.signatures[signature]
         arguments = example_inputs(functions[STOCK], batch_size, inputs)
         outputs_of(functions[STOCK], arguments)  # fails now, before the searches
-        frozen = graphs.freeze(signature, functions[STOCK])
-        functions[FROZEN] = graphs.rebuild(frozen, frozen.graph_def)
+        frozen = frozen_graphs.freeze(signature, functions[STOCK])
+        functions[FROZEN] = frozen_graphs.rebuild(frozen, frozen.graph_def)
         for strategy in strategies:
             output = os.path.join(directory, strategy)
             report = convert(

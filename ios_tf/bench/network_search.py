@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ios_tf import engine
-from ios_tf.bench.network import Network
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement
 from ios_tf.cost.profiled import ProfiledCostModel
+from ios_tf.model.network import Network
+from ios_tf.native import engine
 from ios_tf.scheduler import PAPER_PRUNING, Pruning, Schedule, Stage
-from ios_tf.search import Searcher, SearchStats
+from ios_tf.tuning.searcher import Searcher, SearchStats
 
 # Runs of one measurement together take at least so long.
 _LEAST_MS = 20.0

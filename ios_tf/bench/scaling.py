@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ios_tf.bench.files import write_json
 from ios_tf.cost import CachedCostModel, SimulatedCostModel
 from ios_tf.cost.simulated import DEVICES
+from ios_tf.files import write_json
 from ios_tf.scheduler import (
     PAPER_PRUNING,
     UNPRUNED,

@@ -19,16 +19,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from ios_tf import final_check, graphs, optimizer
-from ios_tf.bench.files import write_json
 from ios_tf.bench.model import FROZEN, STOCK, Result, measure
 from ios_tf.bench.standalone import exit_code, measured, model_parser
-from ios_tf.conversion import convert
+from ios_tf.conversion import network_check
+from ios_tf.conversion.convert import convert
 from ios_tf.errors import UserError
-from ios_tf.inputs import example_inputs
+from ios_tf.files import write_json
+from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model.inputs import example_inputs
+from ios_tf.model.loading import saved_model
 from ios_tf.scheduler import Problem, Schedule, Stage
 from ios_tf.scheduler.problem import operators_of
-from ios_tf.source import saved_model
 
 
 def bench_stock(
@@ -57,13 +58,15 @@ def bench_stock(
         saved_model(model, say=say) as source,
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
     ):
-        stock = graphs.load(source)
-        signature = graphs.choose_signature(signature, stock)
+        stock = frozen_graphs.load(source)
+        signature = frozen_graphs.choose_signature(signature, stock)
         function = stock.signatures[signature]
-        frozen = optimizer.fold_constants(graphs.freeze(signature, function))
+        frozen = graph_optimizer.fold_constants(
+            frozen_graphs.freeze(signature, function)
+        )
         functions = {
             STOCK: function,
-            FROZEN: graphs.rebuild(frozen, frozen.graph_def),
+            FROZEN: frozen_graphs.rebuild(frozen, frozen.graph_def),
             "merged, equal kernels": _merged(frozen, batch_size, equal_kernels=True),
             "merged, all": _merged(frozen, batch_size, equal_kernels=False),
         }
@@ -115,16 +118,18 @@ def merge_everything(problem: Problem, equal_kernels: bool = False) -> Schedule:
 
 
 def _merged(
-    frozen: graphs.FrozenSignature, batch_size: int, equal_kernels: bool
+    frozen: frozen_graphs.FrozenSignature, batch_size: int, equal_kernels: bool
 ) -> Any:
-    problems = optimizer.collect(frozen, batch_size).problems
+    problems = graph_optimizer.collect(frozen, batch_size).problems
     if not problems:
         raise UserError("the model has no convolution the engine can run")
     schedules = {
         signature: merge_everything(problem, equal_kernels)
         for signature, problem in problems.items()
     }
-    return graphs.rebuild(frozen, final_check.rewrite(frozen, schedules, [batch_size]))
+    return frozen_graphs.rebuild(
+        frozen, network_check.rewrite(frozen, schedules, [batch_size])
+    )
 
 
 def main() -> int:

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from ios_tf import memory
 from ios_tf.bench.frameworks.peers import PEERS
 from ios_tf.bench.frameworks.runner import Target
-from ios_tf.bench.network import Network
 from ios_tf.errors import UserError
+from ios_tf.model.network import Network
+from ios_tf.native import malloc
 
 
 class PeerError(RuntimeError):
@@ -154,7 +154,7 @@ def _main() -> None:
         try:
             if "peer" in request:
                 runner, answer = _ready(request)
-                memory.release_unused()  # peers share the machine's memory
+                malloc.release_unused()  # peers share the machine's memory
                 calls = runner.calls()
             elif "outputs" in request:
                 runner.run()

@@ -10,9 +10,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from ios_tf import _native, engine, memory
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement, SampledCostModel
-from ios_tf.devices import CPU, Device
+from ios_tf.native import engine, malloc, plugin
+from ios_tf.native.devices import CPU, Device
 from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
 
 # Measurements of each candidate when whole schedules are compared.
@@ -92,7 +92,7 @@ class MeasuredCostModel(SampledCostModel):
         """Frees what the device holds of the blocks measured so far."""
         # Kernels of eager ops, and with them the engine's profilers, live in a cache.
         context.context().clear_kernel_cache()
-        memory.return_freed()
+        malloc.return_freed()
 
     def _run(
         self,
@@ -121,7 +121,7 @@ class MeasuredCostModel(SampledCostModel):
                 for values in (operators, stage_ids, group_ids, strategies)
             ]
         with tf.device(self.device.tensorflow):
-            latencies = _native.ops().ios_stage_latency(
+            latencies = plugin.ops().ios_stage_latency(
                 *inputs,
                 program=program,
                 device=self.device.kind,

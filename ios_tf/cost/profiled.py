@@ -7,8 +7,8 @@ import json
 import statistics
 from collections.abc import Sequence
 
-from ios_tf import engine
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement, SampledCostModel
+from ios_tf.native import engine
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Schedule, Stage
 

@@ -13,7 +13,7 @@ proxy.cudnnGetVersion.restype = ctypes.c_size_t
 
 import numpy as np  # noqa: E402
 
-from ios_tf import engine  # noqa: E402
+from ios_tf.native import engine  # noqa: E402
 
 SCHEDULE = {
     "version": 1,

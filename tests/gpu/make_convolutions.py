@@ -5,8 +5,8 @@ import json
 import sys
 from pathlib import Path
 
-from ios_tf import engine
-from ios_tf.bench.network import Network
+from ios_tf.model.network import Network
+from ios_tf.native import engine
 
 # A convolution with as many groups as channels is a kernel of ours.
 _OF_CUDNN = ("conv2d", "conv2d_transpose", "matmul")

@@ -16,10 +16,10 @@ from ios_tf.bench.experiments.experiment import (
     short_name,
     summary,
 )
-from ios_tf.bench.network import Network
 from ios_tf.bench.network_search import find_schedules, interleaved_ms
-from ios_tf.parts import parts_of
+from ios_tf.model.network import Network
 from ios_tf.scheduler import PAPER_PRUNING, sequential_schedule
+from ios_tf.tuning.parts import parts_of
 
 # Names that Keras gives to nodes inside of layers.
 _INSIDE_LAYERS = ("batchnorm", "convolution")

@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ios_tf import engine
 from ios_tf.bench.experiments import experiment
 from ios_tf.bench.experiments.batch import Batch
 from ios_tf.bench.experiments.blocks import Blocks
@@ -26,10 +25,11 @@ from ios_tf.bench.experiments.schedules import Schedules
 from ios_tf.bench.experiments.search import Search
 from ios_tf.bench.experiments.specialization import Specialization
 from ios_tf.bench.experiments.utilization import Utilization
-from ios_tf.bench.network import Network
 from ios_tf.bench.random_graphs import campaign
 from ios_tf.errors import UserError
-from ios_tf.report import table
+from ios_tf.model.network import Network
+from ios_tf.native import engine
+from ios_tf.tables import table
 
 EXPERIMENTS: Sequence[Experiment] = (
     Schedules(),
@@ -204,7 +204,7 @@ def _network(name: str, options: argparse.Namespace) -> Network:
             "that ios_tf export-blocks wrote"
         )
     else:
-        from ios_tf.export import network_of
+        from ios_tf.conversion.block_export import network_of
 
         print(f"reading {name}", file=sys.stderr, flush=True)
         network = network_of(name, batch_size=options.batch_size or 1)

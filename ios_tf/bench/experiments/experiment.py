@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from ios_tf import engine
-from ios_tf.bench.files import write_json
-from ios_tf.bench.network import Network
 from ios_tf.errors import UserError
+from ios_tf.files import write_json
+from ios_tf.model.network import Network
+from ios_tf.native import engine
 
 VERSION = 1
 FOUR_NETWORKS = (

@@ -24,9 +24,9 @@ from ios_tf.bench.experiments.experiment import (
 )
 from ios_tf.bench.frameworks.peers import PEERS
 from ios_tf.bench.frameworks.runner import Target
-from ios_tf.bench.network import Network
 from ios_tf.bench.worker import PeerError, Worker
 from ios_tf.errors import UserError
+from ios_tf.model.network import Network
 
 # The largest difference of outputs over the largest value; of float32 with TF32, too.
 _TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}

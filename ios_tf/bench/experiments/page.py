@@ -11,15 +11,15 @@ from typing import Any
 
 from ios_tf.bench.experiments.command import EXPERIMENTS, by_name, draw
 from ios_tf.bench.experiments.experiment import Record, Table, paper_results, short_name
-from ios_tf.bench.files import write_text
 from ios_tf.errors import UserError
+from ios_tf.files import write_text
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
+RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 
 _INTRODUCTION = """# Benchmarks
 
 This page is made by `ios_tf bench page` from the JSON files in
-`ios_tf/bench/results/<machine>`; those hold every measured latency.
+`docs/results/<machine>`; those hold every measured latency.
 
 * Whatever is compared was measured in one run, in turn, every other round in reverse
   order. Medians, with the 10th and the 90th percentile; speedups and ratios are
@@ -90,7 +90,7 @@ def _commands(records: Sequence[Record]) -> str:
             for record in records
             if record.experiment == what.name
         ]
-        command = f"ios_tf bench {what.name} --output=ios_tf/bench/results/MACHINE"
+        command = f"ios_tf bench {what.name} --output=docs/results/MACHINE"
         rows.append([f"`{command}`", what.help, ", ".join(took) or "not run yet"])
     made = "`ios_tf bench page`"
     rows.append([made, "this page", "seconds"])

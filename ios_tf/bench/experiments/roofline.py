@@ -18,7 +18,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ios_tf import engine
 from ios_tf.bench.experiments import charts
 from ios_tf.bench.experiments.experiment import (
     Context,
@@ -30,8 +29,9 @@ from ios_tf.bench.experiments.experiment import (
 )
 from ios_tf.bench.frameworks.ios_runner import IosRunner
 from ios_tf.bench.frameworks.runner import Target
-from ios_tf.bench.network import Network
 from ios_tf.bench.network_search import schedule_json
+from ios_tf.model.network import Network
+from ios_tf.native import engine
 from ios_tf.scheduler import Stage, Strategy
 
 # Runs of one measurement together take at least so long.

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from ios_tf import engine
 from ios_tf.bench.experiments import charts
 from ios_tf.bench.experiments.batch import add_batch_sizes
 from ios_tf.bench.experiments.experiment import (
@@ -18,9 +17,10 @@ from ios_tf.bench.experiments.experiment import (
     short_name,
     summary,
 )
-from ios_tf.bench.network import Network
 from ios_tf.bench.network_search import find_schedules, interleaved_ms, transferred
 from ios_tf.errors import UserError
+from ios_tf.model.network import Network
+from ios_tf.native import engine
 from ios_tf.scheduler import Schedule, validate
 
 

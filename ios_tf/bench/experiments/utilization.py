@@ -15,7 +15,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ios_tf import engine
 from ios_tf.bench.experiments import charts
 from ios_tf.bench.experiments.experiment import (
     Context,
@@ -26,6 +25,7 @@ from ios_tf.bench.experiments.experiment import (
 )
 from ios_tf.bench.network_search import find_schedules, schedule_json
 from ios_tf.errors import UserError
+from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Stage
 from ios_tf.scheduler.problem import mask_of, operators_of
 

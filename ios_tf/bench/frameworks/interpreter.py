@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ios_tf import engine
 from ios_tf.errors import UserError
+from ios_tf.native import engine
 
 
 @dataclasses.dataclass(frozen=True)

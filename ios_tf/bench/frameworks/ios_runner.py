@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ios_tf import engine
 from ios_tf.bench import arrays
 from ios_tf.bench.frameworks.runner import Runner, Target, data_of
-from ios_tf.bench.network import Network
 from ios_tf.bench.network_search import find_schedules, schedule_json
+from ios_tf.model.network import Network
+from ios_tf.native import engine
 
 
 class IosRunner(Runner):

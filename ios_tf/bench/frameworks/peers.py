@@ -24,7 +24,7 @@ from ios_tf.bench.frameworks.torch_runners import (
     TorchCompileRunner,
     TorchRunner,
 )
-from ios_tf.bench.network import Network
+from ios_tf.model.network import Network
 
 
 @dataclasses.dataclass(frozen=True)

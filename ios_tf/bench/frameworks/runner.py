@@ -15,7 +15,7 @@ import numpy as np
 
 from ios_tf.bench import arrays
 from ios_tf.bench.frameworks.weights import random_weights
-from ios_tf.bench.network import Network
+from ios_tf.model.network import Network
 
 # Runs of one measurement together take at least so long.
 _LEAST_MS = 30.0

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ios_tf import engine
 from ios_tf.bench.frameworks import interpreter
+from ios_tf.native import engine
 
 # The part of an output's second moment that is its bias. Not more, for each convolution
 # takes as much from what the ones before it have to say.

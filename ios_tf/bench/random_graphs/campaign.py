@@ -20,9 +20,9 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from ios_tf.bench.files import check_writable, write_json
 from ios_tf.errors import UserError
-from ios_tf.report import table
+from ios_tf.files import check_writable, write_json
+from ios_tf.tables import table
 
 if TYPE_CHECKING:
     from ios_tf.bench.random_graphs.isolated import IsolatedChecker
@@ -227,7 +227,7 @@ def _record(
 ) -> dict[str, Any]:
     import tensorflow as tf
 
-    from ios_tf import engine
+    from ios_tf.native import engine
 
     return {
         "command": "python -m ios_tf.bench " + " ".join(sys.argv[1:]),

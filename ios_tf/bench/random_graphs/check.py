@@ -23,12 +23,13 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 
 import ios_tf
-from ios_tf import graphs, optimizer, runtime
 from ios_tf.bench.random_graphs.program import Program, Settings
-from ios_tf.graphs import FrozenSignature
-from ios_tf.optimizer import Collected
+from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.graph_optimizer import Collected
 from ios_tf.scheduler import Problem, Schedule, Stage, validate
 from ios_tf.scheduler.problem import mask_of, operators_of
+from ios_tf.tuning import on_the_fly
 
 BATCH_SIZES = (0, 1, 2, 3, 5)
 # Of functions of several arguments of unknown batch.
@@ -120,7 +121,7 @@ def run_stock(
     """Runs a program with TensorFlow's optimizers, which may end the process."""
     say("freeze")
     concrete = program.function().get_concrete_function()
-    frozen = graphs.freeze("random", concrete)
+    frozen = frozen_graphs.freeze("random", concrete)
     say("stock")
     for session in _stock_sessions(frozen):
         for feed in feeds_of(frozen, program.settings):
@@ -153,7 +154,7 @@ def check(
     concrete = function.get_concrete_function()
     say("freeze")
     try:
-        frozen = graphs.freeze("random", concrete)
+        frozen = frozen_graphs.freeze("random", concrete)
     except Exception as error:
         result.differences.append(_conversion_fails(error, "convert"))
         return result
@@ -175,7 +176,7 @@ def check(
         except Exception as error:
             check_one.conversion_fails(error, "convert")
             rewritten = None
-        optimize = runtime.session_config(
+        optimize = on_the_fly.session_config(
             cache_dir=os.path.join(directory, "cache"),
             on_miss="greedy",
             batch_size=settings.batch_sizes[0],
@@ -501,9 +502,9 @@ def _convert(
     frozen: FrozenSignature, settings: Settings, directory: str, result: Result
 ) -> Any:
     """What `ios_tf.convert` does to a signature, with random schedules."""
-    folded = optimizer.fold_constants(frozen)
+    folded = graph_optimizer.fold_constants(frozen)
     sizes = list(settings.batch_sizes)
-    collected = {size: optimizer.collect(folded, size) for size in sizes}
+    collected = {size: graph_optimizer.collect(folded, size) for size in sizes}
     if not any(map(_is_dynamic, frozen.inputs.values())):
         sizes = sizes[:1]
     first = collected[sizes[0]]
@@ -520,7 +521,7 @@ def _convert(
             validate(schedule, problem)
             with open(os.path.join(directory, f"{signature}.json"), "w") as file:
                 file.write(schedule.to_json())
-    return optimizer.rewrite(folded, sizes, directory)
+    return graph_optimizer.rewrite(folded, sizes, directory)
 
 
 def _network(collected: Collected) -> list[Any]:

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ios_tf.bench.files import check_writable, write_json, write_text
 from ios_tf.bench.standalone import exit_code
 from ios_tf.bench.zoo.page import page
 from ios_tf.errors import UserError
+from ios_tf.files import check_writable, write_json, write_text
 
 _VERSION = 1
 
@@ -98,7 +98,7 @@ def _record(path: str, sizes: list[int]) -> dict[str, Any]:
     """
     import tensorflow as tf
 
-    from ios_tf import engine
+    from ios_tf.native import engine
 
     fresh = {
         "version": _VERSION,

@@ -25,11 +25,11 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 import ios_tf
-from ios_tf import graphs, optimizer
-from ios_tf.bench.files import write_json
 from ios_tf.bench.zoo.model import Model
-from ios_tf.comparison import relative_difference
-from ios_tf.names import ANNOTATIONS
+from ios_tf.conversion.comparison import relative_difference
+from ios_tf.files import write_json
+from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.native.names import ANNOTATIONS
 
 # Convolutions and products, of which the share in regions is told.
 _FILTERS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
@@ -100,9 +100,9 @@ def measure(
         start = time.perf_counter()
         notes, peak = convert(source, output, keywords)
         seconds = time.perf_counter() - start
-        original, loaded = graphs.load(source), graphs.load(output)
+        original, loaded = frozen_graphs.load(source), frozen_graphs.load(output)
         found = {"convert_seconds": seconds, "convert_mib": peak, "notes": notes}
-        name = graphs.choose_signature(None, original)
+        name = frozen_graphs.choose_signature(None, original)
         first = options.batch_sizes[0]
         found |= _coverage(name, original, loaded, model.inputs(first))
         expected, converted = original.signatures[name], loaded.signatures[name]
@@ -139,15 +139,15 @@ def _coverage(
     name: str, original: Any, converted: Any, inputs: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
     """Operators, regions, and the share of multiplications that regions do."""
-    frozen = graphs.freeze(name, original.signatures[name])
-    known = multiplications(optimizer.fold_constants(frozen), inputs)
-    rewritten = graphs.freeze(name, converted.signatures[name])
+    frozen = frozen_graphs.freeze(name, original.signatures[name])
+    known = multiplications(graph_optimizer.fold_constants(frozen), inputs)
+    rewritten = frozen_graphs.freeze(name, converted.signatures[name])
     left = sum(
         known.get(node.name, 0)
         for node in rewritten.graph_def.node
         if ANNOTATIONS[0] not in node.attr
     )
-    programs = optimizer.lowered_programs(rewritten)
+    programs = graph_optimizer.lowered_programs(rewritten)
     return {
         "multiplications": sum(known.values()),
         "share": 1 - left / max(sum(known.values()), 1) if programs else 0.0,
@@ -158,7 +158,7 @@ def _coverage(
 
 
 def multiplications(
-    frozen: graphs.FrozenSignature, inputs: Mapping[str, np.ndarray]
+    frozen: frozen_graphs.FrozenSignature, inputs: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
     """Those of every convolution and matrix product outside of control flow."""
     graph_def = graph_pb2.GraphDef()

@@ -1,0 +1,162 @@
+"""The commands around the schedule cache: ios_tf tune, ios_tf cache."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from ios_tf.errors import UserError
+
+
+def add_commands(
+    commands: Any,
+    add_whole: Callable[[argparse.ArgumentParser, str, int, int, str], None],
+    add_traceback: Callable[[argparse.ArgumentParser], None],
+) -> None:
+    """Adds them to the `ios_tf` parser.
+
+    Args:
+      commands: its sub-parsers.
+      add_whole: adds an option for a whole number: name, default, least, text.
+      add_traceback: adds --traceback.
+    """
+    command = commands.add_parser(
+        "tune",
+        help="search the blocks that running processes found no schedule for",
+        description="Searches the blocks that wait in CACHE/pending, by measuring on "
+        "this machine, and keeps their schedules: processes that load the model again "
+        "find them.",
+    )
+    command.set_defaults(run=_tune)
+    _add_cache_dir(command)
+    command.add_argument("--device", default="cpu", help="default: cpu")
+    add_whole(command, "max_groups", 8, 0, "groups per stage; 0: any")
+    add_whole(command, "max_group_size", 3, 0, "operators per group; 0: any")
+    add_whole(command, "warmup", 2, 0, "unmeasured runs per latency")
+    add_whole(command, "number", 3, 1, "runs per measurement")
+    add_whole(command, "repeat", 3, 1, "measurements per latency; the median counts")
+    add_traceback(command)
+
+    cache = commands.add_parser(
+        "cache",
+        help="look at the schedule cache, check, clean, pack and unpack it",
+        description="Manages the schedule cache.",
+    )
+    actions = cache.add_subparsers(required=True, metavar="ACTION")
+
+    def action(
+        name: str, run: Callable[[argparse.Namespace], None], text: str
+    ) -> argparse.ArgumentParser:
+        parser = actions.add_parser(
+            name, help=text, description=text[0].upper() + text[1:]
+        )
+        parser.set_defaults(run=run)
+        _add_cache_dir(parser)
+        add_traceback(parser)
+        return parser
+
+    action("list", _list, "print the entries, one a line")
+    parser = action("show", _show, "print the entries of one block")
+    parser.add_argument("block", metavar="BLOCK", help="how its signature starts")
+    action("verify", _verify, "print the entries that would be ignored; 1 if any")
+    parser = action("prune", _prune, "remove what is of no use")
+    parser.add_argument(
+        "--other_devices",
+        action="store_true",
+        help="remove what belongs to other devices than --device, too",
+    )
+    parser.add_argument("--device", default="cpu", help="default: cpu")
+    parser = action("export", _export, "pack the entries into one file")
+    parser.add_argument("file", metavar="FILE", help="file to write")
+    parser = action("import", _import, "unpack what export wrote")
+    parser.add_argument("file", metavar="FILE", help="file to read")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace entries that are there"
+    )
+
+
+def _add_cache_dir(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--cache_dir",
+        metavar="DIR",
+        help="default: $IOS_TF_CACHE or ~/.cache/ios_tf",
+    )
+
+
+def _directory(options: argparse.Namespace) -> str:
+    from ios_tf.tuning.cache import default_directory
+
+    return options.cache_dir or default_directory()
+
+
+def _tune(options: argparse.Namespace) -> None:
+    from ios_tf.tuning.pending import tune
+
+    tuned = tune(
+        _directory(options),
+        device=options.device,
+        max_groups=options.max_groups,
+        max_group_size=options.max_group_size,
+        warmup=options.warmup,
+        number=options.number,
+        repeat=options.repeat,
+        progress=True,
+    )
+    print(tuned.table())
+    if tuned.kept:
+        raise UserError(
+            f"{tuned.kept} schedules could not be written to {_directory(options)}"
+        )
+
+
+def _list(options: argparse.Namespace) -> None:
+    from ios_tf.tuning import cache_admin
+
+    print(cache_admin.list_table(_directory(options)))
+
+
+def _show(options: argparse.Namespace) -> None:
+    from ios_tf.tuning import cache_admin
+
+    print(cache_admin.show(_directory(options), options.block))
+
+
+def _verify(options: argparse.Namespace) -> None:
+    from ios_tf.tuning import cache_admin
+
+    bad = cache_admin.verify(_directory(options))
+    for entry in bad:
+        print(f"{entry.path}: {entry.problem}")
+    if bad:
+        raise UserError(
+            f"{len(bad)} entries are ignored; ios_tf cache prune removes them"
+        )
+    print("all entries are good")
+
+
+def _prune(options: argparse.Namespace) -> None:
+    from ios_tf.native import plugin
+    from ios_tf.tuning import cache_admin
+
+    device = None
+    if options.other_devices:
+        device = plugin.device_fingerprint(options.device)
+    removed = cache_admin.prune(_directory(options), device)
+    for entry in removed:
+        print(entry.path)
+    print(f"{len(removed)} entries removed")
+
+
+def _export(options: argparse.Namespace) -> None:
+    from ios_tf.tuning import cache_admin
+
+    count = cache_admin.export(_directory(options), options.file)
+    print(f"{options.file}: {count} entries")
+
+
+def _import(options: argparse.Namespace) -> None:
+    from ios_tf.tuning import cache_admin
+
+    new, old = cache_admin.import_(_directory(options), options.file, options.overwrite)
+    print(f"{_directory(options)}: {new} entries are new, {old} were there already")

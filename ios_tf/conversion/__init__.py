@@ -1,0 +1,1 @@
+"""A model in, a faster equal one out; and what can be said of either."""

@@ -1,0 +1,90 @@
+"""Exports what the engine computes of a model: a Network for the engine's benchmark."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ios_tf.conversion import network_check
+from ios_tf.errors import UserError
+from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model.graph_optimizer import Collected
+from ios_tf.model.loading import saved_model
+from ios_tf.model.network import Network, Part, Region
+from ios_tf.scheduler import sequential_schedule
+
+
+def export_blocks(
+    model: Any,
+    output: str | os.PathLike[str],
+    *,
+    batch_size: int = 1,
+    signature: str | None = None,
+    tags: Sequence[str] | None = None,
+) -> Network:
+    """Writes what `network_of` gives as one JSON file.
+
+    Raises:
+      UserError: one line that says what is wrong with the input.
+    """
+    network = network_of(model, batch_size=batch_size, signature=signature, tags=tags)
+    network.write(output)
+    return network
+
+
+def network_of(
+    model: Any,
+    *,
+    batch_size: int = 1,
+    signature: str | None = None,
+    tags: Sequence[str] | None = None,
+) -> Network:
+    """The regions and blocks of a model's signature.
+
+    Args:
+      model: as of `ios_tf.convert`.
+      batch_size: takes the place of an unknown leading dimension of the inputs.
+      signature: the one to export; by default `serving_default`, or the only one.
+      tags: as of `ios_tf.convert`.
+
+    Raises:
+      UserError: one line that says what is wrong with the input.
+    """
+    with saved_model(model) as source:
+        loaded = frozen_graphs.load(source, tags)
+        name = frozen_graphs.choose_signature(signature, loaded)
+        frozen = frozen_graphs.freeze(name, loaded.signatures[name], keep_filters=True)
+        frozen = graph_optimizer.fold_constants(frozen)
+    collected = graph_optimizer.collect(frozen, batch_size)
+    if not collected.problems:
+        raise UserError("the model has no convolution the engine can run")
+    return Network(
+        str(model) if isinstance(model, (str, os.PathLike)) else model.name,
+        collected.problems,
+        _regions(frozen, collected, batch_size),
+    )
+
+
+def _regions(
+    frozen: frozen_graphs.FrozenSignature, collected: Collected, batch_size: int
+) -> list[Region]:
+    sequential = {
+        signature: sequential_schedule(problem)
+        for signature, problem in collected.problems.items()
+    }
+    graph_def = network_check.rewrite(frozen, sequential, [batch_size])
+    programs = graph_optimizer.lowered_programs(
+        dataclasses.replace(frozen, graph_def=graph_def), batch_size
+    )
+    regions = []
+    for program in programs:
+        number = {op["name"]: i for i, op in enumerate(program["block"]["operators"])}
+        parts = [
+            Part(block["signature"], [number[name] for name in block["names"]])
+            for block in collected.blocks
+            if block["names"][0] in number
+        ]
+        regions.append(Region(program["block"], parts))
+    return regions

@@ -1,0 +1,524 @@
+"""Compares a converted model with its original: outputs on made-up inputs, latencies.
+
+Both run in this process, in turn; the original as if this package were not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ios_tf.conversion import timing
+from ios_tf.errors import UserError, first_line
+from ios_tf.model import function_library, graph_optimizer, subgraphs
+from ios_tf.model.frozen_graphs import FrozenSignature
+
+# What unknown sizes of images become, one after the other until the model takes it.
+_SIZES = (224, 64, 299, 512)
+# Below what whole numbers are: values of pixels, and what any vocabulary has.
+_LIMITS = (255, 2)
+# How much inputs are changed to see what rounding in every layer does, how many times
+# what that changes two computations may differ, and where rounding alone decides
+# (relative).
+_ROUNDING = 2e-6
+_AMPLE = 2.0
+_CHAOS = 1e-2
+# More than any difference but one of shapes, or of what is a number and what is not.
+_ANYTHING = 1e30
+
+Inputs = Mapping[str, tf.Tensor]
+
+
+class Values(NamedTuple):
+    """Random numbers: between which, and whether images of them are smooth."""
+
+    low: float
+    high: float
+    smooth: bool
+
+
+# They are tried until small changes of them change outputs little. A deep network that
+# was trained on images, or normalised for them, may amplify rounding of noise a million
+# times.
+_VALUES = (
+    Values(0.0, 1.0, False),
+    Values(0.0, 1.0, True),
+    Values(-1.0, 1.0, True),
+    Values(0.0, 255.0, True),
+    Values(0.0, 255.0, False),
+)
+_COARSE = 5  # cells of what is made smooth, along height and width
+
+
+class CannotCompareError(Exception):
+    """There are no inputs by which a model can be compared; it says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """A function of the converted model beside the original one.
+
+    Attributes:
+      signature: its name, the first if it has several.
+      difference: largest absolute difference of outputs over the largest absolute
+        value of the output, of all float outputs and batch sizes; None: not compared.
+      batch_sizes: those of the inputs that were compared.
+      tensorflow_ms, converted_ms, portable_ms: median latencies of a call by batch
+        size: of the original in TensorFlow, of the converted model on the engine, and
+        of that one in TensorFlow alone.
+      notes: one line each on what was not compared, or not equal, and why.
+    """
+
+    signature: str
+    difference: float | None = None
+    batch_sizes: Sequence[int] = ()
+    tensorflow_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    converted_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    portable_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def is_faster(self) -> bool:
+        """Whether the converted model is worth having, by what was measured."""
+        return timing.is_faster(self.tensorflow_ms, self.converted_ms)
+
+    def slower_in_tensorflow(self) -> list[int]:
+        """The batch sizes at which TensorFlow alone would run the original faster."""
+        return timing.slower(self.tensorflow_ms, self.portable_ms)
+
+
+class Reference:
+    """The original function of a signature, with inputs that were made up for it."""
+
+    def __init__(
+        self, name: str, function: Any, frozen: FrozenSignature, device: str
+    ) -> None:
+        """`frozen`: the function, frozen; `device`: "cpu" or "gpu"."""
+        self.name = name
+        self._function = function
+        self._frozen = frozen
+        self._device = device
+        self._inputs: dict[int, Inputs] = {}
+        self._expected: dict[int, Mapping[str, Any]] = {}
+        self._noise: dict[int, float] = {}
+
+    def compare(
+        self,
+        found: Callable[..., Any],
+        graph_def: Any,
+        batch_sizes: Sequence[int],
+        timed: Sequence[int] = (),
+        portable: bool = False,
+    ) -> Comparison:
+        """Compares another function with the original one.
+
+        Args:
+          found: what should compute the same.
+          graph_def: the graph it was made of, with schedules.
+          batch_sizes: those to compare outputs at.
+          timed: those to measure latencies at.
+          portable: whether to measure it in TensorFlow alone, too.
+
+        Raises:
+          UserError: a region computes something else.
+        """
+        differences, compared, notes = [], [], []
+        for batch_size in batch_sizes:
+            try:
+                inputs, expected = self._reference(batch_size)
+            except CannotCompareError as reason:
+                # Some take one batch size only, though they do not say so.
+                if not compared:
+                    text = f"signature {self.name!r} is not compared with the original"
+                    notes.append(f"{text}: {reason}")
+                break
+            outputs = self._outputs(found, batch_size, inputs)
+            difference, unequal = compare_outputs(outputs, expected)
+            if difference is not None:
+                differences.append(difference)
+            compared.append(batch_size)
+            if difference is None or difference > self._tolerance() or unequal:
+                notes += self._explain(
+                    graph_def, batch_size, difference or 0.0, unequal
+                )
+        latencies = {
+            size: self._latencies(found, size, portable)
+            for size in timed
+            if size in self._inputs
+        }
+        return Comparison(
+            self.name,
+            max(differences, default=None),
+            compared,
+            {size: latency[0] for size, latency in latencies.items()},
+            {size: latency[1] for size, latency in latencies.items()},
+            {size: latency[2] for size, latency in latencies.items() if portable},
+            list(dict.fromkeys(notes)),
+        )
+
+    def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
+        """Made-up arguments, by those of the batch sizes for which there are any."""
+        for batch_size in batch_sizes:
+            with contextlib.suppress(CannotCompareError):
+                self._reference(batch_size)
+        return {
+            size: self._inputs[size] for size in batch_sizes if size in self._inputs
+        }
+
+    def _reference(self, batch_size: int) -> tuple[Inputs, Mapping[str, Any]]:
+        if self._frozen.changes:
+            raise CannotCompareError("every call changes what the next one computes")
+        if batch_size not in self._expected:
+            with running(plugin=False, device=self._device):
+                inputs, expected, noise = self._steady_inputs(batch_size)
+                again, unequal = compare_outputs(self._function(**inputs), expected)
+            self._inputs[batch_size] = inputs
+            if (again or 0.0) > self._tolerance() or (again is None and unequal):
+                raise CannotCompareError("two calls of the original differ")
+            self._expected[batch_size] = expected
+            self._noise[batch_size] = noise
+        return self._inputs[batch_size], self._expected[batch_size]
+
+    def _steady_inputs(
+        self, batch_size: int
+    ) -> tuple[Inputs, Mapping[str, Any], float]:
+        """Inputs, outputs, and how much rounding changes these: of several inputs
+        those for which that is least."""
+        best = None
+        for values in _VALUES:
+            try:
+                inputs, expected = _accepted_inputs(
+                    self._function, self._frozen, batch_size, values
+                )
+            except CannotCompareError:
+                if best is None:
+                    raise
+                break
+            rounded = _rounded(inputs)
+            if rounded is None:
+                return inputs, expected, 0.0
+            noise, _ = compare_outputs(self._function(**rounded), expected)
+            noise = noise or 0.0
+            if best is None or noise < best[2]:
+                best = inputs, expected, noise
+            if noise * _AMPLE <= self._tolerance():
+                break
+        return best
+
+    def _outputs(
+        self, found: Callable[..., Any], batch_size: int, inputs: Inputs
+    ) -> Mapping[str, Any]:
+        try:
+            with running(plugin=True, device=self._device):
+                return found(**inputs)
+        except tf.errors.OpError as error:
+            raise UserError(
+                f"signature {self.name!r} would fail at batch size {batch_size}, where "
+                f"the original does not: {first_line(error)}; nothing is written"
+            ) from error
+
+    def _tolerance(self) -> float:
+        return tolerance(self._frozen, self._device)
+
+    def _explain(
+        self,
+        graph_def: Any,
+        batch_size: int,
+        difference: float,
+        unequal: Mapping[str, str],
+    ) -> list[str]:
+        """Why outputs differ, if it is not a region that does.
+
+        What chooses by comparing values (argmax, non-maximum suppression, ...) may make
+        a large difference of rounding errors.
+        """
+        worst = _differing_region(
+            self._frozen, graph_def, self._inputs[batch_size], self._device
+        )
+        allowed = _allowed(self._tolerance(), self._noise[batch_size])
+        where, difference_there, allowed = worst or ("an output", difference, allowed)
+        if difference_there > allowed:
+            raise UserError(
+                f"signature {self.name!r} would compute something else than the "
+                f"original: at batch size {batch_size} {where} differs by "
+                f"{difference_there:.1e} (relative); nothing is written"
+            )
+        where = " in what follows the regions"
+        why = f"; the regions agree to {worst[1]:.1e}" if worst else ""
+        if difference_there > self._tolerance():
+            where, why = "", "; so they do when its inputs are rounded"
+        notes = [
+            f"signature {self.name!r}: {text} at batch size {batch_size}{why}"
+            for text in unequal.values()
+        ]
+        if difference > self._tolerance():
+            notes.append(
+                f"signature {self.name!r}: outputs differ by {difference:.1e} at batch "
+                f"size {batch_size}{where}{why}"
+            )
+        return notes
+
+    def _latencies(
+        self, found: Callable[..., Any], batch_size: int, portable: bool
+    ) -> list[float]:
+        inputs = self._inputs[batch_size]
+        turns = [(self._function, False), (found, True), (found, False)]
+        return timing.latencies(
+            [
+                (
+                    functools.partial(running, plugin=plugin, device=self._device),
+                    functools.partial(function, **inputs),
+                )
+                for function, plugin in turns[: 2 + portable]
+            ]
+        )
+
+
+def tolerance(frozen: FrozenSignature, device: str) -> float:
+    """The relative difference that rounding may make of a network's outputs."""
+    types = {
+        tf.dtypes.as_dtype(node.attr["T"].type)
+        for node in frozen.graph_def.node
+        if node.op in function_library.CONVOLUTIONS
+    }
+    if tf.bfloat16 in types:
+        return 0.2
+    if tf.float16 in types:
+        return 0.03
+    if device == "gpu" and tf.config.experimental.tensor_float_32_execution_enabled():
+        return 0.01
+    return 1e-3
+
+
+def _allowed(exact: float, noise: float) -> float:
+    """What outputs may differ by that rounding of the inputs changes by `noise`."""
+    return _ANYTHING if noise > _CHAOS else max(exact, noise * _AMPLE)
+
+
+def compare_outputs(
+    found: Mapping[str, Any], expected: Mapping[str, Any]
+) -> tuple[float | None, dict[str, str]]:
+    """How far outputs are from those expected.
+
+    Returns:
+      The largest absolute difference of a float output over its largest absolute value,
+      None if there is no float output; and for every output of another type that is not
+      equal what to say about it.
+    """
+    worst, unequal = None, {}
+    for name, value in expected.items():
+        pairs = zip(_arrays(found[name]), _arrays(value), strict=True)
+        for one, truth in pairs:
+            if _is_float(truth):
+                worst = max(worst or 0.0, relative_difference(one, truth))
+            elif one.shape != truth.shape:
+                unequal[name] = f"output {name!r} has another shape"
+            elif (one != truth).any():
+                count = int((one != truth).sum())
+                unequal[name] = (
+                    f"{count} of {truth.size} values of output {name!r} differ"
+                )
+    return worst, unequal
+
+
+def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference over the largest value; infinite for another shape.
+
+    NaN and infinities are equal to themselves.
+    """
+    if found.shape != expected.shape:
+        return float("inf")
+    if expected.dtype.kind != "c":
+        found, expected = found.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(expected)
+    if not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    difference = np.abs(found[finite] - expected[finite]).max()
+    if not np.isfinite(difference):
+        return float("inf")
+    return float(difference / max(np.abs(expected[finite]).max(), 1e-30))
+
+
+def made_up_inputs(
+    specs: Mapping[str, tf.TensorSpec],
+    batch_size: int,
+    image_size: int = _SIZES[0],
+    limit: int = _LIMITS[0],
+    values: Values = _VALUES[0],
+) -> dict[str, tf.Tensor]:
+    """Random arguments of a signature.
+
+    Args:
+      specs: of the arguments, by name.
+      batch_size: in place of unknown leading dimensions.
+      image_size: in place of other unknown dimensions.
+      limit: whole numbers are below it.
+      values: what other numbers are.
+
+    Raises:
+      CannotCompareError: there are none of this type.
+    """
+    random = np.random.default_rng([batch_size, image_size])
+    inputs = {}
+    for name, spec in specs.items():
+        shape = [None, None, None, 3]
+        if spec.shape.rank is not None:
+            shape = spec.shape.as_list()
+        shape[:1] = [batch_size if size is None else size for size in shape[:1]]
+        shape = [image_size if size is None else size for size in shape]
+        if spec.dtype.is_floating:
+            array = _numbers(random, shape, values).astype(spec.dtype.as_numpy_dtype)
+        elif spec.dtype.is_bool:
+            array = random.integers(0, 2, shape).astype(bool)
+        elif spec.dtype.is_integer and not spec.dtype.is_quantized:
+            array = random.integers(0, min(spec.dtype.max, limit), shape)
+            array = array.astype(spec.dtype.as_numpy_dtype)
+        elif spec.dtype == tf.string:
+            # What a network with strings for inputs reads most often.
+            count = int(np.prod(shape))
+            photographs = random.integers(0, 255, (count, 64, 64, 3), np.uint8)
+            encoded = [tf.io.encode_jpeg(one).numpy() for one in photographs]
+            array = np.array(encoded, dtype=object).reshape(shape)
+        else:
+            raise CannotCompareError(
+                f"input {name!r} is of type {spec.dtype.name}, no number"
+            )
+        inputs[name] = tf.constant(array, spec.dtype)
+    return inputs
+
+
+def _numbers(
+    random: np.random.Generator, shape: Sequence[int], values: Values
+) -> np.ndarray:
+    if not values.smooth or len(shape) != 4:
+        return random.uniform(values.low, values.high, shape)
+    coarse = [shape[0], _COARSE, _COARSE, shape[3]]
+    images = random.uniform(values.low, values.high, coarse)
+    return tf.image.resize(images, shape[1:3]).numpy()
+
+
+def _rounded(inputs: Inputs) -> dict[str, tf.Tensor] | None:
+    """The inputs, numbers changed as rounding would; None: none can be."""
+    random = np.random.default_rng(0)
+    rounded = {}
+    for name, tensor in inputs.items():
+        rounded[name] = tensor
+        if tensor.dtype in (tf.float32, tf.float64):
+            # Upwards: or means would know nothing of it.
+            factors = 1 + random.uniform(0, 2 * _ROUNDING, tensor.shape)
+            rounded[name] = tf.constant(tensor.numpy() * factors, tensor.dtype)
+    return rounded if any(rounded[n] is not inputs[n] for n in inputs) else None
+
+
+def _accepted_inputs(
+    function: Any,
+    frozen: FrozenSignature,
+    batch_size: int,
+    values: Values,
+) -> tuple[Inputs, Mapping[str, Any]]:
+    """Inputs that a function accepts, and its outputs."""
+    specs = frozen.inputs
+    unknown = any(
+        spec.shape.rank is None or None in spec.shape.as_list()[1:]
+        for spec in specs.values()
+    )
+    whole = any(spec.dtype.is_integer for spec in specs.values())
+    errors = []
+    for size, limit in itertools.product(
+        _SIZES if unknown else _SIZES[:1], _LIMITS if whole else _LIMITS[:1]
+    ):
+        inputs = made_up_inputs(specs, batch_size, size, limit, values)
+        try:
+            return inputs, function(**inputs)
+        # Whatever a function may dislike about inputs that mean nothing.
+        except Exception as error:
+            errors.append(error)
+    raise CannotCompareError(
+        f"it does not take inputs that are made up ({first_line(errors[0])})"
+    )
+
+
+@contextlib.contextmanager
+def running(plugin: bool, device: str) -> Iterator[None]:
+    """Functions called here run with this package's plugin, or without it."""
+    key = "use_plugin_optimizers"
+    before = tf.config.optimizer.get_experimental_options().get(key, True)
+    tf.config.optimizer.set_experimental_options({key: plugin})
+    try:
+        # On the GPU nothing is said: not all of a model can be there.
+        with tf.device("/CPU:0") if device == "cpu" else contextlib.nullcontext():
+            yield
+    finally:
+        tf.config.optimizer.set_experimental_options({key: before})
+
+
+def _differing_region(
+    frozen: FrozenSignature, graph_def: Any, inputs: Inputs, device: str
+) -> tuple[str, float, float] | None:
+    """The first region whose results differ, or that of the largest difference.
+
+    Args:
+      frozen: the original.
+      graph_def: its graph with schedules.
+
+    Returns:
+      What to call the region, its difference, and what it may differ by; None: no
+      region has a result that can be looked at.
+    """
+    lowered = graph_optimizer.lowered(
+        dataclasses.replace(frozen, graph_def=graph_def), device=device
+    )
+    results = subgraphs.results_of_regions(frozen, lowered)
+    if not results:
+        return None
+    arguments = [inputs[name] for name in frozen.inputs]
+    rounded = _rounded(inputs) or inputs
+    found = subgraphs.tensors(frozen, lowered, [one for _, one, _ in results])
+    expected = subgraphs.tensors(
+        frozen, frozen.graph_def, [one for _, _, one in results]
+    )
+    with running(plugin=False, device=device):
+        values = zip(
+            results,
+            found(*arguments),
+            expected(*arguments),
+            expected(*(rounded[name] for name in frozen.inputs)),
+            strict=True,
+        )
+        differences = [
+            (
+                region,
+                relative_difference(one.numpy(), truth.numpy()),
+                relative_difference(near.numpy(), truth.numpy()),
+            )
+            for (region, _, _), one, truth, near in values
+        ]
+    exact = tolerance(frozen, device)
+    region, difference, noise = next(
+        (one for one in differences if one[1] > _allowed(exact, one[2])),
+        max(differences, key=lambda one: one[1]),
+    )
+    name = graph_optimizer.describe_region(lowered, region)
+    return name, difference, _allowed(exact, noise)
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    return [
+        np.asarray(tensor.numpy())
+        for tensor in tf.nest.flatten(value, expand_composites=True)
+    ]
+
+
+def _is_float(array: np.ndarray) -> bool:
+    if array.dtype == object:
+        return False
+    dtype = tf.dtypes.as_dtype(array.dtype)
+    return dtype.is_floating or dtype.is_complex

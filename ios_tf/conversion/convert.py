@@ -1,0 +1,322 @@
+"""convert: a SavedModel in, a faster equal SavedModel out."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ios_tf.conversion.comparison import Comparison
+from ios_tf.conversion.planning import (
+    Function,
+    Plan,
+    SearchOptions,
+    note_comparisons,
+    note_search,
+    note_slower,
+    note_the_rest,
+)
+from ios_tf.conversion.report import Report
+from ios_tf.errors import UserError, first_line
+from ios_tf.model import frozen_graphs
+from ios_tf.model.loading import saved_model
+from ios_tf.model.outputs import copy_directory, written_directory
+from ios_tf.model.weights import Weights
+from ios_tf.native import malloc
+from ios_tf.scheduler import Schedule
+from ios_tf.tuning.searcher import Searcher
+
+
+def convert(
+    model: Any,
+    output: str | os.PathLike[str],
+    *,
+    batch_size: int | Sequence[int] = 1,
+    device: str = "auto",
+    strategy: str = "both",
+    max_groups: int = 8,
+    max_group_size: int = 3,
+    time_limit: float = 300.0,
+    units: Sequence[str] = (),
+    borders: Sequence[str] = (),
+    cache_dir: str | None = None,
+    warmup: int = 2,
+    number: int = 3,
+    repeat: int = 3,
+    signatures: Sequence[str] | None = None,
+    tags: Sequence[str] | None = None,
+    weights: str | None = None,
+    keep_slower: bool = False,
+    overwrite: bool = False,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Report:
+    """Converts a model into an equal SavedModel that runs faster with this package.
+
+    The convolutions' schedules (paper, section 4) are found by measuring on this
+    machine. Signatures, their input and output names, dtypes and shapes stay as they
+    are; a dynamic batch stays dynamic. The result also loads into TensorFlow alone.
+
+    Args:
+      model: a SavedModel directory, the path of a `.keras` or `.h5` file, `keras:NAME`
+        for a network of `keras.applications`, `models:NAME` for one of
+        `ios_tf.models`, or a `keras.Model`.
+      output: directory to write; any TensorFlow filesystem path.
+      batch_size: the batch size to schedule for, where the model's is dynamic, or
+        several: a batch then runs by the schedule of the nearest one, by ratio, the
+        smaller of two.
+      device: the device to schedule for: "cpu"; "gpu", the first one TensorFlow uses;
+        or "auto", the GPU if there is one and the CUDA libraries can be loaded.
+      strategy: "both", which may also split batches, "parallel", "merge", "greedy" or
+        "sequential".
+      max_groups: groups per stage the search considers, the paper's s; 0: any.
+      max_group_size: operators per group, the paper's r; 0: any.
+      time_limit: seconds after which the searches end with what they have found; 0:
+        none.
+      units: regular expressions; operators whose names match one, and equally in its
+        groups, are scheduled as one operator.
+      borders: regular expressions; a block ends with an operator whose name matches.
+      cache_dir: where schedules and latencies are kept; by default $IOS_TF_CACHE or
+        ~/.cache/ios_tf.
+      warmup, number, repeat: a latency is the median of `repeat` measurements of
+        `number` runs each, after `warmup` runs; noisy ones are repeated.
+      signatures: the signatures to convert; by default all. Others are kept as they
+        are.
+      tags: of the MetaGraph to convert, where a SavedModel has several.
+      weights: for `keras:NAME`: "imagenet", or None for random ones.
+      keep_slower: keep regions, and a model, that are no faster here than TensorFlow,
+        as the strategies that do not search do: for experiments.
+      overwrite: replace `output` if it is a SavedModel.
+      progress: show progress on standard error.
+      say: gets lines of information about the model.
+
+    Before the search, the model is written, loaded and compared with the original with
+    sequential schedules; after it, with its own. Each region, and then the whole, is
+    timed beside TensorFlow computing the same: what is no faster by 1 % stays
+    TensorFlow's. A model that gains nothing, without convolutions, or with a signature
+    that changes a variable, is copied.
+
+    Returns:
+      What was done.
+
+    Raises:
+      UserError: one line that says what is wrong with the input.
+      NativeLibraryError: the native library is missing.
+    """
+    options = SearchOptions(
+        batch_size,
+        device,
+        strategy,
+        max_groups,
+        max_group_size,
+        time_limit,
+        units,
+        borders,
+        cache_dir,
+        warmup,
+        number,
+        repeat,
+        keep_slower,
+    )
+    output = os.fspath(output)
+    with (
+        options.searcher(say, progress) as searcher,
+        written_directory(output, overwrite) as directory,
+        saved_model(model, weights, say) as source,
+    ):
+        report = options.report(searcher, output)
+        _Conversion(source, tags, signatures, searcher, report, options.keeps_all).run(
+            directory
+        )
+    return report
+
+
+class _Conversion:
+    """One SavedModel on its way."""
+
+    def __init__(
+        self,
+        source: str,
+        tags: Sequence[str] | None,
+        wanted: Sequence[str] | None,
+        searcher: Searcher,
+        report: Report,
+        keeps_all: bool,
+    ) -> None:
+        self._keeps_all = keeps_all
+        self._weights = Weights()
+        self._source = source
+        self._searcher = searcher
+        self._report = report
+        self._device = searcher.cost_model.device.kind
+        self._loaded = frozen_graphs.load(source, tags)
+        (self._tags,) = [tags] if tags else frozen_graphs.tag_sets(source)
+        keys = list(self._loaded.signatures)
+        for key in wanted or ():
+            if key not in keys:
+                raise UserError(frozen_graphs.no_signature(key, self._loaded))
+        # The function of each signature, and all functions.
+        self._function_of: dict[str, int] = {}
+        self._functions: dict[int, Function] = {}
+        self._wanted = wanted or keys
+
+    def run(self, directory: str) -> None:
+        """Converts the model into a directory that exists."""
+        report = self._report
+        try:
+            self._freeze()
+        except frozen_graphs.ChangesVariableError as change:
+            report.notes.append(
+                f"{change}, so it is no constant (a Keras model that was exported in "
+                "training mode? export it with training=False)"
+            )
+            self._copy(directory)
+            return
+        converted = [f for f in self._functions.values() if f.collected]
+        note_the_rest(converted, report)
+        problems = {s: p for f in converted for s, p in f.problems.items()}
+        if not problems:
+            self._copy(directory)
+            return
+        self._try()
+        schedules, stats = self._searcher.schedule_all(problems.values())
+        note_search(report, stats)
+        plans = {
+            number: Plan.find(function, schedules, self._searcher, self._keeps_all)
+            for number, function in self._functions.items()
+            if function.problems
+        }
+        if not self._save_faster(plans, schedules, directory):
+            self._copy(directory)
+            return
+        extra = os.path.join(self._source, "assets.extra")
+        if tf.io.gfile.isdir(extra):
+            copy_directory(extra, os.path.join(directory, "assets.extra"))
+
+    def _save_faster(
+        self,
+        plans: Mapping[int, Plan],
+        schedules: Mapping[str, Schedule],
+        directory: str,
+    ) -> bool:
+        """Writes the model with those plans that make it faster; False: none does."""
+        report = self._report
+        graph_defs = {n: f.frozen.graph_def for n, f in self._functions.items()}
+        graph_defs |= {n: plan.rewrite(self._device) for n, plan in plans.items()}
+        comparisons = self._save(graph_defs, directory, timed=plans)
+        changed, lost = False, []
+        for number, comparison in comparisons.items():
+            plan = plans[number]
+            if not self._keeps_all and not (plan.gains and comparison.is_faster()):
+                lost.append(number)
+                note_slower(report, comparison)
+                graph_defs[number] = plan.function.frozen.graph_def
+            elif comparison.slower_in_tensorflow() and not self._keeps_all:
+                # A merged convolution may be what only the engine gains by.
+                changed = True
+                graph_defs[number] = plan.rewrite(
+                    self._device, materialise_merges=False
+                )
+        if len(lost) == len(plans):
+            tf.io.gfile.rmtree(directory)
+            return False
+        if changed or lost:
+            tf.io.gfile.rmtree(directory)
+            kept = [number for number in plans if number not in lost]
+            comparisons = self._save(graph_defs, directory, timed=kept)
+        for number in comparisons:
+            plans[number].note(report, schedules)
+        note_comparisons(report, list(comparisons.values()))
+        return True
+
+    def _copy(self, directory: str) -> None:
+        self._report.notes.append("the model is copied unchanged")
+        copy_directory(self._source, directory)
+
+    def _freeze(self) -> None:
+        """Finds the functions of the model, and their blocks."""
+        numbers: dict[tuple[Any, ...], int] = {}
+        batch_sizes = list(self._report.sizes)
+        for name, signature in self._loaded.signatures.items():
+            frozen = frozen_graphs.freeze(name, signature, keep_filters=True)
+            # Keras exports the same function under two names: work is done once.
+            key = (name in self._wanted, *frozen.key())
+            number = numbers.setdefault(key, len(numbers))
+            self._function_of[name] = number
+            if number in self._functions:
+                continue
+            self._functions[number] = Function.find(
+                name,
+                signature,
+                frozen,
+                batch_sizes if name in self._wanted else [],
+                self._device,
+                self._weights,
+            )
+
+    def _try(self) -> None:
+        """Writes, loads and runs the model with sequential schedules.
+
+        What cannot work is known before the search, not after it.
+        """
+        graph_defs = {
+            number: function.rewrite_sequential(self._device)
+            for number, function in self._functions.items()
+        }
+        with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+            self._save(graph_defs, os.path.join(directory, "model"))
+
+    def _save(
+        self,
+        graph_defs: Mapping[int, Any],
+        directory: str,
+        timed: Collection[int] = (),
+    ) -> dict[int, Comparison]:
+        """Writes the model with these graphs, loads it, and compares its functions.
+
+        `timed`: the only ones to compare, and their latencies; by default all are
+        compared, without latencies.
+        """
+        try:
+            self._write(graph_defs, directory)
+            size = sum(graph_def.ByteSize() for graph_def in graph_defs.values())
+            malloc.release_unused(size)
+            written = tf.saved_model.load(directory)
+        # Whatever TensorFlow cannot save or load, it says with all kinds of errors.
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"TensorFlow cannot save the model again: {first_line(error)}"
+            ) from error
+        sizes = list(self._report.sizes)
+        comparisons = {
+            number: function.compare(
+                written.signatures[function.reference.name],
+                graph_defs[number],
+                sizes,
+                timed=bool(timed),
+                portable=True,
+            )
+            for number, function in self._functions.items()
+            if number in timed or not timed
+        }
+        del written
+        malloc.release_unused(size)
+        return comparisons
+
+    def _write(self, graph_defs: Mapping[int, Any], directory: str) -> None:
+        weights = self._weights
+        rebuilt = {
+            number: frozen_graphs.rebuild(
+                function.frozen, *weights.take(function.frozen, graph_defs[number])
+            )
+            for number, function in self._functions.items()
+        }
+        signatures = {name: rebuilt[n] for name, n in self._function_of.items()}
+        frozen_graphs.save(
+            self._loaded, signatures, directory, self._tags, weights.variables
+        )

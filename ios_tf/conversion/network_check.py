@@ -1,0 +1,152 @@
+"""The final check: a whole network with its schedules, against itself sequential.
+
+Blocks are searched one by one, with their inputs in a layout and a cache state of
+their own; what counts is the network. A converted model is never slower than its own
+sequential schedule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from tensorflow.core.framework import graph_pb2
+
+from ios_tf.model import graph_optimizer
+from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.graph_optimizer import Collected
+from ios_tf.scheduler import Schedule, Stage, sequential_schedule
+from ios_tf.scheduler.problem import batch_size_of
+from ios_tf.tuning.searcher import Searcher
+
+# Those of several blocks.
+_Stages = tuple[tuple[Stage, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckedSize:
+    """What was measured at one batch size.
+
+    Attributes:
+      schedules: those that are kept, by signature of their blocks.
+      sequential_ms, scheduled_ms: latencies of all regions together.
+      fell_back: all others were slower than the sequential ones.
+    """
+
+    schedules: Mapping[str, Schedule]
+    sequential_ms: float
+    scheduled_ms: float
+    fell_back: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """The schedules to keep, by signature of their blocks, and why, by batch size."""
+
+    schedules: Mapping[str, Schedule]
+    sizes: Mapping[int, CheckedSize]
+
+
+def check(
+    frozen: FrozenSignature,
+    collected: Mapping[int, Collected],
+    schedules: Mapping[str, Schedule],
+    searcher: Searcher,
+) -> Checked:
+    """Keeps `schedules`, or others where those are faster.
+
+    Args:
+      frozen: the graph.
+      collected: what was collected from it, by batch size.
+      schedules: by signature, those of all blocks; of a baseline that was asked for,
+        they are kept even where they are slower.
+      searcher: what has found them; its cost model measures.
+    """
+    problems = {s: p for c in collected.values() for s, p in c.problems.items()}
+    sequential = {s: sequential_schedule(problem) for s, problem in problems.items()}
+    found = {signature: schedules[signature] for signature in problems}
+    others = [{**found, **a} for a in searcher.alternatives(problems.values())]
+    cost_model = searcher.cost_model
+    device = cost_model.device.kind
+    batch_sizes = list(collected)
+    light = frozen.without_weights
+    graphs: dict[_Stages, graph_pb2.GraphDef] = {}
+
+    def graph_of(choice: Mapping[str, Schedule]) -> graph_pb2.GraphDef:
+        stages = tuple(choice[signature].stages for signature in problems)
+        if stages not in graphs:
+            graphs[stages] = rewrite(light, choice, batch_sizes, device)
+        return graphs[stages]
+
+    sizes = {}
+    for batch_size, of_size in collected.items():
+        choices: dict[_Stages, Mapping[str, Schedule]] = {}
+        for choice in (sequential, found, *others):
+            stages = tuple(choice[signature].stages for signature in of_size.problems)
+            choices.setdefault(stages, choice)
+        latencies = cost_model.compare_programs(
+            [
+                _programs(
+                    dataclasses.replace(light, graph_def=graph_of(choice)),
+                    batch_size,
+                    device,
+                )
+                for choice in choices.values()
+            ]
+        )
+        cost_model.release()
+        measured = list(zip(choices.values(), latencies, strict=True))
+        if not searcher.searches:
+            best, best_ms = measured[-1]
+        else:
+            best, best_ms = min(measured, key=lambda one: one[1])
+        sizes[batch_size] = CheckedSize(
+            {signature: best[signature] for signature in of_size.problems},
+            latencies[0],
+            best_ms,
+            best is sequential and len(measured) > 1,
+        )
+    kept = {s: k for size in sizes.values() for s, k in size.schedules.items()}
+    return Checked(kept, sizes)
+
+
+def rewrite(
+    frozen: FrozenSignature,
+    schedules: Mapping[str, Schedule],
+    batch_sizes: Sequence[int],
+    device: str = "cpu",
+    left: Collection[int] = (),
+    materialise_merges: bool = True,
+) -> graph_pb2.GraphDef:
+    """The signature's graph with these schedules, by signature of their blocks.
+
+    The other arguments are those of `graph_optimizer.rewrite`.
+    """
+    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        for signature, schedule in schedules.items():
+            path = os.path.join(directory, f"{signature}.json")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(schedule.to_json())
+        return graph_optimizer.rewrite(
+            frozen, batch_sizes, directory, device, left, materialise_merges
+        )
+
+
+def _programs(
+    frozen: FrozenSignature, batch_size: int, device: str
+) -> list[dict[str, Any]]:
+    """{"block", "schedule"} of every region at one of the batch sizes of a graph."""
+    programs = []
+    for program in graph_optimizer.lowered_programs(frozen, batch_size, device):
+        # What the region sees: not every tensor need have one entry per image.
+        size = batch_size_of(program["block"])
+        (schedule,) = (
+            entry["schedule"]
+            for entry in program["schedules"]
+            if entry["batch_size"] == size
+        )
+        programs.append({"block": program["block"], "schedule": schedule})
+    return programs

@@ -1,0 +1,205 @@
+"""Times regions against TensorFlow running the same nodes.
+
+A region that is not faster stays TensorFlow's. Where a graph has one region only, the
+comparison of the whole network tells; here each of several is cut out and called with
+what the network's own tensors are.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from ios_tf.conversion import timing
+from ios_tf.conversion.comparison import Inputs, running
+from ios_tf.model import graph_optimizer, subgraphs
+from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.graph_optimizer import Collected
+from ios_tf.native.names import MERGED, REGION, SHAPE_OF_WEIGHT
+
+
+@dataclasses.dataclass(frozen=True)
+class RegionLatency:
+    """Regions that hand tensors to each other, mostly one, beside TensorFlow.
+
+    Attributes:
+      regions: their numbers, as in `Collected.blocks`.
+      name: what to call them.
+      tensorflow_ms, region_ms: median latencies by batch size.
+    """
+
+    regions: tuple[int, ...]
+    name: str
+    tensorflow_ms: Mapping[int, float]
+    region_ms: Mapping[int, float]
+
+    def is_faster(self) -> bool:
+        return timing.is_faster(self.tensorflow_ms, self.region_ms)
+
+
+def measure(
+    frozen: FrozenSignature,
+    rewrite: Callable[[], graph_pb2.GraphDef],
+    collected: Collected,
+    inputs: Mapping[int, Inputs],
+    device: str,
+) -> list[RegionLatency]:
+    """Times the regions of a graph, if there are several.
+
+    Args:
+      frozen: the original.
+      rewrite: gives its graph with schedules.
+      collected: what was collected from it, at any batch size.
+      inputs: of the signature, by batch size.
+      device: "cpu" or "gpu".
+    """
+    number = {
+        name: block["region"] for block in collected.blocks for name in block["names"]
+    }
+    if len(set(number.values())) < 2 or not inputs:
+        return []
+    lowered = graph_optimizer.lowered(
+        dataclasses.replace(frozen, graph_def=rewrite()), device=device
+    )
+    parts = _parts(frozen, lowered)
+    if len(parts) < 2:
+        return []
+    names = sorted({name for part in parts for name in part.inputs})
+    compute = subgraphs.tensors(frozen, frozen.graph_def, names)
+    with running(plugin=False, device=device):
+        values = {
+            size: dict(
+                zip(names, compute(*(one[n] for n in frozen.inputs)), strict=True)
+            )
+            for size, one in inputs.items()
+        }
+    measured = []
+    for part in parts:
+        regions = {
+            number[operator]
+            for name in part.regions
+            for operator in _operators(lowered, name)
+            if operator in number
+        }
+        times = {
+            size: _latencies(part, frozen, lowered, of_size, device)
+            for size, of_size in values.items()
+        }
+        measured.append(
+            RegionLatency(
+                tuple(sorted(regions)),
+                graph_optimizer.describe_region(lowered, part.regions[0]),
+                {size: one for size, (one, _) in times.items()},
+                {size: one for size, (_, one) in times.items()},
+            )
+        )
+    return measured
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """What is between tensors that a graph and its lowered form both have.
+
+    Attributes:
+      regions: names of its nodes, which hand tensors to each other.
+      inputs: names of tensors, the same in both.
+      outputs: (name in the lowered graph, name in the original).
+    """
+
+    regions: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[tuple[str, str], ...]
+
+
+def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
+    """The regions of a lowered graph; those that cannot be told apart together."""
+    originals = {node.name: node for node in frozen.graph_def.node}
+    nodes = {node.name: node for node in lowered.node}
+    order = [node.name for node in lowered.node if node.op == REGION]
+    inputs: dict[str, set[str]] = {}
+    above: dict[str, set[str]] = {}
+    for region in order:
+        inputs[region], above[region] = set(), set()
+        # Between regions and what both graphs have there are Transposes and the like.
+        left = list(nodes[region].input)
+        while left:
+            tensor = left.pop()
+            node = nodes[subgraphs.node_of(tensor)]
+            # Weights are read by the part itself, as by the network.
+            if tensor[0] == "^" or SHAPE_OF_WEIGHT in node.attr:
+                continue
+            if node.op == REGION:
+                above[region].add(node.name)
+            elif subgraphs.is_common(node, originals):
+                inputs[region].add(subgraphs.full_name(tensor))
+            else:
+                left += node.input
+    root = {region: region for region in order}
+
+    def find(region: str) -> str:
+        while root[region] != region:
+            region = root[region]
+        return region
+
+    for region, others in above.items():
+        for other in others:
+            root[find(other)] = find(region)
+    outputs = collections.defaultdict(list)
+    for region, one, truth in subgraphs.results_of_regions(frozen, lowered):
+        outputs[find(region)].append((one, truth))
+    members = collections.defaultdict(list)
+    for region in order:
+        members[find(region)].append(region)
+    return [
+        _Part(
+            tuple(regions),
+            tuple(sorted(set().union(*(inputs[region] for region in regions)))),
+            tuple(dict.fromkeys(outputs[first])),
+        )
+        for first, regions in members.items()
+        if outputs[first]
+    ]
+
+
+def _latencies(
+    part: _Part,
+    frozen: FrozenSignature,
+    lowered: graph_pb2.GraphDef,
+    values: Mapping[str, tf.Tensor],
+    device: str,
+) -> list[float]:
+    """Milliseconds of the part in TensorFlow, and of its regions."""
+    ones, truths = zip(*part.outputs, strict=True)
+    arguments = [values[name] for name in part.inputs]
+    specs = {name: _spec(values[name]) for name in part.inputs}
+    calls = [
+        subgraphs.between(frozen, frozen.graph_def, specs, truths),
+        subgraphs.between(frozen, lowered, specs, ones),
+    ]
+    return timing.latencies(
+        [
+            (
+                functools.partial(running, plugin=False, device=device),
+                functools.partial(call, *arguments),
+            )
+            for call in calls
+        ]
+    )
+
+
+def _spec(value: tf.Tensor) -> tf.TensorSpec:
+    shape = value.shape.as_list()
+    return tf.TensorSpec([None] * len(shape[:1]) + shape[1:], value.dtype)
+
+
+def _operators(lowered: graph_pb2.GraphDef, region: str) -> list[str]:
+    """The names of a region's operators; of merged ones, that of the first."""
+    (program,) = (n.attr["program"].s for n in lowered.node if n.name == region)
+    names = [one["name"] for one in json.loads(program)["block"]["operators"]]
+    return [name.partition(MERGED)[0] for name in names]

@@ -1,0 +1,175 @@
+"""What a conversion did, as a table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ios_tf.scheduler import Schedule, Strategy
+from ios_tf.tables import two_columns
+
+if TYPE_CHECKING:  # it needs TensorFlow, which not every report has
+    from ios_tf.conversion.comparison import Comparison
+    from ios_tf.conversion.region_check import RegionLatency
+
+
+@dataclasses.dataclass
+class SizeReport:
+    """What was scheduled for one batch size, in all signatures.
+
+    Attributes:
+      stages: how many there are.
+      merged, concurrent, split: stages that merge operators, stages with several
+        groups, stages that split the batch.
+      sequential_ms, scheduled_ms: latencies of all regions together.
+    """
+
+    stages: int = 0
+    merged: int = 0
+    concurrent: int = 0
+    split: int = 0
+    sequential_ms: float = 0.0
+    scheduled_ms: float = 0.0
+
+    def add(self, schedules: Iterable[Schedule]) -> None:
+        """Counts stages."""
+        for schedule in schedules:
+            self.stages += len(schedule.stages)
+            for stage in schedule.stages:
+                self.merged += stage.strategy is Strategy.MERGE
+                self.concurrent += len(stage.groups) > 1
+                self.split += stage.strategy is Strategy.SPLIT
+
+
+@dataclasses.dataclass
+class Report:
+    """The result of a conversion.
+
+    Attributes:
+      output: the directory that was written, if one was.
+      device: fingerprint of the device it was scheduled for.
+      sizes: what was scheduled for each batch size.
+      operators, blocks: how many were scheduled, in all signatures.
+      different_blocks: blocks of all batch sizes, equal ones counted once.
+      cached_blocks: those of them whose schedule came from the cache.
+      measurements: stages, groups and schedules that were measured.
+      reused: stages and groups whose latency was known.
+      bounded: stages that need not be measured, as they could not win.
+      search_seconds: time the searches took.
+      left_to_tensorflow: op type -> nodes outside of the schedules.
+      regions: those that were timed beside TensorFlow, each by itself.
+      comparisons: the functions that were converted, beside the original ones.
+      notes: one line each on what the user may want to know.
+    """
+
+    output: str | None
+    device: str
+    sizes: Mapping[int, SizeReport]
+    operators: int = 0
+    blocks: int = 0
+    different_blocks: int = 0
+    cached_blocks: int = 0
+    measurements: int = 0
+    reused: int = 0
+    bounded: int = 0
+    search_seconds: float = 0.0
+    left_to_tensorflow: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    regions: list[RegionLatency] = dataclasses.field(default_factory=list)
+    comparisons: list[Comparison] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def table(self) -> str:
+        """The report as lines of text."""
+        if not self.blocks:
+            written = [f"written: {self.output}"] if self.output else []
+            return "\n".join([*self.notes, *written])
+        rows = [
+            ("device", self.device),
+            ("operators", str(self.operators)),
+            (
+                "blocks",
+                f"{self.blocks} ({self.different_blocks} different, "
+                f"{self.cached_blocks} from cache)",
+            ),
+            *self._by_size(),
+            (
+                "measurements",
+                f"{self.measurements} ({self.reused} reused, {self.bounded} "
+                "not needed)",
+            ),
+            ("search", f"{self.search_seconds:.1f} s"),
+            ("left to TensorFlow", _counts(self.left_to_tensorflow)),
+            *self._regions(),
+            *self._comparisons(),
+            *([("written", self.output)] if self.output else []),
+        ]
+        return "\n".join([two_columns(rows), *(f"note: {n}" for n in self.notes)])
+
+    def _regions(self) -> Iterator[tuple[str, str]]:
+        """How many regions are faster than TensorFlow, where there are several."""
+        if self.regions:
+            faster = sum(one.is_faster() for one in self.regions)
+            yield (
+                "regions",
+                f"{faster} of {len(self.regions)} are faster than TensorFlow",
+            )
+
+    def _comparisons(self) -> Iterator[tuple[str, str]]:
+        """What the conversion means to whoever calls the model."""
+        for one in self.comparisons:
+            of = f" ({one.signature})" if len(self.comparisons) > 1 else ""
+            if one.converted_ms:
+                yield f"TensorFlow{of}", _milliseconds(one.tensorflow_ms)
+                yield f"converted{of}", _speedups(one.converted_ms, one.tensorflow_ms)
+            if one.portable_ms:
+                speedups = _speedups(one.portable_ms, one.tensorflow_ms)
+                yield f"  without ios_tf{of}", speedups
+            difference = "not compared"
+            if one.difference is not None:
+                sizes = ", ".join(map(str, one.batch_sizes))
+                difference = f"{one.difference:.1e} (relative; batch sizes {sizes})"
+            yield f"largest difference{of}", difference
+
+    def _by_size(self) -> list[tuple[str, str]]:
+        """The rows of the table that have a column for each batch size."""
+        columns = [
+            (
+                str(batch_size),
+                str(size.stages),
+                str(size.merged),
+                str(size.concurrent),
+                str(size.split),
+                f"{size.sequential_ms:.2f} ms",
+                f"{size.scheduled_ms:.2f} ms"
+                f" ({size.sequential_ms / size.scheduled_ms:.2f}x)",
+            )
+            for batch_size, size in self.sizes.items()
+        ]
+        padded = [
+            [c.ljust(max(map(len, column))) for c in column] for column in columns
+        ]
+        names = ("batch size", "stages", "  merged", "  concurrent", "  split")
+        return [
+            (name, "  ".join(cells))
+            for name, *cells in zip(
+                (*names, "sequential", "scheduled"), *padded, strict=True
+            )
+        ]
+
+
+def _milliseconds(latencies: Mapping[int, float]) -> str:
+    return "  ".join(f"{ms:.2f} ms" for ms in latencies.values())
+
+
+def _speedups(latencies: Mapping[int, float], others: Mapping[int, float]) -> str:
+    return "  ".join(
+        f"{ms:.2f} ms ({others[size] / ms:.2f}x)" for size, ms in latencies.items()
+    )
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{op} x{count}" for op, count in most[:8])
+    rest = sum(count for _, count in most[8:])
+    return shown + (f", {rest} more" if rest else "") if shown else "nothing"

@@ -1,0 +1,108 @@
+"""show: the schedule of a converted model as text, stage by stage."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ios_tf.errors import UserError
+from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model.loading import saved_model
+from ios_tf.native.names import MERGED
+
+
+def show(
+    model: str, signature: str | None = None, tags: Sequence[str] | None = None
+) -> str:
+    """The schedules of a converted SavedModel.
+
+    Args:
+      model: directory of the SavedModel.
+      signature: the one to show; by default all.
+      tags: of the MetaGraph to show, where there are several.
+
+    Raises:
+      UserError: `model` is no converted SavedModel.
+    """
+    with saved_model(model) as source:
+        loaded = frozen_graphs.load(source, tags)
+    keys = [signature] if signature else sorted(loaded.signatures)
+    same: dict[Any, list[str]] = {}
+    frozen = {}
+    for key in keys:
+        if key not in loaded.signatures:
+            raise UserError(frozen_graphs.no_signature(key, loaded))
+        one = frozen_graphs.freeze(key, loaded.signatures[key], keep_filters=True)
+        if graph_optimizer.is_converted(one):
+            same.setdefault(one.key(), []).append(key)
+            frozen[key] = one
+    if not same:
+        raise UserError(f"{model}: not converted by ios_tf: it has no schedules")
+    lines = []
+    for names in same.values():
+        lines.append(f"signature {', '.join(names)}")
+        # Half precision is computed on GPUs only.
+        one = frozen[names[0]]
+        programs = graph_optimizer.lowered_programs(
+            one
+        ) or graph_optimizer.lowered_programs(one, device="gpu")
+        for number, program in enumerate(programs, 1):
+            lines += _region(number, program["block"], program["schedules"])
+    return "\n".join(lines)
+
+
+def _region(
+    number: int, block: Mapping[str, Any], schedules: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    operators = block["operators"]
+    yield f"region {number}: {len(operators)} operators"
+    # Long scopes around the whole network say nothing.
+    scope = posixpath.commonpath([posixpath.dirname(op["name"]) for op in operators])
+    skip = len(scope) + 1 if scope else 0
+    if scope:
+        yield f"  names are below {scope}"
+    # Equal ones are shown once.
+    sizes: dict[str, list[int]] = {}
+    for entry in schedules:
+        stages = json.dumps(entry["schedule"]["stages"])
+        sizes.setdefault(stages, []).append(entry["batch_size"])
+    for text, batch_sizes in sizes.items():
+        stages = json.loads(text)
+        yield f"  batch size {', '.join(map(str, batch_sizes))}: {len(stages)} stages"
+        for i, stage in enumerate(stages, 1):
+            yield from _stage(i, stage, operators, skip)
+
+
+def _stage(
+    number: int,
+    stage: Mapping[str, Any],
+    operators: Sequence[Mapping[str, Any]],
+    skip: int,
+) -> Iterator[str]:
+    groups = [
+        [operators[op] for op in group if not _is_part(operators[op])]
+        for group in stage["groups"]
+    ]
+    # What all batch sizes merge is one convolution in the graph.
+    merges = stage["strategy"] == "merge"
+    merged = merges or any(MERGED in op["name"] for group in groups for op in group)
+    if stage["strategy"] == "split":
+        how = f"split into {stage['micro_batches']} micro-batches"
+    elif merged:
+        how = "merge"
+    elif len(groups) > 1:
+        how = f"concurrent, {len(groups)} groups"
+    else:
+        how = "one group" if len(groups[0]) > 1 else "one operator"
+    yield f"    stage {number}  {how}"
+    for group in groups:
+        yield "      " + (" + " if merges else " > ").join(
+            f"{op['name'][skip:]} ({op['type']})" for op in group
+        )
+
+
+def _is_part(operator: Mapping[str, Any]) -> bool:
+    """Whether it is a slice of a merged convolution."""
+    return operator["type"] == "slice" and MERGED in operator["name"]

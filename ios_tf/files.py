@@ -1,0 +1,60 @@
+"""Writes a file whole or not at all; without TensorFlow."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import Any
+
+from ios_tf.errors import UserError
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Leaves things as they are.
+
+    Raises:
+      UserError: a file of that name cannot be written.
+    """
+    existed = os.path.exists(path)
+    try:
+        open(path, "a", encoding="utf-8").close()
+    except OSError as error:
+        raise UserError(f"{os.fspath(path)}: {error.strerror}") from None
+    if not existed:
+        os.remove(path)
+
+
+def write_json(path: str | os.PathLike[str], content: Any) -> None:
+    """Writes `content` as JSON, see write_text."""
+    write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes `text` in UTF-8, see write_bytes."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Writes a file under another name, and then gives it its own.
+
+    What is there and is no file, such as /dev/stdout, is written to as it is.
+
+    Raises:
+      UserError: it cannot be written; nothing is left of it.
+    """
+    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as file:
+                file.write(content)
+            return
+        with open(temporary, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.remove(temporary)
+        raise UserError(
+            f"{os.fspath(path)}: cannot be written: {error.strerror}"
+        ) from None

@@ -1,0 +1,1 @@
+"""What a user may bring, and the graphs that it becomes and is written from."""

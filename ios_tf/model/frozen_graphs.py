@@ -1,0 +1,662 @@
+"""Signatures of a SavedModel as frozen graphs, and back again."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import os
+import re
+import types
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tensorflow.python.checkpoint import trackable_view
+from tensorflow.python.eager import wrap_function
+from tensorflow.python.framework import convert_to_constants
+from tensorflow.python.ops import resource_variable_ops
+from tensorflow.python.saved_model import load_v1_in_v2, loader_impl
+from tensorflow.python.trackable import asset, resource
+
+from ios_tf.errors import UserError, first_line
+from ios_tf.model import function_library
+from ios_tf.native import grappler
+from ios_tf.native.names import SHAPE_OF_WEIGHT
+
+_LARGE_BYTES = 1 << 12
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenSignature:
+    """A signature whose variables are constants of its graph.
+
+    Attributes:
+      graph_def: the graph; functions of control flow are in its library.
+      inputs: argument name -> the placeholder's tensor, in the function's order.
+      outputs: name -> (tensor name, static shape) of everything that leaves the graph.
+      structure: output name -> what says how its tensors are put together, which are
+        as many of `outputs` as it has components, in order.
+      captures: name of a placeholder node -> the resource (a table, ...) it stands
+        for.
+      changes: what a call changes, such as a table, if it does.
+    """
+
+    graph_def: graph_pb2.GraphDef
+    inputs: Mapping[str, tf.TensorSpec]
+    outputs: Mapping[str, tuple[str, tf.TensorShape]]
+    structure: Mapping[str, Any]
+    captures: Mapping[str, tf.Tensor]
+    changes: str | None = None
+
+    def key(self) -> tuple[Any, ...]:
+        """Equal for signatures that compute the same under the same names."""
+        return (
+            hashlib.sha256(
+                self.graph_def.SerializeToString(deterministic=True)
+            ).hexdigest(),
+            tuple((name, spec.name) for name, spec in self.inputs.items()),
+            tuple((name, tensor) for name, (tensor, _) in self.outputs.items()),
+            tuple((name, id(tensor)) for name, tensor in self.captures.items()),
+        )
+
+    @functools.cached_property
+    def without_weights(self) -> FrozenSignature:
+        """The signature with one number in the place of every large filter.
+
+        For what looks at a graph and never at the weights of its convolutions: these
+        are most of its bytes, and every optimizer copies them several times.
+        """
+        filters = set()
+        for node in self.graph_def.node:
+            if node.op in function_library.WITH_FILTERS:
+                filters.add(node.input[1].partition(":")[0])
+        light = graph_pb2.GraphDef(versions=self.graph_def.versions)
+        light.library.CopyFrom(self.graph_def.library)
+        for node in self.graph_def.node:
+            content = node.attr["value"].tensor if node.op == "Const" else None
+            if (
+                content is None
+                or node.name not in filters
+                or content.dtype != tf.float32.as_datatype_enum
+                or len(content.tensor_content) < _LARGE_BYTES
+            ):
+                light.node.add().CopyFrom(node)
+                continue
+            copy = light.node.add(name=node.name, op=node.op, device=node.device)
+            copy.input.extend(node.input)
+            copy.attr["dtype"].type = content.dtype
+            tensor = copy.attr["value"].tensor
+            tensor.dtype = content.dtype
+            tensor.tensor_shape.CopyFrom(content.tensor_shape)
+            # Repeated by TensorFlow; equal where the weights are.
+            tensor.float_val.append(1 + zlib.crc32(content.tensor_content) / 2**32)
+        return dataclasses.replace(self, graph_def=light)
+
+    def placeholders(self) -> list[tf.TensorSpec]:
+        """What must be fed, by the names of its tensors."""
+        return [
+            *self.inputs.values(),
+            *(
+                tf.TensorSpec(tensor.shape, tensor.dtype, f"{name}:0")
+                for name, tensor in self.captures.items()
+            ),
+        ]
+
+
+class ChangesVariableError(UserError):
+    """A signature assigns a variable: as a constant it would compute something else."""
+
+    def __init__(self, signature: str, variable: str) -> None:
+        super().__init__(
+            f"signature {signature!r} changes the variable {variable!r} in every call"
+        )
+
+
+def load(directory: str, tags: Sequence[str] | None = None) -> Any:
+    """Loads a SavedModel with at least one signature.
+
+    Args:
+      directory: of the SavedModel.
+      tags: of the MetaGraph to load, where there are several.
+
+    Raises:
+      UserError: it cannot be loaded, or has no signatures.
+    """
+    _check_tags(directory, tags)
+    try:
+        loaded = tf.saved_model.load(directory, tags=list(tags) if tags else None)
+    # Truncated files, unregistered ops: TensorFlow's own line says it.
+    except Exception as error:
+        raise UserError(
+            f"{directory}: cannot be loaded: {first_line(error)}"
+        ) from error
+    if not loaded.signatures:
+        raise UserError(f"{directory}: the SavedModel has no signatures")
+    return loaded
+
+
+def tag_sets(directory: str) -> list[list[str]]:
+    """The tags of every MetaGraph of a SavedModel; none if it cannot be read."""
+    try:
+        saved_model = loader_impl.parse_saved_model(directory)
+    except (OSError, tf.errors.OpError):
+        return []
+    return [sorted(graph.meta_info_def.tags) for graph in saved_model.meta_graphs]
+
+
+def _check_tags(directory: str, tags: Sequence[str] | None) -> None:
+    existing = tag_sets(directory)
+    flags = " or ".join(f"--tags={','.join(one)}" for one in existing)
+    if not existing:  # loading it says what is wrong
+        return
+    if tags and sorted(tags) not in existing:
+        raise UserError(
+            f"{directory}: there is no MetaGraph with the tags {','.join(tags)}; "
+            f"say {flags}"
+        )
+    if not tags and len(existing) > 1:
+        raise UserError(
+            f"{directory}: has {len(existing)} MetaGraphs: say which one, {flags}"
+        )
+
+
+def no_signature(name: str, loaded: Any) -> str:
+    """What to say about a signature that does not exist."""
+    return f"there is no signature {name!r}; the model has " + ", ".join(
+        sorted(loaded.signatures)
+    )
+
+
+def choose_signature(wanted: str | None, loaded: Any) -> str:
+    """The name of the signature to use: by default `serving_default` or the only one.
+
+    Raises:
+      UserError: there is no such signature.
+    """
+    keys = sorted(loaded.signatures)
+    name = wanted or ("serving_default" if len(keys) > 1 else keys[0])
+    if name not in keys:
+        raise UserError(no_signature(name, loaded))
+    return name
+
+
+def freeze(name: str, function: Any, keep_filters: bool = False) -> FrozenSignature:
+    """Freezes one signature function of a loaded SavedModel.
+
+    Args:
+      name: what errors call it.
+      function: the function.
+      keep_filters: large variables that are filters, and nothing else, stay variables.
+
+    Raises:
+      UserError: TensorFlow cannot turn its variables into constants.
+      ChangesVariableError: it may not.
+    """
+    structure = dict(sorted(function.structured_outputs.items()))
+    return _freeze(
+        name,
+        function,
+        function._arg_keywords,
+        structure,
+        _component_names(structure),
+        keep_filters,
+    )
+
+
+def freeze_flat(
+    name: str, function: Any, keep_filters: bool = False
+) -> FrozenSignature:
+    """Freezes any function, as one that takes and gives tensors without a structure.
+
+    Its inputs and outputs are those of `function.inputs` and `function.outputs`.
+    `keep_filters` is as for `freeze`.
+
+    Raises:
+      UserError: TensorFlow cannot turn its variables into constants.
+      ChangesVariableError: it may not.
+    """
+    arguments = function.inputs[: len(function.inputs) - len(function.graph.captures)]
+    keywords = [tensor.op.name for tensor in arguments]
+    # In the order in which a dictionary is flattened.
+    structure = {f"output_{i:04}": tensor for i, tensor in enumerate(function.outputs)}
+    outputs = list(structure)
+    return _freeze(name, function, keywords, structure, outputs, keep_filters)
+
+
+def _freeze(
+    name: str,
+    function: Any,
+    keywords: Sequence[str],
+    structure: Mapping[str, Any],
+    output_names: Sequence[str],
+    keep_filters: bool,
+) -> FrozenSignature:
+    captures = {i.op.name: external for external, i in function.graph.captures}
+    arguments = [t for t in function.inputs if t.op.name not in captures]
+    whole = FrozenSignature(
+        function.graph.as_graph_def(),
+        {
+            keyword: tf.TensorSpec(t.shape, t.dtype, t.name)
+            for keyword, t in zip(keywords, arguments, strict=True)
+        },
+        {
+            key: (output.name, output.shape)
+            for key, output in zip(output_names, function.outputs, strict=True)
+        },
+        structure,
+        captures,
+    )
+    try:
+        return _with_constants(name, _inline(whole), function, keep_filters)
+    except ChangesVariableError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"signature {name!r} cannot be frozen: {first_line(error)}"
+        ) from error
+
+
+def _component_names(structure: Mapping[str, Any]) -> list[str]:
+    """The names of outputs, each as often as it has tensors."""
+    names = []
+    for name, value in structure.items():
+        count = len(tf.nest.flatten(value, expand_composites=True))
+        names += [name] if count == 1 else [f"{name}/{i}" for i in range(count)]
+    return names
+
+
+def _inline(whole: FrozenSignature) -> FrozenSignature:
+    """The signature with its functions inlined, but for those of control flow."""
+    graph_def = convert_to_constants.disable_lower_using_switch_merge(whole.graph_def)
+    function_library.inline_where_convolutions_are(graph_def)
+    for function in graph_def.library.function:
+        # Says that others compute the same on other devices, which hinders inlining.
+        function.attr.pop("api_implements", None)
+    inputs = whole.placeholders()
+    outputs = [tensor for tensor, _ in whole.outputs.values()]
+    graph_def = grappler.optimize(graph_def, inputs, outputs, ["function"])
+    wanted = [*(spec.name for spec in whole.inputs.values()), *outputs]
+    graph_def = tf.compat.v1.graph_util.extract_sub_graph(
+        graph_def, [name.partition(":")[0] for name in wanted]
+    )
+    return dataclasses.replace(whole, graph_def=graph_def)
+
+
+class _Converter(convert_to_constants._ConverterData):
+    """The variables of a function, for a graph in which it has been inlined."""
+
+    def __init__(
+        self,
+        inlined: FrozenSignature,
+        function: Any,
+        variables: Mapping[str, _Variable],
+        left: Iterable[str],
+    ) -> None:
+        """`variables`: by placeholder; `left`: those of them that stay variables."""
+        super().__init__(inlined.graph_def, variable_names_denylist=frozenset(left))
+        for index, (placeholder, tensor) in enumerate(inlined.captures.items()):
+            if not self._should_convert(placeholder):
+                continue
+            if placeholder in variables:
+                self._add(placeholder, variables[placeholder].read(), index)
+            elif tensor.dtype != tf.resource:
+                self._add(placeholder, np.array(tensor.numpy()), index)
+        for node in self.node_defs.values():
+            if node.op == "VariableV2":
+                self._add(node.name, _read_reference(function, node.name), None)
+
+    def _add(self, name: str, value: np.ndarray, index: int | None) -> None:
+        dtype = tf.dtypes.as_dtype(value.dtype).as_datatype_enum
+        self._tensor_data[name] = convert_to_constants._TensorData(value, dtype, index)
+
+
+def _read_reference(function: Any, name: str) -> np.ndarray:
+    """The value of a reference variable of TensorFlow 1, a node of the graph."""
+    with function.graph.as_default():
+        value = tf.identity(function.graph.as_graph_element(f"{name}:0"))
+    return function.prune([], [value.name])()[0].numpy()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Variable:
+    name: str
+    read: Callable[[], np.ndarray]
+
+
+def _variables(function: Any) -> dict[str, _Variable]:
+    """The variables that a function captures, by placeholder."""
+    references = (reference() for reference in function.graph._weak_variables)
+    alive = {id(one.handle): one for one in references if one is not None}
+    found = {}
+    for external, inside in function.graph.captures:
+        placeholder = inside.op.name
+        variable = alive.get(id(external))
+        if variable is not None:
+            name = variable.name.partition(":")[0]
+            found[placeholder] = _Variable(name, variable.numpy)
+            continue
+        # Its Python object is gone: `tf.saved_model.load(...).signatures[...]`.
+        dtype = _dtype_of_variable(external)
+        if dtype:
+            read = functools.partial(_read, external, dtype)
+            found[placeholder] = _Variable(placeholder, read)
+    return found
+
+
+def _dtype_of_variable(handle: tf.Tensor) -> tf.DType | None:
+    """The type of the variable that a handle stands for, if it is one's."""
+    if handle.dtype != tf.resource:
+        return None
+    data = resource_variable_ops.get_eager_safe_handle_data(handle)
+    # Tables have one of their keys, too.
+    if data is None or not data.is_set or len(data.shape_and_type) != 1:
+        return None
+    return tf.dtypes.as_dtype(data.shape_and_type[0].dtype)
+
+
+def _read(handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
+    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
+
+
+# What reads a resource, a variable or a table. Anything else may write to it.
+_READS = frozenset(
+    ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
+    + ("VarIsInitializedOp", "DestroyResourceOp")
+    + ("LookupTableFindV2", "LookupTableSizeV2", "LookupTableExportV2")
+)
+# Where TensorFlow can put a constant in a variable's place.
+_TAKE_CONSTANTS = frozenset(
+    (
+        "ReadVariableOp",
+        "ResourceGather",
+        "ResourceGatherNd",
+        *function_library.FUNCTION_CALLS,
+    )
+)
+
+
+def _with_constants(
+    name: str, inlined: FrozenSignature, function: Any, keep_filters: bool
+) -> FrozenSignature:
+    variables = _variables(function)
+    kinds = {  # whether it is a variable
+        placeholder: placeholder in variables
+        for placeholder, tensor in inlined.captures.items()
+        if tensor.dtype == tf.resource
+    }
+    uses = list(function_library.uses(inlined.graph_def, {one: one for one in kinds}))
+    changes = None
+    for placeholder, op, calls in uses:
+        if calls or op in _READS:
+            continue
+        if kinds[placeholder]:
+            raise ChangesVariableError(name, variables[placeholder].name)
+        changes = placeholder
+    left = {one for one, op, _ in uses if kinds[one] and op not in _TAKE_CONSTANTS}
+    filters = _large_filters(inlined) if keep_filters else {}
+    left |= filters.keys() & variables.keys()
+    graph_def, _ = convert_to_constants._replace_variables_by_constants(
+        _Converter(inlined, function, variables, left)
+    )
+    function_library.drop_gradients(graph_def)
+    _mark_filters(graph_def, filters)
+    placeholders = {node.name for node in graph_def.node if node.op == "Placeholder"}
+    return dataclasses.replace(
+        inlined,
+        graph_def=graph_def,
+        captures={n: t for n, t in inlined.captures.items() if n in placeholders},
+        changes=changes,
+    )
+
+
+def _large_filters(inlined: FrozenSignature) -> dict[str, tf.TensorShape]:
+    """The placeholders of variables that are filters only, and large; their shapes."""
+    readers = collections.defaultdict(list)
+    for node in inlined.graph_def.node:
+        for k, tensor in enumerate(node.input):
+            readers[tensor.partition(":")[0]].append((node, k))
+    fetched = {tensor.partition(":")[0] for tensor, _ in inlined.outputs.values()}
+
+    def is_filter(name: str) -> bool:
+        """Whether nothing but filters is made of a variable, or of its value."""
+        return name not in fetched and all(
+            is_filter(node.name)
+            if node.op in ("Identity", "ReadVariableOp")
+            else k == 1 and node.op in function_library.WITH_FILTERS
+            for node, k in readers[name]
+        )
+
+    found = {}
+    for placeholder, handle in inlined.captures.items():
+        dtype = _dtype_of_variable(handle)
+        if not dtype or dtype.as_datatype_enum not in function_library.WEIGHT_TYPES:
+            continue
+        data = resource_variable_ops.get_eager_safe_handle_data(handle)
+        shape = tf.TensorShape(data.shape_and_type[0].shape)
+        if (
+            shape.is_fully_defined()
+            and shape.num_elements() * dtype.size >= function_library.LARGE_BYTES
+            and readers[placeholder]
+            and is_filter(placeholder)
+        ):
+            found[placeholder] = shape
+    return found
+
+
+def _mark_filters(
+    graph_def: graph_pb2.GraphDef, filters: Mapping[str, tf.TensorShape]
+) -> None:
+    """Marks what reads the variables of some placeholders as weights."""
+    nodes = {node.name: node for node in graph_def.node}
+    waits = set()
+    for node in graph_def.node:
+        # Differs between functions that compute the same.
+        node.attr.pop("_user_specified_name", None)
+        if node.op != "ReadVariableOp":
+            continue
+        handle = nodes[node.input[0]]
+        while handle.op == "Identity":
+            handle = nodes[handle.input[0]]
+        if handle.name in filters:
+            node.input[0] = handle.name
+            shape = filters[handle.name].as_proto()
+            node.attr[SHAPE_OF_WEIGHT].shape.CopyFrom(shape)
+            waits.add(f"^{node.name}")
+    # Nobody writes to them: there is nothing to wait for.
+    for node in graph_def.node:
+        if waits.intersection(node.input):
+            left = [tensor for tensor in node.input if tensor not in waits]
+            del node.input[:]
+            node.input.extend(left)
+
+
+def rebuild(
+    frozen: FrozenSignature,
+    graph_def: graph_pb2.GraphDef,
+    variables: Mapping[str, tf.Tensor] = types.MappingProxyType({}),
+) -> Any:
+    """The function of `frozen`, computed by `graph_def`, ready to be a signature.
+
+    `variables`: by placeholders of `graph_def`, beside those that `frozen` captures.
+    """
+    renamed = graph_pb2.GraphDef()
+    renamed.CopyFrom(graph_def)
+    function_library.rename_functions(renamed)
+    names = {node.name for node in renamed.node}
+    captures = {**frozen.captures, **variables}
+    imported = wrap_function.function_from_graph_def(
+        renamed,
+        [spec.name for spec in frozen.inputs.values()],
+        [tensor for tensor, _ in frozen.outputs.values()],
+        captures={name: t for name, t in captures.items() if name in names},
+    )
+
+    def signature(*arguments: tf.Tensor) -> dict[str, Any]:
+        results = iter(imported(*arguments))
+        components = []
+        for result, (_, shape) in zip(results, frozen.outputs.values(), strict=True):
+            # Shape functions of the rewritten graph may know less than before.
+            result.set_shape(shape)
+            components.append(result)
+        return tf.nest.pack_sequence_as(
+            dict(frozen.structure), components, expand_composites=True
+        )
+
+    return tf.function(signature, autograph=False).get_concrete_function(
+        *(
+            tf.TensorSpec(spec.shape, spec.dtype, name)
+            for name, spec in zip(
+                _savable_names(frozen), frozen.inputs.values(), strict=True
+            )
+        )
+    )
+
+
+# Input names that TensorFlow can save; those of TF1 may be others, such as "x:0".
+_SAVABLE = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-]*")
+
+
+def _savable_names(frozen: FrozenSignature) -> list[str]:
+    folded = [name.lower() for name in frozen.inputs]
+    return [
+        name
+        if _SAVABLE.fullmatch(name) and folded.count(name.lower()) == 1
+        else f"ios_tf_input_{i}"
+        for i, name in enumerate(frozen.inputs)
+    ]
+
+
+def save(
+    loaded: Any,
+    signatures: Mapping[str, Any],
+    directory: str,
+    tags: Sequence[str] = (tf.saved_model.SERVING,),
+    variables: Sequence[tf.Variable] = (),
+) -> None:
+    """Writes a SavedModel of `signatures` with the tables and assets of `loaded`.
+
+    Args:
+      loaded: the SavedModel the functions come from.
+      signatures: key -> function, which takes the arguments of the loaded one; it may
+        have several keys.
+      directory: to write to.
+      tags: of the MetaGraph.
+      variables: those that `loaded` does not have, and the functions may read.
+    """
+    captured = {id(t) for f in signatures.values() for t in f.captured_inputs}
+    root = tf.Module()
+    root.resources = []
+    root.assets = []
+    root.weights = [v for v in variables if id(v.handle) in captured]
+    for trackable in trackable_view.TrackableView(loaded).descendants():
+        if isinstance(trackable, asset.Asset):
+            root.assets.append(trackable)
+        elif isinstance(trackable, load_v1_in_v2._Initializer):
+            root.resources.append(_without_weights(trackable))
+        elif isinstance(trackable, tf.Variable):
+            # Most are constants by now.
+            if id(trackable.handle) in captured:
+                root.weights.append(trackable)
+        elif isinstance(trackable, resource.CapturableResource):
+            root.resources.append(trackable)
+    tf.saved_model.save(
+        root,
+        directory,
+        signatures=dict(signatures),
+        options=tf.saved_model.SaveOptions(
+            namespace_whitelist=sorted(_namespaces(signatures.values()))
+        ),
+    )
+    names = {
+        key: {
+            saved: name
+            for saved, name in zip(
+                function._arg_keywords,
+                loaded.signatures[key]._arg_keywords,
+                strict=True,
+            )
+            if saved != name
+        }
+        for key, function in signatures.items()
+    }
+    if any(names.values()) or set(tags) != {tf.saved_model.SERVING}:
+        _write_interface(directory, names, tags)
+
+
+def _write_interface(
+    directory: str, names: Mapping[str, Mapping[str, str]], tags: Sequence[str]
+) -> None:
+    """Gives a SavedModel what TensorFlow cannot save: names of inputs, and tags.
+
+    `names`: by signature, the names by which inputs were saved and those to have.
+    """
+    saved_model = loader_impl.parse_saved_model(directory)
+    (meta_graph,) = saved_model.meta_graphs
+    meta_graph.meta_info_def.tags[:] = tags
+    objects = meta_graph.object_graph_def.nodes
+    (signature_map,) = (
+        objects[child.node_id]
+        for child in objects[0].children
+        if child.local_name == "signatures"
+    )
+    for child in signature_map.children:
+        keywords = objects[child.node_id].bare_concrete_function.argument_keywords
+        of_signature = names[child.local_name]
+        keywords[:] = [of_signature.get(name, name) for name in keywords]
+    for key, of_signature in names.items():
+        inputs = meta_graph.signature_def[key].inputs
+        for saved, name in of_signature.items():
+            inputs[name].CopyFrom(inputs[saved])
+            del inputs[saved]
+    path = os.path.join(directory, tf.saved_model.SAVED_MODEL_FILENAME_PB)
+    with tf.io.gfile.GFile(path, "wb") as file:
+        file.write(saved_model.SerializeToString(deterministic=True))
+
+
+def _without_weights(initializer: Any) -> Any:
+    """A TF1 model's initializer, capturing only what it needs.
+
+    As TensorFlow loads it, it captures all variables of its graph.
+    """
+    function = initializer._init_fn
+    outputs = [tensor.name for tensor in function.outputs]
+    waits = [operation.name for operation in function.graph.control_outputs]
+    captures = {i.op.name: external for external, i in function.graph.captures}
+    inputs = [t.name for t in function.inputs if t.op.name not in captures]
+    needed = [name.partition(":")[0] for name in (*inputs, *outputs)]
+    graph_def = tf.compat.v1.graph_util.extract_sub_graph(
+        function.graph.as_graph_def(), [*needed, *waits]
+    )
+    left = {node.name for node in graph_def.node}
+    smaller = load_v1_in_v2._Initializer(
+        wrap_function.function_from_graph_def(
+            graph_def,
+            inputs,
+            [*outputs, *waits],
+            captures={n: t for n, t in captures.items() if n in left},
+        ),
+        initializer._asset_paths,
+    )
+    smaller.variables = [
+        variable
+        for variable in function.graph.variables
+        if any(variable.handle is captures.get(name) for name in left)
+    ]
+    return smaller
+
+
+def _namespaces(signatures: Iterable[Any]) -> set[str]:
+    """The "Name" of ops that are called "Name>Op": custom ones."""
+    found = set()
+    for function in signatures:
+        graph_def = function.graph.as_graph_def()
+        for node in function_library.nodes(graph_def):
+            namespace, separator, _ = node.op.partition(">")
+            if separator:
+                found.add(namespace)
+    return found

@@ -1,0 +1,147 @@
+"""Calls the C++ graph optimizer on a frozen signature: collect and rewrite."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from tensorflow.core.framework import graph_pb2
+
+from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.native import grappler
+from ios_tf.native.grappler import Parameters
+from ios_tf.native.names import ANNOTATIONS, OPTIMIZER, REGION
+from ios_tf.scheduler import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Collected:
+    """What the optimizer found in a graph.
+
+    Attributes:
+      problems: signature -> the block to schedule; equal blocks share one.
+      blocks: {"signature", "names", "region"} of every block, in graph order.
+      report: the optimizer's counts: operators, regions, nodes left to TensorFlow.
+    """
+
+    problems: Mapping[str, Problem]
+    blocks: Sequence[Mapping[str, Any]]
+    report: Mapping[str, Any]
+
+
+def is_converted(frozen: FrozenSignature) -> bool:
+    """Whether the graph carries schedules."""
+    return any(ANNOTATIONS[0] in node.attr for node in frozen.graph_def.node)
+
+
+def fold_constants(frozen: FrozenSignature) -> FrozenSignature:
+    """The signature with its constant subgraphs evaluated.
+
+    Keras writes a batch norm as arithmetic on the variables; folded, it is one
+    multiplication and one addition, which the importer knows.
+    """
+    graph_def = _optimize(frozen, ["constfold"], {})
+    return dataclasses.replace(frozen, graph_def=graph_def)
+
+
+def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Collected:
+    """Finds the blocks of a graph.
+
+    Args:
+      frozen: the signature.
+      batch_size: takes the place of an unknown leading dimension of the inputs.
+      device: "cpu" or "gpu": what cannot run there is left to TensorFlow.
+    """
+    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        path = os.path.join(directory, "problems.json")
+        parameters = {"mode": "collect", "output": path, "batch_size": batch_size}
+        parameters["device"] = device
+        _optimize(frozen.without_weights, [OPTIMIZER], parameters)
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+    problems = [Problem.from_json(problem) for problem in data["problems"]]
+    return Collected(
+        {problem.signature: problem for problem in problems},
+        data["blocks"],
+        data.get("report", {}),
+    )
+
+
+def rewrite(
+    frozen: FrozenSignature,
+    batch_sizes: Sequence[int],
+    schedules: str,
+    device: str = "cpu",
+    left: Collection[int] = (),
+    materialise_merges: bool = True,
+) -> graph_pb2.GraphDef:
+    """The signature's graph with schedules in node attributes and merges made.
+
+    Args:
+      frozen: what `collect` was called with.
+      batch_sizes: one or more that it was called with.
+      schedules: a directory of <block signature>.json files.
+      device: what it was called with.
+      left: the numbers of regions that stay TensorFlow's.
+      materialise_merges: whether what all batch sizes merge is one convolution of the
+        graph; otherwise only the engine merges it.
+    """
+    parameters = {"mode": "rewrite", "schedules": schedules, "device": device}
+    parameters["batch_size"] = list(batch_sizes)
+    parameters["left"] = sorted(left)
+    parameters["materialise_merges"] = int(materialise_merges)
+    return _optimize(frozen, [OPTIMIZER], parameters)
+
+
+def lowered(
+    frozen: FrozenSignature, batch_size: int = 1, device: str = "cpu"
+) -> graph_pb2.GraphDef:
+    """The graph as it runs with the plugin: regions are nodes."""
+    parameters = {"mode": "lower", "batch_size": batch_size, "device": device}
+    return _optimize(frozen, [OPTIMIZER], parameters)
+
+
+def lowered_programs(
+    frozen: FrozenSignature, batch_size: int = 1, device: str = "cpu"
+) -> list[dict[str, Any]]:
+    """What the engine would run there: {"block", "schedules"} of every region.
+
+    The schedules are {"batch_size", "schedule"} objects (cc/tensorflow/program_json.h).
+    """
+    return [
+        json.loads(node.attr["program"].s)
+        for node in lowered(frozen.without_weights, batch_size, device).node
+        if node.op == REGION
+    ]
+
+
+def describe_region(graph_def: graph_pb2.GraphDef, name: str) -> str:
+    """What to call a region of a lowered graph: it has the names of its operators."""
+    regions = [node for node in graph_def.node if node.op == REGION]
+    (number,) = (i for i, node in enumerate(regions, 1) if node.name == name)
+    names = [
+        operator["name"]
+        for operator in json.loads(regions[number - 1].attr["program"].s)["block"][
+            "operators"
+        ]
+    ]
+    return (
+        f"region {number} of {len(regions)} ({len(names)} operators, from {names[0]} "
+        f"to {names[-1]})"
+    )
+
+
+def _optimize(
+    frozen: FrozenSignature, optimizers: Sequence[str], parameters: Parameters
+) -> graph_pb2.GraphDef:
+    return grappler.optimize(
+        frozen.graph_def,
+        frozen.placeholders(),
+        [tensor for tensor, _ in frozen.outputs.values()],
+        optimizers,
+        parameters,
+    )

@@ -1,0 +1,216 @@
+"""What the MODEL argument names: a SavedModel, a Keras file, a network by name."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ios_tf import models
+from ios_tf.errors import UserError, first_line
+
+KERAS_PREFIX = "keras:"
+MODELS_PREFIX = "models:"
+_KERAS_FILES = (".keras", ".h5", ".hdf5")
+
+
+@contextlib.contextmanager
+def saved_model(
+    model: Any,
+    weights: str | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Iterator[str]:
+    """Gives the directory of a SavedModel for `model`, for the time of the block.
+
+    Args:
+      model: a SavedModel directory, the path of a `.keras` or `.h5` file, `keras:NAME`
+        for a network of `keras.applications`, `models:NAME` for one of
+        `ios_tf.models`, or a `keras.Model`.
+      weights: for `keras:NAME`: "imagenet", or None for random ones.
+      say: gets a line of information about the model.
+
+    Raises:
+      UserError: `model` is none of these.
+    """
+    keras_model = keras_model_of(model, weights, say)
+    if keras_model is None:
+        path = os.fspath(model)
+        _check_saved_model(path)
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        path = os.path.join(directory, "model")
+        try:
+            _export(keras_model, path)
+        # What Keras and TensorFlow say of models that are not built, and others.
+        except Exception as error:
+            raise UserError(
+                f"the Keras model {keras_model.name!r} cannot be exported: "
+                f"{first_line(error)}"
+            ) from error
+        yield path
+
+
+def keras_model_of(
+    model: Any,
+    weights: str | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Any | None:
+    """The Keras model that `model` names; None if it is a SavedModel's directory.
+
+    The arguments and errors are those of `saved_model`.
+    """
+    if weights is not None and not _has_prefix(model, KERAS_PREFIX):
+        raise UserError(f"weights={weights!r} is only for MODEL keras:NAME")
+    if _has_prefix(model, KERAS_PREFIX):
+        name = model.removeprefix(KERAS_PREFIX)
+        return _build_keras_application(name, weights, say)
+    if _has_prefix(model, MODELS_PREFIX):
+        return _build_network(model.removeprefix(MODELS_PREFIX), say)
+    if isinstance(model, (str, os.PathLike)):
+        path = os.fspath(model)
+        if not path.endswith(_KERAS_FILES) or tf.io.gfile.isdir(path):
+            return None
+        return _load_keras_file(path)
+    if hasattr(model, "export"):
+        return model
+    raise UserError(
+        "a model is a SavedModel directory, a .keras or .h5 file, keras:NAME, "
+        f"models:NAME or a keras.Model, not {type(model).__name__}"
+    )
+
+
+def traced(model: Any) -> tuple[Any, Sequence[Any]]:
+    """A Keras model's function for inference, traced, and the specs of its arguments.
+
+    Raises:
+      UserError: it cannot be traced.
+    """
+    try:
+        call, specs = inference_function(model)
+        function = tf.function(call, input_signature=specs, autograph=False)
+        return function.get_concrete_function(), specs
+    # What Keras and TensorFlow say of models that are not built, and others.
+    except Exception as error:
+        raise UserError(
+            f"the Keras model {model.name!r} cannot be traced: {first_line(error)}"
+        ) from error
+
+
+def _export(model: Any, path: str) -> None:
+    """Writes a Keras model as `model.export` does, but for inference.
+
+    That traces what follows Resizing, CenterCrop and random layers for training.
+    """
+    import keras
+
+    try:
+        if not isinstance(model, keras.Model):
+            raise ImportError
+        function, specs = inference_function(model)
+    except ImportError:  # another version of Keras, or another package
+        model.export(path, verbose=False)
+        return
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint("serve", function, specs)
+    archive.write_out(path, verbose=False)
+
+
+def inference_function(model: Any) -> tuple[Callable[..., Any], Sequence[Any]]:
+    """A Keras model as a function for inference, and the specs of its arguments.
+
+    Raises:
+      ValueError: its inputs are not known yet.
+      ImportError: not with this version of Keras, or not with its backend.
+    """
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        raise ImportError("Keras runs on another backend than TensorFlow")
+    from keras.src.export.export_utils import get_input_signature, make_tf_tensor_spec
+
+    def serve(*inputs: Any) -> Any:
+        return model(*inputs, training=False)
+
+    signature = get_input_signature(model)
+    return serve, tf.nest.map_structure(make_tf_tensor_spec, list(signature))
+
+
+def _has_prefix(model: Any, prefix: str) -> bool:
+    return isinstance(model, str) and model.startswith(prefix)
+
+
+def _check_saved_model(path: str) -> None:
+    if not tf.io.gfile.exists(path):
+        raise UserError(f"{path}: no such file or directory")
+    if not tf.io.gfile.isdir(path):
+        raise UserError(
+            f"{path}: not a SavedModel directory, a .keras or .h5 file, "
+            "keras:NAME or models:NAME"
+        )
+    if not tf.saved_model.contains_saved_model(path):
+        raise UserError(f"{path}: not a SavedModel (it has no saved_model.pb)")
+
+
+def _load_keras_file(path: str) -> Any:
+    import keras
+
+    if not tf.io.gfile.exists(path):
+        raise UserError(f"{path}: no such file")
+    try:
+        return keras.saving.load_model(path, compile=False)
+    # Whatever is wrong inside of the file, Keras says it with all kinds of errors.
+    except Exception as error:
+        raise UserError(f"{path}: not a Keras model: {first_line(error)}") from error
+
+
+def _build_keras_application(
+    name: str, weights: str | None, say: Callable[[str], None]
+) -> Any:
+    import keras
+
+    names = [
+        n
+        for n in dir(keras.applications)
+        if n[:1].isupper() and callable(getattr(keras.applications, n))
+    ]
+    if name not in names:
+        raise UserError(
+            f"keras:{name}: no such network in keras.applications; there is "
+            + _nearest(name, names)
+        )
+    if weights is None:
+        say(f"keras:{name} gets random weights; --weights=imagenet for trained ones")
+        keras.utils.set_random_seed(0)
+    try:
+        return getattr(keras.applications, name)(weights=weights)
+    except Exception as error:  # a failed download, an unknown set of weights
+        raise UserError(f"keras:{name}: {first_line(error)}") from error
+
+
+def _build_network(name: str, say: Callable[[str], None]) -> Any:
+    name, _, graphs = name.partition(":")
+    if graphs and name != "randwire":
+        raise UserError(f"models:{name} is not made of graphs: leave out :{graphs}")
+    if name not in models.NETWORKS:
+        raise UserError(
+            f"models:{name}: no such network; there is "
+            + _nearest(name, list(models.NETWORKS))
+        )
+    say(f"models:{name} gets random weights")
+    try:
+        return models.build(name, graphs=graphs)
+    except ImportError as error:  # networkx, for random graphs
+        raise UserError(
+            f"models:{name} needs {error.name}: pip install 'ios-tf[models]'"
+        ) from error
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    return ", ".join(difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names)

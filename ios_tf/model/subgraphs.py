@@ -1,0 +1,134 @@
+"""Functions of parts of a graph, and where a graph and its lowered form meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tensorflow.python.eager import wrap_function
+
+from ios_tf.model import function_library
+from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.native.names import REGION
+
+
+def tensors(
+    frozen: FrozenSignature, graph_def: graph_pb2.GraphDef, names: Sequence[str]
+) -> Any:
+    """A function of a signature's inputs that gives tensors of a graph."""
+    return _import(
+        graph_def,
+        [spec.name for spec in frozen.inputs.values()],
+        names,
+        dict(frozen.captures),
+    )
+
+
+def between(
+    frozen: FrozenSignature,
+    graph_def: graph_pb2.GraphDef,
+    inputs: Mapping[str, tf.TensorSpec],
+    outputs: Sequence[str],
+) -> Any:
+    """A function of some tensors of a graph that gives others.
+
+    Args:
+      frozen: the signature, with what the graph captures.
+      graph_def: the graph; what else it computes is not computed, nor are assertions.
+      inputs: by the names of the tensors; the function's arguments in this order.
+      outputs: names of tensors.
+    """
+    nodes = {node.name: node for node in graph_def.node}
+    argument = {name: f"ios_tf_input_{i}" for i, name in enumerate(inputs)}
+    cut = graph_pb2.GraphDef(versions=graph_def.versions)
+    cut.library.CopyFrom(graph_def.library)
+    for name, spec in inputs.items():
+        placeholder = cut.node.add(name=argument[name], op="Placeholder")
+        placeholder.attr["dtype"].type = spec.dtype.as_datatype_enum
+        placeholder.attr["shape"].shape.CopyFrom(spec.shape.as_proto())
+    needed, left = set(), [node_of(name) for name in outputs]
+    while left:
+        name = left.pop()
+        if name in needed:
+            continue
+        needed.add(name)
+        node = cut.node.add()
+        node.CopyFrom(nodes[name])
+        del node.input[:]
+        for tensor in nodes[name].input:
+            if tensor[0] == "^":
+                continue
+            known = argument.get(full_name(tensor))
+            node.input.append(known or tensor)
+            if not known:
+                left.append(node_of(tensor))
+    arguments = [f"{argument[name]}:0" for name in inputs]
+    captures = {name: t for name, t in frozen.captures.items() if name in needed}
+    return _import(cut, arguments, outputs, captures)
+
+
+def _import(
+    graph_def: graph_pb2.GraphDef,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    captures: Mapping[str, tf.Tensor],
+) -> Any:
+    renamed = graph_pb2.GraphDef()
+    renamed.CopyFrom(graph_def)
+    function_library.rename_functions(renamed)
+    return wrap_function.function_from_graph_def(
+        renamed, list(inputs), list(outputs), captures=captures
+    )
+
+
+def results_of_regions(
+    frozen: FrozenSignature, lowered: graph_pb2.GraphDef
+) -> list[tuple[str, str, str]]:
+    """Where regions of a lowered graph give what the original computes.
+
+    A node that both graphs have reads in both the same values: from a region, perhaps
+    through a Transpose, in the lowered one. So does whoever calls the signature.
+
+    Returns:
+      (region, tensor of the lowered graph, tensor of the original), in the order of
+      the regions.
+    """
+    nodes = {node.name: node for node in lowered.node}
+    originals = {node.name: node for node in frozen.graph_def.node}
+    order = [node.name for node in lowered.node if node.op == REGION]
+
+    def region(tensor: str) -> str | None:
+        node = nodes[node_of(tensor)]
+        while node.op != REGION:
+            if is_common(node, originals) or not node.input:
+                return None
+            node = nodes[node_of(node.input[0])]
+        return node.name
+
+    pairs = [(name, name) for name, _ in frozen.outputs.values()]
+    for name, before in originals.items():
+        if name in nodes and is_common(nodes[name], originals):
+            pairs += zip(nodes[name].input, before.input, strict=False)
+    results = {
+        one: (region(one), full_name(one), full_name(truth))
+        for one, truth in pairs
+        if one[0] != "^" and truth[0] != "^" and region(one)
+    }
+    return sorted(results.values(), key=lambda result: order.index(result[0]))
+
+
+def is_common(node: Any, originals: Mapping[str, Any]) -> bool:
+    """Whether a node of a lowered graph is one of the original, too."""
+    return node.name in originals and originals[node.name].op == node.op
+
+
+def node_of(tensor: str) -> str:
+    """The name of the node that a tensor, or a control input, comes from."""
+    return tensor.partition(":")[0].removeprefix("^")
+
+
+def full_name(tensor: str) -> str:
+    """The name of a tensor with its port."""
+    return tensor if ":" in tensor else f"{tensor}:0"

@@ -1,0 +1,278 @@
+"""Turns the large weights of a graph into variables.
+
+A constant is copied wherever its graph is: by TensorFlow into every function that it
+makes of it, and by every optimizer. A variable is there once, in a SavedModel's
+checkpoint and in memory, and a SavedModel of variables may be larger than 2 GB.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
+
+from ios_tf.model import function_library, subgraphs
+from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.native.names import ANNOTATIONS, SHAPE_OF_WEIGHT
+
+
+class Weights:
+    """The variables of one or several graphs; equal ones are one.
+
+    Args:
+      large_bytes: how large a constant is that becomes one.
+    """
+
+    def __init__(self, large_bytes: int | None = None) -> None:
+        self._large_bytes = (
+            function_library.LARGE_BYTES if large_bytes is None else large_bytes
+        )
+        self._variables: dict[bytes, tf.Variable] = {}
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        return list(self._variables.values())
+
+    def copied(self, frozen: FrozenSignature) -> FrozenSignature:
+        """A signature with copies of the variables that are filters."""
+        captures = dict(frozen.captures)
+        for node in frozen.graph_def.node:
+            if SHAPE_OF_WEIGHT in node.attr:
+                captures[node.input[0]] = self._variable(_value(frozen, node)).handle
+        return dataclasses.replace(frozen, captures=captures)
+
+    def with_scaled_filters(self, frozen: FrozenSignature) -> FrozenSignature:
+        """A signature without multiplications of what a convolution gives.
+
+        Where its filter is a variable, and the factors are constants of channels: what
+        TensorFlow's constant folding does where the filter is a constant. Names are
+        those that it gives.
+        """
+        nodes = {node.name: node for node in frozen.graph_def.node}
+        uses = collections.Counter(
+            subgraphs.node_of(tensor)
+            for node in frozen.graph_def.node
+            for tensor in node.input
+        )
+        uses.update(subgraphs.node_of(tensor) for tensor, _ in frozen.outputs.values())
+        editor = _Editor(self, frozen)
+        for node in frozen.graph_def.node:
+            found = _scaled_convolution(node, nodes) if node.op == "Mul" else None
+            if not found or uses[found[0].name] > 1:
+                continue
+            convolution, filters, factors = found
+            read = editor.read(
+                f"{convolution.name}/merged_input",
+                _value(frozen, filters) * factors,
+                node.device,
+            )
+            editor.replace(convolution.name, None)
+            scaled = node_def_pb2.NodeDef()
+            scaled.CopyFrom(convolution)
+            scaled.name = node.name
+            scaled.input[1] = read
+            scaled.input.extend(one for one in node.input if one[0] == "^")
+            editor.replace(node.name, scaled)
+        graph_def, captures = editor.finish()
+        return dataclasses.replace(frozen, graph_def=graph_def, captures=captures)
+
+    def take(
+        self, frozen: FrozenSignature, graph_def: graph_pb2.GraphDef
+    ) -> tuple[graph_pb2.GraphDef, dict[str, tf.Tensor]]:
+        """A graph that reads variables in the place of its large constants.
+
+        And of what it computes of variables, the filters of merged convolutions.
+
+        Args:
+          frozen: what the graph was made of, with what it captures.
+          graph_def: the graph.
+
+        Returns:
+          The graph, and what its placeholders stand for, by name.
+        """
+        editor = _Editor(self, dataclasses.replace(frozen, graph_def=graph_def))
+        kept = _read_by_operators(graph_def)
+        computed = []
+        for node in graph_def.node:
+            if SHAPE_OF_WEIGHT in node.attr:
+                if node.op == "ConcatV2":
+                    computed.append(node)
+            elif node.op == "Const" and node.name not in kept:
+                content = node.attr["value"].tensor
+                if (
+                    content.dtype in function_library.WEIGHT_TYPES
+                    and len(content.tensor_content) >= self._large_bytes
+                ):
+                    value = tf.make_ndarray(content)
+                    editor.read(node.name, value, node.device, node.input)
+        if computed:
+            names = [f"{node.name}:0" for node in computed]
+            values = subgraphs.between(frozen, graph_def, {}, names)()
+            for node, value in zip(computed, values, strict=True):
+                editor.read(node.name, value.numpy(), node.device)
+        return editor.finish()
+
+    def _variable(self, value: np.ndarray) -> tf.Variable:
+        digest = hashlib.sha256(f"{value.dtype} {value.shape}".encode())
+        digest.update(np.ascontiguousarray(value).view(np.uint8))
+        key = digest.digest()
+        if key not in self._variables:
+            self._variables[key] = tf.Variable(value, trainable=False, name="weight")
+        return self._variables[key]
+
+
+class _Editor:
+    """Puts variables into a graph."""
+
+    def __init__(self, weights: Weights, frozen: FrozenSignature) -> None:
+        self._weights = weights
+        self._frozen = frozen
+        self._names = {node.name for node in frozen.graph_def.node}
+        self._replaced: dict[str, list[node_def_pb2.NodeDef]] = {}
+        self._added: list[node_def_pb2.NodeDef] = []
+        self._captures: dict[str, tf.Tensor] = {}
+        # A function captures a variable once.
+        self._handles = {id(t): name for name, t in frozen.captures.items()}
+
+    def replace(self, name: str, node: node_def_pb2.NodeDef | None) -> None:
+        """Puts a node, or none, in the place of the one of this name."""
+        self._replaced[name] = [node] if node else []
+
+    def read(
+        self, name: str, value: np.ndarray, device: str, waits: Sequence[str] = ()
+    ) -> str:
+        """Adds, or puts in the place of a node, what reads a variable of this value."""
+        variable = self._weights._variable(value)
+        key = id(variable.handle)
+        if key not in self._handles:
+            handle = self._unique(f"{name}/handle")
+            self._handles[key] = handle
+            self._captures[handle] = variable.handle
+            placeholder = node_def_pb2.NodeDef(name=handle, op="Placeholder")
+            placeholder.attr["dtype"].type = types_pb2.DT_RESOURCE
+            placeholder.attr["shape"].shape.SetInParent()
+            self._added.append(placeholder)
+        read = node_def_pb2.NodeDef(name=name, op="ReadVariableOp", device=device)
+        read.input.extend([self._handles[key], *waits])
+        read.attr["dtype"].type = variable.dtype.as_datatype_enum
+        shape = read.attr[SHAPE_OF_WEIGHT].shape
+        shape.CopyFrom(variable.shape.as_proto())
+        if name in self._names:
+            self.replace(name, read)
+        else:
+            self._names.add(name)
+            self._added.append(read)
+        return name
+
+    def finish(self) -> tuple[graph_pb2.GraphDef, dict[str, tf.Tensor]]:
+        """The graph without what nothing reads, and what it captures."""
+        before = self._frozen.graph_def
+        graph_def = graph_pb2.GraphDef(versions=before.versions)
+        graph_def.library.CopyFrom(before.library)
+        for node in before.node:
+            graph_def.node.extend(self._replaced.get(node.name, [node]))
+        graph_def.node.extend(self._added)
+        captures = {**self._frozen.captures, **self._captures}
+        # Variables that nothing reads any more would be saved.
+        tensors = [one.name for one in self._frozen.inputs.values()]
+        tensors += [tensor for tensor, _ in self._frozen.outputs.values()]
+        graph_def = tf.compat.v1.graph_util.extract_sub_graph(
+            graph_def, [subgraphs.node_of(tensor) for tensor in tensors]
+        )
+        names = {node.name for node in graph_def.node}
+        return graph_def, {n: t for n, t in captures.items() if n in names}
+
+    def _unique(self, name: str) -> str:
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        return name
+
+
+def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
+    """Constants that scheduled operators read other than as filters.
+
+    The engine takes such ones, say what is added to each image, as constants only, and
+    what is computed of constants as well.
+    """
+    readers = collections.defaultdict(list)
+    inputs: collections.Counter[str] = collections.Counter()
+    for node in graph_def.node:
+        for k, tensor in enumerate(node.input):
+            if tensor[0] != "^":
+                readers[subgraphs.node_of(tensor)].append((node, k))
+                inputs[node.name] += 1
+    # What is computed of constants, and they themselves, those that read them last.
+    constants = [node.name for node in graph_def.node if node.op == "Const"]
+    computed = list(constants)
+    for name in computed:
+        for node, _ in readers[name]:
+            inputs[node.name] -= 1
+            if inputs[node.name] == 0:
+                computed.append(node.name)
+    # Whether operators read what has a constant's value, and whether they read it, or
+    # what is computed of it, other than as a filter.
+    as_filter: dict[str, bool] = {}
+    needed: dict[str, bool] = {}
+    for name in reversed(computed):
+        as_filter[name] = needed[name] = False
+        for node, k in readers[name]:
+            if node.name in needed:
+                passes_on = node.op == "Identity"
+                needed[name] |= needed[node.name]
+                needed[name] |= as_filter[node.name] and not passes_on
+                as_filter[name] |= as_filter[node.name] and passes_on
+            elif ANNOTATIONS[0] in node.attr:
+                is_filter = k == 1 and node.op in function_library.WITH_FILTERS
+                as_filter[name] |= is_filter
+                needed[name] |= not is_filter
+    return {name for name in constants if needed[name]}
+
+
+def _value(frozen: FrozenSignature, read: node_def_pb2.NodeDef) -> np.ndarray:
+    """What a node reads from a variable."""
+    return tf.raw_ops.ReadVariableOp(
+        resource=frozen.captures[read.input[0]],
+        dtype=tf.dtypes.as_dtype(read.attr["dtype"].type),
+    ).numpy()
+
+
+def _scaled_convolution(
+    product: node_def_pb2.NodeDef, nodes: Mapping[str, node_def_pb2.NodeDef]
+) -> tuple[node_def_pb2.NodeDef, node_def_pb2.NodeDef, np.ndarray] | None:
+    """A convolution, what reads its filter, and the factors of its filter's values.
+
+    If `product` multiplies what the convolution gives, channel by channel.
+    """
+    operands = [nodes[subgraphs.node_of(t)] for t in product.input if t[0] != "^"]
+    for convolution, constant in (operands, operands[::-1]):
+        if (
+            convolution.op not in ("Conv2D", "DepthwiseConv2dNative")
+            or constant.op != "Const"
+        ):
+            continue
+        filters = nodes[subgraphs.node_of(convolution.input[1])]
+        while filters.op == "Identity":
+            filters = nodes[subgraphs.node_of(filters.input[0])]
+        if filters.op != "ReadVariableOp" or (SHAPE_OF_WEIGHT not in filters.attr):
+            continue
+        shape = [d.size for d in filters.attr[SHAPE_OF_WEIGHT].shape.dim]
+        if convolution.op == "Conv2D":
+            channels, last = shape[3], [shape[3]]
+        else:
+            channels, last = shape[2] * shape[3], shape[2:]
+        factors = tf.make_ndarray(constant.attr["value"].tensor)
+        first = convolution.attr["data_format"].s == b"NCHW"
+        wanted = [channels, 1, 1] if first else [channels]
+        while len(wanted) < factors.ndim:
+            wanted.insert(0, 1)
+        if factors.size == 1 and factors.ndim <= 4:
+            return convolution, filters, factors.reshape([])
+        if list(factors.shape) == wanted and factors.ndim <= 4:
+            return convolution, filters, factors.reshape(last)
+    return None

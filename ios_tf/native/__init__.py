@@ -1,0 +1,1 @@
+"""The native libraries: one loader, the engine without TensorFlow, the plugin in it."""

@@ -1,0 +1,83 @@
+"""The device a model is scheduled for: the CPU, or the GPU that TensorFlow uses."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from ios_tf.errors import UserError
+from ios_tf.native import engine
+
+NAMES = ("auto", "cpu", "gpu")
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """A device of this process.
+
+    Attributes:
+      kind: "cpu" or "gpu", as the ops and the graph optimizer call it.
+      engine: as the engine calls it: "cpu", "cuda:1", "cuda:1,tf32=0".
+      tensorflow: as TensorFlow calls it.
+    """
+
+    kind: str
+    engine: str
+    tensorflow: str
+
+
+CPU = Device("cpu", "cpu", "/device:CPU:0")
+
+
+def choose(name: str, say: Callable[[str], None] = lambda line: None) -> Device:
+    """The device of a name: "cpu", "gpu", or "auto": a GPU if it can be used.
+
+    Args:
+      name: one of these.
+      say: gets a line if "auto" is the CPU, which says why.
+
+    Returns:
+      The GPU is the one TensorFlow calls GPU:0, with its present switch for TF32.
+
+    Raises:
+      UserError: there is no such device, or one line that says what is missing.
+    """
+    if name not in NAMES:
+        raise UserError(f"device must be one of {', '.join(NAMES)}, not {name!r}")
+    if name == "cpu":
+        return CPU
+    found = tf.config.get_visible_devices("GPU")
+    if name == "auto" and not found:
+        say("device: the CPU, for TensorFlow sees no GPU")
+        return CPU
+    # CUDA counts all GPUs of the process, TensorFlow only those it may use.
+    ordinal = found[0].name.rpartition(":")[2] if found else "0"
+    tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
+    gpu = Device("gpu", f"cuda:{ordinal}{'' if tf32 else ',tf32=0'}", "/device:GPU:0")
+    missing = [] if found else ["TensorFlow sees no GPU"]
+    try:
+        engine.device_fingerprint(gpu.engine)
+    except engine.EngineError as error:
+        missing.append(str(error))
+    if not missing:
+        _leave_memory(found)
+        return gpu
+    if name == "gpu":
+        raise UserError("device gpu: " + "; ".join(missing))
+    say(f"device: the CPU, for the engine cannot use the GPU: {missing[0]}")
+    return CPU
+
+
+def _leave_memory(gpus: Sequence[tf.config.PhysicalDevice]) -> None:
+    """Has TensorFlow take a GPU's memory as it needs it, not all of it at once.
+
+    What the engine runs in TensorFlow takes its memory from there; cuDNN's and the
+    engine's without TensorFlow (`ios_tf tune`) would find next to nothing left.
+    """
+    for gpu in gpus:
+        # It has taken it already, or the user has said how much.
+        with contextlib.suppress(RuntimeError, ValueError):
+            tf.config.experimental.set_memory_growth(gpu, True)

@@ -1,0 +1,314 @@
+"""The engine without TensorFlow: its C API (cc/engine/engine_api.h) over numpy."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import glob
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LIBRARIES = Path(__file__).resolve().parents[1] / "lib"
+
+_FLOATS = ctypes.POINTER(ctypes.c_float)
+_FLOAT_ARRAYS = ctypes.POINTER(_FLOATS)
+_INT64S = ctypes.POINTER(ctypes.c_int64)
+_STRINGS = ctypes.POINTER(ctypes.c_char_p)
+_POINTERS = ctypes.POINTER(ctypes.c_void_p)
+# numpy has no bfloat16: its bits travel as uint16.
+_DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
+
+
+class EngineError(RuntimeError):
+    """The engine refused or failed; the message is one line."""
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    path = LIBRARIES / "libios_engine.so"
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise EngineError(f"cannot load the engine: {error}") from None
+    signatures = {
+        "ios_last_error": (ctypes.c_char_p, []),
+        "ios_free_string": (None, [ctypes.c_void_p]),
+        "ios_failed_captures": (ctypes.c_int64, []),
+        "ios_add_library_directory": (None, [ctypes.c_char_p]),
+        "ios_device_fingerprint": (ctypes.c_void_p, [ctypes.c_char_p]),
+        "ios_lane_count": (ctypes.c_int, [ctypes.c_char_p]),
+        "ios_lanes_divide_device": (ctypes.c_int, [ctypes.c_char_p]),
+        "ios_problem": (ctypes.c_void_p, [ctypes.c_char_p]),
+        "ios_profiler_create": (ctypes.c_void_p, [ctypes.c_char_p] * 2),
+        "ios_profiler_delete": (None, [ctypes.c_void_p]),
+        "ios_profiler_measure": (
+            ctypes.c_int,
+            [
+                ctypes.c_void_p,
+                _STRINGS,
+                *[ctypes.c_int] * 5,
+                ctypes.POINTER(ctypes.c_double),
+            ],
+        ),
+        "ios_program_create": (
+            ctypes.c_void_p,
+            [
+                *[ctypes.c_char_p] * 2,
+                _FLOAT_ARRAYS,
+                _INT64S,
+                ctypes.c_int,
+                ctypes.c_char_p,
+            ],
+        ),
+        "ios_program_delete": (None, [ctypes.c_void_p]),
+        "ios_program_run": (
+            ctypes.c_int,
+            [
+                ctypes.c_void_p,
+                _POINTERS,
+                _INT64S,
+                ctypes.c_int,
+                _POINTERS,
+                ctypes.c_int,
+            ],
+        ),
+        "ios_program_enqueue": (
+            ctypes.c_int,
+            [
+                ctypes.c_void_p,
+                _POINTERS,
+                _INT64S,
+                ctypes.c_int,
+                _POINTERS,
+                ctypes.c_int,
+                ctypes.c_void_p,
+            ],
+        ),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    for directory in _cuda_directories():
+        library.ios_add_library_directory(os.fsencode(directory))
+    return library
+
+
+def load() -> None:
+    """Loads the library, and tells it where Python has NVIDIA's.
+
+    Raises:
+      EngineError: it cannot be loaded.
+    """
+    _library()
+
+
+def _cuda_directories() -> list[str]:
+    """Where pip puts cuDNN and NVRTC, of all that Python imports from."""
+    return [
+        directory
+        for entry in sys.path
+        for directory in sorted(
+            glob.glob(os.path.join(glob.escape(os.path.abspath(entry)), "nvidia/*/lib"))
+        )
+    ]
+
+
+def _check(ok: Any) -> None:
+    if not ok:
+        raise EngineError(_library().ios_last_error().decode())
+
+
+def _take_string(pointer: int | None) -> str:
+    _check(pointer)
+    text = ctypes.string_at(pointer).decode()
+    _library().ios_free_string(pointer)
+    return text
+
+
+def _floats(arrays: Sequence[np.ndarray]) -> ctypes.Array:
+    return (_FLOATS * len(arrays))(*[a.ctypes.data_as(_FLOATS) for a in arrays])
+
+
+def _pointers(addresses: Sequence[int]) -> ctypes.Array:
+    return (ctypes.c_void_p * len(addresses))(*addresses)
+
+
+def _int64s(values: Sequence[int]) -> ctypes.Array:
+    return (ctypes.c_int64 * len(values))(*values)
+
+
+def device_fingerprint(device: str = "cpu") -> str:
+    """What latencies on `device` depend on: processor, cores, library versions."""
+    return _take_string(_library().ios_device_fingerprint(device.encode()))
+
+
+def lane_count(device: str = "cpu") -> int:
+    """The most lanes a device has."""
+    count = _library().ios_lane_count(device.encode())
+    _check(count)
+    return count
+
+
+def lanes_divide_device(device: str = "cpu") -> bool:
+    """Whether each lane has a part of the device (CPU cores), or all share it (GPU)."""
+    divide = _library().ios_lanes_divide_device(device.encode())
+    _check(divide >= 0)
+    return bool(divide)
+
+
+def failed_captures() -> int:
+    """How many CUDA graphs could not be made in this process."""
+    return _library().ios_failed_captures()
+
+
+def problem(block: Mapping[str, Any]) -> dict[str, Any]:
+    """The block (DESIGN: Block) as the scheduler sees it, see scheduler.Problem."""
+    return json.loads(_take_string(_library().ios_problem(json.dumps(block).encode())))
+
+
+class Profiler:
+    """Measures stages of one block on a device (paper, section 4.3).
+
+    All candidates share one set of tensors with random values.
+    """
+
+    def __init__(self, block: Mapping[str, Any], device: str = "cpu"):
+        self._handle = _library().ios_profiler_create(
+            json.dumps(block).encode(), device.encode()
+        )
+        _check(self._handle)
+
+    def measure(
+        self,
+        candidates: Sequence[Mapping[str, Any]],
+        warmup: int = 2,
+        number: int = 3,
+        repeat: int = 3,
+        lanes: int = 0,
+    ) -> np.ndarray:
+        """Latencies in milliseconds, float64 [candidates, repeat].
+
+        `candidates` are schedules as JSON objects that need not cover the block;
+        they are measured in turn, `repeat` times `number` runs each. With `lanes` above
+        0, stages run as they would beside other groups, on their part of a device of so
+        many lanes.
+        """
+        texts = [json.dumps(candidate).encode() for candidate in candidates]
+        latencies = np.zeros((len(texts), max(repeat, 1)))
+        code = _library().ios_profiler_measure(
+            self._handle,
+            (ctypes.c_char_p * len(texts))(*texts),
+            len(texts),
+            warmup,
+            number,
+            repeat,
+            lanes,
+            latencies.ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
+        )
+        _check(code == 0)
+        return latencies
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            _library().ios_profiler_delete(self._handle)
+
+
+class Program:
+    """A block with schedule and weights, ready to run on a device.
+
+    `weights` are the float32 arrays of all operators in order, in TensorFlow's
+    layouts (WeightShapes in cc/core/block.h).
+    """
+
+    def __init__(
+        self,
+        block: Mapping[str, Any],
+        schedule: Mapping[str, Any],
+        weights: Sequence[np.ndarray],
+        device: str = "cpu",
+    ):
+        arrays = [np.ascontiguousarray(w, np.float32) for w in weights]
+        self._handle = _library().ios_program_create(
+            json.dumps(block).encode(),
+            json.dumps(schedule).encode(),
+            _floats(arrays),
+            _int64s([a.size for a in arrays]),
+            len(arrays),
+            device.encode(),
+        )
+        _check(self._handle)
+        self._block = dict(block)
+        self._ranks = [len(shape) for shape in block["inputs"]]
+        self._dtype = _DTYPES[block.get("dtype", "float32")]
+
+    def output_shapes(self, inputs: Sequence[Sequence[int]]) -> list[list[int]]:
+        """The outputs' shapes for inputs of these shapes."""
+        if [len(shape) for shape in inputs] != self._ranks:
+            raise EngineError(
+                f"inputs have ranks {[len(shape) for shape in inputs]}, "
+                f"the program takes {self._ranks}"
+            )
+        shapes = problem({**self._block, "inputs": [list(s) for s in inputs]})["shapes"]
+        return [shapes[i] for i in self._block["outputs"]]
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Runs once: [N,H,W,C] or [N,C] arrays in, the block's outputs out.
+
+        Arrays have the block's dtype; bfloat16 ones are its bits as uint16.
+        """
+        arrays = [np.ascontiguousarray(x, self._dtype) for x in inputs]
+        shapes = self.output_shapes([a.shape for a in arrays])
+        outputs = [np.empty(shape, self._dtype) for shape in shapes]
+        self.bind(arrays, outputs)()
+        return outputs
+
+    def bind(
+        self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
+    ) -> Callable[[], None]:
+        """What runs once with these arrays: dense, of the block's dtype and shapes."""
+        arguments = (
+            _pointers([a.ctypes.data for a in inputs]),
+            _int64s([d for a in inputs for d in a.shape]),
+            len(inputs),
+            _pointers([a.ctypes.data for a in outputs]),
+            len(outputs),
+        )
+        alive = (self, *inputs, *outputs)
+
+        def call() -> None:
+            _check(_library().ios_program_run(alive[0]._handle, *arguments) == 0)
+
+        return call
+
+    def enqueue(
+        self,
+        inputs: Sequence[tuple[int, Sequence[int]]],
+        outputs: Sequence[int],
+        stream: int = 0,
+    ) -> None:
+        """Enqueues one run on a CUDA stream.
+
+        `inputs` are device addresses with shapes, `outputs` device addresses of
+        `output_shapes`; all aligned to 64 bytes. They must live until the run is done.
+        """
+        code = _library().ios_program_enqueue(
+            self._handle,
+            _pointers([address for address, _ in inputs]),
+            _int64s([d for _, shape in inputs for d in shape]),
+            len(inputs),
+            _pointers(list(outputs)),
+            len(outputs),
+            stream,
+        )
+        _check(code == 0)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            _library().ios_program_delete(self._handle)

@@ -1,0 +1,128 @@
+"""The one place that loads the native libraries."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+from pathlib import Path
+from types import ModuleType
+
+from ios_tf.errors import NativeLibraryError, UserError
+from ios_tf.native import engine
+
+LIBRARIES = engine.LIBRARIES
+
+_logger = logging.getLogger("ios_tf")
+_lock = threading.Lock()
+_ops: ModuleType | None = None
+
+
+def load_with_tensorflow() -> None:
+    """Loads the plugin when TensorFlow is imported, or now if it has been.
+
+    Whoever imports ios_tf for a part that needs no native library must not be
+    stopped by its absence, and TensorFlow works without it: problems are one line
+    in the log here, and an error only when the library is used.
+    """
+    try:
+        import wrapt
+    except ImportError:  # TensorFlow needs wrapt: it is not installed either
+        return
+
+    def load(_module: ModuleType) -> None:
+        if not (LIBRARIES / "libios_tf_ops.so").exists():
+            return
+        try:
+            ops()
+        except NativeLibraryError as error:
+            _logger.warning("ios_tf: %s", error)
+
+    wrapt.register_post_import_hook(load, "tensorflow")
+
+
+def ops() -> ModuleType:
+    """The Python functions of the native ops; loads the library on the first call.
+
+    Raises:
+      NativeLibraryError: one line that says why it cannot be loaded.
+    """
+    global _ops
+    if _ops is None:
+        # Not under the lock: its import calls this function, maybe in another thread.
+        _tensorflow()
+    with _lock:
+        if _ops is None:
+            _ops = _load_ops()
+        return _ops
+
+
+def version_mismatch(running: str, built: str) -> str | None:
+    """What to tell the user when TensorFlow is not the one built against, or None.
+
+    TensorFlow's C++ interface changes with its minor version.
+    """
+    if running.split(".")[:2] == built.split(".")[:2]:
+        return None
+    return (
+        f"built for TensorFlow {built}, but {running} is running: converted models "
+        "run as plain TensorFlow; reinstall ios-tf to build it for this version"
+    )
+
+
+def built_against() -> str:
+    """The version of TensorFlow the library was built against."""
+    try:
+        return str(json.loads((LIBRARIES / "build.json").read_text())["tensorflow"])
+    except (OSError, ValueError, KeyError):
+        raise NativeLibraryError(_missing(LIBRARIES / "build.json")) from None
+
+
+def _tensorflow() -> ModuleType:
+    path = LIBRARIES / "libios_tf_ops.so"
+    if not path.exists():
+        raise NativeLibraryError(_missing(path))
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        raise NativeLibraryError(f"TensorFlow cannot be imported: {error}") from None
+    return tf
+
+
+def _load_ops() -> ModuleType:
+    path = LIBRARIES / "libios_tf_ops.so"
+    tf = _tensorflow()
+    mismatch = version_mismatch(tf.__version__, built_against())
+    if mismatch:
+        raise NativeLibraryError(mismatch)
+    try:
+        engine.load()
+        return tf.load_op_library(str(path))
+    except (tf.errors.OpError, OSError, engine.EngineError) as error:
+        reason = str(error).splitlines()[0]
+        raise NativeLibraryError(f"{path} cannot be loaded: {reason}") from None
+
+
+def device_fingerprint(device: str) -> str:
+    """What latencies on a device depend on; fit for the name of a directory.
+
+    Raises:
+      UserError: there is no such device.
+      NativeLibraryError: the library is missing.
+    """
+    path = LIBRARIES / "libios_engine.so"
+    if not path.exists():
+        raise NativeLibraryError(_missing(path))
+    try:
+        fingerprint = engine.device_fingerprint(device)
+    except engine.EngineError as error:
+        raise UserError(str(error)) from None
+    return re.sub(r"[^A-Za-z0-9.]+", "_", fingerprint).strip("_.")
+
+
+def _missing(path: Path) -> str:
+    return (
+        f"the native library is not built ({path} is missing): install the package "
+        "with pip install . or pip install -e . from a checkout"
+    )

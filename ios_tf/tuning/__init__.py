@@ -1,0 +1,1 @@
+"""Schedules of blocks: searched, kept in the cache, looked up while graphs load."""

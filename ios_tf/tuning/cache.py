@@ -1,0 +1,129 @@
+"""The schedule cache: one JSON file per block, on any TensorFlow filesystem.
+
+    <directory>/<device>/<block signature>.json               strategy "both"
+    <directory>/<device>/<block signature>.<strategy>.json    the others
+    <directory>/pending/<device>/<block signature>.json       blocks that have none
+
+Shapes and precision are part of a block's signature. Files are written under a
+temporary name and renamed: a reader sees a whole file or none.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from ios_tf.errors import first_line
+from ios_tf.native.names import PENDING
+from ios_tf.scheduler import Problem, Pruning, Schedule, validate
+from ios_tf.tuning import cache_files
+from ios_tf.tuning.parts import DEFAULT_PATTERNS, Patterns
+
+_logger = logging.getLogger("ios_tf")
+DEFAULT_STRATEGY = "both"
+
+
+def default_directory() -> str:
+    """$IOS_TF_CACHE, or ~/.cache/ios_tf."""
+    return os.environ.get("IOS_TF_CACHE") or os.path.join(
+        os.path.expanduser("~"), ".cache", "ios_tf"
+    )
+
+
+def latency_database(directory: str) -> str:
+    """The file of the latency database beside the schedules of a directory.
+
+    SQLite needs a local file: for a remote directory it is the default one's.
+    """
+    local = default_directory() if "://" in directory else directory
+    return os.path.join(local, "latencies.sqlite")
+
+
+def pending_directory(directory: str, device: str) -> str:
+    """Where blocks wait for `ios_tf tune` (cc/tensorflow/schedule_cache.h)."""
+    return os.path.join(directory, PENDING, device)
+
+
+class ScheduleCache:
+    """The schedules of one device."""
+
+    def __init__(self, directory: str, device: str) -> None:
+        """`directory` need not exist; `device` is a fingerprint."""
+        self._root = directory
+        self._directory = os.path.join(directory, device)
+
+    def path(self, signature: str, strategy: str) -> str:
+        """Where the schedule of a block is kept."""
+        suffix = "" if strategy == DEFAULT_STRATEGY else f".{strategy}"
+        return os.path.join(self._directory, f"{signature}{suffix}.json")
+
+    def get(
+        self,
+        problem: Problem,
+        strategy: str,
+        pruning: Pruning,
+        patterns: Patterns = DEFAULT_PATTERNS,
+    ) -> Schedule | None:
+        """The schedule of a block found with these settings, or None.
+
+        A file that is not such a schedule is ignored with one warning.
+        """
+        path = self.path(problem.signature, strategy)
+        try:
+            data = cache_files.read(self._root, path)
+        except tf.errors.NotFoundError:
+            return None
+        except tf.errors.OpError as error:
+            _logger.warning("%s is ignored: %s", path, first_line(error))
+            return None
+        try:
+            schedule = Schedule.from_json(data)
+            validate(schedule, problem)
+            if min(schedule.metadata[k] for k in ("latency_ms", "sequential_ms")) <= 0:
+                raise ValueError("its latencies are not positive numbers")
+        except KeyError as error:
+            _logger.warning("%s is ignored: it has no %s", path, error)
+            return None
+        except ValueError as error:
+            _logger.warning("%s is ignored: %s", path, first_line(error))
+            return None
+        wanted = _settings(strategy, pruning, patterns)
+        if any(schedule.metadata.get(key) != value for key, value in wanted.items()):
+            return None
+        return schedule
+
+    def put(
+        self,
+        schedule: Schedule,
+        strategy: str,
+        pruning: Pruning,
+        patterns: Patterns = DEFAULT_PATTERNS,
+    ) -> None:
+        """Keeps a schedule. A cache that cannot be written is one warning."""
+        path = self.path(schedule.signature, strategy)
+        settings = _settings(strategy, pruning, patterns)
+        data = {**json.loads(schedule.to_json()), **settings}
+        try:
+            cache_files.write(self._root, path, json.dumps(data) + "\n")
+        except tf.errors.OpError as error:
+            _logger.warning(
+                "the schedule cache %s cannot be written: %s",
+                self._directory,
+                first_line(error),
+            )
+
+
+def _settings(strategy: str, pruning: Pruning, patterns: Patterns) -> dict[str, Any]:
+    """What a schedule was searched with, as its file says it."""
+    return {
+        "strategy_option": strategy,
+        # No limit has two spellings.
+        "max_groups": pruning.max_groups or 0,
+        "max_group_size": pruning.max_group_size or 0,
+        "units": list(patterns.units),
+        "borders": list(patterns.borders),
+    }

@@ -1,0 +1,328 @@
+"""What `ios_tf cache` does: lists, checks, cleans, packs and unpacks a schedule cache.
+
+An entry is one file: a schedule, a pending block, or what an interrupted write left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from ios_tf.errors import UserError, first_line
+from ios_tf.native.names import PENDING
+from ios_tf.scheduler import STRATEGIES, Schedule, document
+from ios_tf.tables import table
+from ios_tf.tuning import cache_files
+from ios_tf.tuning.cache import DEFAULT_STRATEGY
+from ios_tf.tuning.pending import problem_of
+
+_PLANS = "plans"  # cuDNN's, see cc/engine/cuda/plan_cache.h
+_VERSION = 1
+_HOW = ("strategy", "micro_batches")  # of a stage
+# A temporary file that is older belongs to a process that has died.
+_STALE_SECONDS = 3600
+_MAX_PACKED_BYTES = 256 << 20
+# Of a file or directory that a cache may have.
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One file of a cache.
+
+    Attributes:
+      path: where it is.
+      device: the fingerprint it belongs to.
+      kind: "schedule", "pending" or "temporary".
+      signature: the block's, as the file's name says it.
+      strategy: of a schedule.
+      data: the JSON object; empty if there is none.
+      problem: what is wrong with it, in one line; None if nothing is.
+    """
+
+    path: str
+    device: str
+    kind: str
+    signature: str
+    strategy: str
+    data: dict[str, Any]
+    problem: str | None
+
+    @property
+    def name(self) -> str:
+        """The path below the cache's directory."""
+        parts = [self.device, os.path.basename(self.path)]
+        return "/".join([PENDING, *parts] if self.kind == PENDING else parts)
+
+
+def entries(directory: str) -> list[Entry]:
+    """All entries of a cache, sorted by device and block.
+
+    Raises:
+      UserError: there is no such directory.
+    """
+    if not tf.io.gfile.isdir(directory):
+        raise UserError(f"{directory}: no such directory")
+    found = []
+    for device in _directories(directory):
+        if device in (PENDING, _PLANS):
+            continue
+        below = os.path.join(directory, device)
+        found += _entries_of(directory, below, pending=False)
+    waiting = os.path.join(directory, PENDING)
+    if tf.io.gfile.isdir(waiting):
+        for device in _directories(waiting):
+            below = os.path.join(waiting, device)
+            found += _entries_of(directory, below, pending=True)
+    return found
+
+
+def list_table(directory: str) -> str:
+    """The entries, one a line."""
+    rows = []
+    for entry in entries(directory):
+        if entry.problem:
+            rows.append([entry.signature[:12], "", entry.problem, "", "", entry.device])
+            continue
+        if entry.kind == PENDING:
+            block = entry.data["block"]
+            what = f"pending: {len(block['operators'])} operators"
+            times = ["", ""]
+        else:
+            what = f"{len(entry.data['stages'])} stages"
+            times = [
+                f"{entry.data[k]:.3f}" if k in entry.data else ""
+                for k in ("sequential_ms", "latency_ms")
+            ]
+        rows.append([entry.signature[:12], entry.strategy, what, *times, entry.device])
+    if not rows:
+        return f"{directory} is empty"
+    header = ["block", "strategy", "what", "sequential ms", "scheduled ms", "device"]
+    return table(header, rows)
+
+
+def show(directory: str, signature: str) -> str:
+    """The entries of the blocks whose signature starts with `signature`.
+
+    Raises:
+      UserError: there is none.
+    """
+    found = [e for e in entries(directory) if e.signature.startswith(signature)]
+    if not found:
+        raise UserError(f"{directory}: no entry starts with {signature!r}")
+    return "\n\n".join(_description(entry) for entry in found)
+
+
+def verify(directory: str) -> list[Entry]:
+    """The entries that would be ignored."""
+    return [entry for entry in entries(directory) if entry.problem]
+
+
+def prune(directory: str, device: str | None = None) -> list[Entry]:
+    """Removes what is of no use, and gives what it has removed.
+
+    That is: what `verify` gives, what writers that died have left, and pending blocks
+    that have a schedule by now.
+
+    Args:
+      directory: the cache.
+      device: a fingerprint: removes also what belongs to other devices.
+    """
+    found = entries(directory)
+    known = {(e.device, e.signature) for e in found if _is_default(e)}
+    useless = [
+        entry
+        for entry in found
+        if entry.problem
+        or (entry.kind == PENDING and (entry.device, entry.signature) in known)
+        or (device is not None and entry.device != device)
+    ]
+    for entry in useless:
+        try:
+            tf.io.gfile.remove(entry.path)
+        except tf.errors.NotFoundError:  # another process has removed it
+            pass
+        except tf.errors.OpError as error:
+            raise UserError(
+                f"{entry.path}: cannot be removed: {first_line(error)}"
+            ) from error
+    return useless
+
+
+def export(directory: str, path: str) -> int:
+    """Packs the valid entries of a cache into one file; gives their number.
+
+    Raises:
+      UserError: there is no such directory, or the file cannot be written.
+    """
+    valid = [entry for entry in entries(directory) if not entry.problem]
+    packed = {"version": _VERSION, "entries": {e.name: e.data for e in valid}}
+    _write(os.path.dirname(path) or ".", path, packed)
+    return len(valid)
+
+
+def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, int]:
+    """Unpacks what `export` wrote; gives how many entries are new, how many are not.
+
+    Args:
+      directory: the cache; need not exist.
+      path: the file.
+      overwrite: replace entries that are there already.
+
+    Raises:
+      UserError: the file is none of `export`; nothing is written then.
+    """
+    try:
+        # Wherever it lies: the user names it.
+        data = cache_files.read("/", path, _MAX_PACKED_BYTES)
+        packed = document.parse(data, path, _MAX_PACKED_BYTES)
+    except tf.errors.OpError as error:
+        raise UserError(f"{path}: cannot be read: {first_line(error)}") from error
+    except ValueError:
+        raise UserError(f"{path}: not a file of ios_tf cache export") from None
+    if (
+        not isinstance(packed, dict)
+        or packed.get("version") != _VERSION
+        or not isinstance(packed.get("entries"), dict)
+    ):
+        raise UserError(f"{path}: not a file of ios_tf cache export")
+    checked = {}
+    for name, data in packed["entries"].items():
+        parts = name.split("/")
+        pending = parts[0] == PENDING
+        if pending:
+            parts = parts[1:]
+        # A name must not lead out of the directory.
+        if len(parts) != 2 or not all(_PLAIN.fullmatch(part) for part in parts):
+            raise UserError(f"{path}: entry {name!r} has no place in a cache")
+        problem = _check(parts[1], data, pending)
+        if problem:
+            raise UserError(f"{path}: entry {name!r}: {problem}")
+        checked[os.path.join(directory, *name.split("/"))] = data
+    written = 0
+    for target, data in checked.items():
+        if overwrite or not tf.io.gfile.exists(target):
+            _write(directory, target, data)
+            written += 1
+    return written, len(checked) - written
+
+
+def _directories(directory: str) -> list[str]:
+    names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(directory))
+    return [n for n in names if tf.io.gfile.isdir(os.path.join(directory, n))]
+
+
+def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
+    for name in sorted(tf.io.gfile.listdir(below)):
+        path = os.path.join(below, name)
+        signature, _, rest = name.partition(".")
+        kind = PENDING if pending else "schedule"
+        strategy = "" if pending else rest.removesuffix("json").rstrip(".")
+        data: dict[str, Any] = {}
+        try:
+            if name.endswith(".tmp"):
+                kind, problem = "temporary", None
+                # Of the future where a clock was set back meanwhile.
+                age = time.time() - tf.io.gfile.stat(path).mtime_nsec / 1e9
+                if abs(age) > _STALE_SECONDS:
+                    problem = "left by a process that has died"
+            else:
+                data = document.parse(cache_files.read(directory, path), "it")
+                problem = _check(name, data, pending)
+        except tf.errors.NotFoundError:
+            continue
+        except tf.errors.OpError as error:
+            problem = first_line(error)
+        except ValueError as error:
+            problem = first_line(error)
+        if kind == "temporary" and not problem:
+            continue  # somebody is writing it
+        yield Entry(
+            path,
+            os.path.basename(below),
+            kind,
+            signature,
+            strategy or ("" if pending else DEFAULT_STRATEGY),
+            data if isinstance(data, dict) else {},
+            problem,
+        )
+
+
+def _check(name: str, data: Any, pending: bool) -> str | None:
+    """What is wrong with the content of a file of this name."""
+    signature, _, rest = name.partition(".")
+    strategies = {"json"} if pending else {"json", *(f"{s}.json" for s in STRATEGIES)}
+    if rest not in strategies:
+        return "its name is not that of an entry"
+    try:
+        if pending:
+            found = problem_of(data).signature
+        else:
+            schedule = Schedule.from_json(data)
+            found = schedule.signature
+            _check_stages(schedule)
+    except ValueError as error:
+        return first_line(error)
+    if found != signature:
+        return f"it belongs to block {found[:12]!r}"
+    return None
+
+
+def _check_stages(schedule: Schedule) -> None:
+    # What a schedule alone can tell; the block decides when it is used.
+    operators = sorted(
+        op for stage in schedule.stages for group in stage.groups for op in group
+    )
+    if not operators or operators != list(range(len(operators))):
+        raise ValueError("its stages do not run every operator once")
+    for key in ("latency_ms", "sequential_ms"):
+        value = schedule.metadata.get(key)
+        if value is None or not value > 0:
+            raise ValueError(f"{key} is not a positive number")
+
+
+def _is_default(entry: Entry) -> bool:
+    return (
+        entry.kind == "schedule"
+        and not entry.problem
+        and entry.strategy == DEFAULT_STRATEGY
+    )
+
+
+def _description(entry: Entry) -> str:
+    lines = [entry.path]
+    if entry.problem:
+        return "\n".join([*lines, f"  ignored: {entry.problem}"])
+    if entry.kind == PENDING:
+        block = entry.data["block"]
+        shapes = " ".join(str(shape) for shape in block["inputs"])
+        lines.append(f"  pending, {block.get('dtype', 'float32')}, inputs {shapes}")
+        lines += [
+            f"  {i}: {op['type']} {op.get('name', '')} of {op['inputs']}"
+            for i, op in enumerate(block["operators"])
+        ]
+        return "\n".join(lines)
+    for number, stage in enumerate(entry.data["stages"]):
+        groups = " | ".join(" ".join(map(str, group)) for group in stage["groups"])
+        how = " ".join(str(stage[key]) for key in _HOW if key in stage)
+        lines.append(f"  stage {number}: {how}: {groups}")
+    lines += [
+        f"  {key}: {value}"
+        for key, value in entry.data.items()
+        if key not in ("stages", "version", "signature")
+    ]
+    return "\n".join(lines)
+
+
+def _write(directory: str, path: str, data: dict[str, Any]) -> None:
+    try:
+        cache_files.write(directory, path, json.dumps(data) + "\n")
+    except tf.errors.OpError as error:
+        raise UserError(f"{path}: cannot be written: {first_line(error)}") from error

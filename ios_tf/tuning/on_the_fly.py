@@ -1,0 +1,366 @@
+"""enable, disable, status, session_config: the optimiser in the user's process.
+
+What the plugin does is told to it through its C API
+(cc/tensorflow/runtime_api.h); which graphs it sees is TensorFlow's own option
+`use_plugin_optimizers`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import dataclasses
+import functools
+import json
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+
+from ios_tf.errors import NativeLibraryError, UserError, first_line
+from ios_tf.native import plugin
+from ios_tf.native.names import OPTIMIZER
+from ios_tf.scheduler import Pruning
+from ios_tf.tuning.cache import default_directory
+from ios_tf.tuning.pending import BlockTuner, pending_files, problem_of
+
+ON_MISS = ("pass", "greedy", "search")
+
+_logger = logging.getLogger("ios_tf")
+_lock = threading.Lock()
+_search: _SearchThread | None = None
+# How long TensorFlow waits for Python's global lock before it goes on without a
+# search: whoever holds the lock may be waiting for TensorFlow.
+_PATIENCE_MS = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """What the optimizer does in this process.
+
+    Attributes:
+      problem: why the plugin cannot be used, in one line; None if it can.
+      enabled: whether graphs without schedules get some, see `enable`.
+      plugin_runs: whether TensorFlow calls the plugin (`disable`).
+      cache_dir, on_miss, batch_size: as given to `enable`; None if not enabled.
+      pending: blocks that wait for `ios_tf tune` on this machine's CPU.
+      counts: what has been done since the process began: "annotated_graphs",
+        "scheduled_graphs", "passed_graphs" (frozen, but a block had no schedule),
+        "graphs_not_frozen", "regions" (that the engine runs), "blocks_cached",
+        "blocks_greedy", "blocks_searched", "blocks_missed", "failed_captures" (CUDA
+        graphs that could not be made: their work is enqueued kernel by kernel),
+        "warnings" (of the schedule cache).
+    """
+
+    problem: str | None
+    enabled: bool
+    plugin_runs: bool
+    cache_dir: str | None = None
+    on_miss: str | None = None
+    batch_size: int | None = None
+    pending: int = 0
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if self.problem:
+            return f"ios_tf does nothing: {self.problem}"
+        count = self.counts
+        if not self.plugin_runs:
+            lines = ["disabled: graphs run as plain TensorFlow"]
+        elif not self.enabled:
+            lines = ["converted models run on the engine; other graphs are left alone"]
+        else:
+            lines = [
+                f"enabled: schedules from {self.cache_dir}, on_miss={self.on_miss}, "
+                f"batch_size={self.batch_size}"
+            ]
+        lines.append(
+            f"{count['annotated_graphs']} converted graphs, "
+            f"{count['scheduled_graphs']} scheduled on the way, "
+            f"{count['passed_graphs']} left as they are; "
+            f"{count['regions']} regions run on the engine"
+        )
+        lines.append(
+            f"blocks: {count['blocks_cached']} from the cache, "
+            f"{count['blocks_searched']} searched, {count['blocks_greedy']} greedy, "
+            f"{count['blocks_missed']} without a schedule; {self.pending} pending"
+        )
+        if count["graphs_not_frozen"]:
+            lines.append(
+                f"{count['graphs_not_frozen']} graphs have convolutions with variables "
+                "for weights: only frozen graphs are optimised, see ios_tf.convert"
+            )
+        if count["failed_captures"]:
+            lines.append(
+                f"{count['failed_captures']} times no CUDA graph could be made: what "
+                "it was for was slower"
+            )
+        if count["warnings"]:
+            lines.append(f"{count['warnings']} files of the cache were ignored")
+        return "\n".join(lines)
+
+
+def enable(
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    on_miss: str = "pass",
+    batch_size: int = 1,
+    max_groups: int = 8,
+    max_group_size: int = 3,
+    progress: bool = True,
+) -> Status:
+    """Gives schedules to the frozen graphs that TensorFlow optimises from now on.
+
+    Converted models run on the engine as soon as ios_tf is imported. After this call
+    graphs without schedules do, too: their blocks are looked up in the schedule cache.
+    Only graphs whose weights are constants are optimised; variables that a tf.function
+    captures reach the optimizer as arguments, and `status` counts such graphs.
+    Functions that have run before are optimised again when they are called the next
+    time, but only by the first call of `enable`.
+
+    If the native library cannot be used, one line in the log says why, and nothing
+    changes.
+
+    Args:
+      cache_dir: the schedule cache, on any filesystem TensorFlow knows; by default
+        $IOS_TF_CACHE or ~/.cache/ios_tf.
+      on_miss: what becomes of a block that is not there. "pass": its region stays
+        TensorFlow's, and the block is written to `cache_dir`/pending for `ios_tf
+        tune`; "greedy": the greedy schedule, and the same; "search": the dynamic
+        program (paper, section 4) searches it at once, on this machine.
+      batch_size: in place of unknown leading dimensions.
+      max_groups, max_group_size: of a search, see `convert`.
+      progress: show the progress of searches on standard error.
+
+    Raises:
+      UserError: an argument is out of range.
+    """
+    directory = os.fspath(cache_dir or default_directory())
+    pruning = _check(on_miss, batch_size, max_groups, max_group_size)
+    try:
+        library = _library()
+    except NativeLibraryError as error:
+        _logger.warning("ios_tf.enable does nothing: %s", error)
+        return status()
+    error = _take_string(
+        library.ios_tf_enable(directory.encode(), on_miss.encode(), batch_size)
+    )
+    if error:
+        raise UserError(error)
+    if on_miss == "search":
+        _start_search(pruning, progress)
+    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": True})
+    return status()
+
+
+def disable() -> None:
+    """Lets TensorFlow optimise graphs as if ios_tf were not there.
+
+    Converted models, too, run as plain TensorFlow when they are called the next time.
+    """
+    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
+    try:
+        library = _library()
+    except NativeLibraryError:
+        return
+    library.ios_tf_disable()
+    _stop_search()
+
+
+def status() -> Status:
+    """What the optimizer does and has done in this process."""
+    options = tf.config.optimizer.get_experimental_options()
+    # The default is to use them.
+    runs = options.get("use_plugin_optimizers", True)
+    try:
+        library = _library()
+    except NativeLibraryError as error:
+        return Status(str(error), False, False)
+    found = json.loads(_take_string(library.ios_tf_status()) or "{}")
+    directory = found.get("cache_dir")
+    pending = 0
+    if directory:
+        pending = len(list(pending_files(directory, plugin.device_fingerprint("cpu"))))
+    return Status(
+        None,
+        found["enabled"],
+        runs,
+        directory,
+        found.get("on_miss"),
+        found.get("batch_size"),
+        pending,
+        found["counts"],
+    )
+
+
+def session_config(
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    on_miss: str = "pass",
+    batch_size: int = 1,
+    max_groups: int = 8,
+    max_group_size: int = 3,
+    progress: bool = True,
+) -> config_pb2.ConfigProto:
+    """What `enable` does, for one tf.compat.v1 session or for a server.
+
+    The configuration names the optimizer and its parameters. Written as text, it is
+    what a server's platform configuration takes; `cache_dir` is then a directory of
+    the server. "search" works in Python processes that called this function or
+    `enable`; elsewhere it is "pass".
+
+    Args, Raises: see `enable`.
+    """
+    pruning = _check(on_miss, batch_size, max_groups, max_group_size)
+    config = config_pb2.ConfigProto()
+    custom = config.graph_options.rewrite_options.custom_optimizers.add()
+    custom.name = OPTIMIZER
+    directory = os.fspath(cache_dir or default_directory())
+    for key, value in (
+        ("mode", "optimize"),
+        ("cache_dir", directory),
+        ("on_miss", on_miss),
+    ):
+        custom.parameter_map[key].s = value.encode()
+    custom.parameter_map["batch_size"].i = batch_size
+    try:
+        _library()  # registers the optimizer
+        if on_miss == "search":
+            _start_search(pruning, progress)
+    except NativeLibraryError as error:
+        # TensorFlow passes over the name of an optimizer it does not know.
+        _logger.warning("in this process the configuration does nothing: %s", error)
+    return config
+
+
+def _check(
+    on_miss: str, batch_size: int, max_groups: int, max_group_size: int
+) -> Pruning:
+    if on_miss not in ON_MISS:
+        raise UserError(f"on_miss must be one of {', '.join(ON_MISS)}, not {on_miss!r}")
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise UserError(f"batch_size must be a whole number >= 1, not {batch_size!r}")
+    try:
+        return Pruning(max_group_size, max_groups)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+class _SearchThread(threading.Thread):
+    """Searches the problems that the optimizer asks for.
+
+    The optimizer runs in TensorFlow's threads, which must not wait for Python's
+    global lock while they keep locks of TensorFlow's: only this thread runs Python.
+    """
+
+    def __init__(self, library: ctypes.CDLL, pruning: Pruning, progress: bool) -> None:
+        super().__init__(name="ios_tf_search", daemon=True)
+        self.pruning = pruning
+        self.progress = progress
+        self._library = library
+        self._tuners: dict[tuple[str, str], BlockTuner] = {}
+
+    def run(self) -> None:
+        pointer = ctypes.c_void_p()
+        while number := self._library.ios_tf_take_problem(ctypes.byref(pointer)):
+            request = _take_string(pointer.value) or ""
+            if not self._library.ios_tf_begin_search(number):
+                continue
+            schedule = reason = None
+            try:
+                schedule = self._tune(request).encode()
+            # Whatever goes wrong, the optimizer waits for an answer.
+            except BaseException as error:
+                reason = first_line(error).encode()
+            self._library.ios_tf_give_schedule(number, schedule, reason)
+
+    def _tune(self, request: str) -> str:
+        data = json.loads(request)
+        problem = problem_of(data)
+        key = (data["cache_dir"], data["device"])
+        if key not in self._tuners:
+            self._tuners[key] = BlockTuner(
+                *key, pruning=self.pruning, progress=self.progress
+            )
+        return self._tuners[key].tune(problem).to_json()
+
+
+def _start_search(pruning: Pruning, progress: bool) -> None:
+    global _search
+    library = _library()
+    with _lock:
+        if _search is not None and _search.is_alive():
+            _search.pruning, _search.progress = pruning, progress
+            return
+        functions = ("PyGILState_Check", "PyEval_SaveThread", "PyEval_RestoreThread")
+        library.ios_tf_open_search(
+            *(
+                ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p)
+                for name in functions
+            ),
+            _PATIENCE_MS,
+        )
+        _search = _SearchThread(library, pruning, progress)
+        _search.start()
+
+
+def _stop_search() -> None:
+    global _search
+    with _lock:
+        if _search is not None:
+            _library().ios_tf_close_search()
+            _search = None
+
+
+def _restart_search() -> None:
+    """In a forked child, which has none of its parent's threads."""
+    global _search, _lock
+    _lock = threading.Lock()
+    parent, _search = _search, None
+    if parent is not None:
+        _start_search(parent.pruning, parent.progress)
+
+
+os.register_at_fork(after_in_child=_restart_search)
+# A thread of TensorFlow's must not wait for a search of an interpreter that ends.
+atexit.register(_stop_search)
+
+
+def _library() -> ctypes.CDLL:
+    plugin.ops()
+    return _typed_library(str(plugin.LIBRARIES / "libios_tf_ops.so"))
+
+
+@functools.cache
+def _typed_library(path: str) -> ctypes.CDLL:
+    library = ctypes.CDLL(path)  # the one that TensorFlow has loaded
+    text, pointer = ctypes.c_char_p, ctypes.c_void_p
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "ios_tf_free_string": (None, [pointer]),
+        "ios_tf_enable": (pointer, [text, text, ctypes.c_int64]),
+        "ios_tf_disable": (None, []),
+        "ios_tf_status": (pointer, []),
+        "ios_tf_names": (pointer, []),
+        "ios_tf_open_search": (None, [pointer, pointer, pointer, ctypes.c_int]),
+        "ios_tf_close_search": (None, []),
+        "ios_tf_take_problem": (ctypes.c_int64, [ctypes.POINTER(pointer)]),
+        "ios_tf_begin_search": (ctypes.c_int, [ctypes.c_int64]),
+        "ios_tf_give_schedule": (None, [ctypes.c_int64, text, text]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+def _take_string(address: int | None) -> str | None:
+    if not address:
+        return None
+    text = ctypes.string_at(address).decode()
+    _library().ios_tf_free_string(address)
+    return text

@@ -1,0 +1,165 @@
+"""Parts: what one dynamic program schedules of a block, as blocks of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ios_tf.errors import UserError
+from ios_tf.native import engine
+from ios_tf.scheduler import (
+    BlockTooLargeError,
+    Problem,
+    Pruning,
+    Schedule,
+    make_units,
+    matching_units,
+    partition,
+    sums_with_readers,
+)
+from ios_tf.scheduler.problem import mask_of, operators_of
+from ios_tf.scheduler.state_space import build_state_space
+
+# A search looks at all of them again for every few stages it measures.
+_MAX_TRANSITIONS = 4_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Patterns:
+    """Regular expressions, searched in operators' names, that override the defaults.
+
+    Attributes:
+      units: operators that match one of them, and equally in its groups, are scheduled
+        as one. The default, for all others: a sum belongs to the operator that reads
+        it, if only one does.
+      borders: a part ends with an operator that matches. The default: where much fewer
+        tensors are live than before and after.
+    """
+
+    units: tuple[str, ...] = ()
+    borders: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for pattern in (*self.units, *self.borders):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise UserError(
+                    f"{pattern!r} is no regular expression: {error}"
+                ) from None
+
+    def units_of(self, problem: Problem) -> list[int]:
+        """The units of several operators of a block, as bitmasks."""
+        units = matching_units(problem, self.units)
+        taken = mask_of(op for unit in units for op in operators_of(unit))
+        return units + sums_with_readers(problem, taken)
+
+
+DEFAULT_PATTERNS = Patterns()
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Some operators of a block as a block of their own.
+
+    Attributes:
+      problem: the part.
+      operators: which of the block's operators those of the part are, in its order.
+    """
+
+    problem: Problem
+    operators: tuple[int, ...]
+
+
+def parts_of(
+    problem: Problem,
+    pruning: Pruning,
+    patterns: Patterns = DEFAULT_PATTERNS,
+    max_transitions: int = _MAX_TRANSITIONS,
+) -> tuple[list[Part], int]:
+    """The parts of a block in the order to run them in.
+
+    Args:
+      problem: the block.
+      pruning, patterns: what the search forbids, and what is asked for.
+      max_transitions: of a part; a block that has more is cut.
+
+    Returns:
+      The parts, and how many cuts were made only because the search could not hold
+      the block.
+
+    Raises:
+      UserError: the patterns make units that no order can run.
+    """
+    try:
+        units = make_units(problem, patterns.units_of(problem))
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+    def fits(mask: int) -> bool:
+        members = list(operators_of(mask))
+        number = {unit: i for i, unit in enumerate(members)}
+        reads = units.contracted.predecessors
+        edges = [
+            (number[before], number[unit])
+            for unit in members
+            for before in operators_of(reads[unit] & mask)
+        ]
+        graph = Problem.from_edges(len(members), edges)
+        try:
+            build_state_space(graph, pruning, limit=max_transitions)
+        except BlockTooLargeError:
+            return False
+        return True
+
+    masks, forced = partition(units, fits, patterns.borders)
+    if len(masks) == 1:
+        return [Part(problem, tuple(range(len(problem))))], forced
+    return [_part(problem, units.operators(mask)) for mask in masks], forced
+
+
+def joined(problem: Problem, parts: Sequence[tuple[Part, Schedule]]) -> Schedule:
+    """The schedules of a block's parts, one after the other."""
+    stages = [
+        stage.renumbered(part.operators)
+        for part, schedule in parts
+        for stage in schedule.stages
+    ]
+    return Schedule(tuple(stages), problem.signature)
+
+
+def _part(problem: Problem, mask: int) -> Part:
+    operators = tuple(operators_of(mask))
+    number = {op: i for i, op in enumerate(operators)}
+    block_inputs = problem.block["inputs"]
+    inputs: dict[int, int] = {}  # tensor -> its reference inside
+    shapes = []
+    members: list[Mapping[str, Any]] = []
+    for op in operators:
+        refs = []
+        for ref in problem.inputs[op]:
+            if ref in number:
+                refs.append(number[ref])
+                continue
+            if ref not in inputs:
+                inputs[ref] = -1 - len(inputs)
+                shapes.append(
+                    list(problem.shapes[ref]) if ref >= 0 else block_inputs[-1 - ref]
+                )
+            refs.append(inputs[ref])
+        members.append({**problem.block["operators"][op], "inputs": refs})
+    read = problem.outputs | mask_of(
+        before
+        for op in operators_of(problem.all_operators & ~mask)
+        for before in operators_of(problem.predecessors[op])
+    )
+    block = {
+        **problem.block,
+        "name": members[0]["name"],
+        "inputs": shapes,
+        "operators": members,
+        "outputs": [number[op] for op in operators if read >> op & 1],
+    }
+    return Part(Problem.from_json(engine.problem(block)), operators)

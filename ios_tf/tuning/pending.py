@@ -1,0 +1,226 @@
+"""Searches blocks one by one and keeps their schedules: for `ios_tf tune`, and for
+blocks a running process meets."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement
+from ios_tf.cost.database import open_database
+from ios_tf.cost.profiled import ProfiledCostModel
+from ios_tf.errors import first_line
+from ios_tf.native import engine, plugin
+from ios_tf.scheduler import PAPER_PRUNING, Problem, Pruning, Schedule, document
+from ios_tf.tables import table
+from ios_tf.tuning import cache_files
+from ios_tf.tuning.cache import (
+    DEFAULT_STRATEGY,
+    ScheduleCache,
+    default_directory,
+    latency_database,
+    pending_directory,
+)
+from ios_tf.tuning.searcher import Searcher
+
+_logger = logging.getLogger("ios_tf")
+
+
+class BlockTuner:
+    """Searches for one cache and one device. Not for use by several threads.
+
+    Measures through the engine's C API: no TensorFlow op runs.
+    """
+
+    def __init__(
+        self,
+        cache_dir: str,
+        device: str,
+        pruning: Pruning = PAPER_PRUNING,
+        measurement: Measurement = DEFAULT_MEASUREMENT,
+        progress: bool = False,
+    ) -> None:
+        """`device`: the engine's name, "cpu" or "cuda".
+
+        Raises:
+          UserError: there is no such device.
+        """
+        fingerprint = plugin.device_fingerprint(device)
+        self._cache = ScheduleCache(cache_dir, fingerprint)
+        self._searcher = Searcher(
+            ProfiledCostModel(device, measurement),
+            DEFAULT_STRATEGY,
+            pruning,
+            self._cache,
+            progress,
+            open_database(latency_database(cache_dir), fingerprint),
+        )
+
+    def tune(self, problem: Problem) -> Schedule:
+        """The schedule of a block, from the cache or searched and then kept there."""
+        schedules, _ = self._searcher.schedule_all([problem])
+        return schedules[problem.signature]
+
+    def knows(self, problem: Problem) -> bool:
+        """Whether the cache has a file for the block."""
+        return tf.io.gfile.exists(self._cache.path(problem.signature, DEFAULT_STRATEGY))
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuned:
+    """What `tune` did.
+
+    Attributes:
+      device: the fingerprint.
+      schedules: (block, schedule) of every pending block, with `latency_ms` and
+        `sequential_ms` in the schedule's metadata.
+      ignored: files that hold no block.
+      kept: blocks whose schedule could not be written: they stay pending.
+    """
+
+    device: str
+    schedules: tuple[tuple[Problem, Schedule], ...]
+    ignored: tuple[str, ...]
+    kept: int
+
+    def table(self) -> str:
+        """One line per block."""
+        if not self.schedules:
+            return f"nothing is pending for {self.device}"
+        rows = [
+            [
+                problem.name,
+                str(problem.batch_size),
+                problem.dtype,
+                str(len(problem)),
+                str(len(schedule.stages)),
+                f"{schedule.metadata['sequential_ms']:.3f}",
+                f"{schedule.metadata['latency_ms']:.3f}",
+            ]
+            for problem, schedule in self.schedules
+        ]
+        names = ["block", "batch", "dtype", "operators", "stages"]
+        return table([*names, "sequential ms", "scheduled ms"], rows)
+
+
+def tune(
+    cache_dir: str | None = None,
+    *,
+    device: str = "cpu",
+    max_groups: int = 8,
+    max_group_size: int = 3,
+    warmup: int = 2,
+    number: int = 3,
+    repeat: int = 3,
+    progress: bool = False,
+) -> Tuned:
+    """Searches the blocks that processes have met and found no schedule for.
+
+    They have the batch size, precision and device they were met with; those of other
+    devices stay pending for machines that have them. Several processes may do this at
+    the same time.
+
+    Args:
+      cache_dir: the schedule cache; by default $IOS_TF_CACHE or ~/.cache/ios_tf.
+      device: "cpu" or "cuda".
+      max_groups, max_group_size, warmup, number, repeat: see `convert`.
+      progress: show progress on standard error.
+
+    Raises:
+      UserError: there is no such device, or an argument is out of range.
+      NativeLibraryError: the native library is missing.
+    """
+    directory = cache_dir or default_directory()
+    fingerprint = plugin.device_fingerprint(device)
+    tuner = BlockTuner(
+        directory,
+        device,
+        Pruning(max_group_size, max_groups),
+        Measurement(warmup, number, repeat),
+        progress,
+    )
+    found, ignored, kept = [], [], 0
+    for path in list(pending_files(directory, fingerprint)):
+        try:
+            problem = read_problem(directory, path)
+        except ValueError as error:
+            _logger.warning("%s is ignored: %s", path, first_line(error))
+            ignored.append(path)
+            continue
+        except tf.errors.NotFoundError:  # another process has been faster
+            continue
+        except tf.errors.OpError as error:
+            _logger.warning("%s is ignored: %s", path, first_line(error))
+            ignored.append(path)
+            continue
+        try:
+            schedule = tuner.tune(problem)
+        except engine.EngineError as error:
+            _logger.warning("%s cannot be searched: %s", path, first_line(error))
+            ignored.append(path)
+            continue
+        found.append((problem, schedule))
+        if tuner.knows(problem):
+            _remove(path)
+        else:
+            kept += 1
+    return Tuned(fingerprint, tuple(found), tuple(ignored), kept)
+
+
+def pending_files(cache_dir: str, fingerprint: str) -> Iterator[str]:
+    """The files of blocks that wait for `tune` on a device."""
+    directory = pending_directory(cache_dir, fingerprint)
+    try:
+        names = sorted(tf.io.gfile.listdir(directory))
+    except tf.errors.OpError:
+        return
+    for name in names:
+        if name.endswith(".json"):
+            yield os.path.join(directory, name)
+
+
+def read_problem(cache_dir: str, path: str) -> Problem:
+    """The block in a pending file of a cache.
+
+    Nothing in the file is believed but the block itself: the engine says what follows
+    from it, its signature first of all.
+
+    Raises:
+      ValueError: it holds no block, or another one than its name says.
+      tf.errors.OpError: it cannot be read.
+    """
+    problem = problem_of(cache_files.read(cache_dir, path))
+    name = os.path.basename(path).removesuffix(".json")
+    if problem.signature != name:
+        raise ValueError(f"it holds block {problem.signature[:12]}")
+    return problem
+
+
+def problem_of(data: str | bytes | Mapping[str, Any]) -> Problem:
+    """The problem of {"block": …}, made anew by the engine.
+
+    Raises:
+      ValueError: there is no such block.
+    """
+    try:
+        if isinstance(data, (str, bytes)):
+            data = document.parse(data, "it")
+        if not isinstance(data, Mapping) or not isinstance(data.get("block"), Mapping):
+            raise ValueError("it is no JSON object with a block")
+        return Problem.from_json(engine.problem(data["block"]))
+    except engine.EngineError as error:
+        raise ValueError(first_line(error)) from None
+
+
+def _remove(path: str) -> None:
+    try:
+        tf.io.gfile.remove(path)
+    except tf.errors.NotFoundError:  # another process has searched it, too
+        pass
+    except tf.errors.OpError as error:
+        _logger.warning("%s cannot be removed: %s", path, first_line(error))

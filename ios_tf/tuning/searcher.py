@@ -1,0 +1,296 @@
+"""Finds the schedules of a model's blocks: cache, dynamic program, final check."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ios_tf.cost.cached import CachedCostModel
+from ios_tf.cost.cost_model import BlockCostModel
+from ios_tf.cost.database import LatencyDatabase
+from ios_tf.scheduler import (
+    Problem,
+    Pruning,
+    Schedule,
+    greedy_schedule,
+    search,
+    sequential_schedule,
+    split_schedules,
+)
+from ios_tf.scheduler import Progress as SearchProgress
+from ios_tf.tuning.parts import DEFAULT_PATTERNS, Part, Patterns, joined, parts_of
+from ios_tf.tuning.progress import Progress
+
+if TYPE_CHECKING:  # it needs TensorFlow, which not every search has
+    from ios_tf.tuning.cache import ScheduleCache
+
+BASELINES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
+# Of several schedules measured the fastest one looks faster than it is.
+_WORTHWHILE = 0.98
+
+
+@dataclasses.dataclass
+class SearchStats:
+    """What the searches of a model took.
+
+    Attributes:
+      blocks: parts that one dynamic program schedules, equal ones counted once.
+      cached: those of them whose schedule was in the cache.
+      cut: block name -> cuts made only to make the search possible.
+      stopped: block signature -> how much faster than the schedule that was found
+        another one could be, as a fraction, where the search was stopped.
+      measured: stages, groups and schedules that were measured.
+      reused: stages and groups that had been measured before.
+      bounded: candidates that need not be measured, as they could not win.
+      seconds: time of all searches.
+    """
+
+    blocks: int = 0
+    cached: int = 0
+    cut: dict[str, int] = dataclasses.field(default_factory=dict)
+    stopped: dict[str, float] = dataclasses.field(default_factory=dict)
+    measured: int = 0
+    reused: int = 0
+    bounded: int = 0
+    seconds: float = 0.0
+
+
+class Searcher:
+    """Schedules blocks for one device with one strategy.
+
+    Equal stages are measured once, across all blocks it is given, and across all
+    searches that share the database.
+
+    Attributes:
+      cost_model: what measures.
+      searches: whether the strategy is one that searches, and not a baseline, which,
+        asked for by name, is not replaced by something better.
+    """
+
+    def __init__(
+        self,
+        cost_model: BlockCostModel,
+        strategy: str,
+        pruning: Pruning,
+        cache: ScheduleCache | None = None,
+        show_progress: bool = False,
+        database: LatencyDatabase | None = None,
+        patterns: Patterns = DEFAULT_PATTERNS,
+        time_limit: float = 0.0,
+    ) -> None:
+        """`time_limit` is in seconds, for all blocks of a call together; 0: none.
+
+        What a search has found by then is used.
+        """
+        self.cost_model = cost_model
+        self._cached = CachedCostModel(cost_model, database)
+        self.searches = strategy not in BASELINES
+        self._strategy = strategy
+        self._pruning = pruning
+        self._cache = cache
+        self._show_progress = show_progress
+        self._patterns = patterns
+        self._time_limit = time_limit
+
+    def schedule_all(
+        self, problems: Iterable[Problem]
+    ) -> tuple[dict[str, Schedule], SearchStats]:
+        """The schedules of blocks, by signature, and what they took.
+
+        Their metadata holds `latency_ms`, `sequential_ms` and, where it was measured,
+        `greedy_ms`: the sums over their parts, of which there are `parts`.
+        """
+        problems = list(problems)
+        stats = SearchStats()
+        start = time.monotonic()
+        parts: dict[str, list[Part]] = {}
+        for problem in problems:
+            found, forced = parts_of(problem, self._pruning, self._patterns)
+            parts[problem.signature] = found
+            if forced:
+                stats.cut[problem.name] = forced
+        unique = {
+            part.problem.signature: part.problem for ps in parts.values() for part in ps
+        }
+        stats.blocks = len(unique)
+        before = self.cost_model.measurements
+        schedules: dict[str, Schedule] = {}
+        for signature, problem in unique.items():
+            schedule = self._look_up(problem)
+            if schedule:
+                schedules[signature] = schedule
+        stats.cached = len(schedules)
+        waiting = [p for s, p in unique.items() if s not in schedules]
+        left = sum(map(_weight, waiting))
+        for i, problem in enumerate(waiting):
+            # What one search leaves of its time is the others'.
+            now = time.monotonic()
+            seconds = start + self._time_limit - now
+            share = seconds * _weight(problem) / left if left else 0.0
+            left -= _weight(problem)
+            schedule = self._search(
+                problem,
+                f"block {i + 1}/{len(waiting)}:",
+                now + share if self._time_limit else math.inf,
+                stats,
+            )
+            self.cost_model.release()
+            if self._cache:
+                self._cache.put(schedule, self._strategy, self._pruning, self._patterns)
+            schedules[problem.signature] = schedule
+        stats.measured = self.cost_model.measurements - before
+        stats.reused = self._cached.reused
+        result = {
+            problem.signature: self._join(problem, parts[problem.signature], schedules)
+            for problem in problems
+        }
+        stats.seconds = time.monotonic() - start
+        return result, stats
+
+    def alternatives(self, problems: Iterable[Problem]) -> list[dict[str, Schedule]]:
+        """Other schedules of a network's blocks, by signature, that might be better.
+
+        Each splits all blocks alike: what one block leaves in the caches of a core, the
+        next one then finds there, and no lane waits for the others between them. Only
+        a measurement of the whole network can tell.
+        """
+        by_count: dict[int, dict[str, Schedule]] = {}
+        for problem in problems:
+            for schedule in self._splits(problem):
+                count = schedule.stages[0].micro_batches
+                by_count.setdefault(count, {})[problem.signature] = schedule
+        return list(by_count.values())
+
+    def _splits(self, problem: Problem) -> list[Schedule]:
+        if self._strategy != "both" or not self.cost_model.lanes_divide_device:
+            return []
+        return split_schedules(problem, self.cost_model.lanes)
+
+    def _look_up(self, problem: Problem) -> Schedule | None:
+        if not self._cache:
+            return None
+        schedule = self._cache.get(
+            problem, self._strategy, self._pruning, self._patterns
+        )
+        # Given more time than then, there may be a better one.
+        stopped_after = schedule.metadata.get("stopped_after") if schedule else None
+        if stopped_after and not 0 < self._time_limit <= stopped_after:
+            return None
+        return schedule
+
+    def _join(
+        self, problem: Problem, parts: list[Part], schedules: dict[str, Schedule]
+    ) -> Schedule:
+        of_parts = [(part, schedules[part.problem.signature]) for part in parts]
+        if len(parts) == 1:
+            schedule = of_parts[0][1]
+            return dataclasses.replace(
+                schedule, metadata={**schedule.metadata, "parts": 1}
+            )
+        totals: collections.Counter[str] = collections.Counter()
+        for _, schedule in of_parts:
+            for key in ("latency_ms", "sequential_ms"):
+                totals[key] += schedule.metadata[key]
+        metadata = {"block": problem.name, "parts": len(parts), **totals}
+        schedule = dataclasses.replace(joined(problem, of_parts), metadata=metadata)
+        # Whoever knows the whole block only, such as a server, finds it, too.
+        if self._cache and not self._look_up(problem):
+            self._cache.put(schedule, self._strategy, self._pruning, self._patterns)
+        return schedule
+
+    def _search(
+        self, problem: Problem, label: str, deadline: float, stats: SearchStats
+    ) -> Schedule:
+        start = time.monotonic()
+        before = self.cost_model.measurements
+        bar = Progress(label) if self._show_progress else None
+        sequential = sequential_schedule(problem)
+        choices = [sequential]
+        if not self.searches:
+            choices = [BASELINES[self._strategy](problem)]
+        elif not _is_chain(problem):
+            choices += self._found(problem, bar, deadline, stats)
+            # A sum of stage latencies is an estimate; the whole block decides.
+            if self._strategy in ("both", "parallel"):
+                choices.append(greedy_schedule(problem))
+        choices += self._splits(problem)
+        measured = list({s.stages: s for s in [*choices, sequential]}.values())
+        latencies = dict(
+            zip(
+                (schedule.stages for schedule in measured),
+                self.cost_model.compare(problem, [s.stages for s in measured]),
+                strict=True,
+            )
+        )
+        best = min(choices, key=lambda schedule: latencies[schedule.stages])
+        limit = _WORTHWHILE * latencies[sequential.stages]
+        if self.searches and latencies[best.stages] > limit:
+            best = sequential
+        metadata = {
+            "block": problem.name,
+            "latency_ms": latencies[best.stages],
+            "sequential_ms": latencies[sequential.stages],
+            "measurements": self.cost_model.measurements - before,
+            "search_seconds": round(time.monotonic() - start, 3),
+        }
+        if problem.signature in stats.stopped:
+            metadata["stopped_after"] = self._time_limit
+        greedy_ms = latencies.get(greedy_schedule(problem).stages)
+        if greedy_ms is not None:
+            metadata["greedy_ms"] = greedy_ms
+        if bar:
+            bar.close(
+                f"{len(problem)} operators, {len(best.stages)} stages, "
+                f"{metadata['sequential_ms']:.2f} -> {metadata['latency_ms']:.2f} ms"
+            )
+        return dataclasses.replace(best, metadata=metadata)
+
+    def _found(
+        self,
+        problem: Problem,
+        bar: Progress | None,
+        deadline: float,
+        stats: SearchStats,
+    ) -> list[Schedule]:
+        """The schedule of the lowest cost, and near ties of it."""
+
+        def update(done: SearchProgress) -> None:
+            if bar:
+                bar.update(
+                    done.done,
+                    f"{len(problem)} operators, {done.stages_asked} of "
+                    f"{done.stages_total} stages measured",
+                )
+
+        result = search(
+            problem,
+            self._cached,
+            self._strategy,
+            self._pruning,
+            update,
+            self._cached.lower_bound,
+            1 - _WORTHWHILE,
+            self._patterns.units_of(problem),
+            tie=1 - _WORTHWHILE,
+            stop=lambda: time.monotonic() > deadline,
+        )
+        if result.gap is not None:
+            stats.stopped[problem.signature] = result.gap
+        stats.bounded += result.stats.stages_total - result.stats.stages_asked
+        return [result.schedule, *result.near_ties]
+
+
+def _weight(problem: Problem) -> int:
+    """The part of the time a search gets: there are more stages than operators."""
+    return 0 if _is_chain(problem) else len(problem) ** 2
+
+
+def _is_chain(problem: Problem) -> bool:
+    """Whether every operator reads the one before: there is nothing to schedule."""
+    return all(
+        problem.predecessors[op] >> (op - 1) & 1 for op in range(1, len(problem))
+    )
