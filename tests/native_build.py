@@ -31,7 +31,7 @@ FUZZERS = {
     "program": [
         "tests/fuzz/program_fuzzer.cc",
         _MUTATOR,
-        "cc/tensorflow/program_json.cc",
+        "cc/tensorflow/ops/program_json.cc",
     ],
     "engine": [
         "tests/fuzz/engine_fuzzer.cc",
@@ -40,8 +40,8 @@ FUZZERS = {
     ],
 }
 GRAPH_FUZZER = {"graph": ["tests/fuzz/graph_fuzzer.cc"]}
-_ENGINE = ("cc/core/*.cc", "cc/engine/*.cc", "cc/engine/cpu/*.cc")
-_OPTIMIZER = ("cc/tensorflow/*.cc",)
+_ENGINE = ("cc/core/**/*.cc", "cc/engine/*.cc", "cc/engine/cpu/**/*.cc")
+_OPTIMIZER = ("cc/tensorflow/**/*.cc",)
 _TENSORFLOW = ("cc", "framework")
 # As TensorFlow itself was compiled: else types of its headers are laid out otherwise.
 _TENSORFLOW_FLAGS = (

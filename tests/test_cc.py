@@ -70,7 +70,9 @@ def test_lanes(flag, tmp_path):
         for step in ([*command, tmp_path / "probe"], [tmp_path / "probe"])
     ):
         pytest.skip(f"programs compiled with {flag} do not run here")
-    sources = [f"cc/engine/cpu/{n}.cc" for n in ("cores", "lanes", "team", "waiting")]
+    sources = [
+        f"cc/engine/cpu/threads/{n}.cc" for n in ("cores", "lanes", "team", "waiting")
+    ]
     flags = ["-DIOS_TF_TEST_DELAYS", flag, "-pthread"]
     run([*unit_test("lanes"), *sources], tmp_path, flags)
 

@@ -56,9 +56,9 @@ inline Status Internal(std::string message) {
   return Status(StatusCode::kInternal, std::move(message));
 }
 
-// What `function` returns, a Status or a StatusOr; or, as a Status, what it throws.
-// Libraries throw where memory or threads run out: nothing may pass the border to
-// whoever called the engine.
+// What `function` returns, a Status or a StatusOr; or, as a Status, what it
+// throws. Libraries throw where memory or threads run out: nothing may pass the
+// border to whoever called the engine.
 template <typename F>
 auto Guarded(F&& function) -> decltype(function()) {
   try {
@@ -97,10 +97,10 @@ class [[nodiscard]] StatusOr {
 
 }  // namespace ios
 
-#define IOS_RETURN_IF_ERROR(expression)                \
-  do {                                                 \
-    ::ios::Status ios_status_ = (expression);          \
-    if (!ios_status_.ok()) return ios_status_;         \
+#define IOS_RETURN_IF_ERROR(expression)        \
+  do {                                         \
+    ::ios::Status ios_status_ = (expression);  \
+    if (!ios_status_.ok()) return ios_status_; \
   } while (0)
 
 #define IOS_CONCAT_INNER_(a, b) a##b

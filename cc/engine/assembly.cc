@@ -8,8 +8,8 @@
 namespace ios {
 namespace {
 
-// Bytes: what lanes write all the time is not to lie on each other's pages, and what
-// starts there is aligned for any task.
+// Bytes: what lanes write all the time is not to lie on each other's pages, and
+// what starts there is aligned for any task.
 constexpr int64_t kArenaAlignment = 8192;
 
 int64_t AlignUp(int64_t bytes) {
@@ -22,8 +22,8 @@ Block WithBatch(Block block, int64_t images) {
   return block;
 }
 
-// What is aligned to it is whatever image of the part's inputs and outputs starts
-// there.
+// What is aligned to it is whatever image of the part's inputs and outputs
+// starts there.
 int64_t ImageAlignment(const PartOfBlock& part,
                        const std::vector<Shape>& shapes) {
   int64_t alignment = TensorView::kMaxAlignment;
@@ -132,10 +132,9 @@ Status Assembly::Append(const Segment& segment, const PartOfBlock& part) {
   const int64_t count = segment.micro_batches;
   const int64_t images = BatchSize(block_);
   if (count == 1) {
-    IOS_ASSIGN_OR_RETURN(
-        Executable* const executable,
-        AddExecutable(part.block, schedule, parameters,
-                      TensorView::kMaxAlignment));
+    IOS_ASSIGN_OR_RETURN(Executable* const executable,
+                         AddExecutable(part.block, schedule, parameters,
+                                       TensorView::kMaxAlignment));
     IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> stages,
                          executable->Bind(schedule.stages));
     ShiftTensors(AddTensors(*executable, part, 0, outputs_bytes_), &stages);
@@ -157,13 +156,14 @@ Status Assembly::Append(const Segment& segment, const PartOfBlock& part) {
       Executable*& executable = by_images[size];
       if (!executable) {
         IOS_ASSIGN_OR_RETURN(
-            executable, AddExecutable(WithBatch(part.block, size), schedule,
-                                      parameters, ImageAlignment(part, shapes_)));
+            executable,
+            AddExecutable(WithBatch(part.block, size), schedule, parameters,
+                          ImageAlignment(part, shapes_)));
       }
-      arena_end = std::max(arena_end, AlignUp(arena + executable->arena_bytes()));
-      IOS_ASSIGN_OR_RETURN(
-          std::vector<BoundStage> stages,
-          executable->Bind(schedule.stages, split.lanes));
+      arena_end =
+          std::max(arena_end, AlignUp(arena + executable->arena_bytes()));
+      IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> stages,
+                           executable->Bind(schedule.stages, split.lanes));
       ShiftTensors(AddTensors(*executable, part, first_image, arena), &stages);
       for (const BoundStage& stage : stages) {
         tasks.insert(tasks.end(), stage.groups[0].begin(),
@@ -199,9 +199,8 @@ int Assembly::AddTensors(const Executable& executable, const PartOfBlock& part,
                           ? part.inputs[inside.index]
                           : part.outputs[inside.index];
       const Shape& shape = ShapeOf(block_, shapes_, ref);
-      location = ref < 0
-                     ? TensorLocation{TensorLocation::kInput, -1 - ref, 0}
-                     : outputs_[ref];
+      location = ref < 0 ? TensorLocation{TensorLocation::kInput, -1 - ref, 0}
+                         : outputs_[ref];
       if (first_image > 0) {
         location.offset += BytesOf(shape) / shape[0] * first_image;
       }

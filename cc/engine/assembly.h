@@ -1,5 +1,6 @@
-// Assembly: a block with a schedule of all of its operators, compiled for one set of
-// shapes; what Program runs, and Profiler where it measures whole schedules.
+// Assembly: a block with a schedule of all of its operators, compiled for one
+// set of shapes; what Program runs, and Profiler where it measures whole
+// schedules.
 #ifndef IOS_TF_CC_ENGINE_ASSEMBLY_H_
 #define IOS_TF_CC_ENGINE_ASSEMBLY_H_
 
@@ -7,16 +8,17 @@
 #include <memory>
 #include <vector>
 
-#include "cc/core/block.h"
-#include "cc/core/schedule.h"
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/schedule.h"
 #include "cc/core/status.h"
 #include "cc/engine/backend.h"
 #include "cc/engine/executable.h"
 
 namespace ios {
 
-// Where stages are split, each lane has executables of its own, one for each size of
-// its micro-batches, and memory of its own for their intermediate tensors.
+// Where stages are split, each lane has executables of its own, one for each
+// size of its micro-batches, and memory of its own for their intermediate
+// tensors.
 class Assembly {
  public:
   // `block` and `schedule` are those of LowerMerges.
@@ -40,7 +42,8 @@ class Assembly {
 
   std::vector<Segment> SegmentsOf(const Schedule& schedule) const;
   int64_t MicroBatches(const Stage& stage) const;
-  // Gives the tensors that leave segments their places: `part` has those of one.
+  // Gives the tensors that leave segments their places: `part` has those of
+  // one.
   void PlaceOutputs(const PartOfBlock& part);
   Status Append(const Segment& segment, const PartOfBlock& part);
   StatusOr<Executable*> AddExecutable(const Block& block,
@@ -48,7 +51,8 @@ class Assembly {
                                       const Parameters& parameters,
                                       int64_t border_alignment);
   // Adds the executable's tensors to the table, the inputs and outputs of the
-  // part from an image on, its arena at an offset. Returns the first one's index.
+  // part from an image on, its arena at an offset. Returns the first one's
+  // index.
   int AddTensors(const Executable& executable, const PartOfBlock& part,
                  int64_t first_image, int64_t arena_offset);
   void UseArena(int64_t bytes) {
@@ -62,8 +66,10 @@ class Assembly {
   const Block block_;
   const Parameters parameters_;
   std::vector<Shape> shapes_;
-  std::vector<TensorLocation> outputs_;  // by operator, of those that leave segments
-  int64_t outputs_bytes_ = 0;  // of the arena: what leaves segments, not the block
+  std::vector<TensorLocation>
+      outputs_;  // by operator, of those that leave segments
+  int64_t outputs_bytes_ =
+      0;  // of the arena: what leaves segments, not the block
   std::vector<std::unique_ptr<Executable>> executables_;
   Work work_;
 };

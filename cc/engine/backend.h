@@ -1,5 +1,5 @@
-// Backend: the interface between the engine and a device. Nothing above it knows
-// the device.
+// Backend: the interface between the engine and a device. Nothing above it
+// knows the device.
 #ifndef IOS_TF_CC_ENGINE_BACKEND_H_
 #define IOS_TF_CC_ENGINE_BACKEND_H_
 
@@ -7,21 +7,21 @@
 #include <string>
 #include <vector>
 
-#include "cc/core/block.h"
-#include "cc/core/data_type.h"
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/data_type.h"
 #include "cc/core/status.h"
 #include "cc/engine/program.h"
 
 namespace ios {
 
 // A tensor as a kernel sees it: pixels (all dimensions but the last) of
-// shape.back() elements each, `pitch` elements from one pixel to the next. A pitch
-// above shape.back() is a range of channels of a wider tensor.
+// shape.back() elements each, `pitch` elements from one pixel to the next. A
+// pitch above shape.back() is a range of channels of a wider tensor.
 struct TensorView {
   Shape shape;
   int64_t pitch = 0;
-  // The first element's address is a multiple of so many elements (a power of two),
-  // or at least of 16 bytes.
+  // The first element's address is a multiple of so many elements (a power of
+  // two), or at least of 16 bytes.
   int64_t alignment = kMaxAlignment;
 
   static constexpr int64_t kMaxAlignment = 16;
@@ -76,19 +76,20 @@ struct TaskSpec {
   const Operator* op = nullptr;
   DataType dtype = DataType::kFloat32;  // of every tensor
   std::vector<TensorView> inputs;
-  // Of each of the operator's inputs, how many of `inputs` make it up: the pieces of
-  // a concat or the terms of a sum, whichever the operator reads; else 1.
+  // Of each of the operator's inputs, how many of `inputs` make it up: the
+  // pieces of a concat or the terms of a sum, whichever the operator reads;
+  // else 1.
   std::vector<int> pieces;
   TensorView output;
   std::vector<std::shared_ptr<Parameter>> parameters;  // of WeightShapes()
-  // Of concats, and of activations that read pieces: inputs that lie in their slice
-  // of the output already, as it shall be.
+  // Of concats, and of activations that read pieces: inputs that lie in their
+  // slice of the output already, as it shall be.
   std::vector<bool> in_place;
   int lanes = 1;  // that share the device while the task runs
 };
 
-// Where a tensor lies: `offset` bytes into input `index` or output `index` of the
-// call, or into the arena.
+// Where a tensor lies: `offset` bytes into input `index` or output `index` of
+// the call, or into the arena.
 struct TensorLocation {
   enum Kind { kInput, kOutput, kArena };
   Kind kind = kArena;
@@ -100,8 +101,8 @@ struct TensorLocation {
            const std::vector<void*>& outputs, void* arena) const;
 };
 
-// Stages with their memory: what an Execution is made of. The tasks must outlive
-// it.
+// Stages with their memory: what an Execution is made of. The tasks must
+// outlive it.
 struct Work {
   std::vector<BoundStage> stages;
   std::vector<TensorLocation> tensors;  // what the stages' indices mean
@@ -114,9 +115,9 @@ class Execution {
  public:
   virtual ~Execution() = default;
 
-  // Runs the work once. On a GPU it is enqueued on `stream` (a CUstream), and the
-  // pointers are device memory aligned to 16 bytes; on the CPU it is done when the
-  // call returns. Safe to call from many threads at once.
+  // Runs the work once. On a GPU it is enqueued on `stream` (a CUstream), and
+  // the pointers are device memory aligned to 16 bytes; on the CPU it is done
+  // when the call returns. Safe to call from many threads at once.
   virtual Status Run(const std::vector<const void*>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 };
@@ -125,9 +126,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // What latencies depend on: the device, its libraries, and the revision of the
-  // backend, which counts up when tasks become faster or slower, or are measured in
-  // another way: what was measured before is then measured anew.
+  // What latencies depend on: the device, its libraries, and the revision of
+  // the backend, which counts up when tasks become faster or slower, or are
+  // measured in another way: what was measured before is then measured anew.
   virtual std::string Fingerprint() const = 0;
 
   // Unimplemented unless the backend computes in `dtype`.
@@ -137,12 +138,12 @@ class Backend {
   // one. Every task can read and write any view.
   virtual bool ReadsPitched(const Operator& op) const = 0;
 
-  // Whether tasks of `op` take the pieces of a concat for an input, which then need
-  // not be put together.
+  // Whether tasks of `op` take the pieces of a concat for an input, which then
+  // need not be put together.
   virtual bool ReadsPieces(const Operator& op) const = 0;
 
-  // Whether tasks of `op` take the terms of a sum for their first input, which then
-  // need not be added up.
+  // Whether tasks of `op` take the terms of a sum for their first input, which
+  // then need not be added up.
   virtual bool ReadsTerms(const Operator& op) const = 0;
 
   // Whether pools apply an activation to their output.
@@ -154,8 +155,8 @@ class Backend {
 
   // How many lanes a stage of `groups` groups runs on.
   virtual int LanesFor(int groups) const = 0;
-  // Whether a lane has a fixed part of the device, so that a group on one of many
-  // lanes is slower than alone even if the others are idle.
+  // Whether a lane has a fixed part of the device, so that a group on one of
+  // many lanes is slower than alone even if the others are idle.
   virtual bool LanesDivideDevice() const = 0;
 
   virtual StatusOr<std::shared_ptr<Parameter>> MakeParameter(
@@ -163,7 +164,8 @@ class Backend {
   virtual StatusOr<std::unique_ptr<Task>> Compile(const TaskSpec& spec) = 0;
   virtual StatusOr<std::unique_ptr<Execution>> Load(Work work) = 0;
 
-  // Device memory, aligned for any task; ResourceExhausted if there is not enough.
+  // Device memory, aligned for any task; ResourceExhausted if there is not
+  // enough.
   virtual StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) = 0;
   // Copies between host and device memory, done when they return; a download
   // waits for what was enqueued on `stream` before.
@@ -182,9 +184,9 @@ class Backend {
 
 // The backend of "cpu", or of the first GPU or GPU i: "cuda", "cuda:1"; with
 // ",tf32=0" float32 is computed without TF32. All of a GPU's memory comes from
-// `allocator`, or from the driver if it is null. One for the process and each of
-// these. NotFound for other devices; FailedPrecondition where the device's libraries
-// are missing.
+// `allocator`, or from the driver if it is null. One for the process and each
+// of these. NotFound for other devices; FailedPrecondition where the device's
+// libraries are missing.
 StatusOr<Backend*> GetBackend(const std::string& device,
                               DeviceAllocator* allocator = nullptr);
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/core/problem.h"
+#include "cc/core/ir/problem.h"
 #include "cc/engine/program.h"
 
 struct ios_profiler {
@@ -59,8 +59,8 @@ ios::StatusOr<ios::Weights> ArrangeWeights(const ios::Block& block,
   int next = 0;
   for (const ios::Operator& op : block.operators) {
     std::vector<ios::ConstArray> arrays;
-    for (const ios::Shape& shape : ios::WeightShapes(
-             op, ios::ShapeOf(block, shapes, op.inputs[0]))) {
+    for (const ios::Shape& shape :
+         ios::WeightShapes(op, ios::ShapeOf(block, shapes, op.inputs[0]))) {
       if (next >= count || sizes[next] != ios::NumElements(shape)) {
         return ios::InvalidArgument("weight " + std::to_string(next) + " of '" +
                                     op.name + "' is missing or is not " +
@@ -113,9 +113,10 @@ ios::Status MeasureCandidates(ios_profiler* profiler,
   return ios::Status();
 }
 
-ios::StatusOr<std::vector<ios::TensorArray>> Arrays(
-    const ios_program* program, const void* const* inputs,
-    const int64_t* shapes, int input_count) {
+ios::StatusOr<std::vector<ios::TensorArray>> Arrays(const ios_program* program,
+                                                    const void* const* inputs,
+                                                    const int64_t* shapes,
+                                                    int input_count) {
   if (input_count != static_cast<int>(program->input_ranks.size())) {
     return ios::InvalidArgument("wrong number of inputs");
   }

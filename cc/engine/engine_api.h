@@ -1,9 +1,8 @@
 // C API of the engine: runs and measures without TensorFlow. Strings are UTF-8
-// JSON (cc/core/block.h, schedule.h); weights are dense row-major float32 arrays,
-// tensors dense row-major arrays of the block's dtype, all in host memory unless
-// said otherwise.
-// Functions that can fail return null or a code other than 0; ios_last_error()
-// then says why, for the calling thread.
+// JSON (cc/core/ir/block.h, schedule.h); weights are dense row-major float32
+// arrays, tensors dense row-major arrays of the block's dtype, all in host
+// memory unless said otherwise. Functions that can fail return null or a code
+// other than 0; ios_last_error() then says why, for the calling thread.
 #ifndef IOS_TF_CC_ENGINE_ENGINE_API_H_
 #define IOS_TF_CC_ENGINE_ENGINE_API_H_
 
@@ -45,7 +44,8 @@ char* ios_problem(const char* block);
 ios_profiler* ios_profiler_create(const char* block, const char* device);
 void ios_profiler_delete(ios_profiler* profiler);
 // `candidates` are `count` schedules that need not cover the block, measured in
-// turn; the numbers are ios::Measurement's. latencies[c * repeat + r]: milliseconds.
+// turn; the numbers are ios::Measurement's. latencies[c * repeat + r]:
+// milliseconds.
 int ios_profiler_measure(ios_profiler* profiler, const char* const* candidates,
                          int count, int warmup, int number, int repeat,
                          int lanes, double* latencies);
@@ -57,8 +57,9 @@ ios_program* ios_program_create(const char* block, const char* schedule,
                                 const int64_t* sizes, int count,
                                 const char* device);
 void ios_program_delete(ios_program* program);
-// `shapes` holds the inputs' shapes one after the other; ranks are the program's.
-// Runs once; outputs must hold what the block's shapes say for these inputs.
+// `shapes` holds the inputs' shapes one after the other; ranks are the
+// program's. Runs once; outputs must hold what the block's shapes say for these
+// inputs.
 int ios_program_run(ios_program* program, const void* const* inputs,
                     const int64_t* shapes, int input_count,
                     void* const* outputs, int output_count);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cc/core/commute.h"
+#include "cc/core/transforms/commute.h"
 
 namespace ios {
 
@@ -102,8 +102,8 @@ StatusOr<std::vector<BoundStage>> Executable::Bind(
         groups.begin(), groups.end(),
         [](const auto& a, const auto& b) { return a.first > b.first; });
     BoundStage out;
-    out.lanes = backend_->LanesFor(
-        std::max(lanes, static_cast<int>(groups.size())));
+    out.lanes =
+        backend_->LanesFor(std::max(lanes, static_cast<int>(groups.size())));
     for (const auto& [flops, ops] : groups) {
       std::vector<BoundTask> tasks;
       for (int op : ops) {
@@ -129,8 +129,9 @@ std::vector<TensorLocation> Executable::Locations() const {
   locations.reserve(plan_.inputs.size() + plan_.operators.size());
   const auto add = [&](const TensorPlace& place) {
     const Buffer& buffer = plan_.buffers[place.buffer];
-    locations.push_back({buffer.kind, buffer.index,
-                         (buffer.offset + place.offset) * SizeOf(block_.dtype)});
+    locations.push_back(
+        {buffer.kind, buffer.index,
+         (buffer.offset + place.offset) * SizeOf(block_.dtype)});
   };
   for (const TensorPlace& place : plan_.inputs) add(place);
   for (const TensorPlace& place : plan_.operators) add(place);

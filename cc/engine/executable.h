@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "cc/core/block.h"
-#include "cc/core/schedule.h"
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/schedule.h"
 #include "cc/core/status.h"
 #include "cc/engine/backend.h"
 #include "cc/engine/memory_plan.h"
@@ -21,8 +21,8 @@ using Parameters = std::vector<std::vector<std::shared_ptr<Parameter>>>;
 
 class Executable {
  public:
-  // `schedule` has concurrent stages only. `share_memory`, `border_alignment`: see
-  // MemoryPlanOptions.
+  // `schedule` has concurrent stages only. `share_memory`, `border_alignment`:
+  // see MemoryPlanOptions.
   static StatusOr<std::unique_ptr<Executable>> Create(
       Backend* backend, const Block& block, const Schedule& schedule,
       const Parameters& parameters, bool share_memory,
@@ -31,9 +31,9 @@ class Executable {
   // As executed: those of tensors inside may differ from the block's.
   const std::vector<Shape>& shapes() const { return shapes_; }
 
-  // Compiles what `stages` need and is not compiled yet; views and stages without
-  // work are left out. A stage has as many lanes as it has groups, or `lanes` if
-  // that is more; in both cases no more than the device has.
+  // Compiles what `stages` need and is not compiled yet; views and stages
+  // without work are left out. A stage has as many lanes as it has groups, or
+  // `lanes` if that is more; in both cases no more than the device has.
   StatusOr<std::vector<BoundStage>> Bind(const std::vector<Stage>& stages,
                                          int lanes = 0);
 

@@ -16,7 +16,8 @@ int64_t AlignUp(int64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// When operators run under a schedule: in which stage and group, and where in that.
+// When operators run under a schedule: in which stage and group, and where in
+// that.
 struct Moment {
   int stage = 0, group = 0, position = 0;
 };
@@ -83,13 +84,13 @@ struct Placement {
         offset(operators, 0),
         activations(operators, Activation::kNone) {}
 
-  std::vector<int> host;        // operator whose output contains this one's, or -1
-  std::vector<int64_t> offset;  // in channels of the host's output
+  std::vector<int> host;  // operator whose output contains this one's, or -1
+  std::vector<int64_t> offset;          // in channels of the host's output
   std::vector<Activation> activations;  // MemoryPlan::activations
 };
 
-// Whether `op` can write any slice as fast as a dense tensor, on every device, and
-// has no activation but could.
+// Whether `op` can write any slice as fast as a dense tensor, on every device,
+// and has no activation but could.
 bool TakesActivation(const Operator& op) {
   return (op.type == OperatorType::kAdd || op.type == OperatorType::kScale ||
           op.type == OperatorType::kBinary) &&
@@ -139,10 +140,9 @@ std::vector<bool> LeftInPieces(const Block& block, const Readers& readers,
   };
   std::vector<bool> in_pieces(n, false);
   for (int i = 0; i < n; ++i) {
-    in_pieces[i] =
-        !readers.outside[i] &&
-        ((type(i) == OperatorType::kConcat && concat_in_pieces(i)) ||
-         (type(i) == OperatorType::kAdd && sum_in_terms(i)));
+    in_pieces[i] = !readers.outside[i] &&
+                   ((type(i) == OperatorType::kConcat && concat_in_pieces(i)) ||
+                    (type(i) == OperatorType::kAdd && sum_in_terms(i)));
   }
   return in_pieces;
 }
@@ -157,8 +157,7 @@ Placement PlaceInHosts(const Block& block, const std::vector<Shape>& shapes,
   const std::vector<bool>& is_output = all_readers.outside;
   const auto readers_take_pitch = [&](int i, int except) {
     return std::all_of(readers[i].begin(), readers[i].end(), [&](int reader) {
-      return reader == except ||
-             options.reads_pitched(block.operators[reader]);
+      return reader == except || options.reads_pitched(block.operators[reader]);
     });
   };
   const auto fits_slice = [&](int ref, int concat, int64_t channel) {
@@ -171,8 +170,8 @@ Placement PlaceInHosts(const Block& block, const std::vector<Shape>& shapes,
            std::count(inputs.begin(), inputs.end(), ref) <= 1 &&
            readers_take_pitch(ref, concat);
   };
-  // The operator all of whose channels the concat reads from input `first` on, as
-  // slices in order (a merged convolution, mostly), or -1.
+  // The operator all of whose channels the concat reads from input `first` on,
+  // as slices in order (a merged convolution, mostly), or -1.
   const auto sliced_whole = [&](int concat, size_t first) {
     const std::vector<int>& inputs = block.operators[concat].inputs;
     int source = -1;
@@ -307,8 +306,8 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
     plan.inputs.push_back({{shape, shape.back(), options.border_alignment},
                            static_cast<int>(plan.buffers.size()),
                            0});
-    plan.buffers.push_back({TensorLocation::kInput, static_cast<int>(i),
-                            NumElements(shape), 0});
+    plan.buffers.push_back(
+        {TensorLocation::kInput, static_cast<int>(i), NumElements(shape), 0});
   }
   plan.operators.resize(n);
   for (int i = 0; i < n; ++i) {
@@ -335,16 +334,16 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
       root = placement.host[root];
     }
     const TensorPlace& host = plan.operators[root];
-    plan.operators[i] = {
-        {shapes[i], host.view.pitch,
-         std::min(host.view.alignment, AlignmentOf(offset))},
-        host.buffer,
-        offset};
+    plan.operators[i] = {{shapes[i], host.view.pitch,
+                          std::min(host.view.alignment, AlignmentOf(offset))},
+                         host.buffer,
+                         offset};
   }
 
   const int num_buffers = plan.buffers.size();
   const std::vector<Moment> moments = Moments(n, schedule);
-  std::vector<Span> spans(num_buffers);  // of the operators that touch the buffer
+  std::vector<Span> spans(
+      num_buffers);  // of the operators that touch the buffer
   for (int i = 0; i < n; ++i) {
     spans[plan.operators[i].buffer].Include(moments[i]);
     for (int ref : block.operators[i].inputs) {

@@ -1,15 +1,15 @@
 // Memory plan: where every tensor of a block lies. Concat inputs are placed in
 // their slice of the output, or the output is left in pieces, as some sums are;
-// slices are views; and buffers share one arena where the schedule allows no interleaving that has both
-// live.
+// slices are views; and buffers share one arena where the schedule allows no
+// interleaving that has both live.
 #ifndef IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 #define IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 
 #include <functional>
 #include <vector>
 
-#include "cc/core/block.h"
-#include "cc/core/schedule.h"
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/schedule.h"
 #include "cc/engine/backend.h"
 
 namespace ios {
@@ -22,7 +22,7 @@ struct TensorPlace {
 
 struct Buffer {
   TensorLocation::Kind kind = TensorLocation::kArena;
-  int index = 0;       // kInput, kOutput: which of the block's
+  int index = 0;  // kInput, kOutput: which of the block's
   int64_t elements = 0;
   int64_t offset = 0;  // kArena: elements from the arena's start
 };
@@ -30,13 +30,14 @@ struct Buffer {
 struct MemoryPlan {
   std::vector<TensorPlace> inputs;     // of the block
   std::vector<TensorPlace> operators;  // outputs of operators
-  // Concats and sums that are left in pieces: they have no memory, and nothing to
-  // do.
+  // Concats and sums that are left in pieces: they have no memory, and nothing
+  // to do.
   std::vector<bool> in_pieces;
-  // What an operator applies to its output because its only reader, an activation
-  // of such a concat, has it lie in a slice of its own output.
+  // What an operator applies to its output because its only reader, an
+  // activation of such a concat, has it lie in a slice of its own output.
   std::vector<Activation> activations;
-  // What a separable convolution applies to its input because that is such a sum.
+  // What a separable convolution applies to its input because that is such a
+  // sum.
   std::vector<Activation> pre_activations;
   std::vector<Buffer> buffers;
   int64_t arena_elements = 0;
@@ -50,8 +51,8 @@ struct MemoryPlan {
            NumElements(operators[i].view.shape) ==
                buffers[operators[i].buffer].elements;
   }
-  // Whether operator `i` has nothing to do: a slice that is a view, or what is left
-  // in pieces.
+  // Whether operator `i` has nothing to do: a slice that is a view, or what is
+  // left in pieces.
   bool IsView(const Block& block, int i) const;
   // The tensors that make up `ref`.
   std::vector<int> Pieces(const Block& block, int ref) const;
@@ -62,14 +63,15 @@ struct MemoryPlanOptions {
   std::function<bool(const Operator&)> reads_pitched;
   std::function<bool(const Operator&)> reads_pieces;  // Backend::ReadsPieces
   std::function<bool(const Operator&)> reads_terms;   // Backend::ReadsTerms
-  int64_t slice_alignment = 1;  // Backend::SliceAlignment
+  int64_t slice_alignment = 1;                        // Backend::SliceAlignment
   // TensorView::alignment of the block's inputs and outputs.
   int64_t border_alignment = TensorView::kMaxAlignment;
   // False keeps every buffer apart: any operators may then run in any order.
   bool share_memory = true;
 };
 
-// `block` has no merge stages left (LowerMerges) and `schedule` is valid for it.
+// `block` has no merge stages left (LowerMerges) and `schedule` is valid for
+// it.
 MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
                       const Schedule& schedule,
                       const MemoryPlanOptions& options);

@@ -1,6 +1,6 @@
 // Profiler: latencies of stages and schedules of one block. Stages share one
-// executable, in which every tensor keeps its place, so that a candidate costs its
-// tasks only. A schedule of the whole block runs as it does in a program.
+// executable, in which every tensor keeps its place, so that a candidate costs
+// its tasks only. A schedule of the whole block runs as it does in a program.
 
 #include <algorithm>
 #include <map>
@@ -8,7 +8,7 @@
 #include <random>
 #include <utility>
 
-#include "cc/core/merge.h"
+#include "cc/core/transforms/merge.h"
 #include "cc/engine/assembly.h"
 #include "cc/engine/backend.h"
 #include "cc/engine/executable.h"
@@ -32,8 +32,7 @@ StatusOr<std::vector<std::shared_ptr<Parameter>>> RandomParameters(
   for (const Shape& shape : WeightShapes(op, input)) {
     std::vector<float> values(NumElements(shape));
     FillRandom(values.size(), random, values.data());
-    const float fan_in =
-        static_cast<float>(NumElements(shape)) / shape.back();
+    const float fan_in = static_cast<float>(NumElements(shape)) / shape.back();
     for (float& value : values) value /= fan_in;
     IOS_ASSIGN_OR_RETURN(std::shared_ptr<Parameter> parameter,
                          backend->MakeParameter({values.data(), shape}));
@@ -77,9 +76,9 @@ class ProfilerImpl : public Profiler {
       const Schedule schedule = {stages};
       const bool whole =
           measurement.lanes == 0 && Validate(schedule, block_).ok();
-      IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> of_candidate,
-                           whole ? BindWhole(schedule)
-                                 : BindStages(stages, measurement.lanes));
+      IOS_ASSIGN_OR_RETURN(
+          std::vector<BoundStage> of_candidate,
+          whole ? BindWhole(schedule) : BindStages(stages, measurement.lanes));
       bound.push_back(std::move(of_candidate));
     }
     std::vector<const std::vector<BoundStage>*> pointers;
@@ -95,7 +94,8 @@ class ProfilerImpl : public Profiler {
     void* arena = nullptr;
   };
 
-  // Operators with memory of their own, and where their tensors are in tensors_.
+  // Operators with memory of their own, and where their tensors are in
+  // tensors_.
   struct Bench {
     std::unique_ptr<Executable> executable;
     Memory memory;
@@ -109,8 +109,8 @@ class ProfilerImpl : public Profiler {
     std::vector<BoundStage> stages;
   };
 
-  // Those of the operators of a block made of the profiler's: origin[i] says from
-  // which operators i comes.
+  // Those of the operators of a block made of the profiler's: origin[i] says
+  // from which operators i comes.
   StatusOr<Parameters> ParametersOf(
       const Block& block, const std::vector<Shape>& shapes,
       const std::vector<std::vector<int>>& origin) {
@@ -169,15 +169,16 @@ class ProfilerImpl : public Profiler {
       // that are whole buffers are filled; the rest lie inside of them.
       const int op = static_cast<int>(i) - num_inputs;
       if (op >= 0 && bench->executable->OwnsBuffer(op)) {
-        IOS_RETURN_IF_ERROR(UploadRandom(
-            bench->executable->shapes()[op], tensors_.back()));
+        IOS_RETURN_IF_ERROR(
+            UploadRandom(bench->executable->shapes()[op], tensors_.back()));
       }
     }
     return bench;
   }
 
   // Inputs hold random values.
-  StatusOr<Memory> Allocate(const Block& block, const std::vector<Shape>& shapes,
+  StatusOr<Memory> Allocate(const Block& block,
+                            const std::vector<Shape>& shapes,
                             int64_t arena_bytes) {
     Memory memory;
     const auto allocate = [&](int64_t bytes) -> StatusOr<void*> {
@@ -225,9 +226,10 @@ class ProfilerImpl : public Profiler {
     return bound;
   }
 
-  // A merge stage is a small block of its own: the merged convolution, its slices,
-  // and the concats that read them, which are not measured but say where the slices
-  // lie. A slice is copied where a program copies it: for whoever finds it dense only.
+  // A merge stage is a small block of its own: the merged convolution, its
+  // slices, and the concats that read them, which are not measured but say
+  // where the slices lie. A slice is copied where a program copies it: for
+  // whoever finds it dense only.
   StatusOr<Bench*> MergeBench(const std::vector<int>& ops) {
     std::unique_ptr<Bench>& bench = merges_[ops];
     if (bench) return bench.get();
@@ -277,8 +279,8 @@ class ProfilerImpl : public Profiler {
   }
 
   // Whether a slice in place of operator `i` must be dense: it is the block's
-  // output, or somebody reads it who does not take a pitch; a concat, in the pieces
-  // of which it may be, is taken for one of these.
+  // output, or somebody reads it who does not take a pitch; a concat, in the
+  // pieces of which it may be, is taken for one of these.
   bool ReadDense(int i) const {
     const auto reads = [](const Operator& op, int ref) {
       return std::find(op.inputs.begin(), op.inputs.end(), ref) !=
@@ -332,8 +334,8 @@ class ProfilerImpl : public Profiler {
     return known->stages;
   }
 
-  StatusOr<std::vector<BoundStage>> BindStages(
-      const std::vector<Stage>& stages, int lanes) {
+  StatusOr<std::vector<BoundStage>> BindStages(const std::vector<Stage>& stages,
+                                               int lanes) {
     IOS_RETURN_IF_ERROR(ValidateStages(stages, block_));
     if (!plain_) {
       std::vector<std::vector<int>> origin;
@@ -370,7 +372,8 @@ class ProfilerImpl : public Profiler {
   std::mutex mutex_;
   std::mt19937 random_{1};
   std::vector<void*> tensors_;  // of all benches
-  // By the operators they come from: several for a merged one, its slices aside.
+  // By the operators they come from: several for a merged one, its slices
+  // aside.
   std::map<std::pair<OperatorType, std::vector<int>>,
            std::vector<std::shared_ptr<Parameter>>>
       parameters_;
@@ -379,8 +382,9 @@ class ProfilerImpl : public Profiler {
   std::map<std::string, std::unique_ptr<Whole>> wholes_;  // by their JSON
 };
 
-StatusOr<std::unique_ptr<Profiler>> CreateProfiler(
-    const Block& block, const std::string& device, DeviceAllocator* allocator) {
+StatusOr<std::unique_ptr<Profiler>> CreateProfiler(const Block& block,
+                                                   const std::string& device,
+                                                   DeviceAllocator* allocator) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device, allocator));
   IOS_RETURN_IF_ERROR(Validate(block));
   IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
@@ -392,8 +396,7 @@ StatusOr<std::unique_ptr<Profiler>> CreateProfiler(
 }  // namespace
 
 StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
-    const Block& block, const std::string& device,
-    DeviceAllocator* allocator) {
+    const Block& block, const std::string& device, DeviceAllocator* allocator) {
   return Guarded([&] { return CreateProfiler(block, device, allocator); });
 }
 

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "cc/core/merge.h"
+#include "cc/core/transforms/merge.h"
 #include "cc/engine/assembly.h"
 #include "cc/engine/backend.h"
 #include "cc/engine/fork_guard.h"
@@ -97,7 +97,8 @@ StatusOr<Parameters> MakeParameters(Backend* backend, const Block& block,
   return parameters;
 }
 
-// The block with the merge stages of one of its schedules made, and its weights.
+// The block with the merge stages of one of its schedules made, and its
+// weights.
 struct Scheduled {
   Lowered lowered;
   Parameters parameters;
@@ -217,17 +218,19 @@ class ProgramImpl : public Program {
   static StatusOr<Block> WithInputs(Block block,
                                     const std::vector<Shape>& inputs) {
     if (inputs.size() != block.inputs.size()) {
-      return InvalidArgument(
-          "region takes " + std::to_string(block.inputs.size()) +
-          " inputs, got " + std::to_string(inputs.size()));
+      return InvalidArgument("region takes " +
+                             std::to_string(block.inputs.size()) +
+                             " inputs, got " + std::to_string(inputs.size()));
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
       // Weights fix the channels; the other dimensions are free.
       if (inputs[i].size() != block.inputs[i].size() ||
           inputs[i].back() != block.inputs[i].back()) {
         return InvalidArgument("input " + std::to_string(i) + " is " +
-                               ToString(inputs[i]) + ", expected the rank and "
-                               "channels of " + ToString(block.inputs[i]));
+                               ToString(inputs[i]) +
+                               ", expected the rank and "
+                               "channels of " +
+                               ToString(block.inputs[i]));
       }
       block.inputs[i] = inputs[i];
     }
@@ -264,8 +267,8 @@ class ProgramImpl : public Program {
 
   Backend* const backend_;
   const Block block_;
-  const std::map<int64_t, Scheduled> scheduled_;  // by batch size
-  mutable std::mutex mutex_;  // of compiled_
+  const std::map<int64_t, Scheduled> scheduled_;   // by batch size
+  mutable std::mutex mutex_;                       // of compiled_
   std::list<std::shared_ptr<Compiled>> compiled_;  // most recent first
 };
 

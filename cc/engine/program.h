@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cc/core/block.h"
-#include "cc/core/schedule.h"
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/schedule.h"
 #include "cc/core/status.h"
 
 namespace ios {
@@ -28,14 +28,15 @@ struct TensorArray {
 // weights[i]: those of operator i, in the order of WeightShapes().
 using Weights = std::vector<std::vector<ConstArray>>;
 
-// Lends device memory: TensorFlow has taken all of a GPU's before anybody asks for
-// some. Lives as long as what was made with it; safe to call from many threads.
+// Lends device memory: TensorFlow has taken all of a GPU's before anybody asks
+// for some. Lives as long as what was made with it; safe to call from many
+// threads.
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;
 
-  // Aligned to 256 bytes and used by nothing that was enqueued before; null if there
-  // is not enough.
+  // Aligned to 256 bytes and used by nothing that was enqueued before; null if
+  // there is not enough.
   virtual void* Allocate(int64_t bytes) = 0;
   // Nothing that was enqueued uses it any more.
   virtual void Free(void* memory) = 0;
@@ -43,10 +44,10 @@ class DeviceAllocator {
 
 class Program {
  public:
-  // `block.inputs` give the shapes of one call; other calls may differ in batch,
-  // height and width. `schedules` has one or more; merge stages are lowered here.
-  // Weights are copied, once for all schedules. `device`, `allocator`: see
-  // GetBackend. Validates everything.
+  // `block.inputs` give the shapes of one call; other calls may differ in
+  // batch, height and width. `schedules` has one or more; merge stages are
+  // lowered here. Weights are copied, once for all schedules. `device`,
+  // `allocator`: see GetBackend. Validates everything.
   static StatusOr<std::unique_ptr<Program>> Create(
       const Block& block, const BatchSchedules& schedules,
       const Weights& weights, const std::string& device,
@@ -61,9 +62,9 @@ class Program {
       const std::vector<Shape>& inputs) const = 0;
 
   // [N,H,W,C] or [N,C]; `outputs` in the order of block.outputs, of
-  // OutputShapes(). Memory is the device's; on a GPU it is aligned to 16 bytes and
-  // the work is enqueued on `stream`, a CUstream. Compiles on the first call with
-  // these shapes. Safe to call from many threads at once.
+  // OutputShapes(). Memory is the device's; on a GPU it is aligned to 16 bytes
+  // and the work is enqueued on `stream`, a CUstream. Compiles on the first
+  // call with these shapes. Safe to call from many threads at once.
   virtual Status Run(const std::vector<TensorArray>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 
@@ -98,24 +99,25 @@ class Profiler {
   virtual ~Profiler() = default;
 
   // Milliseconds of one run of `stages` in order (one stage: a candidate of the
-  // dynamic program; all stages of a schedule: the whole block), `repeat` of them.
-  // The stages need not cover the block. Calls are serialised.
+  // dynamic program; all stages of a schedule: the whole block), `repeat` of
+  // them. The stages need not cover the block. Calls are serialised.
   virtual StatusOr<std::vector<double>> Measure(
       const std::vector<Stage>& stages, const Measurement& measurement) = 0;
 
   // The same for several candidates, measured in turn (A B A B …), so that what
-  // disturbs the machine disturbs all alike. result[i] belongs to candidates[i].
+  // disturbs the machine disturbs all alike. result[i] belongs to
+  // candidates[i].
   virtual StatusOr<std::vector<std::vector<double>>> MeasureInterleaved(
       const std::vector<std::vector<Stage>>& candidates,
       const Measurement& measurement) = 0;
 };
 
-// "Intel(R) Xeon(R) Processor, 2 cores, oneDNN 3.2.0, revision 1": what latencies on
-// `device` depend on. Names the directory of the schedule cache.
+// "Intel(R) Xeon(R) Processor, 2 cores, oneDNN 3.2.0, revision 1": what
+// latencies on `device` depend on. Names the directory of the schedule cache.
 StatusOr<std::string> DeviceFingerprint(const std::string& device);
 
-// How many times a CUDA graph could not be made, and work was enqueued kernel by
-// kernel, in this process.
+// How many times a CUDA graph could not be made, and work was enqueued kernel
+// by kernel, in this process.
 int64_t FailedCaptures();
 
 // One more directory to look in for the libraries of GPUs, where others are not

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cc/core/block_json.h"
+#include "cc/core/ir/block_json.h"
 
 namespace ios::tf {
 

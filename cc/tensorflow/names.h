@@ -1,5 +1,5 @@
-// Names that Python and files have, too: ios_tf/native/names.py repeats them, and a test
-// compares.
+// Names that Python and files have, too: ios_tf/native/names.py repeats them,
+// and a test compares.
 #ifndef IOS_TF_CC_TENSORFLOW_NAMES_H_
 #define IOS_TF_CC_TENSORFLOW_NAMES_H_
 
@@ -14,8 +14,8 @@ inline constexpr char kStreamAttr[] = "_ios_stream";
 inline constexpr char kMergeAttr[] = "_ios_merge";
 inline constexpr char kMicroBatchesAttr[] = "_ios_micro_batches";
 
-// The shape of the weight that a node reads from a variable, which the graph does
-// not tell, or computes of variables. Only `ios_tf convert` writes it.
+// The shape of the weight that a node reads from a variable, which the graph
+// does not tell, or computes of variables. Only `ios_tf convert` writes it.
 inline constexpr char kShapeOfWeight[] = "_ios_shape";
 
 // Follows the first's name in that of a merged convolution.

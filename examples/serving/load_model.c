@@ -1,11 +1,13 @@
-/* Serves a converted SavedModel the way a model server does, over the C API: loads
- * it by TF_LoadSessionFromSavedModel, sends its warm-up requests, and then the same
- * requests from many threads, whose outputs must not differ by a bit.
+/* Serves a converted SavedModel the way a model server does, over the C API:
+ * loads it by TF_LoadSessionFromSavedModel, sends its warm-up requests, and
+ * then the same requests from many threads, whose outputs must not differ by a
+ * bit.
  *
  *     load_model_c MODEL PLUGIN THREADS RUNS OUTPUTS
  *
- * PLUGIN is libios_tf_ops.so, or "" for plain TensorFlow. OUTPUTS is where to write
- * the outputs of all warm-up requests, one after the other, as they lie in memory. */
+ * PLUGIN is libios_tf_ops.so, or "" for plain TensorFlow. OUTPUTS is where to
+ * write the outputs of all warm-up requests, one after the other, as they lie
+ * in memory. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdatomic.h>
@@ -120,8 +122,8 @@ int main(int argc, char** argv) {
   const char* const tags[] = {"serve"};
   Server server = {0};
   server.runs = atoi(argv[4]);
-  server.session = TF_LoadSessionFromSavedModel(
-      options, NULL, model, tags, 1, graph, meta_graph_def, status);
+  server.session = TF_LoadSessionFromSavedModel(options, NULL, model, tags, 1,
+                                                graph, meta_graph_def, status);
   Check(status);
   printf("loaded in %.0f ms\n", Milliseconds() - start);
 

@@ -1,12 +1,12 @@
-// Serves a converted SavedModel the way a model server does, in C++: loads it by
-// tensorflow::LoadSavedModel, sends its warm-up requests, and then the same
+// Serves a converted SavedModel the way a model server does, in C++: loads it
+// by tensorflow::LoadSavedModel, sends its warm-up requests, and then the same
 // requests from many threads, whose outputs must not differ by a bit.
 //
 //     load_model_cc MODEL [--plugin=libios_tf_ops.so] [--session_config=FILE]
 //         [--threads=N] [--runs=N] [--outputs=FILE]
 //
-// --session_config: a ConfigProto as text. --outputs: where to write the outputs
-// of all warm-up requests, one after the other, as they lie in memory.
+// --session_config: a ConfigProto as text. --outputs: where to write the
+// outputs of all warm-up requests, one after the other, as they lie in memory.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -54,8 +54,8 @@ bool SameBits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   return true;
 }
 
-// Ops and optimizer of the plugin register themselves when it is loaded. A server
-// that has //cc:ios_tf_ops linked in needs no such call.
+// Ops and optimizer of the plugin register themselves when it is loaded. A
+// server that has //cc:ios_tf_ops linked in needs no such call.
 void LoadPlugin(const std::string& path) {
   TF_Status* status = TF_NewStatus();
   TF_LoadLibrary(path.c_str(), status);
@@ -104,8 +104,7 @@ int main(int argc, char** argv) {
   Clock::time_point start = Clock::now();
   tensorflow::SavedModelBundle bundle;
   Check(tensorflow::LoadSavedModel(options, tensorflow::RunOptions(), model,
-                                   {"serve"},
-                                   &bundle));
+                                   {"serve"}, &bundle));
   std::printf("loaded in %.0f ms\n", MillisecondsSince(start));
 
   absl::StatusOr<std::vector<WarmupRequest>> requests =

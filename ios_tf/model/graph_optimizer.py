@@ -110,7 +110,8 @@ def lowered_programs(
 ) -> list[dict[str, Any]]:
     """What the engine would run there: {"block", "schedules"} of every region.
 
-    The schedules are {"batch_size", "schedule"} objects (cc/tensorflow/program_json.h).
+    The schedules are {"batch_size", "schedule"} objects
+    (cc/tensorflow/ops/program_json.h).
     """
     return [
         json.loads(node.attr["program"].s)

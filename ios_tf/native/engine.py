@@ -224,7 +224,7 @@ class Program:
     """A block with schedule and weights, ready to run on a device.
 
     `weights` are the float32 arrays of all operators in order, in TensorFlow's
-    layouts (WeightShapes in cc/core/block.h).
+    layouts (WeightShapes in cc/core/ir/block.h).
     """
 
     def __init__(

@@ -44,7 +44,7 @@ def latency_database(directory: str) -> str:
 
 
 def pending_directory(directory: str, device: str) -> str:
-    """Where blocks wait for `ios_tf tune` (cc/tensorflow/schedule_cache.h)."""
+    """Where blocks wait for `tune` (cc/tensorflow/on_the_fly/schedule_cache.h)."""
     return os.path.join(directory, PENDING, device)
 
 

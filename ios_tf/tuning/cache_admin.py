@@ -23,7 +23,7 @@ from ios_tf.tuning import cache_files
 from ios_tf.tuning.cache import DEFAULT_STRATEGY
 from ios_tf.tuning.pending import problem_of
 
-_PLANS = "plans"  # cuDNN's, see cc/engine/cuda/plan_cache.h
+_PLANS = "plans"  # cuDNN's, see cc/engine/cuda/cudnn/plan_cache.h
 _VERSION = 1
 _HOW = ("strategy", "micro_batches")  # of a stage
 # A temporary file that is older belongs to a process that has died.

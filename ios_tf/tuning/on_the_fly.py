@@ -1,8 +1,8 @@
 """enable, disable, status, session_config: the optimiser in the user's process.
 
 What the plugin does is told to it through its C API
-(cc/tensorflow/runtime_api.h); which graphs it sees is TensorFlow's own option
-`use_plugin_optimizers`.
+(cc/tensorflow/on_the_fly/runtime_api.h); which graphs it sees is TensorFlow's own
+option `use_plugin_optimizers`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 // Blocks: hashes, JSON, shapes, what is not legal.
-#include "cc/core/block.h"
+#include "cc/core/ir/block.h"
 
 #include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "cc/core/data_type.h"
+#include "cc/core/ir/data_type.h"
 #include "cc/core/sha256.h"
 #include "tests/cc/blocks.h"
 #include "tests/cc/testing.h"
@@ -24,16 +24,17 @@ TEST(Sha256OfTheStandardsExamples) {
          "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT(Sha256Hex("") ==
          "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT(Sha256Hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
-         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT(
+      Sha256Hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
+      "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
   EXPECT(Sha256Hex(std::string(1000000, 'a')) ==
          "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 TEST(JsonGivesTheBlockBack) {
-  Block block = MakeBlock({Conv(-1, 8, 3), Conv(0, 4, 1),
-                           Join(OperatorType::kConcat, {0, 1})},
-                          {2});
+  Block block = MakeBlock(
+      {Conv(-1, 8, 3), Conv(0, 4, 1), Join(OperatorType::kConcat, {0, 1})},
+      {2});
   block.operators[0].bias = true;
   block.operators[0].activation = Activation::kHardSwish;
   block.operators[0].padding = {PaddingType::kExplicit, 1, 2, 0, 3};
@@ -160,7 +161,8 @@ TEST(NumbersAreSmallEnoughToComputeWith) {
     for (const Operator& op : operators) {
       EXPECT(!Validate(MakeBlock({op}, {0})).ok());
     }
-    const Block large = MakeBlock({Conv(-1, 8, 3)}, {0}, {1, number, number, 4});
+    const Block large =
+        MakeBlock({Conv(-1, 8, 3)}, {0}, {1, number, number, 4});
     EXPECT(!Validate(large).ok());
   }
   // Where there is nothing, no product may overflow either.
@@ -173,7 +175,8 @@ TEST(NumbersAreSmallEnoughToComputeWith) {
 TEST(IndicesAreNotCutOff) {
   const std::string good = ToJson(MakeBlock({Conv(-1, 8, 3)}, {0}));
   EXPECT(BlockFromJson(good).ok());
-  for (const char* index : {"4294967295", "18446744073709551615", "-4294967297"}) {
+  for (const char* index :
+       {"4294967295", "18446744073709551615", "-4294967297"}) {
     std::string bad = good;
     const size_t at = bad.find("[-1]");
     bad.replace(at, 4, "[" + std::string(index) + "]");
@@ -193,7 +196,7 @@ TEST(DeepDocumentsAreRefused) {
 
 TEST(ConversionRoundsToNearestEven) {
   // 2049 and 2051 lie between two float16: 2048, 2050 and 2052.
-  const std::vector<float> values = {1.0f, -2.0f, 65504.0f, 65520.0f,
+  const std::vector<float> values = {1.0f,    -2.0f,   65504.0f,     65520.0f,
                                      2049.0f, 2051.0f, 5.9604645e-8f};
   const std::vector<uint16_t> half = {0x3C00, 0xC000, 0x7BFF, 0x7C00,
                                       0x6800, 0x6802, 0x0001};

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/core/block.h"
+#include "cc/core/ir/block.h"
 
 namespace ios::testing {
 
@@ -30,8 +30,7 @@ inline Operator Join(OperatorType type, std::vector<int> inputs) {
 }
 
 inline Block MakeBlock(std::vector<Operator> operators,
-                       std::vector<int> outputs,
-                       Shape input = {1, 8, 8, 16}) {
+                       std::vector<int> outputs, Shape input = {1, 8, 8, 16}) {
   Block block;
   block.inputs = {std::move(input)};
   block.operators = std::move(operators);

@@ -1,5 +1,5 @@
 // Which operators change places.
-#include "cc/core/commute.h"
+#include "cc/core/transforms/commute.h"
 
 #include <functional>
 #include <utility>

@@ -1,8 +1,9 @@
-// The pool of threads: every piece of every section runs once, before the section ends,
-// whichever threads have a core and whenever they lose it. Its sources are compiled with
-// delays in them (tests/test_cc.py), with and without ThreadSanitizer.
+// The pool of threads: every piece of every section runs once, before the
+// section ends, whichever threads have a core and whenever they lose it. Its
+// sources are compiled with delays in them (tests/test_cc.py), with and without
+// ThreadSanitizer.
 
-#include "cc/engine/cpu/lanes.h"
+#include "cc/engine/cpu/threads/lanes.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "cc/engine/cpu/cores.h"
+#include "cc/engine/cpu/threads/cores.h"
 #include "tests/cc/testing.h"
 
 namespace ios::cpu {
@@ -33,7 +34,8 @@ void MayDelay() {
   }
   switch (random_delays() % 16) {
     case 0:
-      std::this_thread::sleep_for(std::chrono::microseconds(random_delays() % 100));
+      std::this_thread::sleep_for(
+          std::chrono::microseconds(random_delays() % 100));
       break;
     case 1:
     case 2:
@@ -62,7 +64,8 @@ int Index() {
 
 // Runs a section, and gives whether each of its pieces ran once.
 bool RunsOnce(int pieces) {
-  std::vector<int> runs(pieces);  // not atomic: the section's end is what orders it
+  std::vector<int> runs(
+      pieces);  // not atomic: the section's end is what orders it
   Section(pieces, [&] {
     MayDelay();
     ++runs[Index()];

@@ -1,13 +1,13 @@
 // Lowering: annotated regions of a TensorFlow graph become IosRegion nodes.
-#include "cc/tensorflow/lower.h"
+#include "cc/tensorflow/modes/lower.h"
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include "cc/tensorflow/annotations.h"
-#include "cc/tensorflow/program_json.h"
-#include "cc/tensorflow/regions.h"
+#include "cc/tensorflow/modes/annotations.h"
+#include "cc/tensorflow/ops/program_json.h"
+#include "cc/tensorflow/partition/regions.h"
 #include "tensorflow/core/framework/node_def_builder.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/grappler/grappler_item.h"
@@ -45,14 +45,13 @@ class Graph {
     Add(NodeDefBuilder(name + "/filter", "Const")
             .Attr("dtype", tensorflow::DT_FLOAT)
             .Attr("value", filter));
-    NodeDef* conv =
-        Add(NodeDefBuilder(name + "/conv", "Conv2D")
-                .Input(input, 0, tensorflow::DT_FLOAT)
-                .Input(name + "/filter", 0, tensorflow::DT_FLOAT)
-                .Attr("strides", std::vector<int>{1, 1, 1, 1})
-                .Attr("padding", "SAME"));
-    NodeDef* relu = Add(NodeDefBuilder(name, "Relu").Input(
-        name + "/conv", 0, tensorflow::DT_FLOAT));
+    NodeDef* conv = Add(NodeDefBuilder(name + "/conv", "Conv2D")
+                            .Input(input, 0, tensorflow::DT_FLOAT)
+                            .Input(name + "/filter", 0, tensorflow::DT_FLOAT)
+                            .Attr("strides", std::vector<int>{1, 1, 1, 1})
+                            .Attr("padding", "SAME"));
+    NodeDef* relu = Add(NodeDefBuilder(name, "Relu")
+                            .Input(name + "/conv", 0, tensorflow::DT_FLOAT));
     for (NodeDef* node : {conv, relu}) {
       if (!places.empty()) Annotate(places, node);
     }
@@ -125,7 +124,8 @@ TEST(ScheduleInAttributesBecomesTheRegions) {
   EXPECT(program->schedules.size() == 1);
   const Schedule& schedule = program->schedules.begin()->second;
   EXPECT(Validate(schedule, program->block).ok());
-  // The first stage has the two convolutions of stage 0, in groups of their own.
+  // The first stage has the two convolutions of stage 0, in groups of their
+  // own.
   const Stage& first = schedule.stages[0];
   EXPECT(first.groups.size() == 2);
   for (const std::vector<int>& group : first.groups) {

@@ -1,5 +1,5 @@
-// The memory plan: what shares memory may never be live together, and concat inputs
-// lie in their slices.
+// The memory plan: what shares memory may never be live together, and concat
+// inputs lie in their slices.
 #include "cc/engine/memory_plan.h"
 
 #include <algorithm>
@@ -41,14 +41,16 @@ Block Chain(int length) {
 TEST(ChainsTakeTwoBuffers) {
   const Block block = Chain(6);
   EXPECT(Plan(block, SequentialSchedule(block)).arena_elements == 2 * kTensor);
-  EXPECT(Plan(block, SequentialSchedule(block), Options(false)).arena_elements ==
-         5 * kTensor);
+  EXPECT(
+      Plan(block, SequentialSchedule(block), Options(false)).arena_elements ==
+      5 * kTensor);
 }
 
 TEST(OutputsAreNotInTheArena) {
   const Block block = Chain(2);
   const MemoryPlan plan = Plan(block, SequentialSchedule(block));
-  EXPECT(plan.buffers[plan.operators[1].buffer].kind == TensorLocation::kOutput);
+  EXPECT(plan.buffers[plan.operators[1].buffer].kind ==
+         TensorLocation::kOutput);
   EXPECT(plan.buffers[plan.inputs[0].buffer].kind == TensorLocation::kInput);
   EXPECT(plan.arena_elements == kTensor);
 }
@@ -93,11 +95,10 @@ TEST(ConcatInputsLieInTheirSlices) {
 
 TEST(ConcatsAreLeftInPieces) {
   // Both convolutions are read after the third overwrites what it may.
-  const Block block =
-      MakeBlock({Conv(-1, 8, 1), Conv(-1, 8, 3),
-                 Join(OperatorType::kConcat, {0, 1}), Conv(-1, 16, 3),
-                 Join(OperatorType::kAdd, {2, 3}), Conv(4, 16, 1)},
-                {5});
+  const Block block = MakeBlock(
+      {Conv(-1, 8, 1), Conv(-1, 8, 3), Join(OperatorType::kConcat, {0, 1}),
+       Conv(-1, 16, 3), Join(OperatorType::kAdd, {2, 3}), Conv(4, 16, 1)},
+      {5});
   MemoryPlanOptions options = Options();
   options.reads_pieces = [](const Operator& op) {
     return op.type == OperatorType::kAdd;
@@ -115,7 +116,8 @@ TEST(ConcatsAreLeftInPieces) {
   Block read_twice = block;
   read_twice.operators[5] = Conv(2, 16, 1);
   read_twice.outputs = {4, 5};
-  EXPECT(!Plan(read_twice, SequentialSchedule(read_twice), options).in_pieces[2]);
+  EXPECT(
+      !Plan(read_twice, SequentialSchedule(read_twice), options).in_pieces[2]);
   Block output = block;
   output.outputs = {2, 5};
   EXPECT(!Plan(output, SequentialSchedule(output), options).in_pieces[2]);
@@ -143,8 +145,8 @@ TEST(SumsAreLeftInTerms) {
   EXPECT(plan.pre_activations[2] == Activation::kRelu);
   EXPECT(plan.arena_elements == kTensor);
 
-  // Two readers, one that is no such convolution, its residual, an activation that
-  // it cannot apply, a term that is a concat.
+  // Two readers, one that is no such convolution, its residual, an activation
+  // that it cannot apply, a term that is a concat.
   std::vector<Block> others(5, block);
   others[0].operators.push_back(sepconv(1));
   others[0].outputs = {2, 3};
@@ -163,13 +165,13 @@ TEST(SumsAreLeftInTerms) {
 TEST(ActivationsOfPiecesMoveToTheirProducers) {
   Operator relu = Join(OperatorType::kActivation, {3});
   relu.activation = Activation::kRelu;
-  // The convolution cannot write into a slice for nothing; one sum is read twice.
-  const Block block =
-      MakeBlock({Join(OperatorType::kAdd, {-1, -1}),
-                 Join(OperatorType::kAdd, {-1, -1}), Conv(-1, 16, 1),
-                 Join(OperatorType::kConcat, {0, 1, 2}), relu, Conv(4, 16, 1),
-                 Conv(1, 16, 1)},
-                {5, 6});
+  // The convolution cannot write into a slice for nothing; one sum is read
+  // twice.
+  const Block block = MakeBlock(
+      {Join(OperatorType::kAdd, {-1, -1}), Join(OperatorType::kAdd, {-1, -1}),
+       Conv(-1, 16, 1), Join(OperatorType::kConcat, {0, 1, 2}), relu,
+       Conv(4, 16, 1), Conv(1, 16, 1)},
+      {5, 6});
   MemoryPlanOptions options = Options();
   options.reads_pieces = [](const Operator& op) {
     return op.type == OperatorType::kActivation;
@@ -197,7 +199,9 @@ Block RandomBlock(std::mt19937* random, int size) {
   std::vector<Operator> operators;
   std::vector<bool> read(size, false);
   for (int i = 0; i < size; ++i) {
-    const auto any = [&] { return static_cast<int>((*random)() % (i + 1)) - 1; };
+    const auto any = [&] {
+      return static_cast<int>((*random)() % (i + 1)) - 1;
+    };
     const int a = any(), b = any();
     operators.push_back(a == b ? Conv(a, 16, 3)
                                : Join(OperatorType::kAdd, {a, b}));

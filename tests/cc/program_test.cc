@@ -39,21 +39,21 @@ std::vector<float> Values(int64_t count) {
 std::vector<float> Run(Program* program, int64_t batch) {
   const std::vector<float> images = Values(batch * 6 * 5 * 3);
   std::vector<float> result(batch * 6 * 5 * 12);
-  EXPECT(program->Run({{images.data(), {batch, 6, 5, 3}}}, {result.data()},
-                      nullptr)
-             .ok());
+  EXPECT(
+      program
+          ->Run({{images.data(), {batch, 6, 5, 3}}}, {result.data()}, nullptr)
+          .ok());
   return result;
 }
 
 TEST(EveryBatchRunsByTheNearestScheduleAndIsRight) {
   const Block block = Branches();
   const std::vector<float> small = Values(3 * 4), large = Values(3 * 3 * 3 * 8);
-  const Weights weights = {{{small.data(), {1, 1, 3, 4}}},
-                           {{large.data(), {3, 3, 3, 8}}},
-                           {}};
+  const Weights weights = {
+      {{small.data(), {1, 1, 3, 4}}}, {{large.data(), {3, 3, 3, 8}}}, {}};
   const auto several = Program::Create(block, Schedules(), weights, "cpu");
-  const auto sequential = Program::Create(
-      block, {{1, SequentialSchedule(block)}}, weights, "cpu");
+  const auto sequential =
+      Program::Create(block, {{1, SequentialSchedule(block)}}, weights, "cpu");
   EXPECT(several.ok() && sequential.ok());
   if (!several.ok() || !sequential.ok()) return;
   EXPECT((*sequential)->ScheduledBatch(100) == 1);
@@ -67,14 +67,14 @@ TEST(EveryBatchRunsByTheNearestScheduleAndIsRight) {
   }
 }
 
-// Of a pixel size at which images do not start where vectors would like them to:
-// 0 and 1 read the input, 2 reads 0, 3 joins 1 and 2, 4 reads 3, 5 adds 4 and 2.
+// Of a pixel size at which images do not start where vectors would like them
+// to: 0 and 1 read the input, 2 reads 0, 3 joins 1 and 2, 4 reads 3, 5 adds 4
+// and 2.
 Block Network() {
-  return MakeBlock(
-      {Conv(-1, 5, 3), Conv(-1, 3, 1), Conv(0, 2, 3),
-       Join(OperatorType::kConcat, {1, 2}), Conv(3, 2, 3),
-       Join(OperatorType::kAdd, {4, 2})},
-      {3, 5}, {4, 5, 5, 3});
+  return MakeBlock({Conv(-1, 5, 3), Conv(-1, 3, 1), Conv(0, 2, 3),
+                    Join(OperatorType::kConcat, {1, 2}), Conv(3, 2, 3),
+                    Join(OperatorType::kAdd, {4, 2})},
+                   {3, 5}, {4, 5, 5, 3});
 }
 
 TEST(MicroBatchesGiveWhatTheWholeBatchGives) {
@@ -82,8 +82,8 @@ TEST(MicroBatchesGiveWhatTheWholeBatchGives) {
   const std::vector<float> values = Values(3 * 3 * 5 * 5);
   Weights weights(6);
   for (int op : {0, 1, 2, 4}) {
-    const Shape shapes[] = {{3, 3, 3, 5}, {1, 1, 3, 3}, {3, 3, 5, 2}, {},
-                            {3, 3, 5, 2}};
+    const Shape shapes[] = {
+        {3, 3, 3, 5}, {1, 1, 3, 3}, {3, 3, 5, 2}, {}, {3, 3, 5, 2}};
     weights[op] = {{values.data(), shapes[op]}};
   }
   const auto concurrent = [](std::vector<std::vector<int>> groups) {
@@ -130,9 +130,8 @@ TEST(MicroBatchesGiveWhatTheWholeBatchGives) {
 TEST(ABatchOfNoImagesIsNowhere) {
   const Block block = Branches();
   const std::vector<float> small = Values(3 * 4), large = Values(3 * 3 * 3 * 8);
-  const Weights weights = {{{small.data(), {1, 1, 3, 4}}},
-                           {{large.data(), {3, 3, 3, 8}}},
-                           {}};
+  const Weights weights = {
+      {{small.data(), {1, 1, 3, 4}}}, {{large.data(), {3, 3, 3, 8}}}, {}};
   const auto program = Program::Create(block, Schedules(), weights, "cpu");
   EXPECT(program.ok());
   if (!program.ok()) return;
@@ -146,9 +145,8 @@ TEST(ABatchOfNoImagesIsNowhere) {
 TEST(ProgramsWithoutAValidSchedule) {
   const Block block = Branches();
   const std::vector<float> small = Values(3 * 4), large = Values(3 * 3 * 3 * 8);
-  const Weights weights = {{{small.data(), {1, 1, 3, 4}}},
-                           {{large.data(), {3, 3, 3, 8}}},
-                           {}};
+  const Weights weights = {
+      {{small.data(), {1, 1, 3, 4}}}, {{large.data(), {3, 3, 3, 8}}}, {}};
   EXPECT_ERROR(Program::Create(block, {}, weights, "cpu").status(),
                "no schedule");
   BatchSchedules schedules = Schedules();

@@ -1,12 +1,12 @@
 // Schedules and merges: what is legal, and what a merged convolution computes.
-#include "cc/core/schedule.h"
+#include "cc/core/ir/schedule.h"
 
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "cc/core/merge.h"
+#include "cc/core/transforms/merge.h"
 #include "tests/cc/blocks.h"
 #include "tests/cc/testing.h"
 
@@ -39,7 +39,8 @@ Stage Split(std::vector<int> operators, int64_t micro_batches) {
 TEST(LegalSchedules) {
   const Block block = Branches();
   EXPECT(Validate(SequentialSchedule(block), block).ok());
-  EXPECT(Validate({{Concurrent({{0, 2}, {1}}), Concurrent({{3}})}}, block).ok());
+  EXPECT(
+      Validate({{Concurrent({{0, 2}, {1}}), Concurrent({{3}})}}, block).ok());
   EXPECT(Validate({{Concurrent({{0, 2, 1, 3}})}}, block).ok());
   EXPECT(Validate({{Merge({0, 1}), Concurrent({{2, 3}})}}, block).ok());
   // 0 and 1 are not connected.
@@ -52,10 +53,10 @@ TEST(IllegalSchedules) {
   EXPECT_ERROR(Validate({{Concurrent({{0}, {0}})}}, block), "twice");
   EXPECT_ERROR(Validate({{Concurrent({{7}})}}, block), "no operator 7");
   EXPECT_ERROR(Validate({{Concurrent({})}}, block), "empty");
-  EXPECT_ERROR(Validate({{Concurrent({{2}, {1}}), Concurrent({{0}}),
-                          Concurrent({{3}})}},
-                        block),
-               "earlier stage");
+  EXPECT_ERROR(
+      Validate({{Concurrent({{2}, {1}}), Concurrent({{0}}), Concurrent({{3}})}},
+               block),
+      "earlier stage");
   EXPECT_ERROR(
       Validate({{Concurrent({{0}, {2}, {1}}), Concurrent({{3}})}}, block),
       "different groups");
@@ -72,9 +73,8 @@ TEST(IllegalSchedules) {
       "cannot be merged");
   EXPECT_ERROR(Validate({{Split({0, 1, 2, 3}, 1)}}, block),
                "split stage 0 cannot have 1 micro-batches");
-  EXPECT_ERROR(
-      Validate({{{Strategy::kConcurrent, {{0, 1, 2, 3}}, 2}}}, block),
-      "concurrent stage 0 cannot have 2 micro-batches");
+  EXPECT_ERROR(Validate({{{Strategy::kConcurrent, {{0, 1, 2, 3}}, 2}}}, block),
+               "concurrent stage 0 cannot have 2 micro-batches");
   EXPECT_ERROR(
       Validate({{{Strategy::kSplit, {{0, 2}, {1}}, 2}, Concurrent({{3}})}},
                block),
@@ -85,9 +85,8 @@ TEST(IllegalSchedules) {
 TEST(NearestBatchIsByRatioAndTheSmallerOfTwo) {
   const BatchSchedules sizes = {{2, {}}, {8, {}}, {32, {}}};
   const std::map<int64_t, int64_t> expected = {
-      {0, 2},  {1, 2},   {2, 2},   {3, 2},   {4, 2},    {5, 8},
-      {8, 8},  {9, 8},   {15, 8},  {16, 8},  {17, 32},  {32, 32},
-      {33, 32}, {1000, 32}};
+      {0, 2}, {1, 2},  {2, 2},  {3, 2},   {4, 2},   {5, 8},   {8, 8},
+      {9, 8}, {15, 8}, {16, 8}, {17, 32}, {32, 32}, {33, 32}, {1000, 32}};
   for (const auto& [batch, size] : expected) {
     EXPECT(NearestBatch(sizes, batch)->first == size);
   }
@@ -135,9 +134,9 @@ TEST(MergedKernelsAreCentredInZeros) {
   EXPECT(filter.size() == 3 * 3 * 5);
   for (int cell = 0; cell < 9; ++cell) {
     for (int channel = 0; channel < 5; ++channel) {
-      const float expected = channel >= 2  ? large[cell * 3 + channel - 2]
-                             : cell == 4 ? small[channel]
-                                         : 0.0f;
+      const float expected = channel >= 2 ? large[cell * 3 + channel - 2]
+                             : cell == 4  ? small[channel]
+                                          : 0.0f;
       EXPECT(filter[cell * 5 + channel] == expected);
     }
   }

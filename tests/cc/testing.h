@@ -1,4 +1,5 @@
-// The few macros the C++ unit tests need, so that they build with the sources alone.
+// The few macros the C++ unit tests need, so that they build with the sources
+// alone.
 #ifndef IOS_TF_TESTS_CC_TESTING_H_
 #define IOS_TF_TESTS_CC_TESTING_H_
 
@@ -39,26 +40,27 @@ inline int RunAll() {
   for (const Test& test : Tests()) {
     const int before = Failures();
     test.run();
-    std::printf("%s %s\n", Failures() == before ? "ok    " : "FAILED", test.name);
+    std::printf("%s %s\n", Failures() == before ? "ok    " : "FAILED",
+                test.name);
   }
   return Failures() == 0 && !Tests().empty() ? 0 : 1;
 }
 
 }  // namespace ios::testing
 
-#define TEST(name)                                      \
-  static void name();                                   \
-  static const bool name##_registered =                 \
-      ::ios::testing::Register(#name, &name);           \
+#define TEST(name)                            \
+  static void name();                         \
+  static const bool name##_registered =       \
+      ::ios::testing::Register(#name, &name); \
   static void name()
 
 #define EXPECT(...) \
   ::ios::testing::Expect((__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__)
 
 // Whether a Status or StatusOr is an error whose message has `text`.
-#define EXPECT_ERROR(status, text)                                           \
-  ::ios::testing::Expect(                                                    \
-      !(status).ok() && (status).message().find(text) != std::string::npos,  \
+#define EXPECT_ERROR(status, text)                                          \
+  ::ios::testing::Expect(                                                   \
+      !(status).ok() && (status).message().find(text) != std::string::npos, \
       #status " fails with \"" text "\"", __FILE__, __LINE__)
 
 #endif  // IOS_TF_TESTS_CC_TESTING_H_

@@ -66,8 +66,8 @@ struct Descriptor {
 };
 
 struct Engine {
-  double time;  // relative
-  int64_t workspace;  // of a dense convolution of round numbers of channels
+  double time;           // relative
+  int64_t workspace;     // of a dense convolution of round numbers of channels
   bool needs_alignment;  // of 16 bytes
   fake::Arithmetic float_arithmetic;
   bool works;
@@ -175,9 +175,8 @@ cudnnStatus_t BuildGraph(Descriptor* descriptor) {
         from->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) {
       op.convolution = op.has_b = true;
       const Descriptor* const conv = from->Ref(
-          op.transposed
-              ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC
-              : CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
+          op.transposed ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC
+                        : CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
       complete =
           TensorOf(from->Ref(op.transposed
                                  ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY
@@ -272,8 +271,8 @@ bool IsFloat(const fake::OperationGraph& graph) {
   return graph.operations[0].x.type == CUDNN_DATA_FLOAT;
 }
 
-// As cuDNN's: engines with tensor cores copy tensors that have a pitch, or a number of
-// channels that is no multiple of 16 bytes.
+// As cuDNN's: engines with tensor cores copy tensors that have a pitch, or a
+// number of channels that is no multiple of 16 bytes.
 int64_t WorkspaceOf(int engine, const fake::OperationGraph& graph) {
   int64_t bytes = kEngines[engine].workspace;
   if (IsFloat(graph) &&
@@ -487,7 +486,8 @@ cudnnStatus_t Execute(const cudnnContext& handle, Descriptor& plan,
   // It loads kernels, which a capture does not take.
   if (!plan.executed &&
       fake::IsCaptured(reinterpret_cast<CUstream>(handle.stream))) {
-    machine.Violate("a plan of cuDNN is executed for the first time in a capture");
+    machine.Violate(
+        "a plan of cuDNN is executed for the first time in a capture");
   }
   plan.executed = true;
   const auto uids = pack.All<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);

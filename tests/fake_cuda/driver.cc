@@ -46,7 +46,7 @@ struct CUfunc_st {
   CUmodule module = nullptr;
   std::string name;
   fake::HostKernel kernel;
-  std::vector<unsigned> sizes;  // of parameters
+  std::vector<unsigned> sizes;   // of parameters
   unsigned most_threads = 1024;  // of a block: __launch_bounds__
 };
 
@@ -209,8 +209,8 @@ CUresult Enqueue(CUstream stream, Work work) {
   if (computes && machine.Planted("fail_launch")) {
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   }
-  // Operators of the tests are tiny: each takes as long as one of a network, or the
-  // engine would run them hundreds of times to measure them.
+  // Operators of the tests are tiny: each takes as long as one of a network, or
+  // the engine would run them hundreds of times to measure them.
   if (computes && work.by_the_clock) {
     work.microseconds *= machine.Option("time_scale", 100);
   }
@@ -806,9 +806,9 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int grid_x,
   const IosHostIndex block = {block_x, block_y, block_z};
   const uint64_t threads = uint64_t{block_x} * block_y * block_z;
   const uint64_t blocks = uint64_t{grid_x} * grid_y * grid_z;
-  if (threads == 0 || threads > function->most_threads || block_z > 64 || blocks == 0 ||
-      grid_x > 0x7fffffffu || grid_y > 65535 || grid_z > 65535 || extra ||
-      shared_bytes != 0) {
+  if (threads == 0 || threads > function->most_threads || block_z > 64 ||
+      blocks == 0 || grid_x > 0x7fffffffu || grid_y > 65535 || grid_z > 65535 ||
+      extra || shared_bytes != 0) {
     machine.Violate("cuLaunchKernel of " + function->name +
                     " with a bad configuration");
     return CUDA_ERROR_INVALID_VALUE;

@@ -178,8 +178,9 @@ Values ConvolveTransposed(const GraphOperation& op, const Values& x,
         if (h < 0 || h >= out[2] || v < 0 || v >= out[3]) continue;
         float* const pixel = &y[((n * out[2] + h) * out[3] + v) * filters];
         for (int64_t c = 0; c < in[1]; ++c) {
-          AddMultiple(source[c], &filter[(c * kernel_h * kernel_w + k) * filters],
-                      filters, pixel);
+          AddMultiple(source[c],
+                      &filter[(c * kernel_h * kernel_w + k) * filters], filters,
+                      pixel);
         }
       }
     }
@@ -239,10 +240,9 @@ std::vector<GraphTensor> OperationGraph::Tensors() const {
 double OperationGraph::Flops() const {
   double flops = 0;
   for (const GraphOperation& op : operations) {
-    flops += op.convolution
-                 ? 2.0 * (op.transposed ? op.x : op.y).elements() *
-                       op.b.elements() / op.b.dims[0]
-                 : 0.0;
+    flops += op.convolution ? 2.0 * (op.transposed ? op.x : op.y).elements() *
+                                  op.b.elements() / op.b.dims[0]
+                            : 0.0;
   }
   return flops;
 }

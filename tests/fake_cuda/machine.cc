@@ -296,8 +296,7 @@ NodePtr Machine::Enqueue(Work work, uint32_t chain,
       other->next.push_back(node);
     }
   }
-  node->end =
-      start + node->work.microseconds * Slowness(node->work, start);
+  node->end = start + node->work.microseconds * Slowness(node->work, start);
   if (node->clock.size() <= chain) node->clock.resize(chain + 1);
   node->clock[chain] = ++sequences_[chain];
   infos_.push_back({chain, sequences_[chain], node->work.name});
@@ -307,8 +306,8 @@ NodePtr Machine::Enqueue(Work work, uint32_t chain,
   return node;
 }
 
-// With the option "clock_ramp", a GPU that was idle for 0.1 s runs four times as slow
-// for the first 50 ms.
+// With the option "clock_ramp", a GPU that was idle for 0.1 s runs four times
+// as slow for the first 50 ms.
 double Machine::Slowness(const Work& work, double start) {
   if (!Option("clock_ramp") || work.microseconds == 0) return 1;
   if (start - idle_from_ > 1e5) busy_ = 0;

@@ -48,8 +48,8 @@ std::string Compiler() {
   return compiler && *compiler ? compiler : "g++";
 }
 
-// Lines for every `extern "C" __global__ void name(` that let the driver call it, and
-// tell how many threads a block may have.
+// Lines for every `extern "C" __global__ void name(` that let the driver call
+// it, and tell how many threads a block may have.
 std::string Trampolines(const std::string& preprocessed) {
   // White space as the preprocessor leaves it.
   static const std::string kKernel =
@@ -63,7 +63,8 @@ std::string Trampolines(const std::string& preprocessed) {
     std::string bounds;
     if (preprocessed.compare(at, kBounds.size(), kBounds) == 0) {
       at += kBounds.size();
-      bounds = preprocessed.substr(at, preprocessed.find_first_of(",)", at) - at);
+      bounds =
+          preprocessed.substr(at, preprocessed.find_first_of(",)", at) - at);
       at = preprocessed.find(")))", at) + 3;
       at = preprocessed.find_first_not_of(" \n", at);
     }

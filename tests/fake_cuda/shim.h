@@ -73,7 +73,8 @@ IosHostState ios_host_state;
 #define blockDim ios_host_state.block_dim
 #define gridDim ios_host_state.grid_dim
 
-// What waits for a time to pass is done at once; the driver counts it as if not.
+// What waits for a time to pass is done at once; the driver counts it as if
+// not.
 inline unsigned long long IosHostNanoseconds() {
   static unsigned long long now = 0;
   return now += 1000000000;

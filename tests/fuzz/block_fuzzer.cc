@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "cc/core/block.h"
-#include "cc/core/problem.h"
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/problem.h"
 #include "tests/fuzz/check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

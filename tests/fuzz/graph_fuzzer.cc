@@ -1,5 +1,5 @@
-// Any graph that TensorFlow accepts: collected, rewritten and lowered, it is one
-// that TensorFlow accepts again.
+// Any graph that TensorFlow accepts: collected, rewritten and lowered, it is
+// one that TensorFlow accepts again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -11,14 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "cc/core/block.h"
-#include "cc/core/schedule.h"
-#include "cc/tensorflow/collect.h"
-#include "cc/tensorflow/inline_calls.h"
-#include "cc/tensorflow/lower.h"
-#include "cc/tensorflow/program_json.h"
-#include "cc/tensorflow/regions.h"
-#include "cc/tensorflow/rewrite.h"
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/schedule.h"
+#include "cc/tensorflow/graph/inline_calls.h"
+#include "cc/tensorflow/modes/collect.h"
+#include "cc/tensorflow/modes/lower.h"
+#include "cc/tensorflow/modes/rewrite.h"
+#include "cc/tensorflow/ops/program_json.h"
+#include "cc/tensorflow/partition/regions.h"
 #include "google/protobuf/text_format.h"
 #include "tensorflow/core/common_runtime/graph_constructor.h"
 #include "tensorflow/core/framework/op.h"
@@ -124,19 +124,54 @@ void CheckRewritten(const tensorflow::grappler::GrapplerItem& item) {
 }
 
 // What a graph may be made of, beside what the corpus has.
-const char* const kOps[] = {
-    "Add",       "AddV2",    "AvgPool",        "BiasAdd",
-    "Conv2D",    "ConcatV2", "DepthToSpace",   "DepthwiseConv2dNative",
-    "Elu",       "Exp",      "ExpandDims",     "FusedBatchNormV3",
-    "Identity",  "LRN",      "LeakyRelu",      "MatMul",
-    "Max",       "MaxPool",  "Maximum",        "Mean",
-    "MirrorPad", "Mul",      "Neg",            "Pack",
-    "Pad",       "PadV2",    "RealDiv",        "Relu",
-    "Relu6",     "Reshape",  "ResizeBilinear", "Rsqrt",
-    "Shape",     "Sigmoid",  "Slice",          "Softmax",
-    "Split",     "Square",   "Squeeze",        "StridedSlice",
-    "Sub",       "Sum",      "Tanh",           "Tile",
-    "Transpose", "_Retval",  "IosRegion",      "NoSuchOperation"};
+const char* const kOps[] = {"Add",
+                            "AddV2",
+                            "AvgPool",
+                            "BiasAdd",
+                            "Conv2D",
+                            "ConcatV2",
+                            "DepthToSpace",
+                            "DepthwiseConv2dNative",
+                            "Elu",
+                            "Exp",
+                            "ExpandDims",
+                            "FusedBatchNormV3",
+                            "Identity",
+                            "LRN",
+                            "LeakyRelu",
+                            "MatMul",
+                            "Max",
+                            "MaxPool",
+                            "Maximum",
+                            "Mean",
+                            "MirrorPad",
+                            "Mul",
+                            "Neg",
+                            "Pack",
+                            "Pad",
+                            "PadV2",
+                            "RealDiv",
+                            "Relu",
+                            "Relu6",
+                            "Reshape",
+                            "ResizeBilinear",
+                            "Rsqrt",
+                            "Shape",
+                            "Sigmoid",
+                            "Slice",
+                            "Softmax",
+                            "Split",
+                            "Square",
+                            "Squeeze",
+                            "StridedSlice",
+                            "Sub",
+                            "Sum",
+                            "Tanh",
+                            "Tile",
+                            "Transpose",
+                            "_Retval",
+                            "IosRegion",
+                            "NoSuchOperation"};
 const char* const kAttributes[] = {
     "T",           "padding",     "strides",       "dilations",
     "data_format", "ksize",       "keep_dims",     "shape",
@@ -144,10 +179,10 @@ const char* const kAttributes[] = {
     "_ios_shape",  "begin_mask",  "new_axis_mask", "shrink_axis_mask",
     "block_size",  "epsilon",     "alpha",         "explicit_paddings",
     "_class",      "is_training", "program",       "_output_shapes"};
-const char* const kWords[] = {"SAME", "VALID", "EXPLICIT", "NHWC", "NCHW",
-                              "NCHW_VECT_C", "", "x"};
-constexpr int64_t kNumbers[] = {0,    1,       2,         3,        -1, 7, 4096,
-                                1 << 30, INT64_MAX, INT64_MIN};
+const char* const kWords[] = {"SAME", "VALID",       "EXPLICIT", "NHWC",
+                              "NCHW", "NCHW_VECT_C", "",         "x"};
+constexpr int64_t kNumbers[] = {0, 1,    2,       3,         -1,
+                                7, 4096, 1 << 30, INT64_MAX, INT64_MIN};
 
 class Mutation {
  public:

@@ -61,7 +61,7 @@ const char* const kKeys[] = {
     "channel_padding", "micro_batches", "batch_size", "inputs",
     "outputs",         "version",       "like",       "keep_dims",
     "activation",      "alpha",         "epsilon",    "pad_mode",
-    "swapped",         "parameters", "weight",     "swaps"};
+    "swapped",         "parameters",    "weight",     "swaps"};
 
 class Mutation {
  public:

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cc/tensorflow/program_json.h"
+#include "cc/tensorflow/ops/program_json.h"
 #include "tests/fuzz/check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

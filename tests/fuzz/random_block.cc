@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/core/merge.h"
+#include "cc/core/transforms/merge.h"
 
 namespace ios::fuzz {
 namespace {

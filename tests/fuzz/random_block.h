@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cc/core/block.h"
-#include "cc/core/schedule.h"
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/schedule.h"
 
 namespace ios::fuzz {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "cc/core/block.h"
+#include "cc/core/ir/block.h"
 
 namespace ios::fuzz {
 

@@ -21,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 // Some other bytes, a few more or fewer.
 size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size) {
   static std::mt19937 random(1);
-  const size_t changed = std::clamp<size_t>(size + random() % 9, 5, max_size) - 4;
+  const size_t changed =
+      std::clamp<size_t>(size + random() % 9, 5, max_size) - 4;
   for (size_t i = size; i < changed; ++i) data[i] = random();
   for (int i = 0; i < 4; ++i) data[random() % changed] = random();
   return changed;
@@ -38,12 +39,12 @@ int main(int argc, char** argv) {
     LLVMFuzzerTestOneInput(corpus.back().data(), corpus.back().size());
   }
   if (corpus.empty()) return 2;
-  const auto mutate = LLVMFuzzerCustomMutator
-                          ? LLVMFuzzerCustomMutator
-                          : [](uint8_t* data, size_t size, size_t max_size,
-                               unsigned) {
-                              return LLVMFuzzerMutate(data, size, max_size);
-                            };
+  const auto mutate =
+      LLVMFuzzerCustomMutator
+          ? LLVMFuzzerCustomMutator
+          : [](uint8_t* data, size_t size, size_t max_size, unsigned) {
+              return LLVMFuzzerMutate(data, size, max_size);
+            };
   std::mt19937 random(1);
   const int runs = std::atoi(argv[1]);
   for (int run = 0; run < runs; ++run) {

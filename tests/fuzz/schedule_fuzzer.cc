@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "cc/core/block.h"
-#include "cc/core/merge.h"
-#include "cc/core/schedule.h"
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/schedule.h"
+#include "cc/core/transforms/merge.h"
 #include "tests/cc/blocks.h"
 #include "tests/fuzz/check.h"
 

@@ -1,10 +1,11 @@
-// A libcudnn between the engine and NVIDIA's own, for machines without a GPU: the
-// engine's graphs go to the real heuristics and engines, which are asked for a device
-// described in JSON (cuDNN 9.8 and later); what they answer is noted. Nothing is
-// computed: executions are work on the fake driver's streams that does nothing.
+// A libcudnn between the engine and NVIDIA's own, for machines without a GPU:
+// the engine's graphs go to the real heuristics and engines, which are asked
+// for a device described in JSON (cuDNN 9.8 and later); what they answer is
+// noted. Nothing is computed: executions are work on the fake driver's streams
+// that does nothing.
 //
-// CUDNN_PROXY_LIBRARY: NVIDIA's libcudnn.so.9. CUDNN_PROXY_DEVICE: a file with the
-// device's properties.
+// CUDNN_PROXY_LIBRARY: NVIDIA's libcudnn.so.9. CUDNN_PROXY_DEVICE: a file with
+// the device's properties.
 #include <cuda.h>
 #include <cudnn_graph.h>
 #include <dlfcn.h>
@@ -62,9 +63,9 @@ Descriptor Device() {
     std::ifstream file(path ? path : "");
     const std::string json((std::istreambuf_iterator<char>(file)), {});
     const Descriptor made = Make(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    REAL(cudnnBackendSetAttribute)
-    (made, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-     json.size() + 1, json.c_str());
+    REAL(cudnnBackendSetAttribute)(
+        made, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+        json.size() + 1, json.c_str());
     if (REAL(cudnnBackendFinalize)(made) != CUDNN_STATUS_SUCCESS) {
       char why[1024] = "";
       REAL(cudnnGetLastErrorString)(why, sizeof(why));
@@ -102,21 +103,21 @@ Engine EngineOf(Descriptor config) {
   Engine found;
   Descriptor engine = Make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   int64_t count = 0;
-  REAL(cudnnBackendGetAttribute)
-  (config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-   &count, &engine);
+  REAL(cudnnBackendGetAttribute)(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+                                 &engine);
   for (int64_t index : Get<int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX,
                                     CUDNN_TYPE_INT64, 1)) {
     found.name = "eng" + std::to_string(index);
   }
   for (auto note : Get<cudnnBackendNumericalNote_t>(
-           engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-           CUDNN_TYPE_NUMERICAL_NOTE, kManyNotes)) {
+           engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+           kManyNotes)) {
     found.numerical.push_back(note);
   }
-  for (auto note : Get<cudnnBackendBehaviorNote_t>(
-           engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
-           CUDNN_TYPE_BEHAVIOR_NOTE, kManyNotes)) {
+  for (auto note :
+       Get<cudnnBackendBehaviorNote_t>(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
+                                       CUDNN_TYPE_BEHAVIOR_NOTE, kManyNotes)) {
     found.behavior.push_back(note);
   }
   REAL(cudnnBackendDestroyDescriptor)(engine);
@@ -124,14 +125,14 @@ Engine EngineOf(Descriptor config) {
   for (Descriptor& knob : knobs) {
     knob = Make(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
   }
-  REAL(cudnnBackendGetAttribute)
-  (config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-   knobs.size(), &count, knobs.data());
+  REAL(cudnnBackendGetAttribute)(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, knobs.size(),
+                                 &count, knobs.data());
   for (size_t i = 0; i < knobs.size(); ++i) {
     if (static_cast<int64_t>(i) < count) {
       for (auto type : Get<cudnnBackendKnobType_t>(
-               knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
-               CUDNN_TYPE_KNOB_TYPE, 1)) {
+               knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE,
+               1)) {
         found.name += "_k" + std::to_string(type);
       }
       for (int64_t value :
@@ -161,8 +162,8 @@ std::string Json(const Engine& engine) {
 
 void NoteProposals(Descriptor heuristics, int64_t count, const void* array) {
   const auto* const found = static_cast<const Descriptor*>(array);
-  notes += "{\"mode\": " + std::to_string(modes[heuristics]) +
-           ", \"proposed\": [";
+  notes +=
+      "{\"mode\": " + std::to_string(modes[heuristics]) + ", \"proposed\": [";
   for (int64_t i = 0; i < count; ++i) {
     notes += (i ? ", " : "") + Json(EngineOf(found[i]));
   }
@@ -170,9 +171,8 @@ void NoteProposals(Descriptor heuristics, int64_t count, const void* array) {
 }
 
 void NotePlan(Descriptor plan, cudnnStatus_t status) {
-  const auto workspace =
-      Get<int64_t>(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                   CUDNN_TYPE_INT64, 1);
+  const auto workspace = Get<int64_t>(
+      plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1);
   notes += "{\"plan\": " + Json(EngineOf(configs[plan])) +
            ", \"status\": " + std::to_string(status) + ", \"workspace\": " +
            std::to_string(workspace.empty() ? -1 : workspace[0]) + "}\n";

@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
-#include "cc/engine/cpu/lanes.h"
 #include "cc/engine/cpu/memory.h"
-#include "cc/engine/cpu/parameter.h"
+#include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/tasks.h"
+#include "cc/engine/cpu/threads/lanes.h"
 #include "cc/engine/fork_guard.h"
 
 namespace ios::cpu {
@@ -44,8 +44,8 @@ class Cpu : public Backend {
 
   std::string Fingerprint() const override {
     const dnnl_version_t* version = dnnl_version();
-    return ProcessorName() + ", " + std::to_string(cores_) +
-           " cores, oneDNN " + std::to_string(version->major) + "." +
+    return ProcessorName() + ", " + std::to_string(cores_) + " cores, oneDNN " +
+           std::to_string(version->major) + "." +
            std::to_string(version->minor) + "." +
            std::to_string(version->patch) + ", revision " +
            std::to_string(kRevision);
@@ -73,15 +73,14 @@ class Cpu : public Backend {
 
   int64_t SliceAlignment(DataType) const override { return 1; }
 
-  int LanesFor(int groups) const override {
-    return std::min(groups, cores_);
-  }
+  int LanesFor(int groups) const override { return std::min(groups, cores_); }
 
   bool LanesDivideDevice() const override { return true; }
 
   StatusOr<std::shared_ptr<Parameter>> MakeParameter(
       const ConstArray& array) override {
-    return std::shared_ptr<Parameter>(std::make_shared<CpuParameter>(array, &weights_));
+    return std::shared_ptr<Parameter>(
+        std::make_shared<CpuParameter>(array, &weights_));
   }
 
   StatusOr<std::unique_ptr<Task>> Compile(const TaskSpec& spec) override {
@@ -253,8 +252,7 @@ class CpuExecution : public Execution {
 };
 
 StatusOr<std::unique_ptr<Execution>> Cpu::Load(Work work) {
-  IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> arena,
-                       Allocate(work.arena_bytes));
+  IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> arena, Allocate(work.arena_bytes));
   return std::unique_ptr<Execution>(
       new CpuExecution(this, std::move(work), std::move(arena)));
 }

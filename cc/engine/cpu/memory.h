@@ -12,8 +12,8 @@ namespace ios::cpu {
 // Uninitialised, aligned to a cache line at least. Null if there is not enough.
 std::shared_ptr<float> AllocateFloats(int64_t floats);
 
-// Hands out pieces of large allocations, for arrays that are smaller than a huge
-// page and live about as long as each other. Thread-safe.
+// Hands out pieces of large allocations, for arrays that are smaller than a
+// huge page and live about as long as each other. Thread-safe.
 class FloatPool {
  public:
   std::shared_ptr<float> Allocate(int64_t floats);

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "cc/engine/backend.h"
-#include "cc/engine/cpu/kernels.h"
+#include "cc/engine/cpu/kernels/kernels.h"
 
 namespace ios::cpu {
 
@@ -41,8 +41,8 @@ class DenseInput {
   int64_t offset_ = 0;
 };
 
-// The same for the output: kernels write to Begin(), Finish() activates it and puts
-// it in place.
+// The same for the output: kernels write to Begin(), Finish() activates it and
+// puts it in place.
 class DenseOutput {
  public:
   DenseOutput(const TensorView& view, ScratchLayout* scratch) : view_(view) {
@@ -53,7 +53,8 @@ class DenseOutput {
   }
   void Finish(float* data, float* scratch, const Activation& rest) const {
     if (!view_.dense()) {
-      Activate({scratch + offset_, DenseView(view_.shape)}, rest, {data, view_});
+      Activate({scratch + offset_, DenseView(view_.shape)}, rest,
+               {data, view_});
     } else if (rest != Activation::kNone) {
       Activate({data, view_}, rest, {data, view_});
     }

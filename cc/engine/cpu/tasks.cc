@@ -5,17 +5,17 @@
 #include <new>
 #include <string>
 
-#include "cc/engine/cpu/activations.h"
-#include "cc/engine/cpu/convolution.h"
-#include "cc/engine/cpu/kernels.h"
-#include "cc/engine/cpu/normalization.h"
-#include "cc/engine/cpu/parameter.h"
-#include "cc/engine/cpu/pieces.h"
-#include "cc/engine/cpu/primitive.h"
-#include "cc/engine/cpu/resize.h"
+#include "cc/engine/cpu/kernels/activations.h"
+#include "cc/engine/cpu/kernels/kernels.h"
+#include "cc/engine/cpu/kernels/normalization.h"
+#include "cc/engine/cpu/kernels/pieces.h"
+#include "cc/engine/cpu/kernels/resize.h"
+#include "cc/engine/cpu/kernels/separable.h"
+#include "cc/engine/cpu/kernels/spatial.h"
+#include "cc/engine/cpu/onednn/convolution.h"
+#include "cc/engine/cpu/onednn/parameter.h"
+#include "cc/engine/cpu/onednn/primitive.h"
 #include "cc/engine/cpu/scratch.h"
-#include "cc/engine/cpu/separable.h"
-#include "cc/engine/cpu/spatial.h"
 
 namespace ios::cpu {
 namespace {
@@ -261,8 +261,8 @@ class KernelTask : public CpuTask {
   std::vector<Range> ranges_;  // where it reads pieces
 };
 
-// A convolution of images without cells: of the zeros around them its bias, residual
-// and activation are left.
+// A convolution of images without cells: of the zeros around them its bias,
+// residual and activation are left.
 class ConvolutionOfNothing : public CpuTask {
  public:
   ConvolutionOfNothing(const TaskSpec& spec, const dnnl::engine& engine)
@@ -306,11 +306,11 @@ class ConvolutionOfNothing : public CpuTask {
 
 StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
                                             const dnnl::engine& engine) {
-  const bool reads_nothing =
-      std::any_of(spec.inputs.begin(), spec.inputs.end(),
-                  [](const TensorView& v) { return NumElements(v.shape) == 0; });
-  // What makes something of nothing are zeros around it and pools of it; a concat
-  // has other inputs.
+  const bool reads_nothing = std::any_of(
+      spec.inputs.begin(), spec.inputs.end(),
+      [](const TensorView& v) { return NumElements(v.shape) == 0; });
+  // What makes something of nothing are zeros around it and pools of it; a
+  // concat has other inputs.
   if (reads_nothing && !IsConvolution(spec.op->type) &&
       spec.op->type != OperatorType::kPad &&
       spec.op->type != OperatorType::kGlobalPool &&

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "cc/engine/cuda/device.h"
-#include "cc/engine/cuda/execution.h"
-#include "cc/engine/cuda/lane_set.h"
-#include "cc/engine/cuda/measure_work.h"
+#include "cc/engine/cuda/driver/device.h"
+#include "cc/engine/cuda/driver/execution.h"
+#include "cc/engine/cuda/driver/lane_set.h"
+#include "cc/engine/cuda/driver/measure_work.h"
 #include "cc/engine/cuda/parameter.h"
 #include "cc/engine/cuda/tasks.h"
 
@@ -43,23 +43,22 @@ class Cuda : public Backend {
     const int version = device_->driver_version();
     return device_->name() + ", CUDA " + std::to_string(version / 1000) + "." +
            std::to_string(version % 1000 / 10) + ", cuDNN " +
-           CudnnVersionText(device_) + ", revision " + std::to_string(kRevision) +
-           (tf32_ ? "" : ", no TF32");
+           CudnnVersionText(device_) + ", revision " +
+           std::to_string(kRevision) + (tf32_ ? "" : ", no TF32");
   }
 
   Status Supports(DataType dtype) const override {
     if (dtype == DataType::kBFloat16 && device_->compute_capability() < 80) {
-      return Unimplemented("dtype 'bfloat16' needs compute capability 8.0, " +
-                           device_->name() + " has " +
-                           std::to_string(device_->compute_capability() / 10) +
-                           "." +
-                           std::to_string(device_->compute_capability() % 10));
+      return Unimplemented(
+          "dtype 'bfloat16' needs compute capability 8.0, " + device_->name() +
+          " has " + std::to_string(device_->compute_capability() / 10) + "." +
+          std::to_string(device_->compute_capability() % 10));
     }
     return Status();
   }
 
-  // Own kernels do. cuDNN takes strides, too, but nearly all of its engines copy such
-  // a tensor first: once for each reader.
+  // Own kernels do. cuDNN takes strides, too, but nearly all of its engines
+  // copy such a tensor first: once for each reader.
   bool ReadsPitched(const Operator& op) const override {
     return op.type != OperatorType::kConv2DTranspose &&
            op.type != OperatorType::kMatMul &&

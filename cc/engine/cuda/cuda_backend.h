@@ -11,13 +11,13 @@
 namespace ios::cuda {
 
 // The backend of GPU `ordinal`, one for the process, each allocator (null: the
-// driver) and each value of `tf32`: whether convolutions of float32 may use TF32.
-// Errors: see Device::Get.
+// driver) and each value of `tf32`: whether convolutions of float32 may use
+// TF32. Errors: see Device::Get.
 StatusOr<Backend*> CudaBackend(int ordinal, bool tf32,
                                DeviceAllocator* allocator);
 
-// How many times a CUDA graph could not be made, and work was enqueued kernel by
-// kernel, in this process.
+// How many times a CUDA graph could not be made, and work was enqueued kernel
+// by kernel, in this process.
 int64_t FailedCaptures();
 
 // Libraries::AddDirectory.

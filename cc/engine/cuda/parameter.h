@@ -8,10 +8,10 @@
 #include <mutex>
 #include <vector>
 
-#include "cc/core/data_type.h"
+#include "cc/core/ir/data_type.h"
 #include "cc/core/status.h"
 #include "cc/engine/backend.h"
-#include "cc/engine/cuda/device.h"
+#include "cc/engine/cuda/driver/device.h"
 
 namespace ios::cuda {
 
@@ -41,7 +41,8 @@ class CudaParameter : public Parameter {
   StatusOr<HostCopy> ToHost(DataType dtype) const;
 
   const Device* const device_;
-  const int64_t windows_, channels_, filters_;  // of [kh, kw, C / groups, filters]
+  const int64_t windows_, channels_,
+      filters_;  // of [kh, kw, C / groups, filters]
   std::mutex mutex_;
   std::vector<float> given_;
   std::map<Layout, std::shared_ptr<const void>> packed_;

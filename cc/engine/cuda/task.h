@@ -16,16 +16,16 @@ class CudnnHandle;
 // What a task runs on.
 struct LaneContext {
   CUstream stream = nullptr;
-  void* scratch = nullptr;  // of at least scratch_bytes(), the lane's own
+  void* scratch = nullptr;       // of at least scratch_bytes(), the lane's own
   CudnnHandle* cudnn = nullptr;  // the caller's
 };
 
 class CudaTask : public Task {
  public:
-  // Enqueues the task's work on the lane's stream, in the device's context, which
-  // is current; no synchronisation with the host and no allocation, so that it can
-  // be captured into a graph. May be called by several threads at once. Pointers
-  // are aligned as their TensorViews say.
+  // Enqueues the task's work on the lane's stream, in the device's context,
+  // which is current; no synchronisation with the host and no allocation, so
+  // that it can be captured into a graph. May be called by several threads at
+  // once. Pointers are aligned as their TensorViews say.
   virtual Status Enqueue(const void* const* inputs, void* output,
                          const LaneContext& lane) const = 0;
   virtual int64_t scratch_bytes() const { return 0; }

@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "cc/engine/cuda/convolution.h"
-#include "cc/engine/cuda/kernels.h"
+#include "cc/engine/cuda/cudnn/convolution.h"
+#include "cc/engine/cuda/kernels/kernels.h"
+#include "cc/engine/cuda/kernels/normalization_kernels.h"
+#include "cc/engine/cuda/kernels/reduction_kernels.h"
+#include "cc/engine/cuda/kernels/spatial_kernels.h"
+#include "cc/engine/cuda/kernels/window_kernel.h"
 #include "cc/engine/cuda/parameter.h"
-#include "cc/engine/cuda/normalization_kernels.h"
-#include "cc/engine/cuda/reduction_kernels.h"
-#include "cc/engine/cuda/spatial_kernels.h"
 #include "cc/engine/cuda/task.h"
-#include "cc/engine/cuda/window_kernel.h"
 
 namespace ios::cuda {
 namespace {
@@ -79,8 +79,8 @@ struct Weighted {
   Status Create(Device* device, const TaskSpec& spec, size_t index,
                 const ConvolutionSpec& what) {
     IOS_ASSIGN_OR_RETURN(
-        filter, Pack(spec, index,
-                     what.transposed ? Layout::kCrsk : Layout::kKrsc));
+        filter,
+        Pack(spec, index, what.transposed ? Layout::kCrsk : Layout::kKrsc));
     IOS_ASSIGN_OR_RETURN(bias, Pack(spec, index + 1, Layout::kPlain));
     IOS_ASSIGN_OR_RETURN(convolution, Convolution::Create(device, what));
     return Status();
@@ -309,14 +309,14 @@ TaskOr CompileBinary(Device* device, const TaskSpec& spec) {
       const BinaryKernel kernel,
       BinaryKernel::Create(device, spec.dtype, op.function, first, second,
                            op.activation, spec.output));
-  return MakeTask([kernel, constant, swapped = op.swapped](
-                      const void* const* inputs, void* output,
-                      const LaneContext& lane) {
-    const void* x = inputs[0];
-    const void* y = constant ? constant.get() : inputs[1];
-    if (swapped) std::swap(x, y);
-    return kernel.Enqueue(x, y, output, lane.stream);
-  });
+  return MakeTask(
+      [kernel, constant, swapped = op.swapped](
+          const void* const* inputs, void* output, const LaneContext& lane) {
+        const void* x = inputs[0];
+        const void* y = constant ? constant.get() : inputs[1];
+        if (swapped) std::swap(x, y);
+        return kernel.Enqueue(x, y, output, lane.stream);
+      });
 }
 
 TaskOr CompileScale(Device* device, const TaskSpec& spec) {
@@ -387,12 +387,11 @@ TaskOr CompileSpatial(Device* device, const TaskSpec& spec) {
 
 TaskOr CompilePad(Device* device, const TaskSpec& spec) {
   const Padding& padding = spec.op->padding;
-  IOS_ASSIGN_OR_RETURN(
-      const PadKernel kernel,
-      PadKernel::Create(device, spec.dtype, spec.inputs[0], padding.top,
-                        padding.left, spec.output,
-                        {spec.op->pad_mode, spec.op->pad_value,
-                         spec.op->channel_padding[0]}));
+  IOS_ASSIGN_OR_RETURN(const PadKernel kernel,
+                       PadKernel::Create(device, spec.dtype, spec.inputs[0],
+                                         padding.top, padding.left, spec.output,
+                                         {spec.op->pad_mode, spec.op->pad_value,
+                                          spec.op->channel_padding[0]}));
   return MakeTask([kernel](const void* const* inputs, void* output,
                            const LaneContext& lane) {
     return kernel.Enqueue(inputs[0], output, lane.stream);
@@ -448,9 +447,9 @@ TaskOr Compile(Device* device, bool tf32, const TaskSpec& spec) {
 
 StatusOr<std::unique_ptr<Task>> CompileTask(Device* device, bool tf32,
                                             const TaskSpec& spec) {
-  const bool reads_nothing =
-      std::any_of(spec.inputs.begin(), spec.inputs.end(),
-                  [](const TensorView& v) { return NumElements(v.shape) == 0; });
+  const bool reads_nothing = std::any_of(
+      spec.inputs.begin(), spec.inputs.end(),
+      [](const TensorView& v) { return NumElements(v.shape) == 0; });
   const OperatorType type = spec.op->type;
   StatusOr<std::unique_ptr<Task>> task =
       reads_nothing && type != OperatorType::kPad &&

@@ -7,7 +7,7 @@
 
 #include "cc/core/status.h"
 #include "cc/engine/backend.h"
-#include "cc/engine/cuda/device.h"
+#include "cc/engine/cuda/driver/device.h"
 
 namespace ios::cuda {
 

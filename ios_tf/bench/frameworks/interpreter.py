@@ -1,4 +1,4 @@
-"""One interpreter from a block's JSON (cc/core/block.h) to any framework's operators.
+"""One interpreter from a block's JSON (cc/core/ir/block.h) to a framework's operators.
 
 So every peer runs the very same network; each framework has one module here that
 implements `Ops`.
@@ -59,7 +59,7 @@ class Sampling:
 
     Attributes:
       interpolation: "nearest" or "bilinear".
-      coordinates: "asymmetric", "half_pixel" or "align_corners" (cc/core/block.h).
+      coordinates: "asymmetric", "half_pixel" or "align_corners" (cc/core/ir/block.h).
       image, output: [height, width] of what is read and of what it gives.
     """
 
@@ -303,7 +303,7 @@ class _Call:
         return Window(kernel, strides, dilations, tuple(around), name, image, output)
 
 
-# Activation::Defaults of cc/core/block.cc.
+# Activation::Defaults of cc/core/ir/block.cc.
 _PARAMETERS = {
     "swish": (1.0, 0.0),
     "elu": (1.0, 0.0),

@@ -1,0 +1,274 @@
+#include "cc/core/ir/schedule.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "cc/core/ir/block_json.h"
+#include "cc/core/limits.h"
+#include "cc/core/transforms/merge.h"
+
+namespace ios {
+namespace {
+
+using nlohmann::json;
+
+constexpr Strategy kStrategies[] = {Strategy::kConcurrent, Strategy::kMerge,
+                                    Strategy::kSplit};
+
+const char* ToString(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::kConcurrent:
+      return "concurrent";
+    case Strategy::kMerge:
+      return "merge";
+    case Strategy::kSplit:
+      return "split";
+  }
+  return "";
+}
+
+// What is known of a block's operators in the stage that is being looked at.
+// Made once for all stages: there may be as many of them as operators.
+class StageMarks {
+ public:
+  explicit StageMarks(size_t operators)
+      : group_(operators, -1), position_(operators, -1), parent_(operators) {}
+
+  void Enter(const Stage& stage) {
+    for (size_t g = 0; g < stage.groups.size(); ++g) {
+      for (size_t i = 0; i < stage.groups[g].size(); ++i) {
+        const int op = stage.groups[g][i];
+        group_[op] = g;
+        position_[op] = i;
+        parent_[op] = op;
+      }
+    }
+  }
+  void Leave(const Stage& stage) {
+    for (const std::vector<int>& group : stage.groups) {
+      for (int op : group) group_[op] = position_[op] = -1;
+    }
+  }
+
+  int group(int op) const { return group_[op]; }  // -1: not of this stage
+  int position(int op) const { return position_[op]; }
+
+  void Connect(int a, int b) { parent_[Root(a)] = Root(b); }
+  int Root(int op) {
+    while (parent_[op] != op) op = parent_[op] = parent_[parent_[op]];
+    return op;
+  }
+
+ private:
+  std::vector<int> group_, position_, parent_;
+};
+
+Status CheckGroups(const Block& block, const Stage& stage,
+                   const std::string& where, StageMarks* marks) {
+  // Within one group, operators connect through edges of the stage; those of a
+  // split need not.
+  for (const auto& group : stage.groups) {
+    for (int op : group) {
+      for (int ref : block.operators[op].inputs) {
+        if (ref < 0 || marks->group(ref) < 0) continue;
+        if (marks->group(ref) != marks->group(op)) {
+          return InvalidArgument(where + ": operators " + std::to_string(ref) +
+                                 " and " + std::to_string(op) +
+                                 " are connected but in different groups");
+        }
+        if (marks->position(ref) > marks->position(op)) {
+          return InvalidArgument(where + ": operator " + std::to_string(op) +
+                                 " comes before its input " +
+                                 std::to_string(ref));
+        }
+        marks->Connect(ref, op);
+      }
+    }
+    for (int op : group) {
+      if (stage.strategy != Strategy::kSplit &&
+          marks->Root(op) != marks->Root(group[0])) {
+        return InvalidArgument(where + ": operators " + std::to_string(op) +
+                               " and " + std::to_string(group[0]) +
+                               " share a group but are not connected");
+      }
+    }
+  }
+  return Status();
+}
+
+Status CheckStage(const Block& block, const Stage& stage,
+                  const std::string& where, StageMarks* marks) {
+  if (stage.strategy != Strategy::kConcurrent && stage.groups.size() != 1) {
+    return InvalidArgument(std::string(ToString(stage.strategy)) + " " + where +
+                           " must have one group");
+  }
+  if ((stage.strategy == Strategy::kSplit) != (stage.micro_batches > 1)) {
+    return InvalidArgument(
+        std::string(ToString(stage.strategy)) + " " + where + " cannot have " +
+        std::to_string(stage.micro_batches) + " micro-batches");
+  }
+  if (stage.strategy == Strategy::kMerge) {
+    const StatusOr<MergePlan> plan = PlanMerge(block, stage.groups[0]);
+    if (plan.ok()) return Status();
+    return InvalidArgument(where + ": " + plan.status().message());
+  }
+  marks->Enter(stage);
+  const Status status = CheckGroups(block, stage, where, marks);
+  marks->Leave(stage);
+  return status;
+}
+
+// Notes the stage of each of its operators in `stage_of`, where they had none.
+Status CheckMembers(const Stage& stage, int number,
+                    std::vector<int>* stage_of) {
+  const int n = stage_of->size();
+  const std::string where = "stage " + std::to_string(number);
+  if (stage.groups.empty()) return InvalidArgument(where + " is empty");
+  for (const auto& group : stage.groups) {
+    if (group.empty()) return InvalidArgument(where + " has an empty group");
+    for (int op : group) {
+      if (op < 0 || op >= n) {
+        return InvalidArgument("there is no operator " + std::to_string(op) +
+                               " in a block of " + std::to_string(n));
+      }
+      if ((*stage_of)[op] >= 0) {
+        return InvalidArgument("operator " + std::to_string(op) +
+                               " is scheduled twice");
+      }
+      (*stage_of)[op] = number;
+    }
+  }
+  return Status();
+}
+
+}  // namespace
+
+Schedule SequentialSchedule(const Block& block) {
+  Schedule schedule;
+  for (size_t i = 0; i < block.operators.size(); ++i) {
+    schedule.stages.push_back({Strategy::kConcurrent, {{static_cast<int>(i)}}});
+  }
+  return schedule;
+}
+
+Schedule GreedySchedule(const Block& block) {
+  Schedule schedule;
+  std::vector<size_t> stage_of;
+  for (const Operator& op : block.operators) {
+    size_t stage = 0;
+    for (int ref : op.inputs) {
+      if (ref >= 0) stage = std::max(stage, stage_of[ref] + 1);
+    }
+    if (stage == schedule.stages.size()) schedule.stages.emplace_back();
+    // Operators that are ready together are not connected.
+    schedule.stages[stage].groups.push_back(
+        {static_cast<int>(stage_of.size())});
+    stage_of.push_back(stage);
+  }
+  return schedule;
+}
+
+Status ValidateStages(const std::vector<Stage>& stages, const Block& block) {
+  StageMarks marks(block.operators.size());
+  std::vector<int> stage_of(block.operators.size(), -1);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    IOS_RETURN_IF_ERROR(CheckMembers(stages[s], s, &stage_of));
+    IOS_RETURN_IF_ERROR(
+        CheckStage(block, stages[s], "stage " + std::to_string(s), &marks));
+  }
+  return Status();
+}
+
+Status Validate(const Schedule& schedule, const Block& block) {
+  const int n = block.operators.size();
+  std::vector<int> stage_of(n, -1);
+  for (size_t s = 0; s < schedule.stages.size(); ++s) {
+    IOS_RETURN_IF_ERROR(CheckMembers(schedule.stages[s], s, &stage_of));
+  }
+  for (int i = 0; i < n; ++i) {
+    if (stage_of[i] < 0) {
+      return InvalidArgument("operator " + std::to_string(i) +
+                             " is not scheduled");
+    }
+    for (int ref : block.operators[i].inputs) {
+      if (ref >= 0 && stage_of[ref] > stage_of[i]) {
+        return InvalidArgument("operator " + std::to_string(i) +
+                               " runs in an earlier stage than its input " +
+                               std::to_string(ref));
+      }
+    }
+  }
+  return ValidateStages(schedule.stages, block);
+}
+
+std::string ToJson(const Schedule& schedule) {
+  json stages = json::array();
+  for (const Stage& stage : schedule.stages) {
+    json item = {{"strategy", ToString(stage.strategy)},
+                 {"groups", stage.groups}};
+    if (stage.strategy == Strategy::kSplit) {
+      item["micro_batches"] = stage.micro_batches;
+    }
+    stages.push_back(std::move(item));
+  }
+  return json{{"version", kFormatVersion}, {"stages", stages}}.dump();
+}
+
+StatusOr<Schedule> ScheduleFromJsonValue(const json& value) {
+  IOS_RETURN_IF_ERROR(CheckVersion(value, "schedule"));
+  const Status malformed = InvalidArgument("schedule has malformed stages");
+  const auto stages = value.find("stages");
+  if (stages == value.end() || !stages->is_array()) return malformed;
+  Schedule schedule;
+  for (const json& item : *stages) {
+    if (!item.is_object()) return malformed;
+    const auto name = item.find("strategy"), groups = item.find("groups");
+    if (name == item.end() || groups == item.end() || !groups->is_array()) {
+      return malformed;
+    }
+    Stage stage;
+    const auto strategy =
+        std::find_if(std::begin(kStrategies), std::end(kStrategies),
+                     [&](Strategy known) { return *name == ToString(known); });
+    if (strategy == std::end(kStrategies)) return malformed;
+    stage.strategy = *strategy;
+    const auto micro_batches = item.find("micro_batches");
+    if (micro_batches != item.end() &&
+        (!ReadInteger(*micro_batches, &stage.micro_batches) ||
+         stage.micro_batches > kMaxDimension)) {
+      return malformed;
+    }
+    for (const json& members : *groups) {
+      if (!members.is_array()) return malformed;
+      std::vector<int> group;
+      for (const json& op : members) {
+        int index;
+        if (!ReadInteger(op, &index)) return malformed;
+        group.push_back(index);
+      }
+      stage.groups.push_back(std::move(group));
+    }
+    schedule.stages.push_back(std::move(stage));
+  }
+  return schedule;
+}
+
+StatusOr<Schedule> ScheduleFromJson(const std::string& text) {
+  IOS_ASSIGN_OR_RETURN(const json value, ParseDocument(text, "schedule"));
+  return ScheduleFromJsonValue(value);
+}
+
+StatusOr<Schedule> ParseSchedule(const std::string& text, const Block& block) {
+  IOS_ASSIGN_OR_RETURN(const json value, ParseDocument(text, "schedule"));
+  IOS_ASSIGN_OR_RETURN(Schedule schedule, ScheduleFromJsonValue(value));
+  const auto signature = value.find("signature");
+  if (signature == value.end() || *signature != Signature(block)) {
+    return InvalidArgument("it is a schedule for another block");
+  }
+  IOS_RETURN_IF_ERROR(Validate(schedule, block));
+  return schedule;
+}
+
+}  // namespace ios

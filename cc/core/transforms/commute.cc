@@ -1,0 +1,52 @@
+#include "cc/core/transforms/commute.h"
+
+#include <array>
+#include <cstdint>
+#include <utility>
+
+namespace ios {
+namespace {
+
+constexpr std::array<int64_t, 2> kOne = {1, 1};
+
+// Whether it is linear in each pixel, but for its activation.
+bool IsPointwise(const Operator& op) {
+  return op.type == OperatorType::kConv2D && op.kernel == kOne &&
+         op.strides == kOne && op.groups == 1 && !op.residual &&
+         op.padding.type != PaddingType::kExplicit;
+}
+
+}  // namespace
+
+std::vector<std::pair<int, int>> PoolAfterConvolutions(
+    const std::vector<Shape>& shapes, Block* block) {
+  std::vector<Operator>& operators = block->operators;
+  std::vector<int> readers(operators.size());
+  for (const Operator& op : operators) {
+    for (int ref : op.inputs) {
+      if (ref >= 0) ++readers[ref];
+    }
+  }
+  for (int out : block->outputs) ++readers[out];
+  std::vector<std::pair<int, int>> moved;
+  for (size_t i = 0; i < operators.size(); ++i) {
+    const int at = operators[i].inputs.empty() ? -1 : operators[i].inputs[0];
+    if (at < 0 || !IsPointwise(operators[i])) continue;
+    Operator pool = operators[at], convolution = operators[i];
+    if (pool.type != OperatorType::kPool || pool.pool != PoolKind::kAvg ||
+        pool.activation != Activation::kNone || pool.strides != kOne ||
+        pool.padding.type != PaddingType::kSame || readers[at] != 1 ||
+        convolution.filters >= shapes[at].back()) {
+      continue;
+    }
+    convolution.inputs.swap(pool.inputs);
+    pool.activation = convolution.activation;
+    convolution.activation = Activation::kNone;
+    operators[at] = std::move(convolution);
+    operators[i] = std::move(pool);
+    moved.emplace_back(at, i);
+  }
+  return moved;
+}
+
+}  // namespace ios

@@ -1,0 +1,280 @@
+#include "cc/engine/cpu/kernels/activations.h"
+
+#include <cfloat>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "cc/engine/cpu/kernels/vectorized.h"
+
+#define IOS_INLINE inline __attribute__((always_inline))
+
+namespace ios::cpu {
+namespace {
+
+// Elementary functions without branches, so that loops of them vectorise. Their
+// relative errors are about 1e-7, their polynomials fitted by least squares.
+// A comparison with NaN is false: what is written `v < c ? c : v` keeps NaN.
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+IOS_INLINE int32_t Bits(float v) {
+  int32_t bits;
+  std::memcpy(&bits, &v, sizeof(bits));
+  return bits;
+}
+IOS_INLINE float FromBits(int32_t bits) {
+  float v;
+  std::memcpy(&v, &bits, sizeof(v));
+  return v;
+}
+IOS_INLINE float WithSignOf(float magnitude, float v) {
+  return FromBits(Bits(magnitude) | (Bits(v) & INT32_MIN));
+}
+IOS_INLINE float Abs(float v) { return FromBits(Bits(v) & INT32_MAX); }
+IOS_INLINE float AtLeast(float v, float low) { return v < low ? low : v; }
+IOS_INLINE float AtMost(float v, float high) { return v > high ? high : v; }
+
+// exp(v) = 2^k * (1 + rest), |rest| < 1/2.
+struct Power {
+  int32_t k;
+  float rest;
+};
+IOS_INLINE Power Reduce(float v) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: its last bit is 1
+  const float shifted = v * 1.44269504f + kRound;
+  const float k = shifted - kRound;
+  const float r = (v - k * 0.693359375f) - k * -2.12194440e-4f;
+  float p = 0.00139411f;
+  p = p * r + 0.00836318f;
+  p = p * r + 0.04166638f;
+  p = p * r + 0.16666577f;
+  p = p * r + 0.5f;
+  return {Bits(shifted) - Bits(kRound), r + r * r * p};
+}
+// What wraps around: of NaN and the likes come numbers that nobody uses.
+IOS_INLINE int32_t Difference(int32_t a, int32_t b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) -
+                              static_cast<uint32_t>(b));
+}
+IOS_INLINE int32_t InExponent(int32_t k) {
+  return static_cast<int32_t>(static_cast<uint32_t>(k) << 23);
+}
+
+// 2^k for a normal result.
+IOS_INLINE float Exp2(int32_t k) { return FromBits(InExponent(k + 127)); }
+
+IOS_INLINE float Exp(float v) {
+  const Power power = Reduce(AtLeast(AtMost(v, 89.0f), -104.0f));
+  const int32_t half = power.k >> 1;
+  return (1.0f + power.rest) * Exp2(half) * Exp2(power.k - half);
+}
+// For v <= 1.
+IOS_INLINE float Expm1OfSmall(float v) {
+  const Power power = Reduce(AtLeast(v, -87.0f));
+  const float scale = Exp2(power.k);
+  return power.rest * scale + (scale - 1.0f);
+}
+IOS_INLINE float Expm1(float v) {
+  return v > 1.0f ? Exp(v) - 1.0f : Expm1OfSmall(AtMost(v, 1.0f));
+}
+
+// log(1 + m), 1 + m between the roots of 1/2 and of 2.
+IOS_INLINE float LogNearOne(float m) {
+  float p = 0.06919228f;
+  p = p * m - 0.11780012f;
+  p = p * m + 0.11865629f;
+  p = p * m - 0.1238571f;
+  p = p * m + 0.14219968f;
+  p = p * m - 0.16669205f;
+  p = p * m + 0.20002149f;
+  p = p * m - 0.24999987f;
+  p = p * m + 0.33333312f;
+  return m + m * m * (m * p - 0.5f);
+}
+IOS_INLINE float Log(float v) {
+  const int32_t e = Difference(Bits(v), 0x3f3504f3) >> 23;
+  const float m = FromBits(Difference(Bits(v), InExponent(e))) - 1.0f;
+  float log = LogNearOne(m) + static_cast<float>(e) * 0.69314718f;
+  log = v < FLT_MIN ? (v < 0.0f ? kNaN : -kInfinity) : log;
+  log = v > FLT_MAX ? v : log;
+  return v != v ? v : log;
+}
+// For v in [0, 1].
+IOS_INLINE float Log1pOfSmall(float v) {
+  const bool large = v > 0.41421356f;
+  return LogNearOne(large ? 0.5f * v - 0.5f : v) + (large ? 0.69314718f : 0.0f);
+}
+IOS_INLINE float Log1p(float v) {
+  const float w = 1.0f + v, log = Log(w);
+  const float better = log + (v - (w - 1.0f)) / w;
+  return w > 0.0f && v < 1e8f ? better : log;
+}
+
+IOS_INLINE float Sigmoid(float v) { return 1.0f / (1.0f + Exp(-v)); }
+IOS_INLINE float Tanh(float v) {
+  const float magnitude = Abs(v), z = v * v;
+  float p = -0.00572163f;
+  p = p * z + 0.02065522f;
+  p = p * z - 0.05374515f;
+  p = p * z + 0.13331515f;
+  p = p * z - 0.33333285f;
+  const float large = 1.0f - 2.0f / (1.0f + Exp(2.0f * magnitude));
+  return magnitude < 0.625f ? v + v * z * p : WithSignOf(large, v);
+}
+IOS_INLINE float Softplus(float v) {
+  return AtLeast(v, 0.0f) + Log1pOfSmall(Exp(-Abs(v)));
+}
+
+IOS_INLINE float ErfcOfMagnitude(float z) {
+  const float t = 1.0f / (1.0f + 0.5f * z);
+  float p = 0.03631766f;
+  p = p * t - 0.19429655f;
+  p = p * t + 0.38989539f;
+  p = p * t - 0.3022679f;
+  p = p * t - 0.00990155f;
+  p = p * t + 0.02780103f;
+  p = p * t + 0.05808928f;
+  p = p * t + 0.18470076f;
+  p = p * t + 0.24533588f;
+  p = p * t + 0.28223682f;
+  p = p * t + 0.28208919f;
+  return Exp(-z * z) * t * p;
+}
+IOS_INLINE float Erfc(float v) {
+  const float erfc = ErfcOfMagnitude(Abs(v));
+  return v < 0.0f ? 2.0f - erfc : erfc;
+}
+IOS_INLINE float Erf(float v) {
+  const float magnitude = Abs(v), z = v * v;
+  float p = 7.88912239e-5f;
+  p = p * z - 8.02084231e-4f;
+  p = p * z + 5.18953548e-3f;
+  p = p * z - 2.68544447e-2f;
+  p = p * z + 1.12836002e-1f;
+  p = p * z - 3.76126271e-1f;
+  p = p * z + 1.12837917f;
+  const float large = 1.0f - ErfcOfMagnitude(magnitude);
+  return magnitude < 1.0f ? v * p : WithSignOf(large, v);
+}
+
+IOS_INLINE float Relu6(float v) { return AtMost(AtLeast(v, 0.0f), 6.0f); }
+IOS_INLINE float Elu(float v, float above, float below) {
+  return v > 0.0f ? above * v : below * Expm1OfSmall(AtMost(v, 0.0f));
+}
+IOS_INLINE float GeluTanh(float v) {
+  return 0.5f * v * (1.0f + Tanh(0.79788456f * (v + 0.044715f * (v * v * v))));
+}
+
+// The activation is chosen outside of the loops.
+#define IOS_EACH(VALUE)                                  \
+  _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) { \
+    const float v = x[i];                                \
+    out[i] = VALUE;                                      \
+  }                                                      \
+  return
+
+// As pow() does, -0 is 0 to half an exponent, and -infinity is infinity.
+IOS_VECTORIZED void PowerRow(const float* x, int64_t n, float exponent,
+                             float* out) {
+  if (exponent == 0.5f) {
+    IOS_EACH((v == -kInfinity ? kInfinity : std::sqrt(v + 0.0f)));
+  }
+  if (exponent == -0.5f) {
+    IOS_EACH((v == -kInfinity ? 0.0f : 1.0f / std::sqrt(v + 0.0f)));
+  }
+  switch (static_cast<int>(exponent)) {
+    case 1:
+      IOS_EACH(v);
+    case 2:
+      IOS_EACH(v * v);
+    case 3:
+      IOS_EACH(v * v * v);
+    case 4:
+      IOS_EACH((v * v) * (v * v));
+    case -1:
+      IOS_EACH(1.0f / v);
+    case -2:
+      IOS_EACH(1.0f / (v * v));
+    case -3:
+      IOS_EACH(1.0f / (v * v * v));
+    case -4:
+      IOS_EACH(1.0f / ((v * v) * (v * v)));
+  }
+}
+
+}  // namespace
+
+IOS_VECTORIZED void ActivateRow(const float* x, int64_t n,
+                                const Activation& activation, float* out) {
+  const float alpha = activation.alpha, beta = activation.beta;
+  switch (activation.kind) {
+    case Activation::kNone:
+      IOS_EACH(v);
+    case Activation::kRelu:
+      IOS_EACH(AtLeast(v, 0.0f));
+    case Activation::kRelu6:
+      IOS_EACH(Relu6(v));
+    case Activation::kSigmoid:
+      IOS_EACH(Sigmoid(v));
+    case Activation::kTanh:
+      IOS_EACH(Tanh(v));
+    case Activation::kSwish:
+      IOS_EACH(v * Sigmoid(alpha * v));
+    case Activation::kHardSigmoid:
+      IOS_EACH(AtLeast(AtMost(alpha * v + beta, 1.0f), 0.0f));
+    case Activation::kHardSwish:
+      IOS_EACH(v * (Relu6(v + 3.0f) * (1.0f / 6.0f)));
+    case Activation::kElu:
+      IOS_EACH(Elu(v, 1.0f, alpha));
+    case Activation::kLeakyRelu:
+      IOS_EACH((v > 0.0f ? v : alpha * v));
+    case Activation::kSelu:
+      IOS_EACH(Elu(v, 1.05070099f, 1.75809934f));
+    case Activation::kSoftplus:
+      IOS_EACH(Softplus(v));
+    case Activation::kSoftsign:
+      IOS_EACH(v / (1.0f + Abs(v)));
+    case Activation::kGelu:
+      IOS_EACH(0.5f * v * Erfc(v * -0.70710678f));
+    case Activation::kGeluTanh:
+      IOS_EACH(GeluTanh(v));
+    case Activation::kMish:
+      IOS_EACH(v * Tanh(Softplus(v)));
+    case Activation::kMaximum:
+      IOS_EACH(AtLeast(v, alpha));
+    case Activation::kMinimum:
+      IOS_EACH(AtMost(v, alpha));
+    case Activation::kClip:
+      IOS_EACH(AtLeast(AtMost(v, beta), alpha));
+    case Activation::kThreshold:
+      IOS_EACH((v > alpha ? v : 0.0f));
+    case Activation::kExp:
+      IOS_EACH(Exp(v));
+    case Activation::kExpm1:
+      IOS_EACH(Expm1(v));
+    case Activation::kLog:
+      IOS_EACH(Log(v));
+    case Activation::kLog1p:
+      IOS_EACH(Log1p(v));
+    case Activation::kSqrt:
+      IOS_EACH(std::sqrt(v));
+    case Activation::kRsqrt:
+      IOS_EACH(1.0f / std::sqrt(v));
+    case Activation::kSquare:
+      IOS_EACH(v * v);
+    case Activation::kPow:
+      return PowerRow(x, n, alpha, out);
+    case Activation::kAbs:
+      IOS_EACH(Abs(v));
+    case Activation::kErf:
+      IOS_EACH(Erf(v));
+    case Activation::kErfc:
+      IOS_EACH(Erfc(v));
+  }
+}
+
+#undef IOS_EACH
+
+}  // namespace ios::cpu

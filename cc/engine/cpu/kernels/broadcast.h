@@ -1,0 +1,51 @@
+// Broadcasting: the rows that two tensors and their result are walked in.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_BROADCAST_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_BROADCAST_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "cc/core/ir/block.h"
+#include "cc/engine/backend.h"
+
+namespace ios::cpu {
+
+// Rows are as long as can be: neighbouring dimensions that all three tensors
+// have side by side, or do not have at all, are one.
+class BroadcastRows {
+ public:
+  // `to` has the shape that x and y broadcast to.
+  BroadcastRows(const TensorView& x, const TensorView& y, const TensorView& to);
+
+  // A row: offsets of its first elements, and its index in each outer
+  // dimension.
+  struct Row {
+    int64_t x = 0, y = 0, to = 0;
+    std::array<int64_t, 4> index = {};
+  };
+  Row At(int64_t row) const;
+  // Goes on to the next row.
+  void Advance(Row* row) const;
+  int64_t count() const;
+  int64_t length() const { return row_.size; }
+  // From one element of a row to the next: 1, or 0 where one serves the whole
+  // row.
+  int64_t x_step() const { return row_.x; }
+  int64_t y_step() const { return row_.y; }
+
+ private:
+  struct Dimension {
+    int64_t size, x, y, to;  // strides
+  };
+  Dimension row_;
+  std::vector<Dimension> outer_;  // from inside to outside
+};
+
+// out[i] = function(x[i * x_step], y[i * y_step]) for i in [0, n).
+void BinaryRow(BinaryFunction function, const float* x, int64_t x_step,
+               const float* y, int64_t y_step, int64_t n, float* out);
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_BROADCAST_H_

@@ -1,0 +1,40 @@
+// The CPU backend's own kernels: memory-bound operators on pitched tensors,
+// which oneDNN's primitives do not take. Each splits its work over the current
+// lane.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_KERNELS_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_KERNELS_H_
+
+#include <array>
+#include <vector>
+
+#include "cc/core/ir/block.h"
+#include "cc/engine/backend.h"
+
+namespace ios::cpu {
+
+struct Source {
+  const float* data = nullptr;
+  TensorView view;
+};
+struct Target {
+  float* data = nullptr;
+  TensorView view;
+};
+
+void Copy(const Source& from, const Target& to);
+// `to` may be `x`.
+void Activate(const Source& x, Activation activation, const Target& to);
+void Add(const std::vector<Source>& terms, Activation activation,
+         const Target& to);
+// `to` has the shape that x and y broadcast to.
+void Binary(BinaryFunction function, const Source& x, const Source& y,
+            Activation activation, const Target& to);
+// x * scale[c] + shift[c].
+void Scale(const Source& x, const float* scale, const float* shift,
+           Activation activation, const Target& to);
+// Over height and width; `to` is [N,1,1,C] or [N,C].
+void GlobalPool(const Source& x, PoolKind kind, const Target& to);
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_KERNELS_H_

@@ -1,0 +1,17 @@
+// The task of a separable convolution.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_SEPARABLE_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_SEPARABLE_H_
+
+#include <dnnl.hpp>
+#include <memory>
+
+#include "cc/engine/cpu/tasks.h"
+
+namespace ios::cpu {
+
+std::unique_ptr<Task> MakeSepConvTask(const TaskSpec& spec,
+                                      const dnnl::engine& engine);
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_SEPARABLE_H_

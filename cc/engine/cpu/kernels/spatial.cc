@@ -1,0 +1,161 @@
+#include "cc/engine/cpu/kernels/spatial.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "cc/engine/cpu/kernels/vectorized.h"
+#include "cc/engine/cpu/threads/lanes.h"
+
+namespace ios::cpu {
+namespace {
+
+// Floats worth handing to another thread.
+constexpr int64_t kGrainFloats = 4096;
+
+int64_t GrainOf(int64_t floats) {
+  return std::max<int64_t>(1, kGrainFloats / std::max<int64_t>(floats, 1));
+}
+
+// Copies between an image `wide` and one `deep`, block_size times less high and
+// wide with so many more channels in each direction; copy(deep, wide, floats)
+// in the direction wanted.
+template <typename Copy>
+void ForBlocks(const TensorView& deep, const TensorView& wide,
+               int64_t block_size, Copy&& copy) {
+  const int64_t height = deep.shape[1], width = deep.shape[2];
+  const int64_t channels = wide.channels();
+  // Cells of a block that lie beside each other do so in both.
+  const int64_t run = wide.dense() ? block_size : 1;
+  ParallelFor(
+      deep.shape[0] * height * block_size,
+      GrainOf(width * block_size * channels), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t in_block = row % block_size;
+          for (int64_t w = 0; w < width; ++w) {
+            const int64_t from = (row / block_size * width + w) * deep.pitch +
+                                 in_block * block_size * channels;
+            const int64_t to = (row * width + w) * block_size;
+            for (int64_t k = 0; k < block_size; k += run) {
+              copy(from + k * channels, (to + k) * wide.pitch, run * channels);
+            }
+          }
+        }
+      });
+}
+
+// x[c] * (bias + alpha * the sum of squares[c, c + window))^-beta.
+IOS_VECTORIZED void NormalizeRow(const float* __restrict x,
+                                 const float* __restrict squares, int64_t n,
+                                 int64_t window, const float* parameters,
+                                 float* __restrict sums,
+                                 float* __restrict out) {
+  const float bias = parameters[0], alpha = parameters[1], beta = parameters[2];
+  for (int64_t c = 0; c < n; ++c) sums[c] = 0.0f;
+  for (int64_t k = 0; k < window; ++k) {
+    for (int64_t c = 0; c < n; ++c) sums[c] += squares[c + k];
+  }
+  for (int64_t c = 0; c < n; ++c) sums[c] = bias + alpha * sums[c];
+  if (beta == 0.75f) {
+    for (int64_t c = 0; c < n; ++c) {
+      const float root = std::sqrt(sums[c]);
+      out[c] = x[c] / (root * std::sqrt(root));
+    }
+  } else if (beta == 0.5f) {
+    for (int64_t c = 0; c < n; ++c) out[c] = x[c] / std::sqrt(sums[c]);
+  } else if (beta == 1.0f) {
+    for (int64_t c = 0; c < n; ++c) out[c] = x[c] / sums[c];
+  } else {
+    for (int64_t c = 0; c < n; ++c) out[c] = x[c] * std::pow(sums[c], -beta);
+  }
+}
+
+// Of the cells of an output, in one dimension, those of the input that they
+// are; or -1.
+std::vector<int64_t> PaddedCells(PadMode mode, int64_t before, int64_t input,
+                                 int64_t output) {
+  const int64_t repeated = mode == PadMode::kSymmetric ? 1 : 0;
+  std::vector<int64_t> cells(output);
+  for (int64_t i = 0; i < output; ++i) {
+    int64_t cell = i - before;
+    if (mode != PadMode::kConstant) {
+      if (cell < 0) cell = -cell - repeated;
+      if (cell >= input) cell = 2 * input - 2 + repeated - cell;
+    }
+    cells[i] = cell < 0 || cell >= input ? -1 : cell;
+  }
+  return cells;
+}
+
+}  // namespace
+
+void Pad(const Source& x, const Operator& op, const Target& to) {
+  const Shape &in = x.view.shape, &out = to.view.shape;
+  const std::vector<int64_t> rows =
+      PaddedCells(op.pad_mode, op.padding.top, in[1], out[1]);
+  const std::vector<int64_t> columns =
+      PaddedCells(op.pad_mode, op.padding.left, in[2], out[2]);
+  const int64_t before = op.channel_padding[0], after = op.channel_padding[1];
+  const int64_t height = out[1], width = out[2];
+  ParallelFor(
+      out[0] * height, GrainOf(width * out[3]),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t from = rows[row % height];
+          for (int64_t w = 0; w < width; ++w) {
+            float* cell = to.data + (row * width + w) * to.view.pitch;
+            if (from < 0 || columns[w] < 0) {
+              std::fill_n(cell, out[3], op.pad_value);
+              continue;
+            }
+            std::fill_n(cell, before, op.pad_value);
+            std::memcpy(
+                cell + before,
+                x.data + ((row / height * in[1] + from) * in[2] + columns[w]) *
+                             x.view.pitch,
+                in[3] * sizeof(float));
+            std::fill_n(cell + before + in[3], after, op.pad_value);
+          }
+        }
+      });
+}
+
+void DepthToSpace(const Source& x, int64_t block_size, const Target& to) {
+  ForBlocks(x.view, to.view, block_size,
+            [&](int64_t deep, int64_t wide, int64_t floats) {
+              std::memcpy(to.data + wide, x.data + deep,
+                          floats * sizeof(float));
+            });
+}
+
+void SpaceToDepth(const Source& x, int64_t block_size, const Target& to) {
+  ForBlocks(to.view, x.view, block_size,
+            [&](int64_t deep, int64_t wide, int64_t floats) {
+              std::memcpy(to.data + deep, x.data + wide,
+                          floats * sizeof(float));
+            });
+}
+
+void LocalResponseNormalization(const Source& x, const Operator& op,
+                                const Target& to) {
+  const int64_t channels = x.view.channels();
+  const int64_t radius = std::min(op.depth_radius, channels);
+  ParallelFor(x.view.pixels(), GrainOf(channels * (2 * radius + 1)),
+              [&](int64_t begin, int64_t end) {
+                // With zeros beyond the first and the last channel.
+                std::vector<float> squares(channels + 2 * radius, 0.0f);
+                std::vector<float> sums(channels);
+                for (int64_t p = begin; p < end; ++p) {
+                  const float* from = x.data + p * x.view.pitch;
+                  for (int64_t c = 0; c < channels; ++c) {
+                    squares[radius + c] = from[c] * from[c];
+                  }
+                  NormalizeRow(from, squares.data(), channels, 2 * radius + 1,
+                               op.normalization.data(), sums.data(),
+                               to.data + p * to.view.pitch);
+                }
+              });
+}
+
+}  // namespace ios::cpu

@@ -1,0 +1,46 @@
+// Weights of the CPU backend.
+#ifndef IOS_TF_CC_ENGINE_CPU_ONEDNN_PARAMETER_H_
+#define IOS_TF_CC_ENGINE_CPU_ONEDNN_PARAMETER_H_
+
+#include <dnnl.hpp>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cc/engine/backend.h"
+#include "cc/engine/cpu/memory.h"
+
+namespace ios::cpu {
+
+// A weight in the layouts that primitives chose. The plain array goes once the
+// first layout exists; further ones are made from that.
+class CpuParameter : public Parameter {
+ public:
+  // Packed layouts come from `pool`.
+  CpuParameter(const ConstArray& array, FloatPool* pool);
+
+  // The weight as `wanted`. `plain` describes the array as it was given.
+  dnnl::memory Packed(const dnnl::engine& engine,
+                      const dnnl::memory::desc& plain,
+                      const dnnl::memory::desc& wanted);
+  const float* plain() const { return plain_.data(); }
+
+ private:
+  struct Layout {
+    dnnl::memory memory;
+    std::shared_ptr<float> data;
+  };
+
+  FloatPool* const pool_;
+  std::mutex mutex_;
+  std::vector<float> plain_;
+  std::vector<Layout> packed_;
+};
+
+inline CpuParameter* AsCpu(const std::shared_ptr<Parameter>& parameter) {
+  return static_cast<CpuParameter*>(parameter.get());
+}
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_ONEDNN_PARAMETER_H_

@@ -1,0 +1,90 @@
+// oneDNN primitives with the memory objects they are called with.
+#ifndef IOS_TF_CC_ENGINE_CPU_ONEDNN_PRIMITIVE_H_
+#define IOS_TF_CC_ENGINE_CPU_ONEDNN_PRIMITIVE_H_
+
+#include <cstdint>
+#include <dnnl.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/core/ir/block.h"
+#include "cc/engine/cpu/threads/lanes.h"
+
+namespace ios::cpu {
+
+dnnl::memory::desc NhwcDesc(const Shape& shape);  // of [N,H,W,C]
+dnnl::memory::desc FlatDesc(int64_t n);
+
+// Appends the activation, if oneDNN computes it as TensorFlow does; returns
+// what is left to do: kNone or `activation`. (oneDNN's relu and clip, on any
+// processor, turn NaN into a number, its exp into infinity; its gelu of
+// infinity is NaN, and its softplus of -60 is 4e-6.)
+Activation AppendActivation(const Activation& activation, dnnl::post_ops* ops);
+
+// With scratch memory given by the caller.
+dnnl::primitive_attr AttributesWith(const dnnl::post_ops& ops);
+
+// Whether an implementation of oneDNN's, by its name, has loops or barriers in
+// which one thread waits for another: those of its own matrix product
+// (gemm_driver.cpp).
+bool ThreadsWaitForEachOther(const std::string& implementation);
+
+class Primitive {
+ public:
+  template <typename PrimitiveDesc>
+  void Create(const PrimitiveDesc& desc, const dnnl::engine& engine) {
+    primitive_ = dnnl::primitive(desc);
+    engine_ = engine;
+    at_once_ = ThreadsWaitForEachOther(desc.impl_info_str());
+    const dnnl::memory::desc scratchpad = desc.scratchpad_desc();
+    scratchpad_floats_ = (scratchpad.get_size() + 3) / 4;
+    if (scratchpad_floats_ > 0) {
+      scratchpad_ = AddArgument(DNNL_ARG_SCRATCHPAD, scratchpad);
+    }
+  }
+
+  // An argument whose address is given at every call. Returns its number.
+  int AddArgument(int kind, const dnnl::memory::desc& desc) {
+    return AddArgument(kind, dnnl::memory(desc, engine_, nullptr));
+  }
+  // An argument that stays.
+  int AddArgument(int kind, dnnl::memory value) {
+    memories_.push_back(std::move(value));
+    arguments_.push_back({kind, memories_.back().get()});
+    return static_cast<int>(memories_.size()) - 1;
+  }
+
+  // The same primitive with addresses of its own, for another thread.
+  Primitive Clone() const;
+
+  void Set(int argument, const float* data) {
+    dnnl_memory_set_data_handle(memories_[argument].get(),
+                                const_cast<float*>(data));
+  }
+
+  int64_t scratchpad_floats() const { return scratchpad_floats_; }
+
+  void Execute(dnnl_stream_t stream, float* scratchpad) {
+    if (scratchpad_ >= 0) Set(scratchpad_, scratchpad);
+    std::optional<AtOnce> at_once;
+    if (at_once_) at_once.emplace();
+    // Cannot fail: arguments were checked when the primitive was made.
+    dnnl_primitive_execute(primitive_.get(), stream, arguments_.size(),
+                           arguments_.data());
+  }
+
+ private:
+  dnnl::primitive primitive_;
+  dnnl::engine engine_;
+  std::vector<dnnl::memory> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+  int scratchpad_ = -1;
+  bool at_once_ = false;
+  int64_t scratchpad_floats_ = 0;
+};
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_ONEDNN_PRIMITIVE_H_

@@ -1,0 +1,107 @@
+#include "cc/engine/cpu/threads/cores.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace ios::cpu {
+namespace {
+
+double Smaller(double a, double b) {
+  return a <= 0 ? b : b <= 0 ? a : std::min(a, b);
+}
+
+// Of a quota and its period, which may be in one file; 0: no limit, or no
+// files.
+double Ratio(std::istream& quota_file, std::istream& period_file) {
+  double quota = 0, period = 0;
+  return quota_file >> quota && period_file >> period && quota > 0 && period > 0
+             ? quota / period
+             : 0;
+}
+
+// Version 2, "150000 100000" or "max 100000".
+double QuotaOf(const std::string& directory) {
+  std::ifstream file(directory + "/cpu.max");
+  return Ratio(file, file);
+}
+
+// Version 1; a quota of -1 is none.
+double QuotaOfVersion1(const std::string& directory) {
+  std::ifstream quota_file(directory + "/cpu.cfs_quota_us");
+  std::ifstream period_file(directory + "/cpu.cfs_period_us");
+  return Ratio(quota_file, period_file);
+}
+
+// Of a group and all those it is in.
+template <typename Quota>
+double SmallestQuota(const std::string& root, std::string group, Quota quota) {
+  double smallest = quota(root);
+  while (group.size() > 1) {
+    smallest = Smaller(smallest, quota(root + group));
+    group.resize(group.rfind('/'));
+  }
+  return smallest;
+}
+
+}  // namespace
+
+double CoresOfQuota(const std::string& groups, const std::string& root) {
+  std::ifstream file(groups);
+  std::string line;
+  double smallest = 0;
+  while (std::getline(file, line)) {  // "4:cpu,cpuacct:/a/b", "0::/a/b"
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos || line.compare(second + 1, 1, "/") != 0)
+      continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string group = line.substr(second + 1);
+    if (controllers.empty()) {
+      smallest = Smaller(smallest, SmallestQuota(root, group, QuotaOf));
+    }
+    std::istringstream names(controllers);
+    for (std::string name; std::getline(names, name, ',');) {
+      if (name != "cpu") continue;
+      // Mounted under the name of all controllers, with a link for each.
+      smallest = Smaller(smallest,
+                         SmallestQuota(root + "/cpu", group, QuotaOfVersion1));
+    }
+  }
+  return smallest;
+}
+
+int UsableCores() {
+  int cores = std::max(1u, std::thread::hardware_concurrency());
+  cpu_set_t set;
+  // Of the process, not of the calling thread, which may be pinned.
+  if (sched_getaffinity(getpid(), sizeof(set), &set) == 0) {
+    cores = CPU_COUNT(&set);
+  }
+  const double quota = CoresOfQuota("/proc/self/cgroup", "/sys/fs/cgroup");
+  if (quota > 0) cores = std::min(cores, static_cast<int>(std::ceil(quota)));
+  return std::max(1, cores);
+}
+
+int WantedThreads() {
+  const char* text = std::getenv("IOS_TF_NUM_THREADS");
+  const long wanted = text ? std::atol(text) : 0;
+  if (wanted <= 0) return UsableCores();
+  const long machine = std::max<long>(1, sysconf(_SC_NPROCESSORS_CONF));
+  if (wanted > machine) {
+    std::fprintf(
+        stderr,
+        "ios_tf: IOS_TF_NUM_THREADS=%s: the machine has %ld cores; %ld "
+        "threads are used\n",
+        text, machine, machine);
+  }
+  return static_cast<int>(std::min(wanted, machine));
+}
+
+}  // namespace ios::cpu

@@ -1,0 +1,229 @@
+#include "cc/engine/cpu/threads/lanes.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <memory>
+#include <thread>
+
+#include "cc/engine/cpu/threads/cores.h"
+
+namespace ios::cpu {
+namespace {
+
+// Nanoseconds between two looks at what the process may use.
+constexpr int64_t kCountEvery = 100'000'000;
+
+std::atomic<LanePool*> the_pool{nullptr};
+
+}  // namespace
+
+ThreadState& CurrentThread() {
+  thread_local ThreadState state;
+  return state;
+}
+
+// One thread, and what it is called to.
+struct alignas(64) LanePool::Worker {
+  std::atomic<Team*> team{nullptr};
+  Signal calls;
+  Team own;
+  int number = 0;  // of the thread
+};
+
+LanePool& LanePool::Get() {
+  // A child of fork() has none of the threads, and perhaps a locked mutex.
+  static const int threads = [] {
+    pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr); });
+    return WantedThreads();
+  }();
+  LanePool* pool = the_pool.load();
+  if (pool) return *pool;
+  LanePool* fresh = new LanePool(threads);
+  if (the_pool.compare_exchange_strong(pool, fresh)) return *fresh;
+  delete fresh;
+  return *pool;
+}
+
+void LanePool::StartWorkers() {
+  for (int i = workers_.size() + 1; i < cores_; ++i) {
+    auto worker = std::make_unique<Worker>();
+    worker->number = i;
+    workers_.reserve(cores_);
+    // The next session tries again where the system has no more threads.
+    std::thread([this, w = worker.get()] { WorkerLoop(w); }).detach();
+    workers_.push_back(worker.release());
+  }
+}
+
+void LanePool::CountCores() {
+  const int64_t now = Now();
+  if (counted_at_ != 0 && now - counted_at_ < kCountEvery) return;
+  counted_at_ = now;
+  active_.store(std::min(cores_, UsableCores()), std::memory_order_relaxed);
+}
+
+void LanePool::WorkerLoop(Worker* worker) {
+  CurrentThread().own = &worker->own;
+  uint32_t seen = 0;
+  while (true) {
+    const bool slept =
+        worker->calls.Wait([&] { return worker->calls.value() != seen; },
+                           [this] { return in_session_.load(); });
+    if (slept) TakeCore(worker->number);
+    seen = worker->calls.value();
+    if (Team* team = worker->team.load()) team->Help();
+  }
+}
+
+// The system likes to wake a thread on the core of the one that wakes it, and
+// takes milliseconds to part them.
+void LanePool::TakeCore(int thread) {
+  if (Crowded()) return;
+  const uint64_t session = sessions_.load();
+  const uint64_t mine = session << 32 | static_cast<uint64_t>(thread);
+  const auto take = [&](int core) {
+    uint64_t taken = taken_[core].load();
+    return taken == mine || (taken >> 32 != session &&
+                             taken_[core].compare_exchange_strong(taken, mine));
+  };
+  const int here = sched_getcpu();
+  cpu_set_t allowed;
+  if (here < 0 || here >= CPU_SETSIZE || take(here) ||
+      sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+    return;
+  }
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &allowed) || !take(core)) continue;
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(core, &only);
+    sched_setaffinity(0, sizeof(only),
+                      &only);  // moves now; then free as before
+    sched_setaffinity(0, sizeof(allowed), &allowed);
+    return;
+  }
+}
+
+void LanePool::Call(int thread, Team* team) {
+  Worker* worker = workers_[thread - 1];
+  worker->team.store(team);
+  worker->calls.Advance();
+}
+
+LanePool::Session::Session(LanePool* pool)
+    : pool_(pool), lock_(pool->session_mutex_), saved_(CurrentThread()) {
+  pool->StartWorkers();
+  pool->CountCores();
+  lane_ = {pool, 0, pool->cores_, false};
+  CurrentThread() = ThreadState{};
+  CurrentThread().lane = &lane_;
+  CurrentThread().own = &pool->leaders_team_;
+  pool->in_session_.store(true);
+  const uint64_t session = pool->sessions_.fetch_add(1) + 1;
+  if (Crowded()) return;
+  const int here = sched_getcpu();
+  if (here >= 0 && here < CPU_SETSIZE) pool->taken_[here].store(session << 32);
+  // Workers wake up while the first operator is being started.
+  for (int i = 1; i < pool->active_.load(std::memory_order_relaxed); ++i) {
+    if (pool->workers_[i - 1]->calls.anyone_sleeps()) pool->Call(i, nullptr);
+  }
+}
+
+LanePool::Session::~Session() {
+  pool_->in_session_.store(false);
+  CurrentThread() = saved_;
+}
+
+void LanePool::RunLanesImpl(int lanes, int threads,
+                            void (*function)(void*, int), void* argument) {
+  struct Context {
+    LanePool* pool;
+    int threads;
+    void (*function)(void*, int);
+    void* argument;
+    Thrown thrown;
+  } context{this, threads, function, argument, {}};
+  const Job job = {
+      [](void* p) {
+        auto* const c = static_cast<Context*>(p);
+        ThreadState& thread = CurrentThread();
+        const ThreadState saved = thread;
+        Lane lane{c->pool, saved.index * c->threads, c->threads};
+        thread = ThreadState{};
+        thread.lane = &lane;
+        thread.own = saved.own;
+        c->thrown.Catch([&] { c->function(c->argument, saved.index); });
+        thread = saved;
+      },
+      &context};
+  ThreadState& thread = CurrentThread();
+  thread.index = 0;
+  stage_team_.Open(job, lanes);
+  const int active = active_.load(std::memory_order_relaxed);
+  for (int i = 1; i < lanes && i * threads < active; ++i) {
+    Call(i * threads, &stage_team_);
+  }
+  job.function(job.argument);
+  stage_team_.Close();
+  context.thrown.Rethrow();
+}
+
+void LanePool::StartParallel(Job job, int count) {
+  ThreadState& thread = CurrentThread();
+  Lane* lane = thread.lane;
+  if (count <= 0 || (lane && count > lane->size)) count = lane ? lane->size : 1;
+  if (thread.at_once > 0) count = std::min(count, thread.at_once);
+  if (!lane || lane->planning || thread.team || count == 1) {
+    ++thread.nested;  // runs on this thread alone
+    return;
+  }
+  Team* const team = thread.own;
+  const int active = lane->pool->active_.load(std::memory_order_relaxed);
+  team->lane = *lane;
+  team->called = std::min(count, std::max(1, active - lane->first));
+  team->Open(job, count);
+  for (int i = 1; i < team->called; ++i) {
+    lane->pool->Call(lane->first + i, team);
+  }
+  thread.team = team;
+  thread.index = 0;
+}
+
+void LanePool::EndParallel() {
+  ThreadState& thread = CurrentThread();
+  if (thread.nested > 0) {
+    --thread.nested;
+    return;
+  }
+  Team* const team = thread.team;
+  thread.team = nullptr;
+  team->Close();
+}
+
+void LanePool::Barrier(Team* team) {
+  // Where the process may use fewer cores than its lanes were made for.
+  for (int i = team->called; i < team->pieces(); ++i) {
+    team->lane.pool->Call(team->lane.first + i, team);
+  }
+  team->Barrier();
+}
+
+int LanePool::ReadyThreads(const Lane& lane) const {
+  int ready = 1;
+  if (lane.planning || Crowded()) return ready;
+  const int active = active_.load(std::memory_order_relaxed);
+  for (int i = lane.first + 1; i < lane.first + lane.size && i < active; ++i) {
+    if (!workers_[i - 1]->calls.anyone_sleeps()) ++ready;
+  }
+  return ready;
+}
+
+AtOnce::AtOnce() {
+  ThreadState& thread = CurrentThread();
+  if (thread.lane && !thread.team && !thread.lane->planning) {
+    thread.at_once = thread.lane->pool->ReadyThreads(*thread.lane);
+  }
+}
+
+}  // namespace ios::cpu

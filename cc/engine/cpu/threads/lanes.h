@@ -1,0 +1,201 @@
+// Lanes of the CPU backend: threads the engine owns, arranged as one lane of
+// all cores or as several lanes of fewer cores each. oneDNN's own loops run on
+// the threads of the lane that calls it (openmp.cc).
+//
+// Nobody waits for a thread that has not begun (team.h): where other processes
+// take the cores, a lane has as many threads as are running, at least the one
+// that leads.
+#ifndef IOS_TF_CC_ENGINE_CPU_THREADS_LANES_H_
+#define IOS_TF_CC_ENGINE_CPU_THREADS_LANES_H_
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cc/engine/cpu/threads/team.h"
+
+namespace ios::cpu {
+
+// What the current thread is doing; zero for threads that are not the engine's.
+struct ThreadState {
+  Lane* lane = nullptr;  // set for leaders
+  Team* own = nullptr;   // for sections that this thread leads
+  Team* team = nullptr;  // set inside a piece of a section
+  int index = 0;         // of the piece
+  int nested = 0;        // parallel sections of one thread inside another
+  int at_once = 0;       // threads that a section may have: see AtOnce
+  // Of GOMP_loop_static_start: the loop as the program wrote it, and which of
+  // its trips this thread takes next.
+  int64_t loop_start = 0, loop_increment = 1, loop_chunk = 0;
+  int64_t loop_next = 0, loop_end = 0;
+};
+ThreadState& CurrentThread();
+
+class LanePool {
+ public:
+  // That of the process, never destroyed; after fork() the child has one of its
+  // own.
+  static LanePool& Get();
+
+  // For `cores` threads, of which callers of a session are one.
+  explicit LanePool(int cores) : cores_(cores), active_(cores) {}
+
+  // The cores that lanes are made for: those this process might use at first,
+  // or IOS_TF_NUM_THREADS.
+  int cores() const { return cores_; }
+
+  // Exclusive use of all cores by the calling thread, which becomes the leader
+  // of a lane of all of them. Callers queue.
+  class Session {
+   public:
+    explicit Session(LanePool* pool = &LanePool::Get());
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+   private:
+    LanePool* const pool_;
+    std::unique_lock<std::mutex> lock_;
+    ThreadState saved_;
+    Lane lane_;
+  };
+
+  // Inside a session: calls function(lane) for lanes 0 … lanes - 1, at once
+  // where threads are free, each on the leader of a lane of `threads` threads.
+  // lanes * threads <= cores().
+  template <typename F>
+  void RunLanes(int lanes, int threads, F&& function) {
+    RunLanesImpl(
+        lanes, threads, [](void* f, int lane) { (*static_cast<F*>(f))(lane); },
+        &function);
+  }
+
+  // Opens a section of `count` pieces (for 0, one for each thread of the
+  // current thread's lane; at most so many) to the lane's other threads. The
+  // caller then runs piece 0 itself and ends with EndParallel. Threads without
+  // a lane, or inside a section, run a section of one piece.
+  static void StartParallel(Job job, int count);
+  static void EndParallel();
+
+  // Waits until all pieces of the section have come here.
+  static void Barrier(Team* team);
+
+  // Threads of a lane, its leader among them, that run a section as soon as it
+  // is opened.
+  int ReadyThreads(const Lane& lane) const;
+
+ private:
+  struct Worker;
+
+  void StartWorkers();  // those that are missing; throws std::system_error
+  // Notices that the process may use fewer cores than before.
+  void CountCores();
+  void RunLanesImpl(int lanes, int threads, void (*function)(void*, int),
+                    void* argument);
+  void Call(int thread, Team* team);
+  void WorkerLoop(Worker* worker);
+  // Moves the calling worker, the thread of that number, to a core that no
+  // other thread of this session was last seen on.
+  void TakeCore(int thread);
+
+  const int cores_;
+  std::atomic<int> active_;  // threads that are called upon
+  std::mutex session_mutex_;
+  std::atomic<bool> in_session_{false};
+  std::atomic<uint32_t> sessions_{0};  // begun so far
+  int64_t counted_at_ = 0;             // nanoseconds
+  // By core: the last session << 32 | thread that was seen there.
+  std::array<std::atomic<uint64_t>, CPU_SETSIZE> taken_{};
+  std::vector<Worker*> workers_;  // thread t is workers_[t - 1]; leaked at exit
+  Team leaders_team_, stage_team_;  // of the session: its sections, its lanes
+};
+
+// What the pieces of a section throw, of which the first one is thrown again
+// where the section has ended: nothing may leave a thread of the pool, or a
+// section open.
+class Thrown {
+ public:
+  template <typename F>
+  void Catch(F&& function) noexcept {
+    try {
+      function();
+    } catch (...) {
+      if (!any_.exchange(true)) first_ = std::current_exception();
+    }
+  }
+  // After the section.
+  void Rethrow() {
+    if (first_) std::rethrow_exception(std::exchange(first_, nullptr));
+  }
+
+ private:
+  std::atomic<bool> any_{false};
+  std::exception_ptr first_;
+};
+
+// While it lives, sections that the calling thread opens have no more threads
+// than can be had without waiting: for primitives whose threads wait for one
+// another.
+class AtOnce {
+ public:
+  AtOnce();
+  ~AtOnce() { CurrentThread().at_once = 0; }
+  AtOnce(const AtOnce&) = delete;
+  AtOnce& operator=(const AtOnce&) = delete;
+};
+
+// Piece `index` of the `size` that [0, n) is cut into.
+inline void Split(int64_t n, int size, int index, int64_t* begin,
+                  int64_t* end) {
+  const int64_t base = n / size, rest = n % size;
+  *begin = index * base + (index < rest ? index : rest);
+  *end = *begin + base + (index < rest ? 1 : 0);
+}
+
+// Splits [0, n) over the threads of the current lane; function(begin, end).
+// Pieces are at least `grain` long.
+template <typename F>
+void ParallelFor(int64_t n, int64_t grain, F&& function) {
+  struct Context {
+    std::remove_reference_t<F>* function;
+    int64_t n;
+    Thrown thrown;
+  } context{&function, n, {}};
+  const Lane* lane = CurrentThread().lane;
+  const bool nested = CurrentThread().team != nullptr;
+  int count = 1;
+  if (lane && !lane->planning && !nested) {
+    const int64_t pieces = std::max<int64_t>((n + grain - 1) / grain, 1);
+    count = static_cast<int>(std::min<int64_t>(lane->size, pieces));
+  }
+  if (count == 1) {
+    function(int64_t{0}, n);
+    return;
+  }
+  const Job job = {[](void* argument) {
+                     auto* const c = static_cast<Context*>(argument);
+                     const ThreadState& thread = CurrentThread();
+                     int64_t begin, end;
+                     Split(c->n, thread.team->pieces(), thread.index, &begin,
+                           &end);
+                     if (begin == end) return;
+                     c->thrown.Catch([&] { (*c->function)(begin, end); });
+                   },
+                   &context};
+  LanePool::StartParallel(job, count);
+  job.function(job.argument);
+  LanePool::EndParallel();
+  context.thrown.Rethrow();
+}
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_THREADS_LANES_H_

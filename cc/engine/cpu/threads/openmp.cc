@@ -1,0 +1,102 @@
+// The OpenMP entry points oneDNN calls, run on the engine's lanes.
+//
+// oneDNN's GNU OpenMP build asks libgomp for threads. These definitions stand
+// in front of libgomp's for libraries that this one loads (the dynamic linker
+// looks here first), so that a primitive runs on the lane that calls it: no
+// second set of threads, no nested teams, no spinning beside our workers. A
+// thread outside of any lane gets a team of one, which OpenMP allows.
+
+#include <cstdint>
+
+#include "cc/engine/cpu/threads/lanes.h"
+
+using ios::cpu::CurrentThread;
+using ios::cpu::LanePool;
+using ios::cpu::ThreadState;
+
+namespace {
+
+bool Alone(const ThreadState& thread) {
+  return thread.nested > 0 || thread.team == nullptr;
+}
+
+}  // namespace
+
+extern "C" {
+
+int omp_get_max_threads() {
+  const ThreadState& thread = CurrentThread();
+  if (!thread.lane || thread.team) return 1;
+  return thread.at_once > 0 ? thread.at_once : thread.lane->size;
+}
+
+int omp_get_num_threads() {
+  const ThreadState& thread = CurrentThread();
+  return Alone(thread) ? 1 : thread.team->pieces();
+}
+
+int omp_get_thread_num() {
+  const ThreadState& thread = CurrentThread();
+  return Alone(thread) ? 0 : thread.index;
+}
+
+int omp_in_parallel() { return CurrentThread().team != nullptr; }
+
+void GOMP_parallel_start(void (*function)(void*), void* data,
+                         unsigned num_threads) {
+  LanePool::StartParallel({function, data}, static_cast<int>(num_threads));
+}
+
+void GOMP_parallel_end() { LanePool::EndParallel(); }
+
+void GOMP_barrier() {
+  const ThreadState& thread = CurrentThread();
+  if (Alone(thread)) return;
+  LanePool::Barrier(thread.team);
+}
+
+// `for` loops with a static schedule: without a chunk size, one piece a thread;
+// with one, chunks dealt in turn.
+bool GOMP_loop_static_start(long start, long end, long increment, long chunk,
+                            long* piece_start, long* piece_end) {
+  ThreadState& thread = CurrentThread();
+  const int size = omp_get_num_threads(), index = omp_get_thread_num();
+  const long trips = increment > 0 ? (end - start + increment - 1) / increment
+                                   : (start - end - increment - 1) / -increment;
+  int64_t first, last;
+  if (chunk == 0) {
+    ios::cpu::Split(trips > 0 ? trips : 0, size, index, &first, &last);
+    thread.loop_end = 0;
+  } else {
+    first = index * chunk;
+    last = first + chunk < trips ? first + chunk : trips;
+    thread.loop_next = first + size * chunk;
+    thread.loop_end = trips;
+  }
+  thread.loop_start = start;
+  thread.loop_increment = increment;
+  thread.loop_chunk = chunk;
+  if (first >= last) return false;
+  *piece_start = start + first * increment;
+  *piece_end = start + last * increment;
+  return true;
+}
+
+bool GOMP_loop_static_next(long* piece_start, long* piece_end) {
+  ThreadState& thread = CurrentThread();
+  if (thread.loop_chunk == 0 || thread.loop_next >= thread.loop_end) {
+    return false;
+  }
+  const int64_t first = thread.loop_next;
+  const int64_t last = first + thread.loop_chunk < thread.loop_end
+                           ? first + thread.loop_chunk
+                           : thread.loop_end;
+  thread.loop_next += omp_get_num_threads() * thread.loop_chunk;
+  *piece_start = thread.loop_start + first * thread.loop_increment;
+  *piece_end = thread.loop_start + last * thread.loop_increment;
+  return true;
+}
+
+void GOMP_loop_end_nowait() {}
+
+}  // extern "C"

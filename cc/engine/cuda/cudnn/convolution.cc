@@ -1,0 +1,244 @@
+#include "cc/engine/cuda/cudnn/convolution.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/engine/cuda/cudnn/plan_cache.h"
+#include "cc/engine/cuda/cudnn/plan_search.h"
+#include "cc/engine/cuda/driver/measure_work.h"
+
+namespace ios::cuda {
+namespace {
+
+// Of tensors in a lane's memory.
+constexpr int64_t kScratchAlignment = 256;
+
+int64_t AlignUp(int64_t bytes) {
+  return (bytes + kScratchAlignment - 1) / kScratchAlignment *
+         kScratchAlignment;
+}
+
+// Whether cuDNN has few kernels for the whole of a spec, compiled at run time,
+// but many for the convolution and its bias: it is ready for no activation but
+// relu. Of transposed convolutions it has many for these alone.
+bool FewKernelsForAll(const ConvolutionSpec& spec) {
+  if (spec.transposed) {
+    return spec.bias || spec.activation != Activation::kNone;
+  }
+  return (spec.activation != Activation::kNone &&
+          spec.activation != Activation::kRelu) ||
+         (spec.residual && !IsDense(*spec.residual, spec.dtype));
+}
+
+void* At(const LaneContext& lane, int64_t offset) {
+  return static_cast<char*>(lane.scratch) + offset;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
+    const Device* device, const ConvolutionSpec& spec) {
+  const Device::Scope scope(device);
+  IOS_ASSIGN_OR_RETURN(std::unique_ptr<Convolution> first,
+                       CreateFirst(device, spec));
+  if (!first->whole() || !FewKernelsForAll(spec)) return first;
+  StatusOr<std::unique_ptr<Convolution>> steps =
+      Create(device, spec,
+             {spec.transposed ? Form::kNothing : Form::kBias, false, false});
+  if (!steps.ok()) return first;
+  IOS_ASSIGN_OR_RETURN(const bool faster,
+                       StepsAreFaster(device, spec, *first, **steps));
+  return faster ? std::move(*steps) : std::move(first);
+}
+
+// What cuDNN does in one graph is nearly always fastest. Asymmetric padding,
+// and views that are not dense, are what it may lack.
+std::vector<Convolution::Form> Convolution::Layouts(
+    const ConvolutionSpec& spec) {
+  const auto [top, bottom, left, right] = spec.padding;
+  const bool input_dense = IsDense(spec.input, spec.dtype);
+  const bool output_dense = IsDense(spec.output, spec.dtype);
+  std::vector<Form> layouts = {{}};
+  if (spec.transposed) {
+    Form form;
+    form.cut_output = true;
+    layouts.push_back(form);
+    form.copy_input = !input_dense;
+    if (!input_dense) layouts.push_back(form);
+    return layouts;
+  }
+  if (top != bottom || left != right) {
+    layouts.push_back({Form::kAll, /*copy_input=*/true, false});
+  }
+  if (!input_dense || !output_dense) {
+    layouts.push_back({Form::kAll,
+                       !input_dense || top != bottom || left != right,
+                       !output_dense});
+  }
+  return layouts;
+}
+
+StatusOr<std::unique_ptr<Convolution>> Convolution::CreateFirst(
+    const Device* device, const ConvolutionSpec& spec) {
+  std::vector<Form::Fused> fusions = {Form::kAll};
+  if (spec.residual || spec.activation != Activation::kNone) {
+    fusions.push_back(Form::kBias);
+  }
+  if (spec.bias) fusions.push_back(Form::kNothing);
+  Status failure;
+  for (Form form : Layouts(spec)) {
+    for (Form::Fused fused : fusions) {
+      form.fused = fused;
+      StatusOr<std::unique_ptr<Convolution>> made = Create(device, spec, form);
+      if (made.ok()) return made;
+      if (made.status().code() != StatusCode::kUnimplemented) {
+        return made.status();
+      }
+      if (failure.ok()) failure = made.status();
+    }
+  }
+  return Unimplemented("cuDNN has no plan for a " + ToString(spec) + ": " +
+                       failure.message());
+}
+
+StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
+    const Device* device, const ConvolutionSpec& spec, const Form& form) {
+  std::unique_ptr<Convolution> made(new Convolution);
+  ConvolutionSpec plan = spec;  // what cuDNN is to compute
+  if (form.fused != Form::kAll) {
+    plan.residual.reset();
+    plan.activation = Activation::kNone;
+    if (form.fused == Form::kNothing) plan.bias = false;
+  } else if (!CudnnHas(spec.activation)) {
+    return Unimplemented(std::string("cuDNN has no ") +
+                         ios::ToString(spec.activation));
+  }
+  if (spec.transposed) {
+    const auto [top, bottom, left, right] = spec.padding;
+    if (form.copy_input) {
+      plan.input = DenseView(spec.input.shape);
+      IOS_ASSIGN_OR_RETURN(
+          made->pad_,
+          PadKernel::Create(device, spec.dtype, spec.input, 0, 0, plan.input));
+    }
+    if (form.cut_output) {
+      const Shape& shape = spec.output.shape;
+      plan.output = DenseView({shape[0], shape[1] + top + bottom,
+                               shape[2] + left + right, shape[3]});
+      plan.padding = {0, 0, 0, 0};
+      IOS_ASSIGN_OR_RETURN(
+          made->cut_, PadKernel::Create(device, spec.dtype, plan.output, -top,
+                                        -left, spec.output));
+    }
+  } else if (form.copy_input) {
+    const Shape& shape = spec.input.shape;
+    const auto [top, bottom, left, right] = spec.padding;
+    plan.input = DenseView(
+        {shape[0], shape[1] + top + bottom, shape[2] + left + right, shape[3]});
+    plan.padding = {0, 0, 0, 0};
+    IOS_ASSIGN_OR_RETURN(
+        made->pad_, PadKernel::Create(device, spec.dtype, spec.input, top, left,
+                                      plan.input));
+  }
+  if (form.copy_output) plan.output = DenseView(spec.output.shape);
+
+  IOS_ASSIGN_OR_RETURN(made->plan_, FindPlan(device, plan));
+  made->rest_bias_ = spec.bias && !plan.bias;
+  made->rest_residual_ = spec.residual && !plan.residual;
+  const bool activate = spec.activation != plan.activation;
+  if (form.copy_output || made->rest_bias_ || made->rest_residual_ ||
+      activate) {
+    // What has been cut out lies in the output already.
+    std::vector<TensorView> terms = {form.cut_output ? spec.output
+                                                     : plan.output};
+    if (made->rest_residual_) terms.push_back(*spec.residual);
+    IOS_ASSIGN_OR_RETURN(
+        made->rest_,
+        SumKernel::Create(device, spec.dtype, terms, made->rest_bias_,
+                          activate ? spec.activation : Activation::kNone,
+                          spec.output));
+  }
+
+  made->scratch_bytes_ = made->plan_->workspace_bytes();
+  const auto reserve = [&](const TensorView& view) {
+    const int64_t offset = AlignUp(made->scratch_bytes_);
+    made->scratch_bytes_ = offset + SpanBytes(view, spec.dtype);
+    return offset;
+  };
+  if (form.copy_input) made->input_offset_ = reserve(plan.input);
+  if (form.copy_output || form.cut_output) {
+    made->output_offset_ = reserve(plan.output);
+  }
+  return made;
+}
+
+StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
+                                           const ConvolutionSpec& spec,
+                                           const Convolution& whole,
+                                           const Convolution& steps) {
+  constexpr char kWhole[] = "whole", kSteps[] = "steps";
+  PlanCache& cache = PlanCache::Get();
+  IOS_ASSIGN_OR_RETURN(const std::string device_name, PlanCacheName(device));
+  const std::string key = "form of " + ToString(spec);
+  const std::optional<std::string> known = cache.Find(device_name, key);
+  if (known == kWhole || known == kSteps) return known == kSteps;
+
+  StatusOr<ConvolutionTensors> tensors =
+      ConvolutionTensors::Create(device, spec);
+  Status status = tensors.status();
+  if (status.ok()) {
+    status = tensors->MakeWorkspace(
+        std::max(whole.scratch_bytes(), steps.scratch_bytes()));
+  }
+  // No room to try.
+  if (status.code() == StatusCode::kResourceExhausted) return false;
+  IOS_RETURN_IF_ERROR(status);
+  const ConvolutionPointers& pointers = tensors->pointers();
+  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<CudnnHandle> handle,
+                       TakeCudnnHandle(device));
+  std::vector<Enqueuer> works;
+  for (const Convolution* convolution : {&whole, &steps}) {
+    works.push_back([convolution, &pointers, &handle](CUstream stream) {
+      return convolution->Enqueue(
+          pointers.input, pointers.filter, pointers.bias, pointers.residual,
+          pointers.output, {stream, pointers.workspace, handle.get()});
+    });
+  }
+  IOS_ASSIGN_OR_RETURN(const std::vector<double> times,
+                       MeasureCold(device, works, [&](CUstream stream) {
+                         return tensors->ReadActivations(stream);
+                       }));
+  const bool faster = times[1] < times[0];
+  cache.Insert(device_name, key, faster ? kSteps : kWhole);
+  return faster;
+}
+
+Status Convolution::Enqueue(const void* input, const void* filter,
+                            const void* bias, const void* residual,
+                            void* output, const LaneContext& lane) const {
+  if (pad_) {
+    void* const padded = At(lane, input_offset_);
+    IOS_RETURN_IF_ERROR(pad_->Enqueue(input, padded, lane.stream));
+    input = padded;
+  }
+  ConvolutionPointers pointers;
+  pointers.input = input;
+  pointers.filter = filter;
+  pointers.bias = bias;
+  pointers.residual = residual;
+  pointers.output = output_offset_ ? At(lane, *output_offset_) : output;
+  pointers.workspace = lane.scratch;
+  IOS_RETURN_IF_ERROR(plan_->Enqueue(pointers, lane.stream, lane.cudnn));
+  if (cut_) {
+    IOS_RETURN_IF_ERROR(cut_->Enqueue(pointers.output, output, lane.stream));
+  }
+  if (!rest_) return Status();
+  const void* const terms[] = {cut_ ? output : pointers.output,
+                               rest_residual_ ? residual : nullptr};
+  return rest_->Enqueue(terms, rest_bias_ ? bias : nullptr, output,
+                        lane.stream);
+}
+
+}  // namespace ios::cuda

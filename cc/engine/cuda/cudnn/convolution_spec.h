@@ -1,0 +1,56 @@
+// What a convolution computes, apart from its weights.
+#ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_CONVOLUTION_SPEC_H_
+#define IOS_TF_CC_ENGINE_CUDA_CUDNN_CONVOLUTION_SPEC_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/data_type.h"
+#include "cc/engine/backend.h"
+
+namespace ios::cuda {
+
+// y = activation(conv(x) + residual + bias). Views are of four dimensions,
+// NHWC; a matrix product is a convolution of 1x1 images.
+struct ConvolutionSpec {
+  DataType dtype = DataType::kFloat32;
+  bool tf32 = true;  // float32 may be rounded to TF32 before it is multiplied
+  TensorView input;
+  TensorView output;
+  std::array<int64_t, 2> kernel = {1, 1};
+  std::array<int64_t, 2> strides = {1, 1};
+  std::array<int64_t, 2> dilations = {1, 1};
+  std::array<int64_t, 4> padding = {0, 0, 0, 0};  // top, bottom, left, right
+  int64_t groups = 1;
+  // The input is what a convolution with this kernel, strides, dilations and
+  // padding makes of the output; without groups and residual.
+  bool transposed = false;
+  bool bias = false;
+  std::optional<TensorView> residual;
+  Activation activation = Activation::kNone;
+};
+
+// Everything that tells one spec from another, on one line.
+std::string ToString(const ConvolutionSpec& spec);
+
+// [filters, height, width, channels / groups]; of a transposed convolution
+// [channels, height, width, filters].
+TensorView FilterView(const ConvolutionSpec& spec);
+
+// Bytes to whose multiple a view's first element is aligned, at most 16: no
+// kernel reads or writes more at a time.
+int64_t AlignmentBytes(const TensorView& view, DataType dtype);
+
+// Whether a view's elements lie one after another, aligned for the widest
+// access.
+bool IsDense(const TensorView& view, DataType dtype);
+
+// Bytes from a view's first element to its last one's end.
+int64_t SpanBytes(const TensorView& view, DataType dtype);
+
+}  // namespace ios::cuda
+
+#endif  // IOS_TF_CC_ENGINE_CUDA_CUDNN_CONVOLUTION_SPEC_H_

@@ -1,0 +1,82 @@
+// Convolutions as cuDNN operation graphs, and the plans that execute them.
+#ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_CUDNN_GRAPH_H_
+#define IOS_TF_CC_ENGINE_CUDA_CUDNN_CUDNN_GRAPH_H_
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/core/status.h"
+#include "cc/engine/cuda/cudnn/convolution_spec.h"
+#include "cc/engine/cuda/driver/device.h"
+
+namespace ios::cuda {
+
+// The version of the library that was loaded: 90300 is 9.3.0.
+StatusOr<int64_t> CudnnVersion(const Device* device);
+
+// What enqueues with cuDNN; see TakeCudnnHandle.
+class CudnnHandle;
+
+// A handle that nobody else has until the last pointer goes. Cannot be made
+// while the thread captures a stream.
+StatusOr<std::shared_ptr<CudnnHandle>> TakeCudnnHandle(const Device* device);
+
+// Whether cuDNN's graphs have the activation.
+bool CudnnHas(const Activation& activation);
+
+// Device pointers of one execution; those that the spec has no use for are
+// ignored.
+struct ConvolutionPointers {
+  const void* input = nullptr;
+  const void* filter = nullptr;  // [filters, height, width, channels / groups]
+  const void* bias = nullptr;
+  const void* residual = nullptr;
+  void* output = nullptr;
+  void* workspace = nullptr;  // of workspace_bytes()
+};
+
+// One engine of cuDNN, configured and ready to run.
+class CudnnPlan {
+ public:
+  virtual ~CudnnPlan() = default;
+
+  virtual int64_t workspace_bytes() const = 0;
+  // Can be captured; may be called by several threads at once.
+  virtual Status Enqueue(const ConvolutionPointers& pointers, CUstream stream,
+                         CudnnHandle* handle) const = 0;
+};
+
+// An engine of cuDNN with its configuration.
+struct CudnnCandidate {
+  // The engine and its knobs, "eng51_k2=8_k27=1" or "free eng4_k24=3": means
+  // the same in every process with the same library and device.
+  std::string name;
+  // Its kernel is compiled when the plan is built, which takes up to a second.
+  bool compiles = false;
+
+  std::string Engine() const { return name.substr(0, name.find('_')); }
+};
+
+// One graph for all a spec asks for.
+class CudnnGraph {
+ public:
+  // Unimplemented, with cuDNN's reason, if it has no engine for the graph.
+  // Needs the device's context to be current, as all functions here do.
+  static StatusOr<std::unique_ptr<CudnnGraph>> Create(
+      const Device* device, const ConvolutionSpec& spec);
+  virtual ~CudnnGraph() = default;
+
+  // In the order of cuDNN's heuristics, each of them once.
+  virtual const std::vector<CudnnCandidate>& candidates() const = 0;
+  // Unimplemented if the candidate turns out not to work.
+  virtual StatusOr<std::shared_ptr<const CudnnPlan>> Build(
+      size_t candidate) const = 0;
+};
+
+}  // namespace ios::cuda
+
+#endif  // IOS_TF_CC_ENGINE_CUDA_CUDNN_CUDNN_GRAPH_H_

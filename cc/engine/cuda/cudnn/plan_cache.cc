@@ -1,0 +1,183 @@
+#include "cc/engine/cuda/cudnn/plan_cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cc/core/ir/block_json.h"
+#include "cc/core/limits.h"
+#include "cc/core/status.h"
+
+namespace ios::cuda {
+namespace {
+
+using Json = nlohmann::json;
+
+// Counts up when names or descriptions change their meaning.
+constexpr int kFormat = 1;
+
+// Makes the directory and those above it, as far as they are missing.
+bool MakeDirectories(const std::string& path) {
+  for (size_t end = path.find('/', 1); end != std::string::npos;
+       end = path.find('/', end + 1)) {
+    mkdir(path.substr(0, end).c_str(), 0777);
+  }
+  return mkdir(path.c_str(), 0777) == 0 || errno == EEXIST;
+}
+
+// What is in a file of at most kMaxDocumentBytes; an error for whatever is no
+// such file: a link, a pipe that nobody writes to, something larger. None if
+// there is nothing.
+StatusOr<std::optional<std::string>> ReadRegular(const std::string& path) {
+  const int file =
+      open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) {
+    if (errno == ENOENT || errno == ENOTDIR)
+      return std::optional<std::string>();
+    return InvalidArgument(strerror(errno));
+  }
+  struct Closer {
+    int file;
+    ~Closer() { close(file); }
+  } const closer{file};
+  struct stat found;
+  if (fstat(file, &found) != 0 || !S_ISREG(found.st_mode)) {
+    return InvalidArgument("not a regular file");
+  }
+  std::string text;
+  char part[1 << 16];
+  ssize_t bytes = 0;
+  while ((bytes = read(file, part, sizeof(part))) > 0) {
+    text.append(part, bytes);
+    if (text.size() > kMaxDocumentBytes) return InvalidArgument("too large");
+  }
+  if (bytes < 0) return InvalidArgument(strerror(errno));
+  return std::optional<std::string>(std::move(text));
+}
+
+StatusOr<std::map<std::string, std::string>> Parse(const std::string& text) {
+  IOS_ASSIGN_OR_RETURN(const Json json, ParseDocument(text, "it"));
+  const auto format = json.find("format"), plans = json.find("plans");
+  if (format == json.end() || *format != kFormat || plans == json.end() ||
+      !plans->is_object()) {
+    return InvalidArgument("not a file of cuDNN plans");
+  }
+  std::map<std::string, std::string> found;
+  for (const auto& [convolution, plan] : plans->items()) {
+    if (plan.is_string()) found.emplace(convolution, plan.get<std::string>());
+  }
+  return found;
+}
+
+// The file's plans; none if there is no such file, or none of this format.
+std::map<std::string, std::string> Read(const std::string& path) {
+  const auto parsed = [&]() -> StatusOr<std::map<std::string, std::string>> {
+    IOS_ASSIGN_OR_RETURN(const std::optional<std::string> text,
+                         ReadRegular(path));
+    if (!text) return std::map<std::string, std::string>();
+    return Parse(*text);
+  }();
+  if (parsed.ok()) return *parsed;
+  fprintf(stderr, "ios_tf: ignoring %s: %s\n", path.c_str(),
+          parsed.status().message().c_str());
+  return {};
+}
+
+// Writes a new file, which nobody has put there before; whether all of it is
+// there.
+bool WriteNew(const std::string& path, const std::string& text) {
+  unlink(path.c_str());  // of a process of that number, killed
+  const int file = open(
+      path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (file < 0) return false;
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t bytes = write(file, text.data() + done, text.size() - done);
+    if (bytes <= 0) break;
+    done += bytes;
+  }
+  return close(file) == 0 && done == text.size();
+}
+
+std::string DefaultDirectory() {
+  if (const char* plans = std::getenv("IOS_TF_PLAN_CACHE")) return plans;
+  const char* cache = std::getenv("IOS_TF_CACHE");
+  if (cache && *cache) return std::string(cache) + "/plans";
+  const char* home = std::getenv("HOME");
+  return home && *home ? std::string(home) + "/.cache/ios_tf/plans" : "";
+}
+
+}  // namespace
+
+PlanCache& PlanCache::Get() {
+  static auto* cache = new PlanCache;
+  return *cache;
+}
+
+PlanCache::PlanCache() : directory_(DefaultDirectory()) {}
+
+std::optional<std::string> PlanCache::Find(const std::string& device,
+                                           const std::string& convolution) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Load(device);
+  const Plans& plans = plans_[device];
+  const auto found = plans.find(convolution);
+  if (found == plans.end()) return std::nullopt;
+  return found->second;
+}
+
+void PlanCache::Insert(const std::string& device,
+                       const std::string& convolution,
+                       const std::string& plan) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  plans_[device][convolution] = plan;
+  Store(device);
+}
+
+std::string PlanCache::Path(const std::string& device) const {
+  std::string name = device;
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.') c = '_';
+  }
+  return directory_ + "/" + name + ".json";
+}
+
+void PlanCache::Load(const std::string& device) {
+  if (directory_.empty() || !loaded_.insert(device).second) return;
+  // insert(): what this process measured itself stays.
+  const Plans plans = Read(Path(device));
+  plans_[device].insert(plans.begin(), plans.end());
+}
+
+void PlanCache::Store(const std::string& device) {
+  if (directory_.empty()) return;
+  const std::string path = Path(device);
+  // Other processes may have added to the file since.
+  const Plans plans = Read(path);
+  plans_[device].insert(plans.begin(), plans.end());
+  const Json json = {{"format", kFormat}, {"plans", plans_[device]}};
+
+  const std::string temporary = path + "." + std::to_string(getpid());
+  const bool written =
+      MakeDirectories(directory_) &&
+      WriteNew(
+          temporary,
+          json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n") &&
+      rename(temporary.c_str(), path.c_str()) == 0;
+  if (!written) {
+    fprintf(stderr, "ios_tf: cannot write %s: %s; plans are kept in memory\n",
+            path.c_str(), strerror(errno));
+    unlink(temporary.c_str());
+    directory_.clear();
+  }
+}
+
+}  // namespace ios::cuda

@@ -1,0 +1,217 @@
+#include "cc/engine/cuda/cudnn/plan_search.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/engine/cuda/cudnn/plan_cache.h"
+#include "cc/engine/cuda/driver/measure_work.h"
+
+namespace ios::cuda {
+namespace {
+
+// Plans that are timed, beside one of every engine: all that heuristics
+// propose, some 35 for a convolution, but for those of an unusual one.
+constexpr int kTimedPlans = 64;
+// Plans that are compiled to be timed, which takes up to a second each; none
+// where that many plans are ready and read and write all tensors as they are.
+constexpr int kCompiledPlans = 3;
+constexpr int kEnoughPlans = 8;
+// Every lane has memory of this size at least to spare, and of so many times
+// the convolution's tensors: plans that pad channels copy all of them.
+constexpr int64_t kSmallWorkspaceBytes = 64 << 20;
+constexpr int64_t kWorkspaceTensors = 2;
+
+using Plan = std::shared_ptr<const CudnnPlan>;
+
+struct Candidate {
+  std::string name;
+  Plan plan;
+};
+
+int64_t MaxWorkspaceBytes(const ConvolutionSpec& spec) {
+  int64_t bytes = 0;
+  for (const TensorView& view : {spec.input, FilterView(spec), spec.output}) {
+    bytes += NumElements(view.shape) * SizeOf(spec.dtype);
+  }
+  return std::max(kSmallWorkspaceBytes, kWorkspaceTensors * bytes);
+}
+
+// Builds a candidate; nothing if it cannot be used.
+std::optional<Candidate> Build(const CudnnGraph& graph,
+                               const ConvolutionSpec& spec, size_t index) {
+  StatusOr<Plan> plan = graph.Build(index);
+  if (!plan.ok() || (*plan)->workspace_bytes() > MaxWorkspaceBytes(spec)) {
+    return std::nullopt;
+  }
+  return Candidate{graph.candidates()[index].name, std::move(*plan)};
+}
+
+bool AllDense(const ConvolutionSpec& spec) {
+  return IsDense(spec.input, spec.dtype) && IsDense(spec.output, spec.dtype) &&
+         (!spec.residual || IsDense(*spec.residual, spec.dtype));
+}
+
+// The plans worth timing. One of every engine, since heuristics see neither
+// that an engine copies tensors that are not dense nor how much faster another
+// one is.
+std::vector<Candidate> BuildSome(const CudnnGraph& graph,
+                                 const ConvolutionSpec& spec) {
+  const std::vector<CudnnCandidate>& proposed = graph.candidates();
+  std::vector<Candidate> candidates;
+  std::set<std::string> engines;
+  for (size_t i = 0; i < proposed.size(); ++i) {
+    if (proposed[i].compiles) continue;
+    if (candidates.size() >= kTimedPlans &&
+        engines.count(proposed[i].Engine())) {
+      continue;
+    }
+    if (std::optional<Candidate> candidate = Build(graph, spec, i)) {
+      engines.insert(proposed[i].Engine());
+      candidates.push_back(std::move(*candidate));
+    }
+  }
+  if (candidates.size() >= kEnoughPlans && AllDense(spec)) return candidates;
+  int compiled = 0;
+  for (size_t i = 0; i < proposed.size() && compiled < kCompiledPlans; ++i) {
+    if (!proposed[i].compiles) continue;
+    ++compiled;  // also if it fails: it takes its time
+    if (std::optional<Candidate> candidate = Build(graph, spec, i)) {
+      candidates.push_back(std::move(*candidate));
+    }
+  }
+  return candidates;
+}
+
+// Runs each candidate once, and drops those that fail.
+Status Warm(const Device* device, ConvolutionTensors* tensors,
+            std::vector<Candidate>* candidates) {
+  int64_t workspace = 0;
+  for (const Candidate& candidate : *candidates) {
+    workspace = std::max(workspace, candidate.plan->workspace_bytes());
+  }
+  IOS_RETURN_IF_ERROR(tensors->MakeWorkspace(workspace));
+  IOS_ASSIGN_OR_RETURN(const Stream stream, MakeStream(device));
+  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<CudnnHandle> handle,
+                       TakeCudnnHandle(device));
+  std::vector<Candidate> working;
+  for (Candidate& candidate : *candidates) {
+    const Status status = candidate.plan->Enqueue(tensors->pointers(),
+                                                  stream.get(), handle.get());
+    // Also after a failure: a part may be running. An error here is one of a
+    // kernel and spoils the context.
+    IOS_CUDA_RETURN_IF_ERROR(device, cuStreamSynchronize, stream.get());
+    if (status.ok()) working.push_back(std::move(candidate));
+  }
+  *candidates = std::move(working);
+  return Status();
+}
+
+// The index of the fastest.
+StatusOr<size_t> Fastest(const Device* device,
+                         const ConvolutionTensors& tensors,
+                         const std::vector<Candidate>& candidates) {
+  if (candidates.size() == 1) return size_t{0};
+  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<CudnnHandle> handle,
+                       TakeCudnnHandle(device));
+  std::vector<Enqueuer> works;
+  for (const Candidate& candidate : candidates) {
+    works.push_back([&](CUstream stream) {
+      return candidate.plan->Enqueue(tensors.pointers(), stream, handle.get());
+    });
+  }
+  IOS_ASSIGN_OR_RETURN(const std::vector<double> times,
+                       MeasureCold(device, works, [&](CUstream stream) {
+                         return tensors.ReadActivations(stream);
+                       }));
+  return std::min_element(times.begin(), times.end()) - times.begin();
+}
+
+// The plan of that name, if cuDNN still has it and it works.
+std::optional<Candidate> Recall(const CudnnGraph& graph,
+                                const ConvolutionSpec& spec,
+                                const std::string& name) {
+  const std::vector<CudnnCandidate>& proposed = graph.candidates();
+  for (size_t i = 0; i < proposed.size(); ++i) {
+    if (proposed[i].name == name) return Build(graph, spec, i);
+  }
+  return std::nullopt;
+}
+
+StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
+                      const std::string& convolution) {
+  IOS_ASSIGN_OR_RETURN(const std::string device_name, PlanCacheName(device));
+  IOS_ASSIGN_OR_RETURN(const std::unique_ptr<CudnnGraph> graph,
+                       CudnnGraph::Create(device, spec));
+  StatusOr<ConvolutionTensors> tensors =
+      ConvolutionTensors::Create(device, spec);
+  const auto warm = [&](std::vector<Candidate>* candidates) -> Status {
+    IOS_RETURN_IF_ERROR(tensors.status());
+    return Warm(device, &*tensors, candidates);
+  };
+
+  PlanCache& cache = PlanCache::Get();
+  if (const std::optional<std::string> name =
+          cache.Find(device_name, convolution)) {
+    if (std::optional<Candidate> known = Recall(*graph, spec, *name)) {
+      const Plan plan = known->plan;
+      std::vector<Candidate> candidates = {std::move(*known)};
+      const Status status = warm(&candidates);
+      if (status.code() == StatusCode::kResourceExhausted) return plan;
+      IOS_RETURN_IF_ERROR(status);
+      if (!candidates.empty()) return plan;
+    }
+  }
+
+  std::vector<Candidate> candidates = BuildSome(*graph, spec);
+  if (candidates.empty()) {
+    return Unimplemented(
+        "none of " + std::to_string(graph->candidates().size()) +
+        " plans can be built with a workspace of at most " +
+        std::to_string(MaxWorkspaceBytes(spec) >> 20) + " MiB");
+  }
+  const Plan first = candidates[0].plan;
+  const Status status = warm(&candidates);
+  // No room to try them in: cuDNN's first choice, for this process.
+  if (status.code() == StatusCode::kResourceExhausted) return first;
+  IOS_RETURN_IF_ERROR(status);
+  if (candidates.empty()) return Unimplemented("none of the plans runs");
+  IOS_ASSIGN_OR_RETURN(const size_t fastest,
+                       Fastest(device, *tensors, candidates));
+  cache.Insert(device_name, convolution, candidates[fastest].name);
+  return candidates[fastest].plan;
+}
+
+}  // namespace
+
+StatusOr<std::string> PlanCacheName(const Device* device) {
+  IOS_ASSIGN_OR_RETURN(const int64_t version, CudnnVersion(device));
+  return device->name() + " sm_" +
+         std::to_string(device->compute_capability()) + " " +
+         std::to_string(device->multiprocessors()) + " driver " +
+         std::to_string(device->driver_version()) + " cudnn " +
+         std::to_string(version);
+}
+
+StatusOr<Plan> FindPlan(const Device* device, const ConvolutionSpec& spec) {
+  // One search at a time: another thread's may be for an equal spec.
+  static std::mutex mutex;
+  using Key = std::pair<int, std::string>;
+  static auto* plans = new std::map<Key, std::weak_ptr<const CudnnPlan>>;
+  const std::string convolution = ToString(spec);
+  std::lock_guard<std::mutex> lock(mutex);
+  std::weak_ptr<const CudnnPlan>& shared =
+      (*plans)[{device->ordinal(), convolution}];
+  if (Plan plan = shared.lock()) return plan;
+  const Device::Scope scope(device);
+  IOS_ASSIGN_OR_RETURN(Plan plan, Search(device, spec, convolution));
+  shared = plan;
+  return plan;
+}
+
+}  // namespace ios::cuda

@@ -1,0 +1,142 @@
+// A GPU and what the backend makes on it, each thing freed by its owner.
+#ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_DEVICE_H_
+#define IOS_TF_CC_ENGINE_CUDA_DRIVER_DEVICE_H_
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cc/core/status.h"
+#include "cc/engine/cuda/driver/libraries.h"
+#include "cc/engine/program.h"
+
+namespace ios::cuda {
+
+// `what` failed with `result`: "cuMemAlloc failed: out of memory (…)".
+// ResourceExhausted where memory ran out.
+Status ToStatus(const Driver& driver, CUresult result, const char* what);
+
+#define IOS_CUDA_RETURN_IF_ERROR(device, function, ...)                    \
+  do {                                                                     \
+    const CUresult ios_result_ = (device)->driver().function(__VA_ARGS__); \
+    if (ios_result_ != CUDA_SUCCESS) {                                     \
+      return ::ios::cuda::ToStatus((device)->driver(), ios_result_,        \
+                                   #function);                             \
+    }                                                                      \
+  } while (0)
+
+class Device {
+ public:
+  // The GPU `ordinal` with its primary context, and memory from `allocator`, or
+  // from the driver if it is null: one for the process and each of these. What
+  // lasts as long as the process is kept by ordinals. NotFound if there are
+  // fewer GPUs; FailedPrecondition where libraries are missing or its compute
+  // capability is below 7.0.
+  static StatusOr<Device*> Get(int ordinal, DeviceAllocator* allocator);
+
+  const Libraries& libraries() const { return *libraries_; }
+  const Driver& driver() const { return libraries_->driver; }
+  int ordinal() const { return ordinal_; }
+  const std::string& name() const { return name_; }  // "NVIDIA H200"
+  int compute_capability() const { return compute_capability_; }  // 90
+  int multiprocessors() const { return multiprocessors_; }
+  int64_t l2_cache_bytes() const { return l2_cache_bytes_; }
+  int driver_version() const { return driver_version_; }  // 13000: CUDA 13.0
+  CUcontext context() const { return context_; }
+
+  // Makes the device's context current for this thread while it lives.
+  class Scope {
+   public:
+    explicit Scope(const Device* device) : device_(device) {
+      device_->driver().cuCtxPushCurrent(device_->context_);
+    }
+    ~Scope() {
+      CUcontext context;
+      device_->driver().cuCtxPopCurrent(&context);
+    }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    const Device* const device_;
+  };
+
+  // Device memory of `bytes` (at least 256-byte aligned); freed with the last
+  // pointer. ResourceExhausted says how much was asked for.
+  StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) const;
+
+  // Copies from host memory; all streams see the result when it returns.
+  Status Upload(const void* host, int64_t bytes, void* memory) const;
+
+ private:
+  Device() = default;
+
+  const Libraries* libraries_ = nullptr;
+  DeviceAllocator* allocator_ = nullptr;
+  CUcontext context_ = nullptr;
+  int ordinal_ = 0;
+  std::string name_;
+  int compute_capability_ = 0;
+  int multiprocessors_ = 0;
+  int l2_cache_bytes_ = 0;
+  int driver_version_ = 0;
+};
+
+// A driver object, destroyed with its owner, in its device's context.
+template <typename T, auto Driver::* Destroy>
+class Handle {
+ public:
+  Handle() = default;
+  Handle(const Device* device, T value) : device_(device), value_(value) {}
+  Handle(Handle&& other) noexcept { *this = std::move(other); }
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~Handle() {
+    if (!value_) return;
+    const Device::Scope scope(device_);
+    (device_->driver().*Destroy)(value_);
+  }
+
+  T get() const { return value_; }
+  explicit operator bool() const { return value_ != nullptr; }
+
+ private:
+  const Device* device_ = nullptr;
+  T value_ = nullptr;
+};
+
+using Stream = Handle<CUstream, &Driver::cuStreamDestroy>;
+using Event = Handle<CUevent, &Driver::cuEventDestroy>;
+using Module = Handle<CUmodule, &Driver::cuModuleUnload>;
+using Graph = Handle<CUgraph, &Driver::cuGraphDestroy>;
+using GraphExec = Handle<CUgraphExec, &Driver::cuGraphExecDestroy>;
+
+// A stream that does not wait for the default stream.
+StatusOr<Stream> MakeStream(const Device* device);
+// `timing`: may be given to cuEventElapsedTime.
+StatusOr<Event> MakeEvent(const Device* device, bool timing);
+
+// Waits for what is on a stream at the end of its life: after a failure, too,
+// memory that is given back must not be in use.
+class FinishAtEnd {
+ public:
+  FinishAtEnd(const Device* device, CUstream stream)
+      : device_(device), stream_(stream) {}
+  ~FinishAtEnd() { device_->driver().cuStreamSynchronize(stream_); }
+  FinishAtEnd(const FinishAtEnd&) = delete;
+  FinishAtEnd& operator=(const FinishAtEnd&) = delete;
+
+ private:
+  const Device* const device_;
+  const CUstream stream_;
+};
+
+}  // namespace ios::cuda
+
+#endif  // IOS_TF_CC_ENGINE_CUDA_DRIVER_DEVICE_H_

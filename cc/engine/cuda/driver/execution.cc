@@ -1,0 +1,397 @@
+#include "cc/engine/cuda/driver/execution.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <iterator>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/engine/cuda/driver/lane_set.h"
+
+namespace ios::cuda {
+namespace {
+
+// Contexts an execution has at most; further callers wait for the GPU.
+constexpr size_t kMaxContexts = 16;
+// Graphs a context keeps; more evict the least recently used.
+constexpr size_t kMaxGraphs = 8;
+// Input and output pointers remembered: what comes back is worth a graph. A
+// graph that so many runs did not use makes room for another one.
+constexpr int64_t kMaxSeen = 64;
+// Runs without a graph after which new pointers are taken for the rule.
+constexpr int64_t kMaxEagerRuns = 16;
+
+constexpr uintptr_t kPointerAlignment = 16;
+
+// Finds `key` in a most-recent-first list and moves it to the front.
+template <typename T, typename Match>
+bool MoveToFront(std::list<T>* list, const Match& match) {
+  const auto found = std::find_if(list->begin(), list->end(), match);
+  if (found == list->end()) return false;
+  list->splice(list->begin(), *list, found);
+  return true;
+}
+
+template <typename T>
+void PushFront(std::list<T>* list, T value, size_t max_size) {
+  list->push_front(std::move(value));
+  if (list->size() > max_size) list->pop_back();
+}
+
+using Pointers = std::vector<const void*>;  // inputs, then outputs
+
+std::atomic<int64_t> failed_captures{0};
+
+// When to try to capture: after a failure, which may be one of the moment, not
+// before some runs, more after each that follows.
+class CapturePolicy {
+ public:
+  bool IsDue() {
+    if (runs_to_wait_ == 0) return true;
+    --runs_to_wait_;
+    return false;
+  }
+
+  void Succeeded() { patience_ = kFirstWait; }
+
+  void Failed(const Status& why) {
+    if (failed_captures++ == 0) {
+      fprintf(
+          stderr,
+          "ios_tf: cannot make a CUDA graph, work is enqueued kernel by kernel "
+          "until that succeeds: %s\n",
+          why.message().c_str());
+    }
+    runs_to_wait_ = patience_;
+    patience_ = std::min(2 * patience_, kLongestWait);
+  }
+
+ private:
+  // Runs.
+  static constexpr int kFirstWait = 16;
+  static constexpr int kLongestWait = 4096;
+
+  int runs_to_wait_ = 0;
+  int patience_ = kFirstWait;
+};
+
+// Memory, lanes and graphs of one caller at a time.
+class Context {
+ public:
+  static StatusOr<std::unique_ptr<Context>> Create(const Device* device,
+                                                   const Work& work,
+                                                   const LaneNeeds& needs) {
+    std::unique_ptr<Context> context(new Context(device, work));
+    IOS_ASSIGN_OR_RETURN(context->arena_, device->Allocate(work.arena_bytes));
+    IOS_ASSIGN_OR_RETURN(LaneSet lanes, LaneSet::Create(device, needs));
+    context->lanes_ = std::make_unique<LaneSet>(std::move(lanes));
+    IOS_ASSIGN_OR_RETURN(context->capture_stream_, MakeStream(device));
+    IOS_ASSIGN_OR_RETURN(context->done_, MakeEvent(device, /*timing=*/false));
+    return context;
+  }
+
+  ~Context() {
+    if (used_) device_->driver().cuEventSynchronize(done_.get());
+  }
+
+  // Whether its last run, if any, is over.
+  bool Free() const {
+    return !used_ ||
+           device_->driver().cuEventQuery(done_.get()) == CUDA_SUCCESS;
+  }
+
+  Status Run(const std::vector<const void*>& inputs,
+             const std::vector<void*>& outputs, CUstream stream) {
+    if (used_) {
+      // Costs nothing where the last run was on the same stream.
+      IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamWaitEvent, stream, done_.get(),
+                               0);
+    }
+    const Status status = Launch(inputs, outputs, stream);
+    // Also after a failure: part of the work may be enqueued.
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, done_.get(), stream);
+    used_ = true;
+    return status;
+  }
+
+ private:
+  struct CachedGraph {
+    Pointers pointers;
+    GraphExec exec;
+    int64_t last_run = 0;
+  };
+
+  // A graph over memory of its own, and copies from and to the caller's.
+  struct Staging {
+    std::vector<std::shared_ptr<void>> memory;
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    GraphExec exec;
+  };
+
+  Context(const Device* device, const Work& work)
+      : device_(device), work_(work) {}
+
+  std::vector<void*> Tensors(const std::vector<const void*>& inputs,
+                             const std::vector<void*>& outputs) const {
+    std::vector<void*> tensors;
+    tensors.reserve(work_.tensors.size());
+    for (const TensorLocation& location : work_.tensors) {
+      tensors.push_back(location.In(inputs, outputs, arena_.get()));
+    }
+    return tensors;
+  }
+
+  // Pointers that are new run eagerly: a graph takes many runs' time to make,
+  // and is only worth it if they come back. Where too many come back, or new
+  // ones all the time, one graph serves them all.
+  Status Launch(const std::vector<const void*>& inputs,
+                const std::vector<void*>& outputs, CUstream stream) {
+    ++runs_;
+    Pointers pointers = inputs;
+    pointers.insert(pointers.end(), outputs.begin(), outputs.end());
+    if (MoveToFront(&graphs_, [&](const CachedGraph& graph) {
+          return graph.pointers == pointers;
+        })) {
+      return LaunchFirst(stream);
+    }
+    const bool known = MoveToFront(
+        &seen_, [&](const Pointers& other) { return other == pointers; });
+    if (!known) PushFront(&seen_, pointers, kMaxSeen);
+    const bool room = graphs_.size() < kMaxGraphs ||
+                      runs_ - graphs_.back().last_run > kMaxSeen;
+    const bool own = known && room;
+    if (own || known || staging_ || eager_runs_ >= kMaxEagerRuns) {
+      if (policy_.IsDue()) {
+        const Status prepared =
+            own ? AddGraph(std::move(pointers), inputs, outputs) : Stage();
+        if (prepared.ok()) {
+          policy_.Succeeded();
+          return own ? LaunchFirst(stream)
+                     : LaunchStaged(inputs, outputs, stream);
+        }
+        policy_.Failed(prepared);
+      }
+    }
+    ++eager_runs_;
+    return lanes_->Enqueue(work_.stages, Tensors(inputs, outputs), stream);
+  }
+
+  StatusOr<GraphExec> Capture(const std::vector<const void*>& inputs,
+                              const std::vector<void*>& outputs) const {
+    const std::vector<void*> tensors = Tensors(inputs, outputs);
+    return CaptureGraph(device_, capture_stream_.get(), [&](CUstream capture) {
+      return lanes_->Enqueue(work_.stages, tensors, capture);
+    });
+  }
+
+  Status AddGraph(Pointers pointers, const std::vector<const void*>& inputs,
+                  const std::vector<void*>& outputs) {
+    IOS_ASSIGN_OR_RETURN(GraphExec exec, Capture(inputs, outputs));
+    PushFront(&graphs_, {std::move(pointers), std::move(exec)}, kMaxGraphs);
+    return Status();
+  }
+
+  // The graph that was used or made last.
+  Status LaunchFirst(CUstream stream) {
+    graphs_.front().last_run = runs_;
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuGraphLaunch, graphs_.front().exec.get(),
+                             stream);
+    return Status();
+  }
+
+  // Makes staging_, if it is not there.
+  Status Stage() {
+    if (staging_) return Status();
+    auto staging = std::make_unique<Staging>();
+    const auto allocate = [&](int64_t bytes) -> StatusOr<void*> {
+      if (bytes == 0) return static_cast<void*>(nullptr);
+      IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> memory,
+                           device_->Allocate(bytes));
+      staging->memory.push_back(std::move(memory));
+      return staging->memory.back().get();
+    };
+    for (int64_t bytes : work_.input_bytes) {
+      IOS_ASSIGN_OR_RETURN(void* const input, allocate(bytes));
+      staging->inputs.push_back(input);
+    }
+    for (int64_t bytes : work_.output_bytes) {
+      IOS_ASSIGN_OR_RETURN(void* const output, allocate(bytes));
+      staging->outputs.push_back(output);
+    }
+    IOS_ASSIGN_OR_RETURN(staging->exec,
+                         Capture(staging->inputs, staging->outputs));
+    staging_ = std::move(staging);
+    return Status();
+  }
+
+  Status LaunchStaged(const std::vector<const void*>& inputs,
+                      const std::vector<void*>& outputs, CUstream stream) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      IOS_RETURN_IF_ERROR(Copy(inputs[i], work_.input_bytes[i],
+                               const_cast<void*>(staging_->inputs[i]), stream));
+    }
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuGraphLaunch, staging_->exec.get(),
+                             stream);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      IOS_RETURN_IF_ERROR(Copy(staging_->outputs[i], work_.output_bytes[i],
+                               outputs[i], stream));
+    }
+    return Status();
+  }
+
+  Status Copy(const void* from, int64_t bytes, void* to,
+              CUstream stream) const {
+    if (bytes == 0) return Status();
+    IOS_CUDA_RETURN_IF_ERROR(
+        device_, cuMemcpyDtoDAsync, reinterpret_cast<CUdeviceptr>(to),
+        reinterpret_cast<CUdeviceptr>(from), bytes, stream);
+    return Status();
+  }
+
+  const Device* const device_;
+  const Work& work_;
+  std::shared_ptr<void> arena_;
+  std::unique_ptr<LaneSet> lanes_;
+  Stream capture_stream_;
+  std::list<CachedGraph> graphs_;  // most recent first
+  std::list<Pointers> seen_;       // most recent first
+  std::unique_ptr<Staging> staging_;
+  CapturePolicy policy_;
+  int64_t runs_ = 0, eager_runs_ = 0;
+  Event done_;  // after the last run
+  bool used_ = false;
+};
+
+class CudaExecution : public Execution {
+ public:
+  CudaExecution(const Device* device, Work work)
+      : device_(device), work_(std::move(work)) {
+    needs_.Add(work_.stages);
+  }
+
+  ~CudaExecution() override {
+    const Device::Scope scope(device_);
+    contexts_.clear();
+  }
+
+  Status Initialize() {
+    const Device::Scope scope(device_);
+    IOS_ASSIGN_OR_RETURN(std::unique_ptr<Context> context,
+                         Context::Create(device_, work_, needs_));
+    contexts_.emplace_back();
+    contexts_.back().context = std::move(context);
+    return Status();
+  }
+
+  Status Run(const std::vector<const void*>& inputs,
+             const std::vector<void*>& outputs, void* stream) override {
+    for (const void* input : inputs) IOS_RETURN_IF_ERROR(Check(input));
+    for (const void* output : outputs) IOS_RETURN_IF_ERROR(Check(output));
+    const Device::Scope scope(device_);
+    const auto cuda_stream = static_cast<CUstream>(stream);
+    Slot* const slot = Acquire(cuda_stream);
+    const Status status = slot->context->Run(inputs, outputs, cuda_stream);
+    std::lock_guard<std::mutex> lock(mutex_);
+    slot->in_use = false;
+    released_.notify_all();  // each may wait for another one
+    return status;
+  }
+
+ private:
+  struct Slot {
+    std::unique_ptr<Context> context;  // null while it is made
+    bool in_use = false;               // by a caller that enqueues
+    std::optional<CUstream> stream;    // of the last caller
+  };
+
+  static Status Check(const void* pointer) {
+    if (reinterpret_cast<uintptr_t>(pointer) % kPointerAlignment == 0) {
+      return Status();
+    }
+    return InvalidArgument("a tensor's address is not aligned to " +
+                           std::to_string(kPointerAlignment) + " bytes");
+  }
+
+  // The context that ran on the same stream last, even if another caller
+  // enqueues there at the moment: the stream runs one after the other anyway.
+  // For another stream one whose run is over; a new one; any other. Runs on the
+  // GPU are put in order by Context::Run.
+  Slot* Acquire(CUstream stream) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    bool room = true;  // for one more
+    while (true) {
+      Slot* own = nullptr;
+      Slot* idle = nullptr;
+      for (Slot& slot : contexts_) {
+        if (slot.stream == stream) own = &slot;
+        if (slot.in_use) continue;
+        // The one idle for longest, unless one is free.
+        if (!idle || (!idle->context->Free() && slot.context->Free())) {
+          idle = &slot;
+        }
+      }
+      if (own && !own->in_use) return Take(own, stream);
+      if (!own && idle && idle->context->Free()) return Take(idle, stream);
+      if (!own && room && contexts_.size() < kMaxContexts) {
+        if (Slot* const made = Make(stream, &lock)) return made;
+        room = false;
+        continue;  // share what there is, which may have changed
+      }
+      if (!own && idle) return Take(idle, stream);
+      released_.wait(lock);
+    }
+  }
+
+  // A new context; null if there is no memory for one more. The mutex is free
+  // while it is made.
+  Slot* Make(CUstream stream, std::unique_lock<std::mutex>* lock) {
+    contexts_.emplace_back();
+    const auto slot = std::prev(contexts_.end());
+    Take(&*slot, stream);
+    lock->unlock();
+    StatusOr<std::unique_ptr<Context>> context =
+        Context::Create(device_, work_, needs_);
+    lock->lock();
+    if (context.ok()) {
+      slot->context = std::move(*context);
+      return &*slot;
+    }
+    contexts_.erase(slot);
+    released_.notify_all();
+    return nullptr;
+  }
+
+  static Slot* Take(Slot* slot, CUstream stream) {
+    slot->in_use = true;
+    slot->stream = stream;
+    return slot;
+  }
+
+  const Device* const device_;
+  const Work work_;
+  LaneNeeds needs_;
+  std::mutex mutex_;
+  std::condition_variable released_;
+  std::list<Slot> contexts_;  // a list: slots stay where they are
+};
+
+}  // namespace
+
+int64_t FailedCaptures() { return failed_captures; }
+
+StatusOr<std::unique_ptr<Execution>> LoadExecution(const Device* device,
+                                                   Work work) {
+  auto execution = std::make_unique<CudaExecution>(device, std::move(work));
+  IOS_RETURN_IF_ERROR(execution->Initialize());
+  return std::unique_ptr<Execution>(std::move(execution));
+}
+
+}  // namespace ios::cuda

@@ -1,0 +1,167 @@
+#include "cc/engine/cuda/driver/libraries.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ios::cuda {
+namespace {
+
+// What the cuDNN frontend looks up when it needs it, and throws without.
+constexpr const char* kCudnnFunctions[] = {
+    "cudnnGetVersion",
+    "cudnnCreate",
+    "cudnnDestroy",
+    "cudnnSetStream",
+    "cudnnGetErrorString",
+    "cudnnGetLastErrorString",
+    "cudnnBackendCreateDescriptor",
+    "cudnnBackendDestroyDescriptor",
+    "cudnnBackendSetAttribute",
+    "cudnnBackendGetAttribute",
+    "cudnnBackendFinalize",
+    "cudnnBackendExecute",
+};
+
+// Of Libraries::Get() and AddDirectory(); never freed.
+struct Process {
+  std::mutex mutex;
+  const Libraries* opened = nullptr;
+  std::vector<std::string> directories;  // that were added
+};
+
+Process& TheProcess() {
+  static auto* const process = new Process;
+  return *process;
+}
+
+std::vector<std::string> Split(const std::string& list) {
+  std::vector<std::string> parts;
+  std::istringstream in(list);
+  for (std::string part; std::getline(in, part, ':');) {
+    if (!part.empty()) parts.push_back(part);
+  }
+  return parts;
+}
+
+// What dlopen() is to be called with, the first that works first.
+struct Attempt {
+  std::string path;
+  int flags = RTLD_NOW | RTLD_LOCAL;
+};
+
+std::vector<Attempt> AttemptsFor(const std::vector<std::string>& names,
+                                 const std::vector<std::string>& added) {
+  const char* const listed = std::getenv("IOS_TF_CUDA_LIBRARIES");
+  const std::vector<std::string> only = Split(listed ? listed : "");
+  std::vector<Attempt> attempts;
+  if (only.empty()) {
+    // TensorFlow's, say: two versions in one process would mix.
+    for (const std::string& name : names) {
+      attempts.push_back({name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD});
+    }
+  }
+  for (const std::string& directory : only.empty() ? added : only) {
+    for (const std::string& name : names) {
+      attempts.push_back({directory + "/" + name});
+    }
+  }
+  if (only.empty()) {
+    for (const std::string& name : names) attempts.push_back({name});
+  }
+  return attempts;
+}
+
+StatusOr<void*> Open(const std::string& what,
+                     const std::vector<Attempt>& attempts,
+                     const std::string& what_to_do) {
+  std::string why;
+  for (const Attempt& attempt : attempts) {
+    if (void* library = dlopen(attempt.path.c_str(), attempt.flags)) {
+      return library;
+    }
+    // Of a library that is not loaded yet there is nothing to say, and little
+    // of a file that is not there; one that is there and cannot be loaded says
+    // why.
+    const char* const error = dlerror();
+    if ((attempt.flags & RTLD_NOLOAD) || !error) continue;
+    if (why.empty() || (access(attempt.path.c_str(), F_OK) == 0)) why = error;
+  }
+  return FailedPrecondition("cannot load " + what + " (" + why +
+                            "): " + what_to_do);
+}
+
+template <typename Function>
+Status Find(void* library, const char* library_name, const char* name,
+            Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  if (*function) return Status();
+  return FailedPrecondition(std::string(library_name) + " has no " + name +
+                            ": it is too old");
+}
+
+#define IOS_STRING_(name) #name
+#define IOS_STRING(name) IOS_STRING_(name)
+
+StatusOr<Libraries> OpenAll(const std::vector<std::string>& added) {
+  Libraries libraries;
+  IOS_ASSIGN_OR_RETURN(
+      void* const driver,
+      Open("libcuda.so.1", {{"libcuda.so.1"}}, "install the NVIDIA driver"));
+#define IOS_FIND(name) \
+  IOS_RETURN_IF_ERROR( \
+      Find(driver, "libcuda.so.1", IOS_STRING(name), &libraries.driver.name));
+  IOS_CUDA_DRIVER_FUNCTIONS(IOS_FIND)
+#undef IOS_FIND
+  IOS_ASSIGN_OR_RETURN(
+      void* const nvrtc,
+      Open("libnvrtc.so.12",
+           AttemptsFor({"libnvrtc.so.12", "libnvrtc.so.13"}, added),
+           "install NVRTC 12 or 13, for instance with "
+           "pip install 'tensorflow[and-cuda]'"));
+#define IOS_FIND(name) \
+  IOS_RETURN_IF_ERROR( \
+      Find(nvrtc, "NVRTC", IOS_STRING(name), &libraries.nvrtc.name));
+  IOS_NVRTC_FUNCTIONS(IOS_FIND)
+#undef IOS_FIND
+  IOS_ASSIGN_OR_RETURN(
+      libraries.cudnn,
+      Open("libcudnn.so.9", AttemptsFor({"libcudnn.so.9"}, added),
+           "install cuDNN 9, for instance with "
+           "pip install 'tensorflow[and-cuda]'"));
+  for (const char* name : kCudnnFunctions) {
+    void* function = nullptr;
+    IOS_RETURN_IF_ERROR(Find(libraries.cudnn, "cuDNN", name, &function));
+  }
+  return libraries;
+}
+
+}  // namespace
+
+StatusOr<const Libraries*> Libraries::Get() {
+  Process& process = TheProcess();
+  std::lock_guard<std::mutex> lock(process.mutex);
+  if (!process.opened) {
+    IOS_ASSIGN_OR_RETURN(Libraries opened, OpenAll(process.directories));
+    process.opened = new Libraries(std::move(opened));
+  }
+  return process.opened;
+}
+
+void Libraries::AddDirectory(const std::string& directory) {
+  Process& process = TheProcess();
+  std::lock_guard<std::mutex> lock(process.mutex);
+  std::vector<std::string>& known = process.directories;
+  if (std::find(known.begin(), known.end(), directory) == known.end()) {
+    known.push_back(directory);
+  }
+}
+
+}  // namespace ios::cuda

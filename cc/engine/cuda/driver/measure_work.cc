@@ -1,0 +1,352 @@
+#include "cc/engine/cuda/driver/measure_work.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "cc/engine/cuda/driver/lane_set.h"
+#include "cc/engine/cuda/kernels/kernel_cache.h"
+#include "cc/engine/cuda/kernels/kernel_params.h"
+#include "cc/engine/cuda/kernels/kernel_source.h"
+
+namespace ios::cuda {
+namespace {
+
+// A sample lasts so long at least.
+constexpr double kSampleMilliseconds = 0.3;
+// Runs in one graph: many short ones, so that launches hardly show; graphs of
+// whole networks have thousands of nodes already.
+constexpr int kMaxRunsInGraph = 32;
+// Of baselines, whose median counts.
+constexpr int kBaselineSamples = 3;
+// Of ways to do the same, in a sample at least.
+constexpr int kRunsOfWays = 3;
+
+// A GPU that had nothing to do for a while runs slowly; work for some time
+// brings its clocks up.
+constexpr std::chrono::milliseconds kIdle{100};
+constexpr int kWarmupMilliseconds = 50;
+constexpr int kWarmupLaunchMilliseconds = 5;
+
+// Between these the GPU is kept busy while a sample is enqueued.
+constexpr double kLeastSpinMilliseconds = 0.05;
+constexpr double kMostSpinMilliseconds = 2;
+
+// Random numbers, which repeat in larger tensors.
+constexpr int64_t kPatternElements = 1 << 16;
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + values.size() / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+class Sampler {
+ public:
+  static StatusOr<std::unique_ptr<Sampler>> Create(const Device* device) {
+    std::unique_ptr<Sampler> sampler(new Sampler(device));
+    IOS_ASSIGN_OR_RETURN(sampler->stream_, MakeStream(device));
+    IOS_ASSIGN_OR_RETURN(sampler->start_, MakeEvent(device, /*timing=*/true));
+    IOS_ASSIGN_OR_RETURN(sampler->stop_, MakeEvent(device, /*timing=*/true));
+    sampler->spin_.device = device;
+    IOS_ASSIGN_OR_RETURN(
+        sampler->spin_.function,
+        KernelCache::Of(device)->Get(
+            {"Spin",
+             kTimingSource,
+             {{"IOS_DTYPE", 0}, {"IOS_VECTOR", 1}, {"IOS_ACTIVATION", 0}}}));
+    return sampler;
+  }
+
+  ~Sampler() { const FinishAtEnd finish(device_, stream_.get()); }
+
+  // Brings the clocks up if the last sample was long ago.
+  Status WarmClocks() {
+    const auto now = std::chrono::steady_clock::now();
+    auto& last = LastSample(device_->ordinal());
+    if (last && now - *last < kIdle) return Status();
+    spin_.grid_x = device_->multiprocessors();
+    for (int i = 0; i < kWarmupMilliseconds; i += kWarmupLaunchMilliseconds) {
+      IOS_RETURN_IF_ERROR(Spin(kWarmupLaunchMilliseconds));
+    }
+    spin_.grid_x = 1;
+    return Synchronize();
+  }
+
+  // Work that is ready to be measured.
+  struct Prepared {
+    Enqueuer run;        // what comes before, and the work, once
+    Enqueuer before;     // the former alone; may be empty
+    GraphExec graph;     // runs_in_graph of them; none: enqueued each time
+    GraphExec baseline;  // the same without the work
+    int runs_in_graph = 1;
+    int launches = 1;                      // in a sample
+    double spin = kLeastSpinMilliseconds;  // while they are enqueued
+    double baseline_milliseconds = 0;      // of a sample
+  };
+
+  StatusOr<Prepared> Prepare(const Enqueuer& work,
+                             const WorkMeasurement& measurement) {
+    Prepared prepared;
+    prepared.before = measurement.before;
+    prepared.run = [before = measurement.before,
+                    &work](CUstream stream) -> Status {
+      if (before) IOS_RETURN_IF_ERROR(before(stream));
+      return work(stream);
+    };
+    // Kernels are loaded when they run for the first time.
+    IOS_RETURN_IF_ERROR(prepared.run(stream_.get()));
+    IOS_RETURN_IF_ERROR(Synchronize());
+    IOS_RETURN_IF_ERROR(MakeGraphs(1, &prepared));
+    // The first launch uploads the graph, and says little.
+    IOS_ASSIGN_OR_RETURN(double once, Elapsed(&prepared, prepared.graph, 1));
+    IOS_ASSIGN_OR_RETURN(once, Elapsed(&prepared, prepared.graph, 1));
+    const double wanted =
+        kSampleMilliseconds / std::max(once, kSampleMilliseconds / 1000);
+    const int runs = std::max<int>(measurement.least_runs, std::ceil(wanted));
+    const int in_graph = std::min(runs, kMaxRunsInGraph);
+    if (prepared.graph && in_graph > 1 && once < kSampleMilliseconds) {
+      IOS_RETURN_IF_ERROR(MakeGraphs(in_graph, &prepared));
+    }
+    prepared.launches =
+        (runs + prepared.runs_in_graph - 1) / prepared.runs_in_graph;
+    const int warmup = std::max(measurement.warmup, 1);
+    for (int i = 0; i < warmup;
+         i += prepared.launches * prepared.runs_in_graph) {
+      IOS_RETURN_IF_ERROR(
+          Elapsed(&prepared, prepared.graph, prepared.launches).status());
+    }
+    if (!prepared.baseline) return prepared;
+    std::vector<double> baselines;
+    for (int i = 0; i < kBaselineSamples; ++i) {
+      IOS_ASSIGN_OR_RETURN(
+          const double baseline,
+          Elapsed(&prepared, prepared.baseline, prepared.launches));
+      baselines.push_back(baseline);
+    }
+    prepared.baseline_milliseconds = Median(std::move(baselines));
+    return prepared;
+  }
+
+  // Milliseconds of one run.
+  StatusOr<double> Sample(Prepared* prepared) {
+    IOS_ASSIGN_OR_RETURN(
+        const double elapsed,
+        Elapsed(prepared, prepared->graph, prepared->launches));
+    const double net = elapsed - prepared->baseline_milliseconds;
+    // What is shorter than the clock's steps is not nothing.
+    return std::max(net, 1e-6) / (prepared->launches * prepared->runs_in_graph);
+  }
+
+ private:
+  explicit Sampler(const Device* device) : device_(device) {
+    spin_.grid_x = 1;
+    spin_.block = 32;
+  }
+
+  static std::optional<std::chrono::steady_clock::time_point>& LastSample(
+      int ordinal) {
+    static auto* const last =
+        new std::map<int, std::optional<std::chrono::steady_clock::time_point>>;
+    return (*last)[ordinal];
+  }
+
+  Status Synchronize() const {
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamSynchronize, stream_.get());
+    return Status();
+  }
+
+  Status Spin(double milliseconds) {
+    SpinParams params;
+    params.nanoseconds = static_cast<unsigned>(milliseconds * 1e6);
+    return spin_.Enqueue(params, stream_.get());
+  }
+
+  // None where capturing fails; work is then run as Execution does it: eagerly.
+  Status MakeGraphs(int runs, Prepared* prepared) const {
+    const auto make = [&](const Enqueuer& once) {
+      return CaptureGraph(device_, stream_.get(),
+                          [&](CUstream capture) -> Status {
+                            for (int i = 0; i < runs; ++i) {
+                              if (once) IOS_RETURN_IF_ERROR(once(capture));
+                            }
+                            return Status();
+                          });
+    };
+    StatusOr<GraphExec> graph = make(prepared->run);
+    StatusOr<GraphExec> baseline = make(prepared->before);
+    if (!graph.ok() || !baseline.ok()) return Status();
+    prepared->graph = std::move(*graph);
+    prepared->baseline = std::move(*baseline);
+    prepared->runs_in_graph = runs;
+    for (const GraphExec* exec : {&prepared->graph, &prepared->baseline}) {
+      IOS_CUDA_RETURN_IF_ERROR(device_, cuGraphUpload, exec->get(),
+                               stream_.get());
+    }
+    return Status();
+  }
+
+  // Milliseconds of so many launches. The GPU spins until all of them are
+  // enqueued.
+  StatusOr<double> Elapsed(Prepared* prepared, const GraphExec& graph,
+                           int launches) {
+    IOS_RETURN_IF_ERROR(Spin(prepared->spin));
+    const auto begin = std::chrono::steady_clock::now();
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, start_.get(),
+                             stream_.get());
+    for (int i = 0; i < launches; ++i) {
+      if (graph) {
+        IOS_CUDA_RETURN_IF_ERROR(device_, cuGraphLaunch, graph.get(),
+                                 stream_.get());
+      } else {
+        IOS_RETURN_IF_ERROR(prepared->run(stream_.get()));
+      }
+    }
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, stop_.get(),
+                             stream_.get());
+    const auto end = std::chrono::steady_clock::now();
+    const double took =
+        std::chrono::duration<double, std::milli>(end - begin).count();
+    prepared->spin =
+        std::clamp(2 * took, kLeastSpinMilliseconds, kMostSpinMilliseconds);
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuEventSynchronize, stop_.get());
+    LastSample(device_->ordinal()) = std::chrono::steady_clock::now();
+    float milliseconds = 0;
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuEventElapsedTime, &milliseconds,
+                             start_.get(), stop_.get());
+    return static_cast<double>(milliseconds);
+  }
+
+  const Device* const device_;
+  Stream stream_;
+  Event start_, stop_;
+  Launch<SpinParams> spin_;
+};
+
+}  // namespace
+
+StatusOr<std::vector<std::vector<double>>> SampleWork(
+    const Device* device, const std::vector<Enqueuer>& works,
+    const WorkMeasurement& measurement) {
+  // One at a time: they would disturb each other.
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);
+  IOS_ASSIGN_OR_RETURN(const std::unique_ptr<Sampler> sampler,
+                       Sampler::Create(device));
+  IOS_RETURN_IF_ERROR(sampler->WarmClocks());
+  std::vector<Sampler::Prepared> prepared;
+  for (const Enqueuer& work : works) {
+    IOS_ASSIGN_OR_RETURN(Sampler::Prepared one,
+                         sampler->Prepare(work, measurement));
+    prepared.push_back(std::move(one));
+  }
+  std::vector<std::vector<double>> samples(works.size());
+  for (int i = 0; i < measurement.samples; ++i) {
+    for (size_t w = 0; w < works.size(); ++w) {
+      IOS_ASSIGN_OR_RETURN(const double sample, sampler->Sample(&prepared[w]));
+      samples[w].push_back(sample);
+    }
+  }
+  return samples;
+}
+
+StatusOr<std::vector<double>> MeasureCold(const Device* device,
+                                          const std::vector<Enqueuer>& works,
+                                          const Enqueuer& warm) {
+  WorkMeasurement measurement;
+  measurement.least_runs = kRunsOfWays;
+  // Twice what the cache holds pushes out all the rest.
+  const int64_t bytes = 2 * device->l2_cache_bytes();
+  const StatusOr<std::shared_ptr<void>> other = device->Allocate(bytes);
+  if (other.ok()) {
+    measurement.before = [device, bytes, memory = *other,
+                          warm](CUstream stream) -> Status {
+      IOS_CUDA_RETURN_IF_ERROR(device, cuMemsetD8Async,
+                               reinterpret_cast<CUdeviceptr>(memory.get()), 0,
+                               bytes, stream);
+      return warm(stream);
+    };
+  }
+  IOS_ASSIGN_OR_RETURN(const auto samples,
+                       SampleWork(device, works, measurement));
+  std::vector<double> medians;
+  for (const std::vector<double>& of_work : samples) {
+    medians.push_back(Median(of_work));
+  }
+  return medians;
+}
+
+ConvolutionTensors::ConvolutionTensors(const Device* device, DataType dtype)
+    : device_(device), dtype_(dtype) {
+  std::minstd_rand random;
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(kPatternElements);
+  for (float& value : values) value = uniform(random);
+  pattern_.resize(kPatternElements * SizeOf(dtype));
+  ConvertFromFloat(values.data(), kPatternElements, dtype, pattern_.data());
+}
+
+StatusOr<ConvolutionTensors> ConvolutionTensors::Create(
+    const Device* device, const ConvolutionSpec& spec) {
+  ConvolutionTensors tensors(device, spec.dtype);
+  ConvolutionPointers& pointers = tensors.pointers_;
+  IOS_ASSIGN_OR_RETURN(pointers.input, tensors.Make(spec.input));
+  tensors.input_bytes_ = SpanBytes(spec.input, spec.dtype);
+  IOS_ASSIGN_OR_RETURN(pointers.filter, tensors.Make(FilterView(spec)));
+  if (spec.bias) {
+    IOS_ASSIGN_OR_RETURN(pointers.bias,
+                         tensors.Make(DenseView({spec.output.channels()})));
+  }
+  if (spec.residual) {
+    IOS_ASSIGN_OR_RETURN(pointers.residual, tensors.Make(*spec.residual));
+    tensors.residual_bytes_ = SpanBytes(*spec.residual, spec.dtype);
+  }
+  IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> read,
+                       device->Allocate(std::max(tensors.input_bytes_,
+                                                 tensors.residual_bytes_)));
+  tensors.read_ = read.get();
+  tensors.memory_.push_back(std::move(read));
+  IOS_ASSIGN_OR_RETURN(pointers.output, tensors.Make(spec.output));
+  // The copies are on the default stream, which no stream of ours waits for.
+  IOS_CUDA_RETURN_IF_ERROR(device, cuStreamSynchronize, nullptr);
+  return tensors;
+}
+
+Status ConvolutionTensors::MakeWorkspace(int64_t bytes) {
+  IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> memory, device_->Allocate(bytes));
+  pointers_.workspace = memory.get();
+  memory_.push_back(std::move(memory));
+  return Status();
+}
+
+Status ConvolutionTensors::ReadActivations(CUstream stream) const {
+  for (const auto& [from, bytes] :
+       {std::pair(pointers_.input, input_bytes_),
+        std::pair(pointers_.residual, residual_bytes_)}) {
+    if (bytes == 0) continue;
+    IOS_CUDA_RETURN_IF_ERROR(
+        device_, cuMemcpyDtoDAsync, reinterpret_cast<CUdeviceptr>(read_),
+        reinterpret_cast<CUdeviceptr>(from), bytes, stream);
+  }
+  return Status();
+}
+
+StatusOr<void*> ConvolutionTensors::Make(const TensorView& view) {
+  const int64_t bytes = SpanBytes(view, dtype_);
+  IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> memory, device_->Allocate(bytes));
+  const auto start = reinterpret_cast<CUdeviceptr>(memory.get());
+  const int64_t step = pattern_.size();
+  for (int64_t done = 0; done < bytes; done += step) {
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuMemcpyHtoD, start + done,
+                             pattern_.data(), std::min(step, bytes - done));
+  }
+  memory_.push_back(memory);
+  return memory.get();
+}
+
+}  // namespace ios::cuda

@@ -1,0 +1,120 @@
+#include "cc/engine/cuda/kernels/kernel_cache.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "cc/engine/cuda/kernels/kernel_params.h"
+#include "cc/engine/cuda/kernels/kernel_source.h"
+
+namespace ios::cuda {
+namespace {
+
+std::string Describe(const KernelVariant& variant) {
+  std::string text = variant.name;
+  for (const auto& [name, value] : variant.macros) {
+    text += std::string(" ") + name + "=" + std::to_string(value);
+  }
+  return text;
+}
+
+// The machine code of `source` for the device.
+StatusOr<std::string> Compile(const Device* device, const std::string& source,
+                              const KernelVariant& variant) {
+  const Nvrtc& nvrtc = device->libraries().nvrtc;
+  const std::string file = std::string(variant.name) + ".cu";
+  nvrtcProgram program = nullptr;
+  nvrtcResult result = nvrtc.nvrtcCreateProgram(
+      &program, source.c_str(), file.c_str(), 0, nullptr, nullptr);
+  const auto destroy = [&](nvrtcProgram* p) { nvrtc.nvrtcDestroyProgram(p); };
+  const std::unique_ptr<nvrtcProgram, decltype(destroy)> owner(&program,
+                                                               destroy);
+  std::vector<std::string> options = {
+      "--gpu-architecture=sm_" + std::to_string(device->compute_capability()),
+      "--std=c++17"};
+  for (const auto& [name, value] : variant.macros) {
+    options.push_back(std::string("-D") + name + "=" + std::to_string(value));
+  }
+  std::vector<const char*> pointers;
+  for (const std::string& option : options) pointers.push_back(option.c_str());
+  if (result == NVRTC_SUCCESS) {
+    result =
+        nvrtc.nvrtcCompileProgram(program, pointers.size(), pointers.data());
+  }
+  size_t bytes = 0;
+  std::string image;
+  if (result == NVRTC_SUCCESS)
+    result = nvrtc.nvrtcGetCUBINSize(program, &bytes);
+  if (result == NVRTC_SUCCESS) {
+    image.resize(bytes);
+    result = nvrtc.nvrtcGetCUBIN(program, &image[0]);
+  }
+  if (result == NVRTC_SUCCESS) return image;
+
+  std::string log;
+  if (program &&
+      nvrtc.nvrtcGetProgramLogSize(program, &bytes) == NVRTC_SUCCESS) {
+    log.resize(bytes);
+    nvrtc.nvrtcGetProgramLog(program, &log[0]);
+    // The first message: an error is one line.
+    log.resize(std::min({log.find('\0'), log.find('\n'), log.size()}));
+  }
+  return Internal("NVRTC cannot compile the kernel " + Describe(variant) +
+                  " for compute capability " +
+                  std::to_string(device->compute_capability()) + ": " +
+                  nvrtc.nvrtcGetErrorString(result) +
+                  (log.empty() ? "" : ": " + log));
+}
+
+int BitsOf(float value) {
+  int bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+}  // namespace
+
+void AddActivation(const Activation& activation, Macros* macros) {
+  macros->push_back({"IOS_ACTIVATION", activation.kind});
+  if (activation.alpha != 0.0f) {
+    macros->push_back({"IOS_ALPHA", BitsOf(activation.alpha)});
+  }
+  if (activation.beta != 0.0f) {
+    macros->push_back({"IOS_BETA", BitsOf(activation.beta)});
+  }
+}
+
+KernelCache* KernelCache::Of(const Device* device) {
+  static std::mutex mutex;
+  static auto* caches = new std::map<int, KernelCache*>;  // by ordinal
+  std::lock_guard<std::mutex> lock(mutex);
+  KernelCache*& cache = (*caches)[device->ordinal()];
+  if (!cache) cache = new KernelCache(device);
+  return cache;
+}
+
+StatusOr<KernelCache::Loaded> KernelCache::Load(
+    const KernelVariant& variant) const {
+  const std::string source =
+      std::string(kKernelParamsText) + "\n" + kCommonSource + variant.source;
+  IOS_ASSIGN_OR_RETURN(const std::string image,
+                       Compile(device_, source, variant));
+  CUmodule module = nullptr;
+  IOS_CUDA_RETURN_IF_ERROR(device_, cuModuleLoadData, &module, image.data());
+  Loaded loaded;
+  loaded.module = Module(device_, module);
+  IOS_CUDA_RETURN_IF_ERROR(device_, cuModuleGetFunction, &loaded.function,
+                           module, variant.name);
+  return loaded;
+}
+
+StatusOr<CUfunction> KernelCache::Get(const KernelVariant& variant) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Loaded& loaded = loaded_[Describe(variant)];
+  if (!loaded.function) {
+    IOS_ASSIGN_OR_RETURN(loaded, Load(variant));
+  }
+  return loaded.function;
+}
+
+}  // namespace ios::cuda

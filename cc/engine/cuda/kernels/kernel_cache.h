@@ -1,0 +1,84 @@
+// Compiles the own kernels for a device, each variant on its first use, and
+// launches them.
+#ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_CACHE_H_
+#define IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_CACHE_H_
+
+#include <cuda.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/core/ir/block.h"
+#include "cc/core/status.h"
+#include "cc/engine/cuda/driver/device.h"
+
+namespace ios::cuda {
+
+using Macros = std::vector<std::pair<const char*, int>>;
+
+// Those that Activate() of the kernels' text is specialised on.
+void AddActivation(const Activation& activation, Macros* macros);
+
+// A kernel of kernel_source.h and what it is specialised on: macros of its
+// text.
+struct KernelVariant {
+  const char* name;
+  const char* source;
+  Macros macros;
+};
+
+class KernelCache {
+ public:
+  // The device's; lives as long as the process.
+  static KernelCache* Of(const Device* device);
+
+  // The kernel, loaded into the device's context, which is current. Safe to
+  // call from many threads at once.
+  StatusOr<CUfunction> Get(const KernelVariant& variant);
+
+ private:
+  struct Loaded {
+    Module module;
+    CUfunction function = nullptr;
+  };
+
+  explicit KernelCache(const Device* device) : device_(device) {}
+  StatusOr<Loaded> Load(const KernelVariant& variant) const;
+
+  const Device* const device_;
+  std::mutex mutex_;
+  std::map<std::string, Loaded> loaded_;  // by name and macros
+};
+
+// A kernel with its grid and those arguments that every launch shares.
+template <typename Params>
+struct Launch {
+  const Device* device = nullptr;
+  CUfunction function = nullptr;
+  unsigned grid_x = 0, grid_y = 1, block = 1;
+  Params params{};
+
+  Status Enqueue(const Params& complete, CUstream stream) const {
+    if (grid_x == 0) return Status();  // an empty batch
+    void* arguments[] = {const_cast<Params*>(&complete)};
+    IOS_CUDA_RETURN_IF_ERROR(device, cuLaunchKernel, function, grid_x, grid_y,
+                             1, block, 1, 1, /*sharedMemBytes=*/0, stream,
+                             arguments, /*extra=*/nullptr);
+    return Status();
+  }
+
+  // Of a kernel with one input and one output; all else is in `params`.
+  Status Enqueue(const void* input, void* output, CUstream stream) const {
+    Params complete = params;
+    complete.input = input;
+    complete.output = output;
+    return Enqueue(complete, stream);
+  }
+};
+
+}  // namespace ios::cuda
+
+#endif  // IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_CACHE_H_

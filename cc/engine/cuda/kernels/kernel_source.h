@@ -1,0 +1,22 @@
+// The own kernels as CUDA C++ text, compiled by NVRTC on the machine that has
+// the GPU: the build needs no CUDA compiler. Every program is
+// kKernelParamsText, then kCommonSource, then one of the others; each of those
+// says which macros specialise its kernels.
+#ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_SOURCE_H_
+#define IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_SOURCE_H_
+
+namespace ios::cuda {
+
+extern const char kCommonSource[];
+extern const char
+    kNormalizationSource[];  // ReduceChannels, Normalize, ShuffleChannels
+extern const char kElementwiseSource[];  // Sum, Binary, Scale
+extern const char kCopySource[];         // Copy, Pad
+extern const char kWindowSource[];     // Window: depthwise convolution, pooling
+extern const char kReductionSource[];  // GlobalPool, Softmax
+extern const char kSpatialSource[];    // Resize, MoveDepth, Lrn
+extern const char kTimingSource[];     // Spin
+
+}  // namespace ios::cuda
+
+#endif  // IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_SOURCE_H_

@@ -1,0 +1,123 @@
+// Kernels whose blocks reduce together, in shared memory and in a fixed order.
+#include "cc/engine/cuda/kernels/kernel_source.h"
+
+namespace ios::cuda {
+
+const char kReductionSource[] = R"cuda(
+// IOS_THREADS: of a block, a power of two. IOS_MAXIMUM: whether GlobalPool takes
+// the maximum.
+
+#ifdef IOS_MAXIMUM
+
+__device__ __forceinline__ float Combine(float a, float b) {
+  // Keeps NaN.
+  return IOS_MAXIMUM ? (a > b || a != a ? a : b) : a + b;
+}
+
+// A block takes 1 << channel_bits vectors of an image's channels; its threads of one
+// vector share the pixels.
+IOS_KERNEL(GlobalPool, GlobalPoolParams) {
+  __shared__ float shared[kVector][IOS_THREADS];
+  unsigned image = blockIdx.x;
+  const unsigned thread = threadIdx.x;
+  const unsigned channel_tile = Split(image, p.channel_tiles);
+  const unsigned vector =
+      (channel_tile << p.channel_bits) + (thread & ((1u << p.channel_bits) - 1));
+  const unsigned lanes = IOS_THREADS >> p.channel_bits;
+  Vector result;
+#pragma unroll
+  for (int e = 0; e < kVector; ++e) {
+    result.v[e] = IOS_MAXIMUM ? FromBits(0xff800000) : 0.0f;
+  }
+  // Four loads are in flight at once; past the last pixel they bring what changes
+  // nothing.
+  constexpr int kBatch = 4;
+  for (unsigned pixel = thread >> p.channel_bits; pixel < p.pixels;
+       pixel += kBatch * lanes) {
+    Raw batch[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const unsigned source = image * p.pixels + pixel + b * lanes;
+      batch[b] = LoadIf<sizeof(Element) * kVector>(
+          At(p.input, source * p.input_pitch + vector * kVector),
+          pixel + b * lanes < p.pixels && vector < p.vectors,
+          IOS_MAXIMUM ? kMinusInfinity : 0);
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const Vector x = Unpack(batch[b]);
+#pragma unroll
+      for (int e = 0; e < kVector; ++e) result.v[e] = Combine(result.v[e], x.v[e]);
+    }
+  }
+#pragma unroll
+  for (int e = 0; e < kVector; ++e) shared[e][thread] = result.v[e];
+  // Threads half a span apart have the same vector.
+  for (unsigned half = IOS_THREADS / 2; half >= 1u << p.channel_bits; half /= 2) {
+    __syncthreads();
+    if (thread < half) {
+#pragma unroll
+      for (int e = 0; e < kVector; ++e) {
+        shared[e][thread] = Combine(shared[e][thread], shared[e][thread + half]);
+      }
+    }
+  }
+  // What a thread reads below it has written itself.
+  if (thread < 1u << p.channel_bits && vector < p.vectors) {
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) result.v[e] = shared[e][thread] * p.scale;
+    StoreVector(p.output, image * p.output_pitch + vector * kVector, result);
+  }
+}
+
+#else
+
+// `value` of all threads, combined; every thread gets the same.
+template <bool kMaximum>
+__device__ __forceinline__ float Reduce(float value, float* shared) {
+  const unsigned thread = threadIdx.x;
+  __syncthreads();  // the array may still be read
+  shared[thread] = value;
+  for (unsigned half = IOS_THREADS / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (thread < half) {
+      const float other = shared[thread + half];
+      shared[thread] =
+          kMaximum ? fmaxf(shared[thread], other) : shared[thread] + other;
+    }
+  }
+  __syncthreads();
+  return shared[0];
+}
+
+// A block takes one row.
+IOS_KERNEL(Softmax, SoftmaxParams) {
+  __shared__ float shared[IOS_THREADS];
+  const unsigned input = blockIdx.x * p.input_pitch;
+  const unsigned output = blockIdx.x * p.output_pitch;
+  float maximum = FromBits(0xff800000);
+  for (unsigned i = threadIdx.x; i < p.vectors; i += IOS_THREADS) {
+    const Vector x = LoadVector(p.input, input + i * kVector);
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) maximum = fmaxf(maximum, x.v[e]);
+  }
+  maximum = Reduce<true>(maximum, shared);
+  float sum = 0.0f;
+  for (unsigned i = threadIdx.x; i < p.vectors; i += IOS_THREADS) {
+    const Vector x = LoadVector(p.input, input + i * kVector);
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) sum += expf(x.v[e] - maximum);
+  }
+  const float scale = 1.0f / Reduce<false>(sum, shared);
+  for (unsigned i = threadIdx.x; i < p.vectors; i += IOS_THREADS) {
+    Vector x = LoadVector(p.input, input + i * kVector);
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) x.v[e] = expf(x.v[e] - maximum) * scale;
+    StoreVector(p.output, output + i * kVector, x);
+  }
+}
+
+#endif  // IOS_MAXIMUM
+)cuda";
+
+}  // namespace ios::cuda

@@ -1,0 +1,117 @@
+// The own kernels that work on each element alone: sums, binary functions,
+// scales and copies of views, each with its launch chosen when it is made.
+#ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNELS_H_
+#define IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNELS_H_
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/data_type.h"
+#include "cc/core/status.h"
+#include "cc/engine/backend.h"
+#include "cc/engine/cuda/driver/device.h"
+#include "cc/engine/cuda/kernels/kernel_cache.h"
+#include "cc/engine/cuda/kernels/kernel_params.h"
+
+namespace ios::cuda {
+
+// All kernels compute in float32 and take any view. Create() compiles what it
+// needs, in the device's context, which is current; Enqueue() may be called by
+// several threads at once and while its stream is captured. Pointers are on the
+// device.
+
+// output = activation(sum of terms + bias), of equal shapes; the output may be
+// one of the terms.
+class SumKernel {
+ public:
+  static StatusOr<SumKernel> Create(const Device* device, DataType dtype,
+                                    const std::vector<TensorView>& terms,
+                                    bool bias, Activation activation,
+                                    const TensorView& output);
+  // `bias` has the output's channels; null without one.
+  Status Enqueue(const void* const* terms, const void* bias, void* output,
+                 CUstream stream) const;
+
+ private:
+  struct Step {
+    Launch<SumParams> launch;
+    int terms = 0;  // of the task's, after the sum so far
+  };
+  std::vector<Step> steps_;
+};
+
+// output = activation(function(x, y)); x and y broadcast to the output's shape.
+class BinaryKernel {
+ public:
+  static StatusOr<BinaryKernel> Create(const Device* device, DataType dtype,
+                                       BinaryFunction function,
+                                       const TensorView& x, const TensorView& y,
+                                       Activation activation,
+                                       const TensorView& output);
+  Status Enqueue(const void* x, const void* y, void* output,
+                 CUstream stream) const;
+
+ private:
+  Launch<BinaryParams> launch_;
+};
+
+// output = activation(x * scale + shift), with a scale and a shift per channel.
+class ScaleKernel {
+ public:
+  static StatusOr<ScaleKernel> Create(const Device* device, DataType dtype,
+                                      const TensorView& x,
+                                      Activation activation,
+                                      const TensorView& output);
+  Status Enqueue(const void* x, const void* scale, const void* shift,
+                 void* output, CUstream stream) const;
+
+ private:
+  Launch<ScaleParams> launch_;
+};
+
+// Copies views to views of equal shapes, as few launches as can be.
+class CopyKernel {
+ public:
+  struct Piece {
+    TensorView from, to;
+  };
+  static StatusOr<CopyKernel> Create(const Device* device, DataType dtype,
+                                     const std::vector<Piece>& pieces);
+  Status Enqueue(const void* const* from, void* const* to,
+                 CUstream stream) const;
+
+ private:
+  struct Place {
+    int launch, piece;
+  };
+  std::vector<Launch<CopyParams>> launches_;
+  std::vector<Place> places_;  // of the pieces
+};
+
+// What is around an image that is copied: Operator::pad_mode and so on.
+struct Surroundings {
+  PadMode mode = PadMode::kConstant;
+  float value = 0.0f;
+  int64_t channels_before = 0;
+};
+
+// Copies an image to where it lies in a larger or smaller one:
+// output[n, h, w] = input[n, h - top, w - left].
+class PadKernel {
+ public:
+  static StatusOr<PadKernel> Create(const Device* device, DataType dtype,
+                                    const TensorView& input, int64_t top,
+                                    int64_t left, const TensorView& output,
+                                    const Surroundings& surroundings = {});
+  Status Enqueue(const void* input, void* output, CUstream stream) const;
+
+ private:
+  Launch<PadParams> launch_;
+};
+
+}  // namespace ios::cuda
+
+#endif  // IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNELS_H_

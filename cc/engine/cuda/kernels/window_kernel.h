@@ -1,0 +1,54 @@
+// The own kernel that slides a window over an image, channels apart: depthwise
+// convolution and pooling.
+#ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_WINDOW_KERNEL_H_
+#define IOS_TF_CC_ENGINE_CUDA_KERNELS_WINDOW_KERNEL_H_
+
+#include <cuda.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/data_type.h"
+#include "cc/core/status.h"
+#include "cc/engine/backend.h"
+#include "cc/engine/cuda/driver/device.h"
+#include "cc/engine/cuda/kernels/kernel_cache.h"
+#include "cc/engine/cuda/kernels/kernel_params.h"
+
+namespace ios::cuda {
+
+struct WindowSpec {
+  enum Kind { kDepthwise, kMaximum, kAverage };
+  Kind kind = kDepthwise;
+  DataType dtype = DataType::kFloat32;
+  TensorView input, output;
+  std::array<int64_t, 2> kernel = {1, 1}, strides = {1, 1}, dilations = {1, 1};
+  int64_t top = 0, left = 0;  // cells of padding before
+  // kDepthwise only: output = activation(convolution of input, after a Relu if
+  // `pre_relu`, + residual + bias). Output channel c is of input channel
+  // c / multiplier.
+  int64_t multiplier = 1;
+  bool pre_relu = false;
+  bool bias = false;
+  std::optional<TensorView> residual;
+  Activation activation = Activation::kNone;
+};
+
+class WindowKernel {
+ public:
+  static StatusOr<WindowKernel> Create(const Device* device,
+                                       const WindowSpec& spec);
+  // `weights` [kernel height, width, output channels], `bias` [output channels]
+  // and `residual` are null where the specification has none.
+  Status Enqueue(const void* input, const void* weights, const void* bias,
+                 const void* residual, void* output, CUstream stream) const;
+
+ private:
+  Launch<WindowParams> launch_;
+};
+
+}  // namespace ios::cuda
+
+#endif  // IOS_TF_CC_ENGINE_CUDA_KERNELS_WINDOW_KERNEL_H_

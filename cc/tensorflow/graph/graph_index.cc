@@ -1,0 +1,606 @@
+#include "cc/tensorflow/graph/graph_index.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <set>
+#include <unordered_set>
+
+#include "absl/strings/str_cat.h"
+#include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/graph/shape_inference.h"
+#include "cc/tensorflow/modes/annotations.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/graph/tensor_id.h"
+#include "tensorflow/core/grappler/costs/graph_properties.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::NodeDef;
+using ::tensorflow::grappler::GrapplerItem;
+
+bool OneOf(const std::string& op, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const char* name) { return op == name; });
+}
+
+bool IsLoopMerge(const NodeDef& node, const std::string& input_op) {
+  return OneOf(node.op(), {"Merge", "RefMerge"}) &&
+         OneOf(input_op,
+               {"Enter", "RefEnter", "NextIteration", "RefNextIteration"});
+}
+
+// The declared shape of an input of the graph with dimensions; or null.
+const tensorflow::TensorShapeProto* InputShape(const NodeDef& node) {
+  const tensorflow::TensorShapeProto* shape = nullptr;
+  if (node.op() == "Placeholder") {
+    const auto attr = node.attr().find("shape");
+    if (attr != node.attr().end()) shape = &attr->second.shape();
+  } else if (node.op() == "_Arg") {
+    const auto attr = node.attr().find("_output_shapes");
+    if (attr != node.attr().end() && attr->second.list().shape_size() == 1) {
+      shape = &attr->second.list().shape(0);
+    }
+  }
+  return shape && !shape->unknown_rank() && shape->dim_size() > 0 ? shape
+                                                                  : nullptr;
+}
+
+void SetInputShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
+  if (node->op() == "_Arg") {
+    *(*node->mutable_attr())["_output_shapes"].mutable_list()->mutable_shape(
+        0) = std::move(shape);
+  } else {
+    *(*node->mutable_attr())["shape"].mutable_shape() = std::move(shape);
+  }
+}
+
+// Sizes in place of the unknown dimensions of the graph's inputs.
+struct Probe {
+  int64_t batch = 1;
+  std::array<int64_t, 2> sizes = {1, 1};  // of the others, in turn
+  // Says nothing about what TensorFlow cannot infer for it.
+  bool optional = false;
+  int64_t next_batch = 0;  // above 0: of all inputs but the first
+};
+
+// The leading dimension is the batch. Where an image has two more that are not
+// known, they are its height and width.
+tensorflow::TensorShapeProto WithProbe(tensorflow::TensorShapeProto shape,
+                                       const Probe& probe, bool first_input) {
+  if (shape.dim(0).size() < 0) {
+    shape.mutable_dim(0)->set_size(
+        first_input || probe.next_batch == 0 ? probe.batch : probe.next_batch);
+  }
+  int unknown = 0;
+  for (int d = 1; d < shape.dim_size(); ++d) unknown += shape.dim(d).size() < 0;
+  // More of them are no sizes of an image or sequence.
+  if (unknown > 2 || shape.dim_size() < 3) return shape;
+  int next = 0;
+  for (int d = 1; d < shape.dim_size(); ++d) {
+    if (shape.dim(d).size() < 0) {
+      shape.mutable_dim(d)->set_size(probe.sizes[next++]);
+    }
+  }
+  return shape;
+}
+
+// What differs from one probe to the next is not fixed. 1 is among the batches
+// as dimensions of 1 broadcast and squeeze. Sizes are multiples of 32, which
+// networks for images of any size take; small and large ones, which not all
+// take, show where a slice ends at a number or at the end of its tensor,
+// whichever comes first.
+std::vector<Probe> MakeProbes(const GrapplerItem& item, int64_t batch_size,
+                              int64_t image_size) {
+  int unknown_batches = 0;
+  bool unknown_sizes = false;
+  for (const NodeDef& node : item.graph.node()) {
+    const auto* shape = InputShape(node);
+    if (!shape) continue;
+    unknown_batches += shape->dim(0).size() < 0;
+    for (int d = 1; d < shape->dim_size(); ++d) {
+      unknown_sizes = unknown_sizes || shape->dim(d).size() < 0;
+    }
+  }
+  const Probe example = {batch_size, {image_size, image_size}};
+  if (unknown_batches == 0 && !unknown_sizes) return {example};
+  std::vector<Probe> probes = {example,
+                               {3, {image_size + 96, image_size + 32}},
+                               {5, {image_size + 32, image_size + 160}}};
+  if (batch_size != 1) probes.push_back({1, example.sizes});
+  // Graphs count cells in 32 bits: not both are large.
+  probes.push_back({10007, example.sizes, /*optional=*/true});
+  if (unknown_sizes) {
+    probes.push_back({2, {32 * 331, 32 * 337}, /*optional=*/true});
+    probes.push_back({2, {1, 2}, /*optional=*/true});
+  }
+  if (unknown_batches > 1) {
+    probes.push_back({7, example.sizes, /*optional=*/true, /*next_batch=*/1});
+  }
+  return probes;
+}
+
+// The type of the whole numbers, such as sizes, that the node computes.
+std::optional<tensorflow::DataType> IntegerType(const NodeDef& node) {
+  const tensorflow::OpDef* op = nullptr;
+  tensorflow::DataType type;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok() ||
+      !tensorflow::OutputTypeForNode(node, *op, 0, &type).ok() ||
+      !tensorflow::DataTypeIsInteger(type)) {
+    return std::nullopt;
+  }
+  return type;
+}
+
+// The item without weights: the values of large constants, which no shape
+// depends on, as inference copies the graph, and variables, whose shapes it
+// cannot know. And without what computes a number in whose place the caller
+// feeds another one.
+GrapplerItem WithoutWeights(const GrapplerItem& item,
+                            const std::set<std::string>& fed) {
+  constexpr int64_t kLarge = 1024;
+  tensorflow::GraphDef graph;
+  *graph.mutable_library() = item.graph.library();
+  *graph.mutable_versions() = item.graph.versions();
+  for (const NodeDef& node : item.graph.node()) {
+    NodeDef* copy = graph.add_node();
+    const auto become_placeholder = [&] {
+      copy->set_name(node.name());
+      copy->set_op("Placeholder");
+      copy->set_device(node.device());
+    };
+    const auto value = node.attr().find("value");
+    if (IsWeight(node)) {
+      become_placeholder();
+      const auto type =
+          node.attr().find(node.op() == "ReadVariableOp" ? "dtype" : "T");
+      if (type != node.attr().end()) {
+        (*copy->mutable_attr())["dtype"] = type->second;
+      }
+      (*copy->mutable_attr())["shape"] = node.attr().at(kShapeOfWeight);
+      continue;
+    }
+    const auto fed_type =
+        fed.count(node.name()) > 0 ? IntegerType(node) : std::nullopt;
+    if (fed_type) {
+      become_placeholder();
+      tensorflow::AddNodeAttr("dtype", *fed_type, copy);
+      continue;
+    }
+    if (node.op() != "Const" || value == node.attr().end() ||
+        value->second.tensor().ByteSizeLong() < kLarge ||
+        tensorflow::TensorShape::IsValid(
+            value->second.tensor().tensor_shape()) == false) {
+      *copy = node;
+      continue;
+    }
+    become_placeholder();
+    for (const std::string& input : node.input()) copy->add_input(input);
+    tensorflow::AddNodeAttr("dtype", value->second.tensor().dtype(), copy);
+    *(*copy->mutable_attr())["shape"].mutable_shape() =
+        value->second.tensor().tensor_shape();
+  }
+  return item.WithGraph(std::move(graph));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GraphIndex>> GraphIndex::Create(
+    const GrapplerItem& item, int64_t batch_size, int64_t image_size) {
+  std::unique_ptr<GraphIndex> index(new GraphIndex);
+  TF_RETURN_IF_ERROR(index->ReadEdges(item));
+  TF_RETURN_IF_ERROR(index->SortNodes());
+  TF_RETURN_IF_ERROR(index->ReadShapes(item, batch_size, image_size));
+  index->ClassifyNodes();
+  index->FindConsumers();
+  index->cpu_ = std::make_unique<tensorflow::grappler::DeviceSimple>();
+  return index;
+}
+
+int GraphIndex::Find(const std::string& name) const {
+  const auto it = by_name_.find(name);
+  return it == by_name_.end() ? -1 : it->second;
+}
+
+std::string GraphIndex::Name(TensorRef tensor) const {
+  const std::string& name = node(tensor.node).name();
+  return tensor.port == 0 ? name : absl::StrCat(name, ":", tensor.port);
+}
+
+TensorRef GraphIndex::Resolve(TensorRef tensor) const {
+  while (tensor.port < static_cast<int>(nodes_[tensor.node].forward.size())) {
+    tensor = nodes_[tensor.node].forward[tensor.port];
+  }
+  return tensor;
+}
+
+absl::Status GraphIndex::ReadEdges(const GrapplerItem& item) {
+  nodes_.resize(item.graph.node_size());
+  for (int i = 0; i < item.graph.node_size(); ++i) {
+    nodes_[i].def = &item.graph.node(i);
+    if (!by_name_.emplace(node(i).name(), i).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the graph has two nodes '", node(i).name(), "'"));
+    }
+  }
+  std::vector<bool> consumed(size(), false);
+  for (Node& node : nodes_) {
+    for (const std::string& input : node.def->input()) {
+      const tensorflow::TensorId id = tensorflow::ParseTensorName(input);
+      const auto it = by_name_.find(std::string(id.node()));
+      if (it == by_name_.end()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("node '", node.def->name(), "' reads '", input,
+                         "', which is not in the graph"));
+      }
+      consumed[it->second] = true;
+      if (id.index() < 0) {
+        node.controls.push_back(it->second);
+      } else {
+        node.inputs.push_back({it->second, id.index()});
+      }
+    }
+  }
+  const std::unordered_set<std::string> keep = item.NodesToPreserve();
+  for (int i = 0; i < size(); ++i) {
+    nodes_[i].preserved = !consumed[i] || keep.count(node(i).name()) > 0;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphIndex::SortNodes() {
+  std::vector<int> missing(size(), 0);
+  std::vector<std::vector<int>> readers(size());
+  for (int i = 0; i < size(); ++i) {
+    const auto add = [&](int from) {
+      const std::string& op = node(from).op();
+      if (IsLoopMerge(node(i), op) && op != "Enter" && op != "RefEnter") return;
+      readers[from].push_back(i);
+      ++missing[i];
+    };
+    for (const TensorRef& t : nodes_[i].inputs) add(t.node);
+    for (int c : nodes_[i].controls) add(c);
+  }
+  for (int i = 0; i < size(); ++i) {
+    if (missing[i] == 0) order_.push_back(i);
+  }
+  for (size_t k = 0; k < order_.size(); ++k) {
+    for (int reader : readers[order_[k]]) {
+      if (--missing[reader] == 0) order_.push_back(reader);
+    }
+  }
+  if (order_.size() != nodes_.size()) {
+    return absl::InvalidArgumentError("the graph has a cycle");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
+                                    int64_t batch_size, int64_t image_size) {
+  std::set<std::string> fed;
+  for (const auto& feed : item.feed) {
+    const std::string name(tensorflow::ParseTensorName(feed.first).node());
+    const int i = Find(name);
+    if (i < 0) continue;
+    nodes_[i].fed = true;
+    if (!InputShape(node(i))) fed.insert(name);
+  }
+  const GrapplerItem small = WithoutWeights(item, fed);
+  const std::vector<Probe> probes = MakeProbes(item, batch_size, image_size);
+  for (const Probe& probe : probes) {
+    GrapplerItem sized = small;
+    bool first = true;
+    for (int i = 0; i < size(); ++i) {
+      const auto* shape = InputShape(node(i));
+      if (!shape) continue;
+      SetInputShape(WithProbe(*shape, probe, first),
+                    sized.graph.mutable_node(i));
+      first = false;
+    }
+    TF_RETURN_IF_ERROR(InferShapes(sized, batch_size));
+  }
+  required_probes_ =
+      std::count_if(probes.begin(), probes.end(),
+                    [](const Probe& probe) { return !probe.optional; });
+  // What is only known for some sizes is not known.
+  for (Node& node : nodes_) {
+    for (size_t port = 0; port < node.dtypes.size(); ++port) {
+      bool known = true;
+      for (int probe = 0; known && probe < probes_; ++probe) {
+        const auto& shapes = node.shapes[probe];
+        known = port < shapes.size() && shapes[port]
+                    ? shapes[port]->size() == node.shapes[0][port]->size()
+                    : probe >= required_probes_;
+      }
+      if (known) continue;
+      for (auto& shapes : node.shapes) {
+        if (port < shapes.size()) shapes[port].reset();
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphIndex::InferShapes(const GrapplerItem& item,
+                                     int64_t batch_size) {
+  tensorflow::grappler::GraphProperties properties(item);
+  TF_RETURN_IF_ERROR(properties.InferStatically(
+      /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/true,
+      /*include_tensor_values=*/false));
+  OutputProperties outputs;
+  std::vector<std::vector<TensorRef>> inputs;
+  for (const Node& node : nodes_) {
+    outputs.push_back(properties.GetOutputProperties(node.def->name()));
+    inputs.push_back(node.inputs);
+  }
+  CompleteShapes(item.graph, order_, inputs, &outputs);
+  const bool example = probes_ == 0;
+  integers_.emplace_back();
+  for (Node& node : nodes_) {
+    auto& results = node.shapes.emplace_back();
+    for (const auto& output : outputs[&node - nodes_.data()]) {
+      const tensorflow::TensorShapeProto& proto = output.shape();
+      const bool sequence = !proto.unknown_rank() && proto.dim_size() == 3;
+      const size_t port = results.size();
+      ReadIntegers(
+          {static_cast<int>(&node - nodes_.data()), static_cast<int>(port)},
+          output);
+      std::optional<Shape>& result = results.emplace_back();
+      if (example) {
+        node.dtypes.push_back(output.dtype());
+        node.sequences.push_back(sequence);
+      }
+      if (!tensorflow::DataTypeIsFloating(output.dtype()) ||
+          proto.unknown_rank() || port >= node.sequences.size() ||
+          node.sequences[port] != sequence) {
+        continue;
+      }
+      Shape shape;
+      for (const auto& dim : proto.dim()) shape.push_back(dim.size());
+      // How many boxes a detector finds, say, is the batch of what comes then.
+      // Grappler numbers unknown dimensions from -2 downwards.
+      if (!shape.empty() && shape[0] < -1) {
+        shape[0] = example ? batch_size : 1000 - shape[0];
+      }
+      if (std::all_of(shape.begin(), shape.end(),
+                      [](int64_t d) { return d >= 0; })) {
+        if (sequence) shape.insert(shape.begin() + 1, 1);
+        result = std::move(shape);
+      }
+    }
+  }
+  ++probes_;
+  return absl::OkStatus();
+}
+
+void GraphIndex::ReadIntegers(
+    TensorRef tensor, const tensorflow::OpInfo::TensorProperties& output) {
+  tensorflow::Tensor value;
+  if (!output.has_value() || !value.FromProto(output.value())) return;
+  auto numbers = Integers(&value);
+  if (numbers) integers_.back()[tensor] = std::move(*numbers);
+}
+
+const std::vector<int64_t>* GraphIndex::integers(TensorRef tensor,
+                                                 int probe) const {
+  const auto it = integers_[probe].find(tensor);
+  return it == integers_[probe].end() ? nullptr : &it->second;
+}
+
+bool GraphIndex::variable(int i) const { return IsWeight(node(i)); }
+
+bool GraphIndex::fixed_size(TensorRef tensor) const {
+  const Shape* example = shape(tensor);
+  if (!example) return false;
+  for (size_t d = 1; d < example->size(); ++d) {
+    if (!fixed(tensor, d)) return false;
+  }
+  return true;
+}
+
+template <typename Predicate>
+bool GraphIndex::Agree(TensorRef a, TensorRef b, Predicate equal) const {
+  for (int probe = 0; probe < probes_; ++probe) {
+    const Shape *x = shape(a, probe), *y = shape(b, probe);
+    if ((!x || !y) && (x == y || probe >= required_probes_)) continue;
+    if (!x || !y || !equal(*x, *y)) return false;
+  }
+  return true;
+}
+
+bool GraphIndex::same_shape(TensorRef a, TensorRef b) const {
+  return Agree(a, b, std::equal_to<Shape>());
+}
+
+bool GraphIndex::same_dimensions(TensorRef a, TensorRef b, size_t first,
+                                 size_t last) const {
+  return Agree(a, b, [&](const Shape& x, const Shape& y) {
+    return x.size() >= last && y.size() >= last &&
+           std::equal(x.begin() + first, x.begin() + last, y.begin() + first);
+  });
+}
+
+void GraphIndex::ClassifyNodes() {
+  for (int i : order_) {
+    Node& node = nodes_[i];
+    const std::string& op = node.def->op();
+    // Depth in conditionals and loops, after TensorFlow's lowering of If and
+    // While to these operations.
+    int deepest = 0, shallowest = node.inputs.empty() ? 0 : INT32_MAX;
+    bool loop_merge = false;
+    for (const TensorRef& t : node.inputs) {
+      deepest = std::max(deepest, nodes_[t.node].depth);
+      shallowest = std::min(shallowest, nodes_[t.node].depth);
+      loop_merge =
+          loop_merge || IsLoopMerge(*node.def, nodes_[t.node].def->op());
+    }
+    for (int c : node.controls) deepest = std::max(deepest, nodes_[c].depth);
+    if (OneOf(op, {"Switch", "RefSwitch", "Enter", "RefEnter"})) {
+      node.depth = deepest + 1;
+    } else if (OneOf(op, {"Exit", "RefExit"})) {
+      node.depth = std::max(deepest - 2, 0);
+    } else if (OneOf(op, {"Merge", "RefMerge"}) && !loop_merge) {
+      node.depth = std::max(shallowest - 1, 0);
+    } else {
+      node.depth = deepest;
+    }
+
+    const bool constant_inputs = std::all_of(
+        node.inputs.begin(), node.inputs.end(),
+        [&](const TensorRef& t) { return nodes_[t.node].constant; });
+    node.effect = !OneOf(op, {"Placeholder", "_Arg", "Const", "VarHandleOp"}) &&
+                  !IsWeight(*node.def) && !IsEvaluable(*node.def);
+    for (const TensorRef& t : node.inputs) {
+      node.effect = node.effect || nodes_[t.node].effect;
+    }
+    const bool waits = this->waits(i);
+    node.effect = node.effect || waits;
+    node.constant =
+        !node.fed &&
+        (op == "Const" || (op == "NoOp" && !waits) ||
+         (!node.inputs.empty() && constant_inputs && IsEvaluable(*node.def)));
+    if (!node.preserved && !node.constant && !waits && node.depth == 0 &&
+        OneOf(op, {"Identity", "IdentityN", "StopGradient", "PreventGradient",
+                   "Snapshot"})) {
+      node.forward = node.inputs;
+    }
+  }
+}
+
+bool GraphIndex::waits(int i) const {
+  return std::any_of(nodes_[i].controls.begin(), nodes_[i].controls.end(),
+                     [&](int c) { return nodes_[c].effect; });
+}
+
+void GraphIndex::FindConsumers() {
+  for (Node& node : nodes_) node.live = node.preserved;
+  const auto read = [&](int i, const auto& visit) {
+    for (size_t k = 0; k < nodes_[i].inputs.size(); ++k) {
+      if (ignored_shapes_.count(i) > 0 &&
+          static_cast<int>(k) == ShapeInput(i)) {
+        continue;
+      }
+      visit(Resolve(nodes_[i].inputs[k]));
+    }
+  };
+  for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
+    if (!nodes_[*it].live || passthrough(*it)) continue;
+    read(*it, [&](TensorRef t) { nodes_[t.node].live = true; });
+    for (int c : nodes_[*it].controls) nodes_[c].live = true;
+  }
+  // Loops are not worth following: all that feeds a back edge lives.
+  for (Node& node : nodes_) {
+    if (OneOf(node.def->op(), {"NextIteration", "RefNextIteration"})) {
+      for (Node& any : nodes_) any.live = true;
+      break;
+    }
+  }
+  consumers_.clear();
+  for (int i : order_) {
+    if (!nodes_[i].live || passthrough(i)) continue;
+    read(i, [&](TensorRef t) { consumers_[t].push_back(i); });
+  }
+}
+
+const std::vector<int>& GraphIndex::Consumers(TensorRef tensor) const {
+  static const std::vector<int>* const kNone = new std::vector<int>;
+  const auto it = consumers_.find(tensor);
+  return it == consumers_.end() ? *kNone : it->second;
+}
+
+bool GraphIndex::Evaluate(int i) {
+  Node& node = nodes_[i];
+  if (!node.constant) return false;
+  if (node.evaluated) return !node.values.empty();
+  node.evaluated = true;
+  if (node.def->op() == "Const") {
+    const auto value = node.def->attr().find("value");
+    tensorflow::Tensor tensor;
+    if (value == node.def->attr().end() ||
+        !tensor.FromProto(value->second.tensor())) {
+      return false;
+    }
+    node.values.push_back(std::move(tensor));
+    return true;
+  }
+  absl::InlinedVector<tensorflow::TensorValue, 4> inputs, outputs;
+  for (const TensorRef& t : node.inputs) {
+    if (!Evaluate(t.node)) return false;
+    std::vector<tensorflow::Tensor>& values = nodes_[t.node].values;
+    if (t.port >= static_cast<int>(values.size())) return false;
+    inputs.emplace_back(&values[t.port]);
+  }
+  NodeDef pure = *node.def;
+  pure.clear_device();
+  const absl::Status status = tensorflow::grappler::EvaluateNode(
+      pure, inputs, cpu_.get(), /*resource_mgr=*/nullptr, &outputs);
+  for (tensorflow::TensorValue& output : outputs) {
+    if (status.ok() && output.tensor) node.values.push_back(*output.tensor);
+    delete output.tensor;
+  }
+  return !node.values.empty();
+}
+
+const tensorflow::Tensor* GraphIndex::Constant(TensorRef tensor) {
+  if (!Evaluate(tensor.node)) return nullptr;
+  const std::vector<tensorflow::Tensor>& values = nodes_[tensor.node].values;
+  return tensor.port < static_cast<int>(values.size()) ? &values[tensor.port]
+                                                       : nullptr;
+}
+
+const Shape* GraphIndex::shape(TensorRef tensor, int probe) const {
+  const auto& shapes = nodes_[tensor.node].shapes[probe];
+  if (tensor.port >= static_cast<int>(shapes.size())) return nullptr;
+  return shapes[tensor.port] ? &*shapes[tensor.port] : nullptr;
+}
+
+Layout GraphIndex::layout(TensorRef tensor) const {
+  if (channels_first(tensor)) return Layout::kChannelsFirst;
+  const std::vector<bool>& sequences = nodes_[tensor.node].sequences;
+  return tensor.port < static_cast<int>(sequences.size()) &&
+                 sequences[tensor.port]
+             ? Layout::kSequence
+             : Layout::kChannelsLast;
+}
+
+tensorflow::DataType GraphIndex::dtype(TensorRef tensor) const {
+  const auto& dtypes = nodes_[tensor.node].dtypes;
+  return tensor.port < static_cast<int>(dtypes.size()) ? dtypes[tensor.port]
+                                                       : tensorflow::DT_INVALID;
+}
+
+void GraphIndex::SetChannelsFirst(std::set<TensorRef> tensors) {
+  channels_first_ = std::move(tensors);
+  for (const TensorRef& t : channels_first_) {
+    Node& node = nodes_[t.node];
+    for (auto& shapes : node.shapes) {
+      if (t.port >= static_cast<int>(shapes.size())) continue;
+      if (std::optional<Shape>& s = shapes[t.port]; s && s->size() == 4) {
+        s = Shape{(*s)[0], (*s)[2], (*s)[3], (*s)[1]};
+      }
+    }
+  }
+}
+
+void GraphIndex::Alias(int node, TensorRef original) {
+  nodes_[node].forward = {original};
+  nodes_[original.node].aliases.push_back(node);
+  FindConsumers();
+}
+
+int GraphIndex::ShapeInput(int i) const {
+  const std::string& op = node(i).op();
+  if (op == "Conv2DBackpropInput") return 0;
+  if (OneOf(op, {"BatchToSpaceND", "SpaceToBatchND"})) return 2;
+  return OneOf(op, {"Reshape", "ResizeBilinear", "ResizeNearestNeighbor"}) ? 1
+                                                                           : -1;
+}
+
+void GraphIndex::IgnoreShapeInputs(const std::set<int>& nodes) {
+  ignored_shapes_ = nodes;
+  FindConsumers();
+}
+
+}  // namespace ios::tf

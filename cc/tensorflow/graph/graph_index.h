@@ -1,0 +1,198 @@
+// GraphIndex: a GraphDef with its edges, shapes and constants looked up, seen
+// through nodes that only pass a tensor on. What the importer reads.
+#ifndef IOS_TF_CC_TENSORFLOW_GRAPH_GRAPH_INDEX_H_
+#define IOS_TF_CC_TENSORFLOW_GRAPH_GRAPH_INDEX_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cc/core/ir/block.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/grappler/costs/op_performance_data.pb.h"
+#include "tensorflow/core/grappler/grappler_item.h"
+#include "tensorflow/core/grappler/optimizers/evaluation_utils.h"
+
+namespace ios::tf {
+
+// Output `port` of node number `node`.
+struct TensorRef {
+  int node = -1;
+  int port = 0;
+  bool operator==(const TensorRef& o) const {
+    return node == o.node && port == o.port;
+  }
+  bool operator!=(const TensorRef& o) const { return !(*this == o); }
+  bool operator<(const TensorRef& o) const {
+    return node != o.node ? node < o.node : port < o.port;
+  }
+};
+
+// How a tensor of the graph orders the dimensions of [N,H,W,C].
+enum class Layout {
+  kChannelsLast,   // as they are, or [N,C]
+  kChannelsFirst,  // [N,C,H,W]
+  kSequence,       // [N,W,C], of height 1
+};
+
+class GraphIndex {
+ public:
+  // `batch_size` takes the place of unknown leading dimensions, `image_size` of
+  // the other unknown dimensions of the graph's inputs: those are the sizes of
+  // the first probe. The item must outlive the index.
+  static absl::StatusOr<std::unique_ptr<GraphIndex>> Create(
+      const tensorflow::grappler::GrapplerItem& item, int64_t batch_size,
+      int64_t image_size);
+
+  int size() const { return nodes_.size(); }
+  const tensorflow::NodeDef& node(int i) const { return *nodes_[i].def; }
+  // -1 if there is no such node.
+  int Find(const std::string& name) const;
+  // "name" or "name:port", as in NodeDef::input.
+  std::string Name(TensorRef tensor) const;
+  // Data inputs as the graph has them; control inputs.
+  const std::vector<TensorRef>& inputs(int i) const { return nodes_[i].inputs; }
+  const std::vector<int>& controls(int i) const { return nodes_[i].controls; }
+  // Data input k, seen through nodes that pass it on.
+  TensorRef Input(int i, int k) const { return Resolve(nodes_[i].inputs[k]); }
+  TensorRef Resolve(TensorRef tensor) const;
+  // All nodes, producers first (back edges of loops left out).
+  const std::vector<int>& order() const { return order_; }
+
+  // The node's name must survive: it is fed, fetched or kept, or nothing
+  // consumes it, so somebody outside of the graph may.
+  bool preserved(int i) const { return nodes_[i].preserved; }
+  // The caller provides the node's outputs.
+  bool fed(int i) const { return nodes_[i].fed; }
+  // The node only passes tensors on: consumers are those of its inputs.
+  bool passthrough(int i) const { return !nodes_[i].forward.empty(); }
+  // The node computes a constant, or waits for nothing.
+  bool constant(int i) const { return nodes_[i].constant; }
+  // The node reads or computes a weight that is a variable, see IsWeight().
+  bool variable(int i) const;
+  // Whether it matters to others that the node has run, and not only what it
+  // has computed: it, or what it waits for, may fail or change something.
+  // TensorFlow lets all that a function computes wait for its arguments.
+  bool has_effect(int i) const { return nodes_[i].effect; }
+  // Whether the node waits for such a one.
+  bool waits(int i) const;
+  // In the branch of a conditional or in a loop, where it may not run.
+  bool conditional(int i) const { return nodes_[i].depth > 0; }
+  // Consumed, other than as a shape that a node of IgnoreShapeInputs() reads.
+  bool live(int i) const { return nodes_[i].live; }
+  // Live nodes that read the tensor, nodes that pass it on left out.
+  const std::vector<int>& Consumers(TensorRef tensor) const;
+
+  // The value of a constant tensor, evaluated by TensorFlow; null if it is
+  // none.
+  const tensorflow::Tensor* Constant(TensorRef tensor);
+  // DT_INVALID if TensorFlow does not know it.
+  tensorflow::DataType dtype(TensorRef tensor) const;
+  // Null unless the tensor is of floating point with known dimensions, which
+  // are given as [N,H,W,C] whatever the tensor's layout() is. `probe`: for
+  // which sizes of the graph's inputs. What the first, an example, says of a
+  // dimension holds for all sizes only if every probe says it. After those that
+  // are required come very small and large sizes, and batches of several inputs
+  // that broadcast; null there says that TensorFlow does not take such inputs.
+  const Shape* shape(TensorRef tensor, int probe = 0) const;
+  int probes() const { return probes_; }
+  int required_probes() const { return required_probes_; }
+
+  // The elements of an integer tensor that CompleteShapes() (shape_inference.h)
+  // has evaluated for this probe; or null.
+  const std::vector<int64_t>* integers(TensorRef tensor, int probe) const;
+
+  // See layouts.h; sequences are known from the start.
+  Layout layout(TensorRef tensor) const;
+  bool channels_first(TensorRef tensor) const {
+    return channels_first_.count(tensor) > 0;
+  }
+  // Tensors of rank 4; once.
+  void SetChannelsFirst(std::set<TensorRef> tensors);
+
+  // Whether `holds`, of a probe, does in all in which the tensor has a shape.
+  template <typename Predicate>
+  bool Always(TensorRef tensor, Predicate holds) const {
+    for (int probe = 0; probe < probes_; ++probe) {
+      if (shape(tensor, probe) && !holds(probe)) return false;
+    }
+    return true;
+  }
+  // Whether dimension `d` of a tensor with a shape is the same for all sizes.
+  bool fixed(TensorRef tensor, int d) const {
+    return Always(tensor, [&](int probe) {
+      return (*shape(tensor, probe))[d] == (*shape(tensor))[d];
+    });
+  }
+  // Whether all but the first are.
+  bool fixed_size(TensorRef tensor) const;
+  // Whether the tensors have the same shape for all sizes.
+  bool same_shape(TensorRef a, TensorRef b) const;
+  // Whether their dimensions from `first` up to `last` are the same.
+  bool same_dimensions(TensorRef a, TensorRef b, size_t first,
+                       size_t last) const;
+
+  // Makes `node`, whose output 0 is the same as `original`, pass that on.
+  void Alias(int node, TensorRef original);
+  // The nodes that Alias() made pass on an output of `original`.
+  const std::vector<int>& aliases(int original) const {
+    return nodes_[original].aliases;
+  }
+  // The data input of a node that says what shape its output shall have, or -1.
+  int ShapeInput(int i) const;
+  // These nodes no longer count as consumers of their ShapeInput().
+  void IgnoreShapeInputs(const std::set<int>& nodes);
+
+ private:
+  struct Node {
+    const tensorflow::NodeDef* def = nullptr;
+    std::vector<TensorRef> inputs;
+    std::vector<int> controls, aliases;
+    std::vector<TensorRef> forward;  // of each port; empty: computes something
+    std::vector<tensorflow::DataType> dtypes;
+    std::vector<bool> sequences;  // whether each port's tensor has rank 3
+    std::vector<std::vector<std::optional<Shape>>> shapes;  // [probe][port]
+    bool preserved = false, fed = false, constant = false, live = true;
+    bool effect = false;
+    bool evaluated = false;
+    int depth = 0;  // of conditionals and loops
+    std::vector<tensorflow::Tensor> values;
+  };
+
+  GraphIndex() = default;
+  absl::Status ReadEdges(const tensorflow::grappler::GrapplerItem& item);
+  absl::Status ReadShapes(const tensorflow::grappler::GrapplerItem& item,
+                          int64_t batch_size, int64_t image_size);
+  absl::Status SortNodes();
+  void ReadIntegers(TensorRef tensor,
+                    const tensorflow::OpInfo::TensorProperties& output);
+  absl::Status InferShapes(const tensorflow::grappler::GrapplerItem& item,
+                           int64_t batch_size);
+  void ClassifyNodes();
+  void FindConsumers();
+  bool Evaluate(int i);
+  // Whether `equal`, of two shapes, holds for all sizes.
+  template <typename Predicate>
+  bool Agree(TensorRef a, TensorRef b, Predicate equal) const;
+
+  std::vector<Node> nodes_;
+  int probes_ = 0, required_probes_ = 0;
+  std::unordered_map<std::string, int> by_name_;
+  std::vector<int> order_;
+  std::set<int> ignored_shapes_;
+  std::set<TensorRef> channels_first_;
+  std::map<TensorRef, std::vector<int>> consumers_;
+  std::vector<std::map<TensorRef, std::vector<int64_t>>> integers_;  // by probe
+  std::unique_ptr<tensorflow::grappler::DeviceSimple> cpu_;
+};
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_GRAPH_GRAPH_INDEX_H_

@@ -1,0 +1,29 @@
+// Placement: the device a node's operator is for.
+#ifndef IOS_TF_CC_TENSORFLOW_GRAPH_PLACEMENT_H_
+#define IOS_TF_CC_TENSORFLOW_GRAPH_PLACEMENT_H_
+
+#include <string>
+
+#include "tensorflow/core/framework/node_def.pb.h"
+
+namespace ios::tf {
+
+inline constexpr char kCpu[] = "cpu";
+inline constexpr char kGpu[] = "gpu";
+
+struct Placement {
+  // Where nodes run that name no device.
+  std::string unplaced = kCpu;
+  // The only device whose nodes are taken; empty: the CPU's and GPUs'.
+  std::string only;
+
+  // kCpu, kGpu, or another type of device, in lower case.
+  std::string DeviceOf(const tensorflow::NodeDef& node) const;
+  bool Takes(const std::string& device) const {
+    return only.empty() ? device == kCpu || device == kGpu : device == only;
+  }
+};
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_GRAPH_PLACEMENT_H_

@@ -1,0 +1,214 @@
+#include "cc/tensorflow/graph/shape_inference.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include "cc/tensorflow/graph/graph_index.h"
+#include "cc/tensorflow/names.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/grappler/optimizers/evaluation_utils.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::NodeDef;
+using ::tensorflow::PartialTensorShape;
+using ::tensorflow::Tensor;
+using ::tensorflow::shape_inference::InferenceContext;
+
+// Elements; longer tensors are no shapes.
+constexpr int64_t kLongest = 64;
+
+// Grappler numbers unknown dimensions from -2 downwards, which TensorFlow does
+// not take.
+PartialTensorShape KnownShape(tensorflow::TensorShapeProto shape) {
+  for (auto& dim : *shape.mutable_dim()) {
+    dim.set_size(std::max<int64_t>(dim.size(), -1));
+  }
+  return PartialTensorShape(shape);
+}
+
+// As far as the registration of its operation tells.
+bool IsPure(const NodeDef& node) {
+  const tensorflow::OpDef* op = nullptr;
+  return tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok() &&
+         !op->is_stateful() &&
+         std::none_of(op->attr().begin(), op->attr().end(), [](const auto& a) {
+           return a.type() == "func" || a.type() == "list(func)";
+         });
+}
+
+// Which tensors of a Switch and a Merge there are, only a run tells.
+bool IsInferable(const NodeDef& node) {
+  return IsPure(node) && node.op() != "Merge" && node.op() != "Switch";
+}
+
+class Completion {
+ public:
+  Completion(const tensorflow::GraphDef& graph,
+             const std::vector<std::vector<TensorRef>>& inputs,
+             OutputProperties* outputs)
+      : graph_(graph),
+        inputs_(inputs),
+        outputs_(*outputs),
+        evaluated_(inputs.size()),
+        values_(inputs.size()) {}
+
+  void Run(const std::vector<int>& order) {
+    for (int i : order) {
+      const auto& outputs = outputs_[i];
+      if (std::any_of(outputs.begin(), outputs.end(), [](const auto& output) {
+            return !KnownShape(output.shape()).IsFullyDefined();
+          })) {
+        Infer(i);
+      }
+    }
+    for (int i : order) {
+      const std::string& op = graph_.node(i).op();
+      if (op != "SpaceToBatchND" && op != "BatchToSpaceND") continue;
+      for (size_t k = 1; k < inputs_[i].size(); ++k) {
+        const TensorRef t = inputs_[i][k];
+        if (const Tensor* value = Value(t)) {
+          value->AsProtoTensorContent(outputs_[t.node][t.port].mutable_value());
+        }
+      }
+    }
+  }
+
+ private:
+  void Infer(int i) {
+    const NodeDef& node = graph_.node(i);
+    const tensorflow::OpRegistrationData* op = nullptr;
+    if (!IsInferable(node) ||
+        !tensorflow::OpRegistry::Global()->LookUp(node.op(), &op).ok() ||
+        !op->shape_inference_fn) {
+      return;
+    }
+    std::vector<PartialTensorShape> shapes, as_shapes;
+    std::vector<const Tensor*> values;
+    for (const TensorRef& t : inputs_[i]) {
+      const auto* input = Output(t);
+      if (!input) return;
+      shapes.push_back(KnownShape(input->shape()));
+      as_shapes.emplace_back();
+      values.push_back(Value(t));
+    }
+    NodeDef complete = node;
+    tensorflow::AddDefaultsToNodeDef(op->op_def, &complete);
+    InferenceContext context(graph_.versions().producer(), complete, op->op_def,
+                             shapes, values, as_shapes, {});
+    if (!context.construction_status().ok() ||
+        !context.Run(op->shape_inference_fn).ok()) {
+      return;
+    }
+    for (int port = 0; port < context.num_outputs() &&
+                       port < static_cast<int>(outputs_[i].size());
+         ++port) {
+      if (context.FullyDefined(context.output(port))) {
+        *outputs_[i][port].mutable_shape() =
+            context.ShapeHandleToProto(context.output(port));
+      }
+    }
+  }
+
+  const tensorflow::OpInfo::TensorProperties* Output(TensorRef t) const {
+    return t.port < static_cast<int>(outputs_[t.node].size())
+               ? &outputs_[t.node][t.port]
+               : nullptr;
+  }
+
+  // The numbers of a short tensor that depends on known shapes alone, or null.
+  const Tensor* Value(TensorRef t) {
+    if (t.port != 0) return nullptr;
+    const int i = t.node;
+    if (!evaluated_[i]) {
+      evaluated_[i] = true;
+      values_[i] = Evaluate(i);
+    }
+    return values_[i] ? &*values_[i] : nullptr;
+  }
+
+  std::optional<Tensor> Evaluate(int i) {
+    const NodeDef& node = graph_.node(i);
+    const auto* output = Output({i, 0});
+    if (node.op() == "Const") {
+      const auto value = node.attr().find("value");
+      Tensor tensor;
+      if (value == node.attr().end() || !output ||
+          KnownShape(output->shape()).num_elements() > kLongest ||
+          !tensor.FromProto(value->second.tensor())) {
+        return std::nullopt;
+      }
+      return tensor;
+    }
+    if (!output || inputs_[i].empty()) return std::nullopt;
+    if (node.op() == "Shape") {
+      const auto* input = Output(inputs_[i][0]);
+      if (!input) return std::nullopt;
+      const PartialTensorShape shape = KnownShape(input->shape());
+      if (!shape.IsFullyDefined()) return std::nullopt;
+      Tensor tensor(output->dtype(), tensorflow::TensorShape({shape.dims()}));
+      for (int d = 0; d < shape.dims(); ++d) {
+        if (output->dtype() == tensorflow::DT_INT64) {
+          tensor.flat<int64_t>()(d) = shape.dim_size(d);
+        } else {
+          tensor.flat<int32_t>()(d) = shape.dim_size(d);
+        }
+      }
+      return tensor;
+    }
+    absl::InlinedVector<tensorflow::TensorValue, 4> inputs, results;
+    if (!IsEvaluable(node)) return std::nullopt;
+    for (const TensorRef& t : inputs_[i]) {
+      const Tensor* value = Value(t);
+      if (!value) return std::nullopt;
+      inputs.emplace_back(const_cast<Tensor*>(value));
+    }
+    NodeDef pure = node;
+    pure.clear_device();
+    const absl::Status status = tensorflow::grappler::EvaluateNode(
+        pure, inputs, &cpu_, /*resource_mgr=*/nullptr, &results);
+    std::optional<Tensor> result;
+    for (size_t k = 0; k < results.size(); ++k) {
+      if (status.ok() && k == 0 && results[k].tensor) {
+        result = *results[k].tensor;
+      }
+      delete results[k].tensor;
+    }
+    return result && result->NumElements() <= kLongest ? result : std::nullopt;
+  }
+
+  const tensorflow::GraphDef& graph_;
+  const std::vector<std::vector<TensorRef>>& inputs_;
+  OutputProperties& outputs_;
+  std::vector<bool> evaluated_;
+  std::vector<std::optional<Tensor>> values_;  // of output 0
+  tensorflow::grappler::DeviceSimple cpu_;
+};
+
+}  // namespace
+
+bool IsEvaluable(const NodeDef& node) {
+  static const auto* const kOthers = new std::unordered_set<std::string>{
+      "Placeholder",   "PlaceholderV2", "PlaceholderWithDefault",
+      "_Arg",          "_Retval",       "_DeviceArg",
+      "_DeviceRetval", "Switch",        "Merge",
+      "Enter",         "Exit",          "NextIteration",
+      "LoopCond",      kRegion,         "IosStageLatency"};
+  return IsPure(node) && kOthers->count(node.op()) == 0;
+}
+
+void CompleteShapes(const tensorflow::GraphDef& graph,
+                    const std::vector<int>& order,
+                    const std::vector<std::vector<TensorRef>>& inputs,
+                    OutputProperties* outputs) {
+  Completion(graph, inputs, outputs).Run(order);
+}
+
+}  // namespace ios::tf

@@ -1,0 +1,71 @@
+#include "cc/tensorflow/modes/annotations.h"
+
+#include <algorithm>
+
+#include "cc/core/limits.h"
+#include "tensorflow/core/framework/attr_value_util.h"
+#include "tensorflow/core/framework/node_def_util.h"
+
+namespace ios::tf {
+
+void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node) {
+  std::vector<int64_t> batches, stages, streams, micro_batches;
+  std::vector<bool> merges;
+  bool is_split = false;
+  for (const Place& place : places) {
+    batches.push_back(place.batch);
+    stages.push_back(place.stage);
+    streams.push_back(place.stream);
+    merges.push_back(place.merge);
+    micro_batches.push_back(place.micro_batches);
+    is_split |= place.micro_batches > 1;
+  }
+  auto& attributes = *node->mutable_attr();
+  tensorflow::SetAttrValue(batches, &attributes[kBatchAttr]);
+  tensorflow::SetAttrValue(stages, &attributes[kStageAttr]);
+  tensorflow::SetAttrValue(streams, &attributes[kStreamAttr]);
+  tensorflow::SetAttrValue(merges, &attributes[kMergeAttr]);
+  if (is_split) {
+    tensorflow::SetAttrValue(micro_batches, &attributes[kMicroBatchesAttr]);
+  }
+}
+
+std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
+  std::vector<int64_t> batches, stages, streams;
+  std::vector<bool> merges;
+  const bool known = tensorflow::TryGetNodeAttr(node, kBatchAttr, &batches) &&
+                     tensorflow::TryGetNodeAttr(node, kStageAttr, &stages) &&
+                     tensorflow::TryGetNodeAttr(node, kStreamAttr, &streams) &&
+                     tensorflow::TryGetNodeAttr(node, kMergeAttr, &merges);
+  const size_t size = batches.size();
+  if (!known || stages.size() != size || streams.size() != size ||
+      merges.size() != size) {
+    return {};
+  }
+  std::vector<int64_t> micro_batches;
+  tensorflow::TryGetNodeAttr(node, kMicroBatchesAttr, &micro_batches);
+  if (micro_batches.size() != size) micro_batches.assign(size, 1);
+  std::vector<Place> places;
+  for (size_t i = 0; i < size; ++i) {
+    // Somebody else's: an operator without a schedule.
+    if (batches[i] < 1 || micro_batches[i] < 1 ||
+        std::max(batches[i], micro_batches[i]) > kMaxDimension) {
+      return {};
+    }
+    places.push_back(
+        {batches[i], stages[i], streams[i], merges[i], micro_batches[i]});
+  }
+  return places;
+}
+
+bool IsAnnotated(const tensorflow::NodeDef& node) {
+  return node.attr().count(kStageAttr) > 0;
+}
+
+bool IsWeight(const tensorflow::NodeDef& node) {
+  const auto shape = node.attr().find(kShapeOfWeight);
+  return shape != node.attr().end() &&
+         tensorflow::TensorShape::IsValid(shape->second.shape());
+}
+
+}  // namespace ios::tf

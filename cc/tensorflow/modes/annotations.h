@@ -1,0 +1,39 @@
+// Annotations: the schedules that ordinary TensorFlow nodes carry as
+// attributes.
+#ifndef IOS_TF_CC_TENSORFLOW_MODES_ANNOTATIONS_H_
+#define IOS_TF_CC_TENSORFLOW_MODES_ANNOTATIONS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/tensorflow/names.h"
+#include "tensorflow/core/framework/node_def.pb.h"
+
+namespace ios::tf {
+
+// Where a node's operator runs by one of its schedules.
+struct Place {
+  int64_t batch = 1;  // the batch size of the schedule, as the operator sees it
+  int64_t stage = 0;  // in the order of the whole graph
+  int64_t stream = 0;         // the group in the stage
+  bool merge = false;         // whether the stage merges its operators
+  int64_t micro_batches = 1;  // of a stage that is split; 1 for others
+};
+
+// Writes the attributes: lists with one entry for each place, in this order.
+//   _ios_batch, _ios_stage, _ios_stream: list(int)
+//   _ios_merge: list(bool)
+//   _ios_micro_batches: list(int), where some stage is split
+void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node);
+
+// What Annotate() has written; none if there is no such thing.
+std::vector<Place> Annotations(const tensorflow::NodeDef& node);
+
+bool IsAnnotated(const tensorflow::NodeDef& node);
+
+// Whether the node has kShapeOfWeight.
+bool IsWeight(const tensorflow::NodeDef& node);
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_MODES_ANNOTATIONS_H_

@@ -1,0 +1,23 @@
+// Collect: the blocks of a graph, as JSON for the Python scheduler.
+#ifndef IOS_TF_CC_TENSORFLOW_MODES_COLLECT_H_
+#define IOS_TF_CC_TENSORFLOW_MODES_COLLECT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cc/tensorflow/partition/regions.h"
+
+namespace ios::tf {
+
+// {"version": 1,
+//  "problems": [problem.h, one for each different block],
+//  "blocks": [{"signature", "names": of the operators, "region": int,
+//              "chain": true if there is only one order to run it in}],
+//  "report": {"operators": {type: count}, "regions": count,
+//             "nodes": count, "left_to_tensorflow": {op type: count},
+//             "refused": [{"node", "op", "reason"}]}}
+absl::StatusOr<std::string> Collect(const Partition& partition);
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_MODES_COLLECT_H_

@@ -1,0 +1,275 @@
+#include "cc/tensorflow/modes/ios_optimizer.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/tensorflow/graph/inline_calls.h"
+#include "cc/tensorflow/graph/placement.h"
+#include "cc/tensorflow/modes/collect.h"
+#include "cc/tensorflow/modes/lower.h"
+#include "cc/tensorflow/names.h"
+#include "cc/tensorflow/on_the_fly/runtime.h"
+#include "cc/tensorflow/status_util.h"
+#include "tensorflow/core/grappler/grappler_item.h"
+#include "tensorflow/core/grappler/optimizers/arithmetic_optimizer.h"
+#include "tensorflow/core/grappler/optimizers/common_subgraph_elimination.h"
+#include "tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h"
+#include "tensorflow/core/grappler/optimizers/generic_layout_optimizer.h"
+#include "tensorflow/core/grappler/optimizers/remapper.h"
+#include "tensorflow/core/grappler/utils/functions.h"
+#include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/platform/logging.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::GraphDef;
+using ::tensorflow::RewriterConfig;
+using ::tensorflow::grappler::Cluster;
+using ::tensorflow::grappler::GrapplerItem;
+
+// Problems found by collect and rewrite belong to the main graph; the optimizer
+// is also called with the functions of the library.
+bool IsFunction(const GrapplerItem& item) {
+  return dynamic_cast<const tensorflow::grappler::GrapplerFunctionItem*>(
+             &item) != nullptr;
+}
+
+absl::StatusOr<std::vector<int64_t>> BatchSizes(
+    const tensorflow::AttrValue& value) {
+  std::vector<int64_t> sizes(value.list().i().begin(), value.list().i().end());
+  if (sizes.empty()) sizes.push_back(value.i() == 0 ? 1 : value.i());
+  for (int64_t size : sizes) {
+    if (size < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "IosOptimizer: batch_size is ", size, ", must be positive"));
+    }
+  }
+  return sizes;
+}
+
+// Where TensorFlow puts nodes that name no device.
+std::string DefaultDevice(Cluster* cluster) {
+  if (!cluster) return kCpu;
+  const auto devices = cluster->GetDevices();
+  return std::any_of(
+             devices.begin(), devices.end(),
+             [](const auto& device) { return device.second.type() == "GPU"; })
+             ? kGpu
+             : kCpu;
+}
+
+absl::Status LowerAnnotated(const GrapplerItem& item,
+                            const PartitionOptions& options, GraphDef* graph) {
+  TF_ASSIGN_OR_RETURN(const Partition partition, PartitionGraph(item, options));
+  TF_ASSIGN_OR_RETURN(const int regions,
+                      Lower(partition, AnnotatedSchedules(partition), graph));
+  CountAnnotated(regions);
+  return absl::OkStatus();
+}
+
+// Lowers what can be; a graph that cannot is left as it is. Loading a model
+// must not fail because of this optimizer. `runtime`: for graphs without
+// schedules.
+void LowerIfPossible(const GrapplerItem& item, const PartitionOptions& options,
+                     const std::optional<RuntimeOptions>& runtime,
+                     GraphDef* graph) {
+  if (!item.optimization_options().allow_non_differentiable_rewrites) return;
+  const absl::Status status = GuardedAbsl([&]() -> absl::Status {
+    if (IsAnnotated(item.graph)) return LowerAnnotated(item, options, graph);
+    if (!runtime || !IsFrozenNetwork(item.graph)) return absl::OkStatus();
+    return ScheduleAndLower(item, *runtime, options, graph).status();
+  });
+  if (!status.ok()) {
+    *graph = item.graph;
+    LOG(WARNING) << "ios_tf: '" << item.id
+                 << "' runs as plain TensorFlow: " << status.message();
+  }
+}
+
+}  // namespace
+
+absl::Status IosOptimizer::Init(
+    const tensorflow::RewriterConfig_CustomGraphOptimizer* config) {
+  if (!config) return absl::OkStatus();
+  for (const auto& [key, value] : config->parameter_map()) {
+    if (key == "mode") {
+      if (value.s() == "collect") {
+        mode_ = Mode::kCollect;
+      } else if (value.s() == "rewrite") {
+        mode_ = Mode::kRewrite;
+      } else if (value.s() == "optimize") {
+        mode_ = Mode::kOptimize;
+      } else if (value.s() != "lower") {
+        return absl::InvalidArgumentError(
+            absl::StrCat("IosOptimizer: mode '", value.s(),
+                         "' is none of \"collect\", \"rewrite\", \"lower\" and "
+                         "\"optimize\""));
+      }
+    } else if (key == "batch_size") {
+      TF_ASSIGN_OR_RETURN(rewrite_.batch_sizes, BatchSizes(value));
+    } else if (key == "device") {
+      device_ = value.s();
+      if (device_ != kCpu && device_ != kGpu) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("IosOptimizer: device '", device_,
+                         "' is neither \"cpu\" nor \"gpu\""));
+      }
+      options_.placement = {device_, device_};
+    } else if (key == "output") {
+      output_ = value.s();
+    } else if (key == "schedules") {
+      rewrite_.schedules = value.s();
+    } else if (key == "left") {
+      const auto& left = value.list().i();
+      rewrite_.left = {left.begin(), left.end()};
+    } else if (key == "materialise_merges") {
+      rewrite_.materialise_merges = value.i() != 0;
+    } else if (key == "cache_dir") {
+      runtime_.cache_dir = value.s();
+    } else if (key == "on_miss") {
+      TF_ASSIGN_OR_RETURN(runtime_.on_miss, OnMissFromString(value.s()));
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("IosOptimizer has no parameter '", key, "'"));
+    }
+  }
+  if (mode_ == Mode::kCollect && output_.empty()) {
+    return absl::InvalidArgumentError(
+        "IosOptimizer: mode \"collect\" needs \"output\", a file to write");
+  }
+  if (mode_ == Mode::kRewrite && rewrite_.schedules.empty()) {
+    return absl::InvalidArgumentError(
+        "IosOptimizer: mode \"rewrite\" needs \"schedules\", a directory");
+  }
+  if (mode_ == Mode::kOptimize && runtime_.cache_dir.empty()) {
+    return absl::InvalidArgumentError(
+        "IosOptimizer: mode \"optimize\" needs \"cache_dir\", a directory");
+  }
+  if (rewrite_.batch_sizes.size() > 1 && mode_ != Mode::kRewrite) {
+    return absl::InvalidArgumentError(
+        "IosOptimizer: several batch sizes are for mode \"rewrite\"");
+  }
+  options_.batch_size = runtime_.batch_size = rewrite_.batch_sizes[0];
+  if (device_.empty() && !LowersGraphs()) {
+    options_.placement = {kCpu, kCpu};
+  }
+  return absl::OkStatus();
+}
+
+absl::Status IosOptimizer::Optimize(Cluster* cluster, const GrapplerItem& item,
+                                    GraphDef* optimized_graph) {
+  *optimized_graph = item.graph;
+  if (LowersGraphs()) {
+    PartitionOptions options = options_;
+    if (device_.empty()) options.placement.unplaced = DefaultDevice(cluster);
+    // What has no schedule in the first round has none in the second.
+    const bool schedules =
+        mode_ == Mode::kOptimize && !std::exchange(seen_, true);
+    LowerIfPossible(item, options,
+                    schedules ? std::make_optional(runtime_) : std::nullopt,
+                    optimized_graph);
+    return absl::OkStatus();
+  }
+  // A graph that has a schedule keeps it: passes may be run more than once.
+  if (IsFunction(item) ||
+      (mode_ == Mode::kRewrite && IsAnnotated(item.graph))) {
+    return absl::OkStatus();
+  }
+  return GuardedAbsl([&] { return CollectOrRewrite(item, optimized_graph); });
+}
+
+absl::Status IosOptimizer::CollectOrRewrite(const GrapplerItem& item,
+                                            GraphDef* optimized_graph) const {
+  GrapplerItem inlined = item;
+  TF_RETURN_IF_ERROR(InlineConvolutionCalls(&inlined).status());
+  if (mode_ == Mode::kRewrite) {
+    return Rewrite(inlined, options_, rewrite_, optimized_graph);
+  }
+  TF_ASSIGN_OR_RETURN(const Partition partition,
+                      PartitionGraph(inlined, options_));
+  TF_ASSIGN_OR_RETURN(const std::string json, Collect(partition));
+  return tensorflow::WriteStringToFile(tensorflow::Env::Default(), output_,
+                                       json);
+}
+
+absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,
+                                 GraphDef* optimized_graph) {
+  if (leaves_gpu_graphs_ &&
+      std::any_of(item.graph.node().begin(), item.graph.node().end(),
+                  [](const tensorflow::NodeDef& node) {
+                    return Placement().DeviceOf(node) == kGpu;
+                  })) {
+    *optimized_graph = item.graph;
+    return absl::OkStatus();
+  }
+  PartitionOptions options;
+  options.placement.unplaced = DefaultDevice(cluster);
+  GraphDef lowered = item.graph;
+  // TensorFlow makes one of us for each graph, and calls it twice. What has no
+  // schedule in the first round has none in the second, where the passes below
+  // have made it another graph.
+  LowerIfPossible(item, options,
+                  std::exchange(seen_, true) ? std::nullopt : ProcessOptions(),
+                  &lowered);
+  GrapplerItem rest = item.WithGraph(std::move(lowered));
+  std::vector<std::unique_ptr<tensorflow::grappler::GraphOptimizer>> passes;
+  passes.push_back(std::make_unique<tensorflow::grappler::ArithmeticOptimizer>(
+      RewriterConfig::ON));
+  passes.push_back(
+      std::make_unique<tensorflow::grappler::GenericLayoutOptimizer>());
+  passes.push_back(
+      std::make_unique<tensorflow::grappler::Remapper>(RewriterConfig::ON));
+  // What these leave twice TensorFlow finds in its second round, before us.
+  passes.push_back(
+      std::make_unique<tensorflow::grappler::CommonSubgraphElimination>(
+          RewriterConfig::ON));
+  for (const auto& pass : passes) {
+    GraphDef output;
+    // As TensorFlow itself does, goes on without a pass that fails or declines.
+    if (pass->Optimize(cluster, rest, &output).ok()) {
+      rest.graph = std::move(output);
+    }
+  }
+  *optimized_graph = std::move(rest.graph);
+  return absl::OkStatus();
+}
+
+REGISTER_GRAPH_OPTIMIZER_AS(IosOptimizer, kOptimizer);
+
+namespace {
+
+// Only one plugin can serve a device type; registering a second one would end
+// the process. The optimizer can still be named then.
+bool RegisterPlugin(const char* device, bool leaves_gpu_graphs) {
+  using ::tensorflow::grappler::ConfigList;
+  using Registry = ::tensorflow::grappler::PluginGraphOptimizerRegistry;
+  if (!Registry::CreateOptimizers({device}).empty()) {
+    LOG(WARNING) << "ios_tf: another graph optimizer plugin is registered for "
+                 << device
+                 << "; name \"IosOptimizer\" in custom_optimizers to use this "
+                    "one";
+    return false;
+  }
+  ConfigList config(/*disable_model_pruning=*/false,
+                    {{"remapping", RewriterConfig::OFF},
+                     {"layout_optimizer", RewriterConfig::OFF},
+                     {"arithmetic_optimization", RewriterConfig::OFF}});
+  Registry::RegisterPluginOptimizerOrDie(
+      [leaves_gpu_graphs] { return new IosPlugin(leaves_gpu_graphs); }, device,
+      config);
+  return true;
+}
+
+const bool kGpuPluginRegistered =
+    RegisterPlugin("GPU", /*leaves_gpu_graphs=*/false);
+const bool kCpuPluginRegistered =
+    RegisterPlugin("CPU", /*leaves_gpu_graphs=*/kGpuPluginRegistered);
+
+}  // namespace
+}  // namespace ios::tf

@@ -1,0 +1,355 @@
+#include "cc/tensorflow/modes/lower.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/core/ir/schedule.h"
+#include "cc/engine/program.h"
+#include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/graph/graph_editor.h"
+#include "cc/tensorflow/graph/layouts.h"
+#include "cc/tensorflow/graph/placement.h"
+#include "cc/tensorflow/modes/annotations.h"
+#include "cc/tensorflow/names.h"
+#include "cc/tensorflow/ops/engine_device.h"
+#include "cc/tensorflow/ops/program_json.h"
+#include "cc/tensorflow/status_util.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/platform/logging.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::NodeDef;
+
+// The places of one operator by batch size.
+using Places = std::map<int64_t, Place>;
+
+Places ByBatch(const NodeDef& node) {
+  Places places;
+  for (const Place& place : Annotations(node)) {
+    places.try_emplace(place.batch, place);
+  }
+  return places;
+}
+
+// What an operator's nodes say: that which gives its result or, where a pass of
+// TensorFlow has replaced that one, the latest of the others.
+Places AnnotatedPlaces(const Partition& partition, const ImportedOperator& op) {
+  const GraphIndex& graph = *partition.graph;
+  Places places = ByBatch(graph.node(op.output.node));
+  if (!places.empty()) return places;
+  for (int i : op.nodes) {
+    for (const auto& [batch, place] : ByBatch(graph.node(i))) {
+      Place& latest = places.try_emplace(batch, place).first->second;
+      if (latest.stage < place.stage) latest = place;
+    }
+  }
+  return places;
+}
+
+// The connected components of a stage's operators, in the order of their first.
+std::vector<std::vector<int>> Groups(const Block& block,
+                                     const std::vector<int>& stage) {
+  std::map<int, int> root;
+  for (int i : stage) root[i] = i;
+  const auto find = [&](int i) {
+    while (root[i] != i) i = root[i];
+    return i;
+  };
+  for (int i : stage) {
+    for (int ref : block.operators[i].inputs) {
+      if (root.count(ref) > 0) root[find(ref)] = find(i);
+    }
+  }
+  std::vector<std::vector<int>> groups;
+  std::map<int, int> group_of;
+  for (int i : stage) {
+    const auto [it, is_new] = group_of.try_emplace(find(i), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[it->second].push_back(i);
+  }
+  return groups;
+}
+
+// The schedule that the operators' places describe. An operator without one (a
+// block without schedule, or nodes that a pass of TensorFlow made) gets a stage
+// of its own after those of its inputs; or joins theirs, where its readers are
+// there.
+Schedule AnnotatedSchedule(const Block& block,
+                           const std::vector<std::optional<Place>>& places) {
+  const int n = block.operators.size();
+  std::vector<int64_t> first_reader(n, std::numeric_limits<int64_t>::max());
+  for (int i = n - 1; i >= 0; --i) {
+    const int64_t own = places[i] ? places[i]->stage : first_reader[i];
+    for (int ref : block.operators[i].inputs) {
+      if (ref >= 0) first_reader[ref] = std::min(first_reader[ref], own);
+    }
+  }
+  // (annotated stage, how far behind it).
+  std::vector<std::pair<int64_t, int>> when(n);
+  for (int i = 0; i < n; ++i) {
+    if (places[i]) {
+      when[i] = {places[i]->stage, 0};
+      continue;
+    }
+    when[i] = {-1, 0};
+    for (int ref : block.operators[i].inputs) {
+      if (ref >= 0) when[i] = std::max(when[i], when[ref]);
+    }
+    if (when[i].first != first_reader[i]) ++when[i].second;
+  }
+  std::map<std::pair<int64_t, int>, std::vector<int>> by_stage;
+  for (int i = 0; i < n; ++i) by_stage[when[i]].push_back(i);
+  Schedule schedule;
+  for (const auto& [key, stage] : by_stage) {
+    const bool merges =
+        stage.size() > 1 && std::all_of(stage.begin(), stage.end(), [&](int i) {
+          return places[i] && places[i]->merge;
+        });
+    // Operators without a schedule go with the others of their stage.
+    int64_t micro_batches = 1;
+    for (int i : stage) {
+      if (places[i]) {
+        micro_batches = std::max(micro_batches, places[i]->micro_batches);
+      }
+    }
+    // Operators without a schedule run one after the other.
+    if (key.second > 0) {
+      for (int i : stage) {
+        schedule.stages.push_back({Strategy::kConcurrent, {{i}}});
+      }
+    } else if (merges) {
+      schedule.stages.push_back({Strategy::kMerge, {stage}});
+    } else if (micro_batches > 1) {
+      schedule.stages.push_back({Strategy::kSplit, {stage}, micro_batches});
+    } else {
+      schedule.stages.push_back({Strategy::kConcurrent, Groups(block, stage)});
+    }
+  }
+  return schedule;
+}
+
+struct LoweredRegion {
+  PartitionBlock made;
+  BatchSchedules schedules;
+  std::string name;
+  std::vector<int> nodes;
+  std::string device;       // kCpu or kGpu
+  std::string node_device;  // as in NodeDef
+};
+
+// The borders of the regions: what enters and leaves them is [N,H,W,C], what
+// the rest of the graph reads and writes need not be.
+class Borders {
+ public:
+  Borders(const Partition& partition, GraphEditor* editor)
+      : graph_(*partition.graph), editor_(*editor) {}
+
+  // Whoever reads `tensor` will read `output`, "name" or "name:port", of a
+  // region.
+  void Leave(TensorRef tensor, const std::string& output,
+             const LoweredRegion& region) {
+    outputs_[tensor] = output;
+    const Layout layout = graph_.layout(tensor);
+    if (layout == Layout::kChannelsLast) {
+      editor_.Replace(tensor, output);
+      return;
+    }
+    editor_.Replace(
+        tensor, editor_.InLayout(
+                    editor_.UniqueName(absl::StrCat(region.name, "/output")),
+                    output, Layout::kChannelsLast, layout, graph_.dtype(tensor),
+                    region.node_device));
+    for (int i : graph_.Consumers(tensor)) {
+      if (graph_.node(i).op() == "Transpose" &&
+          !graph_.channels_first({i, 0}) &&
+          PermutationOf(&graph_, i) == Permutation::kToChannelsLast) {
+        editor_.Replace({i, 0}, output);
+      }
+    }
+  }
+
+  // What a region reads in place of `tensor`; good after all calls of Leave().
+  std::string Enter(TensorRef tensor, const LoweredRegion& region) {
+    const auto output = outputs_.find(tensor);
+    if (output != outputs_.end()) return output->second;
+    std::string input = editor_.Input(tensor);
+    const Layout layout = graph_.layout(tensor);
+    if (layout == Layout::kChannelsLast) return input;
+    std::string& changed = inputs_[{tensor, region.node_device}];
+    if (changed.empty()) {
+      changed = editor_.InLayout(
+          editor_.UniqueName(absl::StrCat(region.name, "/input")), input,
+          layout, Layout::kChannelsLast, graph_.dtype(tensor),
+          region.node_device);
+    }
+    return changed;
+  }
+
+ private:
+  GraphIndex& graph_;
+  GraphEditor& editor_;
+  std::map<TensorRef, std::string> outputs_;
+  std::map<std::pair<TensorRef, std::string>, std::string> inputs_;
+};
+
+void AddRegionNode(const Partition& partition, const LoweredRegion& region,
+                   Borders* borders, GraphEditor* editor) {
+  NodeDef* node = editor->AddNode(region.name, kRegion, region.node_device);
+  for (const TensorRef& input : region.made.inputs) {
+    node->add_input(borders->Enter(input, region));
+  }
+  tensorflow::AddNodeAttr("N", static_cast<int64_t>(region.made.inputs.size()),
+                          node);
+  tensorflow::AddNodeAttr(
+      "M", static_cast<int64_t>(region.made.block.outputs.size()), node);
+  tensorflow::AddNodeAttr("T", ToTensorFlow(region.made.block.dtype), node);
+  tensorflow::AddNodeAttr("device", region.device, node);
+  RegionProgram program = {region.made.block, region.schedules, {}};
+  tensorflow::AttrValue weights;
+  weights.mutable_list();
+  for (int k : region.made.operators) {
+    for (const Weight& weight : partition.operators[k].weights) {
+      if (!weight.constant()) {
+        node->add_input(editor->Input(weight.variable));
+        program.parameters.push_back(
+            {weights.list().tensor_size(), weight.recipe.swaps});
+      }
+      const std::vector<float>& values =
+          weight.constant() ? weight.values : weight.recipe.scale;
+      tensorflow::TensorProto* proto = weights.mutable_list()->add_tensor();
+      proto->set_dtype(tensorflow::DT_FLOAT);
+      proto->mutable_tensor_shape()->add_dim()->set_size(values.size());
+      proto->set_tensor_content(values.data(), values.size() * sizeof(float));
+    }
+  }
+  (*node->mutable_attr())["weights"] = std::move(weights);
+  tensorflow::AddNodeAttr("P", static_cast<int64_t>(program.parameters.size()),
+                          node);
+  tensorflow::AddNodeAttr("program", ToJson(program), node);
+  for (const std::string& wait : editor->ControlInputs(region.nodes)) {
+    if (wait != absl::StrCat("^", region.name)) node->add_input(wait);
+  }
+}
+
+std::string DeviceOf(const Partition& partition, const Region& region) {
+  const ImportedOperator& first = partition.operators[region.operators[0]];
+  return partition.placement.DeviceOf(partition.graph->node(first.output.node));
+}
+
+// Whether the engine can run regions on this device. TensorFlow can run what is
+// left to it wherever it placed it.
+bool IsUsable(const std::string& device, const Placement& placement) {
+  if (device == kCpu || placement.only == device) return true;
+  const StatusOr<std::string> found = DeviceFingerprint(FirstGpu());
+  if (found.ok()) return true;
+  LOG(WARNING) << "ios_tf: what is placed on a GPU runs as plain TensorFlow: "
+               << found.status().message();
+  return false;
+}
+
+}  // namespace
+
+bool IsAnnotated(const tensorflow::GraphDef& graph) {
+  return std::any_of(graph.node().begin(), graph.node().end(),
+                     [](const NodeDef& node) { return IsAnnotated(node); });
+}
+
+RegionScheduler AnnotatedSchedules(const Partition& partition) {
+  return [&partition](const Region& region, const Block& block,
+                      const std::string&) {
+    std::vector<Places> places;
+    BatchSchedules schedules;
+    for (int k : region.operators) {
+      places.push_back(AnnotatedPlaces(partition, partition.operators[k]));
+      for (const auto& entry : places.back()) schedules[entry.first] = {};
+    }
+    for (auto& [batch, schedule] : schedules) {
+      std::vector<std::optional<Place>> of_batch;
+      for (const Places& of_operator : places) {
+        // Models of several conversions may meet in one region.
+        const auto nearest = NearestBatch(of_operator, batch);
+        of_batch.push_back(nearest == of_operator.end()
+                               ? std::nullopt
+                               : std::make_optional(nearest->second));
+      }
+      schedule = AnnotatedSchedule(block, of_batch);
+    }
+    return schedules;
+  };
+}
+
+absl::StatusOr<int> Lower(const Partition& partition,
+                          const RegionScheduler& scheduler,
+                          tensorflow::GraphDef* graph) {
+  GraphEditor editor(*partition.graph, graph);
+  Borders borders(partition, &editor);
+  std::vector<LoweredRegion> lowered;
+  std::map<std::string, bool> usable;  // by device
+  for (const Region& region : partition.regions) {
+    const std::string device = DeviceOf(partition, region);
+    const auto [known, is_new] = usable.try_emplace(device, false);
+    if (is_new) known->second = IsUsable(device, partition.placement);
+    if (!known->second) continue;
+    LoweredRegion result;
+    result.device = device;
+    result.node_device =
+        partition.graph
+            ->node(partition.operators[region.operators[0]].output.node)
+            .device();
+    result.made = MakeBlock(partition, region.operators, "");
+    if (result.made.block.outputs.empty() || result.made.inputs.empty()) {
+      continue;
+    }
+    // Such as one of more operators than the engine plans.
+    const Status usable_block = Validate(result.made.block);
+    if (!usable_block.ok()) {
+      LOG(WARNING) << "ios_tf: a region is left to TensorFlow: "
+                   << usable_block.message();
+      continue;
+    }
+    result.schedules = scheduler(region, result.made.block, device);
+    if (result.schedules.empty()) continue;
+    for (auto& [batch, schedule] : result.schedules) {
+      const Status status = Validate(schedule, result.made.block);
+      if (status.ok()) continue;
+      LOG(WARNING) << "ios_tf: the schedule of the region at '"
+                   << result.made.block.operators[0].name << "' for batch size "
+                   << batch << " is not valid, it runs sequentially: "
+                   << status.message();
+      schedule = SequentialSchedule(result.made.block);
+    }
+    result.name =
+        editor.UniqueName(absl::StrCat("ios_region_", lowered.size()));
+    const std::vector<int>& outputs = result.made.block.outputs;
+    for (size_t port = 0; port < outputs.size(); ++port) {
+      borders.Leave(
+          partition.operators[result.made.operators[outputs[port]]].output,
+          port == 0 ? result.name : absl::StrCat(result.name, ":", port),
+          result);
+    }
+    for (int k : region.operators) {
+      for (int i : partition.operators[k].nodes) {
+        editor.ReplaceControl(i, result.name);
+        result.nodes.push_back(i);
+      }
+    }
+    lowered.push_back(std::move(result));
+  }
+  for (const LoweredRegion& region : lowered) {
+    AddRegionNode(partition, region, &borders, &editor);
+  }
+  if (!lowered.empty()) editor.Finish();
+  return static_cast<int>(lowered.size());
+}
+
+}  // namespace ios::tf

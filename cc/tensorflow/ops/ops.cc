@@ -1,0 +1,160 @@
+// The ops this library adds to TensorFlow, with their shapes.
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cc/tensorflow/ops/program_json.h"
+#include "cc/tensorflow/status_util.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::shape_inference::DimensionHandle;
+using ::tensorflow::shape_inference::InferenceContext;
+using ::tensorflow::shape_inference::ShapeHandle;
+
+absl::Status RegionShape(InferenceContext* c) {
+  std::string json;
+  TF_RETURN_IF_ERROR(c->GetAttr("program", &json));
+  StatusOr<RegionProgram> program = RegionProgramFromJson(json);
+  if (!program.ok()) return ToAbsl(program.status());
+  Block& block = program->block;
+  const size_t parameters = program->parameters.size();
+  if (block.inputs.size() + parameters !=
+          static_cast<size_t>(c->num_inputs()) ||
+      c->num_outputs() != static_cast<int>(block.outputs.size())) {
+    return absl::InvalidArgumentError(
+        "the program has another number of inputs or outputs");
+  }
+  // Batch, height and width may be other than in the program, or unknown: what
+  // two choices of them agree on holds for all.
+  constexpr int kTrials = 2;
+  std::optional<DimensionHandle> batch;  // the only one that is unknown
+  bool one_batch = true;
+  std::vector<std::vector<Shape>> results;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    for (size_t k = 0; k < block.inputs.size(); ++k) {
+      ShapeHandle input;
+      TF_RETURN_IF_ERROR(
+          c->WithRank(c->input(k), block.inputs[k].size(), &input));
+      for (int d = 0; d < c->Rank(input); ++d) {
+        const DimensionHandle dim = c->Dim(input, d);
+        int64_t& size = block.inputs[k][d];
+        if (c->ValueKnown(dim)) {
+          size = c->Value(dim);
+        } else if (d == 0) {
+          one_batch = one_batch && (!batch || batch->SameHandle(dim));
+          batch = dim;
+          size = 2 + trial;
+        } else if (trial > 0 && d + 1 < c->Rank(input)) {
+          size += 64;
+        }
+      }
+    }
+    StatusOr<std::vector<Shape>> shapes = InferShapes(block);
+    if (shapes.ok()) results.push_back(*std::move(shapes));
+  }
+  // Sizes that do not fit each other are an error where all are known.
+  StatusOr<std::vector<Shape>> shapes = InferShapes(block);
+  if (!shapes.ok() && !batch) return ToAbsl(shapes.status());
+  for (int k = 0; k < c->num_outputs(); ++k) {
+    const int op = block.outputs[k];
+    if (results.size() < kTrials) {
+      c->set_output(k, c->UnknownShape());
+      continue;
+    }
+    std::vector<DimensionHandle> dims;
+    for (size_t d = 0; d < results[0][op].size(); ++d) {
+      const int64_t size = results[0][op][d];
+      if (size == results[1][op][d]) {
+        dims.push_back(c->MakeDim(size));
+      } else {
+        dims.push_back(d == 0 && one_batch && size == 2 ? *batch
+                                                        : c->UnknownDim());
+      }
+    }
+    c->set_output(k, c->MakeShape(dims));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LatencyShape(InferenceContext* c) {
+  ShapeHandle unused;
+  for (int k = 0; k < 4; ++k) {
+    TF_RETURN_IF_ERROR(c->WithRank(c->input(k), 1, &unused));
+  }
+  TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(1), &unused));
+  TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(2), &unused));
+  int64_t repeat;
+  TF_RETURN_IF_ERROR(c->GetAttr("repeat", &repeat));
+  c->set_output(0, c->Vector(repeat));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+REGISTER_OP("IosRegion")
+    .Input("inputs: N * T")
+    .Input("parameters: P * T")
+    .Output("outputs: M * T")
+    .Attr("N: int >= 1")
+    .Attr("P: int >= 0 = 0")
+    .Attr("M: int >= 1")
+    .Attr("program: string")
+    .Attr("weights: list(tensor) >= 0")
+    .Attr("T: {float, half, bfloat16} = DT_FLOAT")
+    .Attr("device: {'cpu', 'gpu'} = 'cpu'")
+    .SetShapeFn([](InferenceContext* c) {
+      return GuardedAbsl([c] { return RegionShape(c); });
+    })
+    .Doc(R"doc(
+Runs a region of a graph on the IOS engine.
+
+inputs: Dense [N,H,W,C] or [N,C] tensors; sizes other than those in `program` are
+  compiled for on first use.
+parameters: Weights that are variables. They are packed in the first call, and again
+  when they have changed.
+outputs: The block's outputs.
+program: JSON object of "block" and its "schedules" by "batch_size": a batch runs by
+  that of the nearest size; and of the "parameters", what becomes of them.
+weights: The operators' weights in float32, flattened over operators; of parameters,
+  the factors of their filters.
+device: What the region was made for.
+)doc");
+
+REGISTER_OP("IosStageLatency")
+    .Input("operators: int32")
+    .Input("stages: int32")
+    .Input("groups: int32")
+    .Input("strategies: int32")
+    .Output("latencies: double")
+    .Attr("program: string")
+    .Attr("device: {'cpu', 'gpu'} = 'cpu'")
+    .Attr("warmup: int >= 0 = 2")
+    .Attr("number: int >= 1 = 3")
+    .Attr("repeat: int >= 1 = 3")
+    .Attr("lanes: int >= 0 = 0")
+    .SetIsStateful()
+    .SetShapeFn(LatencyShape)
+    .Doc(R"doc(
+Measures stages of a block on a device.
+
+Operator operators[i] is in stage stages[i] (0, 1, … in order) and there in group
+groups[i]. One stage is a candidate of the dynamic program, several are a whole
+schedule.
+
+strategies: of each stage; 0 is concurrent, 1 merge, and a greater number splits the
+  batch into so many micro-batches.
+latencies: `repeat` latencies in milliseconds, each the mean of `number` runs after
+  `warmup` unmeasured ones.
+lanes: above 0, stages run as they would beside other groups, on their part of a
+  device of so many lanes.
+program: The block's JSON.
+device: What to measure on; the op must be placed there.
+)doc");
+
+}  // namespace ios::tf

@@ -1,0 +1,35 @@
+// The `program` attribute of the IosRegion op:
+// {"block": …, "schedules": [{"batch_size": int, "schedule": …}, …],
+//  "parameters": [{"weight": int, "swaps": [[int, int, int, int], …]}, …]}.
+#ifndef IOS_TF_CC_TENSORFLOW_OPS_PROGRAM_JSON_H_
+#define IOS_TF_CC_TENSORFLOW_OPS_PROGRAM_JSON_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/schedule.h"
+#include "cc/core/status.h"
+
+namespace ios::tf {
+
+// A weight that is read when the region runs, and the swaps of its Recipe.
+struct Parameter {
+  int weight;  // of all operators' weights, in their order
+  std::vector<std::array<int64_t, 4>> swaps;
+};
+
+struct RegionProgram {
+  Block block;
+  BatchSchedules schedules;  // one or more
+  std::vector<Parameter> parameters;
+};
+
+std::string ToJson(const RegionProgram& program);
+StatusOr<RegionProgram> RegionProgramFromJson(const std::string& json);
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_OPS_PROGRAM_JSON_H_

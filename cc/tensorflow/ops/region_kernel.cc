@@ -1,0 +1,229 @@
+// Kernels of IosRegion, over the engine's Program.
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/engine/program.h"
+#include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/names.h"
+#include "cc/tensorflow/ops/engine_device.h"
+#include "cc/tensorflow/ops/program_json.h"
+#include "cc/tensorflow/ops/region_weights.h"
+#include "cc/tensorflow/status_util.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tsl/profiler/lib/traceme_encode.h"
+#include "xla/stream_executor/stream.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::OpKernel;
+using ::tensorflow::OpKernelConstruction;
+using ::tensorflow::OpKernelContext;
+using ::tensorflow::Tensor;
+using ::tensorflow::TensorShape;
+
+// What Program::Run asks of device memory. TensorFlow's allocations have it,
+// parts of tensors need not.
+constexpr uintptr_t kAlignment = 16;
+
+Shape ToShape(const TensorShape& shape) {
+  Shape result;
+  for (int d = 0; d < shape.dims(); ++d) result.push_back(shape.dim_size(d));
+  return result;
+}
+
+// A copy of `tensor`, made on the stream, that is aligned.
+absl::StatusOr<Tensor> AlignedCopy(OpKernelContext* context,
+                                   const Tensor& tensor) {
+  Tensor copy;
+  TF_RETURN_IF_ERROR(
+      context->allocate_temp(tensor.dtype(), tensor.shape(), &copy));
+  stream_executor::DeviceAddressBase to(copy.data(), copy.TotalBytes());
+  const stream_executor::DeviceAddressBase from(tensor.data(),
+                                                tensor.TotalBytes());
+  TF_RETURN_IF_ERROR(context->op_device_context()->stream()->MemcpyD2D(
+      &to, from, tensor.TotalBytes()));
+  return copy;
+}
+
+// A copy of `tensor`, of the device's memory, in the host's.
+absl::StatusOr<Tensor> HostCopy(OpKernelContext* context,
+                                const Tensor& tensor) {
+  Tensor copy(tensor.dtype(), tensor.shape());
+  auto* const stream = context->op_device_context()->stream();
+  const stream_executor::DeviceAddressBase from(tensor.data(),
+                                                tensor.TotalBytes());
+  TF_RETURN_IF_ERROR(stream->Memcpy(copy.data(), from, tensor.TotalBytes()));
+  TF_RETURN_IF_ERROR(stream->BlockHostUntilDone());
+  return copy;
+}
+
+class IosRegionOp : public OpKernel {
+ public:
+  explicit IosRegionOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, GuardedAbsl([&] { return Create(context); }));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    OP_REQUIRES_OK(context, GuardedAbsl([&] { return Run(context); }));
+  }
+
+  // Says in TensorFlow's profiles by which schedule the region runs.
+  std::string TraceString(const OpKernelContext& context,
+                          bool verbose) const override {
+    std::vector<Shape> shapes;
+    for (int k = 0; k < NumActivations(context); ++k) {
+      shapes.push_back(ToShape(context.input(k).shape()));
+    }
+    const int64_t batch = BatchSize(shapes);
+    return tsl::profiler::TraceMeEncode(
+        OpKernel::TraceString(context, verbose),
+        {{"batch_size", batch},
+         {"scheduled_for", NearestBatch(region_.schedules, batch)->first}});
+  }
+
+ private:
+  absl::Status Create(OpKernelConstruction* context) {
+    std::string json;
+    std::vector<Tensor> tensors;
+    tensorflow::DataType dtype;
+    TF_RETURN_IF_ERROR(context->GetAttr("program", &json));
+    TF_RETURN_IF_ERROR(context->GetAttr("weights", &tensors));
+    TF_RETURN_IF_ERROR(context->GetAttr("T", &dtype));
+    TF_ASSIGN_OR_RETURN(device_, EngineDevice(context));
+    allocator_ = EngineAllocator(context);
+    StatusOr<RegionProgram> region = RegionProgramFromJson(json);
+    TF_RETURN_IF_ERROR(ToAbsl(region.status()));
+    region_ = *std::move(region);
+    const Block& block = region_.block;
+    if (block.inputs.size() + region_.parameters.size() !=
+            static_cast<size_t>(context->num_inputs()) ||
+        static_cast<int>(block.outputs.size()) != context->num_outputs()) {
+      return absl::InvalidArgumentError(
+          "the program has another number of inputs or outputs");
+    }
+    if (ToTensorFlow(block.dtype) != dtype) {
+      return absl::InvalidArgumentError(absl::StrCat("the program computes ",
+                                                     ToString(block.dtype),
+                                                     ", T is another type"));
+    }
+    StatusOr<RegionWeights> weights =
+        RegionWeights::Create(region_, std::move(tensors));
+    TF_RETURN_IF_ERROR(ToAbsl(weights.status()));
+    weights_ = *std::move(weights);
+    if (!region_.parameters.empty()) return absl::OkStatus();
+    TF_RETURN_IF_ERROR(MakeProgram({}));
+    weights_.reset();  // the program has packed them
+    return absl::OkStatus();
+  }
+
+  int NumActivations(const OpKernelContext& context) const {
+    return context.num_inputs() - region_.parameters.size();
+  }
+
+  // `parameters`: in host memory.
+  absl::Status MakeProgram(const std::vector<Tensor>& parameters) {
+    std::vector<std::vector<float>> made;
+    StatusOr<Weights> weights = weights_->Values(parameters, &made);
+    TF_RETURN_IF_ERROR(ToAbsl(weights.status()));
+    StatusOr<std::unique_ptr<Program>> created = Program::Create(
+        region_.block, region_.schedules, *weights, device_, allocator_);
+    TF_RETURN_IF_ERROR(ToAbsl(created.status()));
+    program_ = std::move(*created);
+    return absl::OkStatus();
+  }
+
+  // The program with the values that the variables have in this call. While a
+  // tensor is held nobody writes to its memory: the same address, the same
+  // values.
+  absl::StatusOr<std::shared_ptr<Program>> CurrentProgram(
+      OpKernelContext* context) {
+    if (region_.parameters.empty()) return program_;
+    const int first = NumActivations(*context);
+    std::lock_guard<std::mutex> lock(mutex_);
+    bool same = !held_.empty();
+    for (size_t k = 0; same && k < held_.size(); ++k) {
+      same = context->input(first + k).data() == held_[k].data();
+    }
+    if (same) return program_;
+    held_.clear();
+    std::vector<Tensor> read, on_host;
+    for (size_t k = 0; k < region_.parameters.size(); ++k) {
+      read.push_back(context->input(first + k));
+      if (!on_gpu()) continue;
+      TF_ASSIGN_OR_RETURN(Tensor copy, HostCopy(context, read.back()));
+      on_host.push_back(std::move(copy));
+    }
+    TF_RETURN_IF_ERROR(MakeProgram(on_gpu() ? on_host : read));
+    held_ = std::move(read);
+    return program_;
+  }
+
+  absl::Status Run(OpKernelContext* context) {
+    TF_ASSIGN_OR_RETURN(const std::shared_ptr<Program> program,
+                        CurrentProgram(context));
+    std::vector<Shape> shapes;
+    for (int k = 0; k < NumActivations(*context); ++k) {
+      shapes.push_back(ToShape(context->input(k).shape()));
+    }
+    StatusOr<std::vector<Shape>> results = program->OutputShapes(shapes);
+    TF_RETURN_IF_ERROR(ToAbsl(results.status()));
+    std::vector<void*> outputs;
+    bool empty = true;
+    for (size_t k = 0; k < results->size(); ++k) {
+      Tensor* output = nullptr;
+      TF_RETURN_IF_ERROR(
+          context->allocate_output(k, TensorShape((*results)[k]), &output));
+      outputs.push_back(output->data());
+      empty = empty && output->NumElements() == 0;
+    }
+    if (empty) return absl::OkStatus();  // a batch of no images
+    std::vector<TensorArray> inputs;
+    std::vector<Tensor> copies;  // alive until the work is enqueued
+    for (size_t k = 0; k < shapes.size(); ++k) {
+      const Tensor& input = context->input(k);
+      const void* data = input.data();
+      if (on_gpu() && reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {
+        absl::StatusOr<Tensor> copy = AlignedCopy(context, input);
+        TF_RETURN_IF_ERROR(copy.status());
+        data = copy->data();
+        copies.push_back(*std::move(copy));
+      }
+      inputs.push_back({data, std::move(shapes[k])});
+    }
+    void* stream = nullptr;
+    if (on_gpu()) {
+      stream = context->op_device_context()
+                   ->stream()
+                   ->platform_specific_handle()
+                   .stream;
+    }
+    return ToAbsl(program->Run(inputs, outputs, stream));
+  }
+
+  bool on_gpu() const { return device_ != "cpu"; }
+
+  std::string device_;  // as the engine calls it
+  DeviceAllocator* allocator_ = nullptr;
+  RegionProgram region_;
+  std::optional<RegionWeights> weights_;
+  std::mutex mutex_;
+  // Below, of the mutex where there are parameters.
+  std::shared_ptr<Program> program_;
+  std::vector<Tensor> held_;  // the variables' values that it was made of
+};
+
+REGISTER_KERNEL_BUILDER(Name(kRegion).Device(tensorflow::DEVICE_CPU),
+                        IosRegionOp);
+REGISTER_KERNEL_BUILDER(Name(kRegion).Device(tensorflow::DEVICE_GPU),
+                        IosRegionOp);
+
+}  // namespace
+}  // namespace ios::tf
