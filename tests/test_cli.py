@@ -1,6 +1,7 @@
 """The command line: bad input is one line, an exit code, and nothing written."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -71,6 +72,7 @@ def assert_fails(
         ("--strategy=best", "--strategy"),
         ("--device=tpu", "--device"),
         ("--unknown", "--unknown"),
+        ("--verbosity=loud", "--verbosity"),
     ],
 )
 def test_wrong_usage(capfd, tmp_path, flag, message):
@@ -194,6 +196,18 @@ def test_convert_and_show(capfd, tmp_path, network):
     result = run(capfd, "convert", output, str(tmp_path / "again"))
     assert result[0] == 1
     assert "converted already" in result[2]
+
+
+def test_verbosity_tells_steps_and_their_seconds(tmp_path, dense):
+    flags = ["convert", dense, str(tmp_path / "out"), "--verbosity=1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ios_tf.cli", *flags], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    steps = [
+        re.match(r"ios_tf: (.*): \d+\.\d s, ", s) for s in done.stderr.splitlines()
+    ]
+    assert [step[1] for step in steps] == ["load", "freeze, fold, collect"]
 
 
 def test_show_of_a_model_that_is_not_converted(capfd, tmp_path, network):

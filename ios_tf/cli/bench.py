@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ios_tf.bench.experiments.command import EXPERIMENTS, add_arguments, run
 from ios_tf.bench.experiments.page import RESULTS, write_page
+from ios_tf.cli import arguments
 from ios_tf.files import check_writable, write_json
 
 
@@ -29,63 +30,45 @@ def with_command(words: Sequence[str]) -> list[str]:
     return ["bench", "model", *words[1:]]
 
 
-def add_commands(
-    commands: Any, add_traceback: Callable[[argparse.ArgumentParser], None]
-) -> argparse.ArgumentParser:
-    """Adds them to the `ios_tf` parser.
-
-    Args:
-      commands: its sub-parsers.
-      add_traceback: adds --traceback.
-
-    Returns:
-      The parser of `bench model`, which lacks what it shares with `convert`.
-    """
-    bench = commands.add_parser(
+def add_commands(commands: Any) -> None:
+    """Adds them to the commands."""
+    parser = commands.add_parser(
         "bench",
         help="measure a model, or one of the paper's experiments",
         description="Measures a model (ios_tf bench MODEL), or one of the paper's "
         "experiments. All that is compared is measured in turn.",
     )
-    names = bench.add_subparsers(required=True, metavar="EXPERIMENT")
-    model = names.add_parser(
+    names = parser.add_subparsers(required=True, metavar="EXPERIMENT")
+    model = arguments.command(
+        names,
         "model",
-        help="a model on stock TensorFlow and with each strategy; may be left out",
-        description="Measures a model on stock TensorFlow and on the engine under "
-        "each strategy, in one process, in turn.",
+        _model,
+        "a model on stock TensorFlow and with each strategy; may be left out",
+        "Measures a model on stock TensorFlow and on the engine under each strategy, "
+        "in one process, in turn.",
     )
-    model.set_defaults(run=_model)
-    model.add_argument("--signature", metavar="NAME", help="the one to call")
-    add_input(model)
+    arguments.add_model(model)
+    arguments.add_batch_size(model)
+    arguments.add_device(model)
+    arguments.add_weights(model)
+    arguments.add_signature(model, "the one to call")
+    arguments.add_input(model)
+    arguments.add_strategies(model)
+    arguments.add_whole(model, "rounds", 20, 1, "rounds of measurements")
+    arguments.add_cache_dir(model)
     model.add_argument("--json", metavar="FILE", help="write the results here")
-    page = names.add_parser(
+    page = arguments.command(
+        names,
         "page",
-        help="make docs/benchmarks.md of the results",
-        description="Makes the results page of the JSON files in the checkout.",
+        _page,
+        "make docs/benchmarks.md of the results",
+        "Makes the results page of the JSON files in the checkout.",
     )
-    page.set_defaults(run=_page)
     page.add_argument("--results", metavar="DIR", default=RESULTS)
     page.add_argument("--output", metavar="FILE", default="docs/benchmarks.md")
     page.add_argument("--paper", metavar="FILE", help="in place of the paper's")
-    add_traceback(page)
     for what in EXPERIMENTS:
-        command = names.add_parser(what.name, help=what.help)
-        command.set_defaults(run=run)
-        add_arguments(command, what)
-        add_traceback(command)
-    return model
-
-
-def add_input(command: argparse.ArgumentParser) -> None:
-    """Adds --input, which says what to call a signature with."""
-    command.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an input's FILE.npy, or the shape of a random one, such as "
-        "image=1,224,224,3 (may be repeated); default: random, with the batch size",
-    )
+        add_arguments(arguments.command(names, what.name, run, what.help), what)
 
 
 def _model(options: argparse.Namespace) -> None:
@@ -100,7 +83,7 @@ def _model(options: argparse.Namespace) -> None:
         options.model,
         inputs=inputs,
         batch_size=options.batch_size,
-        device=devices.choose(options.device, _say).kind,
+        device=devices.choose(options.device, arguments.say).kind,
         strategies=options.strategies,
         rounds=options.rounds,
         signature=options.signature,
@@ -108,7 +91,7 @@ def _model(options: argparse.Namespace) -> None:
         weights=options.weights,
         cache_dir=options.cache_dir,
         progress=True,
-        say=_say,
+        say=arguments.say,
     )
     print(f"{options.model}, batch size {options.batch_size}, {result.device}")
     print(result.table())
@@ -119,7 +102,3 @@ def _model(options: argparse.Namespace) -> None:
 def _page(options: argparse.Namespace) -> None:
     count = write_page(options.output, options.results, options.paper)
     print(f"{options.output}: {count} results")
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)

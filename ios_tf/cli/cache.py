@@ -6,54 +6,37 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from ios_tf.cli import arguments
 from ios_tf.errors import UserError
 
 
-def add_commands(
-    commands: Any,
-    add_whole: Callable[[argparse.ArgumentParser, str, int, int, str], None],
-    add_traceback: Callable[[argparse.ArgumentParser], None],
-) -> None:
-    """Adds them to the `ios_tf` parser.
-
-    Args:
-      commands: its sub-parsers.
-      add_whole: adds an option for a whole number: name, default, least, text.
-      add_traceback: adds --traceback.
-    """
-    command = commands.add_parser(
+def add_commands(commands: Any) -> None:
+    """Adds them to the commands."""
+    parser = arguments.command(
+        commands,
         "tune",
-        help="search the blocks that running processes found no schedule for",
-        description="Searches the blocks that wait in CACHE/pending, by measuring on "
-        "this machine, and keeps their schedules: processes that load the model again "
-        "find them.",
+        _tune,
+        "search the blocks that running processes found no schedule for",
+        "Searches the blocks that wait in CACHE/pending, by measuring on this machine, "
+        "and keeps their schedules: processes that load the model again find them.",
     )
-    command.set_defaults(run=_tune)
-    _add_cache_dir(command)
-    command.add_argument("--device", default="cpu", help="default: cpu")
-    add_whole(command, "max_groups", 8, 0, "groups per stage; 0: any")
-    add_whole(command, "max_group_size", 3, 0, "operators per group; 0: any")
-    add_whole(command, "warmup", 2, 0, "unmeasured runs per latency")
-    add_whole(command, "number", 3, 1, "runs per measurement")
-    add_whole(command, "repeat", 3, 1, "measurements per latency; the median counts")
-    add_traceback(command)
+    arguments.add_cache_dir(parser)
+    arguments.add_engine_device(parser)
+    arguments.add_pruning(parser)
+    arguments.add_measurement(parser)
 
-    cache = commands.add_parser(
+    parser = commands.add_parser(
         "cache",
         help="look at the schedule cache, check, clean, pack and unpack it",
         description="Manages the schedule cache.",
     )
-    actions = cache.add_subparsers(required=True, metavar="ACTION")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
 
     def action(
         name: str, run: Callable[[argparse.Namespace], None], text: str
-    ) -> argparse.ArgumentParser:
-        parser = actions.add_parser(
-            name, help=text, description=text[0].upper() + text[1:]
-        )
-        parser.set_defaults(run=run)
-        _add_cache_dir(parser)
-        add_traceback(parser)
+    ) -> arguments.Parser:
+        parser = arguments.command(actions, name, run, text)
+        arguments.add_cache_dir(parser)
         return parser
 
     action("list", _list, "print the entries, one a line")
@@ -66,21 +49,13 @@ def add_commands(
         action="store_true",
         help="remove what belongs to other devices than --device, too",
     )
-    parser.add_argument("--device", default="cpu", help="default: cpu")
+    arguments.add_engine_device(parser)
     parser = action("export", _export, "pack the entries into one file")
     parser.add_argument("file", metavar="FILE", help="file to write")
     parser = action("import", _import, "unpack what export wrote")
     parser.add_argument("file", metavar="FILE", help="file to read")
     parser.add_argument(
         "--overwrite", action="store_true", help="replace entries that are there"
-    )
-
-
-def _add_cache_dir(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--cache_dir",
-        metavar="DIR",
-        help="default: $IOS_TF_CACHE or ~/.cache/ios_tf",
     )
 
 

@@ -19,7 +19,7 @@ from ios_tf.conversion.planning import (
     note_slower,
     note_the_rest,
 )
-from ios_tf.conversion.report import Report
+from ios_tf.conversion.report import Report, step
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import frozen_graphs
 from ios_tf.model.loading import saved_model
@@ -152,7 +152,8 @@ class _Conversion:
         self._searcher = searcher
         self._report = report
         self._device = searcher.cost_model.device.kind
-        self._loaded = frozen_graphs.load(source, tags)
+        with step("load"):
+            self._loaded = frozen_graphs.load(source, tags)
         (self._tags,) = [tags] if tags else frozen_graphs.tag_sets(source)
         keys = list(self._loaded.signatures)
         for key in wanted or ():
@@ -167,7 +168,8 @@ class _Conversion:
         """Converts the model into a directory that exists."""
         report = self._report
         try:
-            self._freeze()
+            with step("freeze, fold, collect"):
+                self._freeze()
         except frozen_graphs.ChangesVariableError as change:
             report.notes.append(
                 f"{change}, so it is no constant (a Keras model that was exported in "
@@ -181,15 +183,20 @@ class _Conversion:
         if not problems:
             self._copy(directory)
             return
-        self._try()
-        schedules, stats = self._searcher.schedule_all(problems.values())
+        with step("trial"):
+            self._try()
+        with step("search"):
+            schedules, stats = self._searcher.schedule_all(problems.values())
         note_search(report, stats)
-        plans = {
-            number: Plan.find(function, schedules, self._searcher, self._keeps_all)
-            for number, function in self._functions.items()
-            if function.problems
-        }
-        if not self._save_faster(plans, schedules, directory):
+        with step("network check, region check"):
+            plans = {
+                number: Plan.find(function, schedules, self._searcher, self._keeps_all)
+                for number, function in self._functions.items()
+                if function.problems
+            }
+        with step("rewrite, save, compare"):
+            is_faster = self._save_faster(plans, schedules, directory)
+        if not is_faster:
             self._copy(directory)
             return
         extra = os.path.join(self._source, "assets.extra")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging
+import resource
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,6 +16,19 @@ from ios_tf.tables import two_columns
 if TYPE_CHECKING:  # it needs TensorFlow, which not every report has
     from ios_tf.conversion.comparison import Comparison
     from ios_tf.conversion.region_check import RegionLatency
+
+
+_logger = logging.getLogger("ios_tf")
+
+
+@contextlib.contextmanager
+def step(name: str) -> Iterator[None]:
+    """Logs, at level INFO, how long a step took and the most memory so far."""
+    start = time.monotonic()
+    yield
+    seconds = time.monotonic() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10  # of KiB
+    _logger.info("%s: %.1f s, memory at most %d MiB so far", name, seconds, peak)
 
 
 @dataclasses.dataclass

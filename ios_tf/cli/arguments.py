@@ -1,0 +1,200 @@
+"""The arguments that several commands have, each defined once."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from collections.abc import Callable, Sequence
+
+from absl.flags import argparse_flags
+
+from ios_tf import models
+from ios_tf.scheduler import STRATEGIES
+
+MODEL = (
+    "a SavedModel directory, a .keras or .h5 file, keras:NAME (keras.applications), or "
+    f"models:NAME ({', '.join(models.NETWORKS)})"
+)
+CONVERTED = "a converted SavedModel"
+
+Parser = argparse_flags.ArgumentParser
+
+
+def say(line: str) -> None:
+    """Prints a line at once."""
+    print(line, flush=True)
+
+
+def command(
+    commands: argparse._SubParsersAction,
+    name: str,
+    run: Callable[[argparse.Namespace], int | None],
+    text: str,
+    description: str | None = None,
+) -> Parser:
+    """A parser of a command.
+
+    Args:
+      commands: those it is one of.
+      run: gets what was parsed; gives an exit code, None for 0.
+      text: what the list of commands says.
+      description: what its own help says; by default the same.
+    """
+    parser: Parser = commands.add_parser(
+        name, help=text, description=description or f"{text[0].upper()}{text[1:]}."
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument(
+        "--traceback", action="store_true", help="show where an error comes from"
+    )
+    return parser
+
+
+def add_model(parser: Parser, text: str = MODEL) -> None:
+    parser.add_argument("model", metavar="MODEL", help=text)
+    parser.add_argument(
+        "--tags",
+        type=lambda value: value.split(","),
+        metavar="A,B",
+        help="of the MetaGraph, if MODEL has several, such as serve,gpu",
+    )
+
+
+def add_signature(parser: Parser, text: str = "the one to take") -> None:
+    parser.add_argument("--signature", metavar="NAME", help=text)
+
+
+def add_weights(parser: Parser) -> None:
+    parser.add_argument(
+        "--weights",
+        choices=("imagenet",),
+        help="for keras:NAME; default: random ones",
+    )
+
+
+def add_device(parser: Parser) -> None:
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "gpu"),
+        default="auto",
+        help="default: auto, the GPU if there is one and CUDA's libraries load",
+    )
+
+
+def add_engine_device(parser: Parser) -> None:
+    parser.add_argument(
+        "--device", default="cpu", help="cpu, cuda, cuda:1,tf32=0 …; default: cpu"
+    )
+
+
+def add_batch_size(parser: Parser, text: str = "where the model's is dynamic") -> None:
+    add_whole(parser, "batch_size", 1, 1, text)
+
+
+def add_batch_sizes(parser: Parser) -> None:
+    parser.add_argument(
+        "--batch_size",
+        type=_batch_sizes,
+        default=[1],
+        metavar="N,M",
+        help="where the model's is dynamic: one or several, such as 1,8,32; a batch "
+        "runs by the schedule of the nearest; default: 1",
+    )
+
+
+def add_strategies(parser: Parser) -> None:
+    parser.add_argument(
+        "--strategies",
+        type=_strategies,
+        default=("sequential", "greedy", "merge", "parallel", "both"),
+        metavar="A,B",
+        help="default: sequential,greedy,merge,parallel,both",
+    )
+
+
+def add_pruning(parser: Parser, max_groups: int = 8, max_group_size: int = 3) -> None:
+    add_whole(parser, "max_groups", max_groups, 0, "groups per stage; 0: any")
+    add_whole(
+        parser, "max_group_size", max_group_size, 0, "operators per group; 0: any"
+    )
+
+
+def add_measurement(parser: Parser) -> None:
+    add_whole(parser, "warmup", 2, 0, "unmeasured runs per latency")
+    add_whole(parser, "number", 3, 1, "runs per measurement")
+    add_whole(parser, "repeat", 3, 1, "measurements per latency; the median counts")
+
+
+def add_patterns(parser: Parser) -> None:
+    parser.add_argument(
+        "--unit",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="operators whose names match, and equally in its groups, are scheduled as "
+        "one (may be repeated)",
+    )
+    parser.add_argument(
+        "--border",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="a block ends with an operator whose name matches (may be repeated)",
+    )
+
+
+def add_cache_dir(parser: Parser) -> None:
+    parser.add_argument(
+        "--cache_dir",
+        metavar="DIR",
+        help="of schedules and latencies; default: $IOS_TF_CACHE or ~/.cache/ios_tf",
+    )
+
+
+def add_input(parser: Parser) -> None:
+    """What to call a signature with."""
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an input's FILE.npy, or the shape of a random one, such as "
+        "image=1,224,224,3 (may be repeated); default: random, with the batch size",
+    )
+
+
+def add_whole(parser: Parser, name: str, default: int, least: int, text: str) -> None:
+    """An option for a whole number."""
+    parser.add_argument(
+        f"--{name}",
+        type=functools.partial(_whole, least=least),
+        default=default,
+        metavar="N",
+        help=f"{text}; default: {default}",
+    )
+
+
+def _whole(value: str, least: int) -> int:
+    if not value.isdecimal() or int(value) < least:
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number >= {least}, not {value!r}"
+        )
+    return int(value)
+
+
+def _batch_sizes(value: str) -> list[int]:
+    sizes = [_whole(part, 1) for part in value.split(",")]
+    for size in sizes:
+        if sizes.count(size) > 1:
+            raise argparse.ArgumentTypeError(f"names {size} more than once")
+    return sizes
+
+
+def _strategies(value: str) -> Sequence[str]:
+    names = tuple(value.split(","))
+    for name in names:
+        if name not in STRATEGIES:
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is not one of {', '.join(STRATEGIES)}"
+            )
+    return names

@@ -1,0 +1,79 @@
+"""ios_tf convert: a SavedModel that runs faster."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ios_tf.cli import arguments
+from ios_tf.scheduler import STRATEGIES
+
+
+def add_commands(commands: Any) -> None:
+    """Adds it to the commands."""
+    parser = arguments.command(
+        commands,
+        "convert",
+        _convert,
+        "write a SavedModel that runs faster",
+        "Finds schedules by measuring on this machine and writes a SavedModel that "
+        "carries them.",
+    )
+    arguments.add_model(parser)
+    parser.add_argument("output", metavar="OUTPUT", help="directory to write")
+    arguments.add_batch_sizes(parser)
+    arguments.add_device(parser)
+    arguments.add_weights(parser)
+    parser.add_argument(
+        "--strategy", choices=STRATEGIES, default="both", help="default: both"
+    )
+    arguments.add_pruning(parser)
+    arguments.add_whole(
+        parser, "time_limit", 300, 0, "seconds the searches may take; 0: any"
+    )
+    arguments.add_patterns(parser)
+    arguments.add_measurement(parser)
+    parser.add_argument(
+        "--signature",
+        action="append",
+        metavar="NAME",
+        help="convert only this one (may be repeated); the others stay as they are",
+    )
+    parser.add_argument(
+        "--keep_slower",
+        action="store_true",
+        help="keep what is no faster here than TensorFlow: for experiments",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace OUTPUT if it is a SavedModel"
+    )
+    arguments.add_cache_dir(parser)
+
+
+def _convert(options: argparse.Namespace) -> None:
+    from ios_tf.conversion.convert import convert
+
+    report = convert(
+        options.model,
+        options.output,
+        batch_size=options.batch_size,
+        device=options.device,
+        strategy=options.strategy,
+        max_groups=options.max_groups,
+        max_group_size=options.max_group_size,
+        time_limit=options.time_limit,
+        units=options.unit,
+        borders=options.border,
+        cache_dir=options.cache_dir,
+        warmup=options.warmup,
+        number=options.number,
+        repeat=options.repeat,
+        signatures=options.signature,
+        tags=options.tags,
+        weights=options.weights,
+        keep_slower=options.keep_slower,
+        overwrite=options.overwrite,
+        progress=True,
+        say=arguments.say,
+    )
+    print(report.table())

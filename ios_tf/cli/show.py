@@ -1,0 +1,94 @@
+"""ios_tf show, export-blocks, export-onnx: what a model holds."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ios_tf.cli import arguments
+
+
+def add_commands(commands: Any) -> None:
+    """Adds them to the commands."""
+    parser = arguments.command(
+        commands,
+        "show",
+        _show,
+        "print the schedule of a converted model, stage by stage",
+    )
+    arguments.add_model(parser, arguments.CONVERTED)
+    arguments.add_signature(parser, "default: all")
+
+    parser = arguments.command(
+        commands,
+        "export-blocks",
+        _export_blocks,
+        "write what the engine computes, for machines without TensorFlow",
+        "Writes the regions and blocks of a model as one JSON file, without weights: "
+        "what python -m ios_tf.bench measures.",
+    )
+    arguments.add_model(parser)
+    parser.add_argument("output", metavar="FILE", help="file to write")
+    arguments.add_batch_size(parser)
+    arguments.add_signature(parser)
+
+    parser = arguments.command(
+        commands,
+        "export-onnx",
+        _export_onnx,
+        "write a converted model, merged convolutions and all, as ONNX",
+        "Writes the rewritten graph of a converted model as an ONNX file and compares "
+        "ONNX Runtime's outputs with TensorFlow's.",
+    )
+    arguments.add_model(parser, arguments.CONVERTED)
+    parser.add_argument("output", metavar="FILE", help="file to write")
+    arguments.add_batch_size(parser, "of the comparison, where dynamic")
+    arguments.add_input(parser)
+    arguments.add_whole(parser, "opset", 17, 13, "version of ONNX's operators")
+    arguments.add_signature(parser)
+
+
+def _show(options: argparse.Namespace) -> None:
+    from ios_tf.conversion.show import show
+
+    print(show(options.model, options.signature, options.tags))
+
+
+def _export_blocks(options: argparse.Namespace) -> None:
+    from ios_tf.conversion.block_export import export_blocks
+
+    network = export_blocks(
+        options.model,
+        options.output,
+        batch_size=options.batch_size,
+        signature=options.signature,
+        tags=options.tags,
+    )
+    operators = sum(len(region.block["operators"]) for region in network.regions)
+    print(
+        f"{options.output}: {operators} operators in {len(network.regions)} regions, "
+        f"{len(network.problems)} different blocks"
+    )
+
+
+def _export_onnx(options: argparse.Namespace) -> None:
+    from ios_tf.conversion.onnx_export import export_onnx
+    from ios_tf.model.inputs import parse_inputs
+
+    exported = export_onnx(
+        options.model,
+        options.output,
+        inputs=parse_inputs(options.input),
+        batch_size=options.batch_size,
+        signature=options.signature,
+        tags=options.tags,
+        opset=options.opset,
+    )
+    print(
+        f"{options.output}: signature {exported.signature!r} with {exported.merged} "
+        "merged convolutions"
+    )
+    if exported.difference is None:
+        print("not compared: ONNX Runtime is missing (pip install onnxruntime)")
+    else:
+        print(f"ONNX Runtime's outputs differ by {exported.difference:.1e} (relative)")
