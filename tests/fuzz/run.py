@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from tests.native_build import CORPUS, FUZZERS, GRAPH_FUZZER, ROOT, NativeBuild
+from tests.support.native_build import CORPUS, FUZZERS, GRAPH_FUZZER, ROOT, NativeBuild
 
 ALL = (*FUZZERS, *GRAPH_FUZZER)
 BUILD = ROOT / "build" / "fuzz"

@@ -101,7 +101,7 @@ def answers(
     directory = _build(library)
     # Where a wheel of NVRTC and cuBLAS may be, for cuDNN itself.
     beside = [str(p) for p in library.parents[2].glob("*/lib")]
-    paths = [str(HERE), str(HERE.parent), str(HERE.parents[1]), *sys.path]
+    paths = [str(HERE), str(HERE.parents[1]), *sys.path]
     done = subprocess.run(
         [sys.executable, str(HERE / "ask.py"), str(directory)],
         input=json.dumps(list(blocks)),

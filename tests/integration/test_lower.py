@@ -1,7 +1,6 @@
 """Annotated graphs lowered to IosRegion: by the named optimizer, after TensorFlow's
 own passes, and by the plugin in functions and SavedModels."""
 
-import contextlib
 import functools
 import json
 import os
@@ -20,7 +19,6 @@ import shared
 import tensorflow as tf
 from keras import layers
 from tensorflow.core.framework import graph_pb2
-from tensorflow.python.eager import wrap_function
 
 
 def programs(graph: gh.Graph) -> list[dict]:
@@ -59,17 +57,6 @@ def annotated_network(merge: bool = True) -> gh.Graph:
 def _annotated_network(merge: bool) -> gh.Graph:
     with tempfile.TemporaryDirectory() as directory:
         return gh.rewrite(shared.cells_graph(), pathlib.Path(directory), merge)
-
-
-def convolutions(ops: Counter[str]) -> list[str]:
-    """The kinds of convolutions TensorFlow executes, oneDNN's or its own."""
-    return [op for op in ops if "Conv2" in op]
-
-
-def as_function(graph: gh.Graph):
-    return wrap_function.function_from_graph_def(
-        graph.graph_def, [name + ":0" for name in graph.inputs], list(graph.outputs)
-    )
 
 
 def test_schedule_is_that_of_the_attributes(tmp_path):
@@ -244,36 +231,23 @@ def test_fetched_tensors_keep_their_names(tmp_path):
 
 def test_plugin_lowers_functions_of_any_batch_size(tmp_path):
     graph = annotated_network()
-    function = as_function(graph)
+    function = gh.as_function(graph)
     for batch in (1, 4):
         images = networks.smooth_images(batch, 17, seed=7)
         (found,) = function(images)
         gh.assert_equal([found.numpy()], gh.run(graph, images.numpy()))
-    ops = gh.executed_ops(as_function(graph), images)
+    ops = gh.executed_ops(gh.as_function(graph), images)
     assert ops["IosRegion"] == 1
-    assert not convolutions(ops)
-
-
-@contextlib.contextmanager
-def without_plugins():
-    before = tf.config.optimizer.get_experimental_options()
-    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
-    try:
-        yield
-    finally:
-        # The default is to use them.
-        tf.config.optimizer.set_experimental_options(
-            {"use_plugin_optimizers": True, **before}
-        )
+    assert not gh.convolutions(ops)
 
 
 def test_plugin_can_be_switched_off(tmp_path):
     graph = annotated_network()
     images = networks.smooth_images(1, 17, seed=7)
-    with without_plugins():
-        ops = gh.executed_ops(as_function(graph), images)
+    with gh.without_plugins():
+        ops = gh.executed_ops(gh.as_function(graph), images)
     assert ops["IosRegion"] == 0
-    assert convolutions(ops)
+    assert gh.convolutions(ops)
 
 
 def test_other_graphs_execute_the_same_nodes_as_without_the_plugin():
@@ -284,7 +258,7 @@ def test_other_graphs_execute_the_same_nodes_as_without_the_plugin():
         function = tf.function(lambda x: model(x, training=False))
         return gh.executed_ops(function, images)
 
-    with without_plugins():
+    with gh.without_plugins():
         expected = ops()
     assert ops() == expected
 
@@ -295,12 +269,12 @@ def test_plugin_handles_unknown_height_and_width(tmp_path):
         layers.GlobalAveragePooling2D(),
         shape=(None, None, 3),
     )
-    function = as_function(gh.rewrite(graph, tmp_path))
+    function = gh.as_function(gh.rewrite(graph, tmp_path))
     for size in (9, 30):
         images = gh.random_array(2, size, size + 1, 3)
         (found,) = function(tf.constant(images))
         gh.assert_equal([found.numpy()], gh.run(graph, images))
-    again = as_function(gh.rewrite(graph, tmp_path))
+    again = gh.as_function(gh.rewrite(graph, tmp_path))
     assert gh.executed_ops(again, tf.constant(images))["IosRegion"] == 1
 
 
@@ -309,8 +283,10 @@ def test_plugin_fuses_what_it_leaves_to_tensorflow(tmp_path):
     graph = gh.sequential(
         layers.Conv2D(5, 3, use_bias=True, activation="relu"), shape=(9, 9, 4)
     )
-    ops = gh.executed_ops(as_function(graph), tf.constant(gh.random_array(1, 9, 9, 4)))
-    (convolution,) = convolutions(ops)
+    ops = gh.executed_ops(
+        gh.as_function(graph), tf.constant(gh.random_array(1, 9, 9, 4))
+    )
+    (convolution,) = gh.convolutions(ops)
     assert "Fused" in convolution
 
 
@@ -331,7 +307,7 @@ def test_gradients_of_an_annotated_function(tmp_path):
     def gradient(g):
         with tf.GradientTape() as tape:
             tape.watch(images)
-            (logits,) = as_function(g)(images)
+            (logits,) = gh.as_function(g)(images)
         return tape.gradient(logits, images).numpy()
 
     gh.assert_equal([gradient(graph)], [gradient(shared.cells_graph())])
@@ -339,7 +315,7 @@ def test_gradients_of_an_annotated_function(tmp_path):
 
 def test_network_in_a_conditional_and_in_a_loop(tmp_path):
     graph = annotated_network()
-    function = as_function(graph)
+    function = gh.as_function(graph)
     images = networks.smooth_images(2, 17, seed=7)
     (expected,) = gh.run(graph, images.numpy())
 
@@ -365,7 +341,7 @@ def test_operators_after_a_conditional(tmp_path):
         gh.freeze(lambda x: tf.nn.conv2d(x, filters, 1, "SAME"), (None, 8, 8, 3)),
         tmp_path,
     )
-    network = as_function(graph)
+    network = gh.as_function(graph)
 
     @tf.function(input_signature=[tf.TensorSpec([None, 8, 8, 3])])
     def function(x):

@@ -371,11 +371,11 @@ def compare_empty_images(directory: str) -> None:
 
 
 def test_empty_images(tmp_path):
-    environment = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"}
+    paths = os.pathsep.join(sys.path)
+    environment = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0", "PYTHONPATH": paths}
     code = f"import test_shapes; test_shapes.compare_empty_images({str(tmp_path)!r})"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=pathlib.Path(__file__).parent,
         env=environment,
         capture_output=True,
         text=True,

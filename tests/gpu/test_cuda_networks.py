@@ -1,18 +1,18 @@
 """The paper's four networks, with few channels, under all strategies on the fake GPU:
 numbers as the CPU backend's, and no access that is not ordered.
 
-tests/make_network_data.py made their blocks.
+tests/support/make_network_data.py made their blocks.
 """
 
 import functools
 import json
 import threading
-from pathlib import Path
 
 import cuda_engine
 import numpy as np
 import pytest
-from test_engine import components
+import scheduler_helpers
+from random_blocks import components
 
 from ios_tf.cost.simulated import SimulatedCostModel, SimulatedDevice
 from ios_tf.model.network import Network
@@ -30,7 +30,7 @@ TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 
 @functools.cache
 def network(name: str) -> Network:
-    found = Network.read(Path(__file__).resolve().parent / "data" / f"{name}.json")
+    found = Network.read(scheduler_helpers.DATA / f"{name}.json")
     assert len(found.regions) == 1
     return found
 

@@ -179,8 +179,7 @@ def run_in_process(
 ) -> tuple[float, dict, str]:
     environment = dict(os.environ)
     environment["IOS_TF_PLAN_CACHE"] = str(cache or "")
-    tests = Path(__file__).parent
-    environment["PYTHONPATH"] = os.pathsep.join([str(tests), str(tests.parent)])
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     environment["FAKE_CUDA_OPTIONS"] = options
     done = subprocess.run(
         [sys.executable, "-c", RUN_ONCE, dtype],

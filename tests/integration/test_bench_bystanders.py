@@ -3,7 +3,6 @@
 import graph_helpers as gh
 import pytest
 import tensorflow as tf
-from test_lower import without_plugins
 
 import ios_tf
 from ios_tf.bench import bystanders
@@ -27,7 +26,7 @@ def test_rows_and_table():
 @pytest.mark.parametrize("name", bystanders.GRAPHS)
 def test_the_plugin_leaves_their_nodes(name, tmp_path):
     call = bystanders.GRAPHS[name]()
-    with without_plugins():
+    with gh.without_plugins():
         expected = gh.executed_ops(bystanders._traced(call))
     try:
         ios_tf.enable(cache_dir=str(tmp_path), on_miss="greedy")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 # Beside itself, what a folder may include of ours, and libraries in angle brackets.
 ALLOWED = {
     "cc/core": ([], ["nlohmann/"]),

@@ -13,10 +13,6 @@ from keras import layers
 BATCHES = [1, 3]
 
 
-def constant(*shape: int, seed: int = 0) -> tf.Tensor:
-    return tf.constant(gh.random_array(*shape, seed=seed) / 4)
-
-
 def check(function, directory, *shapes, batches=BATCHES) -> gh.Graph:
     """Shapes without batch. Other batches than the one imported are checked."""
     graph = gh.freeze(function, *((None, *shape) for shape in shapes))
@@ -29,33 +25,27 @@ def check(function, directory, *shapes, batches=BATCHES) -> gh.Graph:
     return lowered
 
 
-def anchored(function, channels: int):
-    """`function` between convolutions: a region has one, and has layouts inside."""
-    before = constant(1, 1, channels, channels, seed=10)
-    return lambda x: function(tf.nn.conv2d(x, before, 1, "SAME"))
-
-
 @pytest.mark.parametrize("padding", ["SAME", "VALID", [[0, 0], [2, 0], [1, 3], [0, 0]]])
 @pytest.mark.parametrize(
     ("kernel", "stride"),
     itertools.product([(1, 1), (3, 3), (1, 7), (4, 2)], [1, 2, (2, 1)]),
 )
 def test_convolution(kernel, stride, padding, tmp_path):
-    filters = constant(*kernel, 5, 6)
+    filters = gh.constant(*kernel, 5, 6)
     check(lambda x: tf.nn.conv2d(x, filters, stride, padding), tmp_path, (13, 10, 5))
 
 
 @pytest.mark.parametrize("size", [(7, 7), (8, 9), (16, 16), (35, 3)])
 @pytest.mark.parametrize("channels", [(1, 1), (3, 16), (17, 8), (64, 33)])
 def test_convolution_sizes(size, channels, tmp_path):
-    filters = constant(3, 3, *channels)
+    filters = gh.constant(3, 3, *channels)
     check(lambda x: tf.nn.conv2d(x, filters, 2, "SAME"), tmp_path, (*size, channels[0]))
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("dilation", [2, 3, (1, 4)])
 def test_dilated_convolution(dilation, padding, tmp_path):
-    filters = constant(3, 3, 5, 6)
+    filters = gh.constant(3, 3, 5, 6)
     check(
         lambda x: tf.raw_ops.Conv2D(
             input=x,
@@ -71,7 +61,7 @@ def test_dilated_convolution(dilation, padding, tmp_path):
 
 @pytest.mark.parametrize(("groups", "kernel"), [(2, 3), (4, 1), (8, 5)])
 def test_grouped_convolution(groups, kernel, tmp_path):
-    filters = constant(kernel, kernel, 16 // groups, 24)
+    filters = gh.constant(kernel, kernel, 16 // groups, 24)
     check(lambda x: tf.nn.conv2d(x, filters, 1, "SAME"), tmp_path, (9, 8, 16))
 
 
@@ -80,7 +70,7 @@ def test_grouped_convolution(groups, kernel, tmp_path):
 @pytest.mark.parametrize("multiplier", [1, 2])
 @pytest.mark.parametrize("channels", [3, 24])
 def test_depthwise_convolution(channels, multiplier, stride, padding, tmp_path):
-    filters = constant(3, 5, channels, multiplier)
+    filters = gh.constant(3, 5, channels, multiplier)
     check(
         lambda x: tf.nn.depthwise_conv2d(x, filters, [1, stride, stride, 1], padding),
         tmp_path,
@@ -93,9 +83,9 @@ def test_depthwise_convolution(channels, multiplier, stride, padding, tmp_path):
 @pytest.mark.parametrize("kernel", [3, 5, 7])
 @pytest.mark.parametrize("multiplier", [1, 2])
 def test_separable_convolution(multiplier, kernel, stride, activation, tmp_path):
-    depthwise = constant(kernel, kernel, 11, multiplier)
-    pointwise = constant(1, 1, 11 * multiplier, 9)
-    bias = constant(9)
+    depthwise = gh.constant(kernel, kernel, 11, multiplier)
+    pointwise = gh.constant(1, 1, 11 * multiplier, 9)
+    bias = gh.constant(9)
 
     def function(x):
         if activation == "relu":
@@ -115,8 +105,8 @@ def test_separable_convolution(multiplier, kernel, stride, activation, tmp_path)
 def test_separable_convolution_sizes(
     channels, kernel, stride, dilation, size, tmp_path
 ):
-    depthwise = constant(*kernel, channels, 1)
-    pointwise = constant(1, 1, channels, 9)
+    depthwise = gh.constant(*kernel, channels, 1)
+    pointwise = gh.constant(1, 1, channels, 9)
 
     def function(x):
         joined = tf.concat([x, tf.nn.relu(x)[..., :2]], 3)  # where x lies, pitched
@@ -130,7 +120,7 @@ def test_separable_convolution_sizes(
         )
         return y, tf.nn.relu(joined)
 
-    check(anchored(function, channels), tmp_path, (*size, channels))
+    check(gh.anchored(function, channels), tmp_path, (*size, channels))
 
 
 @pytest.mark.parametrize("after", [tf.identity, tf.nn.relu, tf.tanh])
@@ -138,9 +128,9 @@ def test_separable_convolution_sizes(
 @pytest.mark.parametrize("channels", [5, 37])
 @pytest.mark.parametrize("count", [2, 3, 4, 6])
 def test_separable_convolution_of_a_sum(count, channels, multiplier, after, tmp_path):
-    filters = [constant(3, 3, 6, channels, seed=k) for k in range(count)]
-    depthwise = constant(3, 3, channels, multiplier)
-    pointwise = constant(1, 1, channels * multiplier, 9)
+    filters = [gh.constant(3, 3, 6, channels, seed=k) for k in range(count)]
+    depthwise = gh.constant(3, 3, channels, multiplier)
+    pointwise = gh.constant(1, 1, channels * multiplier, 9)
 
     def function(x):
         terms = [tf.nn.conv2d(x, f, 1, "SAME") for f in filters]
@@ -174,8 +164,8 @@ ACTIVATIONS = {
 @pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=ACTIVATIONS)
 @pytest.mark.parametrize("where", ["folded", "alone", "vectors"])
 def test_activation(activation, where, tmp_path):
-    filters, bias = constant(3, 3, 6, 7), constant(7)
-    weight = constant(6, 4)
+    filters, bias = gh.constant(3, 3, 6, 7), gh.constant(7)
+    weight = gh.constant(6, 4)
 
     def function(x):
         if where == "folded":
@@ -186,20 +176,20 @@ def test_activation(activation, where, tmp_path):
         y = tf.nn.max_pool2d(x, 3, 1, "SAME")
         return activation(y)
 
-    check(anchored(function, 6), tmp_path, (9, 8, 6))
+    check(gh.anchored(function, 6), tmp_path, (9, 8, 6))
 
 
 @pytest.mark.parametrize("activation", [tf.identity, tf.nn.relu, tf.tanh])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_residual(activation, stride, tmp_path):
-    filters, bias = constant(3, 3, 6, 6), constant(6)
+    filters, bias = gh.constant(3, 3, 6, 6), gh.constant(6)
 
     def function(x):
         short = tf.nn.max_pool2d(x, 1, stride, "SAME") if stride > 1 else x
         y = tf.nn.bias_add(tf.nn.conv2d(short, filters, 1, "SAME"), bias)
         return activation(short + y)
 
-    check(anchored(function, 6), tmp_path, (9, 8, 6))
+    check(gh.anchored(function, 6), tmp_path, (9, 8, 6))
 
 
 @pytest.mark.parametrize(
@@ -213,7 +203,7 @@ def test_residual(activation, stride, tmp_path):
 @pytest.mark.parametrize("kernel", [2, 3, (2, 4)])
 def test_pool(pool, kernel, stride, padding, tmp_path):
     check(
-        anchored(lambda x: pool(x, kernel, stride, padding), 5),
+        gh.anchored(lambda x: pool(x, kernel, stride, padding), 5),
         tmp_path,
         (13, 10, 5),
     )
@@ -223,7 +213,7 @@ def test_pool(pool, kernel, stride, padding, tmp_path):
 @pytest.mark.parametrize("reduce", [tf.reduce_mean, tf.reduce_max])
 def test_global_pool(reduce, keepdims, tmp_path):
     check(
-        anchored(lambda x: reduce(x, [1, 2], keepdims=keepdims), 17),
+        gh.anchored(lambda x: reduce(x, [1, 2], keepdims=keepdims), 17),
         tmp_path,
         (7, 6, 17),
     )
@@ -231,8 +221,8 @@ def test_global_pool(reduce, keepdims, tmp_path):
 
 @pytest.mark.parametrize("channels", [(8, 16), (3, 5, 7), (32, 1)])
 def test_concat(channels, tmp_path):
-    filters = [constant(1, 1, 6, c, seed=c) for c in channels]
-    last = constant(3, 3, sum(channels), 4)
+    filters = [gh.constant(1, 1, 6, c, seed=c) for c in channels]
+    last = gh.constant(3, 3, sum(channels), 4)
 
     def function(x):
         parts = [tf.nn.conv2d(x, f, 1, "SAME") for f in filters]
@@ -242,7 +232,7 @@ def test_concat(channels, tmp_path):
 
 
 def test_concat_of_a_tensor_with_itself(tmp_path):
-    check(anchored(lambda x: tf.concat([x, x], 3), 5), tmp_path, (6, 7, 5))
+    check(gh.anchored(lambda x: tf.concat([x, x], 3), 5), tmp_path, (6, 7, 5))
 
 
 @pytest.mark.parametrize("pool", [tf.nn.avg_pool2d, tf.nn.max_pool2d])
@@ -251,9 +241,9 @@ def test_concat_of_a_tensor_with_itself(tmp_path):
 )
 @pytest.mark.parametrize("filters", [5, 40])
 def test_convolution_of_a_pool(filters, stride, padding, pool, tmp_path):
-    before = constant(3, 3, 6, 11)
-    kernel, bias = constant(1, 1, 11, filters), constant(filters)
-    last = constant(1, 1, filters, 3)
+    before = gh.constant(3, 3, 6, 11)
+    kernel, bias = gh.constant(1, 1, 11, filters), gh.constant(filters)
+    last = gh.constant(1, 1, filters, 3)
 
     def function(x):
         x = tf.nn.conv2d(x, before, 1, "SAME")
@@ -269,7 +259,7 @@ def test_convolution_of_a_pool(filters, stride, padding, pool, tmp_path):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=ACTIVATIONS)
 def test_activated_convolution_of_a_pool(activation, tmp_path):
-    before, kernel = constant(3, 3, 6, 21), constant(1, 1, 21, 19)
+    before, kernel = gh.constant(3, 3, 6, 21), gh.constant(1, 1, 21, 19)
 
     def function(x):
         x = tf.nn.conv2d(x, before, 1, "SAME")
@@ -285,7 +275,7 @@ def test_activated_convolution_of_a_pool(activation, tmp_path):
 
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_add(count, tmp_path):
-    filters = [constant(3, 3, 6, 6, seed=k) for k in range(count)]
+    filters = [gh.constant(3, 3, 6, 6, seed=k) for k in range(count)]
 
     def function(x):
         parts = [tf.nn.conv2d(x, f, 1, "SAME") for f in filters]
@@ -298,7 +288,7 @@ def test_add(count, tmp_path):
 @pytest.mark.parametrize("activation", [tf.nn.relu, tf.tanh])
 def test_add_concats(splits, activation, tmp_path):
     terms = [
-        [constant(3, 3, 6, size, seed=10 * i + k) for k, size in enumerate(sizes)]
+        [gh.constant(3, 3, 6, size, seed=10 * i + k) for k, size in enumerate(sizes)]
         for i, sizes in enumerate(splits)
     ]
 
@@ -314,8 +304,8 @@ def test_add_concats(splits, activation, tmp_path):
 
 @pytest.mark.parametrize("activation", [tf.nn.relu6, tf.sigmoid])
 def test_activate_a_concat(activation, tmp_path):
-    filters = [constant(3, 3, 6, size, seed=size) for size in (4, 7)]
-    last = constant(1, 1, 17, 5)
+    filters = [gh.constant(3, 3, 6, size, seed=size) for size in (4, 7)]
+    last = gh.constant(1, 1, 17, 5)
 
     def function(x):
         parts = [tf.nn.conv2d(x, f, 1, "SAME") for f in filters]
@@ -328,26 +318,26 @@ def test_activate_a_concat(activation, tmp_path):
 
 
 def test_add_a_tensor_to_itself(tmp_path):
-    check(anchored(lambda x: tf.nn.relu(x + x), 5), tmp_path, (6, 7, 5))
+    check(gh.anchored(lambda x: tf.nn.relu(x + x), 5), tmp_path, (6, 7, 5))
 
 
 @pytest.mark.parametrize("broadcast", [False, True])
 @pytest.mark.parametrize("swapped", [False, True])
 def test_multiply(swapped, broadcast, tmp_path):
-    filters = constant(1, 1, 9, 9, seed=3)
+    filters = gh.constant(1, 1, 9, 9, seed=3)
 
     def function(x):
         y = tf.reduce_mean(x, [1, 2], keepdims=True) if broadcast else x
         y = tf.nn.conv2d(y, filters, 1, "SAME")
         return tf.tanh(y * x if swapped else x * y)
 
-    check(anchored(function, 9), tmp_path, (6, 7, 9))
+    check(gh.anchored(function, 9), tmp_path, (6, 7, 9))
 
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("units", [1, 10, 33])
 def test_matmul(units, transposed, tmp_path):
-    weight, bias = constant(9, units), constant(units)
+    weight, bias = gh.constant(9, units), gh.constant(units)
     if transposed:
         weight = tf.transpose(weight)
 
@@ -355,13 +345,13 @@ def test_matmul(units, transposed, tmp_path):
         x = tf.reduce_max(x, [1, 2])
         return tf.nn.relu(tf.matmul(x, weight, transpose_b=transposed) + bias)
 
-    check(anchored(function, 9), tmp_path, (6, 7, 9))
+    check(gh.anchored(function, 9), tmp_path, (6, 7, 9))
 
 
 @pytest.mark.parametrize("rank", [2, 4])
 def test_softmax(rank, tmp_path):
     check(
-        anchored(
+        gh.anchored(
             lambda x: tf.nn.softmax(tf.reduce_mean(x, [1, 2]) if rank == 2 else x), 9
         ),
         tmp_path,
@@ -374,26 +364,26 @@ def test_pad(pads, tmp_path):
     paddings = [[0, 0], *pads, [0, 0]]
     # An average counts zeros: they do not fold into it.
     check(
-        anchored(lambda x: tf.nn.avg_pool2d(tf.pad(x, paddings), 2, 1, "VALID"), 9),
+        gh.anchored(lambda x: tf.nn.avg_pool2d(tf.pad(x, paddings), 2, 1, "VALID"), 9),
         tmp_path,
         (6, 7, 9),
     )
 
 
 def test_scale(tmp_path):
-    scale, shift = constant(9), constant(9, seed=1)
+    scale, shift = gh.constant(9), gh.constant(9, seed=1)
 
     def function(x):
         return tf.nn.relu6(tf.nn.max_pool2d(x, 2, 1, "SAME") * scale + shift)
 
-    check(anchored(function, 9), tmp_path, (6, 7, 9))
+    check(gh.anchored(function, 9), tmp_path, (6, 7, 9))
 
 
 @pytest.mark.parametrize("arithmetic", ["x - c", "c - x", "x / c", "c * x", "x + s"])
 def test_constant_arithmetic(arithmetic, tmp_path):
-    values = {"c": constant(9) + 1, "s": tf.constant(0.7)}
+    values = {"c": gh.constant(9) + 1, "s": tf.constant(0.7)}
     check(
-        anchored(lambda x: eval(arithmetic, {"x": tf.nn.relu(x), **values}), 9),
+        gh.anchored(lambda x: eval(arithmetic, {"x": tf.nn.relu(x), **values}), 9),
         tmp_path,
         (6, 7, 9),
     )
@@ -401,7 +391,7 @@ def test_constant_arithmetic(arithmetic, tmp_path):
 
 @pytest.mark.parametrize("sizes", [[4, 4, 4], [1, 8, 3], [10, 2]])
 def test_slice(sizes, tmp_path):
-    filters = [constant(3, 3, s, 5, seed=s) for s in sizes]
+    filters = [gh.constant(3, 3, s, 5, seed=s) for s in sizes]
 
     def function(x):
         parts = tf.split(x, sizes, 3)
@@ -413,11 +403,11 @@ def test_slice(sizes, tmp_path):
             3,
         )
 
-    check(anchored(function, 12), tmp_path, (6, 7, 12))
+    check(gh.anchored(function, 12), tmp_path, (6, 7, 12))
 
 
 def test_several_inputs(tmp_path):
-    filters = constant(3, 3, 4, 5)
+    filters = gh.constant(3, 3, 4, 5)
     check(
         lambda x, y: tf.nn.conv2d(x, filters, 2, "SAME") + y,
         tmp_path,
@@ -427,7 +417,7 @@ def test_several_inputs(tmp_path):
 
 
 def test_no_images(tmp_path):
-    filters = constant(3, 3, 4, 5)
+    filters = gh.constant(3, 3, 4, 5)
     graph = gh.freeze(lambda x: tf.nn.conv2d(x, filters, 1, "SAME"), (None, 8, 8, 4))
     lowered = gh.lower(gh.rewrite(graph, tmp_path))
     (result,) = gh.run(lowered, np.zeros([0, 8, 8, 4], np.float32))
@@ -448,7 +438,7 @@ def test_other_height_and_width_than_imported(tmp_path):
 
 
 def test_bad_inputs_are_errors(tmp_path):
-    filters = constant(3, 3, 4, 5)
+    filters = gh.constant(3, 3, 4, 5)
     graph = gh.freeze(
         lambda x: tf.nn.conv2d(x, filters, 1, "VALID"), (None, None, None, 4)
     )

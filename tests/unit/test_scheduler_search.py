@@ -442,5 +442,5 @@ def test_needs_no_tensorflow():
         "import sys; sys.modules['tensorflow'] = None; "
         "import ios_tf.scheduler, ios_tf.cost"
     )
-    root = pathlib.Path(__file__).resolve().parents[1]
+    root = pathlib.Path(__file__).resolve().parents[2]
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root)

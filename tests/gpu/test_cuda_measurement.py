@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import cuda_engine
 import cuda_helpers
@@ -93,12 +92,11 @@ print(json.dumps([float(test.medians(block, test.stages([[0]]))[0]) for _ in ran
 
 def test_the_first_measurement_finds_the_clocks_up():
     cuda_helpers.build_fakes()
-    tests = Path(__file__).parent
     done = subprocess.run(
         [sys.executable, "-c", CLOCKS],
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)]),
+            "PYTHONPATH": os.pathsep.join(sys.path),
             "FAKE_CUDA_OPTIONS": "clock_ramp=1",
         },
         capture_output=True,

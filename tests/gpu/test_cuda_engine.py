@@ -6,7 +6,7 @@ import threading
 import cuda_engine
 import numpy as np
 import pytest
-from test_engine import RandomBlock, random_schedule
+from random_blocks import RandomBlock, random_schedule
 
 from ios_tf.native import engine
 

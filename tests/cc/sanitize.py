@@ -1,5 +1,5 @@
 """Runs the C++ tests of core, engine and pool, and threads that call programs, under
-g++'s sanitizers: python -m tests.sanitize [address,undefined] [thread]
+g++'s sanitizers: python -m tests.cc.sanitize [address,undefined] [thread]
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import shlex
 import subprocess
 import sys
 
-from tests.native_build import ENGINE_TESTS, ROOT, NativeBuild
+from tests.support.native_build import ENGINE_TESTS, ROOT, NativeBuild
 
 KINDS = ("address,undefined", "thread")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.sanitize")
+    parser = argparse.ArgumentParser(prog="python -m tests.cc.sanitize")
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=" or ".join(KINDS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()

@@ -1,7 +1,6 @@
 """One converted model with schedules for several batch sizes."""
 
 import dataclasses
-import functools
 import os
 import re
 
@@ -11,6 +10,7 @@ import pytest
 import shared
 import stock
 import tensorflow as tf
+from batch_sizes import Stopwatch, freeze, function_of, original, rewrite, stages, write
 from keras import layers
 from shared import FAST
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
@@ -22,7 +22,6 @@ from ios_tf.conversion import network_check
 from ios_tf.conversion.show import show
 from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.native import plugin
-from ios_tf.native.devices import CPU
 from ios_tf.scheduler import (
     Problem,
     Pruning,
@@ -44,13 +43,7 @@ def saved():
 
 @pytest.fixture(scope="module")
 def network(saved):
-    """The original, as a function."""
-    loaded = tf.saved_model.load(saved)
-
-    def call(images: tf.Tensor) -> tf.Tensor:
-        return loaded.signatures["serving_default"](images)["output_0"]
-
-    return call
+    return original(saved)
 
 
 @pytest.fixture(autouse=True)
@@ -67,38 +60,6 @@ def is_first_block(problem: Problem) -> bool:
 
 def merge_in_the_first_block(problem: Problem) -> Schedule:
     return (merge_everything if is_first_block(problem) else greedy_schedule)(problem)
-
-
-@functools.cache
-def freeze(path: str) -> frozen_graphs.FrozenSignature:
-    loaded = frozen_graphs.load(path)  # the owner of the variables
-    frozen = frozen_graphs.freeze(
-        "serving_default", loaded.signatures["serving_default"]
-    )
-    return graph_optimizer.fold_constants(frozen)
-
-
-def rewrite(
-    frozen: frozen_graphs.FrozenSignature, forms
-) -> frozen_graphs.FrozenSignature:
-    """With the schedules that `forms`, by batch size, make of its blocks."""
-    schedules = {
-        signature: form(problem)
-        for size, form in forms.items()
-        for signature, problem in graph_optimizer.collect(frozen, size).problems.items()
-    }
-    graph_def = network_check.rewrite(frozen, schedules, list(forms))
-    return dataclasses.replace(frozen, graph_def=graph_def)
-
-
-def function_of(frozen: frozen_graphs.FrozenSignature):
-    return frozen_graphs.rebuild(frozen, frozen.graph_def)
-
-
-def write(source: str, forms, path: str) -> str:
-    function = function_of(rewrite(freeze(source), forms))
-    frozen_graphs.save(frozen_graphs.load(source), {"serving_default": function}, path)
-    return path
 
 
 DIFFERENT = {1: merge_everything, 8: greedy_schedule, 32: sequential_schedule}
@@ -139,19 +100,6 @@ def test_stock_tensorflow_runs_it(network, saved, tmp_path):
     found = stock.serve(model, images, tmp_path)
     expected = network(images).numpy()
     assert networks.relative_difference(found, expected) < 1e-4
-
-
-def stages(frozen: frozen_graphs.FrozenSignature) -> dict[int, list[str]]:
-    """By batch size, the stages of several operators as text: strategy and number."""
-    (program,) = graph_optimizer.lowered_programs(frozen)
-    return {
-        entry["batch_size"]: [
-            f"{stage['strategy']} {sum(map(len, stage['groups']))}"
-            for stage in entry["schedule"]["stages"]
-            if sum(map(len, stage["groups"])) > 1
-        ]
-        for entry in program["schedules"]
-    }
 
 
 def ops(frozen: frozen_graphs.FrozenSignature) -> list[str]:
@@ -197,25 +145,6 @@ def test_one_batch_size_has_all_its_merges_in_the_graph(saved):
     frozen = rewrite(freeze(saved), {8: merge_everything})
     assert stages(frozen) == {8: ["concurrent 4", "concurrent 4"]}
     assert ops(frozen).count("SplitV") == 2
-
-
-class Stopwatch:
-    """Gives the latencies it is told, by batch size: [sequential, scheduled, …]."""
-
-    device = CPU
-    lanes_divide_device = False  # no images side by side
-
-    def __init__(self, latencies):
-        self.latencies = latencies
-
-    def compare_programs(self, candidates):
-        sizes = {
-            p["block"]["inputs"][0][0] for programs in candidates for p in programs
-        }
-        return self.latencies[sizes.pop()]
-
-    def release(self):
-        pass
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from ios_tf.native import plugin
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "serving"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "serving"
 PLUGIN = str(plugin.LIBRARIES / "libios_tf_ops.so")
 BATCH_SIZES = (1, 3, 2)
 THREADS, RUNS = "8", "80"

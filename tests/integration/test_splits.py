@@ -4,18 +4,11 @@ import dataclasses
 
 import networks
 import pytest
+import shared
 import stock
 import tensorflow as tf
+from batch_sizes import Stopwatch, freeze, original, stages, write
 from shared import FAST
-from test_batch_sizes import (
-    Stopwatch,
-    cache,  # noqa: F401  a fixture for every test
-    freeze,
-    network,  # noqa: F401
-    saved,  # noqa: F401
-    stages,
-    write,
-)
 
 import ios_tf
 from ios_tf.cli import main
@@ -33,6 +26,23 @@ from ios_tf.scheduler import (
     split_schedules,
 )
 from ios_tf.tuning.searcher import Searcher
+
+
+@pytest.fixture(scope="module")
+def saved():
+    return shared.branches()
+
+
+@pytest.fixture(scope="module")
+def network(saved):
+    return original(saved)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    path = str(tmp_path / "cache")
+    monkeypatch.setenv("IOS_TF_CACHE", path)
+    return path
 
 
 def split_into(micro_batches: int):
@@ -68,7 +78,7 @@ BATCHES = (1, 2, 3, 5, 8, 9)
 
 
 @pytest.mark.parametrize("micro_batches", [2, 3, 100])
-def test_every_batch_gives_the_same(micro_batches, network, saved, tmp_path):  # noqa: F811
+def test_every_batch_gives_the_same(micro_batches, network, saved, tmp_path):
     forms = {1: sequential_schedule, 8: split_into(micro_batches)}
     model = write(saved, forms, str(tmp_path / "converted"))
     function = tf.saved_model.load(model).signatures["serving_default"]
@@ -81,7 +91,7 @@ def test_every_batch_gives_the_same(micro_batches, network, saved, tmp_path):  #
     assert networks.relative_difference(found, network(images).numpy()) < 1e-4
 
 
-def test_the_attributes_say_it(saved, tmp_path, capsys):  # noqa: F811
+def test_the_attributes_say_it(saved, tmp_path, capsys):
     forms = {1: greedy_schedule, 8: split_into(4)}
     model = write(saved, forms, str(tmp_path / "converted"))
     # The blocks' stages stay apart; the engine runs them as one.
@@ -96,7 +106,7 @@ def test_the_attributes_say_it(saved, tmp_path, capsys):  # noqa: F811
     assert "split" not in shown[one:eight]
 
 
-def test_conversion(network, saved, tmp_path):  # noqa: F811
+def test_conversion(network, saved, tmp_path):
     output = str(tmp_path / "converted")
     report = ios_tf.convert(saved, output, batch_size=[1, 6], **FAST)
     assert report.sizes[1].split == 0
@@ -177,7 +187,7 @@ class DividedStopwatch(Stopwatch):
         ([2, 3, 7, 5, 6], []),
     ],
 )
-def test_the_network_decides_whether_all_blocks_are_split(latencies, expected, saved):  # noqa: F811
+def test_the_network_decides_whether_all_blocks_are_split(latencies, expected, saved):
     """Latencies: sequential, as found, split into 2, 4 and 8."""
     frozen = freeze(saved)
     collected = {8: graph_optimizer.collect(frozen, 8)}

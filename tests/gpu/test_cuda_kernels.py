@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from nvrtc import Nvrtc, find
 
-CUDA = Path(__file__).resolve().parents[1] / "cc/engine/cuda/kernels"
+CUDA = Path(__file__).resolve().parents[2] / "cc/engine/cuda/kernels"
 ARCHITECTURES = [70, 80, 90]
 ELEMENT_BYTES = {0: 4, 1: 2, 2: 2}  # of IOS_DTYPE
 DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}

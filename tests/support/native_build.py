@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 # tests/cc/NAME_test.cc: those of core and engine alone.
 ENGINE_TESTS = (
     "block",

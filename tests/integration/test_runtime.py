@@ -18,7 +18,6 @@ import pytest
 import shared
 import tensorflow as tf
 from keras import layers
-from test_lower import as_function, convolutions
 
 import ios_tf
 from ios_tf.native import engine, plugin
@@ -85,7 +84,7 @@ def executed_programs(function, *arguments) -> list[dict]:
 
 def check(graph: gh.Graph, images: np.ndarray = IMAGES) -> int:
     """Runs a new function of the graph; how many regions the engine ran."""
-    function = as_function(graph)
+    function = gh.as_function(graph)
     regions = len(executed_programs(function, tf.constant(images)))
     (found,) = function(tf.constant(images))
     gh.assert_equal([found.numpy()], gh.run(graph, images))
@@ -94,7 +93,7 @@ def check(graph: gh.Graph, images: np.ndarray = IMAGES) -> int:
 
 def test_a_block_that_is_missed_stays_and_waits_for_tune(cache, network):
     device = plugin.device_fingerprint("cpu")
-    expected = gh.executed_ops(as_function(network), tf.constant(IMAGES))
+    expected = gh.executed_ops(gh.as_function(network), tf.constant(IMAGES))
     ios_tf.enable(cache_dir=cache)
     before = counts()
     assert check(network) == 0
@@ -103,7 +102,7 @@ def test_a_block_that_is_missed_stays_and_waits_for_tune(cache, network):
     assert all(name.startswith(f"pending/{device}/") for name in waiting)
     # One function, two rounds of TensorFlow's optimizers: looked up once.
     assert change(before) == {"passed_graphs": 1, "blocks_missed": len(waiting)}
-    assert gh.executed_ops(as_function(network), tf.constant(IMAGES)) == expected
+    assert gh.executed_ops(gh.as_function(network), tf.constant(IMAGES)) == expected
     assert files(cache) == waiting
     assert ios_tf.status().pending == len(waiting)
 
@@ -141,7 +140,7 @@ def test_a_tuned_batch_size_is_that_of_the_function(cache, network):
 def test_greedy_on_a_miss(cache, network):
     ios_tf.enable(cache_dir=cache, on_miss="greedy")
     assert check(network) == 1
-    (program,) = executed_programs(as_function(network), tf.constant(IMAGES))
+    (program,) = executed_programs(gh.as_function(network), tf.constant(IMAGES))
     problem = Problem.from_json(engine.problem(program["block"]))
     blocks = [
         ios_tf.tuning.pending.read_problem(cache, os.path.join(cache, name))
@@ -177,7 +176,7 @@ def test_many_threads_search_at_once(cache, network):
     found = []
 
     def load():
-        found.extend(as_function(network)(tf.constant(IMAGES)))
+        found.extend(gh.as_function(network)(tf.constant(IMAGES)))
 
     (expected,) = gh.run(network, IMAGES)
     threads = [threading.Thread(target=load) for _ in range(4)]
@@ -262,7 +261,7 @@ def test_variables_are_left_alone(cache):
 
 def test_disable_and_enable_again(cache, network):
     ios_tf.disable()
-    function = as_function(network)
+    function = gh.as_function(network)
     images = tf.constant(IMAGES)
     assert gh.executed_ops(function, images)["IosRegion"] == 0
     ios_tf.enable(cache_dir=cache, on_miss="greedy")
@@ -270,17 +269,17 @@ def test_disable_and_enable_again(cache, network):
     ios_tf.disable()
     assert not ios_tf.status().enabled
     assert gh.executed_ops(function, images)["IosRegion"] == 0
-    ops = gh.executed_ops(as_function(network), images)
+    ops = gh.executed_ops(gh.as_function(network), images)
     assert ops["IosRegion"] == 0
-    assert convolutions(ops)
+    assert gh.convolutions(ops)
     ios_tf.enable(cache_dir=cache, on_miss="greedy")
-    assert gh.executed_ops(as_function(network), images)["IosRegion"] == 1
+    assert gh.executed_ops(gh.as_function(network), images)["IosRegion"] == 1
 
 
 def test_unloading_models_in_between(cache, network):
     ios_tf.enable(cache_dir=cache, on_miss="greedy")
     for _ in range(5):
-        function = as_function(network)
+        function = gh.as_function(network)
         function(tf.constant(IMAGES))
         del function
         gc.collect()
@@ -681,7 +680,7 @@ for _ in range(3):
 
 def test_the_example():
     example = os.path.join(
-        os.path.dirname(__file__), "..", "examples", "enable_in_service.py"
+        os.path.dirname(__file__), "..", "..", "examples", "enable_in_service.py"
     )
     done = subprocess.run(
         [sys.executable, example, "MobileNet"], capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""The fake CUDA libraries of the tests (tests/fake_cuda): built, loaded, controlled."""
+"""The fake CUDA libraries in fake_cuda: built, loaded, controlled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent / "fake_cuda"
 LIBRARIES = {
     "libcuda.so.1": ["machine.cc", "kernel_runner.cc", "driver.cc"],

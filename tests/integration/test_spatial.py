@@ -7,7 +7,6 @@ import graph_helpers as gh
 import pytest
 import tensorflow as tf
 from keras import layers
-from test_operators import anchored, constant
 
 COMPUTING = {"Placeholder", "IosRegion", "Identity", "NoOp", "Const", "Transpose"}
 
@@ -71,13 +70,13 @@ def test_resize_to_a_size(kind, how, tmp_path):
         parts = [resize(x, size, kind, how) for size in ([12, 5], [7, 1], [1, 16])]
         return [tf.nn.relu(part) for part in parts]
 
-    check(anchored(function, 5), tmp_path, [5], [[(6, 5)], [(7, 16)], [(1, 2)]])
+    check(gh.anchored(function, 5), tmp_path, [5], [[(6, 5)], [(7, 16)], [(1, 2)]])
 
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("kind", KINDS)
 def test_resize_by_factors(kind, how, tmp_path):
-    filters = constant(3, 3, 5, 17)
+    filters = gh.constant(3, 3, 5, 17)
 
     def function(x):
         x = tf.nn.conv2d(x, filters, 2, "SAME")
@@ -93,8 +92,8 @@ def test_resize_by_factors(kind, how, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_resize_like_another_tensor(kind, tmp_path):
     """FPN's top-down path: what is read for its size does not keep a bias away."""
-    small, lateral = constant(3, 3, 8, 8), constant(1, 1, 8, 8, seed=1)
-    bias = constant(8, seed=2)
+    small, lateral = gh.constant(3, 3, 8, 8), gh.constant(1, 1, 8, 8, seed=1)
+    bias = gh.constant(8, seed=2)
 
     def function(x):
         x = tf.nn.relu(tf.nn.conv2d(x, small, 1, "SAME"))
@@ -110,7 +109,7 @@ def test_resize_like_another_tensor(kind, tmp_path):
 
 
 def test_resize_like_an_input(tmp_path):
-    filters = constant(3, 3, 4, 4)
+    filters = gh.constant(3, 3, 4, 4)
 
     def function(x, y):
         x = tf.nn.conv2d(x, filters, 1, "SAME")
@@ -138,7 +137,7 @@ def test_upsampling_of_keras(data_format, size, tmp_path):
 
 def test_sizes_of_other_arithmetic_are_left_alone(tmp_path):
     """A half of a tensor's size is no multiple of any: TensorFlow resizes."""
-    filters = constant(3, 3, 4, 4)
+    filters = gh.constant(3, 3, 4, 4)
 
     def function(x):
         x = tf.nn.conv2d(x, filters, 1, "SAME")
@@ -197,7 +196,7 @@ def test_transposed_convolution_of_keras(
 
 def test_transposed_convolution_to_the_size_of_a_tensor(tmp_path):
     """An odd size is lost by the stride, and given back."""
-    down, up = constant(3, 3, 5, 8), constant(4, 4, 5, 8, seed=1)
+    down, up = gh.constant(3, 3, 5, 8), gh.constant(4, 4, 5, 8, seed=1)
 
     def function(x):
         y = tf.nn.relu(tf.nn.conv2d(x, down, (2, 3), "SAME"))
@@ -209,7 +208,7 @@ def test_transposed_convolution_to_the_size_of_a_tensor(tmp_path):
 @pytest.mark.parametrize("dims", [2, 4])
 @pytest.mark.parametrize(("padding", "size"), [("SAME", (11, 12)), ("VALID", (14, 15))])
 def test_transposed_convolution_to_a_size(padding, size, dims, tmp_path):
-    filters = constant(3, 4, 6, 5)
+    filters = gh.constant(3, 4, 6, 5)
 
     def function(x):
         sizes = [tf.shape(x)[0], *size, 6] if dims == 4 else list(size)
@@ -227,8 +226,8 @@ def test_transposed_convolution_to_a_size(padding, size, dims, tmp_path):
 @pytest.mark.parametrize("block", [2, 3])
 def test_depth_to_space_and_back(block, data_format, tmp_path):
     """Sub-pixel convolution; in both orders the cells of a block are the outer part."""
-    before = constant(3, 3, 4, 5 * block**2)
-    after = constant(1, 1, 5 * block**2, 6, seed=1)
+    before = gh.constant(3, 3, 4, 5 * block**2)
+    after = gh.constant(1, 1, 5 * block**2, 6, seed=1)
 
     def function(x, data_format=data_format):
         first = data_format == "NCHW"
@@ -260,7 +259,7 @@ def test_local_response_normalization(parameters, tmp_path):
     def function(x):
         return tf.nn.relu(tf.nn.lrn(x, **parameters))
 
-    check(anchored(function, 19), tmp_path, [19], [[(6, 7)], [(1, 3)]])
+    check(gh.anchored(function, 19), tmp_path, [19], [[(6, 7)], [(1, 3)]])
 
 
 @pytest.mark.parametrize("size", [(None, None), (13, 12)])
@@ -287,13 +286,13 @@ def test_dilated_depthwise_convolution_of_keras(padding, size, tmp_path):
 @pytest.mark.parametrize("mode", ["REFLECT", "SYMMETRIC", "CONSTANT"])
 def test_padding_with_more_than_zeros(mode, tmp_path):
     """No convolution or pool behind it may take such padding for its own."""
-    filters = constant(3, 3, 9, 5)
+    filters = gh.constant(3, 3, 9, 5)
 
     def function(x):
         x = tf.pad(tf.nn.relu(x), [[0, 0], [2, 1], [0, 3], [0, 0]], mode, -0.5)
         return tf.nn.max_pool2d(x, 3, 1, "VALID"), tf.nn.conv2d(x, filters, 2, "VALID")
 
-    check(anchored(function, 9), tmp_path, [9], [[(6, 7)], [(4, 5)]])
+    check(gh.anchored(function, 9), tmp_path, [9], [[(6, 7)], [(4, 5)]])
 
 
 def test_padding_of_channels(tmp_path):
@@ -301,9 +300,9 @@ def test_padding_of_channels(tmp_path):
 
     def function(x):
         short = tf.pad(tf.nn.avg_pool2d(x, 1, 2, "SAME"), [[0, 0]] * 3 + [[3, 4]])
-        return short + tf.nn.conv2d(x, constant(3, 3, 9, 16), 2, "SAME")
+        return short + tf.nn.conv2d(x, gh.constant(3, 3, 9, 16), 2, "SAME")
 
-    check(anchored(function, 9), tmp_path, [9], [[(6, 7)], [(4, 5)]])
+    check(gh.anchored(function, 9), tmp_path, [9], [[(6, 7)], [(4, 5)]])
 
 
 @pytest.mark.parametrize("keepdims", [False, True])
@@ -311,7 +310,7 @@ def test_sum_of_cells(keepdims, tmp_path):
     def function(x):
         return tf.nn.relu(tf.reduce_sum(x, [1, 2], keepdims=keepdims))
 
-    check(anchored(function, 9), tmp_path, [9], [[(6, 7)], [(4, 5)]])
+    check(gh.anchored(function, 9), tmp_path, [9], [[(6, 7)], [(4, 5)]])
 
 
 @pytest.mark.parametrize("length", [None, 20])
@@ -342,7 +341,7 @@ def test_images_without_cells_are_not_resized(tmp_path):
     def function(x):
         return tf.image.resize(x, tf.shape(x)[1:3] * 2, "nearest")
 
-    graph = gh.freeze(anchored(function, 4), (None, None, None, 4))
+    graph = gh.freeze(gh.anchored(function, 4), (None, None, None, 4))
     lowered = gh.lower(gh.rewrite(graph, tmp_path))
     assert "ResizeNearestNeighbor" not in lowered.ops()
     for images in (0, 2):

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Mutation:
     test: str
 
 
-_ENGINE = "tests/test_cuda_engine.py::"
-_MEASURED = "tests/test_cuda_measurement.py::"
-_FAILURES = "tests/test_cuda_failures.py::"
-_DEVICE = "tests/gpu_device_checks.py::"
+_ENGINE = "tests/gpu/test_cuda_engine.py::"
+_MEASURED = "tests/gpu/test_cuda_measurement.py::"
+_FAILURES = "tests/gpu/test_cuda_failures.py::"
+_DEVICE = "tests/gpu/gpu_device_checks.py::"
 _CUDA = "cc/engine/cuda/"
 
 MUTATIONS = [
@@ -82,7 +82,7 @@ MUTATIONS = [
         "ios_tf/bench/checks.py",
         "self.difference <= self.tolerance and self.norm <= self.norm_tolerance",
         "self.difference <= 1e-3",
-        "tests/test_bench_checks.py::test_a_deep_network_may_round_and_not_be_wrong",
+        "tests/integration/test_bench_checks.py::test_a_deep_network_may_round_and_not_be_wrong",
     ),
     Mutation(
         "no spinning before a sample",
@@ -145,14 +145,14 @@ MUTATIONS = [
         _CUDA + "cudnn/plan_search.cc",
         "std::max(kSmallWorkspaceBytes, kWorkspaceTensors * bytes)",
         "kSmallWorkspaceBytes + 0 * bytes",
-        "tests/test_cuda_convolution.py::test_plans_may_copy_all_of_large_tensors",
+        "tests/gpu/test_cuda_convolution.py::test_plans_may_copy_all_of_large_tensors",
     ),
     Mutation(
         "a pipe in place of plans is waited for",
         _CUDA + "cudnn/plan_cache.cc",
         "O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC",
         "O_RDWR | O_CLOEXEC",
-        "tests/test_cuda_convolution.py::"
+        "tests/gpu/test_cuda_convolution.py::"
         "test_what_others_put_in_place_of_a_file_is_ignored[_link]",
     ),
     Mutation(
@@ -181,7 +181,7 @@ MUTATIONS = [
         _CUDA + "kernels/kernel_source_common.cc",
         "return x < low ? low : x;",
         "return fmaxf(x, low);",
-        "tests/test_cuda_operators.py::test_what_keeps_nan",
+        "tests/gpu/test_cuda_operators.py::test_what_keeps_nan",
     ),
 ]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
@@ -27,7 +27,7 @@ def test_without_clang_one_line_says_so(tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", ["tests.fuzz.run", "tests.sanitize"])
+@pytest.mark.parametrize("command", ["tests.fuzz.run", "tests.cc.sanitize"])
 def test_names_that_do_not_exist(command):
     done = run(command, "nonsense")
     assert done.returncode == 2

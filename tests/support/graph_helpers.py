@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -260,3 +261,37 @@ def run_with_variables(
         captures=captures,
     )
     return [one.numpy() for one in function(*map(tf.constant, arrays))]
+
+
+def as_function(graph: Graph):
+    return wrap_function.function_from_graph_def(
+        graph.graph_def, [name + ":0" for name in graph.inputs], list(graph.outputs)
+    )
+
+
+@contextlib.contextmanager
+def without_plugins():
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
+    try:
+        yield
+    finally:
+        # The default is to use them.
+        tf.config.optimizer.set_experimental_options(
+            {"use_plugin_optimizers": True, **before}
+        )
+
+
+def constant(*shape: int, seed: int = 0) -> tf.Tensor:
+    return tf.constant(random_array(*shape, seed=seed) / 4)
+
+
+def anchored(function, channels: int):
+    """`function` between convolutions: a region has one, and has layouts inside."""
+    before = constant(1, 1, channels, channels, seed=10)
+    return lambda x: function(tf.nn.conv2d(x, before, 1, "SAME"))
+
+
+def convolutions(ops: Counter[str]) -> list[str]:
+    """The kinds of convolutions TensorFlow executes, oneDNN's or its own."""
+    return [op for op in ops if "Conv2" in op]

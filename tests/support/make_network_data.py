@@ -1,4 +1,4 @@
-"""Writes tests/data/*.json: the paper's four networks with few channels and small
+"""Writes data/*.json: the paper's four networks with few channels and small
 images, as `ios_tf export-blocks` exports them, so that a CPU can run their kernels.
 
 Takes some minutes; to be run again when the collected operators change.

@@ -25,7 +25,7 @@ from ios_tf.cost import (
 from ios_tf.cost import open_database as open_or_warn
 from ios_tf.scheduler import Problem, Pruning, Stage, search
 
-_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Searches a block, noting every measurement when it begins. With `die`, the process
 # kills itself when the measurement of that number has begun ("before"), or when it has

@@ -59,8 +59,7 @@ def run(device: str, dtype: str = "float32") -> list[np.ndarray]:
 def environment(driver: Path, libraries: str | None, *imports: Path) -> dict[str, str]:
     """Of a process that finds the driver there, and the others in a list of
     directories, or where Python imports from."""
-    tests = Path(__file__).resolve().parent
-    paths = [*map(str, imports), str(tests.parent), str(tests)]
+    paths = [*map(str, imports), *sys.path]
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     found["LD_LIBRARY_PATH"] = os.pathsep.join(
         [str(driver), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]

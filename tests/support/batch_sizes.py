@@ -1,0 +1,84 @@
+"""One network converted for several batch sizes, and its schedules as text."""
+
+import dataclasses
+import functools
+
+import tensorflow as tf
+
+from ios_tf.conversion import network_check
+from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.native.devices import CPU
+
+
+def original(path: str):
+    """The network as a function."""
+    loaded = tf.saved_model.load(path)
+
+    def call(images: tf.Tensor) -> tf.Tensor:
+        return loaded.signatures["serving_default"](images)["output_0"]
+
+    return call
+
+
+@functools.cache
+def freeze(path: str) -> frozen_graphs.FrozenSignature:
+    loaded = frozen_graphs.load(path)  # the owner of the variables
+    frozen = frozen_graphs.freeze(
+        "serving_default", loaded.signatures["serving_default"]
+    )
+    return graph_optimizer.fold_constants(frozen)
+
+
+def rewrite(
+    frozen: frozen_graphs.FrozenSignature, forms
+) -> frozen_graphs.FrozenSignature:
+    """With the schedules that `forms`, by batch size, make of its blocks."""
+    schedules = {
+        signature: form(problem)
+        for size, form in forms.items()
+        for signature, problem in graph_optimizer.collect(frozen, size).problems.items()
+    }
+    graph_def = network_check.rewrite(frozen, schedules, list(forms))
+    return dataclasses.replace(frozen, graph_def=graph_def)
+
+
+def function_of(frozen: frozen_graphs.FrozenSignature):
+    return frozen_graphs.rebuild(frozen, frozen.graph_def)
+
+
+def write(source: str, forms, path: str) -> str:
+    function = function_of(rewrite(freeze(source), forms))
+    frozen_graphs.save(frozen_graphs.load(source), {"serving_default": function}, path)
+    return path
+
+
+def stages(frozen: frozen_graphs.FrozenSignature) -> dict[int, list[str]]:
+    """By batch size, the stages of several operators as text: strategy and number."""
+    (program,) = graph_optimizer.lowered_programs(frozen)
+    return {
+        entry["batch_size"]: [
+            f"{stage['strategy']} {sum(map(len, stage['groups']))}"
+            for stage in entry["schedule"]["stages"]
+            if sum(map(len, stage["groups"])) > 1
+        ]
+        for entry in program["schedules"]
+    }
+
+
+class Stopwatch:
+    """Gives the latencies it is told, by batch size: [sequential, scheduled, …]."""
+
+    device = CPU
+    lanes_divide_device = False  # no images side by side
+
+    def __init__(self, latencies):
+        self.latencies = latencies
+
+    def compare_programs(self, candidates):
+        sizes = {
+            p["block"]["inputs"][0][0] for programs in candidates for p in programs
+        }
+        return self.latencies[sizes.pop()]
+
+    def release(self):
+        pass
