@@ -1,0 +1,254 @@
+// Convolutions, transposed ones, those between SpaceToBatchND and
+// BatchToSpaceND, and matrix products.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/graph/layouts.h"
+#include "cc/tensorflow/import/handlers.h"
+
+namespace ios::tf {
+
+using ::tensorflow::NodeDef;
+using ::tensorflow::Tensor;
+
+Result Importer::ReadSteps(const NodeDef& node, Operator* op) const {
+  if (!Spatial(Attr<std::vector<int64_t>>(node, "strides", {}), &op->strides) ||
+      !Spatial(Attr<std::vector<int64_t>>(node, "dilations", {1, 1, 1, 1}),
+               &op->dilations)) {
+    return Refuse("its strides or dilations are not of height and width");
+  }
+  return absl::OkStatus();
+}
+
+Result Importer::ReadPadding(const NodeDef& node, Padding* padding) {
+  const std::string type = Attr<std::string>(node, "padding", "");
+  if (type == "SAME") {
+    padding->type = PaddingType::kSame;
+  } else if (type == "VALID") {
+    padding->type = PaddingType::kValid;
+  } else {
+    const auto pads =
+        Logical(Attr<std::vector<int64_t>>(node, "explicit_paddings", {}), 2);
+    if (pads.size() != 8 || pads[0] || pads[1] || pads[6] || pads[7]) {
+      return Refuse("its explicit padding is not of height and width");
+    }
+    *padding = {PaddingType::kExplicit, pads[2], pads[3], pads[4], pads[5]};
+  }
+  return absl::OkStatus();
+}
+
+Result Importer::ReadFusedOps(int i, ImportedOperator* op) {
+  const NodeDef& node = graph_.node(i);
+  auto fused = Attr<std::vector<std::string>>(node, "fused_ops", {});
+  size_t next = 0;
+  if (next < fused.size() && fused[next] == "BiasAdd") {
+    const Tensor* bias = Constant(i, 2);
+    if (!bias || !ToDataType(bias->dtype()) ||
+        bias->NumElements() != op->op.filters) {
+      return Refuse("its bias is no constant");
+    }
+    op->op.bias = true;
+    op->weights.push_back(Floats(*bias));
+    ++next;
+  }
+  if (next < fused.size() && ActivationOf(fused[next], node)) {
+    op->op.activation = *ActivationOf(fused[next], node);
+    ++next;
+  }
+  if (next < fused.size()) {
+    return Refuse(absl::StrCat("it is fused with ", fused[next]));
+  }
+  return absl::OkStatus();
+}
+
+Result Importer::Convolution(int i) {
+  const NodeDef& node = graph_.node(i);
+  const bool depthwise = node.op().find("Depthwise") != std::string::npos;
+  if (!InputShape(i, 0, {4})) {
+    return Refuse("its input is no image of known size");
+  }
+  auto filter = Filter(i, 1, 4);
+  if (!filter) return Refuse("its filter is no constant");
+  ImportedOperator op = Make(i, OperatorType::kConv2D, {graph_.Input(i, 0)});
+  const int64_t channels = graph_.shape(op.inputs[0])->back();
+  const Shape& shape = filter->second;
+  op.op.kernel = {shape[0], shape[1]};
+  if (depthwise) {
+    op.op.groups = channels;
+    op.op.filters = channels * shape[3];
+  } else {
+    op.op.filters = shape[3];
+    if (channels % shape[2] != 0) {
+      return Refuse("its filter does not fit its input");
+    }
+    op.op.groups = channels / shape[2];
+  }
+  TF_RETURN_IF_ERROR(ReadSteps(node, &op.op));
+  TF_RETURN_IF_ERROR(ReadPadding(node, &op.op.padding));
+  op.weights = {std::move(filter->first)};
+  TF_RETURN_IF_ERROR(ReadFusedOps(i, &op));
+  ReadSpaceToBatch(&op);
+  return Emit(std::move(op));
+}
+
+Result Importer::TransposedConvolution(int i) {
+  const NodeDef& node = graph_.node(i);
+  auto filter = Filter(i, 1, 4);
+  const Shape* x = InputShape(i, 2, {4});
+  if (!x) return Refuse("its input is no image of known size");
+  if (!filter) return Refuse("its filter is no constant");
+  // [kh, kw, outputs, inputs].
+  const Shape& shape = filter->second;
+  if (shape[3] != x->back()) {
+    return Refuse("its filter does not fit its input");
+  }
+  ImportedOperator op =
+      Make(i, OperatorType::kConv2DTranspose, {graph_.Input(i, 2)});
+  op.op.kernel = {shape[0], shape[1]};
+  op.op.filters = shape[2];
+  TF_RETURN_IF_ERROR(ReadSteps(node, &op.op));
+  TF_RETURN_IF_ERROR(ReadPadding(node, &op.op.padding));
+  // All four dimensions, or height and width.
+  SizeExpressions sizes = ReadSizes(&graph_, graph_.Input(i, 0));
+  if (sizes.size() == 4) {
+    sizes = layout_ == Layout::kChannelsFirst
+                ? SizeExpressions{sizes[2], sizes[3]}
+                : SizeExpressions{sizes[1], sizes[2]};
+  }
+  TF_RETURN_IF_ERROR(ReadTransposedSize(i, sizes, &op));
+  filter->first.Swap({shape[0] * shape[1], shape[2], shape[3], 1});
+  op.weights = {std::move(filter->first)};
+  return Emit(std::move(op));
+}
+
+Result Importer::ReadTransposedSize(int i, const SizeExpressions& sizes,
+                                    ImportedOperator* imported) {
+  Operator& op = imported->op;
+  const TensorRef x = imported->inputs[0];
+  const Shape &in = *graph_.shape(x), *out = graph_.shape({i, 0});
+  const Padding given = op.padding;
+  std::array<int64_t, 4> cut;
+  for (int k : {0, 1}) {
+    const auto size =
+        k < static_cast<int>(sizes.size()) ? sizes[k] : std::nullopt;
+    const int64_t window = (op.kernel[k] - 1) * op.dilations[k] + 1;
+    int64_t total;  // of full windows, less the output
+    if (size && size->factor == op.strides[k] &&
+        size->tensor == SizesFrom(graph_, x) && size->axis == 1 + k) {
+      total = window - op.strides[k] - size->offset;
+    } else if (out && out->size() == 4 && graph_.fixed(x, 1 + k) &&
+               graph_.fixed({i, 0}, 1 + k)) {
+      total = (in[1 + k] - 1) * op.strides[k] + window - (*out)[1 + k];
+    } else {
+      return ReadReference(sizes, imported);
+    }
+    cut[2 * k] = 0;
+    if (given.type == PaddingType::kSame) {
+      cut[2 * k] = std::max<int64_t>(total, 0) / 2;
+    } else if (given.type == PaddingType::kExplicit) {
+      cut[2 * k] = k == 0 ? given.top : given.left;
+    }
+    cut[2 * k + 1] = total - cut[2 * k];
+  }
+  op.padding = {PaddingType::kExplicit, cut[0], cut[1], cut[2], cut[3]};
+  return absl::OkStatus();
+}
+
+Result Importer::ReadReference(const SizeExpressions& sizes,
+                               ImportedOperator* op) {
+  if (sizes.size() != 2 || !sizes[0] || !sizes[1] ||
+      op->op.padding.type == PaddingType::kExplicit) {
+    return Refuse("its size depends on that of the graph's inputs");
+  }
+  const TensorRef like = sizes[0]->tensor;
+  const Shape* shape = sizes[0]->constant() ? nullptr : graph_.shape(like);
+  for (int k : {0, 1}) {
+    if (sizes[k]->factor != 1 || sizes[k]->offset != 0 ||
+        sizes[k]->tensor != like || sizes[k]->axis != 1 + k) {
+      return Refuse("its size depends on that of the graph's inputs");
+    }
+  }
+  if (!shape || shape->size() != 4 ||
+      graph_.dtype(like) != graph_.dtype(op->inputs[0])) {
+    return Refuse("its size is that of another kind of tensor");
+  }
+  op->op.like = true;
+  op->inputs.push_back(like);
+  return absl::OkStatus();
+}
+
+void Importer::ReadSpaceToBatch(ImportedOperator* op) {
+  const int conv = op->output.node;
+  TensorRef from = op->inputs[0], to = op->output;
+  std::vector<int> nodes = {conv};
+  // A sequence becomes an image in between.
+  const int expands = from.node, squeezes = OnlyConsumer(to);
+  if (graph_.node(expands).op() == "ExpandDims" && squeezes >= 0 &&
+      graph_.node(squeezes).op() == "Squeeze" && OnlyConsumer(from) == conv &&
+      graph_.same_shape(graph_.Input(expands, 0), from) &&
+      graph_.same_shape(to, {squeezes, 0})) {
+    nodes.insert(nodes.end(), {expands, squeezes});
+    from = graph_.Input(expands, 0);
+    to = {squeezes, 0};
+  }
+  const size_t dims = nodes.size() == 1 ? 2 : 1;
+  const int before = from.node, after = OnlyConsumer(to);
+  if (layout_ != Layout::kChannelsLast ||
+      graph_.node(before).op() != "SpaceToBatchND" || after < 0 ||
+      graph_.node(after).op() != "BatchToSpaceND" ||
+      OnlyConsumer(from) != (dims == 1 ? expands : conv) ||
+      !InputShape(before, 0, {4}) || graph_.Input(after, 0) != to ||
+      op->op.bias || op->op.activation != Activation::kNone ||
+      op->op.padding.type != PaddingType::kValid ||
+      op->op.strides != std::array<int64_t, 2>{1, 1} ||
+      op->op.dilations != std::array<int64_t, 2>{1, 1}) {
+    return;
+  }
+  const auto block = Integers(Constant(before, 1));
+  const auto block_after = Integers(Constant(after, 1));
+  if (!block || block->size() != dims || block != block_after) return;
+  // What is added so that there are whole blocks, and depends on the size, is
+  // cut off again.
+  std::array<int64_t, 4> padding = {};
+  for (int probe = 0; probe < graph_.required_probes(); ++probe) {
+    const auto* pads = graph_.integers(graph_.inputs(before)[2], probe);
+    const auto* crops = graph_.integers(graph_.inputs(after)[2], probe);
+    if (!pads || !crops || pads->size() != 2 * dims ||
+        crops->size() != 2 * dims) {
+      return;
+    }
+    for (size_t k = 0; k < 2 * dims; ++k) {
+      int64_t& cells = padding[4 - 2 * dims + k];
+      const int64_t here = (*pads)[k] - (*crops)[k];
+      if (here < 0 || (probe > 0 && here != cells)) return;
+      cells = here;
+    }
+  }
+  op->op.dilations = {dims == 1 ? 1 : (*block)[0], block->back()};
+  op->op.padding = {PaddingType::kExplicit, padding[0], padding[1], padding[2],
+                    padding[3]};
+  op->inputs = {graph_.Input(before, 0)};
+  op->output = {after, 0};
+  nodes.insert(nodes.end(), {before, after});
+  op->nodes = std::move(nodes);
+}
+
+Result Importer::MatMul(int i) {
+  const NodeDef& node = graph_.node(i);
+  auto weight = Filter(i, 1, 2);
+  if (!InputShape(i, 0, {2}) || Attr<bool>(node, "transpose_a", false) ||
+      !weight) {
+    return Refuse("it does not multiply [N,C] by a constant matrix");
+  }
+  ImportedOperator op = Make(i, OperatorType::kMatMul, {graph_.Input(i, 0)});
+  const bool transposed = Attr<bool>(node, "transpose_b", false);
+  const Shape& shape = weight->second;
+  if (transposed) weight->first.Swap({1, shape[0], shape[1], 1});
+  op.op.filters = shape[transposed ? 0 : 1];
+  op.weights = {std::move(weight->first)};
+  TF_RETURN_IF_ERROR(ReadFusedOps(i, &op));
+  return Emit(std::move(op));
+}
+
+}  // namespace ios::tf

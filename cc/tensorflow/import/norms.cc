@@ -1,0 +1,114 @@
+// Layer norms and group norms as Keras writes them, and shuffled channels.
+#include <algorithm>
+
+#include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/import/handlers.h"
+
+namespace ios::tf {
+
+using ::tensorflow::NodeDef;
+using ::tensorflow::Tensor;
+
+std::optional<Normalization> Importer::NormOf(
+    int add, size_t rank, const std::vector<int64_t>& axes) {
+  const Shape* shape = graph_.shape({add, 0});
+  const std::string& op = graph_.node(add).op();
+  if ((op != "AddV2" && op != "Add") || !shape || RankOf(*shape) != rank) {
+    return std::nullopt;
+  }
+  auto norm = MatchNormalization(&graph_, add);
+  if (norm && norm->axes != axes) norm.reset();
+  return norm;
+}
+
+Result Importer::EmitNorm(TensorRef x, const Normalization& norm,
+                          ImportedOperator op) {
+  const int64_t channels = graph_.shape(x)->back();
+  op.op.epsilon = norm.epsilon;
+  op.weights = {std::vector<float>(channels, 1.0f),
+                std::vector<float>(channels, 0.0f)};
+  for (int k : {0, 1}) {
+    const Tensor* values = k == 0 ? norm.scale : norm.shift;
+    if (!values) continue;
+    if (!ToDataType(values->dtype()) ||
+        (values->NumElements() != channels && values->NumElements() != 1)) {
+      return Refuse("its scale and shift are not of channels");
+    }
+    op.weights[k] = *Repeated(*values, channels);
+  }
+  op.nodes.insert(op.nodes.end(), norm.nodes.begin(), norm.nodes.end());
+  return Emit(std::move(op));
+}
+
+Result Importer::LayerNorm(int i) {
+  const Shape* x = graph_.shape({i, 0});
+  if (!x || layout_ == Layout::kChannelsFirst) return Refuse("unknown shape");
+  const size_t rank = RankOf(*x);
+  const auto norm = NormOf(i, rank, {static_cast<int64_t>(rank) - 1});
+  if (!norm || !graph_.same_shape(norm->x, {i, 0})) {
+    return Refuse("it is no layer norm");
+  }
+  return EmitNorm(norm->x, *norm, Make(i, OperatorType::kNormalize, {norm->x}));
+}
+
+Result Importer::GroupNorm(int i) {
+  const int add = graph_.Input(i, 0).node;
+  const auto norm = NormOf(add, 5, {1, 2, 4});
+  if (!norm || graph_.node(norm->x.node).op() != "Reshape") {
+    return Refuse("it is no group norm");
+  }
+  const TensorRef x = graph_.Input(norm->x.node, 0);
+  const Shape* grouped = graph_.shape(norm->x);
+  if (!graph_.shape(x) || graph_.shape(x)->size() != 4 ||
+      graph_.layout(x) != Layout::kChannelsLast ||
+      graph_.layout({i, 0}) != Layout::kChannelsLast ||
+      !graph_.same_shape(x, {i, 0}) ||
+      !graph_.same_dimensions(x, norm->x, 0, 3) || !graph_.fixed(norm->x, 3)) {
+    return Refuse("it changes the order of cells");
+  }
+  ImportedOperator op = Make(i, OperatorType::kNormalize, {x});
+  op.op.whole_images = true;
+  op.op.groups = (*grouped)[3];
+  op.nodes.push_back(norm->x.node);
+  return EmitNorm(x, *norm, std::move(op));
+}
+
+Result Importer::ChannelShuffle(int i) {
+  const TensorRef turned = graph_.Input(i, 0);
+  if (graph_.node(turned.node).op() != "Transpose") {
+    return Refuse("it shuffles nothing");
+  }
+  const TensorRef grouped = graph_.Input(turned.node, 0);
+  const auto order = Integers(Constant(turned.node, 1));
+  if (!order || graph_.node(grouped.node).op() != "Reshape") {
+    return Refuse("it shuffles nothing");
+  }
+  const TensorRef x = graph_.Input(grouped.node, 0);
+  const Shape* shape = graph_.shape(grouped);
+  const bool first = graph_.channels_first(x);
+  const std::vector<int64_t> wanted = first
+                                          ? std::vector<int64_t>{0, 2, 1, 3, 4}
+                                          : std::vector<int64_t>{0, 1, 2, 4, 3};
+  const size_t groups = first ? 1 : 3;
+  if (*order != wanted || !shape || shape->size() != 5 || !graph_.shape(x) ||
+      graph_.shape(x)->size() != 4 ||
+      graph_.layout(x) != graph_.layout({i, 0}) ||
+      graph_.layout(x) == Layout::kSequence || !graph_.same_shape(x, {i, 0}) ||
+      !graph_.fixed(grouped, groups) || !graph_.fixed(grouped, groups + 1)) {
+    return Refuse("it shuffles other dimensions than channels");
+  }
+  for (int probe = 0; probe < graph_.probes(); ++probe) {
+    const Shape *a = graph_.shape(x, probe), *b = graph_.shape(grouped, probe);
+    if ((!a || !b) && probe >= graph_.required_probes()) continue;
+    if (!a || !b || (*a)[0] != (*b)[0] || (*a)[1] != (*b)[first ? 3 : 1] ||
+        (*a)[2] != (*b)[first ? 4 : 2]) {
+      return Refuse("it shuffles other dimensions than channels");
+    }
+  }
+  ImportedOperator op = Make(i, OperatorType::kChannelShuffle, {x});
+  op.op.groups = (*shape)[groups];
+  op.nodes = {grouped.node, turned.node, i};
+  return Emit(std::move(op));
+}
+
+}  // namespace ios::tf

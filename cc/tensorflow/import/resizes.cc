@@ -1,0 +1,145 @@
+// Resizes, repeated cells, and cells moved to channels or back.
+#include <algorithm>
+
+#include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/import/handlers.h"
+
+namespace ios::tf {
+
+using ::tensorflow::NodeDef;
+using ::tensorflow::Tensor;
+
+Result Importer::ReadOutputSize(int i, const SizeExpressions& sizes,
+                                ImportedOperator* op) {
+  const TensorRef x = SizesFrom(graph_, op->inputs[0]);
+  std::optional<TensorRef> like;
+  for (int k = 0; k < 2; ++k) {
+    const bool known = k < static_cast<int>(sizes.size()) && sizes[k];
+    const SizeExpression size = known ? *sizes[k] : SizeExpression();
+    const Shape* y = graph_.shape({i, 0});
+    if (known && size.constant()) {
+      op->op.output_size[k] = size.offset;
+    } else if (known && size.offset == 0 && size.factor > 0 &&
+               size.axis == 1 + k &&
+               (k == 0 || size.tensor == like.value_or(x))) {
+      op->op.factors[k] = size.factor;
+      if (size.tensor != x) like = size.tensor;
+    } else if (y && y->size() == 4 && graph_.fixed({i, 0}, 1 + k)) {
+      op->op.output_size[k] = (*y)[1 + k];
+    } else {
+      return Refuse("its size depends on that of the graph's inputs");
+    }
+  }
+  if (!like) return absl::OkStatus();
+  const Shape* shape = graph_.shape(*like);
+  if (op->op.output_size != std::array<int64_t, 2>{0, 0} || !shape ||
+      shape->size() != 4 || graph_.dtype(*like) != graph_.dtype(x)) {
+    return Refuse("its size is that of another kind of tensor");
+  }
+  op->op.like = true;
+  op->inputs.push_back(*like);
+  return absl::OkStatus();
+}
+
+Result Importer::Resize(int i) {
+  const NodeDef& node = graph_.node(i);
+  const Shape* shape = graph_.shape(graph_.Input(i, 0));
+  if (!shape || shape->size() != 4) return Refuse("unknown shape");
+  ImportedOperator op = Make(i, OperatorType::kResize, {graph_.Input(i, 0)});
+  // TensorFlow gives float32 for any type; Keras casts that back.
+  const auto type = ToDataType(graph_.dtype(op.inputs[0]));
+  if (type != dtype_) {
+    const int cast = OnlyConsumer(op.output);
+    if (!type || cast < 0 || graph_.node(cast).op() != "Cast" ||
+        graph_.dtype({cast, 0}) != graph_.dtype(op.inputs[0])) {
+      return Refuse("it changes the type");
+    }
+    TF_RETURN_IF_ERROR(CheckDtype(*type));
+    op.dtype = *type;
+    op.output = {cast, 0};
+    op.nodes.push_back(cast);
+  }
+  op.op.interpolation = node.op() == "ResizeBilinear" ? Interpolation::kBilinear
+                                                      : Interpolation::kNearest;
+  const bool half_pixel = Attr<bool>(node, "half_pixel_centers", false);
+  const bool align = Attr<bool>(node, "align_corners", false);
+  if (half_pixel && align) return Refuse("its corners and centers conflict");
+  if (half_pixel) op.op.coordinates = Coordinates::kHalfPixel;
+  if (align) op.op.coordinates = Coordinates::kAlignCorners;
+  TF_RETURN_IF_ERROR(
+      ReadOutputSize(i, ReadSizes(&graph_, graph_.Input(i, 1)), &op));
+  return Emit(std::move(op));
+}
+
+Result Importer::MoveDepth(int i) {
+  const NodeDef& node = graph_.node(i);
+  // A block's cells are the outer part of the channels in both orders.
+  if (!InputShape(i, 0, {4}) ||
+      Attr<std::string>(node, "data_format", "NHWC") == "NCHW_VECT_C") {
+    return Refuse("unknown shape");
+  }
+  ImportedOperator op =
+      Make(i,
+           node.op() == "DepthToSpace" ? OperatorType::kDepthToSpace
+                                       : OperatorType::kSpaceToDepth,
+           {graph_.Input(i, 0)});
+  op.op.block_size = Attr<int64_t>(node, "block_size", 0);
+  return Emit(std::move(op));
+}
+
+Result Importer::Repeat(int i) {
+  const TensorRef expanded = graph_.Input(i, 0);
+  const int before = expanded.node, after = OnlyConsumer({i, 0});
+  if (graph_.node(before).op() != "ExpandDims" || after < 0 ||
+      graph_.node(after).op() != "Reshape" ||
+      graph_.Input(after, 0) != TensorRef{i, 0} ||
+      OnlyConsumer(expanded) != i || !InputShape(before, 0, {4})) {
+    return Refuse("it repeats more than cells");
+  }
+  const TensorRef x = graph_.Input(before, 0);
+  auto axis = Integers(Constant(before, 1));
+  const auto multiples = Integers(Constant(i, 1));
+  SizeExpressions wanted = SizesOf(&graph_, x);
+  const SizeExpressions sizes = ReadSizes(&graph_, graph_.Input(after, 1));
+  const int64_t rank = wanted.size();
+  if (!axis || axis->size() != 1 || !multiples || rank < 3 ||
+      static_cast<int64_t>(multiples->size()) != rank + 1 ||
+      static_cast<int64_t>(sizes.size()) != rank ||
+      graph_.layout(x) != graph_.layout({after, 0})) {
+    return Refuse("unknown shape");
+  }
+  if ((*axis)[0] < 0) (*axis)[0] += rank + 1;
+  const int64_t repeated = (*axis)[0] - 1;
+  int64_t times = 1;
+  for (int64_t d = 0; d <= rank; ++d) {
+    if (d == (*axis)[0]) {
+      times = (*multiples)[d];
+    } else if ((*multiples)[d] != 1) {
+      return Refuse("it repeats more than cells");
+    }
+  }
+  layout_ = graph_.layout(x);
+  const int64_t dimension = LogicalAxis(repeated, *graph_.shape(x));
+  if (repeated < 0 || times < 1 || (dimension != 1 && dimension != 2)) {
+    return Refuse("it repeats other dimensions than height and width");
+  }
+  for (int64_t d = 0; d < rank; ++d) {
+    if (d == repeated) {
+      wanted[d]->factor *= times;
+      wanted[d]->offset *= times;
+    }
+    const bool inferred =
+        sizes[d] && sizes[d]->constant() && sizes[d]->offset == -1;
+    if (!inferred && !(sizes[d] == wanted[d])) {
+      return Refuse("its result is no image");
+    }
+  }
+  ImportedOperator op = Make(i, OperatorType::kResize, {x});
+  op.op.coordinates = Coordinates::kHalfPixel;
+  op.op.factors[dimension - 1] = times;
+  op.output = {after, 0};
+  op.nodes = {before, i, after};
+  return Emit(std::move(op));
+}
+
+}  // namespace ios::tf
