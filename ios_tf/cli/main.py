@@ -21,18 +21,22 @@ from ios_tf.model import leftovers
 _COMMANDS = (convert, explore, show, cache, bench)
 
 
-def main(words: Sequence[str] | None = None) -> NoReturn:
+def main(words: Sequence[str] | None = None) -> int:
     """Runs the command line, by default this process's.
 
-    Raises:
-      SystemExit: with 0, 1 for failure, 2 for wrong usage.
+    Returns:
+      The exit code: 0, 1 for failure, 2 for wrong usage, 130 for an interrupt.
     """
     argv = sys.argv if words is None else [sys.argv[0], *words]
     absl_logging.set_verbosity(absl_logging.WARNING)
     handler = absl_logging.get_absl_handler()
     handler.setFormatter(logging.Formatter("ios_tf: %(message)s"))
     handler.addFilter(_is_of_use)
-    app.run(_run, argv, flags_parser=_parse)
+    try:
+        app.run(_run, argv, flags_parser=_parse)
+    except SystemExit as exit:
+        return exit.code if isinstance(exit.code, int) else 0
+    return 0
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -1,0 +1,190 @@
+// Rules that make activations of what a graph composes, and parts of operators
+// of activations.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "cc/engine/cpu/kernels/activations.h"
+#include "cc/engine/cpu/kernels/broadcast.h"
+#include "cc/tensorflow/fuse/rules.h"
+#include "cc/tensorflow/import/activation_match.h"
+
+namespace ios::tf {
+namespace {
+
+using Kind = ImportedOperator::Kind;
+
+// A composition of what computes each element alone, of one tensor, of which
+// only the last result is read elsewhere.
+struct Composition {
+  TensorRef input;
+  std::vector<int> operators;  // the last one first
+};
+
+bool IsElementwise(const OperatorGraph& ops, int i) {
+  if (i < 0) return false;
+  const ImportedOperator& op = ops[i];
+  const bool computes =
+      op.kind == Kind::kSelect ||
+      (op.kind == Kind::kOperator && (op.op.type == OperatorType::kActivation ||
+                                      op.op.type == OperatorType::kScale ||
+                                      op.op.type == OperatorType::kAdd ||
+                                      op.op.type == OperatorType::kBinary));
+  const auto uniform = [](const Weight& weight) {
+    const std::vector<float>& w = weight.values;
+    return std::count(w.begin(), w.end(), w[0]) ==
+           static_cast<int64_t>(w.size());
+  };
+  return computes &&
+         std::all_of(op.weights.begin(), op.weights.end(), uniform) &&
+         std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorRef t) {
+           return ops.graph().same_shape(t, op.output);
+         });
+}
+
+std::vector<float> Selected(
+    const ImportedOperator& op,
+    const std::map<TensorRef, std::vector<float>>& values) {
+  const Selection& selection = op.selection;
+  const std::vector<float>& x = values.at(op.inputs[0]);
+  const auto choice = [&](std::optional<float> number, size_t input) {
+    return number ? std::vector<float>(x.size(), *number)
+                  : values.at(op.inputs[input]);
+  };
+  std::vector<float> result = choice(selection.first, 1);
+  const std::vector<float> second =
+      choice(selection.second, selection.first ? 1 : 2);
+  for (size_t k = 0; k < x.size(); ++k) {
+    if (!selection.Holds(x[k])) result[k] = second[k];
+  }
+  return result;
+}
+
+// Its values for those of its input.
+std::vector<float> Evaluate(const OperatorGraph& ops,
+                            const Composition& composition,
+                            const std::vector<float>& samples) {
+  std::map<TensorRef, std::vector<float>> values = {
+      {composition.input, samples}};
+  std::vector<int> operators = composition.operators;
+  std::sort(operators.begin(), operators.end());
+  for (int i : operators) {
+    const ImportedOperator& op = ops[i];
+    if (op.kind == Kind::kSelect) {
+      values[op.output] = Selected(op, values);
+      continue;
+    }
+    std::vector<float> result = values.at(op.inputs[0]);
+    std::vector<std::vector<float>> others;
+    for (size_t k = 1; k < op.inputs.size(); ++k) {
+      others.push_back(values.at(op.inputs[k]));
+    }
+    if (op.op.type == OperatorType::kBinary && others.empty()) {
+      others.emplace_back(result.size(), op.weights[0].values[0]);
+      if (op.op.swapped) result.swap(others[0]);
+    }
+    const BinaryFunction function = op.op.type == OperatorType::kBinary
+                                        ? op.op.function
+                                        : BinaryFunction::kAdd;
+    for (const std::vector<float>& other : others) {
+      cpu::BinaryRow(function, result.data(), 1, other.data(), 1, result.size(),
+                     result.data());
+    }
+    if (op.op.type == OperatorType::kScale) {
+      const float scale = op.weights[0].values[0];
+      const float shift = op.weights[1].values[0];
+      for (float& v : result) v = v * scale + shift;
+    }
+    cpu::ActivateRow(result.data(), result.size(), op.op.activation,
+                     result.data());
+    values[op.output] = std::move(result);
+  }
+  return values.at(ops[composition.operators[0]].output);
+}
+
+}  // namespace
+
+bool FuseActivation(OperatorGraph& ops, int i) {
+  constexpr size_t kMostOperators = 16;
+  if (!IsElementwise(ops, i)) return false;
+  Composition composition{{}, {i}}, fused;
+  Activation activation;
+  std::vector<int>& members = composition.operators;
+  while (members.size() < kMostOperators) {
+    const auto inside = [&](int k) {
+      return std::find(members.begin(), members.end(), k) != members.end();
+    };
+    std::set<TensorRef> read;
+    int next = -1;  // the last operator that can join
+    for (int member : members) {
+      for (const TensorRef& t : ops[member].inputs) {
+        const int producer = ops.Producer(t);
+        if (producer >= 0 && inside(producer)) continue;
+        read.insert(t);
+        if (producer > next && IsElementwise(ops, producer) &&
+            ops.Device(producer) == ops.Device(i) &&
+            ops.AllUsers(producer, inside)) {
+          next = producer;
+        }
+      }
+    }
+    const bool composed = members.size() > 1 || ops[i].kind == Kind::kSelect;
+    if (read.size() == 1 && composed) {
+      composition.input = *read.begin();
+      const std::optional<Activation> match =
+          MatchActivation(Evaluate(ops, composition, ActivationSamples()));
+      if (match) {
+        fused = composition;
+        activation = *match;
+      }
+    }
+    if (next < 0) break;
+    members.push_back(next);
+  }
+  if (fused.operators.empty()) return false;
+  const std::string name = std::move(ops[i].op.name);
+  ops[i].kind = Kind::kOperator;
+  ops[i].op = Operator();
+  ops[i].op.name = name;
+  ops[i].op.type = OperatorType::kActivation;
+  ops[i].op.activation = activation;
+  ops[i].weights.clear();
+  ops.SetInputs(i, {fused.input});
+  for (int k : fused.operators) {
+    if (k == i) continue;
+    ops.Cover(i, k);
+    ops.Remove(k);
+  }
+  return true;
+}
+
+bool FoldActivation(OperatorGraph& ops, int i) {
+  const bool takes = ops.IsConvolution(i) || ops.Is(i, OperatorType::kMatMul) ||
+                     ops.Is(i, OperatorType::kAdd) ||
+                     ops.Is(i, OperatorType::kBinary) ||
+                     ops.Is(i, OperatorType::kScale);
+  if (!takes || ops[i].op.activation != Activation::kNone) return false;
+  const int next = ops.OnlyUser(i);
+  if (!ops.Is(next, OperatorType::kActivation)) return false;
+  ops[i].op.activation = ops[next].op.activation;
+  ops.TakeOver(i, next);
+  return true;
+}
+
+bool FoldPreActivation(OperatorGraph& ops, int i) {
+  if (!ops.IsActivation(i, Activation::kRelu)) return false;
+  const auto folds = [&](int user) {
+    const ImportedOperator& op = ops[user];
+    return ops.Is(user, OperatorType::kSepConv) &&
+           op.op.pre_activation == Activation::kNone &&
+           !(op.op.residual && op.inputs[1] == ops[i].output);
+  };
+  if (!ops.AllUsers(i, folds)) return false;
+  for (int user : ops.Users(i)) ops[user].op.pre_activation = Activation::kRelu;
+  ops.PushIntoUsers(i);
+  return true;
+}
+
+}  // namespace ios::tf

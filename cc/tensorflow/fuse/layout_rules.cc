@@ -1,0 +1,117 @@
+// Rules that move or drop what only changes layouts, types or nothing.
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "cc/tensorflow/fuse/rules.h"
+
+namespace ios::tf {
+namespace {
+
+using Kind = ImportedOperator::Kind;
+
+constexpr std::array<int64_t, 2> kOne = {1, 1};
+
+bool All(const std::vector<float>& values, float wanted) {
+  return std::all_of(values.begin(), values.end(), [&](float v) {
+    return std::abs(v - wanted) <= 1e-6f * std::max(1.0f, std::abs(wanted));
+  });
+}
+
+// Whether the output is as high and wide as the first input.
+bool KeepsSize(const OperatorGraph& ops, int i) {
+  const Operator& op = ops[i].op;
+  return ops.Is(i, OperatorType::kScale) ||
+         ops.Is(i, OperatorType::kActivation) ||
+         (ops.Is(i, OperatorType::kConv2D) && op.strides == kOne &&
+          (op.padding.type == PaddingType::kSame ||
+           (op.padding.type == PaddingType::kValid && op.kernel == kOne)));
+}
+
+}  // namespace
+
+void AbsorbLayouts(OperatorGraph& ops) {
+  for (int i = static_cast<int>(ops.size()) - 1; i >= 0; --i) {
+    if (ops[i].kind != Kind::kLayout) continue;
+    if (ops.AllUsers(i, [](int) { return true; })) {
+      ops.PushIntoUsers(i);
+      continue;
+    }
+    const TensorRef input = ops[i].inputs[0];
+    const std::vector<int> users = ops.Users(i);
+    for (int user : std::set<int>(users.begin(), users.end())) {
+      std::vector<TensorRef> inputs = ops[user].inputs;
+      std::replace(inputs.begin(), inputs.end(), ops[i].output, input);
+      ops.SetInputs(user, std::move(inputs));
+    }
+    ops.Remove(i);
+    ops.SetReadElsewhere(input);
+  }
+}
+
+bool MoveReference(OperatorGraph& ops, int i) {
+  if (!ops[i].op.like) return false;
+  const TensorRef at = ops[i].inputs.back();
+  const int producer = ops.Producer(at);
+  if (producer < 0 || ops.IsReadElsewhere(at) || !KeepsSize(ops, producer)) {
+    return false;
+  }
+  int readers = 0;
+  for (int user : ops.Users(at)) {
+    if (!ops[user].op.like || ops[user].inputs[0] == at) ++readers;
+  }
+  const TensorRef to = ops[producer].inputs[0];
+  const Shape* shape = ops.graph().shape(to);
+  if (readers > 1 || !shape || shape->size() != 4) return false;
+  ops.SetInputs(i, {ops[i].inputs[0], to});
+  return true;
+}
+
+bool AbsorbCasts(OperatorGraph& ops, int i) {
+  if (ops[i].kind != Kind::kCast || ops[i].dtype != DataType::kFloat32) {
+    return false;
+  }
+  std::vector<int> chain;
+  int next = ops.OnlyUser(i);
+  while (ops.Is(next, OperatorType::kScale) ||
+         ops.Is(next, OperatorType::kActivation) ||
+         ops.Is(next, OperatorType::kGlobalPool)) {
+    chain.push_back(next);
+    next = ops.OnlyUser(next);
+  }
+  const tensorflow::DataType narrow = ops.graph().dtype(ops[i].inputs[0]);
+  if (chain.empty() || next < 0 || ops[next].kind != Kind::kCast ||
+      ops.graph().dtype(ops[next].output) != narrow) {
+    return false;
+  }
+  for (int k : chain) ops[k].dtype = ops[next].dtype;
+  ops.TakeOver(chain.back(), next);
+  ops.PushIntoUsers(i);
+  return true;
+}
+
+bool DropUnread(OperatorGraph& ops, int i) {
+  if (!ops.Users(i).empty() || ops.IsReadElsewhere(ops[i].output)) return false;
+  ops.Remove(i);
+  return true;
+}
+
+bool DropIdentityScale(OperatorGraph& ops, int i) {
+  if (!ops.Is(i, OperatorType::kScale) ||
+      !All(ops[i].weights[0].values, 1.0f) ||
+      !All(ops[i].weights[1].values, 0.0f)) {
+    return false;
+  }
+  const int before = ops.Producer(ops[i].inputs[0]);
+  if (before >= 0 && ops.OnlyUser(before) == i &&
+      ops[before].kind == Kind::kOperator) {
+    ops.TakeOver(before, i);
+    return true;
+  }
+  if (!ops.AllUsers(i, [](int) { return true; })) return false;
+  ops.PushIntoUsers(i);
+  return true;
+}
+
+}  // namespace ios::tf

@@ -1,0 +1,100 @@
+// The rules of fusion: each looks at one operator, and says whether it has
+// changed the graph. Their order is that of kRules.
+#ifndef IOS_TF_CC_TENSORFLOW_FUSE_RULES_H_
+#define IOS_TF_CC_TENSORFLOW_FUSE_RULES_H_
+
+#include "cc/tensorflow/fuse/operator_graph.h"
+
+namespace ios::tf {
+
+// Operators read the tensor before a change of its layout, which only matters
+// outside of regions. A Transpose, say, that others read as well stays a node
+// of the graph. The last one first: it decides about those before it.
+void AbsorbLayouts(OperatorGraph& ops);
+// What an operator reads only for its size, it had better read where others
+// read it, too: not between a convolution and its bias.
+bool MoveReference(OperatorGraph& ops, int i);
+// Cells that are repeated along one dimension after the other.
+bool ComposeRepeats(OperatorGraph& ops, int i);
+// What only nodes read that another operator stands for.
+bool DropUnread(OperatorGraph& ops, int i);
+bool DropIdentityScale(OperatorGraph& ops, int i);
+// Activations that a graph writes as several operators: gelu, swish, mish,
+// hard_sigmoid … The largest composition that ends here and is one.
+bool FuseActivation(OperatorGraph& ops, int i);
+// Two scales in a row are one.
+bool ComposeScales(OperatorGraph& ops, int i);
+// Keras computes batch norms and means of half-precision tensors in float32,
+// between two Casts. The engine computes in float32 inside of every operator.
+bool AbsorbCasts(OperatorGraph& ops, int i);
+// Keras computes Dense of [N,H,W,C] as a MatMul between two Reshapes: it is a
+// 1x1 convolution.
+bool FuseDenseOfMaps(OperatorGraph& ops, int i);
+// A Reshape from [N,C] to [N,1,1,C] goes away if what computes [N,C], from
+// the global pooling on, can compute [N,1,1,C]: squeeze-and-excite with
+// Dense.
+bool KeepDims(OperatorGraph& ops, int i);
+// A MatMul of flattened maps reads the maps themselves.
+bool FlattenIntoMatMul(OperatorGraph& ops, int i);
+// Zeros added and cells cut by one operator after the other, by one.
+bool ComposePads(OperatorGraph& ops, int i);
+// Pooling with a 1x1 window only leaves cells out: the depthwise convolution
+// or the padding before it, or the 1x1 convolutions after it, can do that.
+// (NASNet pads, cuts and pools so to shift its input, then reads it with a
+// 1x1 convolution: that becomes one SepConv.)
+bool FoldSubsampling(OperatorGraph& ops, int i);
+// A depthwise convolution and the 1x1 convolution that alone reads it.
+bool FuseSepConv(OperatorGraph& ops, int i);
+// Batch norm and bias go into the weights.
+bool FoldScale(OperatorGraph& ops, int i);
+// An addition goes into a convolution if the other operand is there before
+// the convolution can start anyway, so that nothing is kept from running in
+// parallel.
+bool FoldResidual(OperatorGraph& ops, int i);
+bool FoldActivation(OperatorGraph& ops, int i);
+// Zeros around the input become the operators' own padding.
+bool FoldPad(OperatorGraph& ops, int i);
+// Relu-SepConv is one operator, if all that read the Relu are.
+bool FoldPreActivation(OperatorGraph& ops, int i);
+// A concat of concats, a sum of sums.
+bool Flatten(OperatorGraph& ops, int i);
+// [N,1,1,C] to [N,C] in front of other operators is a pooling of one cell.
+// Elsewhere TensorFlow's Reshape, which copies nothing, is left.
+bool FinishReshape(OperatorGraph& ops, int i);
+
+using Rule = bool (*)(OperatorGraph&, int);
+
+// Each is applied to all operators, in order, until it applies nowhere.
+inline constexpr Rule kRules[] = {
+    MoveReference,
+    ComposeRepeats,
+    // Composite activations first: their additions and multiplications would
+    // otherwise fold into convolutions.
+    DropUnread,
+    DropIdentityScale,
+    FuseActivation,
+    ComposeScales,
+    AbsorbCasts,
+    FuseDenseOfMaps,
+    KeepDims,
+    FlattenIntoMatMul,
+    ComposePads,
+    FoldSubsampling,
+    FuseSepConv,
+    FoldScale,
+    FoldResidual,
+    FoldActivation,
+    FoldPad,
+    FoldPreActivation,
+    Flatten,
+    FinishReshape,
+};
+
+// One way to write each padding, so that equal blocks have equal signatures
+// and convolutions that may merge are seen: with stride 1, SAME adds
+// (extent - 1) / 2 cells before and the rest after, for every size.
+void NormalisePadding(ImportedOperator* imported);
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_FUSE_RULES_H_

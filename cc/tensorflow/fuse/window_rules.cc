@@ -1,0 +1,202 @@
+// Rules of pads, strides and repeated cells.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "cc/tensorflow/fuse/rules.h"
+
+namespace ios::tf {
+namespace {
+
+constexpr std::array<int64_t, 2> kOne = {1, 1};
+
+// A Pad that cuts at most two cells, as a depthwise convolution whose kernel
+// has a single 1, at the first cell that is kept.
+bool PadToConvolution(OperatorGraph& ops, int i) {
+  const Shape* x = ops.graph().shape(ops[i].inputs[0]);
+  const Padding p = ops[i].op.padding;
+  const auto cut = [](int64_t cells) { return std::max<int64_t>(-cells, 0); };
+  const auto add = [](int64_t cells) { return std::max<int64_t>(cells, 0); };
+  Operator& op = ops[i].op;
+  const std::array<int64_t, 2> kernel = {cut(p.top) + cut(p.bottom) + 1,
+                                         cut(p.left) + cut(p.right) + 1};
+  if (!x || kernel[0] > 3 || kernel[1] > 3) return false;
+  const int64_t channels = x->back();
+  op.type = OperatorType::kConv2D;
+  op.kernel = kernel;
+  op.padding = {PaddingType::kExplicit, add(p.top), add(p.bottom), add(p.left),
+                add(p.right)};
+  op.groups = op.filters = channels;
+  std::vector<float> filter(kernel[0] * kernel[1] * channels, 0.0f);
+  const auto first =
+      filter.begin() + (cut(p.top) * kernel[1] + cut(p.left)) * channels;
+  std::fill(first, first + channels, 1.0f);
+  ops[i].weights = {std::move(filter)};
+  return true;
+}
+
+bool IsNonNegative(const OperatorGraph& ops, int i) {
+  if (i < 0) return false;
+  if (ops.Is(i, OperatorType::kPool)) {
+    return IsNonNegative(ops, ops.Producer(ops[i].inputs[0]));
+  }
+  switch (ops[i].op.activation.kind) {
+    case Activation::kRelu:
+    case Activation::kRelu6:
+    case Activation::kSigmoid:
+    case Activation::kHardSigmoid:
+    case Activation::kSoftplus:
+    case Activation::kExp:
+    case Activation::kSquare:
+    case Activation::kAbs:
+      return true;
+    case Activation::kMaximum:
+    case Activation::kClip:
+      return ops[i].op.activation.alpha >= 0.0f;
+    default:
+      return false;
+  }
+}
+
+// What SAME cuts off for every size, and what VALID does.
+void NormaliseCut(Operator* op) {
+  Padding& p = op->padding;
+  if (p.type != PaddingType::kExplicit) return;
+  std::array<int64_t, 4> same;
+  for (int k : {0, 1}) {
+    const int64_t cut =
+        (op->kernel[k] - 1) * op->dilations[k] + 1 - op->strides[k];
+    same[2 * k] = std::max<int64_t>(cut, 0) / 2;
+    same[2 * k + 1] = cut - same[2 * k];
+  }
+  const std::array<int64_t, 4> cut = {p.top, p.bottom, p.left, p.right};
+  if (cut == same || cut == std::array<int64_t, 4>{}) {
+    const bool valid = cut == std::array<int64_t, 4>{};
+    p = Padding();
+    p.type = valid ? PaddingType::kValid : PaddingType::kSame;
+  }
+}
+
+}  // namespace
+
+bool ComposeRepeats(OperatorGraph& ops, int i) {
+  const auto repeats = [&](int k) {
+    return ops.Is(k, OperatorType::kResize) &&
+           ops[k].op.interpolation == Interpolation::kNearest &&
+           ops[k].op.coordinates == Coordinates::kHalfPixel &&
+           ops[k].op.output_size == std::array<int64_t, 2>{0, 0} &&
+           !ops[k].op.like;
+  };
+  const int next = repeats(i) ? ops.OnlyUser(i) : -1;
+  if (next < 0 || !repeats(next)) return false;
+  for (int d : {0, 1}) ops[i].op.factors[d] *= ops[next].op.factors[d];
+  ops.TakeOver(i, next);
+  return true;
+}
+
+bool ComposePads(OperatorGraph& ops, int i) {
+  const int next = ops.IsZeroPad(i) ? ops.OnlyUser(i) : -1;
+  if (!ops.IsZeroPad(next)) return false;
+  Padding& a = ops[i].op.padding;
+  const Padding& b = ops[next].op.padding;
+  // Cells that were cut do not come back.
+  const auto loses = [](int64_t first, int64_t second) {
+    return first < 0 && second > 0;
+  };
+  if (loses(a.top, b.top) || loses(a.bottom, b.bottom) ||
+      loses(a.left, b.left) || loses(a.right, b.right)) {
+    return false;
+  }
+  a = {PaddingType::kExplicit, a.top + b.top, a.bottom + b.bottom,
+       a.left + b.left, a.right + b.right};
+  ops.TakeOver(i, next);
+  return true;
+}
+
+bool FoldSubsampling(OperatorGraph& ops, int i) {
+  if (!ops.Is(i, OperatorType::kPool) || ops[i].op.kernel != kOne ||
+      ops[i].op.padding.type == PaddingType::kExplicit) {
+    return false;
+  }
+  const int before = ops.Producer(ops[i].inputs[0]);
+  if (ops.IsZeroPad(before) && ops.OnlyUser(before) == i) {
+    PadToConvolution(ops, before);
+  }
+  if (ops.Is(before, OperatorType::kConv2D) && ops.OnlyUser(before) == i &&
+      ops[before].op.strides == kOne &&
+      ops[before].op.padding.type != PaddingType::kSame) {
+    ops[before].op.strides = ops[i].op.strides;
+    ops.TakeOver(before, i);
+    return true;
+  }
+  const auto folds = [&](int user) {
+    const Operator& op = ops[user].op;
+    return ops.Is(user, OperatorType::kConv2D) && op.kernel == kOne &&
+           op.strides == kOne && op.padding.type != PaddingType::kExplicit;
+  };
+  if (!ops.AllUsers(i, folds)) return false;
+  for (int user : ops.Users(i)) ops[user].op.strides = ops[i].op.strides;
+  ops.PushIntoUsers(i);
+  return true;
+}
+
+bool FoldPad(OperatorGraph& ops, int i) {
+  if (!ops.IsZeroPad(i)) return false;
+  const std::vector<int>& users = ops.Users(i);
+  const Shape* x = ops.graph().shape(ops[i].inputs[0]);
+  const bool relu = IsNonNegative(ops, ops.Producer(ops[i].inputs[0]));
+  const Padding pad = ops[i].op.padding;
+  const auto folds = [&](int user) {
+    const Operator& op = ops[user].op;
+    if (op.residual && ops[user].inputs[1] == ops[i].output) return false;
+    // SAME with stride 1 pads by the same number of cells for all sizes.
+    const bool fixed =
+        op.padding.type != PaddingType::kSame || op.strides == kOne;
+    if (ops.IsConvolution(user) && !ops.IsTransposed(user)) return fixed;
+    // A maximum of values >= 0 and padded zeros is one without the zeros, as
+    // long as no window lies in the padding.
+    return ops.Is(user, OperatorType::kPool) && op.pool == PoolKind::kMax &&
+           relu && op.padding.type == PaddingType::kValid &&
+           std::max(pad.top, pad.bottom) < op.kernel[0] &&
+           std::max(pad.left, pad.right) < op.kernel[1];
+  };
+  if (!x || std::min({pad.top, pad.bottom, pad.left, pad.right}) < 0 ||
+      !ops.AllUsers(i, folds)) {
+    return false;
+  }
+  for (int user : std::set<int>(users.begin(), users.end())) {
+    Operator& op = ops[user].op;
+    const std::array<int64_t, 4> own = ExplicitPadding(op, *x);
+    op.padding = {PaddingType::kExplicit, pad.top + own[0], pad.bottom + own[1],
+                  pad.left + own[2], pad.right + own[3]};
+  }
+  ops.PushIntoUsers(i);
+  return true;
+}
+
+void NormalisePadding(ImportedOperator* imported) {
+  Operator& op = imported->op;
+  if (op.type == OperatorType::kConv2DTranspose) {
+    NormaliseCut(&op);
+    return;
+  }
+  if (!ios::IsConvolution(op.type)) return;
+  Padding& p = op.padding;
+  if (p.type == PaddingType::kExplicit && !p.top && !p.bottom && !p.left &&
+      !p.right) {
+    p.type = PaddingType::kValid;
+  }
+  const int64_t h = (op.kernel[0] - 1) * op.dilations[0];
+  const int64_t w = (op.kernel[1] - 1) * op.dilations[1];
+  if (op.strides == kOne && p.type == PaddingType::kExplicit &&
+      p.top == h / 2 && p.bottom == h - h / 2 && p.left == w / 2 &&
+      p.right == w - w / 2) {
+    p = Padding();
+    p.type = PaddingType::kSame;
+  }
+  if (op.kernel == kOne && p.type == PaddingType::kSame) {
+    p.type = PaddingType::kValid;
+  }
+}
+
+}  // namespace ios::tf
