@@ -20,7 +20,7 @@ def test_a_case_that_fails_is_one_line():
 
 def test_the_sources_are_what_compiles(tmp_path):
     costs.copy_sources(ROOT, tmp_path / "sources")
-    assert (tmp_path / "sources" / "cc" / "core" / "block.cc").exists()
+    assert (tmp_path / "sources" / "cc" / "core" / "ir" / "block.cc").exists()
     assert not (tmp_path / "sources" / "ios_tf" / "lib").exists()
     with pytest.raises(UserError, match="run this in a checkout"):
         costs.copy_sources(tmp_path, tmp_path / "others")
