@@ -28,7 +28,14 @@ std::string& LastError() {
   return error;
 }
 
+bool& LastErrorIsExhaustion() {
+  thread_local bool exhaustion = false;
+  return exhaustion;
+}
+
 int Report(const ios::Status& status) noexcept {
+  LastErrorIsExhaustion() =
+      status.code() == ios::StatusCode::kResourceExhausted;
   try {
     LastError() = status.message();
   } catch (const std::exception&) {
@@ -134,6 +141,8 @@ ios::StatusOr<std::vector<ios::TensorArray>> Arrays(const ios_program* program,
 extern "C" {
 
 const char* ios_last_error(void) { return LastError().c_str(); }
+
+int ios_last_error_is_exhaustion(void) { return LastErrorIsExhaustion(); }
 
 void ios_free_string(char* text) { std::free(text); }
 

@@ -17,6 +17,8 @@ typedef struct ios_program ios_program;
 
 // Valid until the thread's next call.
 const char* ios_last_error(void);
+// 1 if it failed for want of memory or threads.
+int ios_last_error_is_exhaustion(void);
 
 // For strings these functions return.
 void ios_free_string(char* text);

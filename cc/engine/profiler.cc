@@ -130,13 +130,14 @@ class ProfilerImpl : public Profiler {
     return parameters;
   }
 
-  // Before any of it is made: all tensors, and weights as they are and packed.
-  Status CheckMemory(const Block& block,
-                     const std::vector<Shape>& shapes) const {
+  // Before any of it is made: all tensors, unless they share memory (an arena
+  // is looked at when it is allocated), and weights as they are and packed.
+  Status CheckMemory(const Block& block, const std::vector<Shape>& shapes,
+                     bool share_memory) const {
     int64_t bytes = 0;
     for (const Shape& shape : block.inputs) bytes += Bytes(shape);
     for (size_t i = 0; i < block.operators.size(); ++i) {
-      bytes += Bytes(shapes[i]);
+      if (!share_memory) bytes += Bytes(shapes[i]);
       for (const Shape& shape :
            WeightShapes(block.operators[i], InputShapes(block, shapes, i)[0])) {
         bytes += 2 * NumElements(shape) * static_cast<int64_t>(sizeof(float));
@@ -149,7 +150,7 @@ class ProfilerImpl : public Profiler {
       const Block& block, const std::vector<std::vector<int>>& origin) {
     auto bench = std::make_unique<Bench>();
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
-    IOS_RETURN_IF_ERROR(CheckMemory(block, shapes));
+    IOS_RETURN_IF_ERROR(CheckMemory(block, shapes, false));
     IOS_ASSIGN_OR_RETURN(const Parameters parameters,
                          ParametersOf(block, shapes, origin));
     IOS_ASSIGN_OR_RETURN(
@@ -316,7 +317,7 @@ class ProfilerImpl : public Profiler {
     IOS_ASSIGN_OR_RETURN(const Lowered lowered, LowerMerges(block_, schedule));
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes,
                          InferShapes(lowered.block));
-    IOS_RETURN_IF_ERROR(CheckMemory(lowered.block, shapes));
+    IOS_RETURN_IF_ERROR(CheckMemory(lowered.block, shapes, true));
     IOS_ASSIGN_OR_RETURN(const Parameters parameters,
                          ParametersOf(lowered.block, shapes, lowered.origin));
     IOS_ASSIGN_OR_RETURN(whole->assembly,

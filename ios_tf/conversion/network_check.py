@@ -8,6 +8,7 @@ sequential schedule.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2
 
+from ios_tf.cost.cost_model import compare_within_memory
 from ios_tf.model import graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
@@ -87,7 +89,8 @@ def check(
         for choice in (sequential, found, *others):
             stages = tuple(choice[signature].stages for signature in of_size.problems)
             choices.setdefault(stages, choice)
-        latencies = cost_model.compare_programs(
+        latencies = compare_within_memory(
+            cost_model.compare_programs,
             [
                 _programs(
                     dataclasses.replace(light, graph_def=graph_of(choice)),
@@ -95,8 +98,11 @@ def check(
                     device,
                 )
                 for choice in choices.values()
-            ]
+            ],
+            cost_model.release,
         )
+        if latencies[0] == math.inf:  # nothing to compare others with
+            latencies = [0.0] * len(latencies)
         cost_model.release()
         measured = list(zip(choices.values(), latencies, strict=True))
         if not searcher.searches:

@@ -283,6 +283,12 @@ def note_search(report: Report, stats: SearchStats) -> None:
         "--max_groups and --max_group_size make searches smaller"
         for name, cuts in stats.cut.items()
     ]
+    if stats.too_large:
+        report.notes.append(
+            f"{len(stats.too_large)} blocks could not be measured, or not all that was "
+            "to be, in the memory that was free; where nothing could be, they run "
+            "sequentially"
+        )
     if stats.stopped:
         unsearched = max(stats.stopped.values())
         report.notes.append(

@@ -157,9 +157,7 @@ class Report:
                 str(size.merged),
                 str(size.concurrent),
                 str(size.split),
-                f"{size.sequential_ms:.2f} ms",
-                f"{size.scheduled_ms:.2f} ms"
-                f" ({size.sequential_ms / size.scheduled_ms:.2f}x)",
+                *_measured(size),
             )
             for batch_size, size in self.sizes.items()
         ]
@@ -173,6 +171,16 @@ class Report:
                 (*names, "sequential", "scheduled"), *padded, strict=True
             )
         ]
+
+
+def _measured(size: SizeReport) -> tuple[str, str]:
+    if not size.scheduled_ms:
+        return "not measured", "not measured"
+    speedup = size.sequential_ms / size.scheduled_ms
+    return (
+        f"{size.sequential_ms:.2f} ms",
+        f"{size.scheduled_ms:.2f} ms ({speedup:.2f}x)",
+    )
 
 
 def _milliseconds(latencies: Mapping[int, float]) -> str:

@@ -6,8 +6,8 @@ import abc
 import dataclasses
 import math
 import statistics
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar, runtime_checkable
 
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage, Strategy
@@ -21,7 +21,10 @@ __all__ = [
     "Measurement",
     "Observer",
     "SampledCostModel",
+    "compare_within_memory",
 ]
+
+_Candidate = TypeVar("_Candidate")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +114,8 @@ class LaneCostModel(CostModel, Protocol):
 class BlockCostModel(LaneCostModel, Protocol):
     """A cost model that also measures whole schedules, as a Searcher needs.
 
+    What does not fit into the device's memory is a MemoryError.
+
     Attributes:
       measurements: how many candidates have been measured.
     """
@@ -124,6 +129,29 @@ class BlockCostModel(LaneCostModel, Protocol):
 
     def release(self) -> None:
         """Frees what the device holds of the blocks measured so far."""
+
+
+def compare_within_memory(
+    compare: Callable[[Sequence[_Candidate]], list[float]],
+    candidates: Sequence[_Candidate],
+    release: Callable[[], None],
+) -> list[float]:
+    """Latencies in ms of candidates, in turn if all of them fit into memory together.
+
+    Otherwise one after the other; infinite is that of what does not even fit alone.
+    """
+    try:
+        return compare(candidates)
+    except MemoryError:
+        release()
+    latencies = []
+    for candidate in candidates:
+        try:
+            latencies += compare([candidate])
+        except MemoryError:
+            latencies.append(math.inf)
+        release()
+    return latencies
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement, SampledCostModel
+from ios_tf.errors import first_line
 from ios_tf.native import engine, malloc, plugin
 from ios_tf.native.devices import CPU, Device
 from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
@@ -121,15 +122,18 @@ class MeasuredCostModel(SampledCostModel):
                 for values in (operators, stage_ids, group_ids, strategies)
             ]
         with tf.device(self.device.tensorflow):
-            latencies = plugin.ops().ios_stage_latency(
-                *inputs,
-                program=program,
-                device=self.device.kind,
-                warmup=measurement.warmup,
-                number=measurement.number,
-                repeat=measurement.repeat,
-                lanes=lanes,
-            )
+            try:
+                latencies = plugin.ops().ios_stage_latency(
+                    *inputs,
+                    program=program,
+                    device=self.device.kind,
+                    warmup=measurement.warmup,
+                    number=measurement.number,
+                    repeat=measurement.repeat,
+                    lanes=lanes,
+                )
+            except tf.errors.ResourceExhaustedError as error:
+                raise MemoryError(first_line(error)) from None
         return list(latencies.numpy().tolist())
 
 

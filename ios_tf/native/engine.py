@@ -29,6 +29,10 @@ class EngineError(RuntimeError):
     """The engine refused or failed; the message is one line."""
 
 
+class EngineMemoryError(EngineError, MemoryError):
+    """There is not enough memory, or there are too many threads already."""
+
+
 @functools.cache
 def _library() -> ctypes.CDLL:
     path = LIBRARIES / "libios_engine.so"
@@ -38,6 +42,7 @@ def _library() -> ctypes.CDLL:
         raise EngineError(f"cannot load the engine: {error}") from None
     signatures = {
         "ios_last_error": (ctypes.c_char_p, []),
+        "ios_last_error_is_exhaustion": (ctypes.c_int, []),
         "ios_free_string": (None, [ctypes.c_void_p]),
         "ios_failed_captures": (ctypes.c_int64, []),
         "ios_add_library_directory": (None, [ctypes.c_char_p]),
@@ -122,7 +127,9 @@ def _cuda_directories() -> list[str]:
 
 def _check(ok: Any) -> None:
     if not ok:
-        raise EngineError(_library().ios_last_error().decode())
+        exhausted = _library().ios_last_error_is_exhaustion()
+        message = _library().ios_last_error().decode()
+        raise (EngineMemoryError if exhausted else EngineError)(message)
 
 
 def _take_string(pointer: int | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ios_tf.cost.cached import CachedCostModel
-from ios_tf.cost.cost_model import BlockCostModel
+from ios_tf.cost.cost_model import BlockCostModel, compare_within_memory
 from ios_tf.cost.database import LatencyDatabase
 from ios_tf.scheduler import (
     Problem,
@@ -43,6 +43,8 @@ class SearchStats:
       cut: block name -> cuts made only to make the search possible.
       stopped: block signature -> how much faster than the schedule that was found
         another one could be, as a fraction, where the search was stopped.
+      too_large: names of blocks that could not be measured, or not all of what was to
+        be, in the memory that was free.
       measured: stages, groups and schedules that were measured.
       reused: stages and groups that had been measured before.
       bounded: candidates that need not be measured, as they could not win.
@@ -53,6 +55,7 @@ class SearchStats:
     cached: int = 0
     cut: dict[str, int] = dataclasses.field(default_factory=dict)
     stopped: dict[str, float] = dataclasses.field(default_factory=dict)
+    too_large: set[str] = dataclasses.field(default_factory=set)
     measured: int = 0
     reused: int = 0
     bounded: int = 0
@@ -139,7 +142,7 @@ class Searcher:
                 stats,
             )
             self.cost_model.release()
-            if self._cache:
+            if self._cache and problem.name not in stats.too_large:
                 self._cache.put(schedule, self._strategy, self._pruning, self._patterns)
             schedules[problem.signature] = schedule
         stats.measured = self.cost_model.measurements - before
@@ -213,7 +216,11 @@ class Searcher:
         if not self.searches:
             choices = [BASELINES[self._strategy](problem)]
         elif not _is_chain(problem):
-            choices += self._found(problem, bar, deadline, stats)
+            try:
+                choices += self._found(problem, bar, deadline, stats)
+            except MemoryError:
+                stats.too_large.add(problem.name)
+                self.cost_model.release()
             # A sum of stage latencies is an estimate; the whole block decides.
             if self._strategy in ("both", "parallel"):
                 choices.append(greedy_schedule(problem))
@@ -222,10 +229,19 @@ class Searcher:
         latencies = dict(
             zip(
                 (schedule.stages for schedule in measured),
-                self.cost_model.compare(problem, [s.stages for s in measured]),
+                compare_within_memory(
+                    lambda candidates: self.cost_model.compare(problem, candidates),
+                    [schedule.stages for schedule in measured],
+                    self.cost_model.release,
+                ),
                 strict=True,
             )
         )
+        if math.inf in latencies.values():
+            stats.too_large.add(problem.name)
+        if latencies[sequential.stages] == math.inf:
+            # What others would take is of no use without it.
+            latencies = dict.fromkeys(latencies, 0.0)
         best = min(choices, key=lambda schedule: latencies[schedule.stages])
         limit = _WORTHWHILE * latencies[sequential.stages]
         if self.searches and latencies[best.stages] > limit:

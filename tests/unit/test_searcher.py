@@ -1,0 +1,69 @@
+"""Searches for blocks that do not fit into memory, measured by the real engine."""
+
+import pytest
+
+from ios_tf.cost import Measurement
+from ios_tf.cost.cost_model import compare_within_memory
+from ios_tf.cost.profiled import ProfiledCostModel
+from ios_tf.native import engine
+from ios_tf.scheduler import Problem, Pruning, sequential_schedule
+from ios_tf.tuning.searcher import Searcher
+
+
+def branches(batch: int, size: int) -> Problem:
+    """Two convolutions of the same images, and a concat."""
+    conv = {"type": "conv2d", "padding": "SAME", "inputs": [-1], "filters": 4}
+    operators = [{**conv, "kernel": [1, 1]}, {**conv, "kernel": [3, 3]}]
+    operators.append({"type": "concat", "inputs": [0, 1]})
+    block = {
+        "version": 1,
+        "name": "branches",
+        "dtype": "float32",
+        "inputs": [[batch, size, size, 4]],
+        "operators": operators,
+        "outputs": [2],
+    }
+    return Problem.from_json(engine.problem(block))
+
+
+# 256 GB of images, and 1 TB.
+@pytest.mark.parametrize("size", [512, 1024])
+def test_what_cannot_be_measured_is_sequential(size):
+    problem = branches(1 << 16, size)
+    cost_model = ProfiledCostModel("cpu", Measurement(0, 1, 1))
+    found, stats = Searcher(cost_model, "both", Pruning()).schedule_all([problem])
+    schedule = found[problem.signature]
+    assert schedule.stages == sequential_schedule(problem).stages
+    assert schedule.metadata["latency_ms"] == schedule.metadata["sequential_ms"] == 0
+    assert stats.too_large == {"branches"}
+
+
+def test_candidates_that_do_not_fit_together_are_measured_alone():
+    held: list[int] = []
+    released = 0
+
+    def compare(candidates):
+        """Each needs so much, and stays until it is released; there are ten."""
+        held.extend(candidates)
+        if sum(held) > 10:
+            raise MemoryError
+        return [float(candidate) for candidate in candidates]
+
+    def release():
+        nonlocal released
+        released += 1
+        held.clear()
+
+    assert compare_within_memory(compare, [4, 5], release) == [4, 5]
+    assert released == 0
+    assert compare_within_memory(compare, [4, 11, 6], release) == [4, float("inf"), 6]
+    assert held == []
+
+
+def test_exhaustion_is_told_from_other_errors():
+    problem = branches(1 << 16, 1024)
+    with pytest.raises(engine.EngineMemoryError, match="out of memory"):
+        ProfiledCostModel("cpu").compare(problem, [sequential_schedule(problem).stages])
+    with pytest.raises(engine.EngineError) as error:
+        engine.problem({"version": 1})
+    assert not isinstance(error.value, MemoryError)
