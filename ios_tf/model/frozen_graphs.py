@@ -281,7 +281,7 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
     outputs = [tensor for tensor, _ in whole.outputs.values()]
     graph_def = grappler.optimize(graph_def, inputs, outputs, ["function"])
     wanted = [*(spec.name for spec in whole.inputs.values()), *outputs]
-    graph_def = tf.compat.v1.graph_util.extract_sub_graph(
+    graph_def = function_library.pruned(
         graph_def, [name.partition(":")[0] for name in wanted]
     )
     return dataclasses.replace(whole, graph_def=graph_def)
@@ -629,7 +629,7 @@ def _without_weights(initializer: Any) -> Any:
     captures = {i.op.name: external for external, i in function.graph.captures}
     inputs = [t.name for t in function.inputs if t.op.name not in captures]
     needed = [name.partition(":")[0] for name in (*inputs, *outputs)]
-    graph_def = tf.compat.v1.graph_util.extract_sub_graph(
+    graph_def = function_library.pruned(
         function.graph.as_graph_def(), [*needed, *waits]
     )
     left = {node.name for node in graph_def.node}

@@ -42,6 +42,21 @@ def nodes(graph_def: graph_pb2.GraphDef) -> Iterator[Any]:
         yield from function.node_def
 
 
+def pruned(graph_def: graph_pb2.GraphDef, wanted: Iterable[str]) -> graph_pb2.GraphDef:
+    """A copy of the graph without the nodes that these, by name, do not need."""
+    inputs = {node.name: node.input for node in graph_def.node}
+    needed: set[str] = set()
+    waiting = list(wanted)
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting += [i.partition(":")[0].removeprefix("^") for i in inputs[name]]
+    result = graph_pb2.GraphDef(library=graph_def.library, versions=graph_def.versions)
+    result.node.extend(node for node in graph_def.node if node.name in needed)
+    return result
+
+
 def drop_gradients(graph_def: graph_pb2.GraphDef) -> None:
     """Removes what only training needs from a graph and its functions."""
     del graph_def.library.gradient[:]

@@ -181,7 +181,7 @@ class _Editor:
         # Variables that nothing reads any more would be saved.
         tensors = [one.name for one in self._frozen.inputs.values()]
         tensors += [tensor for tensor, _ in self._frozen.outputs.values()]
-        graph_def = tf.compat.v1.graph_util.extract_sub_graph(
+        graph_def = function_library.pruned(
             graph_def, [subgraphs.node_of(tensor) for tensor in tensors]
         )
         names = {node.name for node in graph_def.node}

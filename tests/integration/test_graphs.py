@@ -4,7 +4,7 @@ import numpy as np
 import shared
 import tensorflow as tf
 
-from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model import frozen_graphs, function_library, graph_optimizer
 from ios_tf.scheduler import sequential_schedule
 
 
@@ -62,3 +62,12 @@ def test_graphs_have_the_same_blocks_and_programs_without_weights(tmp_path):
     ]
     assert attributes[0] == attributes[1]
     assert any(attributes[0].values())
+
+
+def test_pruned_as_tensorflow_prunes():
+    graph_def = folded().graph_def
+    for name in ("", graph_def.node[len(graph_def.node) // 2].name):
+        wanted = [name or graph_def.node[-1].name]
+        found = function_library.pruned(graph_def, wanted)
+        assert found == tf.compat.v1.graph_util.extract_sub_graph(graph_def, wanted)
+        assert 0 < len(found.node) < len(graph_def.node)
