@@ -1,0 +1,39 @@
+"""Links between the documents, and to files and headings, lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted(
+    path
+    for folder in (ROOT, ROOT / "docs", ROOT / "examples", ROOT / "examples/serving")
+    for path in folder.glob("*.md")
+)
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    found = set()
+    for title in re.findall(r"^#+ (.+)$", without_code(path.read_text()), re.MULTILINE):
+        found.add(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links(path):
+    links = re.findall(r"\]\(([^)\s]+)\)", without_code(path.read_text()))
+    for link in links:
+        if link.startswith(("http:", "https:", "mailto:")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        assert target.exists(), link
+        assert ROOT in target.parents, link
+        if anchor:
+            assert anchor in anchors(target), link
