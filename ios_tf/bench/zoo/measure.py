@@ -266,6 +266,7 @@ def _ratio(
     times: dict[str, list[float]] = {"tensorflow": [], "converted": []}
     functions = {"tensorflow": expected, "converted": converted}
     end = time.perf_counter() + _SECONDS
+    others = OtherWork()
     for round_number in range(rounds):
         if round_number >= _LEAST_ROUNDS and time.perf_counter() > end:
             break
@@ -279,7 +280,32 @@ def _ratio(
         "tensorflow_ms": statistics.median(times["tensorflow"]),
         "converted_ms": statistics.median(times["converted"]),
         "ratio": statistics.median(ratios),
+        "other_cores": others.cores(),
     }
+
+
+class OtherWork:
+    """What other processes, and other guests of the host, do meanwhile."""
+
+    def __init__(self) -> None:
+        self._start = self._now()
+
+    def cores(self) -> float:
+        """How many cores were busy with it since this was made, on average."""
+        seconds, busy, own = (
+            now - then for now, then in zip(self._now(), self._start, strict=True)
+        )
+        return max(busy - own, 0.0) / max(seconds, 1e-3)
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        """The time, that of busy cores, and this process's part, in seconds."""
+        with open("/proc/stat", encoding="ascii") as file:
+            fields = [int(field) for field in file.readline().split()[1:]]
+        user, nice, system, _, _, interrupts, soft, steal = fields[:8]
+        busy = user + nice + system + interrupts + soft + steal
+        own = sum(os.times()[:4])
+        return time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), own
 
 
 def _milliseconds(function: Any, inputs: Mapping[str, tf.Tensor]) -> float:

@@ -13,8 +13,11 @@ two batch sizes: on the engine, and without the plugin, as any TensorFlow runs i
 Conversions, in processes of their own, are for all batch sizes of the page, and keep
 what is slower than TensorFlow (`--keep_slower`; without it `convert` leaves that to
 TensorFlow). Ratios are latencies over stock TensorFlow's, interleaved: below 1 is
-faster. In a network of one region, its ratio is the region's.
+faster, and `*` marks those beside which other processes took more than a tenth of a
+core. In a network of one region, its ratio is the region's.
 """
+# Of cores that others use; their timing is then not to be relied on.
+_BUSY = 0.1
 _COLUMNS = (
     "network",
     "operators",
@@ -58,12 +61,14 @@ def _cells(row: Mapping[str, Any], sizes: list[int]) -> list[str]:
         f"{row['stock_difference']:.1e}",
         f"{row['convert_seconds']:.0f} s",
         f"{row['convert_mib']:.0f} MiB",
-        *(
-            f"{row['latency'][str(size)]['ratio']:.2f} "
-            f"({row['latency'][str(size)]['tensorflow_ms']:.1f} ms)"
-            for size in sizes
-        ),
+        *(_ratio(row["latency"][str(size)]) for size in sizes),
     ]
+
+
+def _ratio(latency: Mapping[str, float]) -> str:
+    # Old records do not know.
+    mark = "*" if latency.get("other_cores", 1.0) > _BUSY else ""
+    return f"{latency['ratio']:.2f}{mark} ({latency['tensorflow_ms']:.1f} ms)"
 
 
 def _line(cells: list[str]) -> str:
