@@ -2,6 +2,7 @@
 
 #include "cc/engine/cpu/cpu_backend.h"
 #include "cc/engine/cuda/cuda_backend.h"
+#include "cc/engine/devices.h"
 
 namespace ios {
 namespace {

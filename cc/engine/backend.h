@@ -10,7 +10,8 @@
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/data_type.h"
 #include "cc/core/status.h"
-#include "cc/engine/program.h"
+#include "cc/engine/arrays.h"
+#include "cc/engine/measurement.h"
 
 namespace ios {
 

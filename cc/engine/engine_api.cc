@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "cc/core/ir/problem.h"
+#include "cc/engine/devices.h"
+#include "cc/engine/profiler.h"
 #include "cc/engine/program.h"
 
 struct ios_profiler {

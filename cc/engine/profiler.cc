@@ -2,6 +2,8 @@
 // executable, in which every tensor keeps its place, so that a candidate costs
 // its tasks only. A schedule of the whole block runs as it does in a program.
 
+#include "cc/engine/profiler.h"
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -14,7 +16,6 @@
 #include "cc/engine/executable.h"
 #include "cc/engine/fork_guard.h"
 #include "cc/engine/host_memory.h"
-#include "cc/engine/program.h"
 
 namespace ios {
 namespace {

@@ -9,6 +9,7 @@
 #include "cc/core/transforms/merge.h"
 #include "cc/engine/assembly.h"
 #include "cc/engine/backend.h"
+#include "cc/engine/devices.h"
 #include "cc/engine/fork_guard.h"
 
 namespace ios {

@@ -1,7 +1,7 @@
 // The pool of threads: every piece of every section runs once, before the
 // section ends, whichever threads have a core and whenever they lose it. Its
-// sources are compiled with delays in them (tests/integration/test_cc.py), with and without
-// ThreadSanitizer.
+// sources are compiled with delays in them (tests/integration/test_cc.py), with
+// and without ThreadSanitizer.
 
 #include "cc/engine/cpu/threads/lanes.h"
 

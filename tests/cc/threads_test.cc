@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "cc/engine/profiler.h"
 #include "cc/engine/program.h"
 #include "tests/cc/blocks.h"
 #include "tests/cc/testing.h"

@@ -18,7 +18,7 @@ ALLOWED = {
     "cc/tensorflow": (
         [
             "cc/core/",
-            r"cc/engine/program\.h",
+            r"cc/engine/(arrays|devices|profiler|program)\.h",
             # What a graph composes is computed as the engine computes it.
             r"cc/engine/cpu/kernels/(activations|broadcast)\.h",
             "(absl|tensorflow|tsl|xla)/",

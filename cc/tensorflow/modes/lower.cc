@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/core/ir/schedule.h"
-#include "cc/engine/program.h"
+#include "cc/engine/devices.h"
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/graph/graph_editor.h"
 #include "cc/tensorflow/graph/layouts.h"

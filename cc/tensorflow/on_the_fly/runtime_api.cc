@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cc/engine/program.h"
+#include "cc/engine/devices.h"
 #include "cc/tensorflow/names.h"
 #include "cc/tensorflow/on_the_fly/runtime.h"
 #include "cc/tensorflow/on_the_fly/schedule_cache.h"

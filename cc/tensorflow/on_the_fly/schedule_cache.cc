@@ -8,7 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "cc/core/ir/problem.h"
-#include "cc/engine/program.h"
+#include "cc/engine/devices.h"
 #include "cc/tensorflow/names.h"
 #include "cc/tensorflow/on_the_fly/cache_file.h"
 #include "cc/tensorflow/status_util.h"

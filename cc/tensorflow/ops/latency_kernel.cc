@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cc/engine/program.h"
+#include "cc/engine/profiler.h"
 #include "cc/tensorflow/ops/engine_device.h"
 #include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/framework/op_kernel.h"

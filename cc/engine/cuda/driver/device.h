@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "cc/core/status.h"
+#include "cc/engine/arrays.h"
 #include "cc/engine/cuda/driver/libraries.h"
-#include "cc/engine/program.h"
 
 namespace ios::cuda {
 

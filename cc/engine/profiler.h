@@ -1,0 +1,42 @@
+// Profiler: latencies of stages and schedules of one block on a device.
+#ifndef IOS_TF_CC_ENGINE_PROFILER_H_
+#define IOS_TF_CC_ENGINE_PROFILER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/schedule.h"
+#include "cc/core/status.h"
+#include "cc/engine/arrays.h"
+#include "cc/engine/measurement.h"
+
+namespace ios {
+
+// Measures stages of one block on a device. Tensors are laid out as in the
+// compiled block, hold random values, and are shared by all candidates.
+class Profiler {
+ public:
+  static StatusOr<std::unique_ptr<Profiler>> Create(
+      const Block& block, const std::string& device,
+      DeviceAllocator* allocator = nullptr);
+  virtual ~Profiler() = default;
+
+  // Milliseconds of one run of `stages` in order (one stage: a candidate of the
+  // dynamic program; all stages of a schedule: the whole block), `repeat` of
+  // them. The stages need not cover the block. Calls are serialised.
+  virtual StatusOr<std::vector<double>> Measure(
+      const std::vector<Stage>& stages, const Measurement& measurement) = 0;
+
+  // The same for several candidates, measured in turn (A B A B …), so that what
+  // disturbs the machine disturbs all alike. result[i] belongs to
+  // candidates[i].
+  virtual StatusOr<std::vector<std::vector<double>>> MeasureInterleaved(
+      const std::vector<std::vector<Stage>>& candidates,
+      const Measurement& measurement) = 0;
+};
+
+}  // namespace ios
+
+#endif  // IOS_TF_CC_ENGINE_PROFILER_H_
