@@ -144,7 +144,7 @@ Status Assembly::Append(const Segment& segment, const PartOfBlock& part) {
   }
 
   BoundStage split;
-  split.lanes = backend_->LanesFor(count);
+  split.lanes = backend_->traits().LanesFor(count);
   int64_t arena_end = outputs_bytes_;
   for (int lane = 0; lane < split.lanes; ++lane) {
     const int64_t arena = arena_end;

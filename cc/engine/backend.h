@@ -11,6 +11,7 @@
 #include "cc/core/ir/data_type.h"
 #include "cc/core/status.h"
 #include "cc/engine/arrays.h"
+#include "cc/engine/device_traits.h"
 #include "cc/engine/measurement.h"
 
 namespace ios {
@@ -135,30 +136,7 @@ class Backend {
   // Unimplemented unless the backend computes in `dtype`.
   virtual Status Supports(DataType dtype) const = 0;
 
-  // Whether tasks of `op` read a pitched view of their input as fast as a dense
-  // one. Every task can read and write any view.
-  virtual bool ReadsPitched(const Operator& op) const = 0;
-
-  // Whether tasks of `op` take the pieces of a concat for an input, which then
-  // need not be put together.
-  virtual bool ReadsPieces(const Operator& op) const = 0;
-
-  // Whether tasks of `op` take the terms of a sum for their first input, which
-  // then need not be added up.
-  virtual bool ReadsTerms(const Operator& op) const = 0;
-
-  // Whether pools apply an activation to their output.
-  virtual bool PoolsActivate() const = 0;
-
-  // Elements to which a range of channels must be aligned for tasks to write it
-  // as fast as a dense tensor.
-  virtual int64_t SliceAlignment(DataType dtype) const = 0;
-
-  // How many lanes a stage of `groups` groups runs on.
-  virtual int LanesFor(int groups) const = 0;
-  // Whether a lane has a fixed part of the device, so that a group on one of
-  // many lanes is slower than alone even if the others are idle.
-  virtual bool LanesDivideDevice() const = 0;
+  virtual const DeviceTraits& traits() const = 0;
 
   virtual StatusOr<std::shared_ptr<Parameter>> MakeParameter(
       const ConstArray& array) = 0;

@@ -12,7 +12,7 @@ namespace ios {
 // The most lanes `device` has.
 StatusOr<int> LaneCount(const std::string& device);
 
-// Backend::LanesDivideDevice: true of CPU cores, false of CUDA streams.
+// DeviceTraits::lanes_divide_device: true of CPU cores, false of CUDA streams.
 StatusOr<bool> LanesDivideDevice(const std::string& device);
 
 // "Intel(R) Xeon(R) Processor, 2 cores, oneDNN 3.2.0, revision 1": what

@@ -20,23 +20,15 @@ StatusOr<std::unique_ptr<Executable>> Executable::Create(
 Status Executable::Plan(const Schedule& schedule, bool share_memory,
                         int64_t border_alignment) {
   IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
-  if (backend_->PoolsActivate()) {
+  if (backend_->traits().pools_activate) {
     for (const auto& [to, from] : PoolAfterConvolutions(shapes_, &block_)) {
       std::swap(parameters_[to], parameters_[from]);
     }
     IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
   }
   MemoryPlanOptions options;
-  options.reads_pitched = [this](const Operator& op) {
-    return backend_->ReadsPitched(op);
-  };
-  options.reads_pieces = [this](const Operator& op) {
-    return backend_->ReadsPieces(op);
-  };
-  options.reads_terms = [this](const Operator& op) {
-    return backend_->ReadsTerms(op);
-  };
-  options.slice_alignment = backend_->SliceAlignment(block_.dtype);
+  options.device = backend_->traits();
+  options.slice_alignment = options.device.SliceAlignment(block_.dtype);
   options.border_alignment = border_alignment;
   options.share_memory = share_memory;
   plan_ = PlanMemory(block_, shapes_, schedule, options);
@@ -102,8 +94,8 @@ StatusOr<std::vector<BoundStage>> Executable::Bind(
         groups.begin(), groups.end(),
         [](const auto& a, const auto& b) { return a.first > b.first; });
     BoundStage out;
-    out.lanes =
-        backend_->LanesFor(std::max(lanes, static_cast<int>(groups.size())));
+    out.lanes = backend_->traits().LanesFor(
+        std::max(lanes, static_cast<int>(groups.size())));
     for (const auto& [flops, ops] : groups) {
       std::vector<BoundTask> tasks;
       for (int op : ops) {

@@ -123,7 +123,7 @@ std::vector<bool> LeftInPieces(const Block& block, const Readers& readers,
     const Operator& reader = block.operators[readers.operators[i][0]];
     return (op.activation == Activation::kNone ||
             op.activation == Activation::kRelu) &&
-           reader.inputs[0] == i && options.reads_terms(reader) &&
+           reader.inputs[0] == i && options.device.reads_terms(reader) &&
            std::none_of(op.inputs.begin(), op.inputs.end(), [&](int ref) {
              return ref >= 0 && type(ref) == OperatorType::kConcat;
            });
@@ -131,12 +131,13 @@ std::vector<bool> LeftInPieces(const Block& block, const Readers& readers,
   const auto concat_in_pieces = [&](int i) {
     return block.operators[i].inputs.size() <= kMaxPieces &&
            !readers.operators[i].empty() &&
-           std::all_of(readers.operators[i].begin(), readers.operators[i].end(),
-                       [&](int reader) {
-                         return block.operators[reader].inputs.size() <=
-                                    kMaxReadInPieces &&
-                                options.reads_pieces(block.operators[reader]);
-                       });
+           std::all_of(
+               readers.operators[i].begin(), readers.operators[i].end(),
+               [&](int reader) {
+                 return block.operators[reader].inputs.size() <=
+                            kMaxReadInPieces &&
+                        options.device.reads_pieces(block.operators[reader]);
+               });
   };
   std::vector<bool> in_pieces(n, false);
   for (int i = 0; i < n; ++i) {
@@ -157,7 +158,8 @@ Placement PlaceInHosts(const Block& block, const std::vector<Shape>& shapes,
   const std::vector<bool>& is_output = all_readers.outside;
   const auto readers_take_pitch = [&](int i, int except) {
     return std::all_of(readers[i].begin(), readers[i].end(), [&](int reader) {
-      return reader == except || options.reads_pitched(block.operators[reader]);
+      return reader == except ||
+             options.device.reads_pitched(block.operators[reader]);
     });
   };
   const auto fits_slice = [&](int ref, int concat, int64_t channel) {

@@ -5,12 +5,12 @@
 #ifndef IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 #define IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 
-#include <functional>
 #include <vector>
 
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/schedule.h"
 #include "cc/engine/backend.h"
+#include "cc/engine/device_traits.h"
 
 namespace ios {
 
@@ -59,11 +59,8 @@ struct MemoryPlan {
 };
 
 struct MemoryPlanOptions {
-  // Backend::ReadsPitched of the device.
-  std::function<bool(const Operator&)> reads_pitched;
-  std::function<bool(const Operator&)> reads_pieces;  // Backend::ReadsPieces
-  std::function<bool(const Operator&)> reads_terms;   // Backend::ReadsTerms
-  int64_t slice_alignment = 1;                        // Backend::SliceAlignment
+  DeviceTraits device;
+  int64_t slice_alignment = 1;  // device.SliceAlignment of the block's dtype
   // TensorView::alignment of the block's inputs and outputs.
   int64_t border_alignment = TensorView::kMaxAlignment;
   // False keeps every buffer apart: any operators may then run in any order.

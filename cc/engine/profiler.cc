@@ -297,14 +297,15 @@ class ProfilerImpl : public Profiler {
       const Operator& reader = block_.operators[r];
       if (!reads(reader, i)) continue;
       if (reader.type != OperatorType::kConcat) {
-        if (!backend_->ReadsPitched(reader)) return true;
+        if (!backend_->traits().reads_pitched(reader)) return true;
         continue;
       }
       const bool in_pieces =
           !is_output(r) &&
           std::all_of(block_.operators.begin(), block_.operators.end(),
                       [&](const Operator& op) {
-                        return !reads(op, r) || backend_->ReadsPieces(op);
+                        return !reads(op, r) ||
+                               backend_->traits().reads_pieces(op);
                       });
       if (in_pieces) return true;
     }

@@ -1,6 +1,5 @@
 #include "cc/engine/program.h"
 
-#include <limits>
 #include <list>
 #include <map>
 #include <mutex>
@@ -310,12 +309,12 @@ StatusOr<std::unique_ptr<Program>> Program::Create(
 
 StatusOr<int> LaneCount(const std::string& device) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
-  return backend->LanesFor(std::numeric_limits<int>::max());
+  return backend->traits().lanes;
 }
 
 StatusOr<bool> LanesDivideDevice(const std::string& device) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
-  return backend->LanesDivideDevice();
+  return backend->traits().lanes_divide_device;
 }
 
 StatusOr<std::string> DeviceFingerprint(const std::string& device) {

@@ -18,9 +18,9 @@ using testing::MakeBlock;
 
 MemoryPlanOptions Options(bool share_memory = true) {
   MemoryPlanOptions options;
-  options.reads_pitched = [](const Operator&) { return true; };
-  options.reads_pieces = [](const Operator&) { return false; };
-  options.reads_terms = [](const Operator&) { return false; };
+  options.device.reads_pitched = [](const Operator&) { return true; };
+  options.device.reads_pieces = [](const Operator&) { return false; };
+  options.device.reads_terms = [](const Operator&) { return false; };
   options.share_memory = share_memory;
   return options;
 }
@@ -82,7 +82,7 @@ TEST(ConcatInputsLieInTheirSlices) {
   EXPECT(plan.OwnsBuffer(2) && !plan.OwnsBuffer(1));
   // Where a reader cannot take a pitch, the concat copies.
   MemoryPlanOptions dense = Options();
-  dense.reads_pitched = [](const Operator&) { return false; };
+  dense.device.reads_pitched = [](const Operator&) { return false; };
   const Block read_twice =
       MakeBlock({Conv(-1, 32, 1), Conv(-1, 16, 3),
                  Join(OperatorType::kConcat, {0, 1}), Conv(0, 16, 1)},
@@ -100,7 +100,7 @@ TEST(ConcatsAreLeftInPieces) {
        Conv(-1, 16, 3), Join(OperatorType::kAdd, {2, 3}), Conv(4, 16, 1)},
       {5});
   MemoryPlanOptions options = Options();
-  options.reads_pieces = [](const Operator& op) {
+  options.device.reads_pieces = [](const Operator& op) {
     return op.type == OperatorType::kAdd;
   };
   const MemoryPlan plan = Plan(block, SequentialSchedule(block), options);
@@ -133,7 +133,7 @@ TEST(SumsAreLeftInTerms) {
   sum.activation = Activation::kRelu;
   const Block block = MakeBlock({Conv(-1, 16, 1), sum, sepconv(1)}, {2});
   MemoryPlanOptions options = Options();
-  options.reads_terms = [](const Operator& op) {
+  options.device.reads_terms = [](const Operator& op) {
     return op.type == OperatorType::kSepConv;
   };
   const auto plan_of = [&](const Block& b) {
@@ -173,7 +173,7 @@ TEST(ActivationsOfPiecesMoveToTheirProducers) {
        Conv(4, 16, 1), Conv(1, 16, 1)},
       {5, 6});
   MemoryPlanOptions options = Options();
-  options.reads_pieces = [](const Operator& op) {
+  options.device.reads_pieces = [](const Operator& op) {
     return op.type == OperatorType::kActivation;
   };
   const MemoryPlan plan = Plan(block, SequentialSchedule(block), options);

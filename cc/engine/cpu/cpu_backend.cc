@@ -40,6 +40,12 @@ class Cpu : public Backend {
         engine_(dnnl::engine::kind::cpu, 0),
         lanes_(cores_) {
     for (LaneResources& lane : lanes_) lane.stream = dnnl::stream(engine_);
+    traits_.reads_pitched = TaskReadsPitched;
+    traits_.reads_pieces = TaskReadsPieces;
+    traits_.reads_terms = TaskReadsTerms;
+    traits_.pools_activate = true;
+    traits_.lanes = cores_;
+    traits_.lanes_divide_device = true;
   }
 
   std::string Fingerprint() const override {
@@ -57,25 +63,7 @@ class Cpu : public Backend {
                          "' is not computed on the CPU; float32 is");
   }
 
-  bool ReadsPitched(const Operator& op) const override {
-    return TaskReadsPitched(op);
-  }
-
-  bool ReadsPieces(const Operator& op) const override {
-    return TaskReadsPieces(op);
-  }
-
-  bool ReadsTerms(const Operator& op) const override {
-    return TaskReadsTerms(op);
-  }
-
-  bool PoolsActivate() const override { return true; }
-
-  int64_t SliceAlignment(DataType) const override { return 1; }
-
-  int LanesFor(int groups) const override { return std::min(groups, cores_); }
-
-  bool LanesDivideDevice() const override { return true; }
+  const DeviceTraits& traits() const override { return traits_; }
 
   StatusOr<std::shared_ptr<Parameter>> MakeParameter(
       const ConstArray& array) override {
@@ -224,6 +212,7 @@ class Cpu : public Backend {
   }
 
   const int cores_;
+  DeviceTraits traits_;
   dnnl::engine engine_;
   FloatPool weights_;
   std::vector<LaneResources> lanes_;  // used inside a session

@@ -26,6 +26,25 @@ constexpr int kMaxLanes = 16;
 // See Backend::Fingerprint.
 constexpr int kRevision = 1;
 
+// Own kernels do. cuDNN takes strides, too, but nearly all of its engines copy
+// such a tensor first: once for each reader.
+bool ReadsPitched(const Operator& op) {
+  return op.type != OperatorType::kConv2DTranspose &&
+         op.type != OperatorType::kMatMul &&
+         (op.type != OperatorType::kConv2D || op.groups > 1);
+}
+
+const DeviceTraits& Traits() {
+  static const DeviceTraits kTraits = [] {
+    DeviceTraits traits;
+    traits.reads_pitched = ReadsPitched;
+    traits.slice_bytes = 16;  // what one thread writes at a time
+    traits.lanes = kMaxLanes;
+    return traits;
+  }();
+  return kTraits;
+}
+
 std::string CudnnVersionText(const Device* device) {
   const auto get_version = reinterpret_cast<size_t (*)()>(
       dlsym(device->libraries().cudnn, "cudnnGetVersion"));
@@ -57,30 +76,7 @@ class Cuda : public Backend {
     return Status();
   }
 
-  // Own kernels do. cuDNN takes strides, too, but nearly all of its engines
-  // copy such a tensor first: once for each reader.
-  bool ReadsPitched(const Operator& op) const override {
-    return op.type != OperatorType::kConv2DTranspose &&
-           op.type != OperatorType::kMatMul &&
-           (op.type != OperatorType::kConv2D || op.groups > 1);
-  }
-
-  bool ReadsPieces(const Operator&) const override { return false; }
-
-  // 16 bytes: what one thread writes at a time.
-  bool ReadsTerms(const Operator&) const override { return false; }
-
-  bool PoolsActivate() const override { return false; }
-
-  int64_t SliceAlignment(DataType dtype) const override {
-    return 16 / SizeOf(dtype);
-  }
-
-  int LanesFor(int groups) const override {
-    return std::min(groups, kMaxLanes);
-  }
-
-  bool LanesDivideDevice() const override { return false; }
+  const DeviceTraits& traits() const override { return Traits(); }
 
   StatusOr<std::shared_ptr<Parameter>> MakeParameter(
       const ConstArray& array) override {
