@@ -29,6 +29,7 @@ from ios_tf.bench.zoo.model import Model
 from ios_tf.conversion.comparison import relative_difference
 from ios_tf.files import write_json
 from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.native import malloc
 from ios_tf.native.names import ANNOTATIONS
 
 # Convolutions and products, of which the share in regions is told.
@@ -89,6 +90,7 @@ def measure(
         source = os.path.join(directory, "original")
         output = os.path.join(directory, "converted")
         model.save(source)
+        malloc.release_unused()  # what building it took, the conversion may need
         keywords = {
             "batch_size": list(options.batch_sizes),
             "device": "cpu",
