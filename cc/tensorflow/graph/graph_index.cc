@@ -105,10 +105,10 @@ std::vector<Probe> MakeProbes(const GrapplerItem& item, int64_t batch_size,
     }
   }
   const Probe example = {batch_size, {image_size, image_size}};
-  if (unknown_batches == 0 && !unknown_sizes) return {example};
   std::vector<Probe> probes = {example,
                                {3, {image_size + 96, image_size + 32}},
                                {5, {image_size + 32, image_size + 160}}};
+  if (unknown_batches == 0 && !unknown_sizes) return probes;
   if (batch_size != 1) probes.push_back({1, example.sizes});
   // Graphs count cells in 32 bits: not both are large.
   probes.push_back({10007, example.sizes, /*optional=*/true});
@@ -288,8 +288,12 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
     if (!InputShape(node(i))) fed.insert(name);
   }
   const GrapplerItem small = WithoutWeights(item, fed);
-  const std::vector<Probe> probes = MakeProbes(item, batch_size, image_size);
-  for (const Probe& probe : probes) {
+  std::vector<Probe> probes = MakeProbes(item, batch_size, image_size);
+  const bool inputs_fixed =
+      std::none_of(probes.begin(), probes.end(),
+                   [](const Probe& probe) { return probe.optional; });
+  for (size_t k = 0; k < probes.size(); ++k) {
+    const Probe& probe = probes[k];
     GrapplerItem sized = small;
     bool first = true;
     for (int i = 0; i < size(); ++i) {
@@ -299,7 +303,11 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
                     sized.graph.mutable_node(i));
       first = false;
     }
-    TF_RETURN_IF_ERROR(InferShapes(sized, batch_size));
+    TF_ASSIGN_OR_RETURN(
+        const bool values_matter,
+        InferShapes(sized, {k == 0, batch_size, probe.sizes}, probe.optional));
+    // What holds for inputs of one size, holds.
+    if (k == 0 && inputs_fixed && !values_matter) probes.resize(1);
   }
   required_probes_ =
       std::count_if(probes.begin(), probes.end(),
@@ -323,8 +331,9 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
   return absl::OkStatus();
 }
 
-absl::Status GraphIndex::InferShapes(const GrapplerItem& item,
-                                     int64_t batch_size) {
+absl::StatusOr<bool> GraphIndex::InferShapes(const GrapplerItem& item,
+                                             const FreshSizes& fresh,
+                                             bool optional) {
   tensorflow::grappler::GraphProperties properties(item);
   TF_RETURN_IF_ERROR(properties.InferStatically(
       /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/true,
@@ -335,8 +344,10 @@ absl::Status GraphIndex::InferShapes(const GrapplerItem& item,
     outputs.push_back(properties.GetOutputProperties(node.def->name()));
     inputs.push_back(node.inputs);
   }
-  CompleteShapes(item.graph, order_, inputs, &outputs);
-  const bool example = probes_ == 0;
+  bool values_matter =
+      CompleteShapes(item.graph, order_, inputs,
+                     optional ? std::nullopt : std::make_optional(fresh),
+                     &outputs) > 0;
   integers_.emplace_back();
   for (Node& node : nodes_) {
     auto& results = node.shapes.emplace_back();
@@ -348,7 +359,7 @@ absl::Status GraphIndex::InferShapes(const GrapplerItem& item,
           {static_cast<int>(&node - nodes_.data()), static_cast<int>(port)},
           output);
       std::optional<Shape>& result = results.emplace_back();
-      if (example) {
+      if (fresh.example) {
         node.dtypes.push_back(output.dtype());
         node.sequences.push_back(sequence);
       }
@@ -362,7 +373,8 @@ absl::Status GraphIndex::InferShapes(const GrapplerItem& item,
       // How many boxes a detector finds, say, is the batch of what comes then.
       // Grappler numbers unknown dimensions from -2 downwards.
       if (!shape.empty() && shape[0] < -1) {
-        shape[0] = example ? batch_size : 1000 - shape[0];
+        shape[0] = fresh.Batch(shape[0]);
+        values_matter = true;
       }
       if (std::all_of(shape.begin(), shape.end(),
                       [](int64_t d) { return d >= 0; })) {
@@ -372,7 +384,7 @@ absl::Status GraphIndex::InferShapes(const GrapplerItem& item,
     }
   }
   ++probes_;
-  return absl::OkStatus();
+  return values_matter;
 }
 
 void GraphIndex::ReadIntegers(

@@ -42,6 +42,8 @@ enum class Layout {
   kSequence,       // [N,W,C], of height 1
 };
 
+struct FreshSizes;
+
 class GraphIndex {
  public:
   // `batch_size` takes the place of unknown leading dimensions, `image_size` of
@@ -173,8 +175,11 @@ class GraphIndex {
   absl::Status SortNodes();
   void ReadIntegers(TensorRef tensor,
                     const tensorflow::OpInfo::TensorProperties& output);
-  absl::Status InferShapes(const tensorflow::grappler::GrapplerItem& item,
-                           int64_t batch_size);
+  // Appends a probe; says whether shapes depend on values of the inputs. With
+  // `optional`, none are assumed for what cannot be inferred.
+  absl::StatusOr<bool> InferShapes(
+      const tensorflow::grappler::GrapplerItem& item, const FreshSizes& fresh,
+      bool optional);
   void ClassifyNodes();
   void FindConsumers();
   bool Evaluate(int i);

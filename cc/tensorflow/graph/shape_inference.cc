@@ -12,6 +12,7 @@
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/grappler/optimizers/evaluation_utils.h"
 
 namespace ios::tf {
@@ -22,6 +23,8 @@ using ::tensorflow::PartialTensorShape;
 using ::tensorflow::Tensor;
 using ::tensorflow::shape_inference::InferenceContext;
 
+// By which the sizes of tensors differ that nobody knows.
+constexpr int64_t kFreshStep = 64;
 // Elements; longer tensors are no shapes.
 constexpr int64_t kLongest = 64;
 
@@ -53,20 +56,23 @@ class Completion {
  public:
   Completion(const tensorflow::GraphDef& graph,
              const std::vector<std::vector<TensorRef>>& inputs,
-             OutputProperties* outputs)
+             const std::optional<FreshSizes>& fresh, OutputProperties* outputs)
       : graph_(graph),
         inputs_(inputs),
+        fresh_(fresh),
         outputs_(*outputs),
         evaluated_(inputs.size()),
         values_(inputs.size()) {}
 
-  void Run(const std::vector<int>& order) {
+  // Returns how many tensors got sizes.
+  int Run(const std::vector<int>& order) {
     for (int i : order) {
       const auto& outputs = outputs_[i];
       if (std::any_of(outputs.begin(), outputs.end(), [](const auto& output) {
             return !KnownShape(output.shape()).IsFullyDefined();
           })) {
         Infer(i);
+        if (fresh_) Assume(i);
       }
     }
     for (int i : order) {
@@ -79,6 +85,7 @@ class Completion {
         }
       }
     }
+    return assumed_;
   }
 
  private:
@@ -114,6 +121,35 @@ class Completion {
         *outputs_[i][port].mutable_shape() =
             context.ShapeHandleToProto(context.output(port));
       }
+    }
+  }
+
+  // Sizes for images and sequences of which only the channels are known.
+  void Assume(int i) {
+    for (auto& output : outputs_[i]) {
+      tensorflow::TensorShapeProto& shape = *output.mutable_shape();
+      const int rank = shape.unknown_rank() ? 0 : shape.dim_size();
+      if (!tensorflow::DataTypeIsFloating(output.dtype()) || rank < 3 ||
+          rank > 4 || shape.dim(rank - 1).size() < 0 ||
+          shape.dim(0).size() == -1) {  // others are numbered, so that equal
+        continue;                       // ones are known
+      }
+      bool unknown = false;
+      for (int d = 1; d < rank - 1; ++d) {
+        unknown = unknown || shape.dim(d).size() < 0;
+      }
+      if (!unknown) continue;
+      // Other ones for each tensor: that two are as large, nobody knows.
+      const int64_t more = fresh_->example ? 0 : kFreshStep * (assumed_ + 1);
+      if (shape.dim(0).size() < 0) {
+        shape.mutable_dim(0)->set_size(fresh_->Batch(shape.dim(0).size()));
+      }
+      for (int d = 1; d < rank - 1; ++d) {
+        if (shape.dim(d).size() < 0) {
+          shape.mutable_dim(d)->set_size(fresh_->sizes[d - 1] + more);
+        }
+      }
+      ++assumed_;
     }
   }
 
@@ -186,6 +222,8 @@ class Completion {
 
   const tensorflow::GraphDef& graph_;
   const std::vector<std::vector<TensorRef>>& inputs_;
+  const std::optional<FreshSizes>& fresh_;
+  int assumed_ = 0;
   OutputProperties& outputs_;
   std::vector<bool> evaluated_;
   std::vector<std::optional<Tensor>> values_;  // of output 0
@@ -204,11 +242,16 @@ bool IsEvaluable(const NodeDef& node) {
   return IsPure(node) && kOthers->count(node.op()) == 0;
 }
 
-void CompleteShapes(const tensorflow::GraphDef& graph,
-                    const std::vector<int>& order,
-                    const std::vector<std::vector<TensorRef>>& inputs,
-                    OutputProperties* outputs) {
-  Completion(graph, inputs, outputs).Run(order);
+int64_t FreshSizes::Batch(int64_t unknown) const {
+  return example ? batch : 1000 - unknown;
+}
+
+int CompleteShapes(const tensorflow::GraphDef& graph,
+                   const std::vector<int>& order,
+                   const std::vector<std::vector<TensorRef>>& inputs,
+                   const std::optional<FreshSizes>& fresh,
+                   OutputProperties* outputs) {
+  return Completion(graph, inputs, fresh, outputs).Run(order);
 }
 
 }  // namespace ios::tf

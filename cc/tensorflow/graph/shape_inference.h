@@ -4,6 +4,9 @@
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_SHAPE_INFERENCE_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_SHAPE_INFERENCE_H_
 
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tensorflow/core/framework/graph.pb.h"
@@ -20,13 +23,29 @@ using OutputProperties =
 // A function of its inputs alone, that TensorFlow can evaluate by itself.
 bool IsEvaluable(const tensorflow::NodeDef& node);
 
+// Sizes for what nobody can infer, such as a crop that depends on values: those
+// of an example, and others, different for each tensor, by which to tell what
+// holds for all.
+struct FreshSizes {
+  bool example = true;
+  int64_t batch = 1;
+  std::array<int64_t, 2> sizes = {1, 1};
+
+  // In place of an unknown leading dimension, which Grappler numbers from -2
+  // downwards: equal ones are equal.
+  int64_t Batch(int64_t unknown) const;
+};
+
 // Completes `outputs` where the graph's own shape arithmetic tells: shapes, and
 // the values of tensors that say how much is padded or cropped. `order` has
-// producers first; `inputs` are the data inputs of all nodes.
-void CompleteShapes(const tensorflow::GraphDef& graph,
-                    const std::vector<int>& order,
-                    const std::vector<std::vector<TensorRef>>& inputs,
-                    OutputProperties* outputs);
+// producers first; `inputs` are the data inputs of all nodes. Images and
+// sequences of which no more than the channels is known get `fresh` sizes, if
+// there are any; returns how many did.
+int CompleteShapes(const tensorflow::GraphDef& graph,
+                   const std::vector<int>& order,
+                   const std::vector<std::vector<TensorRef>>& inputs,
+                   const std::optional<FreshSizes>& fresh,
+                   OutputProperties* outputs);
 
 }  // namespace ios::tf
 
