@@ -87,13 +87,30 @@ tensorflow::TensorShapeProto WithProbe(tensorflow::TensorShapeProto shape,
   return shape;
 }
 
+// By which the sizes of tensors differ that only values tell.
+constexpr int64_t kFreshStep = 64;
+
+struct Probes {
+  std::vector<Probe> probes;
+  bool inputs_vary = false;  // their batches or sizes
+  bool sizes_vary = false;
+};
+
+// For sizes of inputs that are not known, or of what depends on values.
+void AddSizes(int64_t image_size, std::vector<Probe>* probes) {
+  // Graphs count cells in 32 bits: not both batch and sizes are large.
+  probes->push_back({2, {32 * 331, 32 * 337}, /*optional=*/true});
+  probes->push_back({2, {1, 2}, /*optional=*/true});
+  probes->push_back({2, {image_size + 7, image_size + 21}, /*optional=*/true});
+}
+
 // What differs from one probe to the next is not fixed. 1 is among the batches
 // as dimensions of 1 broadcast and squeeze. Sizes are multiples of 32, which
-// networks for images of any size take; small and large ones, which not all
-// take, show where a slice ends at a number or at the end of its tensor,
-// whichever comes first.
-std::vector<Probe> MakeProbes(const GrapplerItem& item, int64_t batch_size,
-                              int64_t image_size) {
+// networks for images of any size take; odd, small and large ones, which not
+// all take, show what rounds to multiples, and where a slice ends at a number
+// or at the end of its tensor, whichever comes first.
+Probes MakeProbes(const GrapplerItem& item, int64_t batch_size,
+                  int64_t image_size) {
   int unknown_batches = 0;
   bool unknown_sizes = false;
   for (const NodeDef& node : item.graph.node()) {
@@ -108,18 +125,18 @@ std::vector<Probe> MakeProbes(const GrapplerItem& item, int64_t batch_size,
   std::vector<Probe> probes = {example,
                                {3, {image_size + 96, image_size + 32}},
                                {5, {image_size + 32, image_size + 160}}};
-  if (unknown_batches == 0 && !unknown_sizes) return probes;
-  if (batch_size != 1) probes.push_back({1, example.sizes});
-  // Graphs count cells in 32 bits: not both are large.
-  probes.push_back({10007, example.sizes, /*optional=*/true});
-  if (unknown_sizes) {
-    probes.push_back({2, {32 * 331, 32 * 337}, /*optional=*/true});
-    probes.push_back({2, {1, 2}, /*optional=*/true});
+  if (batch_size != 1 && unknown_batches > 0) {
+    probes.push_back({1, example.sizes});
   }
+  if (unknown_batches > 0) {
+    probes.push_back({10007, example.sizes, /*optional=*/true});
+  }
+  if (unknown_sizes) AddSizes(image_size, &probes);
   if (unknown_batches > 1) {
     probes.push_back({7, example.sizes, /*optional=*/true, /*next_batch=*/1});
   }
-  return probes;
+  return {std::move(probes), unknown_batches > 0 || unknown_sizes,
+          unknown_sizes};
 }
 
 // The type of the whole numbers, such as sizes, that the node computes.
@@ -288,12 +305,10 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
     if (!InputShape(node(i))) fed.insert(name);
   }
   const GrapplerItem small = WithoutWeights(item, fed);
-  std::vector<Probe> probes = MakeProbes(item, batch_size, image_size);
-  const bool inputs_fixed =
-      std::none_of(probes.begin(), probes.end(),
-                   [](const Probe& probe) { return probe.optional; });
+  auto [probes, inputs_vary, sizes_vary] =
+      MakeProbes(item, batch_size, image_size);
   for (size_t k = 0; k < probes.size(); ++k) {
-    const Probe& probe = probes[k];
+    const Probe probe = probes[k];
     GrapplerItem sized = small;
     bool first = true;
     for (int i = 0; i < size(); ++i) {
@@ -303,11 +318,14 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
                     sized.graph.mutable_node(i));
       first = false;
     }
-    TF_ASSIGN_OR_RETURN(
-        const bool values_matter,
-        InferShapes(sized, {k == 0, batch_size, probe.sizes}, probe.optional));
+    const bool more = k > 0 && !probe.optional;
+    TF_ASSIGN_OR_RETURN(const bool values_matter,
+                        InferShapes(sized, {k == 0, batch_size, probe.sizes,
+                                            more ? kFreshStep : 0}));
+    if (k > 0) continue;
+    if (values_matter && !sizes_vary) AddSizes(image_size, &probes);
     // What holds for inputs of one size, holds.
-    if (k == 0 && inputs_fixed && !values_matter) probes.resize(1);
+    if (!values_matter && !inputs_vary) probes.resize(1);
   }
   required_probes_ =
       std::count_if(probes.begin(), probes.end(),
@@ -332,8 +350,7 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
 }
 
 absl::StatusOr<bool> GraphIndex::InferShapes(const GrapplerItem& item,
-                                             const FreshSizes& fresh,
-                                             bool optional) {
+                                             const FreshSizes& fresh) {
   tensorflow::grappler::GraphProperties properties(item);
   TF_RETURN_IF_ERROR(properties.InferStatically(
       /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/true,
@@ -345,9 +362,7 @@ absl::StatusOr<bool> GraphIndex::InferShapes(const GrapplerItem& item,
     inputs.push_back(node.inputs);
   }
   bool values_matter =
-      CompleteShapes(item.graph, order_, inputs,
-                     optional ? std::nullopt : std::make_optional(fresh),
-                     &outputs) > 0;
+      CompleteShapes(item.graph, order_, inputs, fresh, &outputs) > 0;
   integers_.emplace_back();
   for (Node& node : nodes_) {
     auto& results = node.shapes.emplace_back();

@@ -175,11 +175,9 @@ class GraphIndex {
   absl::Status SortNodes();
   void ReadIntegers(TensorRef tensor,
                     const tensorflow::OpInfo::TensorProperties& output);
-  // Appends a probe; says whether shapes depend on values of the inputs. With
-  // `optional`, none are assumed for what cannot be inferred.
+  // Appends a probe; says whether shapes depend on values of the inputs.
   absl::StatusOr<bool> InferShapes(
-      const tensorflow::grappler::GrapplerItem& item, const FreshSizes& fresh,
-      bool optional);
+      const tensorflow::grappler::GrapplerItem& item, const FreshSizes& fresh);
   void ClassifyNodes();
   void FindConsumers();
   bool Evaluate(int i);

@@ -23,8 +23,6 @@ using ::tensorflow::PartialTensorShape;
 using ::tensorflow::Tensor;
 using ::tensorflow::shape_inference::InferenceContext;
 
-// By which the sizes of tensors differ that nobody knows.
-constexpr int64_t kFreshStep = 64;
 // Elements; longer tensors are no shapes.
 constexpr int64_t kLongest = 64;
 
@@ -56,7 +54,7 @@ class Completion {
  public:
   Completion(const tensorflow::GraphDef& graph,
              const std::vector<std::vector<TensorRef>>& inputs,
-             const std::optional<FreshSizes>& fresh, OutputProperties* outputs)
+             const FreshSizes& fresh, OutputProperties* outputs)
       : graph_(graph),
         inputs_(inputs),
         fresh_(fresh),
@@ -72,7 +70,7 @@ class Completion {
             return !KnownShape(output.shape()).IsFullyDefined();
           })) {
         Infer(i);
-        if (fresh_) Assume(i);
+        Assume(i);
       }
     }
     for (int i : order) {
@@ -140,13 +138,13 @@ class Completion {
       }
       if (!unknown) continue;
       // Other ones for each tensor: that two are as large, nobody knows.
-      const int64_t more = fresh_->example ? 0 : kFreshStep * (assumed_ + 1);
+      const int64_t more = fresh_.step * (assumed_ + 1);
       if (shape.dim(0).size() < 0) {
-        shape.mutable_dim(0)->set_size(fresh_->Batch(shape.dim(0).size()));
+        shape.mutable_dim(0)->set_size(fresh_.Batch(shape.dim(0).size()));
       }
       for (int d = 1; d < rank - 1; ++d) {
         if (shape.dim(d).size() < 0) {
-          shape.mutable_dim(d)->set_size(fresh_->sizes[d - 1] + more);
+          shape.mutable_dim(d)->set_size(fresh_.sizes[d - 1] + more);
         }
       }
       ++assumed_;
@@ -222,7 +220,7 @@ class Completion {
 
   const tensorflow::GraphDef& graph_;
   const std::vector<std::vector<TensorRef>>& inputs_;
-  const std::optional<FreshSizes>& fresh_;
+  const FreshSizes& fresh_;
   int assumed_ = 0;
   OutputProperties& outputs_;
   std::vector<bool> evaluated_;
@@ -249,8 +247,7 @@ int64_t FreshSizes::Batch(int64_t unknown) const {
 int CompleteShapes(const tensorflow::GraphDef& graph,
                    const std::vector<int>& order,
                    const std::vector<std::vector<TensorRef>>& inputs,
-                   const std::optional<FreshSizes>& fresh,
-                   OutputProperties* outputs) {
+                   const FreshSizes& fresh, OutputProperties* outputs) {
   return Completion(graph, inputs, fresh, outputs).Run(order);
 }
 

@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "tensorflow/core/framework/graph.pb.h"
@@ -30,6 +29,7 @@ struct FreshSizes {
   bool example = true;
   int64_t batch = 1;
   std::array<int64_t, 2> sizes = {1, 1};
+  int64_t step = 0;  // by which those of one tensor differ from the last one's
 
   // In place of an unknown leading dimension, which Grappler numbers from -2
   // downwards: equal ones are equal.
@@ -39,13 +39,12 @@ struct FreshSizes {
 // Completes `outputs` where the graph's own shape arithmetic tells: shapes, and
 // the values of tensors that say how much is padded or cropped. `order` has
 // producers first; `inputs` are the data inputs of all nodes. Images and
-// sequences of which no more than the channels is known get `fresh` sizes, if
-// there are any; returns how many did.
+// sequences of which no more than the channels is known get `fresh` sizes;
+// returns how many did.
 int CompleteShapes(const tensorflow::GraphDef& graph,
                    const std::vector<int>& order,
                    const std::vector<std::vector<TensorRef>>& inputs,
-                   const std::optional<FreshSizes>& fresh,
-                   OutputProperties* outputs);
+                   const FreshSizes& fresh, OutputProperties* outputs);
 
 }  // namespace ios::tf
 
