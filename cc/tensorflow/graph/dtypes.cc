@@ -52,7 +52,9 @@ std::vector<float> Floats(const tensorflow::Tensor& tensor) {
 }
 
 std::optional<std::vector<int64_t>> Integers(const tensorflow::Tensor* tensor) {
-  if (!tensor) return std::nullopt;
+  // Of dimensions: longer ones are none.
+  constexpr int64_t kLongest = 1024;
+  if (!tensor || tensor->NumElements() > kLongest) return std::nullopt;
   switch (tensor->dtype()) {
     case tensorflow::DT_INT32:
       return Widened<int64_t, int32_t>(*tensor);

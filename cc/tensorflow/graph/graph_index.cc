@@ -87,6 +87,21 @@ tensorflow::TensorShapeProto WithProbe(tensorflow::TensorShapeProto shape,
   return shape;
 }
 
+// Whether a tensor is so much larger than what says its values that no model
+// has it: one number, repeated.
+bool IsInflated(const tensorflow::TensorProto& proto) {
+  constexpr int64_t kMany = int64_t{1} << 27;
+  const int64_t most =
+      std::max<int64_t>(kMany, 64 * static_cast<int64_t>(proto.ByteSizeLong()));
+  int64_t elements = 1;
+  for (const auto& dim : proto.tensor_shape().dim()) {
+    if (dim.size() < 1) return false;
+    if (elements > most / dim.size()) return true;
+    elements *= dim.size();
+  }
+  return false;
+}
+
 // By which the sizes of tensors differ that only values tell.
 constexpr int64_t kFreshStep = 64;
 
@@ -545,7 +560,7 @@ bool GraphIndex::Evaluate(int i) {
   if (node.def->op() == "Const") {
     const auto value = node.def->attr().find("value");
     tensorflow::Tensor tensor;
-    if (value == node.def->attr().end() ||
+    if (value == node.def->attr().end() || IsInflated(value->second.tensor()) ||
         !tensor.FromProto(value->second.tensor())) {
       return false;
     }
