@@ -215,7 +215,7 @@ def test_a_default_is_no_constant(tmp_path):
 
     graph = gh.freeze(function, (1, 16, 16, 3))
     lowered = gh.lower(gh.rewrite(graph, tmp_path))
-    assert lowered.ops()["IosRegion"] == 1
+    assert lowered.ops()["IosRegion"] == 2  # before the resize, and after it
     x = gh.random_array(1, 16, 16, 3)
     for feeds in ({}, {"size": np.int32([12, 10])}):
         found, expected = (
@@ -302,6 +302,55 @@ def test_keras_sequences_of_any_length_are_one_region(tmp_path):
     for shape in [(1, 20, 4), (2, 17, 4), (3, 33, 4)]:
         x = gh.random_array(*shape)
         gh.assert_equal(gh.run(lowered, x), gh.run(graph, x))
+
+
+def to_multiple(x, step: int):
+    size = tf.shape(x)[1:3] // step * step
+    return x[:, : size[0], : size[1]]
+
+
+def crop_by_values(x):
+    """As high as the first number says, at least one row."""
+    rows = 1 + tf.cast(tf.abs(x[0, 0, 0, 0]) * 4, tf.int32)
+    return x[:, :rows]
+
+
+# Heights and widths that TensorFlow cannot infer, for convolutions to read.
+BY_VALUES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "condition": lambda x: tf.cond(
+        tf.reduce_sum(x) > 0, lambda: tf.reverse(x, [2]), lambda: x
+    ),
+    "multiple of a condition": lambda x: to_multiple(
+        tf.cond(tf.reduce_sum(x) > 0, lambda: x * 2, lambda: x), 2
+    ),
+    "multiple": lambda x: to_multiple(x, 4),
+    "half": lambda x: tf.image.resize(x, tf.shape(x)[1:3] // 2 + 1),
+    "crop": crop_by_values,
+    "two": lambda x: tf.concat(
+        [second(crop_by_values(x)), second(crop_by_values(x + 0.5))[:, :1]], 1
+    ),
+}
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("name", BY_VALUES)
+def test_sizes_that_only_values_tell(name, fixed, tmp_path):
+    between = BY_VALUES[name]
+
+    def function(x):
+        x = last(second(between(second(first(x)))))
+        # Which is right only if nothing was taken for fixed or for equal.
+        return tf.reshape(x, [tf.shape(x)[0], -1, 8]), tf.reduce_max(x, [1, 2])
+
+    if fixed:
+        shapes, calls = [(1, 13, 18, 3)], [[(1, 13, 18, 3)]] * 3
+    else:
+        shapes = [(None, None, None, 3)]
+        calls = [
+            [(n, *size, 3)] for n in (1, 3) for size in ((16, 16), (13, 18), (37, 22))
+        ]
+    one = name in ("multiple", "two") or (name == "half" and fixed)
+    check(function, shapes, calls, tmp_path, regions=1 if one else 2)
 
 
 def test_a_slice_that_ends_at_a_number(tmp_path):

@@ -59,6 +59,7 @@ class Completion {
         inputs_(inputs),
         fresh_(fresh),
         outputs_(*outputs),
+        failed_(inputs.size()),
         evaluated_(inputs.size()),
         values_(inputs.size()) {}
 
@@ -69,8 +70,8 @@ class Completion {
       if (std::any_of(outputs.begin(), outputs.end(), [](const auto& output) {
             return !KnownShape(output.shape()).IsFullyDefined();
           })) {
-        Infer(i);
-        Assume(i);
+        failed_[i] = ReadsFailed(i) || !Infer(i);
+        if (!failed_[i]) Assume(i);
       }
     }
     for (int i : order) {
@@ -87,19 +88,25 @@ class Completion {
   }
 
  private:
-  void Infer(int i) {
+  bool ReadsFailed(int i) const {
+    return std::any_of(inputs_[i].begin(), inputs_[i].end(),
+                       [&](TensorRef t) { return failed_[t.node]; });
+  }
+
+  // False if TensorFlow does not take such inputs.
+  bool Infer(int i) {
     const NodeDef& node = graph_.node(i);
     const tensorflow::OpRegistrationData* op = nullptr;
     if (!IsInferable(node) ||
         !tensorflow::OpRegistry::Global()->LookUp(node.op(), &op).ok() ||
         !op->shape_inference_fn) {
-      return;
+      return true;
     }
     std::vector<PartialTensorShape> shapes, as_shapes;
     std::vector<const Tensor*> values;
     for (const TensorRef& t : inputs_[i]) {
       const auto* input = Output(t);
-      if (!input) return;
+      if (!input) return true;
       shapes.push_back(KnownShape(input->shape()));
       as_shapes.emplace_back();
       values.push_back(Value(t));
@@ -110,7 +117,7 @@ class Completion {
                              shapes, values, as_shapes, {});
     if (!context.construction_status().ok() ||
         !context.Run(op->shape_inference_fn).ok()) {
-      return;
+      return false;
     }
     for (int port = 0; port < context.num_outputs() &&
                        port < static_cast<int>(outputs_[i].size());
@@ -120,6 +127,7 @@ class Completion {
             context.ShapeHandleToProto(context.output(port));
       }
     }
+    return true;
   }
 
   // Sizes for images and sequences of which only the channels are known.
@@ -223,6 +231,7 @@ class Completion {
   const FreshSizes& fresh_;
   int assumed_ = 0;
   OutputProperties& outputs_;
+  std::vector<bool> failed_;  // nodes, and what reads them
   std::vector<bool> evaluated_;
   std::vector<std::optional<Tensor>> values_;  // of output 0
   tensorflow::grappler::DeviceSimple cpu_;
