@@ -18,8 +18,8 @@ tensorflow::DataType ToTensorFlow(DataType dtype);
 
 // The values of a tensor of such a type.
 std::vector<float> Floats(const tensorflow::Tensor& tensor);
-// The values of an int32 or int64 tensor; none for null, for other types and for
-// more than dimensions and their numbers are.
+// The values of an int32 or int64 tensor; none for null, for other types and
+// for more than dimensions and their numbers are.
 std::optional<std::vector<int64_t>> Integers(const tensorflow::Tensor* tensor);
 // A tensor of `dtype` with these values, rounded.
 tensorflow::Tensor MakeTensor(const std::vector<float>& values,
