@@ -112,18 +112,18 @@ struct Probes {
 };
 
 // For sizes of inputs that are not known, or of what depends on values.
-void AddSizes(int64_t image_size, std::vector<Probe>* probes) {
+void AddSizes(std::vector<Probe>* probes) {
   // Graphs count cells in 32 bits: not both batch and sizes are large.
   probes->push_back({2, {32 * 331, 32 * 337}, /*optional=*/true});
   probes->push_back({2, {1, 2}, /*optional=*/true});
-  probes->push_back({2, {image_size + 7, image_size + 21}, /*optional=*/true});
+  probes->push_back({2, {2, 1}, /*optional=*/true});
 }
 
 // What differs from one probe to the next is not fixed. 1 is among the batches
 // as dimensions of 1 broadcast and squeeze. Sizes are multiples of 32, which
-// networks for images of any size take; odd, small and large ones, which not
-// all take, show what rounds to multiples, and where a slice ends at a number
-// or at the end of its tensor, whichever comes first.
+// networks for images of any size take; small and large ones, which not all
+// take, show what rounds to multiples, and where a slice ends at a number or at
+// the end of its tensor, whichever comes first.
 Probes MakeProbes(const GrapplerItem& item, int64_t batch_size,
                   int64_t image_size) {
   int unknown_batches = 0;
@@ -146,7 +146,7 @@ Probes MakeProbes(const GrapplerItem& item, int64_t batch_size,
   if (unknown_batches > 0) {
     probes.push_back({10007, example.sizes, /*optional=*/true});
   }
-  if (unknown_sizes) AddSizes(image_size, &probes);
+  if (unknown_sizes) AddSizes(&probes);
   if (unknown_batches > 1) {
     probes.push_back({7, example.sizes, /*optional=*/true, /*next_batch=*/1});
   }
@@ -338,7 +338,7 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
                         InferShapes(sized, {k == 0, batch_size, probe.sizes,
                                             more ? kFreshStep : 0}));
     if (k > 0) continue;
-    if (values_matter && !sizes_vary) AddSizes(image_size, &probes);
+    if (values_matter && !sizes_vary) AddSizes(&probes);
     // What holds for inputs of one size, holds.
     if (!values_matter && !inputs_vary) probes.resize(1);
   }

@@ -138,8 +138,17 @@ Result Importer::EmitRange(int i, const std::vector<int64_t>& begin) {
                 *y = graph_.shape(output, probe);
     if ((!x || !y) && probe >= graph_.required_probes()) continue;
     if (!x || !y || x->size() != y->size()) return Refuse("unknown shape");
-    // Small sizes may leave nothing, of which no cells are missing.
-    if (probe >= graph_.required_probes() && NumElements(*y) == 0) continue;
+    // Small sizes may leave nothing, of which no cells are missing; but only
+    // where what is cut is all there is.
+    if (probe >= graph_.required_probes() && NumElements(*y) == 0) {
+      for (size_t d = 0; d < x->size(); ++d) {
+        const int64_t left = (*x)[d] - cut[d][0] - cut[d][1];
+        if ((*y)[d] != std::max<int64_t>(left, 0)) {
+          return Refuse("what it cuts depends on the input's size");
+        }
+      }
+      continue;
+    }
     const std::vector<int64_t> first = Logical(begin);
     std::vector<std::array<int64_t, 2>> here;
     for (size_t d = 0; d < x->size(); ++d) {
