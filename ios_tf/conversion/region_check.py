@@ -18,7 +18,7 @@ from tensorflow.core.framework import graph_pb2
 
 from ios_tf.conversion import timing
 from ios_tf.conversion.comparison import Inputs, running
-from ios_tf.model import graph_optimizer, subgraphs
+from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
 from ios_tf.native.names import MERGED, REGION, SHAPE_OF_WEIGHT
@@ -130,7 +130,7 @@ def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
         left = list(nodes[region].input)
         while left:
             tensor = left.pop()
-            node = nodes[subgraphs.node_of(tensor)]
+            node = nodes[function_library.node_of(tensor)]
             # Weights are read by the part itself, as by the network.
             if tensor[0] == "^" or SHAPE_OF_WEIGHT in node.attr:
                 continue

@@ -281,9 +281,7 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
     outputs = [tensor for tensor, _ in whole.outputs.values()]
     graph_def = grappler.optimize(graph_def, inputs, outputs, ["function"])
     wanted = [*(spec.name for spec in whole.inputs.values()), *outputs]
-    graph_def = function_library.pruned(
-        graph_def, [name.partition(":")[0] for name in wanted]
-    )
+    graph_def = function_library.pruned(graph_def, wanted)
     return dataclasses.replace(whole, graph_def=graph_def)
 
 
@@ -628,9 +626,8 @@ def _without_weights(initializer: Any) -> Any:
     waits = [operation.name for operation in function.graph.control_outputs]
     captures = {i.op.name: external for external, i in function.graph.captures}
     inputs = [t.name for t in function.inputs if t.op.name not in captures]
-    needed = [name.partition(":")[0] for name in (*inputs, *outputs)]
     graph_def = function_library.pruned(
-        function.graph.as_graph_def(), [*needed, *waits]
+        function.graph.as_graph_def(), [*inputs, *outputs, *waits]
     )
     left = {node.name for node in graph_def.node}
     smaller = load_v1_in_v2._Initializer(

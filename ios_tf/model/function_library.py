@@ -42,16 +42,21 @@ def nodes(graph_def: graph_pb2.GraphDef) -> Iterator[Any]:
         yield from function.node_def
 
 
+def node_of(tensor: str) -> str:
+    """The name of the node that a tensor, or a control input, comes from."""
+    return tensor.partition(":")[0].removeprefix("^")
+
+
 def pruned(graph_def: graph_pb2.GraphDef, wanted: Iterable[str]) -> graph_pb2.GraphDef:
-    """A copy of the graph without the nodes that these, by name, do not need."""
+    """A copy of the graph without what these nodes and tensors do not need."""
     inputs = {node.name: node.input for node in graph_def.node}
     needed: set[str] = set()
     waiting = list(wanted)
     while waiting:
-        name = waiting.pop()
+        name = node_of(waiting.pop())
         if name not in needed:
             needed.add(name)
-            waiting += [i.partition(":")[0].removeprefix("^") for i in inputs[name]]
+            waiting += inputs[name]
     result = graph_pb2.GraphDef(library=graph_def.library, versions=graph_def.versions)
     result.node.extend(node for node in graph_def.node if node.name in needed)
     return result

@@ -48,7 +48,7 @@ def between(
         placeholder = cut.node.add(name=argument[name], op="Placeholder")
         placeholder.attr["dtype"].type = spec.dtype.as_datatype_enum
         placeholder.attr["shape"].shape.CopyFrom(spec.shape.as_proto())
-    needed, left = set(), [node_of(name) for name in outputs]
+    needed, left = set(), [function_library.node_of(name) for name in outputs]
     while left:
         name = left.pop()
         if name in needed:
@@ -63,7 +63,7 @@ def between(
             known = argument.get(full_name(tensor))
             node.input.append(known or tensor)
             if not known:
-                left.append(node_of(tensor))
+                left.append(function_library.node_of(tensor))
     arguments = [f"{argument[name]}:0" for name in inputs]
     captures = {name: t for name, t in frozen.captures.items() if name in needed}
     return _import(cut, arguments, outputs, captures)
@@ -100,11 +100,11 @@ def results_of_regions(
     order = [node.name for node in lowered.node if node.op == REGION]
 
     def region(tensor: str) -> str | None:
-        node = nodes[node_of(tensor)]
+        node = nodes[function_library.node_of(tensor)]
         while node.op != REGION:
             if is_common(node, originals) or not node.input:
                 return None
-            node = nodes[node_of(node.input[0])]
+            node = nodes[function_library.node_of(node.input[0])]
         return node.name
 
     pairs = [(name, name) for name, _ in frozen.outputs.values()]
@@ -122,11 +122,6 @@ def results_of_regions(
 def is_common(node: Any, originals: Mapping[str, Any]) -> bool:
     """Whether a node of a lowered graph is one of the original, too."""
     return node.name in originals and originals[node.name].op == node.op
-
-
-def node_of(tensor: str) -> str:
-    """The name of the node that a tensor, or a control input, comes from."""
-    return tensor.partition(":")[0].removeprefix("^")
 
 
 def full_name(tensor: str) -> str:

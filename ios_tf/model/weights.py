@@ -55,11 +55,13 @@ class Weights:
         """
         nodes = {node.name: node for node in frozen.graph_def.node}
         uses = collections.Counter(
-            subgraphs.node_of(tensor)
+            function_library.node_of(tensor)
             for node in frozen.graph_def.node
             for tensor in node.input
         )
-        uses.update(subgraphs.node_of(tensor) for tensor, _ in frozen.outputs.values())
+        uses.update(
+            function_library.node_of(tensor) for tensor, _ in frozen.outputs.values()
+        )
         editor = _Editor(self, frozen)
         for node in frozen.graph_def.node:
             found = _scaled_convolution(node, nodes) if node.op == "Mul" else None
@@ -181,9 +183,7 @@ class _Editor:
         # Variables that nothing reads any more would be saved.
         tensors = [one.name for one in self._frozen.inputs.values()]
         tensors += [tensor for tensor, _ in self._frozen.outputs.values()]
-        graph_def = function_library.pruned(
-            graph_def, [subgraphs.node_of(tensor) for tensor in tensors]
-        )
+        graph_def = function_library.pruned(graph_def, tensors)
         names = {node.name for node in graph_def.node}
         return graph_def, {n: t for n, t in captures.items() if n in names}
 
@@ -205,7 +205,7 @@ def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
     for node in graph_def.node:
         for k, tensor in enumerate(node.input):
             if tensor[0] != "^":
-                readers[subgraphs.node_of(tensor)].append((node, k))
+                readers[function_library.node_of(tensor)].append((node, k))
                 inputs[node.name] += 1
     # What is computed of constants, and they themselves, those that read them last.
     constants = [node.name for node in graph_def.node if node.op == "Const"]
@@ -249,16 +249,18 @@ def _scaled_convolution(
 
     If `product` multiplies what the convolution gives, channel by channel.
     """
-    operands = [nodes[subgraphs.node_of(t)] for t in product.input if t[0] != "^"]
+    operands = [
+        nodes[function_library.node_of(t)] for t in product.input if t[0] != "^"
+    ]
     for convolution, constant in (operands, operands[::-1]):
         if (
             convolution.op not in ("Conv2D", "DepthwiseConv2dNative")
             or constant.op != "Const"
         ):
             continue
-        filters = nodes[subgraphs.node_of(convolution.input[1])]
+        filters = nodes[function_library.node_of(convolution.input[1])]
         while filters.op == "Identity":
-            filters = nodes[subgraphs.node_of(filters.input[0])]
+            filters = nodes[function_library.node_of(filters.input[0])]
         if filters.op != "ReadVariableOp" or (SHAPE_OF_WEIGHT not in filters.attr):
             continue
         shape = [d.size for d in filters.attr[SHAPE_OF_WEIGHT].shape.dim]

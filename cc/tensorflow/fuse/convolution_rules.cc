@@ -8,8 +8,6 @@
 namespace ios::tf {
 namespace {
 
-constexpr std::array<int64_t, 2> kOne = {1, 1};
-
 // Whether `tensor` is computed on the way to operator i.
 bool IsAncestor(const OperatorGraph& ops, TensorRef tensor, int i) {
   std::set<int> seen;

@@ -11,8 +11,6 @@ namespace {
 
 using Kind = ImportedOperator::Kind;
 
-constexpr std::array<int64_t, 2> kOne = {1, 1};
-
 bool All(const std::vector<float>& values, float wanted) {
   return std::all_of(values.begin(), values.end(), [&](float v) {
     return std::abs(v - wanted) <= 1e-6f * std::max(1.0f, std::abs(wanted));

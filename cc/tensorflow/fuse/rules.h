@@ -3,9 +3,15 @@
 #ifndef IOS_TF_CC_TENSORFLOW_FUSE_RULES_H_
 #define IOS_TF_CC_TENSORFLOW_FUSE_RULES_H_
 
+#include <array>
+#include <cstdint>
+
 #include "cc/tensorflow/fuse/operator_graph.h"
 
 namespace ios::tf {
+
+// Strides of one cell, a kernel of one cell.
+inline constexpr std::array<int64_t, 2> kOne = {1, 1};
 
 // Operators read the tensor before a change of its layout, which only matters
 // outside of regions. A Transpose, say, that others read as well stays a node

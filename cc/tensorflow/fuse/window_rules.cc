@@ -8,8 +8,6 @@
 namespace ios::tf {
 namespace {
 
-constexpr std::array<int64_t, 2> kOne = {1, 1};
-
 // A Pad that cuts at most two cells, as a depthwise convolution whose kernel
 // has a single 1, at the first cell that is kept.
 bool PadToConvolution(OperatorGraph& ops, int i) {
