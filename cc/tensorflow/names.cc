@@ -9,7 +9,8 @@ namespace ios::tf {
 std::string NamesJson() {
   return nlohmann::json{
       {"annotations",
-       {kBatchAttr, kStageAttr, kStreamAttr, kMergeAttr, kMicroBatchesAttr}},
+       {kBatchAttr, kStageAttr, kStreamAttr, kMergeAttr, kMicroBatchesAttr,
+        kAlgorithmAttr}},
       {"shape_of_weight", kShapeOfWeight},
       {"merged", kMerged},
       {"optimizer", kOptimizer},

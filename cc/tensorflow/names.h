@@ -13,6 +13,7 @@ inline constexpr char kStageAttr[] = "_ios_stage";
 inline constexpr char kStreamAttr[] = "_ios_stream";
 inline constexpr char kMergeAttr[] = "_ios_merge";
 inline constexpr char kMicroBatchesAttr[] = "_ios_micro_batches";
+inline constexpr char kAlgorithmAttr[] = "_ios_algorithm";
 
 // The shape of the weight that a node reads from a variable, which the graph
 // does not tell, or computes of variables. Only `ios_tf convert` writes it.

@@ -7,6 +7,7 @@ ANNOTATIONS = (
     "_ios_stream",
     "_ios_merge",
     "_ios_micro_batches",
+    "_ios_algorithm",
 )
 # The shape of a weight that a node reads from a variable, or computes of variables.
 SHAPE_OF_WEIGHT = "_ios_shape"

@@ -230,6 +230,10 @@ Status CheckAttributes(const Operator& op) {
       op.pre_activation != Activation::kRelu) {
     return InvalidArgument("pre_activation must be none or relu");
   }
+  if (!MayCompute(op, op.algorithm)) {
+    return InvalidArgument(std::string("algorithm cannot be ") +
+                           ToString(op.algorithm));
+  }
   return CheckActivation(op.activation);
 }
 
@@ -274,6 +278,14 @@ Shape Broadcast(const Shape& x, const Shape& y) {
 }
 
 }  // namespace
+
+bool MayCompute(const Operator& op, Algorithm algorithm) {
+  using Pair = std::array<int64_t, 2>;
+  return algorithm == Algorithm::kDirect ||
+         (op.type == OperatorType::kConv2D && op.kernel == Pair{3, 3} &&
+          op.strides == Pair{1, 1} && op.dilations == Pair{1, 1} &&
+          op.groups == 1);
+}
 
 bool IsConvolution(OperatorType type) {
   return type == OperatorType::kConv2D || type == OperatorType::kSepConv ||

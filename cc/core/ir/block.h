@@ -117,6 +117,12 @@ struct Padding {
 
 enum class PoolKind { kMax, kAvg, kSum };
 
+// How a convolution is computed: by its definition, or by Winograd's minimal
+// filtering with tiles of 2x2 or 4x4 cells of the output (Lavin and Gray, "Fast
+// Algorithms for Convolutional Neural Networks", 2016). Results differ by
+// rounding. A device may take no notice of it.
+enum class Algorithm { kDirect, kWinograd2, kWinograd4 };
+
 // What the cells around an image are: a value, or cells of the image mirrored,
 // at its outermost cells (which are not repeated) or at its border.
 enum class PadMode { kConstant, kReflect, kSymmetric };
@@ -167,6 +173,7 @@ struct Operator {
                                                   // softmax, pad, slice,
                                                   // resize, lrn, to space,
                                                   // to depth
+  Algorithm algorithm = Algorithm::kDirect;       // Conv2D, see MayCompute
   PoolKind pool = PoolKind::kMax;                 // Pool GlobalPool Reduce
   bool keep_dims = false;                         // GlobalPool
   int64_t offset = 0, size = 0;                   // Slice
@@ -208,10 +215,16 @@ struct Block {
 int64_t BatchSize(const std::vector<Shape>& inputs);
 inline int64_t BatchSize(const Block& block) { return BatchSize(block.inputs); }
 
+// Whether it can be computed that way: Winograd's are for Conv2D of 3x3 windows
+// that move by one cell, not dilated, not grouped.
+bool MayCompute(const Operator& op, Algorithm algorithm);
+
 // Of maps with filters: Conv2D, SepConv, Conv2DTranspose.
 bool IsConvolution(OperatorType type);
 
-const char* ToString(OperatorType type);             // "conv2d", "sepconv", …
+const char* ToString(OperatorType type);    // "conv2d", "sepconv", …
+const char* ToString(Algorithm algorithm);  // "winograd_4x4", …
+StatusOr<Algorithm> AlgorithmFromString(const std::string& text);
 std::string ToString(const Activation& activation);  // "elu", "elu(0.5)"
 
 // The shape of an operator's output, given those of its inputs.

@@ -73,6 +73,12 @@ constexpr std::array<std::pair<Activation::Kind, const char*>,
         {Activation::kErfc, "erfc"},
     }};
 
+constexpr std::array<std::pair<Algorithm, const char*>, 3> kAlgorithms = {{
+    {Algorithm::kDirect, "direct"},
+    {Algorithm::kWinograd2, "winograd_2x2"},
+    {Algorithm::kWinograd4, "winograd_4x4"},
+}};
+
 constexpr std::array<std::pair<PoolKind, const char*>, 3> kPools = {{
     {PoolKind::kMax, "max"},
     {PoolKind::kAvg, "avg"},
@@ -286,6 +292,7 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
   reader.Read("activation", &op.activation);
   reader.Read("alpha", &op.activation.alpha);
   reader.Read("beta", &op.activation.beta);
+  reader.Read("algorithm", kAlgorithms, &op.algorithm);
   reader.Read("pool", kPools, &op.pool);
   reader.Read("keep_dims", &op.keep_dims);
   reader.Read("offset", &op.offset);
@@ -313,6 +320,15 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
 }  // namespace
 
 const char* ToString(OperatorType type) { return NameIn(kTypes, type); }
+const char* ToString(Algorithm algorithm) {
+  return NameIn(kAlgorithms, algorithm);
+}
+StatusOr<Algorithm> AlgorithmFromString(const std::string& text) {
+  for (const auto& [algorithm, name] : kAlgorithms) {
+    if (text == name) return algorithm;
+  }
+  return InvalidArgument("there is no algorithm '" + text + "'");
+}
 std::string ToString(const Activation& activation) {
   std::string text = NameIn(kActivations, activation.kind);
   if (activation == Activation(activation.kind)) return text;
@@ -347,6 +363,9 @@ json OperatorToJsonValue(const Operator& op) {
     out["activation"] = NameIn(kActivations, usual.kind);
     if (op.activation.alpha != usual.alpha) out["alpha"] = op.activation.alpha;
     if (op.activation.beta != usual.beta) out["beta"] = op.activation.beta;
+  }
+  if (op.algorithm != defaults.algorithm) {
+    out["algorithm"] = ToString(op.algorithm);
   }
   if (op.pool != defaults.pool) out["pool"] = NameIn(kPools, op.pool);
   if (op.keep_dims) out["keep_dims"] = true;

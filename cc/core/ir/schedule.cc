@@ -170,6 +170,13 @@ Schedule GreedySchedule(const Block& block) {
   return schedule;
 }
 
+Block WithAlgorithms(Block block, const Schedule& schedule) {
+  for (const auto& [op, algorithm] : schedule.algorithms) {
+    block.operators[op].algorithm = algorithm;
+  }
+  return block;
+}
+
 Status ValidateStages(const std::vector<Stage>& stages, const Block& block) {
   StageMarks marks(block.operators.size());
   std::vector<int> stage_of(block.operators.size(), -1);
@@ -200,6 +207,12 @@ Status Validate(const Schedule& schedule, const Block& block) {
       }
     }
   }
+  for (const auto& [op, algorithm] : schedule.algorithms) {
+    if (op < 0 || op >= n || !MayCompute(block.operators[op], algorithm)) {
+      return InvalidArgument("operator " + std::to_string(op) +
+                             " cannot be computed by " + ToString(algorithm));
+    }
+  }
   return ValidateStages(schedule.stages, block);
 }
 
@@ -213,7 +226,29 @@ std::string ToJson(const Schedule& schedule) {
     }
     stages.push_back(std::move(item));
   }
-  return json{{"version", kFormatVersion}, {"stages", stages}}.dump();
+  json out = {{"version", kFormatVersion}, {"stages", stages}};
+  for (const auto& [op, algorithm] : schedule.algorithms) {
+    out["algorithms"][ToString(algorithm)].push_back(op);
+  }
+  return out.dump();
+}
+
+// An object: the name of an algorithm -> operators.
+Status ReadAlgorithms(const json& value, Schedule* schedule) {
+  const auto algorithms = value.find("algorithms");
+  if (algorithms == value.end()) return Status();
+  const Status malformed = InvalidArgument("schedule has malformed algorithms");
+  if (!algorithms->is_object()) return malformed;
+  for (const auto& [name, operators] : algorithms->items()) {
+    IOS_ASSIGN_OR_RETURN(const Algorithm algorithm, AlgorithmFromString(name));
+    if (!operators.is_array()) return malformed;
+    for (const json& item : operators) {
+      int op;
+      if (!ReadInteger(item, &op)) return malformed;
+      schedule->algorithms[op] = algorithm;
+    }
+  }
+  return Status();
 }
 
 StatusOr<Schedule> ScheduleFromJsonValue(const json& value) {
@@ -252,6 +287,7 @@ StatusOr<Schedule> ScheduleFromJsonValue(const json& value) {
     }
     schedule.stages.push_back(std::move(stage));
   }
+  IOS_RETURN_IF_ERROR(ReadAlgorithms(value, &schedule));
   return schedule;
 }
 

@@ -34,6 +34,8 @@ struct Stage {
 
 struct Schedule {
   std::vector<Stage> stages;
+  // Of operators that are not computed by kDirect.
+  std::map<int, Algorithm> algorithms;
 };
 
 // Schedules of one block, by the batch size each is for.
@@ -62,9 +64,12 @@ Schedule SequentialSchedule(const Block& block);
 // greedy baseline, section 6).
 Schedule GreedySchedule(const Block& block);
 
+// The block with the schedule's algorithms for those of its operators.
+Block WithAlgorithms(Block block, const Schedule& schedule);
+
 // Every operator exactly once, no edge to an earlier stage, groups are the
 // connected components in a topological order, merges are legal (merge.h),
-// splits make two micro-batches or more.
+// splits make two micro-batches or more, algorithms are for the operators.
 Status Validate(const Schedule& schedule, const Block& block);
 
 // The same of stages that need not cover the block, nor come after those of

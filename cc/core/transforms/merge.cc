@@ -79,6 +79,7 @@ StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops) {
     plan.parts.push_back({ops[i], merged.filters, 0, 0});
     merged.filters += op.filters;
     merged.bias = merged.bias || op.bias;
+    if (op.algorithm != merged.algorithm) merged.algorithm = Algorithm::kDirect;
     for (int d = 0; d < 2; ++d) {
       merged.kernel[d] = std::max(merged.kernel[d], op.kernel[d]);
     }
@@ -92,6 +93,9 @@ StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops) {
     return InvalidArgument("operators " + std::to_string(ops[0]) + " and " +
                            std::to_string(ops.back()) +
                            " cannot be merged: they would become too large");
+  }
+  if (!MayCompute(plan.merged, plan.merged.algorithm)) {
+    plan.merged.algorithm = Algorithm::kDirect;
   }
   if (IsAnySize(block.operators[ops[0]])) {
     plan.merged.padding.type = PaddingType::kSame;
@@ -172,8 +176,9 @@ std::vector<float> StackBiases(const MergePlan& plan, const Block& block,
   return stacked;
 }
 
-StatusOr<Lowered> LowerMerges(const Block& block, const Schedule& schedule) {
-  IOS_RETURN_IF_ERROR(Validate(schedule, block));
+StatusOr<Lowered> LowerMerges(const Block& original, const Schedule& schedule) {
+  IOS_RETURN_IF_ERROR(Validate(schedule, original));
+  const Block block = WithAlgorithms(original, schedule);
   Lowered lowered;
   lowered.block.name = block.name;
   lowered.block.dtype = block.dtype;

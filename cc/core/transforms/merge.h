@@ -45,7 +45,8 @@ std::vector<float> StackFilters(const MergePlan& plan, const Block& block,
 std::vector<float> StackBiases(const MergePlan& plan, const Block& block,
                                const std::vector<const float*>& biases);
 
-// The block and schedule with their merges made: every merge stage becomes one
+// The block and schedule with their merges made, and the schedule's algorithms
+// in the operators: every merge stage becomes one
 // Conv2D and slices, all in one group of a concurrent stage. Operator i of the
 // result comes from `origin[i]` (operators of `block`; several for a merged
 // convolution, one for anything else). Weights of a merged convolution are

@@ -12,10 +12,12 @@
 #include "cc/engine/cpu/kernels/resize.h"
 #include "cc/engine/cpu/kernels/separable.h"
 #include "cc/engine/cpu/kernels/spatial.h"
+#include "cc/engine/cpu/kernels/winograd.h"
 #include "cc/engine/cpu/onednn/convolution.h"
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/onednn/primitive.h"
 #include "cc/engine/cpu/scratch.h"
+#include "cc/engine/cpu/threads/lanes.h"
 
 namespace ios::cpu {
 namespace {
@@ -69,6 +71,77 @@ class ConvTask : public CpuTask {
   const bool has_residual_;
   Convolution convolution_;
   int64_t scratchpad_ = 0;
+};
+
+// A convolution by Winograd's minimal filtering, of pitched tensors.
+class WinogradTask : public CpuTask {
+ public:
+  WinogradTask(const TaskSpec& spec, const dnnl::engine& engine)
+      : activation_(spec.op->activation),
+        has_residual_(spec.op->residual),
+        input_(spec.inputs[0]),
+        residual_(spec.inputs.back()),
+        output_(spec.output),
+        threads_(CurrentThread().lane->size),
+        plan_(*spec.op, spec.op->algorithm == Algorithm::kWinograd2 ? 2 : 4,
+              input_.shape, output_.shape, threads_) {
+    const Operator& op = *spec.op;
+    CpuParameter* const filter = AsCpu(spec.parameters[0]);
+    const memory::desc plain =
+        PlainFilterDesc(op, /*groups=*/1, plan_.channels, plan_.filters);
+    plain_ = filter->Packed(engine, plain, plain);
+    filter_ =
+        filter->Derived(plan_.side, plan_.filter_floats(), [&](float* to) {
+          TransformFilter(
+              plan_, static_cast<const float*>(plain_.get_data_handle()), to);
+        });
+    if (op.bias) {
+      const memory::desc desc = FlatDesc(op.filters);
+      bias_ = AsCpu(spec.parameters[1])->Packed(engine, desc, desc);
+    }
+    at_once_ = activation_ == Activation::kNone ||
+               activation_ == Activation::kRelu ||
+               activation_ == Activation::kRelu6;
+  }
+
+  int64_t scratch_floats() const override {
+    return threads_ * plan_.scratch_floats();
+  }
+
+  void Run(const float* const* inputs, float* output,
+           const ExecutionContext& context) override {
+    WinogradArguments arguments;
+    arguments.input = inputs[0];
+    arguments.input_pitch = input_.pitch;
+    arguments.filter = filter_.get();
+    arguments.plain = static_cast<const float*>(plain_.get_data_handle());
+    if (bias_) {
+      arguments.bias = static_cast<const float*>(bias_.get_data_handle());
+    }
+    if (has_residual_) {
+      arguments.residual = inputs[1];
+      arguments.residual_pitch = residual_.pitch;
+    }
+    if (at_once_) arguments.activation = activation_.kind;
+    arguments.output = output;
+    arguments.output_pitch = output_.pitch;
+    ParallelFor(plan_.units(), 1, [&](int64_t begin, int64_t end) {
+      const int thread = CurrentThread().team ? CurrentThread().index : 0;
+      RunWinograd(plan_, arguments, begin, end,
+                  context.scratch + thread * plan_.scratch_floats());
+    });
+    if (!at_once_) Activate({output, output_}, activation_, {output, output_});
+  }
+
+ private:
+  const Activation activation_;
+  const bool has_residual_;
+  const TensorView input_, residual_, output_;
+  const int threads_;
+  const WinogradPlan plan_;
+  bool at_once_;  // whether the activation is
+  memory plain_, bias_;
+  std::shared_ptr<const float> filter_;
 };
 
 // Pooling, softmax, matmul: a primitive from one dense tensor to another.
@@ -326,6 +399,12 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
     }
     switch (spec.op->type) {
       case OperatorType::kConv2D:
+        if (spec.op->algorithm == Algorithm::kDirect) {
+          task = std::make_unique<ConvTask>(spec, engine);
+        } else {
+          task = std::make_unique<WinogradTask>(spec, engine);
+        }
+        break;
       case OperatorType::kConv2DTranspose:
         task = std::make_unique<ConvTask>(spec, engine);
         break;
@@ -378,6 +457,8 @@ bool TaskReadsPitched(const Operator& op) {
     case OperatorType::kSpaceToDepth:
     case OperatorType::kLrn:
       return true;
+    case OperatorType::kConv2D:
+      return op.algorithm != Algorithm::kDirect;
     case OperatorType::kSepConv:  // its activation pass reads anything
       return op.pre_activation != Activation::kNone && !op.residual;
     default:

@@ -1,6 +1,7 @@
 #include "cc/tensorflow/modes/annotations.h"
 
 #include <algorithm>
+#include <string>
 
 #include "cc/core/limits.h"
 #include "tensorflow/core/framework/attr_value_util.h"
@@ -11,14 +12,17 @@ namespace ios::tf {
 void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node) {
   std::vector<int64_t> batches, stages, streams, micro_batches;
   std::vector<bool> merges;
-  bool is_split = false;
+  std::vector<std::string> algorithms;
+  bool is_split = false, is_direct = true;
   for (const Place& place : places) {
     batches.push_back(place.batch);
     stages.push_back(place.stage);
     streams.push_back(place.stream);
     merges.push_back(place.merge);
     micro_batches.push_back(place.micro_batches);
+    algorithms.push_back(ToString(place.algorithm));
     is_split |= place.micro_batches > 1;
+    is_direct &= place.algorithm == Algorithm::kDirect;
   }
   auto& attributes = *node->mutable_attr();
   tensorflow::SetAttrValue(batches, &attributes[kBatchAttr]);
@@ -27,6 +31,9 @@ void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node) {
   tensorflow::SetAttrValue(merges, &attributes[kMergeAttr]);
   if (is_split) {
     tensorflow::SetAttrValue(micro_batches, &attributes[kMicroBatchesAttr]);
+  }
+  if (!is_direct) {
+    tensorflow::SetAttrValue(algorithms, &attributes[kAlgorithmAttr]);
   }
 }
 
@@ -45,6 +52,9 @@ std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
   std::vector<int64_t> micro_batches;
   tensorflow::TryGetNodeAttr(node, kMicroBatchesAttr, &micro_batches);
   if (micro_batches.size() != size) micro_batches.assign(size, 1);
+  std::vector<std::string> algorithms;
+  tensorflow::TryGetNodeAttr(node, kAlgorithmAttr, &algorithms);
+  if (algorithms.size() != size) algorithms.assign(size, "direct");
   std::vector<Place> places;
   for (size_t i = 0; i < size; ++i) {
     // Somebody else's: an operator without a schedule.
@@ -52,8 +62,10 @@ std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
         std::max(batches[i], micro_batches[i]) > kMaxDimension) {
       return {};
     }
-    places.push_back(
-        {batches[i], stages[i], streams[i], merges[i], micro_batches[i]});
+    const StatusOr<Algorithm> algorithm = AlgorithmFromString(algorithms[i]);
+    if (!algorithm.ok()) return {};
+    places.push_back({batches[i], stages[i], streams[i], merges[i],
+                      micro_batches[i], *algorithm});
   }
   return places;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cc/core/ir/block.h"
 #include "cc/tensorflow/names.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 
@@ -18,12 +19,14 @@ struct Place {
   int64_t stream = 0;         // the group in the stage
   bool merge = false;         // whether the stage merges its operators
   int64_t micro_batches = 1;  // of a stage that is split; 1 for others
+  Algorithm algorithm = Algorithm::kDirect;  // that computes the operator
 };
 
 // Writes the attributes: lists with one entry for each place, in this order.
 //   _ios_batch, _ios_stage, _ios_stream: list(int)
 //   _ios_merge: list(bool)
 //   _ios_micro_batches: list(int), where some stage is split
+//   _ios_algorithm: list(string), where one is not "direct"
 void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node);
 
 // What Annotate() has written; none if there is no such thing.

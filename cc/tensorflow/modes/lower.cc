@@ -135,6 +135,13 @@ Schedule AnnotatedSchedule(const Block& block,
       schedule.stages.push_back({Strategy::kConcurrent, Groups(block, stage)});
     }
   }
+  for (int i = 0; i < n; ++i) {
+    // A node may be of several operators, and have the place of one.
+    if (places[i] && places[i]->algorithm != Algorithm::kDirect &&
+        MayCompute(block.operators[i], places[i]->algorithm)) {
+      schedule.algorithms[i] = places[i]->algorithm;
+    }
+  }
   return schedule;
 }
 

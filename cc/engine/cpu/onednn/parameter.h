@@ -2,9 +2,13 @@
 #ifndef IOS_TF_CC_ENGINE_CPU_ONEDNN_PARAMETER_H_
 #define IOS_TF_CC_ENGINE_CPU_ONEDNN_PARAMETER_H_
 
+#include <cstdint>
 #include <dnnl.hpp>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <utility>
 #include <vector>
 
 #include "cc/engine/backend.h"
@@ -25,6 +29,21 @@ class CpuParameter : public Parameter {
                       const dnnl::memory::desc& wanted);
   const float* plain() const { return plain_.data(); }
 
+  // What `make` writes, `floats` of them, once for each `key`: layouts that are
+  // not oneDNN's.
+  template <typename F>
+  std::shared_ptr<const float> Derived(int key, int64_t floats, F&& make) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::shared_ptr<float>& data = derived_[key];
+    if (!data) {
+      std::shared_ptr<float> made = pool_->Allocate(floats);
+      if (!made) throw std::bad_alloc();
+      make(made.get());
+      data = std::move(made);
+    }
+    return data;
+  }
+
  private:
   struct Layout {
     dnnl::memory memory;
@@ -35,6 +54,7 @@ class CpuParameter : public Parameter {
   std::mutex mutex_;
   std::vector<float> plain_;
   std::vector<Layout> packed_;
+  std::map<int, std::shared_ptr<float>> derived_;
 };
 
 inline CpuParameter* AsCpu(const std::shared_ptr<Parameter>& parameter) {

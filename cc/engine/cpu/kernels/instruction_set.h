@@ -1,0 +1,28 @@
+// The instruction set that kernels with code of their own for each are to use.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_INSTRUCTION_SET_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_INSTRUCTION_SET_H_
+
+#include <dnnl.hpp>
+
+namespace ios::cpu {
+
+enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
+
+// oneDNN's, which ONEDNN_MAX_CPU_ISA limits.
+inline InstructionSet BestInstructionSet() {
+  static const InstructionSet best = [] {
+    const auto has = [](dnnl::cpu_isa isa) {
+      const auto bits = static_cast<unsigned>(isa);
+      return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) ==
+             bits;
+    };
+    if (has(dnnl::cpu_isa::avx512_core)) return InstructionSet::kAvx512;
+    if (has(dnnl::cpu_isa::avx2)) return InstructionSet::kAvx2;
+    return InstructionSet::kBaseline;
+  }();
+  return best;
+}
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_INSTRUCTION_SET_H_

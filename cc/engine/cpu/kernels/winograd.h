@@ -1,0 +1,65 @@
+// Convolutions with 3x3 windows by Winograd's minimal filtering (Lavin and
+// Gray, "Fast Algorithms for Convolutional Neural Networks", 2016).
+//
+// A tile of side x side cells of the output is made of one of (side + 2)^2
+// cells of the input. Both, and the filter, are transformed: each of the
+// (side + 2)^2 numbers that a tile then has is on a plane of its own, and on
+// every plane tiles x channels are multiplied with channels x filters. That is
+// 4 products a cell of the output (side 2), or 2.25 (side 4), instead of 9.
+//
+// The work is cut into units, of a strip of tiles and a range of filters each,
+// such that a unit's planes stay in a core's cache.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_H_
+
+#include <cstdint>
+
+#include "cc/core/ir/block.h"
+
+namespace ios::cpu {
+
+struct WinogradPlan {
+  // For `threads` that share the units; `side` is 2 or 4, and `op` a Conv2D of
+  // 3x3 windows that move by one cell, not dilated, not grouped.
+  WinogradPlan(const Operator& op, int side, const Shape& input,
+               const Shape& output, int threads);
+
+  int64_t planes() const { return (side + 2) * (side + 2); }
+  int64_t tiles() const { return images * tiles_high * tiles_wide; }
+  int64_t units() const { return strips * parts; }
+  int64_t filter_floats() const;   // transformed
+  int64_t scratch_floats() const;  // of a thread
+
+  int side;
+  int64_t images, height, width, channels;
+  int64_t out_height, out_width, filters;
+  int64_t top, left;  // padding
+  int64_t tiles_high, tiles_wide;
+  int64_t strips, parts;  // of all tiles, of all filters
+};
+
+// `filter` is [3,3,C,filters], as TensorFlow has it.
+void TransformFilter(const WinogradPlan& plan, const float* filter, float* to);
+
+struct WinogradArguments {
+  const float* input = nullptr;  // pixels are input_pitch floats apart
+  int64_t input_pitch = 0;
+  const float* filter = nullptr;    // transformed
+  const float* plain = nullptr;     // not transformed
+  const float* bias = nullptr;      // null for none
+  const float* residual = nullptr;  // null for none
+  int64_t residual_pitch = 0;
+  Activation::Kind activation = Activation::kNone;  // or kRelu, or kRelu6
+  float* output = nullptr;
+  int64_t output_pitch = 0;
+};
+
+// Computes units [begin, end) on the calling thread. Tiles of which a result is
+// not finite are computed anew without transforms, which spread what is
+// infinite or not a number over their tile.
+void RunWinograd(const WinogradPlan& plan, const WinogradArguments& arguments,
+                 int64_t begin, int64_t end, float* scratch);
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_H_

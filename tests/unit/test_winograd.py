@@ -1,0 +1,229 @@
+"""Winograd's convolutions: against the definition in float64, NaN and infinity too."""
+
+import numpy as np
+import pytest
+
+from ios_tf.native import engine
+
+ALGORITHMS = ("winograd_2x2", "winograd_4x4")
+# Of float32, relative to the largest value: tiles of 4x4 lose two digits of seven.
+TOLERANCE = {"direct": 2e-6, "winograd_2x2": 5e-6, "winograd_4x4": 5e-5}
+
+
+def conv_block(shape, filters, **attributes):
+    op = {
+        "type": "conv2d",
+        "inputs": [-1, -2] if attributes.get("residual") else [-1],
+        "kernel": [3, 3],
+        "padding": "SAME",
+        "filters": filters,
+        **attributes,
+    }
+    inputs = [list(shape)]
+    block = {"version": 1, "inputs": inputs, "operators": [op], "outputs": [0]}
+    if op.get("residual"):
+        plain = {**op, "inputs": [-1], "residual": False}
+        inputs.append(output_shape({**block, "operators": [plain]}))
+    return block
+
+
+def output_shape(block):
+    return engine.problem(block)["shapes"][0]
+
+
+def sequential(block):
+    count = len(block["operators"])
+    stages = [{"strategy": "concurrent", "groups": [[i]]} for i in range(count)]
+    return {"version": 1, "stages": stages}
+
+
+def random_weights(block, rng):
+    shapes = engine.problem(block)["weight_shapes"]
+    return [
+        rng.normal(size=shape).astype(np.float32)
+        for of_operator in shapes
+        for shape in of_operator
+    ]
+
+
+def by_definition(x, filters, bias, padding, residual):
+    """In float64; `padding` is before and after, in height and width."""
+    (top, bottom), (left, right) = padding
+    x = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
+    height, width = x.shape[1] - 2, x.shape[2] - 2
+    out = sum(
+        x[:, r : r + height, k : k + width] @ filters[r, k].astype(np.float64)
+        for r in range(3)
+        for k in range(3)
+    )
+    if bias is not None:
+        out = out + bias
+    return out if residual is None else out + residual
+
+
+def run(block, algorithm, weights, inputs):
+    schedule = sequential(block)
+    if algorithm != "direct":
+        schedule["algorithms"] = {algorithm: list(range(len(block["operators"])))}
+    return engine.Program(block, schedule, weights).run(inputs)
+
+
+@pytest.mark.parametrize("algorithm", ["direct", *ALGORITHMS])
+@pytest.mark.parametrize(
+    ("shape", "filters", "attributes"),
+    [
+        ((1, 8, 8, 16), 16, {}),
+        ((1, 7, 9, 32), 33, {"bias": True}),
+        ((2, 35, 13, 40), 48, {"bias": True, "activation": "relu"}),
+        ((1, 5, 5, 1), 1, {}),
+        ((3, 6, 11, 3), 70, {"padding": "VALID", "bias": True}),
+        ((1, 3, 3, 17), 5, {"padding": "VALID"}),
+        ((1, 1, 1, 24), 8, {"bias": True}),
+        ((1, 2, 40, 16), 31, {"padding": [2, 0, 1, 3]}),
+        ((2, 14, 14, 64), 96, {"residual": True, "activation": "relu"}),
+        ((1, 12, 10, 20), 9, {"residual": True, "bias": True}),
+        ((1, 60, 61, 8), 128, {"bias": True, "activation": "relu6"}),
+        ((1, 9, 9, 130), 130, {"bias": True}),
+    ],
+)
+def test_values(algorithm, shape, filters, attributes):
+    rng = np.random.default_rng(1)
+    block = conv_block(shape, filters, **attributes)
+    weights = random_weights(block, rng)
+    inputs = [rng.normal(size=s).astype(np.float32) for s in block["inputs"]]
+    (found,) = run(block, algorithm, weights, inputs)
+    padding = attributes.get("padding", "SAME")
+    cells = {"SAME": [1, 1, 1, 1], "VALID": [0, 0, 0, 0]}.get(str(padding), padding)
+    expected = by_definition(
+        inputs[0],
+        weights[0],
+        weights[1] if attributes.get("bias") else None,
+        (cells[:2], cells[2:]),
+        inputs[1] if attributes.get("residual") else None,
+    )
+    largest = np.abs(expected).max()
+    if attributes.get("activation") in ("relu", "relu6"):
+        expected = np.maximum(expected, 0)
+    if attributes.get("activation") == "relu6":
+        expected = np.minimum(expected, 6)
+    np.testing.assert_allclose(found, expected, atol=TOLERANCE[algorithm] * largest)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("activation", ["swish", "elu", "gelu_tanh"])
+def test_other_activations_are_those_of_direct_convolutions(algorithm, activation):
+    rng = np.random.default_rng(2)
+    block = conv_block((1, 11, 11, 24), 40, bias=True, activation=activation)
+    weights = random_weights(block, rng)
+    x = rng.normal(size=block["inputs"][0]).astype(np.float32)
+    (expected,) = run(block, "direct", weights, [x])
+    (found,) = run(block, algorithm, weights, [x])
+    np.testing.assert_allclose(found, expected, atol=5e-4)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("activation", ["none", "relu", "relu6", "swish"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
+def test_what_is_not_finite_stays_where_it_is(algorithm, activation, value):
+    """A transform would spread it over its tile."""
+    rng = np.random.default_rng(3)
+    block = conv_block((2, 13, 10, 18), 35, bias=True, activation=activation)
+    weights = random_weights(block, rng)
+    x = rng.normal(size=block["inputs"][0]).astype(np.float32)
+    x[0, 4, 4, 3] = x[1, 12, 9, 17] = value
+    (expected,) = run(block, "direct", weights, [x])
+    (found,) = run(block, algorithm, weights, [x])
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_array_equal(np.isinf(found), np.isinf(expected))
+    near = np.isfinite(expected) & (np.abs(expected) < 1e6)
+    np.testing.assert_allclose(found[near], expected[near], atol=2e-3)
+
+
+def test_all_images_that_are_not_numbers():
+    block = conv_block((1, 20, 20, 16), 16, activation="relu6")
+    weights = random_weights(block, np.random.default_rng(4))
+    x = np.full(block["inputs"][0], np.nan, np.float32)
+    (found,) = run(block, "winograd_4x4", weights, [x])
+    assert np.isnan(found).all()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_tensors_that_are_slices_of_others(algorithm):
+    """Convolutions write into a concat, and read a part of it."""
+    rng = np.random.default_rng(5)
+    conv = conv_block((1, 15, 12, 20), 24, bias=True)["operators"][0]
+    block = {
+        "version": 1,
+        "inputs": [[1, 15, 12, 20]],
+        "operators": [
+            {**conv, "activation": "relu"},
+            {**conv, "filters": 9},
+            {"type": "concat", "inputs": [0, 1]},
+            {"type": "slice", "inputs": [2], "offset": 7, "size": 21},
+            {**conv, "inputs": [3], "filters": 33},
+        ],
+        "outputs": [2, 4],
+    }
+    weights = random_weights(block, rng)
+    x = rng.normal(size=block["inputs"][0]).astype(np.float32)
+    expected = engine.Program(block, sequential(block), weights).run([x])
+    schedule = {**sequential(block), "algorithms": {algorithm: [0, 1, 4]}}
+    found = engine.Program(block, schedule, weights).run([x])
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=5e-5 * np.abs(b).max())
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_merged_convolutions_keep_what_their_parts_have(algorithm):
+    rng = np.random.default_rng(6)
+    conv = conv_block((2, 10, 10, 16), 24, bias=True)["operators"][0]
+    block = {
+        "version": 1,
+        "inputs": [[2, 10, 10, 16]],
+        "operators": [conv, {**conv, "filters": 17}],
+        "outputs": [0, 1],
+    }
+    weights = random_weights(block, rng)
+    x = rng.normal(size=block["inputs"][0]).astype(np.float32)
+    expected = engine.Program(block, sequential(block), weights).run([x])
+    schedule = {
+        "version": 1,
+        "stages": [{"strategy": "merge", "groups": [[0, 1]]}],
+        "algorithms": {algorithm: [0, 1]},
+    }
+    found = engine.Program(block, schedule, weights).run([x])
+    for a, b in zip(found, expected, strict=True):
+        assert not np.array_equal(a, b)  # it was not computed directly
+        np.testing.assert_allclose(a, b, atol=5e-5 * np.abs(b).max())
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "message"),
+    [
+        ({"winograd_4x4": [1]}, "operator 1 cannot be computed by winograd_4x4"),
+        ({"winograd_4x4": [2]}, "operator 2 cannot be computed by winograd_4x4"),
+        ({"winograd_4x4": [-1]}, "operator -1 cannot be"),
+        ({"winograd_4x4": [2**40]}, "malformed algorithms"),
+        ({"winograd_4x4": 0}, "malformed algorithms"),
+        ({"fft": [0]}, "no algorithm 'fft'"),
+        ([0], "malformed algorithms"),
+    ],
+)
+def test_algorithms_that_do_not_fit(algorithms, message):
+    conv = conv_block((1, 8, 8, 4), 4)["operators"][0]
+    block = {
+        "version": 1,
+        "inputs": [[1, 8, 8, 4]],
+        "operators": [conv, {**conv, "strides": [2, 2]}],
+        "outputs": [0, 1],
+    }
+    weights = random_weights(block, np.random.default_rng(7))
+    schedule = {**sequential(block), "algorithms": algorithms}
+    with pytest.raises(engine.EngineError, match=message):
+        engine.Program(block, schedule, weights)
+
+
+def test_an_operator_that_cannot_is_refused():
+    block = conv_block((1, 8, 8, 4), 4, strides=[2, 2], algorithm="winograd_2x2")
+    with pytest.raises(engine.EngineError, match="algorithm cannot be winograd_2x2"):
+        engine.problem(block)
