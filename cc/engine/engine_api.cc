@@ -107,15 +107,15 @@ ios::Status MeasureCandidates(ios_profiler* profiler,
                               const char* const* candidates, int count,
                               const ios::Measurement& measurement,
                               double* latencies) {
-  std::vector<std::vector<ios::Stage>> stages;
+  std::vector<ios::Schedule> schedules;
   for (int i = 0; i < count; ++i) {
     IOS_ASSIGN_OR_RETURN(ios::Schedule schedule,
                          ios::ScheduleFromJson(candidates[i]));
-    stages.push_back(std::move(schedule.stages));
+    schedules.push_back(std::move(schedule));
   }
   IOS_ASSIGN_OR_RETURN(
       const std::vector<std::vector<double>> measured,
-      profiler->profiler->MeasureInterleaved(stages, measurement));
+      profiler->profiler->MeasureInterleaved(schedules, measurement));
   for (const std::vector<double>& of_candidate : measured) {
     for (double latency : of_candidate) *latencies++ = latency;
   }

@@ -48,23 +48,21 @@ class ProfilerImpl : public Profiler {
       : backend_(backend), block_(block), shapes_(std::move(shapes)) {}
 
   StatusOr<std::vector<double>> Measure(
-      const std::vector<Stage>& stages,
-      const Measurement& measurement) override {
+      const Schedule& schedule, const Measurement& measurement) override {
     IOS_ASSIGN_OR_RETURN(auto latencies,
-                         MeasureInterleaved({stages}, measurement));
+                         MeasureInterleaved({schedule}, measurement));
     return latencies[0];
   }
 
   StatusOr<std::vector<std::vector<double>>> MeasureInterleaved(
-      const std::vector<std::vector<Stage>>& candidates,
+      const std::vector<Schedule>& candidates,
       const Measurement& measurement) override {
     return Guarded([&] { return MeasureAll(candidates, measurement); });
   }
 
  private:
   StatusOr<std::vector<std::vector<double>>> MeasureAll(
-      const std::vector<std::vector<Stage>>& candidates,
-      const Measurement& measurement) {
+      const std::vector<Schedule>& candidates, const Measurement& measurement) {
     if (measurement.warmup < 0 || measurement.number < 1 ||
         measurement.repeat < 1 || measurement.lanes < 0) {
       return InvalidArgument(
@@ -72,14 +70,13 @@ class ProfilerImpl : public Profiler {
     }
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<std::vector<BoundStage>> bound;
-    for (const std::vector<Stage>& stages : candidates) {
+    for (const Schedule& schedule : candidates) {
       const NoForkMeanwhile no_fork;
-      const Schedule schedule = {stages};
       const bool whole =
           measurement.lanes == 0 && Validate(schedule, block_).ok();
-      IOS_ASSIGN_OR_RETURN(
-          std::vector<BoundStage> of_candidate,
-          whole ? BindWhole(schedule) : BindStages(stages, measurement.lanes));
+      IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> of_candidate,
+                           whole ? BindWhole(schedule)
+                                 : BindStages(schedule, measurement.lanes));
       bound.push_back(std::move(of_candidate));
     }
     std::vector<const std::vector<BoundStage>*> pointers;
@@ -337,9 +334,13 @@ class ProfilerImpl : public Profiler {
     return known->stages;
   }
 
-  StatusOr<std::vector<BoundStage>> BindStages(const std::vector<Stage>& stages,
+  StatusOr<std::vector<BoundStage>> BindStages(const Schedule& schedule,
                                                int lanes) {
-    IOS_RETURN_IF_ERROR(ValidateStages(stages, block_));
+    IOS_RETURN_IF_ERROR(ValidateStages(schedule.stages, block_));
+    if (!schedule.algorithms.empty()) {
+      return InvalidArgument(
+          "algorithms are measured in a schedule of the whole block only");
+    }
     if (!plain_) {
       std::vector<std::vector<int>> origin;
       for (size_t i = 0; i < block_.operators.size(); ++i) {
@@ -348,7 +349,7 @@ class ProfilerImpl : public Profiler {
       IOS_ASSIGN_OR_RETURN(plain_, MakeBench(block_, origin));
     }
     std::vector<BoundStage> bound;
-    for (const Stage& stage : stages) {
+    for (const Stage& stage : schedule.stages) {
       if (stage.strategy == Strategy::kSplit) {
         return InvalidArgument(
             "a split stage is measured in a schedule of the whole block only");

@@ -147,12 +147,12 @@ class _OneEach:
 def check_operators(device: str, dtype: str) -> list[Check]:
     """Runs each type of operator alone, with shapes that are multiples of nothing."""
     tolerance = _TOLERANCES[_arithmetic(device, dtype)]
-    stages = [Stage(Strategy.CONCURRENT, ((0,),))]
+    schedule = Schedule((Stage(Strategy.CONCURRENT, ((0,),)),))
     checks = []
     for block in sample_blocks():
         (operator,) = block["operators"]
         what = " ".join([operator["type"], *map(str, list(operator.values())[2:])])
-        largest, norm = _differences(block, stages, device, dtype)
+        largest, norm = _differences(block, schedule, device, dtype)
         checks.append(Check(what, dtype, largest, tolerance, norm, tolerance))
     return checks
 
@@ -290,7 +290,7 @@ def _worst(differences: Iterable[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _differences(
-    block: Mapping[str, Any], stages: Sequence[Stage], device: str, dtype: str
+    block: Mapping[str, Any], schedule: Schedule, device: str, dtype: str
 ) -> tuple[float, float]:
     from ios_tf.bench.frameworks.torch_ops import TorchOps
 
@@ -304,7 +304,7 @@ def _differences(
         arrays.rounded(random.uniform(-1, 1, shape), dtype) for shape in block["inputs"]
     ]
     flat = [array for of_operator in weights for array in of_operator]
-    program = engine.Program(block, schedule_json(stages), flat, device)
+    program = engine.Program(block, schedule_json(schedule), flat, device)
     found = program.run([arrays.encoded(x, dtype) for x in inputs])
     reference = interpreter.compute(TorchOps(dtype="float64"), block, weights, inputs)
     return _worst(

@@ -14,7 +14,7 @@ from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.model.network import Network
 from ios_tf.native import engine
-from ios_tf.scheduler import PAPER_PRUNING, Pruning, Schedule, Stage
+from ios_tf.scheduler import PAPER_PRUNING, Pruning, Schedule
 from ios_tf.tuning.searcher import Searcher, SearchStats
 
 # Runs of one measurement together take at least so long.
@@ -50,7 +50,7 @@ class Found:
 
     def stages(self, network: Network) -> int:
         """How many stages all regions have together."""
-        return sum(len(r.schedule(self.schedules)) for r in network.regions)
+        return sum(len(r.schedule(self.schedules).stages) for r in network.regions)
 
 
 def find_schedules(
@@ -71,11 +71,12 @@ def find_schedules(
     """
     large = network.batch_size >= _LARGE_BATCH
     model = _TimedCostModel(device, _FEW_RUNS if large else DEFAULT_MEASUREMENT)
-    searcher = Searcher(model, strategy, pruning, time_limit=time_limit)
+    searcher = Searcher(
+        model, strategy, pruning, time_limit=time_limit, winograd=device == "cpu"
+    )
     schedules, stats = searcher.schedule_all(network.problems.values())
     choices = [schedules]
-    for alternative in searcher.alternatives(network.problems.values()):
-        choices.append({**schedules, **alternative})
+    choices += searcher.alternatives(network.problems.values(), schedules)
     if len(choices) > 1:
         rounds = 2 if large else _ROUNDS
         latencies = interleaved_ms(network, choices, device, rounds)
@@ -89,7 +90,9 @@ def transferred(
 ) -> dict[str, Schedule]:
     """Schedules of a network for the same one at another batch size or precision."""
     return {
-        there.signature: Schedule(schedules[here.signature].stages, there.signature)
+        there.signature: dataclasses.replace(
+            schedules[here.signature], signature=there.signature
+        )
         for here, there in zip(
             network.problems.values(), other.problems.values(), strict=True
         )
@@ -148,6 +151,6 @@ def interleaved_ms(
     return latencies
 
 
-def schedule_json(stages: Sequence[Stage]) -> dict[str, Any]:
-    """Stages as the JSON object the engine takes."""
-    return json.loads(Schedule(tuple(stages)).to_json())
+def schedule_json(schedule: Schedule) -> dict[str, Any]:
+    """The JSON object the engine takes."""
+    return json.loads(schedule.to_json())

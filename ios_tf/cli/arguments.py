@@ -125,6 +125,16 @@ def add_measurement(parser: Parser) -> None:
     add_whole(parser, "repeat", 3, 1, "measurements per latency; the median counts")
 
 
+def add_winograd(parser: Parser) -> None:
+    parser.add_argument(
+        "--winograd",
+        choices=("on", "off"),
+        default="on",
+        help="whether 3x3 convolutions may be computed by Winograd's minimal filtering "
+        "on a CPU, where that is faster; it rounds more; default: on",
+    )
+
+
 def add_patterns(parser: Parser) -> None:
     parser.add_argument(
         "--unit",

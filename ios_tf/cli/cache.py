@@ -24,6 +24,7 @@ def add_commands(commands: Any) -> None:
     arguments.add_engine_device(parser)
     arguments.add_pruning(parser)
     arguments.add_measurement(parser)
+    arguments.add_winograd(parser)
 
     parser = commands.add_parser(
         "cache",
@@ -76,6 +77,7 @@ def _tune(options: argparse.Namespace) -> None:
         warmup=options.warmup,
         number=options.number,
         repeat=options.repeat,
+        winograd=options.winograd == "on",
         progress=True,
     )
     print(tuned.table())

@@ -31,6 +31,7 @@ def add_commands(commands: Any) -> None:
     arguments.add_whole(
         parser, "time_limit", 300, 0, "seconds the searches may take; 0: any"
     )
+    arguments.add_winograd(parser)
     arguments.add_patterns(parser)
     arguments.add_measurement(parser)
     parser.add_argument(
@@ -72,6 +73,7 @@ def _convert(options: argparse.Namespace) -> None:
         tags=options.tags,
         weights=options.weights,
         keep_slower=options.keep_slower,
+        winograd=options.winograd == "on",
         overwrite=options.overwrite,
         progress=True,
         say=arguments.say,

@@ -50,6 +50,7 @@ def convert(
     tags: Sequence[str] | None = None,
     weights: str | None = None,
     keep_slower: bool = False,
+    winograd: bool = True,
     overwrite: bool = False,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
@@ -89,6 +90,8 @@ def convert(
       weights: for `keras:NAME`: "imagenet", or None for random ones.
       keep_slower: keep regions, and a model, that are no faster here than TensorFlow,
         as the strategies that do not search do: for experiments.
+      winograd: whether 3x3 convolutions may be computed by Winograd's minimal
+        filtering on a CPU, where that is measured to be faster; it rounds more.
       overwrite: replace `output` if it is a SavedModel.
       progress: show progress on standard error.
       say: gets lines of information about the model.
@@ -120,6 +123,7 @@ def convert(
         number,
         repeat,
         keep_slower,
+        winograd,
     )
     output = os.fspath(output)
     with (

@@ -11,7 +11,7 @@ import dataclasses
 import math
 import os
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from tensorflow.core.framework import graph_pb2
@@ -24,8 +24,8 @@ from ios_tf.scheduler import Schedule, Stage, sequential_schedule
 from ios_tf.scheduler.problem import batch_size_of
 from ios_tf.tuning.searcher import Searcher
 
-# Those of several blocks.
-_Stages = tuple[tuple[Stage, ...], ...]
+# What makes schedules of several blocks different.
+_Choice = tuple[tuple[tuple[Stage, ...], frozenset[tuple[int, str]]], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,25 +70,24 @@ def check(
     problems = {s: p for c in collected.values() for s, p in c.problems.items()}
     sequential = {s: sequential_schedule(problem) for s, problem in problems.items()}
     found = {signature: schedules[signature] for signature in problems}
-    others = [{**found, **a} for a in searcher.alternatives(problems.values())]
+    others = searcher.alternatives(problems.values(), found)
     cost_model = searcher.cost_model
     device = cost_model.device.kind
     batch_sizes = list(collected)
     light = frozen.without_weights
-    graphs: dict[_Stages, graph_pb2.GraphDef] = {}
+    graphs: dict[_Choice, graph_pb2.GraphDef] = {}
 
     def graph_of(choice: Mapping[str, Schedule]) -> graph_pb2.GraphDef:
-        stages = tuple(choice[signature].stages for signature in problems)
-        if stages not in graphs:
-            graphs[stages] = rewrite(light, choice, batch_sizes, device)
-        return graphs[stages]
+        key = _key(choice, problems)
+        if key not in graphs:
+            graphs[key] = rewrite(light, choice, batch_sizes, device)
+        return graphs[key]
 
     sizes = {}
     for batch_size, of_size in collected.items():
-        choices: dict[_Stages, Mapping[str, Schedule]] = {}
+        choices: dict[_Choice, Mapping[str, Schedule]] = {}
         for choice in (sequential, found, *others):
-            stages = tuple(choice[signature].stages for signature in of_size.problems)
-            choices.setdefault(stages, choice)
+            choices.setdefault(_key(choice, of_size.problems), choice)
         latencies = compare_within_memory(
             cost_model.compare_programs,
             [
@@ -117,6 +116,11 @@ def check(
         )
     kept = {s: k for size in sizes.values() for s, k in size.schedules.items()}
     return Checked(kept, sizes)
+
+
+def _key(choice: Mapping[str, Schedule], signatures: Iterable[str]) -> _Choice:
+    of_blocks = [choice[signature] for signature in signatures]
+    return tuple((s.stages, frozenset(s.algorithms.items())) for s in of_blocks)
 
 
 def rewrite(

@@ -79,6 +79,7 @@ def optimize(
     number: int = 3,
     repeat: int = 3,
     keep_slower: bool = False,
+    winograd: bool = True,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> OptimizedFunction:
@@ -96,7 +97,8 @@ def optimize(
         several: a batch then runs by the schedule of the nearest one, by ratio, the
         smaller of two.
       device, strategy, max_groups, max_group_size, time_limit, units, borders,
-        cache_dir, warmup, number, repeat, keep_slower, progress, say: as of `convert`.
+        cache_dir, warmup, number, repeat, keep_slower, winograd, progress, say: as of
+        `convert`.
 
     Returns:
       A function of the same signature: arguments, which may be numpy arrays, results
@@ -122,6 +124,7 @@ def optimize(
         number,
         repeat,
         keep_slower,
+        winograd,
     )
     original = _Original.of(model_or_function)
     with options.searcher(say, progress) as searcher:

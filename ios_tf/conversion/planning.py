@@ -68,6 +68,7 @@ class SearchOptions:
     number: int = 3
     repeat: int = 3
     keep_slower: bool = False
+    winograd: bool = True
 
     def __post_init__(self) -> None:
         sizes = self._sizes()
@@ -123,6 +124,7 @@ class SearchOptions:
                 database,
                 Patterns(tuple(self.units), tuple(self.borders)),
                 self.time_limit,
+                self.winograd and device.kind == "cpu",
             )
 
     @property

@@ -11,6 +11,7 @@ from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.model.loading import saved_model
 from ios_tf.native.names import MERGED
+from ios_tf.scheduler import Schedule
 
 
 def show(
@@ -66,13 +67,17 @@ def _region(
     # Equal ones are shown once.
     sizes: dict[str, list[int]] = {}
     for entry in schedules:
-        stages = json.dumps(entry["schedule"]["stages"])
-        sizes.setdefault(stages, []).append(entry["batch_size"])
+        sizes.setdefault(json.dumps(entry["schedule"]), []).append(entry["batch_size"])
     for text, batch_sizes in sizes.items():
-        stages = json.loads(text)
+        stages = json.loads(text)["stages"]
+        algorithms = Schedule.from_json(text).algorithms
+        shown = [
+            {**op, "type": f"{op['type']}, {algorithms[i]}"} if i in algorithms else op
+            for i, op in enumerate(operators)
+        ]
         yield f"  batch size {', '.join(map(str, batch_sizes))}: {len(stages)} stages"
         for i, stage in enumerate(stages, 1):
-            yield from _stage(i, stage, operators, skip)
+            yield from _stage(i, stage, shown, skip)
 
 
 def _stage(

@@ -14,7 +14,7 @@ from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement, SampledCost
 from ios_tf.errors import first_line
 from ios_tf.native import engine, malloc, plugin
 from ios_tf.native.devices import CPU, Device
-from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
+from ios_tf.scheduler import Problem, Schedule, Stage
 
 # Measurements of each candidate when whole schedules are compared.
 _ROUNDS = 7
@@ -38,14 +38,16 @@ class MeasuredCostModel(SampledCostModel):
 
     def sample(self, problem: Problem, stage: Stage, lanes: int) -> list[float]:
         """Latencies of one stage in milliseconds, `measurement.repeat` of them."""
-        return self._run(self._program(problem), [stage], self.measurement, lanes)
+        schedule = Schedule((stage,)).to_json()
+        return self._run(self._program(problem), schedule, self.measurement, lanes)
 
     def compare(
         self, problem: Problem, candidates: Sequence[Sequence[Stage]]
     ) -> list[float]:
         """The median latencies of several schedules of a block."""
         program = self._program(problem)
-        return self._compare([[(program, stages)] for stages in candidates])
+        schedules = [Schedule(tuple(stages)).to_json() for stages in candidates]
+        return self._compare([[(program, schedule)] for schedule in schedules])
 
     def compare_programs(
         self, candidates: Sequence[Sequence[Mapping[str, Any]]]
@@ -57,20 +59,12 @@ class MeasuredCostModel(SampledCostModel):
         """
         return self._compare(
             [
-                [
-                    (
-                        _text(program["block"]),
-                        Schedule.from_json(program["schedule"]).stages,
-                    )
-                    for program in programs
-                ]
+                [(_text(one["block"]), _text(one["schedule"])) for one in programs]
                 for programs in candidates
             ]
         )
 
-    def _compare(
-        self, candidates: Sequence[Sequence[tuple[str, Sequence[Stage]]]]
-    ) -> list[float]:
+    def _compare(self, candidates: Sequence[Sequence[tuple[str, str]]]) -> list[float]:
         # In turn, so that what disturbs the machine disturbs all alike.
         self.measurements += len(candidates)
         latencies: list[list[float]] = [[] for _ in candidates]
@@ -98,33 +92,16 @@ class MeasuredCostModel(SampledCostModel):
     def _run(
         self,
         program: str,
-        stages: Sequence[Stage],
+        schedule: str,
         measurement: Measurement,
         lanes: int = 0,
     ) -> list[float]:
-        operators: list[int] = []
-        stage_ids: list[int] = []
-        group_ids: list[int] = []
-        for stage_id, stage in enumerate(stages):
-            for group_id, group in enumerate(stage.groups):
-                operators += group
-                stage_ids += [stage_id] * len(group)
-                group_ids += [group_id] * len(group)
-        strategies = [
-            stage.micro_batches
-            if stage.strategy is Strategy.SPLIT
-            else int(stage.strategy is Strategy.MERGE)
-            for stage in stages
-        ]
-        with tf.device("CPU:0"):  # whatever it measures, it reads them on the host
-            inputs = [
-                tf.constant(values, tf.int32)
-                for values in (operators, stage_ids, group_ids, strategies)
-            ]
+        with tf.device("CPU:0"):  # whatever it measures, it reads it on the host
+            text = tf.constant(schedule)
         with tf.device(self.device.tensorflow):
             try:
                 latencies = plugin.ops().ios_stage_latency(
-                    *inputs,
+                    text,
                     program=program,
                     device=self.device.kind,
                     warmup=measurement.warmup,
@@ -137,5 +114,5 @@ class MeasuredCostModel(SampledCostModel):
         return list(latencies.numpy().tolist())
 
 
-def _text(block: Mapping[str, Any]) -> str:
-    return json.dumps(block, separators=(",", ":"))
+def _text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, separators=(",", ":"))

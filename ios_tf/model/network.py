@@ -14,7 +14,7 @@ from typing import Any
 from ios_tf.errors import UserError
 from ios_tf.files import write_text
 from ios_tf.native import engine
-from ios_tf.scheduler import Problem, Schedule, Stage
+from ios_tf.scheduler import Problem, Schedule
 
 VERSION = 1
 
@@ -39,13 +39,11 @@ class Region:
     block: Mapping[str, Any]
     parts: Sequence[Part]
 
-    def schedule(self, schedules: Mapping[str, Schedule]) -> list[Stage]:
-        """The stages of the whole region, given its parts' schedules by signature."""
-        return [
-            stage.renumbered(part.operators)
-            for part in self.parts
-            for stage in schedules[part.signature].stages
-        ]
+    def schedule(self, schedules: Mapping[str, Schedule]) -> Schedule:
+        """That of the whole region, given its parts' schedules by signature."""
+        return Schedule.of_parts(
+            (part.operators, schedules[part.signature]) for part in self.parts
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -56,6 +56,7 @@ class Problem:
       merge_classes: bitmasks; two or more operators of one class may be merged
         when they are in one stage.
       operator_keys: equal keys are equal work (type, attributes, input shapes).
+      algorithms: per operator, by what it may be computed other than directly.
     """
 
     signature: str
@@ -68,6 +69,7 @@ class Problem:
     flops: tuple[int, ...]
     merge_classes: tuple[int, ...]
     operator_keys: tuple[str, ...]
+    algorithms: tuple[tuple[str, ...], ...]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -176,9 +178,11 @@ class Problem:
 
         shapes = [_shape(shape, f"{where}: shapes") for shape in per_operator("shapes")]
         flops = tuple(_integers(per_operator("flops"), f"{where}: flops"))
-        keys = per_operator("operator_keys")
-        if not all(isinstance(key, str) for key in keys):
-            raise ValueError(f"{where}: operator_keys must be strings")
+        keys = _strings(per_operator("operator_keys"), f"{where}: operator_keys")
+        algorithms = [
+            _strings(names, f"{where}: algorithms")
+            for names in per_operator("algorithms")
+        ]
         return cls(
             signature=signature,
             block=block,
@@ -193,7 +197,8 @@ class Problem:
                 predecessors,
                 where,
             ),
-            operator_keys=tuple(keys),
+            operator_keys=keys,
+            algorithms=tuple(algorithms),
         )
 
     @classmethod
@@ -235,6 +240,7 @@ class Problem:
             flops=(0,) * operators,
             merge_classes=_merge_classes(merge_classes, predecessors, where),
             operator_keys=names,
+            algorithms=((),) * operators,
         )
 
 
@@ -289,6 +295,13 @@ def _list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         raise ValueError(f"{where} must be a list, not {value!r:.40}")
     return list(value)
+
+
+def _strings(value: Any, where: str) -> tuple[str, ...]:
+    values = _list(value, where)
+    if not all(isinstance(item, str) for item in values):
+        raise ValueError(f"{where} must be strings")
+    return tuple(values)
 
 
 def _integers(value: Any, where: str) -> list[int]:

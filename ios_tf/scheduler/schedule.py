@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ios_tf.scheduler import document
@@ -93,18 +93,47 @@ class Schedule:
       stages: in execution order.
       signature: that of the problem's block.
       metadata: other members of the JSON object: device, latency_ms, ...
+      algorithms: by what operators are computed that are not computed directly.
     """
 
     stages: tuple[Stage, ...]
     signature: str = ""
     metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    algorithms: Mapping[int, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of_parts(
+        cls, parts: Iterable[tuple[Sequence[int], Schedule]], signature: str = ""
+    ) -> Schedule:
+        """Schedules one after the other, operator i of each being operators[i]."""
+        stages: list[Stage] = []
+        algorithms: dict[int, str] = {}
+        for operators, schedule in parts:
+            stages += [stage.renumbered(operators) for stage in schedule.stages]
+            algorithms |= {operators[op]: a for op, a in schedule.algorithms.items()}
+        return cls(tuple(stages), signature, algorithms=algorithms)
+
+    def applied_to(self, block: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The block's JSON object with the algorithms in its operators."""
+        if not self.algorithms:
+            return block
+        operators = [
+            {**operator, "algorithm": self.algorithms.get(op, "direct")}
+            for op, operator in enumerate(block["operators"])
+        ]
+        return {**block, "operators": operators}
 
     def to_json(self) -> str:
-        data = {
+        data: dict[str, Any] = {
             "version": document.VERSION,
             "signature": self.signature,
             "stages": [stage.to_json() for stage in self.stages],
         }
+        if self.algorithms:
+            data["algorithms"] = {
+                name: sorted(op for op, a in self.algorithms.items() if a == name)
+                for name in sorted(set(self.algorithms.values()))
+            }
         return json.dumps({**self.metadata, **data})
 
     @classmethod
@@ -124,7 +153,7 @@ class Schedule:
         signature = data.get("signature", "")
         if not isinstance(signature, str):
             raise ValueError("schedule: the signature must be a string")
-        known = ("version", "signature", "stages")
+        known = ("version", "signature", "stages", "algorithms")
         metadata = {key: value for key, value in data.items() if key not in known}
         for key in _NUMBERS & metadata.keys():
             value = metadata[key]
@@ -134,7 +163,17 @@ class Schedule:
             tuple(_stage(stage, at) for at, stage in enumerate(data["stages"])),
             signature,
             metadata,
+            _algorithms(data.get("algorithms", {})),
         )
+
+
+def _algorithms(data: Any) -> dict[int, str]:
+    if not isinstance(data, Mapping) or not all(
+        isinstance(operators, list) and all(type(op) is int for op in operators)
+        for operators in data.values()
+    ):
+        raise ValueError("schedule: algorithms must have lists of operator indices")
+    return {op: str(name) for name, operators in data.items() for op in operators}
 
 
 def _stage(data: Any, index: int) -> Stage:
@@ -177,6 +216,12 @@ def validate(schedule: Schedule, problem: Problem) -> None:
             f"schedule is for block {schedule.signature[:12]!r}, not for "
             f"{problem.signature[:12]!r}"
         )
+    for op, algorithm in schedule.algorithms.items():
+        if not 0 <= op < len(problem) or algorithm not in problem.algorithms[op]:
+            raise ValueError(
+                f"schedule of block {problem.name!r}: operator {op} cannot be "
+                f"computed by {algorithm!r}"
+            )
     done = 0
     for index, stage in enumerate(schedule.stages):
         where = f"schedule of block {problem.name!r}: stage {index}"

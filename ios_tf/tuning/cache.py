@@ -67,6 +67,7 @@ class ScheduleCache:
         strategy: str,
         pruning: Pruning,
         patterns: Patterns = DEFAULT_PATTERNS,
+        winograd: bool = True,
     ) -> Schedule | None:
         """The schedule of a block found with these settings, or None.
 
@@ -91,7 +92,7 @@ class ScheduleCache:
         except ValueError as error:
             _logger.warning("%s is ignored: %s", path, first_line(error))
             return None
-        wanted = _settings(strategy, pruning, patterns)
+        wanted = _settings(strategy, pruning, patterns, winograd)
         if any(schedule.metadata.get(key) != value for key, value in wanted.items()):
             return None
         return schedule
@@ -102,10 +103,11 @@ class ScheduleCache:
         strategy: str,
         pruning: Pruning,
         patterns: Patterns = DEFAULT_PATTERNS,
+        winograd: bool = True,
     ) -> None:
         """Keeps a schedule. A cache that cannot be written is one warning."""
         path = self.path(schedule.signature, strategy)
-        settings = _settings(strategy, pruning, patterns)
+        settings = _settings(strategy, pruning, patterns, winograd)
         data = {**json.loads(schedule.to_json()), **settings}
         try:
             cache_files.write(self._root, path, json.dumps(data) + "\n")
@@ -117,7 +119,9 @@ class ScheduleCache:
             )
 
 
-def _settings(strategy: str, pruning: Pruning, patterns: Patterns) -> dict[str, Any]:
+def _settings(
+    strategy: str, pruning: Pruning, patterns: Patterns, winograd: bool
+) -> dict[str, Any]:
     """What a schedule was searched with, as its file says it."""
     return {
         "strategy_option": strategy,
@@ -126,4 +130,5 @@ def _settings(strategy: str, pruning: Pruning, patterns: Patterns) -> dict[str, 
         "max_group_size": pruning.max_group_size or 0,
         "units": list(patterns.units),
         "borders": list(patterns.borders),
+        "winograd": winograd,
     }

@@ -122,12 +122,9 @@ def parts_of(
 
 def joined(problem: Problem, parts: Sequence[tuple[Part, Schedule]]) -> Schedule:
     """The schedules of a block's parts, one after the other."""
-    stages = [
-        stage.renumbered(part.operators)
-        for part, schedule in parts
-        for stage in schedule.stages
-    ]
-    return Schedule(tuple(stages), problem.signature)
+    return Schedule.of_parts(
+        ((part.operators, schedule) for part, schedule in parts), problem.signature
+    )
 
 
 def _part(problem: Problem, mask: int) -> Part:

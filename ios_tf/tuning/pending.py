@@ -44,6 +44,7 @@ class BlockTuner:
         pruning: Pruning = PAPER_PRUNING,
         measurement: Measurement = DEFAULT_MEASUREMENT,
         progress: bool = False,
+        winograd: bool = True,
     ) -> None:
         """`device`: the engine's name, "cpu" or "cuda".
 
@@ -59,6 +60,7 @@ class BlockTuner:
             self._cache,
             progress,
             open_database(latency_database(cache_dir), fingerprint),
+            winograd=winograd and device == "cpu",
         )
 
     def tune(self, problem: Problem) -> Schedule:
@@ -117,6 +119,7 @@ def tune(
     warmup: int = 2,
     number: int = 3,
     repeat: int = 3,
+    winograd: bool = True,
     progress: bool = False,
 ) -> Tuned:
     """Searches the blocks that processes have met and found no schedule for.
@@ -128,7 +131,7 @@ def tune(
     Args:
       cache_dir: the schedule cache; by default $IOS_TF_CACHE or ~/.cache/ios_tf.
       device: "cpu" or "cuda".
-      max_groups, max_group_size, warmup, number, repeat: see `convert`.
+      max_groups, max_group_size, warmup, number, repeat, winograd: see `convert`.
       progress: show progress on standard error.
 
     Raises:
@@ -143,6 +146,7 @@ def tune(
         Pruning(max_group_size, max_groups),
         Measurement(warmup, number, repeat),
         progress,
+        winograd,
     )
     found, ignored, kept = [], [], 0
     for path in list(pending_files(directory, fingerprint)):

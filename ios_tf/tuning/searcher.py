@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ios_tf.cost.cached import CachedCostModel
@@ -22,6 +22,7 @@ from ios_tf.scheduler import (
     split_schedules,
 )
 from ios_tf.scheduler import Progress as SearchProgress
+from ios_tf.tuning.algorithms import choose, with_algorithms
 from ios_tf.tuning.parts import DEFAULT_PATTERNS, Part, Patterns, joined, parts_of
 from ios_tf.tuning.progress import Progress
 
@@ -84,10 +85,12 @@ class Searcher:
         database: LatencyDatabase | None = None,
         patterns: Patterns = DEFAULT_PATTERNS,
         time_limit: float = 0.0,
+        winograd: bool = False,
     ) -> None:
         """`time_limit` is in seconds, for all blocks of a call together; 0: none.
 
-        What a search has found by then is used.
+        What a search has found by then is used. `winograd`: whether searches choose
+        the algorithms of convolutions, too.
         """
         self.cost_model = cost_model
         self._cached = CachedCostModel(cost_model, database)
@@ -98,6 +101,7 @@ class Searcher:
         self._show_progress = show_progress
         self._patterns = patterns
         self._time_limit = time_limit
+        self._winograd = winograd
 
     def schedule_all(
         self, problems: Iterable[Problem]
@@ -142,8 +146,8 @@ class Searcher:
                 stats,
             )
             self.cost_model.release()
-            if self._cache and problem.name not in stats.too_large:
-                self._cache.put(schedule, self._strategy, self._pruning, self._patterns)
+            if problem.name not in stats.too_large:
+                self._keep(schedule)
             schedules[problem.signature] = schedule
         stats.measured = self.cost_model.measurements - before
         stats.reused = self._cached.reused
@@ -154,19 +158,30 @@ class Searcher:
         stats.seconds = time.monotonic() - start
         return result, stats
 
-    def alternatives(self, problems: Iterable[Problem]) -> list[dict[str, Schedule]]:
+    def alternatives(
+        self, problems: Iterable[Problem], found: Mapping[str, Schedule]
+    ) -> list[dict[str, Schedule]]:
         """Other schedules of a network's blocks, by signature, that might be better.
 
-        Each splits all blocks alike: what one block leaves in the caches of a core, the
-        next one then finds there, and no lane waits for the others between them. Only
-        a measurement of the whole network can tell.
+        Of those that were `found`, all without their algorithms: alone a convolution
+        finds its filters in caches that they do not all fit into. And some that split
+        all blocks alike: what one block leaves in the caches of a core, the next one
+        then finds there, and no lane waits for the others between them. Only a
+        measurement of the whole network can tell.
         """
+        others = []
+        if any(schedule.algorithms for schedule in found.values()):
+            others.append(
+                {s: dataclasses.replace(f, algorithms={}) for s, f in found.items()}
+            )
         by_count: dict[int, dict[str, Schedule]] = {}
         for problem in problems:
-            for schedule in self._splits(problem):
-                count = schedule.stages[0].micro_batches
-                by_count.setdefault(count, {})[problem.signature] = schedule
-        return list(by_count.values())
+            for split in self._splits(problem):
+                signature = problem.signature
+                by_count.setdefault(split.stages[0].micro_batches, dict(found))[
+                    signature
+                ] = dataclasses.replace(split, algorithms=found[signature].algorithms)
+        return others + list(by_count.values())
 
     def _splits(self, problem: Problem) -> list[Schedule]:
         if self._strategy != "both" or not self.cost_model.lanes_divide_device:
@@ -177,7 +192,7 @@ class Searcher:
         if not self._cache:
             return None
         schedule = self._cache.get(
-            problem, self._strategy, self._pruning, self._patterns
+            problem, self._strategy, self._pruning, self._patterns, self._winograd
         )
         # Given more time than then, there may be a better one.
         stopped_after = schedule.metadata.get("stopped_after") if schedule else None
@@ -201,11 +216,35 @@ class Searcher:
         metadata = {"block": problem.name, "parts": len(parts), **totals}
         schedule = dataclasses.replace(joined(problem, of_parts), metadata=metadata)
         # Whoever knows the whole block only, such as a server, finds it, too.
-        if self._cache and not self._look_up(problem):
-            self._cache.put(schedule, self._strategy, self._pruning, self._patterns)
+        if not self._look_up(problem):
+            self._keep(schedule)
         return schedule
 
+    def _keep(self, schedule: Schedule) -> None:
+        if self._cache:
+            self._cache.put(
+                schedule, self._strategy, self._pruning, self._patterns, self._winograd
+            )
+
     def _search(
+        self, problem: Problem, label: str, deadline: float, stats: SearchStats
+    ) -> Schedule:
+        """That of a block, with its algorithms."""
+        algorithms = {}
+        if self._winograd and self.searches:
+            try:
+                algorithms = choose(problem, self._cached)
+            except MemoryError:
+                stats.too_large.add(problem.name)
+            self.cost_model.release()
+        schedule = self._search_stages(
+            with_algorithms(problem, algorithms), label, deadline, stats
+        )
+        return dataclasses.replace(
+            schedule, signature=problem.signature, algorithms=algorithms
+        )
+
+    def _search_stages(
         self, problem: Problem, label: str, deadline: float, stats: SearchStats
     ) -> Schedule:
         start = time.monotonic()

@@ -95,7 +95,7 @@ TEST(ThreadsMeasureWhileOthersRefuse) {
       for (int i = 0; i < 10; ++i) {
         const bool refuse = (t + i) % 2 == 0;
         const auto measured =
-            (*profiler)->Measure({refuse ? racing : good}, {0, 1, 1, 0});
+            (*profiler)->Measure({{refuse ? racing : good}, {}}, {0, 1, 1, 0});
         wrong += measured.ok() == refuse;
       }
     });

@@ -91,8 +91,7 @@ def schedule_of(name: str, strategy: str, seed: int) -> dict:
         signature: _searched(name, signature, strategy)
         for signature in network(name).problems
     }
-    stages = network(name).regions[0].schedule(found)
-    return json.loads(Schedule(tuple(stages)).to_json())
+    return json.loads(network(name).regions[0].schedule(found).to_json())
 
 
 @functools.cache

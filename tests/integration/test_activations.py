@@ -12,7 +12,7 @@ from ios_tf.bench.frameworks import interpreter
 from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.native import engine
-from ios_tf.scheduler import Stage, Strategy
+from ios_tf.scheduler import Schedule, Stage, Strategy
 
 
 def block_of(case: dict) -> dict:
@@ -75,11 +75,12 @@ def arguments(block: dict) -> tuple[list[list[np.ndarray]], list[np.ndarray]]:
 
 def run(block: dict, device: str = "cpu") -> list[np.ndarray]:
     weights, inputs = arguments(block)
-    stages = [
+    stages = (
         Stage(Strategy.CONCURRENT, ((i,),)) for i in range(len(block["operators"]))
-    ]
+    )
+    schedule = schedule_json(Schedule(tuple(stages)))
     flat = list(itertools.chain.from_iterable(weights))
-    return engine.Program(block, schedule_json(stages), flat, device).run(inputs)
+    return engine.Program(block, schedule, flat, device).run(inputs)
 
 
 def assert_like(found: np.ndarray, expected: np.ndarray, rtol: float, what) -> None:

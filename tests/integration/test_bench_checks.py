@@ -1,5 +1,6 @@
 """Exported networks, and checks of them, without TensorFlow."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from ios_tf.bench import checks as bench
 from ios_tf.conversion.block_export import export_blocks
 from ios_tf.model.network import Network
 from ios_tf.native import engine
-from ios_tf.scheduler import Problem, Schedule, sequential_schedule, validate
+from ios_tf.scheduler import Problem, sequential_schedule, validate
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +32,11 @@ def test_an_exported_network_holds_the_whole_model(exported):
     for region in network.regions:
         numbers = sorted(op for part in region.parts for op in part.operators)
         assert numbers == list(range(len(region.block["operators"])))
-        stages = region.schedule(
+        schedule = region.schedule(
             {s: sequential_schedule(p) for s, p in network.problems.items()}
         )
         problem = Problem.from_json(engine.problem(region.block))
-        validate(Schedule(tuple(stages), problem.signature), problem)
+        validate(dataclasses.replace(schedule, signature=problem.signature), problem)
         for part in region.parts:
             of_part = network.problems[part.signature]
             assert [of_part.operator_keys[i] for i in range(len(of_part))] == [

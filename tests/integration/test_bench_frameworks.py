@@ -9,7 +9,7 @@ from ios_tf.bench.frameworks import interpreter
 from ios_tf.bench.frameworks.weights import _ScalingOps, _Values, random_weights
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.native import engine
-from ios_tf.scheduler import Stage, Strategy
+from ios_tf.scheduler import Schedule, Stage, Strategy
 
 
 def _torch(block, weights, inputs):
@@ -56,7 +56,7 @@ def test_every_operator_computes_what_the_engine_computes(compute):
         ]
         program = engine.Program(
             block,
-            schedule_json([Stage(Strategy.CONCURRENT, ((0,),))]),
+            schedule_json(Schedule((Stage(Strategy.CONCURRENT, ((0,),)),))),
             [w for of_operator in weights for w in of_operator],
         )
         found = compute(block, weights, inputs)
@@ -108,9 +108,8 @@ def test_deep_networks_tell_right_from_wrong():
     weights = random_weights(block, np.random.default_rng(0))
     image = np.random.default_rng(1).uniform(-1, 1, (1, 7, 7, 8)).astype(np.float32)
     count = len(block["operators"])
-    schedule = schedule_json(
-        [Stage(Strategy.CONCURRENT, ((i,),)) for i in range(count)]
-    )
+    stages = (Stage(Strategy.CONCURRENT, ((i,),)) for i in range(count))
+    schedule = schedule_json(Schedule(tuple(stages)))
 
     def run() -> list[np.ndarray]:
         flat = [w for of_operator in weights for w in of_operator]
@@ -140,7 +139,7 @@ def test_weights_keep_the_magnitude():
             assert found.dtype == np.float32
             np.testing.assert_array_equal(found, expected)
         image = random.uniform(-1, 1, (4, 5, 5, 64)).astype(np.float32)
-        schedule = schedule_json([Stage(Strategy.CONCURRENT, ((0,),))])
+        schedule = schedule_json(Schedule((Stage(Strategy.CONCURRENT, ((0,),)),)))
         (output,) = engine.Program(block, schedule, weights[0]).run([image])
         assert 0.8 < np.square(output).mean() < 1.25, operator
 

@@ -33,6 +33,7 @@ def problem() -> Problem:
             "flops": [1024, 1024],
             "merge_classes": [],
             "operator_keys": ["conv", "conv"],
+            "algorithms": [[], []],
         }
     )
 

@@ -23,64 +23,77 @@ def program(tmp_path_factory) -> str:
     return json.dumps(problem["block"])
 
 
-def measure(program, operators, stages, groups, strategies, **attributes):
+def stage(*groups, strategy="concurrent", **members):
+    return {"strategy": strategy, "groups": list(groups), **members}
+
+
+def measure(program, *stages, algorithms=None, **attributes):
+    schedule = {"version": 1, "stages": stages, "algorithms": algorithms or {}}
     return (
         plugin.ops()
-        .ios_stage_latency(
-            operators=operators,
-            stages=stages,
-            groups=groups,
-            strategies=strategies,
-            program=program,
-            **attributes,
-        )
+        .ios_stage_latency(json.dumps(schedule), program=program, **attributes)
         .numpy()
     )
 
 
 @pytest.mark.parametrize("repeat", [1, 4])
 def test_latencies_of_a_stage(program, repeat):
-    found = measure(program, [0, 1, 2], [0] * 3, [0, 1, 2], [0], repeat=repeat)
+    found = measure(program, stage([0], [1], [2]), repeat=repeat)
     assert found.shape == (repeat,)
     assert found.dtype == np.float64
     assert (found > 0).all()
 
 
 def test_merged_stage_and_whole_schedule(program):
-    assert (measure(program, [1, 2], [0, 0], [0, 0], [1]) > 0).all()
-    schedule = [0, 1, 2, 3], [0, 1, 1, 2], [0, 0, 0, 0], [0, 1, 0]
-    assert (measure(program, *schedule) > 0).all()
-    split = [0, 1, 2, 3], [0, 1, 1, 1], [0, 0, 0, 0], [0, 2]
-    assert (measure(program, *split) > 0).all()
+    merge = stage([1, 2], strategy="merge")
+    assert (measure(program, merge) > 0).all()
+    whole = stage([0]), merge, stage([3])
+    assert (measure(program, *whole) > 0).all()
+    assert (measure(program, *whole, algorithms={"winograd_4x4": [1, 2]}) > 0).all()
+    split = stage([1, 2, 3], strategy="split", micro_batches=2)
+    assert (measure(program, stage([0]), split) > 0).all()
 
 
 def test_more_work_takes_longer(program):
     attributes = {"warmup": 3, "number": 20, "repeat": 5}
-    one = np.median(measure(program, [0], [0], [0], [0], **attributes))
-    all_three = [0, 1, 2], [0, 1, 2], [0, 0, 0], [0, 0, 0]
+    one = np.median(measure(program, stage([0]), **attributes))
+    all_three = stage([0]), stage([1]), stage([2])
     assert np.median(measure(program, *all_three, **attributes)) > 1.5 * one
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("stages", "message"),
     [
-        (([9], [0], [0], [0]), "out of range"),
-        (([0], [1], [0], [0]), "out of range"),
-        (([0], [0], [1], [0]), "without gaps"),
-        (([0], [0], [0], [-1]), "negative"),
-        (([0], [0], [0], [7]), "whole block only"),
-        (([0, 1], [0], [0], [0]), "vectors of one length"),
-        (([0], [0], [0], [0, 0]), "no operators"),
-        (([0], [0], [0], [1]), "two or more"),
-        (([0, 3], [0, 0], [0, 0], [1]), "cannot be merged"),
+        ([stage([9])], "no operator 9"),
+        ([stage([0]), stage([0])], "scheduled twice"),
+        ([stage([0], [])], "an empty group"),
+        ([stage([0], strategy="both")], "malformed stages"),
+        ([stage([0], strategy="split", micro_batches=7)], "whole block only"),
+        ([stage()], "is empty"),
+        ([stage([0], strategy="merge")], "two or more"),
+        ([stage([0, 3], strategy="merge")], "cannot be merged"),
+        ([stage([0], micro_batches=2)], "cannot have"),
     ],
 )
-def test_bad_candidates_are_errors(program, arguments, message):
-    with pytest.raises((tf.errors.OpError, ValueError), match=message):
-        measure(program, *arguments)
+def test_bad_candidates_are_errors(program, stages, message):
+    with pytest.raises(tf.errors.OpError, match=message):
+        measure(program, *stages)
+
+
+def test_algorithms_need_a_whole_schedule(program):
+    with pytest.raises(tf.errors.OpError, match="whole block only"):
+        measure(program, stage([1]), algorithms={"winograd_4x4": [1]})
+
+
+def test_a_schedule_is_one_string(program):
+    for schedules in (["{}"], [["{}"]], []):
+        with pytest.raises((tf.errors.OpError, ValueError, TypeError)):
+            plugin.ops().ios_stage_latency(schedules, program=program)
+    with pytest.raises(tf.errors.OpError, match="not a JSON object"):
+        plugin.ops().ios_stage_latency("{", program=program)
 
 
 def test_bad_programs_are_errors():
     for program in ("", "{}", "{", '{"version": 99}'):
         with pytest.raises(tf.errors.OpError):
-            measure(program, [0], [0], [0], [0])
+            measure(program, stage([0]))

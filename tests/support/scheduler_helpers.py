@@ -128,6 +128,7 @@ def make_problem(operators=4, **changes):
         "flops": [1000] * operators,
         "merge_classes": [[0, operators - 1]],
         "operator_keys": ["conv"] * operators,
+        "algorithms": [[]] * operators,
     }
     data.update(changes)
     return data

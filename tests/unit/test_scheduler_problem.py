@@ -67,6 +67,8 @@ _BROKEN = {
     "flops": (_set(["flops", 0], "many"), "flops must be whole numbers"),
     "keys": (_set(["operator_keys"], []), "operator_keys has 0 entries"),
     "key": (_set(["operator_keys", 0], 1), "must be strings"),
+    "algorithms": (_set(["algorithms"], [[]]), "algorithms has 1 entries"),
+    "algorithm": (_set(["algorithms", 0], [1]), "algorithms must be strings"),
     "class range": (_set(["merge_classes"], [[0, 7]]), "no operator 7"),
     "class size": (_set(["merge_classes"], [[0]]), "two or more different"),
     "class twice": (_set(["merge_classes"], [[0, 0]]), "two or more different"),

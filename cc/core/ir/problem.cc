@@ -1,9 +1,23 @@
 #include "cc/core/ir/problem.h"
 
+#include <algorithm>
+
 #include "cc/core/ir/block_json.h"
 #include "cc/core/transforms/merge.h"
 
 namespace ios {
+namespace {
+
+// With fewer channels or filters the transforms take longer than they save.
+constexpr int64_t kFewest = 8;
+
+bool IsWorthTrying(const Operator& op, Algorithm algorithm,
+                   const Shape& input) {
+  return MayCompute(op, algorithm) &&
+         std::min(op.filters, input.back()) >= kFewest;
+}
+
+}  // namespace
 
 StatusOr<std::string> ProblemJson(const Block& block) {
   IOS_RETURN_IF_ERROR(Validate(block));
@@ -11,11 +25,18 @@ StatusOr<std::string> ProblemJson(const Block& block) {
   std::vector<int64_t> flops;
   std::vector<std::string> keys;
   std::vector<std::vector<Shape>> weights;
+  std::vector<std::vector<const char*>> algorithms;
   for (size_t i = 0; i < block.operators.size(); ++i) {
     const Operator& op = block.operators[i];
     const std::vector<Shape> inputs = InputShapes(block, shapes, i);
     flops.push_back(Flops(op, inputs, shapes[i]));
     weights.push_back(WeightShapes(op, inputs[0]));
+    algorithms.emplace_back();
+    for (Algorithm algorithm : {Algorithm::kWinograd2, Algorithm::kWinograd4}) {
+      if (IsWorthTrying(op, algorithm, inputs[0])) {
+        algorithms.back().push_back(ToString(algorithm));
+      }
+    }
     nlohmann::json key = OperatorToJsonValue(op);
     key.erase("name");
     key["inputs"] = inputs;
@@ -28,6 +49,7 @@ StatusOr<std::string> ProblemJson(const Block& block) {
                                   {"flops", flops},
                                   {"operator_keys", keys},
                                   {"merge_classes", MergeClasses(block)},
+                                  {"algorithms", algorithms},
                                   {"weight_shapes", weights}};
   return problem.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

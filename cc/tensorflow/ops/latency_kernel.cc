@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/status/status.h"
 #include "cc/engine/profiler.h"
 #include "cc/tensorflow/ops/engine_device.h"
 #include "cc/tensorflow/status_util.h"
@@ -68,7 +68,6 @@ class IosStageLatencyOp : public OpKernel {
     TF_RETURN_IF_ERROR(device.status());
     StatusOr<Block> block = BlockFromJson(json);
     TF_RETURN_IF_ERROR(ToAbsl(block.status()));
-    num_operators_ = block->operators.size();
     StatusOr<std::shared_ptr<Profiler>> profiler =
         SharedProfiler(json, *block, *device, EngineAllocator(context));
     TF_RETURN_IF_ERROR(ToAbsl(profiler.status()));
@@ -77,10 +76,15 @@ class IosStageLatencyOp : public OpKernel {
   }
 
   absl::Status Measure(OpKernelContext* context) {
-    std::vector<Stage> stages;
-    TF_RETURN_IF_ERROR(ReadStages(context, &stages));
+    const Tensor& text = context->input(0);
+    if (!tensorflow::TensorShapeUtils::IsScalar(text.shape())) {
+      return absl::InvalidArgumentError("schedule must be one string");
+    }
+    const StatusOr<Schedule> schedule =
+        ScheduleFromJson(text.scalar<tensorflow::tstring>()());
+    TF_RETURN_IF_ERROR(ToAbsl(schedule.status()));
     StatusOr<std::vector<double>> latencies =
-        profiler_->Measure(stages, measurement_);
+        profiler_->Measure(*schedule, measurement_);
     TF_RETURN_IF_ERROR(ToAbsl(latencies.status()));
     Tensor* output = nullptr;
     const int64_t repeat = latencies->size();
@@ -91,62 +95,6 @@ class IosStageLatencyOp : public OpKernel {
     return absl::OkStatus();
   }
 
-  absl::Status ReadStages(OpKernelContext* context,
-                          std::vector<Stage>* stages) const {
-    const Tensor* in[4];
-    for (int k = 0; k < 4; ++k) {
-      in[k] = &context->input(k);
-      if (in[k]->dims() != 1 ||
-          (k < 3 && in[k]->NumElements() != in[0]->NumElements())) {
-        return absl::InvalidArgumentError(
-            "operators, stages and groups must be vectors of one length, "
-            "strategies a vector");
-      }
-    }
-    const auto operators = in[0]->vec<int32_t>(), stage = in[1]->vec<int32_t>(),
-               group = in[2]->vec<int32_t>(), strategy = in[3]->vec<int32_t>();
-    for (int64_t s = 0; s < strategy.size(); ++s) {
-      if (strategy(s) < 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("strategy ", strategy(s), " is negative"));
-      }
-      Stage next;
-      if (strategy(s) == 1) next.strategy = Strategy::kMerge;
-      if (strategy(s) > 1) {
-        next.strategy = Strategy::kSplit;
-        next.micro_batches = strategy(s);
-      }
-      stages->push_back(std::move(next));
-    }
-    for (int64_t i = 0; i < operators.size(); ++i) {
-      if (operators(i) < 0 || operators(i) >= num_operators_ || stage(i) < 0 ||
-          stage(i) >= strategy.size() || group(i) < 0 ||
-          group(i) >= num_operators_) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("operator ", operators(i), ", stage ", stage(i),
-                         " or group ", group(i), " is out of range"));
-      }
-      auto& groups = (*stages)[stage(i)].groups;
-      if (group(i) >= static_cast<int>(groups.size())) {
-        groups.resize(group(i) + 1);
-      }
-      groups[group(i)].push_back(operators(i));
-    }
-    for (const Stage& s : *stages) {
-      for (const auto& members : s.groups) {
-        if (members.empty()) {
-          return absl::InvalidArgumentError(
-              "groups of a stage must be numbered from 0, without gaps");
-        }
-      }
-      if (s.groups.empty()) {
-        return absl::InvalidArgumentError("a stage has no operators");
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  int num_operators_ = 0;
   Measurement measurement_;
   std::shared_ptr<Profiler> profiler_;
 };
@@ -156,10 +104,7 @@ REGISTER_KERNEL_BUILDER(Name("IosStageLatency").Device(tensorflow::DEVICE_CPU),
 // Small numbers that the host reads and writes.
 REGISTER_KERNEL_BUILDER(Name("IosStageLatency")
                             .Device(tensorflow::DEVICE_GPU)
-                            .HostMemory("operators")
-                            .HostMemory("stages")
-                            .HostMemory("groups")
-                            .HostMemory("strategies")
+                            .HostMemory("schedule")
                             .HostMemory("latencies"),
                         IosStageLatencyOp);
 

@@ -84,11 +84,7 @@ absl::Status RegionShape(InferenceContext* c) {
 
 absl::Status LatencyShape(InferenceContext* c) {
   ShapeHandle unused;
-  for (int k = 0; k < 4; ++k) {
-    TF_RETURN_IF_ERROR(c->WithRank(c->input(k), 1, &unused));
-  }
-  TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(1), &unused));
-  TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(2), &unused));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 0, &unused));
   int64_t repeat;
   TF_RETURN_IF_ERROR(c->GetAttr("repeat", &repeat));
   c->set_output(0, c->Vector(repeat));
@@ -127,10 +123,7 @@ device: What the region was made for.
 )doc");
 
 REGISTER_OP("IosStageLatency")
-    .Input("operators: int32")
-    .Input("stages: int32")
-    .Input("groups: int32")
-    .Input("strategies: int32")
+    .Input("schedule: string")
     .Output("latencies: double")
     .Attr("program: string")
     .Attr("device: {'cpu', 'gpu'} = 'cpu'")
@@ -143,12 +136,8 @@ REGISTER_OP("IosStageLatency")
     .Doc(R"doc(
 Measures stages of a block on a device.
 
-Operator operators[i] is in stage stages[i] (0, 1, … in order) and there in group
-groups[i]. One stage is a candidate of the dynamic program, several are a whole
-schedule.
-
-strategies: of each stage; 0 is concurrent, 1 merge, and a greater number splits the
-  batch into so many micro-batches.
+schedule: JSON, as schedule caches have it. One stage is a candidate of the dynamic
+  program; its stages need not cover the block.
 latencies: `repeat` latencies in milliseconds, each the mean of `number` runs after
   `warmup` unmeasured ones.
 lanes: above 0, stages run as they would beside other groups, on their part of a

@@ -32,7 +32,7 @@ from ios_tf.bench.frameworks.runner import Target
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.model.network import Network
 from ios_tf.native import engine
-from ios_tf.scheduler import Stage, Strategy
+from ios_tf.scheduler import Schedule, Stage, Strategy
 
 # Runs of one measurement together take at least so long.
 _LEAST_MS = 5.0
@@ -216,7 +216,8 @@ def _latencies_ms(
     profiler: engine.Profiler, operator: int, rounds: int
 ) -> Sequence[float]:
     """Latencies of an operator alone."""
-    schedules = [schedule_json([Stage(Strategy.CONCURRENT, ((operator,),))])]
+    stage = Stage(Strategy.CONCURRENT, ((operator,),))
+    schedules = [schedule_json(Schedule((stage,)))]
     once_ms = profiler.measure(schedules, warmup=2, number=1, repeat=3).min()
     number = max(1, round(_LEAST_MS / max(once_ms, 1e-3)))
     return profiler.measure(schedules, warmup=1, number=number, repeat=rounds)[0]

@@ -26,7 +26,7 @@ from ios_tf.bench.experiments.experiment import (
 from ios_tf.bench.network_search import find_schedules, schedule_json
 from ios_tf.errors import UserError
 from ios_tf.native import engine
-from ios_tf.scheduler import Problem, Stage
+from ios_tf.scheduler import Problem, Schedule, Stage
 from ios_tf.scheduler.problem import mask_of, operators_of
 
 
@@ -48,10 +48,12 @@ class Utilization(Experiment):
             }
             runs: dict[str, list[dict[str, float]]] = {name: [] for name in schedules}
             for region in network.regions:
-                profiler = engine.Profiler(region.block, context.device)
-                problem = Problem.from_json(engine.problem(region.block))
                 for name, found in schedules.items():
-                    for stage in region.schedule(found):
+                    schedule = region.schedule(found)
+                    block = schedule.applied_to(region.block)
+                    profiler = engine.Profiler(block, context.device)
+                    problem = Problem.from_json(engine.problem(block))
+                    for stage in schedule.stages:
                         runs[name].append(
                             _observe(profiler, problem, stage, probe, context.quick)
                         )
@@ -207,7 +209,7 @@ def _observe(
     quick: bool,
 ) -> dict[str, float]:
     """Latency in ms, use of the device, and work in operations per ns, of a stage."""
-    schedule = [schedule_json([stage])]
+    schedule = [schedule_json(Schedule((stage,)))]
     once_ms = float(profiler.measure(schedule, 2, 1, 3).min())
     number = max(1, round(probe.observed_ms[quick] / max(once_ms, 1e-4)))
     probe.start()

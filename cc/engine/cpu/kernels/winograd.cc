@@ -499,11 +499,13 @@ WinogradPlan::WinogradPlan(const Operator& op, int cells, const Shape& input,
   const std::array<int64_t, 4> pad = ExplicitPadding(op, input);
   top = pad[0];
   left = pad[2];
-  // Of a strip's planes, in floats.
-  constexpr int64_t kBudget = 96 * 1024;
+  // Planes of a strip fit into half of a small core's cache (in floats); but a
+  // strip is long enough for its products to take longer than reading the
+  // filters for it.
+  constexpr int64_t kBudget = 64 * 1024, kLeast = 28;
   const int64_t per_tile = planes() * (channels + kBlock);
   const int64_t longest =
-      std::max(kBudget / per_tile / MaxRows(), int64_t{1}) * MaxRows();
+      Quotient(std::max(kBudget / per_tile, kLeast), MaxRows()) * MaxRows();
   strips = Quotient(tiles(), longest);
   if (strips > threads) strips = Quotient(strips, threads) * threads;
   strips = std::min(strips, tiles());

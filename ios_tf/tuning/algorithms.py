@@ -1,0 +1,50 @@
+"""Chooses by what each convolution is computed, by measuring it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ios_tf.cost.cost_model import CostModel
+from ios_tf.native import engine
+from ios_tf.scheduler import Problem, Schedule, Stage
+
+# How much of the time of the one before it another algorithm may take: those that come
+# later round more.
+_WORTHWHILE = 0.95
+
+
+def choose(problem: Problem, cost_model: CostModel) -> dict[int, str]:
+    """The fastest algorithms of a block's operators that are not computed directly.
+
+    Args:
+      problem: the block.
+      cost_model: measures each operator, by each algorithm, as a stage of its own.
+    """
+    variants = {
+        algorithm: with_algorithms(
+            problem,
+            {
+                op: algorithm
+                for op, a in enumerate(problem.algorithms)
+                if algorithm in a
+            },
+        )
+        for algorithm in dict.fromkeys(a for of_op in problem.algorithms for a in of_op)
+    }
+    chosen = {}
+    for op, algorithms in enumerate(problem.algorithms):
+        stage = Stage.concurrent(problem, 1 << op)
+        best = cost_model.stage_latency(problem, stage) if algorithms else 0.0
+        for algorithm in algorithms:
+            latency = cost_model.stage_latency(variants[algorithm], stage)
+            if latency < _WORTHWHILE * best:
+                best, chosen[op] = latency, algorithm
+    return chosen
+
+
+def with_algorithms(problem: Problem, algorithms: Mapping[int, str]) -> Problem:
+    """The block with these algorithms in its operators; another signature."""
+    if not algorithms:
+        return problem
+    block = Schedule((), algorithms=algorithms).applied_to(problem.block)
+    return Problem.from_json(engine.problem(block))
