@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import statistics
 from collections.abc import Mapping, Sequence
@@ -18,8 +19,9 @@ from ios_tf.scheduler import Problem, Schedule, Stage
 
 # Measurements of each candidate when whole schedules are compared.
 _ROUNDS = 7
-# One run of so many milliseconds is measurement enough.
+# One run of so many milliseconds is measurement enough; and so many rounds.
 _LONG_MS = 50.0
+_LONG_ROUNDS = 3
 
 
 class MeasuredCostModel(SampledCostModel):
@@ -68,12 +70,14 @@ class MeasuredCostModel(SampledCostModel):
         # In turn, so that what disturbs the machine disturbs all alike.
         self.measurements += len(candidates)
         latencies: list[list[float]] = [[] for _ in candidates]
-        number = self.measurement.number
+        once = Measurement(max(self.measurement.warmup, 1), self.measurement.number, 1)
         for i in range(_ROUNDS):
-            warmup = max(self.measurement.warmup, 1) if i == 0 else 1
             if i > 0 and min(found[0] for found in latencies) > _LONG_MS:
-                number = 1
-            once = Measurement(warmup, number, 1)
+                once = Measurement(0, 1, 1)
+                if i == _LONG_ROUNDS:
+                    break
+            elif i > 0:
+                once = dataclasses.replace(once, warmup=1)
             for candidate, found in zip(candidates, latencies, strict=True):
                 found.append(sum(self._run(*program, once)[0] for program in candidate))
         return [statistics.median(found) for found in latencies]

@@ -167,8 +167,10 @@ class Searcher:
         finds its filters in caches that they do not all fit into. And some that split
         all blocks alike: what one block leaves in the caches of a core, the next one
         then finds there, and no lane waits for the others between them. Only a
-        measurement of the whole network can tell.
+        measurement of the whole network can tell. None for a baseline.
         """
+        if not self.searches:
+            return []
         others = []
         if any(schedule.algorithms for schedule in found.values()):
             others.append(

@@ -54,6 +54,9 @@ def test_mutated_attributes(original, rewritten, seed):
         values.extend(int(VALUES[i]) for i in rng.integers(len(VALUES), size=count))
         if rng.integers(6) == 0:
             node.attr["_ios_merge"].list.b[:] = [True] * count
+        if rng.integers(2) == 0:
+            names = [b"winograd_4x4", b"winograd_2x2", b"direct", b"fft"]
+            node.attr["_ios_algorithm"].list.s[:] = list(rng.choice(names, size=count))
         if rng.integers(6) == 0:
             node.attr[name].s = b"a string"
     lowered = gh.lower(gh.Graph(graph_def, rewritten.inputs, rewritten.outputs))

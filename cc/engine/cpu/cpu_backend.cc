@@ -121,22 +121,16 @@ class Cpu : public Backend {
       const std::vector<const std::vector<BoundStage>*>& candidates,
       const std::vector<void*>& tensors,
       const Measurement& measurement) override {
-    using Clock = std::chrono::steady_clock;
     const LanePool::Session session;
     std::vector<std::vector<double>> latencies(candidates.size());
     for (const auto* stages : candidates) {
       IOS_RETURN_IF_ERROR(ReserveScratch(*stages));
-      for (int i = 0; i < measurement.warmup; ++i) RunStages(*stages, tensors);
+      MeanOfRuns(*stages, tensors, measurement.warmup);
     }
     for (int r = 0; r < measurement.repeat; ++r) {
       for (size_t c = 0; c < candidates.size(); ++c) {
-        const Clock::time_point start = Clock::now();
-        for (int i = 0; i < measurement.number; ++i) {
-          RunStages(*candidates[c], tensors);
-        }
-        const std::chrono::duration<double, std::milli> elapsed =
-            Clock::now() - start;
-        latencies[c].push_back(elapsed.count() / measurement.number);
+        latencies[c].push_back(
+            MeanOfRuns(*candidates[c], tensors, measurement.number));
       }
     }
     return latencies;
@@ -190,6 +184,23 @@ class Cpu : public Backend {
           ->Run(inputs.data(), static_cast<float*>(tensors[bound.output]),
                 context);
     }
+  }
+
+  // Milliseconds of a run, of at most so many.
+  double MeanOfRuns(const std::vector<BoundStage>& stages,
+                    const std::vector<void*>& tensors, int most) {
+    using Clock = std::chrono::steady_clock;
+    constexpr double kEnoughMs = 20;
+    const Clock::time_point start = Clock::now();
+    double elapsed = 0;
+    int runs = 0;
+    while (runs < most && elapsed < kEnoughMs) {
+      RunStages(stages, tensors);
+      ++runs;
+      elapsed = std::chrono::duration<double, std::milli>(Clock::now() - start)
+                    .count();
+    }
+    return elapsed / std::max(runs, 1);
   }
 
   void RunStages(const std::vector<BoundStage>& stages,

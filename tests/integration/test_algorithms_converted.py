@@ -1,0 +1,116 @@
+"""Algorithms of convolutions on the road: cache, converted graph, engine, show."""
+
+import dataclasses
+import json
+
+import networks
+import numpy as np
+import pytest
+import shared
+import stock
+import tensorflow as tf
+from batch_sizes import original, write
+from shared import FAST
+
+import ios_tf
+from ios_tf.bench.stock import merge_everything
+from ios_tf.cli import main
+from ios_tf.conversion.show import show
+from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.scheduler import greedy_schedule, sequential_schedule
+
+FOUR, TWO = "winograd_4x4", "winograd_2x2"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def by(algorithm, form):
+    """Schedules of that form that compute by the algorithm whatever can be."""
+
+    def schedule(problem):
+        operators = (i for i, names in enumerate(problem.algorithms) if names)
+        return dataclasses.replace(
+            form(problem), algorithms=dict.fromkeys(operators, algorithm)
+        )
+
+    return schedule
+
+
+def algorithms(model: str) -> dict[int, list[str]]:
+    """Of a converted model, by batch size, what its operators have."""
+    loaded = frozen_graphs.load(model)
+    frozen = frozen_graphs.freeze("serving_default", *loaded.signatures.values())
+    (program,) = graph_optimizer.lowered_programs(frozen)
+    return {
+        entry["batch_size"]: {
+            name: len(operators)
+            for name, operators in entry["schedule"].get("algorithms", {}).items()
+        }
+        for entry in program["schedules"]
+    }
+
+
+def test_every_batch_size_has_its_own(tmp_path):
+    source = shared.branches()
+    forms = {
+        1: by(FOUR, sequential_schedule),
+        8: by(TWO, greedy_schedule),
+        32: sequential_schedule,
+    }
+    model = write(source, forms, str(tmp_path / "converted"))
+    assert algorithms(model) == {1: {FOUR: 4}, 8: {TWO: 4}, 32: {}}
+    function = tf.saved_model.load(model).signatures["serving_default"]
+    compute = original(source)
+    for batch in (1, 2, 7, 33):
+        images = networks.smooth_images(batch, 17, seed=7)
+        expected = compute(images).numpy()
+        found = function(images)["output_0"].numpy()
+        assert networks.relative_difference(found, expected) < 1e-4
+    found = stock.serve(model, images, tmp_path)
+    assert networks.relative_difference(found, expected) < 1e-4
+    shown = show(model)
+    one, eight, more = (shown.index(f"batch size {n}") for n in (1, 8, 32))
+    assert shown[one:eight].count(f"(conv2d, {FOUR})") == 4
+    assert shown[eight:more].count(f"(conv2d, {TWO})") == 4
+    assert "winograd" not in shown[more:]
+
+
+def test_merged_convolutions_have_it_if_all_parts_have(tmp_path):
+    source = shared.branches()
+    model = write(source, {1: by(FOUR, merge_everything)}, str(tmp_path / "converted"))
+    # Merged with 1x1 convolutions, which have no algorithm but the direct one.
+    assert algorithms(model) == {1: {FOUR: 2}}
+
+
+def convert(output, *flags) -> None:
+    fast = [f"--{key}={value}" for key, value in FAST.items() if key != "keep_slower"]
+    command = ["convert", shared.branches(), str(output), *fast, "--keep_slower"]
+    assert main.main([*command, *flags]) == 0
+
+
+def winograd_of(cache) -> list[bool]:
+    files = sorted(cache.glob("*/*.json"))
+    return [json.loads(file.read_text())["winograd"] for file in files]
+
+
+def test_without(tmp_path, cache, capsys):
+    convert(tmp_path / "off", "--winograd=off")
+    assert set(winograd_of(cache)) == {False}
+    assert algorithms(str(tmp_path / "off")) == {1: {}}
+    convert(tmp_path / "again", "--winograd=off")
+    assert "0 from cache" not in capsys.readouterr().out.split("blocks")[-1]
+    # What was searched without is not what is asked for now.
+    convert(tmp_path / "on")
+    assert set(winograd_of(cache)) == {True}
+    assert "0 from cache" in capsys.readouterr().out
+
+
+def test_optimize_takes_it_too():
+    model = networks.branches()
+    images = networks.smooth_images(2, 17, seed=7)
+    fast = ios_tf.optimize(model, winograd=False, **FAST)
+    np.testing.assert_allclose(fast(images), model(images), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,154 @@
+"""Which algorithm a convolution gets, of latencies that are given."""
+
+import pytest
+
+from ios_tf.native import engine
+from ios_tf.scheduler import Problem, Pruning, Schedule, sequential_schedule, validate
+from ios_tf.tuning.algorithms import choose, with_algorithms
+from ios_tf.tuning.searcher import Searcher
+
+
+def chain() -> Problem:
+    """A 3x3 convolution, one of 1x1, one of 3x3 with stride 2, one more of 3x3."""
+    conv = {"type": "conv2d", "padding": "SAME", "filters": 16}
+    operators = [
+        {**conv, "inputs": [-1], "kernel": [3, 3]},
+        {**conv, "inputs": [0], "kernel": [1, 1]},
+        {**conv, "inputs": [1], "kernel": [3, 3], "strides": [2, 2]},
+        {**conv, "inputs": [2], "kernel": [3, 3], "filters": 24},
+        {**conv, "inputs": [3], "kernel": [3, 3], "filters": 4},
+    ]
+    block = {
+        "version": 1,
+        "name": "chain",
+        "dtype": "float32",
+        "inputs": [[1, 12, 12, 8]],
+        "operators": operators,
+        "outputs": [4],
+    }
+    return Problem.from_json(engine.problem(block))
+
+
+class Table:
+    """Latencies by operator and algorithm; what is not there takes 1 ms."""
+
+    lanes = 1
+    lanes_divide_device = True
+    measurements = 0
+
+    def __init__(self, latencies):
+        self.latencies = latencies
+        self.compared = []
+
+    def stage_latency(self, problem, stage):
+        ((op,),) = stage.groups
+        algorithm = problem.block["operators"][op].get("algorithm", "direct")
+        return self.latencies.get((op, algorithm), 1.0)
+
+    group_latency = None
+
+    def compare(self, problem, candidates):
+        self.compared.append(problem)
+        return [1.0] * len(candidates)
+
+    def release(self):
+        pass
+
+
+def test_only_some_convolutions_have_a_choice():
+    both = ("winograd_2x2", "winograd_4x4")
+    assert chain().algorithms == (both, (), (), both, ())  # 4 filters are too few
+
+
+@pytest.mark.parametrize(
+    ("two", "four", "expected"),
+    [
+        (1.0, 1.0, None),
+        (0.96, 0.96, None),
+        (0.9, 1.0, "winograd_2x2"),
+        (0.9, 0.88, "winograd_2x2"),  # it rounds less, and is as fast
+        (0.9, 0.8, "winograd_4x4"),
+        (2.0, 0.5, "winograd_4x4"),
+    ],
+)
+def test_what_rounds_more_must_be_faster(two, four, expected):
+    latencies = {(3, "winograd_2x2"): two, (3, "winograd_4x4"): four}
+    assert choose(chain(), Table(latencies)) == ({3: expected} if expected else {})
+
+
+def test_blocks_with_algorithms_are_other_blocks():
+    problem = chain()
+    other = with_algorithms(problem, {0: "winograd_4x4"})
+    assert other.signature != problem.signature
+    assert other.operator_keys[0] != problem.operator_keys[0]
+    assert other.operator_keys[1:] == problem.operator_keys[1:]
+    assert with_algorithms(problem, {}) is problem
+
+
+@pytest.mark.parametrize("winograd", [True, False])
+def test_a_searched_schedule_has_them(winograd):
+    problem = chain()
+    model = Table({(0, "winograd_2x2"): 0.5})
+    searcher = Searcher(model, "both", Pruning(), winograd=winograd)
+    found, _ = searcher.schedule_all([problem])
+    schedule = found[problem.signature]
+    validate(schedule, problem)
+    assert schedule.algorithms == ({0: "winograd_2x2"} if winograd else {})
+    (measured,) = model.compared
+    assert (measured.signature == problem.signature) != winograd
+    # The whole network may do without.
+    others = searcher.alternatives([problem], found)
+    assert [o[problem.signature].algorithms for o in others] == [{}] * winograd
+
+
+def test_a_baseline_that_is_asked_for_computes_directly():
+    problem = chain()
+    searcher = Searcher(
+        Table({(0, "winograd_2x2"): 0.5}), "sequential", Pruning(), winograd=True
+    )
+    found, _ = searcher.schedule_all([problem])
+    assert found[problem.signature].algorithms == {}
+    assert searcher.alternatives([problem], found) == []
+
+
+def test_schedules_carry_them_through_json_and_parts():
+    problem = chain()
+    stages = sequential_schedule(problem).stages
+    algorithms = {3: "winograd_4x4", 0: "winograd_2x2"}
+    schedule = Schedule(stages, problem.signature, algorithms=algorithms)
+    again = Schedule.from_json(schedule.to_json())
+    assert again.algorithms == algorithms and again.metadata == {}
+    validate(again, problem)
+    joined = Schedule.of_parts([([4, 3, 2, 1, 0], schedule)])
+    assert joined.algorithms == {1: "winograd_4x4", 4: "winograd_2x2"}
+    block = schedule.applied_to(problem.block)
+    assert [op.get("algorithm", "direct") for op in block["operators"]] == [
+        "winograd_2x2",
+        "direct",
+        "direct",
+        "winograd_4x4",
+        "direct",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "message"),
+    [
+        ({1: "winograd_4x4"}, "operator 1 cannot be computed by 'winograd_4x4'"),
+        ({0: "fft"}, "operator 0 cannot be computed by 'fft'"),
+        ({9: "winograd_4x4"}, "operator 9"),
+        ({-1: "winograd_4x4"}, "operator -1"),
+    ],
+)
+def test_algorithms_must_fit_the_operators(algorithms, message):
+    problem = chain()
+    stages = sequential_schedule(problem).stages
+    with pytest.raises(ValueError, match=message):
+        validate(Schedule(stages, problem.signature, algorithms=algorithms), problem)
+
+
+@pytest.mark.parametrize("algorithms", [[], {"winograd_4x4": 0}, {"direct": ["0"]}, 1])
+def test_malformed_algorithms_are_one_line(algorithms):
+    with pytest.raises(ValueError, match="algorithms must have lists") as error:
+        Schedule.from_json({"version": 1, "stages": [], "algorithms": algorithms})
+    assert "\n" not in str(error.value)
