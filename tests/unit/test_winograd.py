@@ -50,11 +50,12 @@ def by_definition(x, filters, bias, padding, residual):
     """In float64; `padding` is before and after, in height and width."""
     (top, bottom), (left, right) = padding
     x = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
-    height, width = x.shape[1] - 2, x.shape[2] - 2
+    high, wide = filters.shape[:2]
+    height, width = x.shape[1] - high + 1, x.shape[2] - wide + 1
     out = sum(
         x[:, r : r + height, k : k + width] @ filters[r, k].astype(np.float64)
-        for r in range(3)
-        for k in range(3)
+        for r in range(high)
+        for k in range(wide)
     )
     if bias is not None:
         out = out + bias
@@ -107,6 +108,52 @@ def test_values(algorithm, shape, filters, attributes):
     if attributes.get("activation") == "relu6":
         expected = np.minimum(expected, 6)
     np.testing.assert_allclose(found, expected, atol=TOLERANCE[algorithm] * largest)
+
+
+WINDOWS = {
+    "winograd_2x2": [(1, 3), (3, 1), (5, 5), (1, 5), (5, 1), (1, 7), (7, 1)],
+    "winograd_4x4": [(1, 3), (3, 1)],
+}
+
+
+@pytest.mark.parametrize("shape", [(1, 17, 17, 24), (2, 3, 10, 17), (1, 9, 1, 8)])
+@pytest.mark.parametrize(
+    ("algorithm", "kernel"), [(a, k) for a, kernels in WINDOWS.items() for k in kernels]
+)
+def test_other_windows(algorithm, kernel, shape):
+    rng = np.random.default_rng(8)
+    block = conv_block(shape, 35, kernel=list(kernel), bias=True)
+    weights = random_weights(block, rng)
+    x = rng.normal(size=shape).astype(np.float32)
+    (found,) = run(block, algorithm, weights, [x])
+    cells = [[size // 2] * 2 for size in kernel]
+    expected = by_definition(x, *weights, cells, None)
+    atol = TOLERANCE[algorithm] * np.abs(expected).max()
+    np.testing.assert_allclose(found, expected, atol=atol)
+    x[0, shape[1] // 2, 0, 1] = np.inf
+    (found,) = run(block, algorithm, weights, [x])
+    (expected,) = run(block, "direct", weights, [x])
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "attributes"),
+    [
+        ("winograd_2x2", {"kernel": [1, 1]}),
+        ("winograd_2x2", {"kernel": [3, 5]}),
+        ("winograd_2x2", {"kernel": [7, 7]}),
+        ("winograd_2x2", {"kernel": [2, 2]}),
+        ("winograd_2x2", {"dilations": [2, 2]}),
+        ("winograd_2x2", {"strides": [1, 2]}),
+        ("winograd_2x2", {"groups": 2}),
+        ("winograd_4x4", {"kernel": [5, 5]}),
+        ("winograd_4x4", {"kernel": [1, 7]}),
+    ],
+)
+def test_what_cannot_be_computed_so(algorithm, attributes):
+    block = conv_block((1, 12, 12, 4), 4, **attributes, algorithm=algorithm)
+    with pytest.raises(engine.EngineError, match=f"algorithm cannot be {algorithm}"):
+        engine.problem(block)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -221,9 +268,3 @@ def test_algorithms_that_do_not_fit(algorithms, message):
     schedule = {**sequential(block), "algorithms": algorithms}
     with pytest.raises(engine.EngineError, match=message):
         engine.Program(block, schedule, weights)
-
-
-def test_an_operator_that_cannot_is_refused():
-    block = conv_block((1, 8, 8, 4), 4, strides=[2, 2], algorithm="winograd_2x2")
-    with pytest.raises(engine.EngineError, match="algorithm cannot be winograd_2x2"):
-        engine.problem(block)

@@ -281,10 +281,14 @@ Shape Broadcast(const Shape& x, const Shape& y) {
 
 bool MayCompute(const Operator& op, Algorithm algorithm) {
   using Pair = std::array<int64_t, 2>;
-  return algorithm == Algorithm::kDirect ||
-         (op.type == OperatorType::kConv2D && op.kernel == Pair{3, 3} &&
-          op.strides == Pair{1, 1} && op.dilations == Pair{1, 1} &&
-          op.groups == 1);
+  if (algorithm == Algorithm::kDirect) return true;
+  const auto [least, most] = std::minmax(op.kernel[0], op.kernel[1]);
+  const bool has_window =
+      most == 3 || (algorithm == Algorithm::kWinograd2 &&
+                    (most == 5 || (most == 7 && least == 1)));
+  return op.type == OperatorType::kConv2D && has_window &&
+         (least == most || least == 1) && op.strides == Pair{1, 1} &&
+         op.dilations == Pair{1, 1} && op.groups == 1;
 }
 
 bool IsConvolution(OperatorType type) {

@@ -118,9 +118,10 @@ struct Padding {
 enum class PoolKind { kMax, kAvg, kSum };
 
 // How a convolution is computed: by its definition, or by Winograd's minimal
-// filtering with tiles of 2x2 or 4x4 cells of the output (Lavin and Gray, "Fast
-// Algorithms for Convolutional Neural Networks", 2016). Results differ by
-// rounding. A device may take no notice of it.
+// filtering (Lavin and Gray, "Fast Algorithms for Convolutional Neural
+// Networks", 2016) with tiles of the output of 2 or 4 cells in each dimension
+// in which the window has more than one. Results differ by rounding. A device
+// may take no notice of it.
 enum class Algorithm { kDirect, kWinograd2, kWinograd4 };
 
 // What the cells around an image are: a value, or cells of the image mirrored,
@@ -215,8 +216,9 @@ struct Block {
 int64_t BatchSize(const std::vector<Shape>& inputs);
 inline int64_t BatchSize(const Block& block) { return BatchSize(block.inputs); }
 
-// Whether it can be computed that way: Winograd's are for Conv2D of 3x3 windows
-// that move by one cell, not dilated, not grouped.
+// Whether it can be computed that way: Winograd's are for Conv2D that move by
+// one cell, not dilated, not grouped, with windows of 3x3, 1x3 or 3x1; tiles of
+// 2 for 5x5, 1x5, 5x1, 1x7 and 7x1, too.
 bool MayCompute(const Operator& op, Algorithm algorithm);
 
 // Of maps with filters: Conv2D, SepConv, Conv2DTranspose.

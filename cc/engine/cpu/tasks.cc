@@ -83,15 +83,14 @@ class WinogradTask : public CpuTask {
         residual_(spec.inputs.back()),
         output_(spec.output),
         threads_(CurrentThread().lane->size),
-        plan_(*spec.op, spec.op->algorithm == Algorithm::kWinograd2 ? 2 : 4,
-              input_.shape, output_.shape, threads_) {
+        plan_(*spec.op, input_.shape, output_.shape, threads_) {
     const Operator& op = *spec.op;
     CpuParameter* const filter = AsCpu(spec.parameters[0]);
     const memory::desc plain =
         PlainFilterDesc(op, /*groups=*/1, plan_.channels, plan_.filters);
     plain_ = filter->Packed(engine, plain, plain);
-    filter_ =
-        filter->Derived(plan_.side, plan_.filter_floats(), [&](float* to) {
+    filter_ = filter->Derived(
+        static_cast<int>(op.algorithm), plan_.filter_floats(), [&](float* to) {
           TransformFilter(
               plan_, static_cast<const float*>(plain_.get_data_handle()), to);
         });

@@ -1,6 +1,7 @@
 #include "cc/engine/cpu/kernels/winograd.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -66,34 +67,18 @@ IOS_INLINE void Store(const V& v, int64_t count, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = v[i];
 }
 
-// The transforms, in one dimension. A tile of side + 2 cells is taken for a
-// polynomial, whose values at 0, 1, -1 (and 2, -2) and infinity are multiplied
-// with those of the filter.
-template <int kSide>
-struct Transform;
-
-template <>
-struct Transform<2> {
-  template <typename V>
-  static IOS_INLINE void Input(const V* x, V* y, int step) {
+// The transforms in one dimension, of as many points: 0, 1, -1, 2, -2, 1/2,
+// -1/2, as many as are needed, and infinity. One point is no transform.
+template <int kPoints, typename V>
+IOS_INLINE void TransformInput(const V* x, V* y, int step) {
+  if constexpr (kPoints == 1) {
+    y[0] = x[0];
+  } else if constexpr (kPoints == 4) {
     y[0] = x[0] - x[2];
     y[step] = x[1] + x[2];
     y[2 * step] = x[2] - x[1];
-    y[3 * step] = x[1] - x[3];
-  }
-  template <typename V>
-  static IOS_INLINE void Output(const V* x, V* y, int step) {
-    y[0] = x[0] + (x[1] + x[2]);
-    y[step] = (x[1] - x[2]) - x[3];
-  }
-  static constexpr double kFilter[4][3] = {
-      {1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
-};
-
-template <>
-struct Transform<4> {
-  template <typename V>
-  static IOS_INLINE void Input(const V* x, V* y, int step) {
+    y[3 * step] = x[3] - x[1];
+  } else if constexpr (kPoints == 6) {
     const V even = x[4] - 4.0f * x[2], odd = x[3] - 4.0f * x[1];
     const V even2 = x[4] - x[2], odd2 = 2.0f * (x[3] - x[1]);
     y[0] = 4.0f * x[0] - 5.0f * x[2] + x[4];
@@ -102,25 +87,64 @@ struct Transform<4> {
     y[3 * step] = even2 + odd2;
     y[4 * step] = even2 - odd2;
     y[5 * step] = 4.0f * x[1] - 5.0f * x[3] + x[5];
+  } else {
+    static_assert(kPoints == 8);
+    const V even = x[2] - 4.25f * x[4] + x[6];
+    const V odd = x[1] - 4.25f * x[3] + x[5];
+    const V even2 = x[6] + 0.25f * x[2] - 1.25f * x[4];
+    const V odd2 = 0.5f * x[1] - 2.5f * x[3] + 2.0f * x[5];
+    const V even3 = x[6] + 4.0f * x[2] - 5.0f * x[4];
+    const V odd3 = 2.0f * x[1] - 2.5f * x[3] + 0.5f * x[5];
+    y[0] = x[0] - x[6] + 5.25f * (x[4] - x[2]);
+    y[step] = even + odd;
+    y[2 * step] = even - odd;
+    y[3 * step] = even2 + odd2;
+    y[4 * step] = even2 - odd2;
+    y[5 * step] = even3 + odd3;
+    y[6 * step] = even3 - odd3;
+    y[7 * step] = x[7] - x[1] + 5.25f * (x[3] - x[5]);
   }
-  template <typename V>
-  static IOS_INLINE void Output(const V* x, V* y, int step) {
-    const V a = x[1] + x[2], b = x[1] - x[2];
-    const V c = x[3] + x[4], d = x[3] - x[4];
-    y[0] = x[0] + (a + c);
-    y[step] = b + 2.0f * d;
-    y[2 * step] = a + 4.0f * c;
-    y[3 * step] = (b + 8.0f * d) + x[5];
+}
+
+template <int kPoints, int kSide, typename V>
+IOS_INLINE void TransformOutput(const V* x, V* y) {
+  if constexpr (kPoints == 1) {
+    y[0] = x[0];
+  } else if constexpr (kPoints == 4) {
+    y[0] = x[0] + (x[1] + x[2]);
+    y[1] = (x[1] - x[2]) + x[3];
+  } else if constexpr (kPoints == 6) {
+    const V sum = x[1] + x[2], difference = x[1] - x[2];
+    const V sum2 = x[3] + x[4], difference2 = x[3] - x[4];
+    y[0] = x[0] + (sum + sum2);
+    y[1] = difference + 2.0f * difference2;
+    if constexpr (kSide == 2) {
+      y[1] += x[5];
+    } else {
+      y[2] = sum + 4.0f * sum2;
+      y[3] = (difference + 8.0f * difference2) + x[5];
+    }
+  } else {
+    static_assert(kPoints == 8 && kSide == 2);
+    y[0] = x[0] + ((x[1] + x[2]) + (x[3] + x[4])) + (x[5] + x[6]);
+    y[1] =
+        ((x[1] - x[2]) + 2.0f * (x[3] - x[4])) + (0.5f * (x[5] - x[6]) + x[7]);
   }
-  static constexpr double kFilter[6][3] = {
-      {1.0 / 4, 0, 0},
-      {-1.0 / 6, -1.0 / 6, -1.0 / 6},
-      {-1.0 / 6, 1.0 / 6, -1.0 / 6},
-      {1.0 / 24, 1.0 / 12, 1.0 / 6},
-      {1.0 / 24, -1.0 / 12, 1.0 / 6},
-      {0, 0, 1},
+}
+
+// What cell `cell` of a window contributes to the filter's value at a point.
+double FilterFactor(int64_t points, int64_t window, int64_t point,
+                    int64_t cell) {
+  static constexpr double kAt[] = {0, 1, -1, 2, -2, 0.5, -0.5};
+  static constexpr double kFactors[3][7] = {
+      {1, 0.5, 0.5},
+      {1.0 / 4, -1.0 / 6, -1.0 / 6, 1.0 / 24, 1.0 / 24},
+      {1, -2.0 / 9, -2.0 / 9, 1.0 / 90, 1.0 / 90, 32.0 / 45, 32.0 / 45},
   };
-};
+  if (points == 1) return 1;
+  if (point == points - 1) return cell == window - 1;  // infinity
+  return kFactors[points / 2 - 2][point] * std::pow(kAt[point], cell);
+}
 
 int64_t Quotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -159,26 +183,33 @@ struct Unit {
 struct Place {
   Place(const WinogradPlan& plan, int64_t tile)
       : image(tile / (plan.tiles_high * plan.tiles_wide)),
-        y(tile / plan.tiles_wide % plan.tiles_high * plan.side),
-        x(tile % plan.tiles_wide * plan.side) {}
+        y(tile / plan.tiles_wide % plan.tiles_high * plan.side[0]),
+        x(tile % plan.tiles_wide * plan.side[1]) {}
   int64_t image, y, x;
 };
 
-template <typename Isa, int kSide>
+// Points and sides of tiles, in height and width.
+template <int kHigh, int kHighSide, int kWide, int kWideSide>
+struct Tiling {
+  static constexpr int kPoints[2] = {kHigh, kWide};
+  static constexpr int kSide[2] = {kHighSide, kWideSide};
+};
+
+template <typename Isa, typename Tiling>
 IOS_INLINE void TransformTiles(const WinogradPlan& plan,
                                const WinogradArguments& arguments,
                                const float* zeros, const Unit& unit) {
   using V = typename Isa::Vector;
-  constexpr int kPoints = kSide + 2;
+  constexpr int kHigh = Tiling::kPoints[0], kWide = Tiling::kPoints[1];
   for (int64_t i = 0; i < unit.count; ++i) {
     const Place place(plan, unit.first + i);
-    const float* cells[kPoints][kPoints];
-    for (int r = 0; r < kPoints; ++r) {
+    const float* cells[kHigh][kWide];
+    for (int r = 0; r < kHigh; ++r) {
       const int64_t y = place.y - plan.top + r;
       const float* row = arguments.input + (place.image * plan.height + y) *
                                                plan.width *
                                                arguments.input_pitch;
-      for (int k = 0; k < kPoints; ++k) {
+      for (int k = 0; k < kWide; ++k) {
         const int64_t x = place.x - plan.left + k;
         const bool inside =
             y >= 0 && y < plan.height && x >= 0 && x < plan.width;
@@ -190,21 +221,21 @@ IOS_INLINE void TransformTiles(const WinogradPlan& plan,
     for (int64_t c = 0; c < plan.channels; c += kGroup) {
       const int64_t end = std::min(c + kGroup, plan.channels);
       for (int64_t e = c; e < end; e += Width<V>()) {
-        V columns[kPoints][kPoints];
-        for (int k = 0; k < kPoints; ++k) {
-          V column[kPoints];
-#pragma GCC unroll 6
-          for (int r = 0; r < kPoints; ++r) {
+        V columns[kHigh][kWide];
+        for (int k = 0; k < kWide; ++k) {
+          V column[kHigh];
+#pragma GCC unroll 8
+          for (int r = 0; r < kHigh; ++r) {
             Load(cells[r][k] + e, end - e, &column[r]);
           }
-          Transform<kSide>::Input(column, &columns[0][k], kPoints);
+          TransformInput<kHigh>(column, &columns[0][k], kWide);
         }
         float* plane = to + e - c;
-        for (int r = 0; r < kPoints; ++r) {
-          V row[kPoints];
-          Transform<kSide>::Input(columns[r], row, 1);
-#pragma GCC unroll 6
-          for (int k = 0; k < kPoints; ++k, plane += unit.tile_plane) {
+        for (int r = 0; r < kHigh; ++r) {
+          V row[kWide];
+          TransformInput<kWide>(columns[r], row, 1);
+#pragma GCC unroll 8
+          for (int k = 0; k < kWide; ++k, plane += unit.tile_plane) {
             std::memcpy(plane, &row[k], sizeof(V));
           }
         }
@@ -309,16 +340,16 @@ IOS_INLINE void MultiplyPlanes(const WinogradPlan& plan,
 void ComputeDirectly(const WinogradPlan& plan,
                      const WinogradArguments& arguments, const Place& place,
                      int64_t first_filter, int64_t count) {
-  for (int64_t y = place.y; y < std::min(place.y + plan.side, plan.out_height);
-       ++y) {
-    for (int64_t x = place.x; x < std::min(place.x + plan.side, plan.out_width);
-         ++x) {
+  const int64_t bottom = std::min(place.y + plan.side[0], plan.out_height);
+  const int64_t right = std::min(place.x + plan.side[1], plan.out_width);
+  for (int64_t y = place.y; y < bottom; ++y) {
+    for (int64_t x = place.x; x < right; ++x) {
       const int64_t pixel =
           (place.image * plan.out_height + y) * plan.out_width + x;
       float* out = arguments.output + pixel * arguments.output_pitch;
       float sums[kBlock] = {};
-      for (int r = 0; r < 3; ++r) {
-        for (int k = 0; k < 3; ++k) {
+      for (int64_t r = 0; r < plan.window[0]; ++r) {
+        for (int64_t k = 0; k < plan.window[1]; ++k) {
           const int64_t in_y = y - plan.top + r, in_x = x - plan.left + k;
           if (in_y < 0 || in_y >= plan.height) continue;
           if (in_x < 0 || in_x >= plan.width) continue;
@@ -351,40 +382,41 @@ void ComputeDirectly(const WinogradPlan& plan,
   }
 }
 
-template <typename Isa, int kSide>
+template <typename Isa, typename Tiling>
 IOS_INLINE void TransformProducts(const WinogradPlan& plan,
                                   const WinogradArguments& arguments,
                                   const Unit& unit, int64_t first_filter) {
   using V = typename Isa::Vector;
-  constexpr int kPoints = kSide + 2;
+  constexpr int kHigh = Tiling::kPoints[0], kWide = Tiling::kPoints[1];
+  constexpr int kHighSide = Tiling::kSide[0], kWideSide = Tiling::kSide[1];
   const int64_t end = std::min(first_filter + kBlock, unit.filter_end);
   for (int64_t i = 0; i < unit.count; ++i) {
     const Place place(plan, unit.first + i);
-    const int64_t high = std::min<int64_t>(kSide, plan.out_height - place.y);
-    const int64_t wide = std::min<int64_t>(kSide, plan.out_width - place.x);
+    const int64_t high =
+        std::min<int64_t>(kHighSide, plan.out_height - place.y);
+    const int64_t wide = std::min<int64_t>(kWideSide, plan.out_width - place.x);
     const int64_t corner =
         (place.image * plan.out_height + place.y) * plan.out_width + place.x;
     V finite{};  // or not a number
     for (int64_t f = first_filter; f < end; f += Width<V>()) {
       const float* plane = unit.products + i * kBlock + f - first_filter;
-      V columns[kSide][kPoints];
-      for (int k = 0; k < kPoints; ++k) {
-        V column[kPoints], transformed[kSide];
-#pragma GCC unroll 6
-        for (int r = 0; r < kPoints; ++r) {
-          std::memcpy(&column[r],
-                      plane + (r * kPoints + k) * unit.product_plane,
+      V columns[kHighSide][kWide];
+      for (int k = 0; k < kWide; ++k) {
+        V column[kHigh], transformed[kHighSide];
+#pragma GCC unroll 8
+        for (int r = 0; r < kHigh; ++r) {
+          std::memcpy(&column[r], plane + (r * kWide + k) * unit.product_plane,
                       sizeof(V));
         }
-        Transform<kSide>::Output(column, transformed, 1);
+        TransformOutput<kHigh, kHighSide>(column, transformed);
 #pragma GCC unroll 4
-        for (int r = 0; r < kSide; ++r) columns[r][k] = transformed[r];
+        for (int r = 0; r < kHighSide; ++r) columns[r][k] = transformed[r];
       }
       V bias{};
       if (arguments.bias) Load(arguments.bias + f, end - f, &bias);
       for (int64_t r = 0; r < high; ++r) {
-        V row[kSide];
-        Transform<kSide>::Output(columns[r], row, 1);
+        V row[kWideSide];
+        TransformOutput<kWide, kWideSide>(columns[r], row);
         for (int64_t k = 0; k < wide; ++k) {
           V v = row[k] + bias;
           finite += v * 0.0f;
@@ -414,88 +446,117 @@ IOS_INLINE void TransformProducts(const WinogradPlan& plan,
   }
 }
 
-template <typename Isa, int kSide>
+using MultiplyFunction = void (*)(const WinogradPlan&, const WinogradArguments&,
+                                  const Unit&, int64_t);
+
+template <typename Isa, typename Tiling>
 IOS_INLINE void RunUnits(const WinogradPlan& plan,
                          const WinogradArguments& arguments, int64_t begin,
-                         int64_t end, float* scratch) {
+                         int64_t end, float* scratch,
+                         MultiplyFunction multiply) {
   const int64_t zeros = Quotient(plan.channels, kGroup) * kGroup;
   std::memset(scratch, 0, zeros * sizeof(float));
   for (int64_t number = begin; number < end; ++number) {
     const Unit unit(plan, number, scratch + zeros);
-    TransformTiles<Isa, kSide>(plan, arguments, scratch, unit);
+    TransformTiles<Isa, Tiling>(plan, arguments, scratch, unit);
     for (int64_t f = unit.filter_begin; f < unit.filter_end; f += kBlock) {
-      MultiplyPlanes<Isa>(plan, arguments, unit, f);
-      TransformProducts<Isa, kSide>(plan, arguments, unit, f);
+      multiply(plan, arguments, unit, f);
+      TransformProducts<Isa, Tiling>(plan, arguments, unit, f);
     }
   }
 }
 
-// A unit's code, once for each instruction set.
-template <int kSide>
-void RunBaseline(const WinogradPlan& plan, const WinogradArguments& arguments,
-                 int64_t begin, int64_t end, float* scratch) {
-  RunUnits<Baseline, kSide>(plan, arguments, begin, end, scratch);
-}
+// The code of units, once for each instruction set.
+template <typename Tiling>
+struct OfBaseline {
+  static void Run(const WinogradPlan& plan, const WinogradArguments& arguments,
+                  int64_t begin, int64_t end, float* scratch) {
+    RunUnits<Baseline, Tiling>(plan, arguments, begin, end, scratch,
+                               MultiplyPlanes<Baseline>);
+  }
+};
+
 #ifdef __x86_64__
-template <int kSide>
-__attribute__((target("arch=x86-64-v3"))) void RunAvx2(
-    const WinogradPlan& plan, const WinogradArguments& arguments, int64_t begin,
-    int64_t end, float* scratch) {
-  RunUnits<Avx2, kSide>(plan, arguments, begin, end, scratch);
+#define IOS_AVX2 __attribute__((target("arch=x86-64-v3")))
+#define IOS_AVX512 __attribute__((target("arch=x86-64-v4")))
+
+IOS_AVX2 void MultiplyAvx2(const WinogradPlan& plan,
+                           const WinogradArguments& arguments, const Unit& unit,
+                           int64_t first_filter) {
+  MultiplyPlanes<Avx2>(plan, arguments, unit, first_filter);
 }
-template <int kSide>
-__attribute__((target("arch=x86-64-v4"))) void RunAvx512(
-    const WinogradPlan& plan, const WinogradArguments& arguments, int64_t begin,
-    int64_t end, float* scratch) {
-  RunUnits<Avx512, kSide>(plan, arguments, begin, end, scratch);
+IOS_AVX512 void MultiplyAvx512(const WinogradPlan& plan,
+                               const WinogradArguments& arguments,
+                               const Unit& unit, int64_t first_filter) {
+  MultiplyPlanes<Avx512>(plan, arguments, unit, first_filter);
 }
+
+template <typename Tiling>
+struct OfAvx2 {
+  IOS_AVX2 static void Run(const WinogradPlan& plan,
+                           const WinogradArguments& arguments, int64_t begin,
+                           int64_t end, float* scratch) {
+    RunUnits<Avx2, Tiling>(plan, arguments, begin, end, scratch, MultiplyAvx2);
+  }
+};
+template <typename Tiling>
+struct OfAvx512 {
+  IOS_AVX512 static void Run(const WinogradPlan& plan,
+                             const WinogradArguments& arguments, int64_t begin,
+                             int64_t end, float* scratch) {
+    RunUnits<Avx512, Tiling>(plan, arguments, begin, end, scratch,
+                             MultiplyAvx512);
+  }
+};
 #endif
 
-template <int kSide>
-void TransformFilterTo(const WinogradPlan& plan, const float* filter,
-                       float* to) {
-  constexpr int kPoints = kSide + 2;
-  const auto& factors = Transform<kSide>::kFilter;
-  for (int64_t c = 0; c < plan.channels; ++c) {
-    for (int64_t f = 0; f < plan.filters; ++f) {
-      double rows[3][kPoints];
-      for (int r = 0; r < 3; ++r) {
-        const float* x =
-            filter + (r * 3 * plan.channels + c) * plan.filters + f;
-        const int64_t step = plan.channels * plan.filters;
-        for (int p = 0; p < kPoints; ++p) {
-          rows[r][p] = factors[p][0] * x[0] + factors[p][1] * x[step] +
-                       factors[p][2] * x[2 * step];
-        }
-      }
-      float* out = to +
-                   (f / kGroup * plan.planes() * plan.channels + c) * kGroup +
-                   f % kGroup;
-      for (int p = 0; p < kPoints; ++p) {
-        for (int q = 0; q < kPoints; ++q) {
-          out[(p * kPoints + q) * plan.channels * kGroup] = static_cast<float>(
-              factors[p][0] * rows[0][q] + factors[p][1] * rows[1][q] +
-              factors[p][2] * rows[2][q]);
-        }
-      }
+using RunFunction = void (*)(const WinogradPlan&, const WinogradArguments&,
+                             int64_t, int64_t, float*);
+
+// What runs tiles of these points and sides.
+template <template <typename> typename OfIsa>
+RunFunction Find(const WinogradPlan& plan) {
+  RunFunction found = nullptr;
+  const auto consider = [&](auto tiling) {
+    using T = decltype(tiling);
+    if (plan.points[0] == T::kPoints[0] && plan.points[1] == T::kPoints[1] &&
+        plan.side[0] == T::kSide[0] && plan.side[1] == T::kSide[1]) {
+      found = OfIsa<T>::Run;
     }
-  }
+  };
+  consider(Tiling<4, 2, 4, 2>());
+  consider(Tiling<6, 4, 6, 4>());
+  consider(Tiling<6, 2, 6, 2>());
+  consider(Tiling<1, 1, 4, 2>());
+  consider(Tiling<4, 2, 1, 1>());
+  consider(Tiling<1, 1, 6, 4>());
+  consider(Tiling<6, 4, 1, 1>());
+  consider(Tiling<1, 1, 6, 2>());
+  consider(Tiling<6, 2, 1, 1>());
+  consider(Tiling<1, 1, 8, 2>());
+  consider(Tiling<8, 2, 1, 1>());
+  return found;
 }
 
 }  // namespace
 
-WinogradPlan::WinogradPlan(const Operator& op, int cells, const Shape& input,
+WinogradPlan::WinogradPlan(const Operator& op, const Shape& input,
                            const Shape& output, int threads)
-    : side(cells),
+    : window(op.kernel),
       images(input[0]),
       height(input[1]),
       width(input[2]),
       channels(input[3]),
       out_height(output[1]),
       out_width(output[2]),
-      filters(op.filters),
-      tiles_high(Quotient(output[1], cells)),
-      tiles_wide(Quotient(output[2], cells)) {
+      filters(op.filters) {
+  for (int d = 0; d < 2; ++d) {
+    const int64_t cells = op.algorithm == Algorithm::kWinograd4 ? 4 : 2;
+    side[d] = window[d] == 1 ? 1 : cells;
+    points[d] = side[d] + window[d] - 1;
+  }
+  tiles_high = Quotient(out_height, side[0]);
+  tiles_wide = Quotient(out_width, side[1]);
   const std::array<int64_t, 4> pad = ExplicitPadding(op, input);
   top = pad[0];
   left = pad[2];
@@ -527,20 +588,55 @@ int64_t WinogradPlan::scratch_floats() const {
 
 void TransformFilter(const WinogradPlan& plan, const float* filter, float* to) {
   std::memset(to, 0, plan.filter_floats() * sizeof(float));
-  if (plan.side == 2) return TransformFilterTo<2>(plan, filter, to);
-  TransformFilterTo<4>(plan, filter, to);
+  const auto factors = [&](int d) {
+    std::vector<double> of_points;
+    for (int64_t p = 0; p < plan.points[d]; ++p) {
+      for (int64_t cell = 0; cell < plan.window[d]; ++cell) {
+        of_points.push_back(
+            FilterFactor(plan.points[d], plan.window[d], p, cell));
+      }
+    }
+    return of_points;
+  };
+  const std::vector<double> high = factors(0), wide = factors(1);
+  const auto [kh, kw] = plan.window;
+  std::vector<double> rows(kh * plan.points[1]);
+  for (int64_t c = 0; c < plan.channels; ++c) {
+    for (int64_t f = 0; f < plan.filters; ++f) {
+      for (int64_t r = 0; r < kh; ++r) {
+        for (int64_t p = 0; p < plan.points[1]; ++p) {
+          double& sum = rows[r * plan.points[1] + p] = 0;
+          for (int64_t k = 0; k < kw; ++k) {
+            sum +=
+                wide[p * kw + k] *
+                filter[((r * kw + k) * plan.channels + c) * plan.filters + f];
+          }
+        }
+      }
+      float* out = to +
+                   (f / kGroup * plan.planes() * plan.channels + c) * kGroup +
+                   f % kGroup;
+      for (int64_t p = 0; p < plan.points[0]; ++p) {
+        for (int64_t q = 0; q < plan.points[1]; ++q) {
+          double sum = 0;
+          for (int64_t r = 0; r < kh; ++r) {
+            sum += high[p * kh + r] * rows[r * plan.points[1] + q];
+          }
+          *out = static_cast<float>(sum);
+          out += plan.channels * kGroup;
+        }
+      }
+    }
+  }
 }
 
 void RunWinograd(const WinogradPlan& plan, const WinogradArguments& arguments,
                  int64_t begin, int64_t end, float* scratch) {
-  const bool small = plan.side == 2;
-  auto* run = small ? RunBaseline<2> : RunBaseline<4>;
+  RunFunction run = Find<OfBaseline>(plan);
 #ifdef __x86_64__
   const InstructionSet best = BestInstructionSet();
-  if (best == InstructionSet::kAvx2) run = small ? RunAvx2<2> : RunAvx2<4>;
-  if (best == InstructionSet::kAvx512) {
-    run = small ? RunAvx512<2> : RunAvx512<4>;
-  }
+  if (best == InstructionSet::kAvx2) run = Find<OfAvx2>(plan);
+  if (best == InstructionSet::kAvx512) run = Find<OfAvx512>(plan);
 #endif
   run(plan, arguments, begin, end, scratch);
 }

@@ -1,17 +1,19 @@
-// Convolutions with 3x3 windows by Winograd's minimal filtering (Lavin and
-// Gray, "Fast Algorithms for Convolutional Neural Networks", 2016).
+// Convolutions by Winograd's minimal filtering (Lavin and Gray, "Fast
+// Algorithms for Convolutional Neural Networks", 2016).
 //
-// A tile of side x side cells of the output is made of one of (side + 2)^2
-// cells of the input. Both, and the filter, are transformed: each of the
-// (side + 2)^2 numbers that a tile then has is on a plane of its own, and on
-// every plane tiles x channels are multiplied with channels x filters. That is
-// 4 products a cell of the output (side 2), or 2.25 (side 4), instead of 9.
+// In each dimension in which the window has more than one cell, `side` cells of
+// the output are made of side + window - 1 of the input, which are taken for a
+// polynomial: its values at as many points are multiplied with those of the
+// filter. On the plane of each point, tiles x channels are multiplied with
+// channels x filters: for 3x3 windows that is 4 products a cell of the output
+// (side 2), or 2.25 (side 4), instead of 9.
 //
 // The work is cut into units, of a strip of tiles and a range of filters each,
 // such that a unit's planes stay in a core's cache.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_H_
 
+#include <array>
 #include <cstdint>
 
 #include "cc/core/ir/block.h"
@@ -19,18 +21,18 @@
 namespace ios::cpu {
 
 struct WinogradPlan {
-  // For `threads` that share the units; `side` is 2 or 4, and `op` a Conv2D of
-  // 3x3 windows that move by one cell, not dilated, not grouped.
-  WinogradPlan(const Operator& op, int side, const Shape& input,
-               const Shape& output, int threads);
+  // Of a Conv2D that has op.algorithm, for `threads` that share the units.
+  WinogradPlan(const Operator& op, const Shape& input, const Shape& output,
+               int threads);
 
-  int64_t planes() const { return (side + 2) * (side + 2); }
+  int64_t planes() const { return points[0] * points[1]; }
   int64_t tiles() const { return images * tiles_high * tiles_wide; }
   int64_t units() const { return strips * parts; }
   int64_t filter_floats() const;   // transformed
   int64_t scratch_floats() const;  // of a thread
 
-  int side;
+  // In height and width: of the window, of a tile of the output, of the input.
+  std::array<int64_t, 2> window, side, points;
   int64_t images, height, width, channels;
   int64_t out_height, out_width, filters;
   int64_t top, left;  // padding
@@ -38,7 +40,7 @@ struct WinogradPlan {
   int64_t strips, parts;  // of all tiles, of all filters
 };
 
-// `filter` is [3,3,C,filters], as TensorFlow has it.
+// `filter` is [kh,kw,C,filters], as TensorFlow has it.
 void TransformFilter(const WinogradPlan& plan, const float* filter, float* to);
 
 struct WinogradArguments {
