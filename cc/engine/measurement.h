@@ -4,8 +4,8 @@
 
 namespace ios {
 
-// `warmup` unmeasured runs, then `repeat` measurements of `number` runs each; of
-// what takes long fewer runs are enough for either.
+// `warmup` unmeasured runs, then `repeat` measurements of `number` runs each;
+// of what takes long fewer runs are enough for either.
 struct Measurement {
   int warmup = 2;
   int number = 3;
