@@ -246,6 +246,7 @@ def sample_blocks() -> list[dict[str, Any]]:
         ([image] * 2, {"type": "binary"}),
         ([image, [2, 1, 1, 12]], {"type": "binary"}),
         ([[2, 37]], {"type": "matmul", "filters": 10, "bias": True}),
+        ([[2, 5, 3, 7]], {"type": "matmul", "kernel": [5, 3], "filters": 10}),
         ([[2, 1001]], {"type": "softmax"}),
         ([[2, 6, 8, 3]], {"type": "space_to_depth", "block_size": 2}),
     ]

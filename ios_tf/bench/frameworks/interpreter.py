@@ -170,6 +170,9 @@ class Ops(Protocol):
     def matmul(self, x: Any, matrix: Any, bias: Any) -> Any:
         """[N,I] by [I,units]; `bias` may be None."""
 
+    def matmul_maps(self, x: Any, filters: Any, bias: Any) -> Any:
+        """Flattened maps by flattened filters of their size: [N,units]."""
+
     def convolve_transposed(
         self, x: Any, filters: Any, bias: Any, window: Window
     ) -> Any:
@@ -342,9 +345,9 @@ def _sepconv(call: _Call) -> Any:
 
 def _matmul(call: _Call) -> Any:
     matrix, *bias = call.weights
-    return call.finished(
-        call.ops.matmul(call.read[0], matrix, bias[0] if bias else None)
-    )
+    maps = len(call.input_shape) == 4
+    multiply = call.ops.matmul_maps if maps else call.ops.matmul
+    return call.finished(multiply(call.read[0], matrix, bias[0] if bias else None))
 
 
 def _add(call: _Call) -> Any:

@@ -122,6 +122,10 @@ class JaxOps:
         y = x @ matrix
         return y if bias is None else y + bias
 
+    def matmul_maps(self, x: Any, filters: Any, bias: Any) -> Any:
+        rows, matrix = x.reshape(len(x), -1), filters.reshape(-1, filters.shape[-1])
+        return self.matmul(rows, matrix, bias)
+
     def convolve_transposed(
         self, x: Any, filters: Any, bias: Any, window: Window
     ) -> Any:

@@ -205,6 +205,12 @@ class OnnxOps:
     def matmul(self, x: str, matrix: str, bias: str | None) -> str:
         return self._node("Gemm", [x, matrix] + ([bias] if bias else []))
 
+    def matmul_maps(self, x: str, filters: str, bias: str | None) -> str:
+        rows = self._node("Flatten", [x], axis=1)
+        columns = self._node("Flatten", [filters], axis=1)
+        inputs = [rows, columns] + ([bias] if bias else [])
+        return self._node("Gemm", inputs, transB=1)
+
     def convolve_transposed(
         self, x: str, filters: str, bias: str | None, window: Window
     ) -> str:

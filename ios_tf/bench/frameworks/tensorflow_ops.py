@@ -125,6 +125,10 @@ class TensorFlowOps:
         y = tf.matmul(x, matrix)
         return y if bias is None else tf.nn.bias_add(y, bias)
 
+    def matmul_maps(self, x: Any, filters: Any, bias: Any) -> Any:
+        matrix = tf.reshape(filters, [-1, filters.shape[-1]])
+        return self.matmul(tf.reshape(x, [-1, matrix.shape[0]]), matrix, bias)
+
     def convolve_transposed(
         self, x: Any, filters: Any, bias: Any, window: Window
     ) -> Any:

@@ -159,6 +159,9 @@ class TorchOps:
     def matmul(self, x: Any, matrix: Any, bias: Any) -> Any:
         return functional.linear(x, matrix.t(), bias)
 
+    def matmul_maps(self, x: Any, filters: Any, bias: Any) -> Any:
+        return functional.linear(x.flatten(1), filters.flatten(1), bias)
+
     def convolve_transposed(
         self, x: Any, filters: Any, bias: Any, window: Window
     ) -> Any:

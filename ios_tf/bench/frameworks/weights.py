@@ -103,6 +103,11 @@ class _ScalingOps:
     ) -> _Values:
         return _product(x, matrix, bias, matrix.shape[0])
 
+    def matmul_maps(
+        self, x: _Values, filters: np.ndarray, bias: np.ndarray | None
+    ) -> _Values:
+        return _product(x, filters, bias, np.prod(filters.shape[:3]))
+
     def scale(
         self, x: _Values, scale: np.ndarray, shift: np.ndarray, rank: int
     ) -> _Values:
