@@ -131,7 +131,7 @@ def add_winograd(parser: Parser) -> None:
         choices=("on", "off"),
         default="on",
         help="whether 3x3 convolutions may be computed by Winograd's minimal filtering "
-        "on a CPU, where that is faster; it rounds more; default: on",
+        "on a CPU, where that is faster; it rounds otherwise; default: on",
     )
 
 

@@ -91,7 +91,7 @@ def convert(
       keep_slower: keep regions, and a model, that are no faster here than TensorFlow,
         as the strategies that do not search do: for experiments.
       winograd: whether 3x3 convolutions may be computed by Winograd's minimal
-        filtering on a CPU, where that is measured to be faster; it rounds more.
+        filtering on a CPU, where that is measured to be faster; it rounds otherwise.
       overwrite: replace `output` if it is a SavedModel.
       progress: show progress on standard error.
       say: gets lines of information about the model.

@@ -9,7 +9,7 @@ from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Schedule, Stage
 
 # How much of the time of the one before it another algorithm may take: those that come
-# later round more.
+# later need more memory, and round more.
 _WORTHWHILE = 0.95
 
 

@@ -44,6 +44,8 @@ const char* const kWords[] = {"conv2d",
                               "concurrent",
                               "merge",
                               "split",
+                              "winograd_2x2",
+                              "winograd_4x4",
                               "relu",
                               "clip",
                               "pow",
@@ -61,7 +63,8 @@ const char* const kKeys[] = {
     "channel_padding", "micro_batches", "batch_size", "inputs",
     "outputs",         "version",       "like",       "keep_dims",
     "activation",      "alpha",         "epsilon",    "pad_mode",
-    "swapped",         "parameters",    "weight",     "swaps"};
+    "swapped",         "parameters",    "weight",     "swaps",
+    "algorithm",       "algorithms"};
 
 class Mutation {
  public:

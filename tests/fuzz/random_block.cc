@@ -255,6 +255,13 @@ Schedule RandomSchedule(const Block& block, Bytes* bytes) {
     }
     schedule.stages.push_back(std::move(stage));
   }
+  for (int op = 0; op < n; ++op) {
+    const auto algorithm = static_cast<Algorithm>(bytes->Below(3));
+    if (algorithm != Algorithm::kDirect &&
+        MayCompute(block.operators[op], algorithm)) {
+      schedule.algorithms[op] = algorithm;
+    }
+  }
   return schedule;
 }
 

@@ -19,7 +19,7 @@ namespace ios::cpu {
 namespace {
 
 // See Backend::Fingerprint.
-constexpr int kRevision = 1;
+constexpr int kRevision = 2;
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
