@@ -133,7 +133,10 @@ def test_other_windows(algorithm, kernel, shape):
     x[0, shape[1] // 2, 0, 1] = np.inf
     (found,) = run(block, algorithm, weights, [x])
     (expected,) = run(block, "direct", weights, [x])
-    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
+    finite = np.isfinite(expected)
+    assert not finite.all()
+    np.testing.assert_array_equal(np.isfinite(found), finite)
+    np.testing.assert_allclose(found[finite], expected[finite], atol=2 * atol)
 
 
 @pytest.mark.parametrize(
@@ -268,3 +271,29 @@ def test_algorithms_that_do_not_fit(algorithms, message):
     schedule = {**sequential(block), "algorithms": algorithms}
     with pytest.raises(engine.EngineError, match=message):
         engine.Program(block, schedule, weights)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("padding", ["SAME", "VALID", [0, 1, 2, 0]])
+@pytest.mark.parametrize(
+    "shape", [(0, 8, 8, 8), (1, 0, 8, 8), (1, 8, 0, 8), (2, 2, 5, 8), (1, 5, 1, 8)]
+)
+def test_images_with_few_cells_or_none(algorithm, padding, shape):
+    """As the direct convolution: values, no cells, or the same error."""
+
+    def result(of):
+        try:
+            (found,) = run(block, of, weights, [x])
+        except engine.EngineError as error:
+            return str(error)
+        return found
+
+    block = conv_block((1, 8, 8, 8), 12, padding=padding, bias=True)
+    rng = np.random.default_rng(9)
+    weights = random_weights(block, rng)
+    x = rng.normal(size=shape).astype(np.float32)
+    expected = result("direct")
+    if isinstance(expected, str):
+        assert result(algorithm) == expected
+    else:
+        np.testing.assert_allclose(result(algorithm), expected, atol=1e-5)

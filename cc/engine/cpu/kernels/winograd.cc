@@ -349,7 +349,7 @@ IOS_INLINE void MultiplyPlanes(const WinogradPlan& plan,
   }
 }
 
-// Tile `i` of the unit and some of its filters, by the definition.
+// One tile and some of the filters, by the definition.
 void ComputeDirectly(const WinogradPlan& plan,
                      const WinogradArguments& arguments, const Place& place,
                      int64_t first_filter, int64_t count) {
@@ -370,8 +370,9 @@ void ComputeDirectly(const WinogradPlan& plan,
               arguments.input +
               ((place.image * plan.height + in_y) * plan.width + in_x) *
                   arguments.input_pitch;
+          const int64_t cell = r * plan.window[1] + k;
           const float* filter = arguments.plain +
-                                (r * 3 + k) * plan.channels * plan.filters +
+                                cell * plan.channels * plan.filters +
                                 first_filter;
           for (int64_t c = 0; c < plan.channels; ++c) {
             for (int64_t f = 0; f < count; ++f) {
@@ -583,6 +584,7 @@ WinogradPlan::WinogradPlan(const Operator& op, const Shape& input,
   strips = Quotient(tiles(), longest);
   if (strips > threads) strips = Quotient(strips, threads) * threads;
   strips = std::min(strips, tiles());
+  if (strips == 0) return;  // an image without cells
   const int64_t blocks = Quotient(filters, kBlock);
   parts = std::min<int64_t>(Quotient(threads, strips), blocks);
 }
@@ -592,6 +594,7 @@ int64_t WinogradPlan::filter_floats() const {
 }
 
 int64_t WinogradPlan::scratch_floats() const {
+  if (units() == 0) return 0;
   const int64_t count = Quotient(tiles(), strips);
   const int64_t zeros = Quotient(channels, kGroup) * kGroup;
   // Blocks of tiles are filled up.

@@ -37,7 +37,7 @@ struct WinogradPlan {
   int64_t out_height, out_width, filters;
   int64_t top, left;  // padding
   int64_t tiles_high, tiles_wide;
-  int64_t strips, parts;  // of all tiles, of all filters
+  int64_t strips = 0, parts = 0;  // of all tiles, of all filters
 };
 
 // `filter` is [kh,kw,C,filters], as TensorFlow has it.
