@@ -117,7 +117,7 @@ def parts_of(
     masks, forced = partition(units, fits, patterns.borders)
     if len(masks) == 1:
         return [Part(problem, tuple(range(len(problem))))], forced
-    return [_part(problem, units.operators(mask)) for mask in masks], forced
+    return [part_of(problem, units.operators(mask)) for mask in masks], forced
 
 
 def joined(problem: Problem, parts: Sequence[tuple[Part, Schedule]]) -> Schedule:
@@ -127,7 +127,8 @@ def joined(problem: Problem, parts: Sequence[tuple[Part, Schedule]]) -> Schedule
     )
 
 
-def _part(problem: Problem, mask: int) -> Part:
+def part_of(problem: Problem, mask: int) -> Part:
+    """The operators of a bitmask as a part."""
     operators = tuple(operators_of(mask))
     number = {op: i for i, op in enumerate(operators)}
     block_inputs = problem.block["inputs"]

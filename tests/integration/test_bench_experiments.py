@@ -188,6 +188,22 @@ def test_utilization(measured):
     assert "1.58" in _rows(out)["paper (V100, warps)"]
 
 
+def test_operators(measured):
+    out, record = measured("operators", "--quick")
+    assert record.results["peer"] == "ONNX Runtime"
+    (rows,) = record.results["networks"].values()
+    # Two of the ten operators are equal.
+    assert [row["count"] for row in rows] == [1, 1, 2, 1, 1, 1, 1, 1, 1]
+    assert all(row["median_ms"] > 0 < row["ratio"] for row in rows)
+    assert rows[0]["what"] == "conv2d 3x3 to 8 by 2x2 relu"
+    assert rows[0]["inputs"] == [[1, 17, 13, 3]]
+    ours = sum(row["count"] * row["median_ms"] for row in rows)
+    peers = sum(row["count"] * row["median_ms"] * row["ratio"] for row in rows)
+    total = _rows(out)["all 9"].split()
+    assert total[2] == "10"
+    assert float(total[4]) == pytest.approx(peers / ours, abs=0.006)
+
+
 def test_roofline(measured):
     out, record = measured("roofline")
     peak = record.results["peak"]["gflop_per_s"]

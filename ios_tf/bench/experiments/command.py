@@ -19,6 +19,7 @@ from ios_tf.bench.experiments.batch import Batch
 from ios_tf.bench.experiments.blocks import Blocks
 from ios_tf.bench.experiments.experiment import Context, Experiment, Record, Table
 from ios_tf.bench.experiments.frameworks import Frameworks
+from ios_tf.bench.experiments.operators import Operators
 from ios_tf.bench.experiments.pruning import PruningExperiment
 from ios_tf.bench.experiments.roofline import Roofline
 from ios_tf.bench.experiments.schedules import Schedules
@@ -40,6 +41,7 @@ EXPERIMENTS: Sequence[Experiment] = (
     Blocks(),
     Utilization(),
     Roofline(),
+    Operators(),
     Search(),
 )
 _ROUNDS, _QUICK_ROUNDS = 20, 6

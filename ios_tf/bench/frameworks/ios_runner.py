@@ -62,6 +62,10 @@ class IosRunner(Runner):
                 engine.Profiler(data.block, self._device) for data in regions
             ]
 
+    def algorithms(self) -> list[str]:
+        """The different algorithms of convolutions that are not direct."""
+        return sorted({a for s in self._schedules for a in s.get("algorithms", ())})
+
     def run(self) -> None:
         for call in self._calls:
             call()
