@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/broadcast.h"
@@ -14,6 +15,8 @@ namespace {
 
 // Floats worth handing to another thread.
 constexpr int64_t kGrainFloats = 4096;
+// Channels that are summed together: four cache lines.
+constexpr int64_t kChunk = 64;
 
 // out[i] = activation(VALUE) for i in [0, n). A Relu is part of the loop, for
 // it is what most of these have; like TensorFlow's it keeps NaN.
@@ -48,6 +51,67 @@ IOS_VECTORIZED void TimesRow(float factor, int64_t n, float* out) {
 }
 
 #undef IOS_ROW
+
+typedef float Vector __attribute__((vector_size(64)));
+constexpr int64_t kWidth = sizeof(Vector) / sizeof(float);
+
+template <int kVectors>
+inline __attribute__((always_inline)) void SumVectors(const float* x,
+                                                      int64_t pitch,
+                                                      int64_t pixels,
+                                                      float* out) {
+  Vector sums[kVectors];
+  std::memcpy(sums, out, sizeof(sums));
+  for (int64_t p = 0; p < pixels; ++p, x += pitch) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      Vector value;
+      std::memcpy(&value, x + v * kWidth, sizeof(Vector));
+      sums[v] += value;
+    }
+  }
+  std::memcpy(out, sums, sizeof(sums));
+}
+
+// Adds `n` channels of so many pixels to `out`.
+IOS_VECTORIZED void SumPixels(const float* x, int64_t pitch, int64_t pixels,
+                              int64_t n, float* out) {
+  int64_t c = 0;
+  for (; c + 4 * kWidth <= n; c += 4 * kWidth) {
+    SumVectors<4>(x + c, pitch, pixels, out + c);
+  }
+  for (; c + kWidth <= n; c += kWidth) {
+    SumVectors<1>(x + c, pitch, pixels, out + c);
+  }
+  if (c == n) return;
+  for (int64_t p = 0; p < pixels; ++p) {
+    for (int64_t i = c; i < n; ++i) out[i] += x[p * pitch + i];
+  }
+}
+
+// Numbers again and again: what is one for each channel, for several pixels at
+// a time, so that loops over few channels are long.
+class Repeated {
+ public:
+  static constexpr int64_t kFloats = 1024;
+
+  Repeated(const float* values, int64_t count) : times_(kFloats / count) {
+    for (int64_t i = 0; i < times_; ++i) {
+      std::memcpy(values_ + i * count, values, count * sizeof(float));
+    }
+  }
+  int64_t times() const { return times_; }
+  const float* data() const { return values_; }
+
+ private:
+  const int64_t times_;
+  float values_[kFloats];
+};
+
+// Whether that is worth it.
+bool IsRepeated(int64_t channels) {
+  return channels > 0 && channels <= Repeated::kFloats / 4;
+}
 
 // Calls row(first float, floats) for pieces of `pixels` x `channels`: long
 // contiguous runs where all views are dense, else a row a pixel.
@@ -111,8 +175,47 @@ void Add(const std::vector<Source>& terms, Activation activation,
           });
 }
 
+// Whether `y` has one number for each channel, of each image or of all, and
+// BinaryPerChannel is for it.
+bool IsPerChannel(const Source& x, const Source& y, const Target& to) {
+  const Shape& shape = y.view.shape;
+  return shape.size() == 4 && x.view.shape == to.view.shape && x.view.dense() &&
+         to.view.dense() && shape[1] == 1 && shape[2] == 1 &&
+         shape[3] == to.view.shape[3] && IsRepeated(shape[3]) &&
+         NumElements(to.view.shape) > 0;
+}
+
+void BinaryPerChannel(BinaryFunction function, const Source& x, const Source& y,
+                      Activation activation, const Target& to) {
+  const int64_t channels = to.view.channels();
+  const int64_t per_image = to.view.shape[1] * to.view.shape[2];
+  const int64_t step = y.view.shape[0] == 1 ? 0 : y.view.pitch;
+  ParallelFor(to.view.pixels(), kGrainFloats / channels,
+              [&](int64_t begin, int64_t end) {
+                while (begin < end) {
+                  const int64_t image = begin / per_image;
+                  const int64_t last = std::min((image + 1) * per_image, end);
+                  const Repeated operand(y.data + image * step, channels);
+                  for (; begin < last; begin += operand.times()) {
+                    const int64_t n =
+                        std::min(operand.times(), last - begin) * channels;
+                    float* out = At(to, begin, 0);
+                    BinaryRow(function, At(x, begin, 0), 1, operand.data(), 1,
+                              n, out);
+                    if (activation != Activation::kNone) {
+                      ActivateRow(out, n, activation, out);
+                    }
+                  }
+                  begin = last;
+                }
+              });
+}
+
 void Binary(BinaryFunction function, const Source& x, const Source& y,
             Activation activation, const Target& to) {
+  if (IsPerChannel(x, y, to)) {
+    return BinaryPerChannel(function, x, y, activation, to);
+  }
   const BroadcastRows rows(x.view, y.view, to.view);
   const int64_t pieces = (rows.length() + kGrainFloats - 1) / kGrainFloats;
   ParallelFor(
@@ -141,7 +244,22 @@ void Binary(BinaryFunction function, const Source& x, const Source& y,
 
 void Scale(const Source& x, const float* scale, const float* shift,
            Activation activation, const Target& to) {
-  ForRows(to.view.pixels(), to.view.channels(), /*dense=*/false,
+  const int64_t channels = to.view.channels();
+  if (x.view.dense() && to.view.dense() && IsRepeated(channels)) {
+    ParallelFor(to.view.pixels(), kGrainFloats / channels,
+                [&](int64_t begin, int64_t end) {
+                  const Repeated scales(scale, channels);
+                  const Repeated shifts(shift, channels);
+                  for (; begin < end; begin += scales.times()) {
+                    const int64_t pixels =
+                        std::min(scales.times(), end - begin);
+                    ScaleRow(At(x, begin, 0), scales.data(), shifts.data(),
+                             pixels * channels, activation, At(to, begin, 0));
+                  }
+                });
+    return;
+  }
+  ForRows(to.view.pixels(), channels, /*dense=*/false,
           [&](int64_t p, int64_t c, int64_t n) {
             ScaleRow(At(x, p, c), scale, shift, n, activation, At(to, p, c));
           });
@@ -154,31 +272,71 @@ void GlobalPool(const Source& x, PoolKind kind, const Target& to) {
   const float nothing = kind == PoolKind::kMax   ? -INFINITY
                         : kind == PoolKind::kAvg ? NAN
                                                  : 0.0f;
-  constexpr int64_t kChunk = 64;  // channels, four cache lines
   const int64_t chunks = (channels + kChunk - 1) / kChunk;
+  const auto chunk = [&](int64_t i, int64_t first, int64_t last, float* out) {
+    const int64_t image = i / chunks, c = i % chunks * kChunk;
+    const int64_t n = std::min(kChunk, channels - c);
+    const int64_t before = image * per_image;
+    if (first == last) {
+      std::fill(out, out + n, nothing);
+      return;
+    }
+    std::memcpy(out, At(x, before + first, c), n * sizeof(float));
+    if (kind != PoolKind::kMax) {
+      SumPixels(At(x, before + first + 1, c), x.view.pitch, last - first - 1, n,
+                out);
+      return;
+    }
+    for (int64_t p = first + 1; p < last; ++p) {
+      MaxRow(At(x, before + p, c), n, out);
+    }
+  };
+  const auto finish = [&](int64_t i, float* out) {
+    if (kind == PoolKind::kAvg && per_image > 0) {
+      const int64_t c = i % chunks * kChunk;
+      TimesRow(1.0f / per_image, std::min(kChunk, channels - c), out);
+    }
+  };
+  const auto target = [&](int64_t i) {
+    return At(to, i / chunks, i % chunks * kChunk);
+  };
+  // A few large ones are cut into as many parts as there are threads.
+  const Lane* lane = CurrentThread().lane;
+  const int64_t parts = lane ? lane->size : 1;
+  if (images * chunks < parts && per_image * kChunk >= parts * kGrainFloats) {
+    std::vector<float> sums(images * chunks * parts * kChunk);
+    const auto sum = [&](int64_t i, int64_t part) {
+      return sums.data() + (i * parts + part) * kChunk;
+    };
+    ParallelFor(images * chunks * parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) {
+        int64_t first, last;
+        Split(per_image, parts, k % parts, &first, &last);
+        chunk(k / parts, first, last, sum(k / parts, k % parts));
+      }
+    });
+    for (int64_t i = 0; i < images * chunks; ++i) {
+      const int64_t n = std::min(kChunk, channels - i % chunks * kChunk);
+      float* out = target(i);
+      std::memcpy(out, sum(i, 0), n * sizeof(float));
+      for (int64_t part = 1; part < parts; ++part) {
+        if (kind == PoolKind::kMax) {
+          MaxRow(sum(i, part), n, out);
+        } else {
+          AddRow(out, sum(i, part), n, Activation::kNone, out);
+        }
+      }
+      finish(i, out);
+    }
+    return;
+  }
   ParallelFor(images * chunks,
               std::max<int64_t>(
                   1, kGrainFloats / (kChunk * std::max<int64_t>(1, per_image))),
               [&](int64_t begin, int64_t end) {
                 for (int64_t i = begin; i < end; ++i) {
-                  const int64_t image = i / chunks, c = i % chunks * kChunk;
-                  const int64_t n = std::min(kChunk, channels - c);
-                  float* out = At(to, image, c);
-                  if (per_image == 0) {
-                    std::fill(out, out + n, nothing);
-                    continue;
-                  }
-                  const int64_t first = image * per_image;
-                  std::memcpy(out, At(x, first, c), n * sizeof(float));
-                  for (int64_t p = first + 1; p < first + per_image; ++p) {
-                    if (kind == PoolKind::kMax) {
-                      MaxRow(At(x, p, c), n, out);
-                    } else {
-                      AddRow(out, At(x, p, c), n, Activation::kNone, out);
-                    }
-                  }
-                  if (kind == PoolKind::kAvg)
-                    TimesRow(1.0f / per_image, n, out);
+                  chunk(i, 0, per_image, target(i));
+                  finish(i, target(i));
                 }
               });
 }
