@@ -25,8 +25,6 @@ Activation AppendActivation(const Activation& activation, dnnl::post_ops* ops) {
       return append(algorithm::eltwise_logistic);
     case Activation::kTanh:
       return append(algorithm::eltwise_tanh);
-    case Activation::kSwish:
-      return append(algorithm::eltwise_swish, activation.alpha);
     case Activation::kHardSwish:
       return append(algorithm::eltwise_hardswish, 1.0f / 6, 0.5f);
     case Activation::kElu:

@@ -20,7 +20,8 @@ dnnl::memory::desc FlatDesc(int64_t n);
 // Appends the activation, if oneDNN computes it as TensorFlow does; returns
 // what is left to do: kNone or `activation`. (oneDNN's relu and clip, on any
 // processor, turn NaN into a number, its exp into infinity; its gelu of
-// infinity is NaN, and its softplus of -60 is 4e-6.)
+// infinity is NaN, and its softplus of -60 is 4e-6. Its swish takes longer than
+// a pass of our own.)
 Activation AppendActivation(const Activation& activation, dnnl::post_ops* ops);
 
 // With scratch memory given by the caller.
