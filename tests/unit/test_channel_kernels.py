@@ -1,0 +1,70 @@
+"""Operators of one number for each channel, on images of many sizes: against numpy."""
+
+import numpy as np
+import pytest
+
+from ios_tf.native import engine
+
+SEQUENTIAL = {"version": 1, "stages": [{"strategy": "concurrent", "groups": [[0]]}]}
+# Rows shorter and longer than what is done for several pixels at a time.
+CHANNELS = [1, 3, 16, 23, 64, 70, 255, 256, 257, 1030]
+
+
+def run(operator, inputs, weights=()):
+    block = {
+        "version": 1,
+        "inputs": [list(x.shape) for x in inputs],
+        "operators": [{"inputs": [-1 - i for i in range(len(inputs))], **operator}],
+        "outputs": [0],
+    }
+    (found,) = engine.Program(block, SEQUENTIAL, list(weights)).run(list(inputs))
+    return found
+
+
+def numbers(*shape):
+    rng = np.random.default_rng(sum(shape))
+    return rng.normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("channels", CHANNELS)
+@pytest.mark.parametrize("shape", [(1, 40, 37), (3, 2, 5), (1, 1, 1), (5, 23, 30)])
+def test_scale(shape, channels):
+    x, scale, shift = numbers(*shape, channels), numbers(channels), numbers(channels, 1)
+    found = run({"type": "scale"}, [x], [scale, shift.ravel()])
+    np.testing.assert_allclose(found, x * scale + shift.ravel(), atol=1e-5)
+    found = run({"type": "scale", "activation": "relu"}, [x], [scale, shift.ravel()])
+    expected = np.maximum(x * scale + shift.ravel(), 0)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", CHANNELS)
+@pytest.mark.parametrize("shape", [(1, 40, 37), (3, 2, 5), (5, 23, 30)])
+@pytest.mark.parametrize("each_image", [True, False])
+@pytest.mark.parametrize(
+    ("function", "compute"),
+    [("multiply", np.multiply), ("subtract", np.subtract), ("maximum", np.maximum)],
+)
+def test_binary(shape, channels, each_image, function, compute):
+    x = numbers(*shape, channels)
+    y = numbers(shape[0] if each_image else 1, 1, 1, channels)
+    operator = {"type": "binary", "function": function, "activation": "tanh"}
+    found = run(operator, [x, y])
+    np.testing.assert_allclose(found, np.tanh(compute(x, y)), atol=1e-5)
+    found = run(operator, [y, x])
+    np.testing.assert_allclose(found, np.tanh(compute(y, x)), atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", CHANNELS)
+@pytest.mark.parametrize(
+    "shape", [(1, 40, 37), (3, 2, 5), (1, 1, 1), (5, 23, 30), (1, 1, 128), (1, 13, 10)]
+)
+@pytest.mark.parametrize(
+    ("pool", "compute"), [("max", np.max), ("avg", np.mean), ("sum", np.sum)]
+)
+def test_global_pool(shape, channels, pool, compute):
+    x = numbers(*shape, channels)
+    x[0, -1, -1, 0] = np.nan
+    found = run({"type": "global_pool", "pool": pool}, [x])
+    expected = compute(x.astype(np.float64), axis=(1, 2)).reshape(found.shape)
+    assert np.isnan(found).sum() == np.isnan(expected).sum() == 1
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
