@@ -69,8 +69,9 @@ def _region(
     for entry in schedules:
         sizes.setdefault(json.dumps(entry["schedule"]), []).append(entry["batch_size"])
     for text, batch_sizes in sizes.items():
-        stages = json.loads(text)["stages"]
-        algorithms = Schedule.from_json(text).algorithms
+        schedule = json.loads(text)
+        stages = schedule["stages"]
+        algorithms = Schedule.from_json(schedule).algorithms
         shown = [
             {**op, "type": f"{op['type']}, {algorithms[i]}"} if i in algorithms else op
             for i, op in enumerate(operators)

@@ -5,6 +5,7 @@ What lets the engine be benchmarked on a machine that has no TensorFlow.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import os
@@ -105,6 +106,17 @@ class Network:
                 for region in self.regions
             ],
         )
+
+    def different_operators(self) -> list[tuple[Problem, int, int]]:
+        """Each kind of operator: a region that has one, its index there, how many."""
+        first: dict[str, tuple[Problem, int]] = {}
+        counts: collections.Counter[str] = collections.Counter()
+        for region in self.regions:
+            problem = Problem.from_json(engine.problem(region.block))
+            counts.update(problem.operator_keys)
+            for index, key in enumerate(problem.operator_keys):
+                first.setdefault(key, (problem, index))
+        return [(*where, counts[key]) for key, where in first.items()]
 
     @property
     def batch_size(self) -> int:

@@ -69,6 +69,17 @@ def run(block, algorithm, weights, inputs):
     return engine.Program(block, schedule, weights).run(inputs)
 
 
+def beside_sequential(block, schedule, rng):
+    """Each output by the schedule, and computed directly, one after the other."""
+    weights = random_weights(block, rng)
+    x = rng.normal(size=block["inputs"][0]).astype(np.float32)
+    found, expected = (
+        engine.Program(block, each, weights).run([x])
+        for each in (schedule, sequential(block))
+    )
+    return zip(found, expected, strict=True)
+
+
 @pytest.mark.parametrize("algorithm", ["direct", *ALGORITHMS])
 @pytest.mark.parametrize(
     ("shape", "filters", "attributes"),
@@ -214,12 +225,8 @@ def test_tensors_that_are_slices_of_others(algorithm):
         ],
         "outputs": [2, 4],
     }
-    weights = random_weights(block, rng)
-    x = rng.normal(size=block["inputs"][0]).astype(np.float32)
-    expected = engine.Program(block, sequential(block), weights).run([x])
     schedule = {**sequential(block), "algorithms": {algorithm: [0, 1, 4]}}
-    found = engine.Program(block, schedule, weights).run([x])
-    for a, b in zip(found, expected, strict=True):
+    for a, b in beside_sequential(block, schedule, rng):
         np.testing.assert_allclose(a, b, atol=5e-5 * np.abs(b).max())
 
 
@@ -233,16 +240,12 @@ def test_merged_convolutions_keep_what_their_parts_have(algorithm):
         "operators": [conv, {**conv, "filters": 17}],
         "outputs": [0, 1],
     }
-    weights = random_weights(block, rng)
-    x = rng.normal(size=block["inputs"][0]).astype(np.float32)
-    expected = engine.Program(block, sequential(block), weights).run([x])
     schedule = {
         "version": 1,
         "stages": [{"strategy": "merge", "groups": [[0, 1]]}],
         "algorithms": {algorithm: [0, 1]},
     }
-    found = engine.Program(block, schedule, weights).run([x])
-    for a, b in zip(found, expected, strict=True):
+    for a, b in beside_sequential(block, schedule, rng):
         assert not np.array_equal(a, b)  # it was not computed directly
         np.testing.assert_allclose(a, b, atol=5e-5 * np.abs(b).max())
 

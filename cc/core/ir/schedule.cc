@@ -143,6 +143,24 @@ Status CheckMembers(const Stage& stage, int number,
   return Status();
 }
 
+// An object: the name of an algorithm -> operators.
+Status ReadAlgorithms(const json& value, Schedule* schedule) {
+  const auto algorithms = value.find("algorithms");
+  if (algorithms == value.end()) return Status();
+  const Status malformed = InvalidArgument("schedule has malformed algorithms");
+  if (!algorithms->is_object()) return malformed;
+  for (const auto& [name, operators] : algorithms->items()) {
+    IOS_ASSIGN_OR_RETURN(const Algorithm algorithm, AlgorithmFromString(name));
+    if (!operators.is_array()) return malformed;
+    for (const json& item : operators) {
+      int op;
+      if (!ReadInteger(item, &op)) return malformed;
+      schedule->algorithms[op] = algorithm;
+    }
+  }
+  return Status();
+}
+
 }  // namespace
 
 Schedule SequentialSchedule(const Block& block) {
@@ -231,24 +249,6 @@ std::string ToJson(const Schedule& schedule) {
     out["algorithms"][ToString(algorithm)].push_back(op);
   }
   return out.dump();
-}
-
-// An object: the name of an algorithm -> operators.
-Status ReadAlgorithms(const json& value, Schedule* schedule) {
-  const auto algorithms = value.find("algorithms");
-  if (algorithms == value.end()) return Status();
-  const Status malformed = InvalidArgument("schedule has malformed algorithms");
-  if (!algorithms->is_object()) return malformed;
-  for (const auto& [name, operators] : algorithms->items()) {
-    IOS_ASSIGN_OR_RETURN(const Algorithm algorithm, AlgorithmFromString(name));
-    if (!operators.is_array()) return malformed;
-    for (const json& item : operators) {
-      int op;
-      if (!ReadInteger(item, &op)) return malformed;
-      schedule->algorithms[op] = algorithm;
-    }
-  }
-  return Status();
 }
 
 StatusOr<Schedule> ScheduleFromJsonValue(const json& value) {

@@ -145,9 +145,12 @@ class Rewriter {
          ++size) {
       int stage_number = 0;
       for (Scheduled& block : scheduled) {
-        for (const Stage& stage : block.schedules[size].stages) {
-          Apply(block.schedules[size], stage,
-                {block.sized->batches[size], stage_number++}, &block);
+        const Schedule& schedule = block.schedules[size];
+        const Block computed =
+            WithAlgorithms(block.sized->made.block, schedule);
+        for (const Stage& stage : schedule.stages) {
+          Apply(computed, stage, {block.sized->batches[size], stage_number++},
+                &block);
         }
       }
     }
@@ -204,10 +207,10 @@ class Rewriter {
     return result;
   }
 
-  // Notes the place of a stage's operators at its batch size.
-  void Apply(const Schedule& schedule, const Stage& stage, Place place,
+  // Notes the place of a stage's operators at its batch size; those of
+  // `computed` have their algorithms.
+  void Apply(const Block& computed, const Stage& stage, Place place,
              Scheduled* block) {
-    const PartitionBlock& made = block->sized->made;
     place.merge = stage.strategy == Strategy::kMerge;
     place.micro_batches = stage.micro_batches;
     if (place.merge) {
@@ -216,20 +219,17 @@ class Rewriter {
       const auto merge = block->merges.find(group);
       if (merge != block->merges.end()) {
         place.merge = false;  // it is one convolution by then
-        const StatusOr<MergePlan> plan =
-            PlanMerge(WithAlgorithms(made.block, schedule), group);
+        const StatusOr<MergePlan> plan = PlanMerge(computed, group);
         if (plan.ok()) place.algorithm = plan->merged.algorithm;
         AddPlace(place, &merges_[merge->second].places);
         return;
       }
     }
+    const PartitionBlock& made = block->sized->made;
     for (size_t group = 0; group < stage.groups.size(); ++group) {
       place.stream = group;
       for (int i : stage.groups[group]) {
-        const auto algorithm = schedule.algorithms.find(i);
-        place.algorithm = algorithm == schedule.algorithms.end()
-                              ? Algorithm::kDirect
-                              : algorithm->second;
+        place.algorithm = computed.operators[i].algorithm;
         for (int n : partition_.operators[made.operators[i]].nodes) {
           AddPlace(place, &places_[n]);
         }

@@ -7,7 +7,6 @@ fused with it, in either. Convolutions have the algorithms that a search chooses
 from __future__ import annotations
 
 import argparse
-import collections
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,8 +25,6 @@ from ios_tf.bench.frameworks.peers import PEERS
 from ios_tf.bench.frameworks.runner import Runner, Target
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
-from ios_tf.native import engine
-from ios_tf.scheduler import Problem
 from ios_tf.tuning.parts import part_of
 
 # Rows of a table: where most is lost.
@@ -107,26 +104,23 @@ def _operators(
     network: Network, peer: Any, target: Target, context: Context
 ) -> list[dict[str, Any]]:
     """The different operators of a network, each measured once, in turn."""
-    counts: collections.Counter[str] = collections.Counter()
-    rows: dict[str, dict[str, Any]] = {}
-    for region in network.regions:
-        problem = Problem.from_json(engine.problem(region.block))
-        for index, key in enumerate(problem.operator_keys):
-            counts[key] += 1
-            if key in rows:
-                continue
-            alone = part_of(problem, 1 << index).problem
-            (operator,) = alone.block["operators"]
-            one = Network.of(alone)
-            ours = IosRunner(one, target)
-            rows[key] = {
+    rows = []
+    for problem, index, count in network.different_operators():
+        alone = part_of(problem, 1 << index).problem
+        (operator,) = alone.block["operators"]
+        one = Network.of(alone)
+        ours = IosRunner(one, target)
+        rows.append(
+            {
                 "operator": operator.get("name", str(index)),
                 "what": _words(operator),
                 "inputs": alone.block["inputs"],
                 "algorithm": ", ".join(ours.algorithms()),
                 **_compared(ours, peer(one, target), context.rounds),
+                "count": count,
             }
-    return [{**row, "count": counts[key]} for key, row in rows.items()]
+        )
+    return rows
 
 
 def _compared(ours: Runner, peer: Runner, rounds: int) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from ios_tf.bench.frameworks.runner import Target
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.model.network import Network
 from ios_tf.native import engine
-from ios_tf.scheduler import Schedule, Stage, Strategy
+from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
 
 # Runs of one measurement together take at least so long.
 _LEAST_MS = 5.0
@@ -178,29 +178,29 @@ def _element_size(dtype: str) -> int:
 
 def _operators(network: Network, context: Context) -> list[dict[str, Any]]:
     """The different operators of a network, each measured once, alone."""
-    counts: collections.Counter[str] = collections.Counter()
-    rows: dict[str, dict[str, Any]] = {}
-    for region in network.regions:
-        profiler = engine.Profiler(region.block, context.device)
-        problem = engine.problem(region.block)
-        works = work_of(region.block)
-        for index, key in enumerate(problem["operator_keys"]):
-            counts[key] += 1
-            if key in rows:
-                continue
-            operator = region.block["operators"][index]
-            inputs = _input_shapes(region.block, problem["shapes"], index)
-            rows[key] = {
+    rows = []
+    measured: Problem | None = None
+    for problem, index, count in network.different_operators():
+        if problem is not measured:
+            measured = problem
+            profiler = engine.Profiler(problem.block, context.device)
+            works = work_of(problem.block)
+        operator = problem.block["operators"][index]
+        inputs = _input_shapes(problem.block, problem.shapes, index)
+        rows.append(
+            {
                 "operator": operator.get("name", str(index)),
                 "type": operator["type"],
                 "kind": _kind(operator),
                 "inputs": [list(shape) for shape in inputs.values()],
-                "output": problem["shapes"][index],
+                "output": list(problem.shapes[index]),
                 "gflop": works[index].flop / 1e9,
                 "mb": works[index].bytes / 1e6,
                 **summary(_latencies_ms(profiler, index, context.rounds)),
+                "count": count,
             }
-    return [{**row, "count": counts[key]} for key, row in rows.items()]
+        )
+    return rows
 
 
 def _kind(operator: Mapping[str, Any]) -> str:

@@ -5,8 +5,6 @@
 
 #include "cc/engine/cpu/kernels/vectorized.h"
 
-#define IOS_INLINE inline __attribute__((always_inline))
-
 namespace ios::cpu {
 namespace {
 

@@ -56,10 +56,8 @@ typedef float Vector __attribute__((vector_size(64)));
 constexpr int64_t kWidth = sizeof(Vector) / sizeof(float);
 
 template <int kVectors>
-inline __attribute__((always_inline)) void SumVectors(const float* x,
-                                                      int64_t pitch,
-                                                      int64_t pixels,
-                                                      float* out) {
+IOS_INLINE void SumVectors(const float* x, int64_t pitch, int64_t pixels,
+                           float* out) {
   Vector sums[kVectors];
   std::memcpy(sums, out, sizeof(sums));
   for (int64_t p = 0; p < pixels; ++p, x += pitch) {

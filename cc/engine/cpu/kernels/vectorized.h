@@ -11,4 +11,7 @@
 #define IOS_VECTORIZED
 #endif
 
+// Parts of such a body: what is not inlined is compiled for one set only.
+#define IOS_INLINE inline __attribute__((always_inline))
+
 #endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_VECTORIZED_H_

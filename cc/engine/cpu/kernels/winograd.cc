@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "cc/engine/cpu/kernels/instruction_set.h"
-
-#define IOS_INLINE inline __attribute__((always_inline))
+#include "cc/engine/cpu/kernels/vectorized.h"
 
 namespace ios::cpu {
 namespace {
@@ -648,12 +647,19 @@ void TransformFilter(const WinogradPlan& plan, const float* filter, float* to) {
 
 void RunWinograd(const WinogradPlan& plan, const WinogradArguments& arguments,
                  int64_t begin, int64_t end, float* scratch) {
-  RunFunction run = Find<OfBaseline>(plan);
+  RunFunction run;
+  switch (BestInstructionSet()) {
 #ifdef __x86_64__
-  const InstructionSet best = BestInstructionSet();
-  if (best == InstructionSet::kAvx2) run = Find<OfAvx2>(plan);
-  if (best == InstructionSet::kAvx512) run = Find<OfAvx512>(plan);
+    case InstructionSet::kAvx512:
+      run = Find<OfAvx512>(plan);
+      break;
+    case InstructionSet::kAvx2:
+      run = Find<OfAvx2>(plan);
+      break;
 #endif
+    default:
+      run = Find<OfBaseline>(plan);
+  }
   run(plan, arguments, begin, end, scratch);
 }
 
