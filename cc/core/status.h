@@ -56,9 +56,9 @@ inline Status Internal(std::string message) {
   return Status(StatusCode::kInternal, std::move(message));
 }
 
-// What `function` returns, a Status or a StatusOr; or, as a Status, what it
-// throws. Libraries throw where memory or threads run out: nothing may pass the
-// border to whoever called the engine.
+// Returns what `function` does, a Status or a StatusOr; an exception becomes a
+// Status. Libraries throw where memory or threads run out: no exception may
+// reach the engine's caller.
 template <typename F>
 auto Guarded(F&& function) -> decltype(function()) {
   try {

@@ -22,8 +22,7 @@ Block WithBatch(Block block, int64_t images) {
   return block;
 }
 
-// What is aligned to it is whatever image of the part's inputs and outputs
-// starts there.
+// The alignment, in elements, of every image of the part's inputs and outputs.
 int64_t ImageAlignment(const PartOfBlock& part,
                        const std::vector<Shape>& shapes) {
   int64_t alignment = TensorView::kMaxAlignment;

@@ -90,7 +90,7 @@ struct TaskSpec {
   int lanes = 1;  // that share the device while the task runs
 };
 
-// Where a tensor lies: `offset` bytes into input `index` or output `index` of
+// A tensor's location: `offset` bytes into input `index` or output `index` of
 // the call, or into the arena.
 struct TensorLocation {
   enum Kind { kInput, kOutput, kArena };
@@ -128,9 +128,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // What latencies depend on: the device, its libraries, and the revision of
-  // the backend, which counts up when tasks become faster or slower, or are
-  // measured in another way: what was measured before is then measured anew.
+  // Names all that latencies depend on: the device, its libraries, and the
+  // revision of the backend, which counts up when tasks become faster or
+  // slower, or are measured in another way, so that all is measured anew.
   virtual std::string Fingerprint() const = 0;
 
   // Unimplemented unless the backend computes in `dtype`.

@@ -1,4 +1,4 @@
-// What is said of devices by their names, see GetBackend.
+// Properties of devices, given their names; see GetBackend.
 #ifndef IOS_TF_CC_ENGINE_DEVICES_H_
 #define IOS_TF_CC_ENGINE_DEVICES_H_
 

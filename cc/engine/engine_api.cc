@@ -46,7 +46,7 @@ int Report(const ios::Status& status) noexcept {
   return status.ok() ? 0 : 1;
 }
 
-// What `function` returns; or null, and why is reported.
+// Returns the value of `function`; or reports its error and returns null.
 template <typename F>
 auto OrNull(F&& function) -> std::decay_t<decltype(*function())> {
   auto result = ios::Guarded(function);

@@ -29,8 +29,8 @@ int64_t ios_failed_captures(void);
 // One more directory to look in for cuDNN and NVRTC; ios::AddLibraryDirectory.
 void ios_add_library_directory(const char* directory);
 
-// What latencies on `device` depend on ("cpu", "cuda", … see ios::GetBackend);
-// ios::DeviceFingerprint.
+// Names all that latencies on `device` ("cpu", "cuda", … see ios::GetBackend)
+// depend on; ios::DeviceFingerprint.
 char* ios_device_fingerprint(const char* device);
 
 // The most lanes `device` has; 0 on failure.

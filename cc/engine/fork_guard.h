@@ -1,4 +1,4 @@
-// What a child of fork() finds of the engine is whole.
+// NoForkMeanwhile: keeps fork() from copying half-changed state of the engine.
 #ifndef IOS_TF_CC_ENGINE_FORK_GUARD_H_
 #define IOS_TF_CC_ENGINE_FORK_GUARD_H_
 

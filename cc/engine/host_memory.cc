@@ -36,7 +36,7 @@ int64_t FreeHostMemory(const std::string& proc, const std::string& group) {
   const int64_t most = NumberIn(group + "/memory.max");  // or "max"
   const int64_t used = NumberIn(group + "/memory.current");
   if (most >= 0 && used >= 0) {
-    // What is cached of files is given back where it is needed.
+    // Memory that caches files is given back where it is needed.
     const int64_t cached = NumberIn(group + "/memory.stat", "inactive_file");
     const int64_t kept =
         std::max<int64_t>(used - std::max<int64_t>(cached, 0), 0);

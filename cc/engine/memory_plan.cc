@@ -9,15 +9,14 @@ namespace {
 // Elements: of float32 one cache line, one AVX-512 vector.
 constexpr int64_t kAlignment = TensorView::kMaxAlignment;
 
-// What reads in pieces knows all pieces of all of its inputs.
+// A task that reads in pieces knows all pieces of all of its inputs.
 constexpr size_t kMaxPieces = 64, kMaxReadInPieces = 16;
 
 int64_t AlignUp(int64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// When operators run under a schedule: in which stage and group, and where in
-// that.
+// An operator's turn under a schedule: its stage, group, and place in that.
 struct Moment {
   int stage = 0, group = 0, position = 0;
 };
@@ -76,8 +75,8 @@ class Span {
   Moment first_, last_;
 };
 
-// Where tensors lie relative to each other: each is its own buffer, or part of
-// another operator's output.
+// The places of tensors relative to each other: each is its own buffer, or part
+// of another operator's output.
 struct Placement {
   explicit Placement(int operators)
       : host(operators, -1),
@@ -97,7 +96,7 @@ bool TakesActivation(const Operator& op) {
          op.activation == Activation::kNone;
 }
 
-// Who reads the output of each operator.
+// The readers of each operator's output.
 struct Readers {
   explicit Readers(const Block& block)
       : operators(block.operators.size()), outside(block.operators.size()) {

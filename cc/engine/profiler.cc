@@ -84,7 +84,7 @@ class ProfilerImpl : public Profiler {
     return backend_->Measure(pointers, tensors_, measurement);
   }
 
-  // What a block reads and writes while it is measured.
+  // The memory that a block reads and writes while it is measured.
   struct Memory {
     std::vector<std::shared_ptr<void>> owned;
     std::vector<const void*> inputs;
@@ -268,9 +268,9 @@ class ProfilerImpl : public Profiler {
       block.outputs.push_back(block.operators.size());
       block.operators.push_back(std::move(concat));
     }
-    // Where all slices are views.
+    // A block has an output, even where all slices are views.
     if (block.outputs.empty()) block.outputs = {0};
-    // What is no convolution has no weights.
+    // Slices and concats have no weights.
     std::vector<std::vector<int>> origin(block.operators.size());
     origin[0] = ops;
     IOS_ASSIGN_OR_RETURN(bench, MakeBench(block, origin));

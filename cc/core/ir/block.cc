@@ -172,7 +172,7 @@ Status CheckShape(const Shape& shape) {
   return Status();
 }
 
-// What an operator reads and writes: [N,H,W,C] or [N,C].
+// Operators read and write only [N,H,W,C] and [N,C].
 Status CheckTensor(const Shape& shape) {
   if (shape.size() != 4 && shape.size() != 2) {
     return InvalidArgument("input " + ToString(shape) +
@@ -266,7 +266,7 @@ Status CheckArity(const Operator& op, size_t inputs) {
   return Status();
 }
 
-// What shapes broadcast to, dimension by dimension; empty if they do not.
+// The shape that both broadcast to, by dimension; empty if they do not.
 Shape Broadcast(const Shape& x, const Shape& y) {
   if (x.size() != y.size()) return {};
   Shape result = x;
@@ -440,7 +440,7 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
   }
   if (IsWindowed(op.type)) {
     for (int i = 0; i < 2; ++i) {
-      // What lies beyond the image costs time and changes nothing.
+      // Cells beyond the image cost time and change nothing.
       if (op.kernel[i] > std::max(kMaxKernel, 2 * x[1 + i])) {
         return InvalidArgument("kernel of " + std::to_string(op.kernel[i]) +
                                " is too large for input " + ToString(x));

@@ -124,15 +124,15 @@ enum class PoolKind { kMax, kAvg, kSum };
 // may take no notice of it.
 enum class Algorithm { kDirect, kWinograd2, kWinograd4 };
 
-// What the cells around an image are: a value, or cells of the image mirrored,
-// at its outermost cells (which are not repeated) or at its border.
+// The cells around an image: a value, or cells of the image mirrored at its
+// outermost cells (which are not repeated) or at its border.
 enum class PadMode { kConstant, kReflect, kSymmetric };
 
 enum class Interpolation { kNearest, kBilinear };
 
-// Where cell i of a resized image lies in the original, `scale` being the ratio
-// of their sizes: at i * scale, or with the cells' centers at (i + 0.5) *
-// scale, or such that the outermost cells of both lie on each other.
+// Cell i of a resized image lies in the original, `scale` being the ratio of
+// their sizes, at i * scale, or with the cells' centers at (i + 0.5) * scale,
+// or such that the outermost cells of both lie on each other.
 enum class Coordinates { kAsymmetric, kHalfPixel, kAlignCorners };
 
 enum class BinaryFunction {
@@ -249,7 +249,7 @@ std::array<int64_t, 4> TransposedPadding(const Operator& op, const Shape& input,
 // Whether it is zeros around height and width, or less of these.
 bool PadsWithZeros(const Operator& op);
 
-// What Coordinates call scale.
+// The `scale` by which Coordinates map cells.
 float ResizeScale(Coordinates coordinates, int64_t input, int64_t output);
 
 // The shapes of the weights `op` owns, in order; empty for most types.

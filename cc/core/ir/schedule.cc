@@ -29,8 +29,8 @@ const char* ToString(Strategy strategy) {
   return "";
 }
 
-// What is known of a block's operators in the stage that is being looked at.
-// Made once for all stages: there may be as many of them as operators.
+// The places and connections of a block's operators in the stage that is being
+// checked. Made once for all stages: there may be as many of them as operators.
 class StageMarks {
  public:
   explicit StageMarks(size_t operators)

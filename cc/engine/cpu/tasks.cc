@@ -381,8 +381,8 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
   const bool reads_nothing = std::any_of(
       spec.inputs.begin(), spec.inputs.end(),
       [](const TensorView& v) { return NumElements(v.shape) == 0; });
-  // What makes something of nothing are zeros around it and pools of it; a
-  // concat has other inputs.
+  // A Pad and a GlobalPool make something of an empty tensor, too; a Concat has
+  // other inputs.
   if (reads_nothing && !IsConvolution(spec.op->type) &&
       spec.op->type != OperatorType::kPad &&
       spec.op->type != OperatorType::kGlobalPool &&

@@ -9,7 +9,7 @@
 
 namespace ios::cpu {
 
-// What a task runs on: the lane is the calling thread's.
+// A task's stream and scratch memory; its lane is the calling thread's.
 struct ExecutionContext {
   dnnl_stream_t stream = nullptr;
   float* scratch = nullptr;  // of at least scratch_floats()

@@ -13,7 +13,7 @@ namespace ios::cuda {
 
 class CudnnHandle;
 
-// What a task runs on.
+// The lane that a task runs on.
 struct LaneContext {
   CUstream stream = nullptr;
   void* scratch = nullptr;       // of at least scratch_bytes(), the lane's own

@@ -92,7 +92,7 @@ struct Weighted {
   }
 };
 
-// What a convolution that ends the operator has to say about that end.
+// The output and the epilogue of a convolution that ends the operator.
 ConvolutionSpec EndOf(const TaskSpec& spec, bool tf32) {
   ConvolutionSpec what;
   what.dtype = spec.dtype;

@@ -53,7 +53,7 @@ IOS_INLINE Power Reduce(float v) {
   p = p * r + 0.5f;
   return {Bits(shifted) - Bits(kRound), r + r * r * p};
 }
-// What wraps around: of NaN and the likes come numbers that nobody uses.
+// Wraps around: NaN and the like give numbers that nobody uses.
 IOS_INLINE int32_t Difference(int32_t a, int32_t b) {
   return static_cast<int32_t>(static_cast<uint32_t>(a) -
                               static_cast<uint32_t>(b));

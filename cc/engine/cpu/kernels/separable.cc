@@ -17,8 +17,8 @@
 namespace ios::cpu {
 namespace {
 
-// What both tasks below have: the terms of their input, where the 1x1
-// convolution reads its residual and writes, and that convolution.
+// The common base of both tasks: holds the terms of their input, the residual
+// and the output of the 1x1 convolution, and creates that convolution.
 class SepConvTask : public CpuTask {
  public:
   int64_t scratch_floats() const override { return scratch_.floats(); }

@@ -140,7 +140,7 @@ IOS_INLINE void TransformOutput(const V* x, V* y) {
   }
 }
 
-// What cell `cell` of a window contributes to the filter's value at a point.
+// The coefficient of cell `cell` of a window in the filter's value at a point.
 double FilterFactor(int64_t points, int64_t window, int64_t point,
                     int64_t cell) {
   static const double kAt[3][7] = {
@@ -191,7 +191,7 @@ struct Unit {
   float* products;  // [planes][tiles][kBlock]
 };
 
-// Where a tile is: its first cell in the output.
+// A tile's place: its first cell in the output.
 struct Place {
   Place(const WinogradPlan& plan, int64_t tile)
       : image(tile / (plan.tiles_high * plan.tiles_wide)),
@@ -526,7 +526,7 @@ struct OfAvx512 {
 using RunFunction = void (*)(const WinogradPlan&, const WinogradArguments&,
                              int64_t, int64_t, float*);
 
-// What runs tiles of these points and sides.
+// Returns the function for tiles of the plan's points and sides, or null.
 template <template <typename> typename OfIsa>
 RunFunction Find(const WinogradPlan& plan) {
   RunFunction found = nullptr;

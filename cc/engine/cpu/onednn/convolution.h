@@ -34,7 +34,7 @@ class Convolution {
   Convolution Clone() const;
 
   int64_t scratchpad_floats() const { return primitive_.scratchpad_floats(); }
-  // What Run() leaves to do with the target.
+  // The activation that the caller has to apply to the target after Run().
   const Activation& rest() const { return rest_; }
 
   // `residual` has the target's shape; null if there is none.

@@ -29,8 +29,8 @@ class CpuParameter : public Parameter {
                       const dnnl::memory::desc& wanted);
   const float* plain() const { return plain_.data(); }
 
-  // What `make` writes, `floats` of them, once for each `key`: layouts that are
-  // not oneDNN's.
+  // Returns the layout of this `key`, which is not oneDNN's: calls `make` once
+  // for each key, to write `floats` floats.
   template <typename F>
   std::shared_ptr<const float> Derived(int key, int64_t floats, F&& make) {
     std::lock_guard<std::mutex> lock(mutex_);

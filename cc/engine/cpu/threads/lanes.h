@@ -24,7 +24,7 @@
 
 namespace ios::cpu {
 
-// What the current thread is doing; zero for threads that are not the engine's.
+// The current thread's state; zero for threads that are not the engine's.
 struct ThreadState {
   Lane* lane = nullptr;  // set for leaders
   Team* own = nullptr;   // for sections that this thread leads
@@ -118,9 +118,9 @@ class LanePool {
   Team leaders_team_, stage_team_;  // of the session: its sections, its lanes
 };
 
-// What the pieces of a section throw, of which the first one is thrown again
-// where the section has ended: nothing may leave a thread of the pool, or a
-// section open.
+// Catches the exceptions of a section's pieces, and throws the first one again
+// where the section has ended: an exception may neither leave a thread of the
+// pool nor leave a section open.
 class Thrown {
  public:
   template <typename F>

@@ -7,7 +7,7 @@
 
 namespace ios::cpu {
 
-// Where a thread may lose its core at the worst of moments: a test sees to
+// A thread may lose its core here, at the worst of moments: a test sees to
 // that.
 #ifdef IOS_TF_TEST_DELAYS
 void MayDelay();
@@ -28,14 +28,14 @@ int64_t Now();
 // ours that did nothing but look at a variable lost its core not long ago.
 bool Crowded();
 
-// Counts events that threads wait for: who spins sees the next one within
-// nanoseconds, who sleeps is woken.
+// Counts events that threads wait for: a thread that spins sees the next one
+// within nanoseconds, one that sleeps is woken.
 class Signal {
  public:
   uint32_t value() const { return value_.load(); }
   bool anyone_sleeps() const { return sleepers_.load() > 0; }
 
-  // What the event has changed must have been stored before.
+  // The event's changes must have been stored before.
   void Advance() {
     value_.fetch_add(1);
     MayDelay();
@@ -55,8 +55,8 @@ class Signal {
     for (bool slept = false;; slept = true) {
       const uint32_t seen = value_.load();
       if (done()) return slept;
-      // Who advances after this sees a sleeper; who did before has changed
-      // `seen`.
+      // A thread that advances after this sees a sleeper; one that did before
+      // has changed `seen`.
       sleepers_.fetch_add(1);
       MayDelay();
       Sleep(seen);

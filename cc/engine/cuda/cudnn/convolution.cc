@@ -53,8 +53,8 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
   return faster ? std::move(*steps) : std::move(first);
 }
 
-// What cuDNN does in one graph is nearly always fastest. Asymmetric padding,
-// and views that are not dense, are what it may lack.
+// One cuDNN graph for everything is nearly always fastest. cuDNN may lack
+// asymmetric padding, and views that are not dense.
 std::vector<Convolution::Form> Convolution::Layouts(
     const ConvolutionSpec& spec) {
   const auto [top, bottom, left, right] = spec.padding;
@@ -150,7 +150,7 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
   const bool activate = spec.activation != plan.activation;
   if (form.copy_output || made->rest_bias_ || made->rest_residual_ ||
       activate) {
-    // What has been cut out lies in the output already.
+    // A cut output lies in the spec's output already.
     std::vector<TensorView> terms = {form.cut_output ? spec.output
                                                      : plan.output};
     if (made->rest_residual_) terms.push_back(*spec.residual);

@@ -38,8 +38,8 @@ class Convolution {
  private:
   // One way to compute a spec.
   struct Form {
-    // What cuDNN's graph computes of bias, residual and activation; SumKernel
-    // does the rest.
+    // The part of the epilogue (bias, residual, activation) that cuDNN's graph
+    // computes; SumKernel does the rest.
     enum Fused { kAll, kBias, kNothing };
     Fused fused = kAll;
     bool copy_input = false;   // to a dense tensor with the padding in it

@@ -1,4 +1,4 @@
-// What a convolution computes, apart from its weights.
+// ConvolutionSpec: all that defines a convolution, apart from its weights.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_CONVOLUTION_SPEC_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDNN_CONVOLUTION_SPEC_H_
 

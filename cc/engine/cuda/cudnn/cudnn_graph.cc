@@ -359,7 +359,7 @@ fe::OperationGraph MakeGraph(const ConvolutionSpec& spec, bool identity,
       .build();
 }
 
-// What the heuristics of one mode propose; nothing where they fail.
+// The engines that heuristics of one mode propose; none where they fail.
 fe::EngineConfigList Propose(fe::OperationGraph* graph,
                              cudnnBackendHeurMode_t mode) {
   try {
@@ -373,8 +373,8 @@ fe::EngineConfigList Propose(fe::OperationGraph* graph,
   }
 }
 
-// What engines that fuse any graph are proposed for the spec; nothing without
-// them.
+// The engines that fuse any graph and are proposed for the spec; none if there
+// are no such engines.
 fe::EngineConfigList ProposeFree(const ConvolutionSpec& spec,
                                  cudnnHandle_t handle) {
   try {

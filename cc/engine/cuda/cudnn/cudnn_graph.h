@@ -18,7 +18,7 @@ namespace ios::cuda {
 // The version of the library that was loaded: 90300 is 9.3.0.
 StatusOr<int64_t> CudnnVersion(const Device* device);
 
-// What enqueues with cuDNN; see TakeCudnnHandle.
+// A cuDNN handle to enqueue work with; see TakeCudnnHandle.
 class CudnnHandle;
 
 // A handle that nobody else has until the last pointer goes. Cannot be made

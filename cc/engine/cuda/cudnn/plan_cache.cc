@@ -33,9 +33,9 @@ bool MakeDirectories(const std::string& path) {
   return mkdir(path.c_str(), 0777) == 0 || errno == EEXIST;
 }
 
-// What is in a file of at most kMaxDocumentBytes; an error for whatever is no
-// such file: a link, a pipe that nobody writes to, something larger. None if
-// there is nothing.
+// The contents of a file of at most kMaxDocumentBytes; an error for anything
+// else: a link, a pipe that nobody writes to, a larger file. None if there is
+// nothing.
 StatusOr<std::optional<std::string>> ReadRegular(const std::string& path) {
   const int file =
       open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -1,4 +1,4 @@
-// What timing cuDNN's engines has found out, in memory and on disk.
+// PlanCache: the results of timing cuDNN's engines, in memory and on disk.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_PLAN_CACHE_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDNN_PLAN_CACHE_H_
 

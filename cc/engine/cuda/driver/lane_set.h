@@ -16,7 +16,7 @@
 
 namespace ios::cuda {
 
-// What stages need of a LaneSet.
+// The lanes and the scratch memory that stages need of a LaneSet.
 struct LaneNeeds {
   int lanes = 1;
   std::vector<int64_t> scratch_bytes;  // of each lane

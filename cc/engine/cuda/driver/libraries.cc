@@ -14,7 +14,7 @@
 namespace ios::cuda {
 namespace {
 
-// What the cuDNN frontend looks up when it needs it, and throws without.
+// The cuDNN frontend looks these up when it needs them, and throws without.
 constexpr const char* kCudnnFunctions[] = {
     "cudnnGetVersion",
     "cudnnCreate",
@@ -51,7 +51,7 @@ std::vector<std::string> Split(const std::string& list) {
   return parts;
 }
 
-// What dlopen() is to be called with, the first that works first.
+// The arguments of one dlopen() call; the first attempt that works counts.
 struct Attempt {
   std::string path;
   int flags = RTLD_NOW | RTLD_LOCAL;

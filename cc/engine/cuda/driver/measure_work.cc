@@ -139,7 +139,7 @@ class Sampler {
         const double elapsed,
         Elapsed(prepared, prepared->graph, prepared->launches));
     const double net = elapsed - prepared->baseline_milliseconds;
-    // What is shorter than the clock's steps is not nothing.
+    // Work that is shorter than the clock's steps still takes time.
     return std::max(net, 1e-6) / (prepared->launches * prepared->runs_in_graph);
   }
 

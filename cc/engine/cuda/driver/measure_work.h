@@ -24,7 +24,7 @@ struct WorkMeasurement {
   int least_runs =
       1;  // in a sample, which has more of them until it is long enough
   int warmup = 1;  // runs before, at least one
-  // What comes before each run and does not count; may be empty.
+  // Work that comes before each run and does not count; may be empty.
   Enqueuer before;
 };
 

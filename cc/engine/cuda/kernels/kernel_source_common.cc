@@ -1,6 +1,6 @@
-// What all kernels share: element types, vectors, memory accesses, activations.
-// Also compiles as C++ (IOS_HOST), so that tests can run the kernels on a CPU
-// and see every access to memory.
+// The source that all kernels share: element types, vectors, memory accesses,
+// activations. Also compiles as C++ (IOS_HOST), so that tests can run the
+// kernels on a CPU and see every access to memory.
 #include "cc/engine/cuda/kernels/kernel_source.h"
 
 namespace ios::cuda {

@@ -1,4 +1,4 @@
-// What keeps the GPU busy before something is timed.
+// The kernel that keeps the GPU busy before something is timed.
 #include "cc/engine/cuda/kernels/kernel_source.h"
 
 namespace ios::cuda {

@@ -91,7 +91,7 @@ class CopyKernel {
   std::vector<Place> places_;  // of the pieces
 };
 
-// What is around an image that is copied: Operator::pad_mode and so on.
+// The padding around an image that is copied: Operator::pad_mode and so on.
 struct Surroundings {
   PadMode mode = PadMode::kConstant;
   float value = 0.0f;

@@ -1,5 +1,5 @@
-// What the launches of all own kernels have in common: how wide threads access
-// memory, how many make a block, and whether 32-bit indices reach everything.
+// The geometry of all own kernels' launches: how wide threads access memory,
+// how many make a block, and whether 32-bit indices reach everything.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_LAUNCH_GEOMETRY_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_LAUNCH_GEOMETRY_H_
 

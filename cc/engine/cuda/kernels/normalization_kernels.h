@@ -15,7 +15,7 @@
 
 namespace ios::cuda {
 
-// What `op`, a Reduce, Normalize or ChannelShuffle, computes.
+// Computes `op`, a Reduce, Normalize or ChannelShuffle.
 class NormalizationKernel {
  public:
   static StatusOr<NormalizationKernel> Create(const Device* device,

@@ -11,7 +11,7 @@ namespace {
 // Windows larger than this are walked in loops.
 constexpr int64_t kLargestKnown = 7;
 
-// What a thread makes: `strip` neighbours of `vector` channels.
+// A thread's share of the output: `strip` neighbours of `vector` channels.
 struct Share {
   int64_t vector = 1, strip = 1;
 };
