@@ -1,5 +1,5 @@
-// What most sources of this directory include, for setup.py to compile once. No
-// source includes this file.
+// Headers that most sources of this directory include, for setup.py to compile
+// once. No source includes this file.
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"

@@ -35,7 +35,7 @@ inline absl::Status ToAbsl(const Status& status) {
   return absl::Status(code, status.message());
 }
 
-// What `function` returns or, as a status, what it throws.
+// Returns what `function` does; an exception becomes a status.
 template <typename F>
 absl::Status GuardedAbsl(F&& function) {
   absl::Status status;

@@ -55,8 +55,8 @@ class OperatorGraph {
   const std::vector<int>& Users(TensorRef t) { return users_[t]; }
   const std::vector<int>& Users(int i) { return users_[ops_[i].output]; }
   const std::string& Device(int i) const;
-  // The only operator that reads i's output, once, and nothing else; or -1.
-  // What is placed elsewhere stays there.
+  // The only operator that reads i's output, once, and nothing else; or -1. It
+  // is on i's device: operators stay where they are placed.
   int OnlyUser(int i);
   // Whether operators, all on i's device and that `fold` takes, are all that
   // read i's output.

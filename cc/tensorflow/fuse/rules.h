@@ -17,12 +17,12 @@ inline constexpr std::array<int64_t, 2> kOne = {1, 1};
 // outside of regions. A Transpose, say, that others read as well stays a node
 // of the graph. The last one first: it decides about those before it.
 void AbsorbLayouts(OperatorGraph& ops);
-// What an operator reads only for its size, it had better read where others
-// read it, too: not between a convolution and its bias.
+// An operator that reads a tensor only for its size reads an earlier one as
+// large instead, so as not to come between a convolution and its bias.
 bool MoveReference(OperatorGraph& ops, int i);
 // Cells that are repeated along one dimension after the other.
 bool ComposeRepeats(OperatorGraph& ops, int i);
-// What only nodes read that another operator stands for.
+// Drops an operator if only nodes that another operator stands for read it.
 bool DropUnread(OperatorGraph& ops, int i);
 bool DropIdentityScale(OperatorGraph& ops, int i);
 // Activations that a graph writes as several operators: gelu, swish, mish,

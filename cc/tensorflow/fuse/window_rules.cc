@@ -56,7 +56,7 @@ bool IsNonNegative(const OperatorGraph& ops, int i) {
   }
 }
 
-// What SAME cuts off for every size, and what VALID does.
+// Writes a cut as SAME or VALID if that cuts off as much for every size.
 void NormaliseCut(Operator* op) {
   Padding& p = op->padding;
   if (p.type != PaddingType::kExplicit) return;

@@ -121,7 +121,7 @@ std::string GraphEditor::Input(TensorRef tensor) const {
 }
 
 std::string GraphEditor::ControlInput(int node) const {
-  // Who waits for a node that passes a tensor on waits for that tensor.
+  // To wait for a node that passes a tensor on is to wait for that tensor.
   const int source =
       index_.passthrough(node) ? index_.Resolve({node, 0}).node : node;
   const auto it = controls_.find(source);
@@ -166,8 +166,8 @@ void GraphEditor::Finish() {
         continue;
       }
       const int c = index_.controls(i)[control++];
-      // What waits for such nodes, as frozen graphs do for what once read
-      // variables, would only keep them alive.
+      // Waiting for nodes without effect, as frozen graphs do for those that
+      // once read variables, would only keep them alive.
       if (!index_.has_effect(c)) continue;
       waits.insert(ControlInput(c));
     }

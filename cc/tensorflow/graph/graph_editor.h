@@ -1,5 +1,5 @@
 // GraphEditor: replaces tensors of a GraphDef by those of new nodes and removes
-// what nobody reads any more. What rewrite and lower change a graph with.
+// what nobody reads any more. Rewrite and lower change graphs with it.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_GRAPH_EDITOR_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_GRAPH_EDITOR_H_
 
@@ -33,13 +33,12 @@ class GraphEditor {
                        Layout from, Layout to, tensorflow::DataType dtype,
                        const std::string& device);
 
-  // Whoever read `tensor` will read `replacement` ("name" or "name:port"). The
+  // Readers of `tensor` will read `replacement` ("name" or "name:port"). The
   // node keeps its name, as an Identity, if somebody outside may ask for it.
   void Replace(TensorRef tensor, const std::string& replacement);
-  // What waited for `node` will wait for node `replacement`.
+  // Nodes that waited for `node` will wait for node `replacement`.
   void ReplaceControl(int node, const std::string& replacement);
-  // What to write into NodeDef::input to read `tensor`; good after all calls of
-  // Replace().
+  // The NodeDef::input that reads `tensor`; good after all calls of Replace().
   std::string Input(TensorRef tensor) const;
   // Control inputs ("^name") that do what those of `nodes` did.
   std::set<std::string> ControlInputs(const std::vector<int>& nodes) const;

@@ -119,7 +119,7 @@ void AddSizes(std::vector<Probe>* probes) {
   probes->push_back({2, {2, 1}, /*optional=*/true});
 }
 
-// What differs from one probe to the next is not fixed. 1 is among the batches
+// A dimension that differs between probes is not fixed. 1 is among the batches
 // as dimensions of 1 broadcast and squeeze. Sizes are multiples of 32, which
 // networks for images of any size take; small and large ones, which not all
 // take, show what rounds to multiples, and where a slice ends at a number or at
@@ -339,13 +339,13 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
                                             more ? kFreshStep : 0}));
     if (k > 0) continue;
     if (values_matter && !sizes_vary) AddSizes(&probes);
-    // What holds for inputs of one size, holds.
+    // One probe says all if inputs have one size and no values matter.
     if (!values_matter && !inputs_vary) probes.resize(1);
   }
   required_probes_ =
       std::count_if(probes.begin(), probes.end(),
                     [](const Probe& probe) { return !probe.optional; });
-  // What is only known for some sizes is not known.
+  // A shape that is only known for some sizes is not known.
   for (Node& node : nodes_) {
     for (size_t port = 0; port < node.dtypes.size(); ++port) {
       bool known = true;

@@ -18,7 +18,7 @@ namespace ios::tf {
 // SetChannelsFirst().
 std::set<TensorRef> FindChannelsFirst(GraphIndex* graph);
 
-// What a Transpose does to an image.
+// The order that a Transpose gives to an image's dimensions.
 enum class Permutation { kNone, kToChannelsFirst, kToChannelsLast, kOther };
 Permutation PermutationOf(GraphIndex* graph, int transpose);
 

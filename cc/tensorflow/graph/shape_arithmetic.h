@@ -1,5 +1,5 @@
-// What a graph computes of its tensors' shapes, as expressions that hold for
-// every size of its inputs: where the size of a resized image comes from.
+// A graph's arithmetic on its tensors' shapes, as expressions that hold for
+// every size of its inputs: they tell where a resized image's size comes from.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_SHAPE_ARITHMETIC_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_SHAPE_ARITHMETIC_H_
 

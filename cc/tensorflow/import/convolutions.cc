@@ -208,8 +208,7 @@ void Importer::ReadSpaceToBatch(ImportedOperator* op) {
   const auto block = Integers(Constant(before, 1));
   const auto block_after = Integers(Constant(after, 1));
   if (!block || block->size() != dims || block != block_after) return;
-  // What is added so that there are whole blocks, and depends on the size, is
-  // cut off again.
+  // Padding to whole blocks, which depends on the size, is cut off again.
   std::array<int64_t, 4> padding = {};
   for (int probe = 0; probe < graph_.required_probes(); ++probe) {
     const auto* pads = graph_.integers(graph_.inputs(before)[2], probe);

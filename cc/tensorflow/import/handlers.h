@@ -24,7 +24,7 @@
 
 namespace ios::tf {
 
-// What a handler says: that it has emitted the node's operators, or why not.
+// Says that a handler has emitted the node's operators, or why not.
 using Result = absl::Status;
 
 inline Result Refuse(std::string reason) {
@@ -66,8 +66,8 @@ class Importer {
   // Operands of the node, and operators of it (operands.cc).
 
   Result CheckDtype(DataType dtype) const;
-  // What is given for each dimension of the node's tensors, in the order of
-  // [N,H,W,C]; `each` numbers per dimension, `missing` for that of height 1.
+  // Puts a list for the dimensions of the node's tensors in the order of
+  // [N,H,W,C]: `each` numbers per dimension, `missing` for that of height 1.
   std::vector<int64_t> Logical(const std::vector<int64_t>& list,
                                size_t each = 1, int64_t missing = 0) const;
   // The rank that a tensor of this shape has in the graph.
@@ -106,8 +106,8 @@ class Importer {
   // Of a convolution.
   Result ReadSteps(const tensorflow::NodeDef& node, Operator* op) const;
   Result ReadPadding(const tensorflow::NodeDef& node, Padding* padding);
-  // What the remapper has fused into a _FusedConv2D or _FusedMatMul; arguments
-  // start at data input 2.
+  // Reads the epilogue that the remapper has fused into a _FusedConv2D or
+  // _FusedMatMul; its arguments start at data input 2.
   Result ReadFusedOps(int i, ImportedOperator* op);
   Result Convolution(int i);
   Result TransposedConvolution(int i);

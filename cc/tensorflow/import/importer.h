@@ -49,10 +49,10 @@ struct ImportedOperator {
   std::vector<Weight> weights;  // WeightShapes() order
 };
 
-// What an operator of this node is called: as the node; a convolution that
-// constant folding has renamed, as it was. (Folding multiplies the factors of a
-// batch norm into the weights, "CONVOLUTION/merged_input" from then on, and
-// gives the convolution the multiplication's name.)
+// The name of this node's operator: the node's, or that of a convolution before
+// constant folding renamed it. (Folding multiplies the factors of a batch norm
+// into the weights, "CONVOLUTION/merged_input" from then on, and gives the
+// convolution the multiplication's name.)
 std::string OperatorName(const GraphIndex& graph, int node);
 
 // Why a node of a recognised type is left to TensorFlow.

@@ -1,4 +1,4 @@
-// What handlers read of a node, and emit.
+// Operands that handlers read of a node, and operators that they emit.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -111,8 +111,8 @@ const Shape* Importer::InputShape(int i, size_t k,
   if (!shape || std::count(ranks.begin(), ranks.end(), shape->size()) == 0) {
     return nullptr;
   }
-  // What is empty for some sizes, such as all images but the first, cannot be
-  // measured for those.
+  // A tensor that is empty for some sizes, such as all images but the first,
+  // cannot be measured for those.
   for (int probe = 0; probe < graph_.required_probes(); ++probe) {
     if (NumElements(*graph_.shape(t, probe)) == 0) return nullptr;
   }

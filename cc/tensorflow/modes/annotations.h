@@ -12,7 +12,7 @@
 
 namespace ios::tf {
 
-// Where a node's operator runs by one of its schedules.
+// The place of a node's operator in one of its schedules.
 struct Place {
   int64_t batch = 1;  // the batch size of the schedule, as the operator sees it
   int64_t stage = 0;  // in the order of the whole graph
@@ -29,7 +29,7 @@ struct Place {
 //   _ios_algorithm: list(string), where one is not "direct"
 void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node);
 
-// What Annotate() has written; none if there is no such thing.
+// The places that Annotate() has written; empty if there are none.
 std::vector<Place> Annotations(const tensorflow::NodeDef& node);
 
 bool IsAnnotated(const tensorflow::NodeDef& node);

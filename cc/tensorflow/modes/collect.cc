@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-// What the graph computes that no region does. Constants and nodes that only
-// pass tensors on are no work.
+// Counts the nodes of each type that no region computes. Constants and nodes
+// that only pass tensors on are no work.
 std::map<std::string, int> LeftToTensorFlow(const Partition& partition,
                                             const std::set<int>& covered) {
   static const auto* const kNoWork =

@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<int64_t>> BatchSizes(
   return sizes;
 }
 
-// Where TensorFlow puts nodes that name no device.
+// The device where TensorFlow puts nodes that name none.
 std::string DefaultDevice(Cluster* cluster) {
   if (!cluster) return kCpu;
   const auto devices = cluster->GetDevices();
@@ -168,7 +168,7 @@ absl::Status IosOptimizer::Optimize(Cluster* cluster, const GrapplerItem& item,
   if (LowersGraphs()) {
     PartitionOptions options = options_;
     if (device_.empty()) options.placement.unplaced = DefaultDevice(cluster);
-    // What has no schedule in the first round has none in the second.
+    // A region without a schedule in the first round has none in the second.
     const bool schedules =
         mode_ == Mode::kOptimize && !std::exchange(seen_, true);
     LowerIfPossible(item, options,
@@ -211,9 +211,9 @@ absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,
   PartitionOptions options;
   options.placement.unplaced = DefaultDevice(cluster);
   GraphDef lowered = item.graph;
-  // TensorFlow makes one of us for each graph, and calls it twice. What has no
-  // schedule in the first round has none in the second, where the passes below
-  // have made it another graph.
+  // TensorFlow makes one of us for each graph, and calls it twice. A region
+  // without a schedule in the first round has none in the second, where the
+  // passes below have made it another graph.
   LowerIfPossible(item, options,
                   std::exchange(seen_, true) ? std::nullopt : ProcessOptions(),
                   &lowered);
@@ -225,7 +225,8 @@ absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,
       std::make_unique<tensorflow::grappler::GenericLayoutOptimizer>());
   passes.push_back(
       std::make_unique<tensorflow::grappler::Remapper>(RewriterConfig::ON));
-  // What these leave twice TensorFlow finds in its second round, before us.
+  // These passes leave duplicates, which TensorFlow looks for in its second
+  // round, before us.
   passes.push_back(
       std::make_unique<tensorflow::grappler::CommonSubgraphElimination>(
           RewriterConfig::ON));

@@ -55,9 +55,9 @@ class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
   bool seen_ = false;  // the graph
 };
 
-// What runs in every TensorFlow function and session once the library is
-// loaded: lowers annotated graphs and, by ProcessOptions(), others. The passes
-// that would hide operators from it are turned off for all graphs; it runs them
+// Runs in every TensorFlow function and session once the library is loaded:
+// lowers annotated graphs and, by ProcessOptions(), others. The passes that
+// would hide operators from it are turned off for all graphs; it runs them
 // itself on what it leaves. There is one for each type of device in a graph;
 // the GPU's does the work of all.
 class IosPlugin : public tensorflow::grappler::CustomGraphOptimizer {

@@ -41,8 +41,8 @@ Places ByBatch(const NodeDef& node) {
   return places;
 }
 
-// What an operator's nodes say: that which gives its result or, where a pass of
-// TensorFlow has replaced that one, the latest of the others.
+// An operator's places: those of the node that gives its result or, where a
+// pass of TensorFlow has replaced that one, the latest of the others.
 Places AnnotatedPlaces(const Partition& partition, const ImportedOperator& op) {
   const GraphIndex& graph = *partition.graph;
   Places places = ByBatch(graph.node(op.output.node));
@@ -161,8 +161,7 @@ class Borders {
   Borders(const Partition& partition, GraphEditor* editor)
       : graph_(*partition.graph), editor_(*editor) {}
 
-  // Whoever reads `tensor` will read `output`, "name" or "name:port", of a
-  // region.
+  // Readers of `tensor` will read `output`, "name" or "name:port", of a region.
   void Leave(TensorRef tensor, const std::string& output,
              const LoweredRegion& region) {
     outputs_[tensor] = output;
@@ -185,7 +184,7 @@ class Borders {
     }
   }
 
-  // What a region reads in place of `tensor`; good after all calls of Leave().
+  // A region's input in place of `tensor`; good after all calls of Leave().
   std::string Enter(TensorRef tensor, const LoweredRegion& region) {
     const auto output = outputs_.find(tensor);
     if (output != outputs_.end()) return output->second;

@@ -166,7 +166,7 @@ class Rewriter {
   struct Scheduled {
     const SizedBlock* sized = nullptr;
     std::vector<Schedule> schedules;
-    // What all schedules merge, and which of merges_ it is.
+    // The groups that all schedules merge, with their indices in merges_.
     std::map<std::vector<int>, int> merges;
   };
 
@@ -257,7 +257,7 @@ class Rewriter {
       for (size_t i = 0; i < merge.plan.parts.size(); ++i) {
         const ImportedOperator& part =
             partition_.operators[merge.made->operators[merge.plan.parts[i].op]];
-        // What the readers of a part want to see, as the first part gives it.
+        // Readers of a part expect its own layout, not the merge's.
         const std::string output = i == 0 ? split : absl::StrCat(split, ":", i);
         device_ = index_.node(part.output.node).device();
         dtype_ = part.dtype;

@@ -119,7 +119,7 @@ class BlockScheduler {
     StatusOr<Schedule> schedule =
         json.ok() ? ParseSchedule(*json, block) : json.status();
     if (schedule.ok()) return std::move(*schedule);
-    // What one block waited for in vain the next ones need not.
+    // The next blocks need not wait in vain as this one did.
     search_failed_ = true;
     LOG(WARNING) << "ios_tf: blocks that are not in the cache are left to "
                     "TensorFlow, they cannot be searched: "

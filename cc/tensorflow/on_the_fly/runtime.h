@@ -15,7 +15,7 @@
 
 namespace ios::tf {
 
-// What becomes of a region with a block that is not in the cache.
+// The treatment of a region with a block that is not in the cache.
 enum class OnMiss {
   kPass,    // stays TensorFlow's; the block is kept for `ios_tf tune`
   kGreedy,  // the block gets the greedy schedule
@@ -30,12 +30,12 @@ struct RuntimeOptions {
   int64_t batch_size = 1;  // in place of unknown leading dimensions
 };
 
-// What the plugin does to all graphs of the process; none: nothing but lowering
-// those that carry schedules.
+// The plugin's options for all graphs of the process; without any it only
+// lowers those that carry schedules.
 std::optional<RuntimeOptions> ProcessOptions();
 void SetProcessOptions(std::optional<RuntimeOptions> options);
 
-// What has been done in this process.
+// Counts of the graphs, regions and blocks of this process.
 struct RuntimeCounts {
   int annotated = 0;   // graphs that carried schedules
   int scheduled = 0;   // frozen graphs of which regions got schedules

@@ -19,8 +19,8 @@ using ::ios::tf::SearchQueue;
 
 namespace {
 
-// What `function` returns, or what `otherwise` does where it throws: nothing
-// may pass into C.
+// Returns the value of `function`, or of `otherwise` where it throws: no
+// exception may pass into C.
 template <typename F, typename G>
 auto NoThrow(F&& function, G&& otherwise) noexcept -> decltype(otherwise()) {
   try {
@@ -32,7 +32,7 @@ auto NoThrow(F&& function, G&& otherwise) noexcept -> decltype(otherwise()) {
 
 char* Null() { return nullptr; }
 
-// What is wrong with the arguments, else null.
+// Returns the error in the arguments, else null.
 char* Enable(const char* cache_dir, const char* on_miss, int64_t batch_size) {
   const absl::StatusOr<ios::tf::OnMiss> parsed =
       ios::tf::OnMissFromString(on_miss);

@@ -25,8 +25,8 @@ char* ios_tf_status(void);
 // JSON: names in graphs and caches (names.h).
 char* ios_tf_names(void);
 
-// What the optimizer does for a block without schedule if `on_miss` is
-// "search": asks for one and waits. Null where there is none.
+// Asks for a block's schedule and waits, as the optimizer does for a block
+// without one if `on_miss` is "search". Null where there is none.
 char* ios_tf_search(const char* problem);
 
 // For the thread that searches (search_queue.h). The functions are

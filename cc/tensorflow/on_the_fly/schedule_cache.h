@@ -30,7 +30,7 @@ class ScheduleCache {
   // directory that cannot be written is one warning.
   bool AddPending(const Block& block) const;
 
-  // What Find() and AddPending() warned of so far, in all caches.
+  // The number of warnings by Find() and AddPending() so far, in all caches.
   static int warnings();
 
  private:
@@ -38,7 +38,7 @@ class ScheduleCache {
   std::string schedules_, pending_;  // below it
 };
 
-// What is searched for a block: its problem, "device" and "cache_dir".
+// A search request for a block: its problem, "device" and "cache_dir".
 StatusOr<std::string> SearchRequest(const Block& block,
                                     const std::string& engine_device,
                                     const std::string& cache_dir);

@@ -28,8 +28,8 @@ class TensorFlowMemory : public DeviceAllocator {
         /*retry_on_failure=*/false, /*allocation_will_be_logged=*/false,
         /*freed_by_func=*/nullptr);
     void* const memory = allocator_->AllocateRaw(kAlignment, bytes, once);
-    // What was given back may still be in use by work on TensorFlow's stream,
-    // which the engine's streams do not wait for.
+    // Memory that was given back may still be in use by work on TensorFlow's
+    // stream, which the engine's streams do not wait for.
     if (memory && !stream_->BlockHostUntilDone().ok()) {
       allocator_->DeallocateRaw(memory);
       return nullptr;

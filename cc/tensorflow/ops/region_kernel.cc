@@ -29,8 +29,8 @@ using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 
-// What Program::Run asks of device memory. TensorFlow's allocations have it,
-// parts of tensors need not.
+// The alignment that Program::Run asks of device memory. TensorFlow's
+// allocations have it, parts of tensors need not.
 constexpr uintptr_t kAlignment = 16;
 
 Shape ToShape(const TensorShape& shape) {

@@ -20,8 +20,8 @@ class RegionWeights {
   static StatusOr<RegionWeights> Create(
       const RegionProgram& program, std::vector<tensorflow::Tensor> tensors);
 
-  // What Program::Create takes. It points into this object, into `parameters`,
-  // the values of the variables on the host, and into `made`.
+  // The weights for Program::Create. They point into this object, into
+  // `parameters`, the values of the variables on the host, and into `made`.
   StatusOr<Weights> Values(const std::vector<tensorflow::Tensor>& parameters,
                            std::vector<std::vector<float>>* made) const;
 

@@ -187,9 +187,8 @@ std::vector<int> OrderByAlap(const Partition& partition,
   return order;
 }
 
-// The region cut where a single tensor is live. What is cut further (a NASNet
-// cell reads two earlier ones) is cut by the search:
-// ios_tf/scheduler/partition.
+// The region cut where a single tensor is live. The search cuts further (a
+// NASNet cell reads two earlier ones): ios_tf/scheduler/partition.
 std::vector<std::vector<int>> CutIntoBlocks(const Partition& partition,
                                             const std::vector<int>& order) {
   const int n = order.size();
@@ -246,8 +245,8 @@ struct Misfit {
 };
 
 // Whether an operator's result may have this shape, which the engine infers,
-// where TensorFlow infers `wanted`. What leaves the region has exactly that
-// one; inside, [N,C] may be [N,1,1,C].
+// where TensorFlow infers `wanted`. A tensor that leaves the region has exactly
+// that one; inside, [N,C] may be [N,1,1,C].
 bool Fits(const Shape& shape, const Shape* wanted, bool leaves) {
   if (!wanted) return false;
   if (shape == *wanted) return true;
@@ -356,7 +355,7 @@ absl::Status FindRegions(Partition* partition) {
   for (int k = 0; k < n; ++k) {
     regions[{level[k], find(k)}].operators.push_back(k);
   }
-  // What does not fit is TensorFlow's, and the rest is partitioned again.
+  // Misfits are left to TensorFlow, and the rest is partitioned again.
   std::vector<int> misfits;
   for (const auto& [key, region] : regions) {
     if (const auto misfit = FindMisfit(region.operators, partition)) {
