@@ -1,4 +1,4 @@
-// What is known of the host's memory.
+// Host memory: how much of it is free.
 #include "cc/engine/host_memory.h"
 
 #include <cstdint>

@@ -35,7 +35,7 @@ std::vector<float> Values(int64_t count) {
   return values;
 }
 
-// What a program gives for so many images.
+// The output of a program for so many images.
 std::vector<float> Run(Program* program, int64_t batch) {
   const std::vector<float> images = Values(batch * 6 * 5 * 3);
   std::vector<float> result(batch * 6 * 5 * 12);

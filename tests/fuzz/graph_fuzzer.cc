@@ -62,7 +62,7 @@ tensorflow::grappler::GrapplerItem Item(const GraphDef& graph) {
   return item;
 }
 
-// Where Rewrite() finds schedules.
+// The directory where Rewrite() finds schedules.
 const std::string& Directory() {
   static const auto* const kDirectory = [] {
     char name[] = "/tmp/ios_tf_fuzz_XXXXXX";
@@ -123,7 +123,7 @@ void CheckRewritten(const tensorflow::grappler::GrapplerItem& item) {
   CheckLowered(Item(rewritten), /*annotated=*/true);
 }
 
-// What a graph may be made of, beside what the corpus has.
+// The ops that a graph may be made of, beside those that the corpus has.
 const char* const kOps[] = {"Add",
                             "AddV2",
                             "AvgPool",

@@ -8,8 +8,8 @@
 
 #include "tests/fuzz/check.h"
 
-// What is fuzzed is the engine: counting which way the reference went would
-// take most of the time.
+// Fuzzing is about the engine: counting which way the reference went would take
+// most of the time.
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((no_sanitize("coverage"))), \
                              apply_to = function)
@@ -210,7 +210,7 @@ Tensor Normalized(const Operator& op, const Tensor& x,
     }
     from[3] = i[3] / each * each;
     to[3] = from[3] + each;
-    // What is alike is computed once.
+    // The moments of a range of cells are computed once.
     if (from != known.from || to != known.to) {
       known = {from, to, Reduced(x, PoolKind::kAvg, from, to), 0};
       int64_t count = 0;

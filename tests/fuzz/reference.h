@@ -1,4 +1,4 @@
-// What operators compute, by their definitions: one number at a time.
+// Computes operators by their definitions: one number at a time.
 #ifndef IOS_TF_TESTS_FUZZ_REFERENCE_H_
 #define IOS_TF_TESTS_FUZZ_REFERENCE_H_
 

@@ -182,7 +182,7 @@ void NotePlan(Descriptor plan, cudnnStatus_t status) {
 
 extern "C" {
 
-// What was noted since the last call; valid until the thread's next one.
+// The notes since the last call; valid until the thread's next one.
 const char* cudnn_proxy_take_notes() {
   thread_local std::string taken;
   std::lock_guard<std::mutex> lock(mutex);

@@ -244,7 +244,7 @@ cudnnStatus_t BuildGraph(Descriptor* descriptor) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// What options say this cuDNN cannot do.
+// An error for a graph that, as options say, this cuDNN cannot compute.
 cudnnStatus_t CheckSupported(const fake::OperationGraph& graph) {
   const Machine& machine = Machine::Get();
   const int64_t most = machine.Option("max_operations", 8);

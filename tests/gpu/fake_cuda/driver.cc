@@ -162,7 +162,7 @@ void Invalidate(const char* call, CUstream stream) {
   Machine::Get().Violate(std::string(call) + " on a stream that is captured");
 }
 
-// What the next work on `stream` waits for, besides the host.
+// The nodes that the next work on `stream` waits for, besides the host.
 std::vector<NodePtr> Before(CUstream stream) {
   std::vector<NodePtr> before = stream->tails;
   CUstream legacy = LegacyStream(stream->context);
@@ -721,7 +721,7 @@ CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent start,
 CUresult CUDAAPI cuModuleLoadData(CUmodule* module, const void* image) {
   FAKE_CONTEXT();
   FAKE_NOT_WHILE_CAPTURING();
-  // What the fake NVRTC calls CUBIN: the capability and a library's path.
+  // A CUBIN of the fake NVRTC holds the capability and a library's path.
   int capability = 0, length = 0;
   const char* const text = static_cast<const char*>(image);
   if (std::sscanf(text, "FAKE CUBIN sm_%d %n", &capability, &length) != 1) {

@@ -1,5 +1,5 @@
-// What a kernel that was compiled for the host and the fake driver that runs it
-// know of each other. Includes nothing: kernel text is compiled after it.
+// The interface between a kernel that was compiled for the host and the fake
+// driver that runs it. Includes nothing: kernel text is compiled after it.
 #ifndef IOS_TF_TESTS_FAKE_CUDA_HOST_KERNEL_H_
 #define IOS_TF_TESTS_FAKE_CUDA_HOST_KERNEL_H_
 
@@ -27,8 +27,8 @@ struct IosHostTracker {
   IosHostBuffer* (*find)(const void* pointer, unsigned long bytes, bool write);
   char* nowhere;  // where accesses that are not legal go
 
-  // What the running thread has read and written last: it may write what it has
-  // read, other threads may not.
+  // The last accesses of the running thread: it may write what it has read,
+  // other threads may not.
   static constexpr unsigned kAccesses = 64;
   unsigned long accesses[kAccesses];
   unsigned long access_count;

@@ -26,7 +26,7 @@ namespace fake {
 // stream's.
 using Clock = std::vector<uint32_t>;
 
-// What a stream is given to do.
+// A piece of work for a stream.
 struct Work {
   std::string name;
   std::function<void()> run;    // tells its accesses by Machine::Read and Write

@@ -73,8 +73,8 @@ IosHostState ios_host_state;
 #define blockDim ios_host_state.block_dim
 #define gridDim ios_host_state.grid_dim
 
-// What waits for a time to pass is done at once; the driver counts it as if
-// not.
+// A kernel that waits for a time to pass is done at once; the driver counts the
+// time as if it had passed.
 inline unsigned long long IosHostNanoseconds() {
   static unsigned long long now = 0;
   return now += 1000000000;
@@ -82,7 +82,7 @@ inline unsigned long long IosHostNanoseconds() {
 
 inline void __syncthreads() { ios_host_state.barrier(); }
 
-// Where to read `bytes` (2, 4, 8 or 16) from: `pointer`, once noted.
+// Notes a read of `bytes` (2, 4, 8 or 16) and returns the address to read from.
 inline const void* IosHostLoad(const void* pointer, size_t bytes) {
   return IosHostTouch(ios_host_state.tracker, pointer, bytes, false)
              ? pointer
