@@ -121,7 +121,7 @@ def _bench(
     first: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
     run: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
     functions = {}
-    # What TensorFlow does only once in a process is nobody's.
+    # This uncounted call does what TensorFlow does only once in a process.
     _timed(_traced(call))
     for _ in range(repeats):
         for variant in VARIANTS:

@@ -1,6 +1,6 @@
-"""What befalls a converter and a server: processes are killed at random moments, the
-disk is full, directories may not be read or written, files of the cache are spoilt,
-processes fork, and threads and loads never end.
+"""Injects faults into a converter and a server: processes are killed at random
+moments, the disk is full, directories may not be read or written, files of the cache
+are spoilt, processes fork, and threads and loads never end.
 
     python -m ios_tf.bench.chaos MODEL [--kills=200] [--runs=100000] [--loads=100]
 
@@ -148,7 +148,7 @@ _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of one kind of cases.
+    """The outcome of one kind of cases.
 
     Attributes:
       leftovers: the most files or directories that one case has left in one place:
@@ -348,7 +348,7 @@ class Chaos:
         outcome.leftovers = max(outcome.leftovers, self._more_than(before))
 
     def _finish(self, outcome: Outcome, process: subprocess.Popen) -> None:
-        """What comes after the last kill does all."""
+        """Checks that the process after the last kill does all."""
         outcome.crashes += self._wait(outcome, process) != 0
         outcome.wrong += self._broken()
 

@@ -35,7 +35,7 @@ _MEBIBYTE = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What `hammer` saw. Memory is resident, in MiB.
+    """The observations of `hammer`. Memory is resident, in MiB.
 
     Attributes:
       differing: runs whose outputs were not those of the single-threaded call.

@@ -1,4 +1,4 @@
-"""What users wait for, and what it takes of memory, beside the goals: compiling the
+"""The time that users wait, and the memory it takes, beside the goals: compiling the
 package, converting, counting schedules, comparing, and loading a converted model.
 
     python -m ios_tf.bench.costs [--cases convert complexity bench compile load]

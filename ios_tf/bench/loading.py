@@ -1,4 +1,4 @@
-"""What loading costs: a converted model with the plugin, and stock TensorFlow.
+"""The cost of loading a converted model with the plugin, and stock TensorFlow.
 
     python -m ios_tf.bench.loading MODEL [--batch_size=N] [--rounds=N] [--json=FILE]
 

@@ -56,7 +56,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What `bench` measured."""
+    """The measurements of `bench`."""
 
     model: str
     signature: str

@@ -41,7 +41,7 @@ class Found:
     measuring_seconds: float
 
     def costs(self) -> dict[str, Any]:
-        """What the search took, as a row of an experiment has it."""
+        """The cost of the search, as a row of an experiment has it."""
         return {
             "search_seconds": self.stats.seconds,
             "measurements": self.stats.measured,

@@ -1,4 +1,4 @@
-"""What the benchmarks that are run as modules have in common as commands."""
+"""Parsers and exit codes of the benchmarks that are run as modules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def model_parser(description: str, rounds: int) -> argparse.ArgumentParser:
 
 
 def measured(bench: Callable[..., _Result], options: argparse.Namespace) -> _Result:
-    """What `bench` measures of the model that a `model_parser`'s options name."""
+    """Runs `bench` on the model that a `model_parser`'s options name."""
     return bench(
         options.model,
         batch_size=options.batch_size,
@@ -38,7 +38,7 @@ def measured(bench: Callable[..., _Result], options: argparse.Namespace) -> _Res
 def exit_code(
     run: Callable[[argparse.Namespace], int], options: argparse.Namespace
 ) -> int:
-    """What `run` returns, or 1 after the one line of a UserError."""
+    """Returns the result of `run`, or 1 after the one line of a UserError."""
     try:
         return run(options)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""What merged convolutions alone give: converted models on stock TensorFlow.
+"""The gain of merged convolutions alone: converted models on stock TensorFlow.
 
     python -m ios_tf.bench.stock MODEL [--batch_size=N] [--rounds=N] [--json=FILE]
 

@@ -77,7 +77,7 @@ class Worker:
         self.notes: str = ready["notes"]
 
     def outputs(self) -> list[np.ndarray]:
-        """What the network gives for the data every peer gets, channels last."""
+        """The network's outputs for the data every peer gets, channels last."""
         with tempfile.NamedTemporaryFile(suffix=".npz") as file:
             self._ask({"outputs": file.name})
             with np.load(file.name) as arrays:
@@ -145,7 +145,7 @@ def _environment(target: Target) -> dict[str, str]:
 
 
 def _main() -> None:
-    # What frameworks print must not come between the answers.
+    # Lines that frameworks print must not come between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     runner, calls = None, 0

@@ -216,7 +216,7 @@ def _network(name: str, options: argparse.Namespace) -> Network:
 
 
 def _command(options: argparse.Namespace) -> str:
-    """What to type for the same again; where its output goes is left out."""
+    """The command line that repeats the run, without where its output goes."""
     words = ["ios_tf bench", options.experiment.name, *options.networks]
     left_out = ("networks", "output", "paper", "experiment", "run", "traceback")
     parser = argparse.ArgumentParser()

@@ -1,4 +1,4 @@
-"""What all experiments share: how one is asked for, and what comes of it.
+"""The interface of all experiments: their options, results and records.
 
 An experiment measures numbers that can be written as JSON; its tables and its figure
 are made from that JSON alone, so that the results page can be made again at any time.
@@ -41,7 +41,7 @@ _PAPER = Path(__file__).with_name("paper_results.json")
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What an experiment is asked to do.
+    """The settings of an experiment.
 
     Attributes:
       networks: what runs, at the batch size that was asked for.
@@ -106,7 +106,7 @@ class Experiment(abc.ABC):
     def tables(
         self, results: Mapping[str, Any], paper: Mapping[str, Any]
     ) -> list[Table]:
-        """What `measure` gave, beside the paper's numbers; those may be missing."""
+        """Tables of `measure`'s results beside the paper's, which may be missing."""
 
     @abc.abstractmethod
     def draw(
@@ -117,7 +117,7 @@ class Experiment(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What an experiment gave, with all it depends on. Written as JSON.
+    """The results of an experiment, with all they depend on. Written as JSON.
 
     Attributes:
       experiment: its name.
@@ -256,7 +256,7 @@ def short_name(network: str) -> str:
 
 
 def paper_name(network: str) -> str:
-    """What the paper's numbers call a network."""
+    """The network's name in the paper's numbers."""
     name = short_name(network)
     return _PAPER_NAMES.get(name, name)
 

@@ -136,7 +136,7 @@ def _compared(ours: Runner, peer: Runner, rounds: int) -> dict[str, Any]:
 
 
 def _lost_ms(row: Mapping[str, Any]) -> float:
-    """What all such operators of the network take longer than the peer's."""
+    """How much longer all such operators of the network take than the peer's."""
     return float(row["count"] * row["median_ms"] * (1 - row["ratio"]))
 
 

@@ -81,7 +81,7 @@ def write_page(
 
 
 def _commands(records: Sequence[Record]) -> str:
-    """What to run for all of it, and how long that took."""
+    """A table of the commands to run for all of it, and how long they took."""
     rows = []
     for what in EXPERIMENTS:
         took = [
@@ -131,7 +131,7 @@ def _facts(command: str, date: str, device: str) -> str:
 
 
 def _model(path: Path) -> Mapping[str, Any] | None:
-    """What `ios_tf bench MODEL --json` wrote, if it did."""
+    """The results that `ios_tf bench MODEL --json` wrote; None for other JSON."""
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)

@@ -1,4 +1,4 @@
-"""Where the time of a network goes, and the floor under it.
+"""The times of a network's operators, and the floors under them.
 
 Each operator is measured alone, again and again, so that what fits into the caches
 stays there. Its floor is the roofline's: the longer of its floating-point operations
@@ -51,7 +51,7 @@ _SLIDING = ("conv2d", "conv2d_transpose", "sepconv", "pool")
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What an operator has to do at least.
+    """The least work of an operator.
 
     Attributes:
       flop: floating-point operations of the products, two for a multiply-add; 0 for

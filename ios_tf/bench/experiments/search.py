@@ -1,4 +1,4 @@
-"""What finding schedules takes: time of the dynamic program, and measurements."""
+"""The cost of finding schedules: time of the dynamic program, and measurements."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Utilization(Experiment):
 
 
 class _Probe(Protocol):
-    """What is observed between `start` and `stop`.
+    """A quantity that is observed between `start` and `stop`.
 
     Attributes:
       quantity: its name.

@@ -18,7 +18,7 @@ from ios_tf.native import engine
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """What slides over an image.
+    """A window that slides over an image.
 
     Attributes:
       kernel, strides, dilations: [height, width].

@@ -1,4 +1,4 @@
-"""What reads ONNX models, as runners."""
+"""Runners on frameworks that read ONNX models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ios_tf.errors import UserError
 
 
 class _OnnxRunner(FunctionRunner):
-    """What reads ONNX models."""
+    """A runner on a framework that reads ONNX models."""
 
     def start(self) -> None:
         from ios_tf.bench.frameworks import onnx_ops

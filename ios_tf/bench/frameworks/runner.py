@@ -23,7 +23,7 @@ _LEAST_MS = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What a network is made ready for.
+    """The target that a network is prepared for.
 
     Attributes:
       device: as the engine calls it: "cpu", "cuda", "cuda:1,tf32=0".
@@ -98,7 +98,7 @@ class Runner(abc.ABC):
 
     @abc.abstractmethod
     def outputs(self) -> list[np.ndarray]:
-        """What the latest run gave, of all regions, channels last."""
+        """The outputs of all regions in the latest run, channels last."""
 
     def calls(self) -> int:
         """How many runs make a measurement."""
@@ -138,7 +138,7 @@ class FunctionRunner(Runner):
 
     @abc.abstractmethod
     def function(self, data: Data) -> Callable[[], Sequence[Any]]:
-        """What runs a region on its inputs."""
+        """Returns a function that runs a region on its inputs."""
 
     @abc.abstractmethod
     def array(self, tensor: Any) -> np.ndarray:

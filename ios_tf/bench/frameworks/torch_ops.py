@@ -43,7 +43,7 @@ _ACTIVATIONS = {
     "erf": lambda x, a, b: torch.erf(x),
     "erfc": lambda x, a, b: torch.erfc(x),
 }
-# What PyTorch has itself.
+# The ways of resizing that PyTorch has itself.
 _RESIZES = {
     ("bilinear", "half_pixel"): {"mode": "bilinear", "align_corners": False},
     ("bilinear", "align_corners"): {"mode": "bilinear", "align_corners": True},

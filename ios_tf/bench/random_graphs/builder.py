@@ -18,7 +18,7 @@ _MOST_ELEMENTS = 20_000
 _MOST_CHANNELS = 64
 
 
-# What TensorFlow raises where operations do not fit together.
+# TensorFlow raises these where operations do not fit together.
 _REFUSALS = (
     ValueError,
     TypeError,

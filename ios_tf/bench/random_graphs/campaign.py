@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ios_tf.bench.random_graphs.search import Failure, Totals
 
 _GRAPHS_OF_TASK = 100
-# What was raised so often is then only counted.
+# An error that was raised so often is then only counted.
 _REPEATS = 3
 # TensorFlow convolves images whose channels are first only with oneDNN.
 _WITHOUT_ONEDNN = ("conv2d_channels_first",)

@@ -45,7 +45,7 @@ Outcome = Sequence[np.ndarray] | Exception
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """Where a converted function does not do what the original does.
+    """A difference between a converted function and the original.
 
     Attributes:
       mode: "convert", "plain", "plugin", "optimize", "road plain" or "road plugin".
@@ -68,7 +68,7 @@ class Difference:
 
 @dataclasses.dataclass
 class Result:
-    """What a check has seen.
+    """The result of a check.
 
     Attributes:
       differences: none: the graph is right.
@@ -501,7 +501,7 @@ def _conversion_fails(error: Exception, mode: str) -> Difference:
 def _convert(
     frozen: FrozenSignature, settings: Settings, directory: str, result: Result
 ) -> Any:
-    """What `ios_tf.convert` does to a signature, with random schedules."""
+    """Converts a signature as `ios_tf.convert` does, with random schedules."""
     folded = graph_optimizer.fold_constants(frozen)
     sizes = list(settings.batch_sizes)
     collected = {size: graph_optimizer.collect(folded, size) for size in sizes}

@@ -23,7 +23,7 @@ from ios_tf.bench.random_graphs.program import Program
 
 _SECONDS = 180.0  # for one phase of a check: more is a hang
 _MOST_PROGRAMS = 300  # of one process: bounds its memory
-# What TensorFlow does alone: that it crashes is no difference.
+# In these phases TensorFlow works alone: its crashes are no differences.
 _OWN_PHASES = ("", "trace", "original", "stock")
 
 Say = Callable[[str], None]
@@ -114,7 +114,7 @@ class IsolatedChecker:
 
 def _serve(connection: Connection, log: str, check: Check) -> None:
     """Checks programs that come until the connection is closed."""
-    # What TensorFlow prints when it aborts.
+    # The log gets the message that TensorFlow prints when it aborts.
     descriptor = os.open(log, os.O_WRONLY | os.O_TRUNC)
     os.dup2(descriptor, 2)
     gc.collect()

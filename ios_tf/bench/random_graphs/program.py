@@ -29,7 +29,7 @@ def after(first, x):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a graph is checked on.
+    """The settings that a graph is checked with.
 
     Attributes:
       image_sizes: take the places of a tensor's unknown dimensions but the first.
@@ -138,7 +138,7 @@ class Program:
         )
 
     def operations(self) -> list[str]:
-        """What the steps call, for a report: tf.nn.conv2d, +, [], ..."""
+        """The operations of the steps, for a report: tf.nn.conv2d, +, [], ..."""
         found = set()
         for step in self.steps:
             called = re.findall(r"\btf\.[a-z0-9_.]+(?=\()", step.expression, re.I)

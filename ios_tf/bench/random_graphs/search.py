@@ -37,7 +37,7 @@ class Failure:
 
 
 def reason(difference: Difference) -> str:
-    """What was raised, without what differs from graph to graph; empty if nothing."""
+    """The error, without what differs from graph to graph; empty if there is none."""
     if difference.kind == "values" or difference.kind == "shape":
         return ""
     text = re.sub(r"\[[\d,]*\]|'[^']*'|\{\{.*?\}\}|\d+", "", difference.got)

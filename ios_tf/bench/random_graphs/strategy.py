@@ -49,7 +49,7 @@ def _program(
     for kind, data in steps:
         genes = Genes(data)
         KINDS[kind](builder, genes)
-        # What a step makes is to lie inside of a region, not behind it.
+        # A convolution behind a step puts its result inside of a region.
         if genes.chance(3):
             KINDS["conv2d"](builder, genes)
     if not builder.steps:

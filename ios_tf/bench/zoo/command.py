@@ -91,10 +91,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(path: str, sizes: list[int]) -> dict[str, Any]:
-    """What was measured before with the same software on the same machine, or nothing.
+    """The record of earlier runs of the same software on this machine, or an empty one.
 
     Raises:
-      UserError: what is there is no record, or one of another machine.
+      UserError: the file is no record, or one of another machine.
     """
     import tensorflow as tf
 

@@ -78,7 +78,7 @@ def measure(
     options: Options,
     convert: Callable[[str, str, Mapping[str, Any]], tuple[list[str], float]],
 ) -> dict[str, Any]:
-    """What is told about a network: a row of the page, see page.py.
+    """Measures a network; returns a row of the page, see page.py.
 
     Args:
       model: the network.
@@ -287,7 +287,7 @@ def _ratio(
 
 
 class OtherWork:
-    """What other processes, and other guests of the host, do meanwhile."""
+    """The work of other processes, and of other guests of the host, meanwhile."""
 
     def __init__(self) -> None:
         self._start = self._now()

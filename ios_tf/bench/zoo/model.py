@@ -1,4 +1,4 @@
-"""What a network of the zoo is, and random weights that let no mistake hide."""
+"""Networks of the zoo, and random weights that let no mistake hide."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from ios_tf.models.calibration import smooth_images
 
-# What an image of unknown height and width gets.
+# The size of images whose height and width are unknown.
 _UNKNOWN_SIZE = 224
 
 
