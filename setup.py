@@ -31,7 +31,7 @@ OBJECTS = ROOT / "build" / "native"
 
 ENGINE_SOURCES = ("cc/core/**/*.cc", "cc/engine/**/*.cc")
 OPS_SOURCES = ("cc/tensorflow/**/*.cc",)
-# What computes; for the rest, optimising would take longer than it ever saves.
+# Kernels compute; optimising the rest would take longer than it ever saves.
 KERNELS = ROOT / "cc" / "engine" / "cpu"
 FLAGS = ["-std=c++17", "-fPIC", "-DNDEBUG", "-D_GLIBCXX_USE_CXX11_ABI=1"]
 # Nobody reads errno or floating-point exceptions: loops vectorise without them.
@@ -40,7 +40,7 @@ FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
 # Vectors wider than the baseline's are passed between functions of one file only.
 WARNINGS = ["-Wall", "-Wextra", "-Wno-psabi"]
 
-# What most of the ops' sources include: half of the time they take to compile.
+# Most of the ops' sources include it: half of the time they take to compile.
 OPS_HEADER = "cc/tensorflow/precompiled.h"
 # Precompiling pays for more sources than these.
 FEW_SOURCES = 5
@@ -54,7 +54,7 @@ CUDA_INCLUDES = (
     "cuda_cudnn/include",
     "cudnn_frontend_archive/include",
 )
-# Where pip installs those libraries, seen from ios_tf/lib.
+# Pip installs those libraries there, seen from ios_tf/lib.
 CUDA_LIBRARIES = (
     "$ORIGIN/../../nvidia/cudnn/lib",
     "$ORIGIN/../../nvidia/cuda_nvrtc/lib",

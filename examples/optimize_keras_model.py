@@ -32,7 +32,7 @@ def main():
     print(faster.report.table())
 
     def predict(images):
-        """What `model.predict(images)` gives: arrays, not tensors."""
+        """Returns arrays, as `model.predict(images)` does, not tensors."""
         return faster(images).numpy()
 
     images = np.random.default_rng(0).normal(size=(1, *model.input_shape[1:]))

@@ -34,7 +34,7 @@ __all__ = [
     "status",
     "tune",
 ]
-# What needs TensorFlow is imported on first use.
+# These modules need TensorFlow, so they are imported on first use.
 _MODULES = {
     "OptimizedFunction": "ios_tf.conversion.optimized_function",
     "Report": "ios_tf.conversion.report",

@@ -162,7 +162,7 @@ def add_cache_dir(parser: Parser) -> None:
 
 
 def add_input(parser: Parser) -> None:
-    """What to call a signature with."""
+    """An option for the inputs of a signature."""
     parser.add_argument(
         "--input",
         action="append",

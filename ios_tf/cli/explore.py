@@ -47,7 +47,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _add_blocks(parser: arguments.Parser, max_groups: int, max_group_size: int) -> None:
-    """What says which blocks of which model."""
+    """Options that choose a model and its blocks."""
     arguments.add_model(parser)
     arguments.add_batch_size(parser)
     arguments.add_pruning(parser, max_groups, max_group_size)

@@ -20,7 +20,7 @@ from ios_tf.errors import UserError, first_line
 from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 
-# What unknown sizes of images become, one after the other until the model takes it.
+# Sizes for images of unknown size, tried in turn until the model takes one.
 _SIZES = (224, 64, 299, 512)
 # Below what whole numbers are: values of pixels, and what any vocabulary has.
 _LIMITS = (255, 2)
@@ -297,7 +297,7 @@ def tolerance(frozen: FrozenSignature, device: str) -> float:
 
 
 def _allowed(exact: float, noise: float) -> float:
-    """What outputs may differ by that rounding of the inputs changes by `noise`."""
+    """The difference allowed of outputs that rounding the inputs changes by `noise`."""
     return _ANYTHING if noise > _CHAOS else max(exact, noise * _AMPLE)
 
 
@@ -382,7 +382,7 @@ def made_up_inputs(
             array = random.integers(0, min(spec.dtype.max, limit), shape)
             array = array.astype(spec.dtype.as_numpy_dtype)
         elif spec.dtype == tf.string:
-            # What a network with strings for inputs reads most often.
+            # Networks with strings for inputs mostly read encoded images.
             count = int(np.prod(shape))
             photographs = random.integers(0, 255, (count, 64, 64, 3), np.uint8)
             encoded = [tf.io.encode_jpeg(one).numpy() for one in photographs]
@@ -438,7 +438,7 @@ def _accepted_inputs(
         inputs = made_up_inputs(specs, batch_size, size, limit, values)
         try:
             return inputs, function(**inputs)
-        # Whatever a function may dislike about inputs that mean nothing.
+        # A function may raise anything for inputs that mean nothing.
         except Exception as error:
             errors.append(error)
     raise CannotCompareError(

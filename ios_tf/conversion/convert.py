@@ -296,7 +296,7 @@ class _Conversion:
             size = sum(graph_def.ByteSize() for graph_def in graph_defs.values())
             malloc.release_unused(size)
             written = tf.saved_model.load(directory)
-        # Whatever TensorFlow cannot save or load, it says with all kinds of errors.
+        # TensorFlow raises all kinds of errors for what it cannot save or load.
         except UserError:
             raise
         except Exception as error:

@@ -24,13 +24,13 @@ from ios_tf.scheduler import Schedule, Stage, sequential_schedule
 from ios_tf.scheduler.problem import batch_size_of
 from ios_tf.tuning.searcher import Searcher
 
-# What makes schedules of several blocks different.
+# Schedules of several blocks are compared by their stages and algorithms.
 _Choice = tuple[tuple[tuple[Stage, ...], frozenset[tuple[int, str]]], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckedSize:
-    """What was measured at one batch size.
+    """The measurements at one batch size.
 
     Attributes:
       schedules: those that are kept, by signature of their blocks.
@@ -151,7 +151,7 @@ def _programs(
     """{"block", "schedule"} of every region at one of the batch sizes of a graph."""
     programs = []
     for program in graph_optimizer.lowered_programs(frozen, batch_size, device):
-        # What the region sees: not every tensor need have one entry per image.
+        # The region's own batch size: not every tensor need have one entry per image.
         size = batch_size_of(program["block"])
         (schedule,) = (
             entry["schedule"]

@@ -27,13 +27,13 @@ from ios_tf.native.names import ANNOTATIONS, MERGED
 OPSET = 17
 # Largest difference over the largest value; other summation orders stay far below.
 TOLERANCE = 1e-3
-# What the optimizer calls the convolution of a merge stage.
+# The optimizer gives the convolution of a merge stage such a name.
 _MERGED = re.compile(re.escape(MERGED) + r"(_\d+)?$")
 
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """The result of an export.
 
     Attributes:
       signature: the one that was exported.
@@ -127,7 +127,7 @@ class _Errors(logging.Handler):
 
 @contextlib.contextmanager
 def _logged_errors() -> Iterator[list[str]]:
-    """What tf2onnx logs as errors, which the terminal does not get."""
+    """Collects the errors that tf2onnx logs; the terminal does not get them."""
     logger = logging.getLogger("tf2onnx")
     before = logger.handlers, logger.propagate, logger.level
     handler = _Errors()

@@ -35,7 +35,7 @@ _KINDS = (
 
 
 class OptimizedFunction:
-    """What `optimize` returns: called as the original is.
+    """The function that `optimize` returns: called as the original is.
 
     Attributes:
       report: what was done; it is shown where this object is, too.
@@ -171,7 +171,7 @@ class _Call:
         )
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tf.Tensor]:
-        """What the function's graph takes.
+        """Arguments as the flat tensors that the function's graph takes.
 
         Raises:
           TypeError, ValueError: the arguments are not those of the function.
@@ -194,7 +194,7 @@ class _Call:
         return self._type.unpack_inputs(bound)
 
     def result(self, tensors: Sequence[tf.Tensor]) -> Any:
-        """What the function returns."""
+        """The flat tensors of the graph as the function returns them."""
         return self._type.pack_output(tensors)
 
 
@@ -260,7 +260,7 @@ class _Original:
         call_with = given.function_spec.default_values
         try:
             function = given.get_concrete_function()
-        # Whatever the function's own code raises where it is traced.
+        # The function's own code may raise anything where it is traced.
         except Exception as error:
             raise UserError(
                 f"the tf.function {name} cannot be traced: {first_line(error)}"
@@ -309,7 +309,7 @@ class _Original:
 def _name(function: Any) -> str:
     name = getattr(function, "__name__", None) or getattr(function, "name", None)
     name = name.decode() if isinstance(name, bytes) else name or type(function).__name__
-    # What TensorFlow makes of the name of a function that it traces.
+    # TensorFlow adds a prefix and a number to the name of a function that it traces.
     return re.sub(r"^__inference_(.+)_\d+$", r"\1", name)
 
 
@@ -330,7 +330,7 @@ def _like(spec: Any, value: Any, convert: Callable[[Any, tf.TensorSpec], Any]) -
 def _faster(
     original: _Original, searcher: Searcher, report: Report, keeps_all: bool
 ) -> Callable[[list[tf.Tensor]], Sequence[tf.Tensor]] | None:
-    """What computes the same faster; None if nothing does, and the report says why."""
+    """A faster equivalent; None if there is none, and the report says why."""
     name, device = original.name, searcher.cost_model.device.kind
     try:
         frozen = frozen_graphs.freeze_flat(name, original.function, keep_filters=True)
@@ -348,7 +348,7 @@ def _faster(
             )
         )
 
-    # What changes the original later, such as training, is not to change this.
+    # Later changes of the original, such as training, must not change this.
     weights = Weights()
     function = Function.find(
         name,
@@ -367,7 +367,7 @@ def _faster(
             rebuilt = frozen_graphs.rebuild(
                 function.frozen, *weights.take(function.frozen, graph_def)
             )
-        # Whatever TensorFlow cannot import again, it says with all kinds of errors.
+        # TensorFlow raises all kinds of errors for what it cannot import again.
         except Exception as error:
             raise UserError(
                 f"TensorFlow cannot make the function {name!r} again: "
@@ -382,7 +382,7 @@ def _faster(
         compute.owners = weights, original.owner if frozen.captures else None
         return compute
 
-    # What cannot work is known before the search, not after it.
+    # A graph that cannot work fails before the search, not after it.
     sequential = function.rewrite_sequential(device)
     sizes = list(report.sizes)
     function.compare(named(rebuild(sequential)), sequential, sizes, timed=False)

@@ -49,7 +49,7 @@ _UNKNOWN = "their shapes are unknown, or they are of a kind the engine does not 
 
 @dataclasses.dataclass(frozen=True)
 class SearchOptions:
-    """What to schedule for, and how: the arguments of `convert` of the same names.
+    """The target and settings of a search: arguments of `convert` of the same names.
 
     Raises:
       UserError: one of them is none.
@@ -109,7 +109,7 @@ class SearchOptions:
     def searcher(
         self, say: Callable[[str], None], progress: bool
     ) -> Iterator[Searcher]:
-        """What searches schedules, measuring on this machine, and keeps them."""
+        """A searcher that measures on this machine and keeps the schedules it finds."""
         device = devices.choose(self.device, say)
         name = plugin.device_fingerprint(device.engine)
         cache_dir = self.cache_dir or default_directory()
@@ -345,7 +345,7 @@ def _network(collected: Collected) -> list[Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a function with blocks becomes.
+    """The plan for a function with blocks.
 
     Attributes:
       function: the function.

@@ -104,7 +104,7 @@ def measure(
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """What is between tensors that a graph and its lowered form both have.
+    """A part between tensors that a graph and its lowered form both have.
 
     Attributes:
       regions: names of its nodes, which hand tensors to each other.

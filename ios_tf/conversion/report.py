@@ -1,4 +1,4 @@
-"""What a conversion did, as a table."""
+"""The report of a conversion, as a table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def step(name: str) -> Iterator[None]:
 
 @dataclasses.dataclass
 class SizeReport:
-    """What was scheduled for one batch size, in all signatures.
+    """Numbers of the schedules for one batch size, in all signatures.
 
     Attributes:
       stages: how many there are.
@@ -133,7 +133,7 @@ class Report:
             )
 
     def _comparisons(self) -> Iterator[tuple[str, str]]:
-        """What the conversion means to whoever calls the model."""
+        """Rows for callers of the model: its latencies and differences."""
         for one in self.comparisons:
             of = f" ({one.signature})" if len(self.comparisons) > 1 else ""
             if one.converted_ms:

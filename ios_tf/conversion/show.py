@@ -91,7 +91,7 @@ def _stage(
         [operators[op] for op in group if not _is_part(operators[op])]
         for group in stage["groups"]
     ]
-    # What all batch sizes merge is one convolution in the graph.
+    # Convolutions that all batch sizes merge are one in the graph.
     merges = stage["strategy"] == "merge"
     merged = merges or any(MERGED in op["name"] for group in groups for op in group)
     if stage["strategy"] == "split":

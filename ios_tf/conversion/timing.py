@@ -18,12 +18,12 @@ _SECONDS = 0.7  # for each of them
 _ROUNDS = 20
 _CALLS = 3  # in a row; the first lets the threads of the one before come to rest
 _LONG_MS = 500  # after which that hardly counts
-# What is not this much faster than the first takes this many times as long: a busy
-# neighbour is not to decide.
+# Unless the others are this much faster than the first, measuring takes this many times
+# as long, so that a busy neighbour does not decide.
 _CLEARLY = 0.95
 _LONGER = 3
-# What something has to win over all batch sizes to be worth it, and what it may lose at
-# one of them.
+# The gain over all batch sizes that is worth leaving TensorFlow, and the loss that is
+# allowed at one of them.
 _GAIN = 1.01
 _LOSS = 1.02
 

@@ -74,7 +74,7 @@ class LatencyDatabase:
             self._initialize(device)
 
     def _initialize(self, device: str) -> None:
-        # What the file defines calls no functions that have effects.
+        # Definitions in the file must not call functions that have effects.
         self._connection.execute("PRAGMA trusted_schema = OFF")
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version not in (0, _VERSION):
@@ -91,7 +91,7 @@ class LatencyDatabase:
         ).fetchone()
 
     def get(self, stage: str) -> Latency | None:
-        """What is known of the stage with this key."""
+        """The latency of the stage with this key, if it is known."""
         try:
             row = self._connection.execute(
                 "SELECT median_ms, spread, samples FROM latencies"

@@ -30,7 +30,7 @@ _BYTES_PER_ELEMENT = {"float16": 2, "bfloat16": 2}
 
 @dataclasses.dataclass(frozen=True)
 class SimulatedDevice:
-    """What the simulated latencies depend on.
+    """A device by the parameters that simulated latencies depend on.
 
     Attributes:
       flops_per_ms: operations (as `Problem.flops` counts them) of the full device, in

@@ -1,1 +1,1 @@
-"""What a user may bring, and the graphs that it becomes and is written from."""
+"""Models that users bring, and the graphs they become and are written from."""

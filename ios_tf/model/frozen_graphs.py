@@ -98,7 +98,7 @@ class FrozenSignature:
         return dataclasses.replace(self, graph_def=light)
 
     def placeholders(self) -> list[tf.TensorSpec]:
-        """What must be fed, by the names of its tensors."""
+        """The specs of all tensors that must be fed, with the tensors' names."""
         return [
             *self.inputs.values(),
             *(
@@ -166,7 +166,7 @@ def _check_tags(directory: str, tags: Sequence[str] | None) -> None:
 
 
 def no_signature(name: str, loaded: Any) -> str:
-    """What to say about a signature that does not exist."""
+    """The message for a signature that does not exist."""
     return f"there is no signature {name!r}; the model has " + ", ".join(
         sorted(loaded.signatures)
     )
@@ -361,13 +361,13 @@ def _read(handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
     return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
 
 
-# What reads a resource, a variable or a table. Anything else may write to it.
+# These only read a resource, a variable or a table. Others may write to it.
 _READS = frozenset(
     ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
     + ("VarIsInitializedOp", "DestroyResourceOp")
     + ("LookupTableFindV2", "LookupTableSizeV2", "LookupTableExportV2")
 )
-# Where TensorFlow can put a constant in a variable's place.
+# In these, TensorFlow can put a constant in a variable's place.
 _TAKE_CONSTANTS = frozenset(
     (
         "ReadVariableOp",

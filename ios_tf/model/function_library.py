@@ -19,7 +19,7 @@ LARGE_BYTES = 1 << 16
 WEIGHT_TYPES = (types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 _CONTROL_FLOW = (*_BRANCHES, "While", "StatelessWhile", "For")
-# What hands on a resource; the last three are the control flow of TensorFlow 1.
+# These hand on a resource; the last three are the control flow of TensorFlow 1.
 _PASSES = ("Identity", "Enter", "Switch", "Merge")
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 # Those whose inputs are their functions' arguments.
@@ -104,7 +104,7 @@ def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:
     convolve = {
         name for name in library if _all_nodes(name, library, CONVOLUTIONS.__contains__)
     }
-    # What only XLA has kernels for.
+    # Only XLA has kernels for its own operators.
     convolve -= {
         name
         for name in library
@@ -202,9 +202,9 @@ def _rename(value: Any, names: dict[str, str]) -> None:
 def uses(
     graph_def: graph_pb2.GraphDef, resources: Mapping[str, str]
 ) -> Iterator[tuple[str, str, bool]]:
-    """Who takes resources: (resource, type of an operator, whether it calls functions).
+    """Users of resources: (resource, type of an operator, whether it calls functions).
 
-    What is in the functions is an operator, too.
+    Operators in the functions are users, too.
 
     Args:
       graph_def: only what its outputs need.
@@ -216,7 +216,7 @@ def uses(
         by_name = {node.name: node for node in nodes}
 
         def resource(name: str) -> str | None:
-            """What an input stands for, if it is one of the resources."""
+            """The resource that an input stands for, if it is one."""
             name = name.partition(":")[0]
             while name in by_name and by_name[name].op in _PASSES:
                 name = by_name[name].input[0].partition(":")[0]

@@ -20,7 +20,7 @@ from ios_tf.scheduler import Problem
 
 @dataclasses.dataclass(frozen=True)
 class Collected:
-    """What the optimizer found in a graph.
+    """The blocks that the optimizer found in a graph.
 
     Attributes:
       problems: signature -> the block to schedule; equal blocks share one.
@@ -108,7 +108,7 @@ def lowered(
 def lowered_programs(
     frozen: FrozenSignature, batch_size: int = 1, device: str = "cpu"
 ) -> list[dict[str, Any]]:
-    """What the engine would run there: {"block", "schedules"} of every region.
+    """The programs that the engine would run: {"block", "schedules"} of each region.
 
     The schedules are {"batch_size", "schedule"} objects
     (cc/tensorflow/ops/program_json.h).
@@ -121,7 +121,7 @@ def lowered_programs(
 
 
 def describe_region(graph_def: graph_pb2.GraphDef, name: str) -> str:
-    """What to call a region of a lowered graph: it has the names of its operators."""
+    """Describes a region of a lowered graph by its number and its operators."""
     regions = [node for node in graph_def.node if node.op == REGION]
     (number,) = (i for i, node in enumerate(regions, 1) if node.name == name)
     names = [

@@ -15,7 +15,7 @@ Given = np.ndarray | tuple[int, ...]
 
 
 def parse_inputs(words: Iterable[str]) -> dict[str, Given]:
-    """What --input=NAME=FILE.npy and --input=NAME=SHAPE (1,224,224,3) say.
+    """Parses values of --input: NAME=FILE.npy and NAME=SHAPE (1,224,224,3).
 
     Raises:
       UserError: one of `words` is neither, or a file cannot be read.
@@ -87,7 +87,7 @@ def example_inputs(
 def outputs_of(
     function: Any, inputs: Mapping[str, tf.Tensor]
 ) -> Mapping[str, tf.Tensor]:
-    """What a signature function gives.
+    """The outputs of a signature function.
 
     Raises:
       UserError: it fails; the line says how to give it other inputs.

@@ -32,7 +32,7 @@ def remove_abandoned(parent: str, prefix: str, suffix: str = "") -> None:
     """Removes directories of these names whose owners have died."""
     pattern = f"{glob.escape(os.path.join(parent, prefix))}*{glob.escape(suffix)}"
     for path in glob.glob(pattern):
-        # What cannot be looked at belongs to somebody else.
+        # Directories that cannot be looked at belong to somebody else.
         with contextlib.suppress(OSError):
             found = os.lstat(path)
             # A clock may have been set back since.

@@ -1,4 +1,4 @@
-"""What the MODEL argument names: a SavedModel, a Keras file, a network by name."""
+"""Loads the MODEL argument: a SavedModel, a Keras file, a network by name."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def saved_model(
         path = os.path.join(directory, "model")
         try:
             _export(keras_model, path)
-        # What Keras and TensorFlow say of models that are not built, and others.
+        # Keras and TensorFlow raise various errors, as for models that are not built.
         except Exception as error:
             raise UserError(
                 f"the Keras model {keras_model.name!r} cannot be exported: "
@@ -95,7 +95,7 @@ def traced(model: Any) -> tuple[Any, Sequence[Any]]:
         call, specs = inference_function(model)
         function = tf.function(call, input_signature=specs, autograph=False)
         return function.get_concrete_function(), specs
-    # What Keras and TensorFlow say of models that are not built, and others.
+    # Keras and TensorFlow raise various errors, as for models that are not built.
     except Exception as error:
         raise UserError(
             f"the Keras model {model.name!r} cannot be traced: {first_line(error)}"
@@ -165,7 +165,7 @@ def _load_keras_file(path: str) -> Any:
         raise UserError(f"{path}: no such file")
     try:
         return keras.saving.load_model(path, compile=False)
-    # Whatever is wrong inside of the file, Keras says it with all kinds of errors.
+    # Keras raises all kinds of errors for what is wrong inside of the file.
     except Exception as error:
         raise UserError(f"{path}: not a Keras model: {first_line(error)}") from error
 

@@ -49,7 +49,7 @@ class Region:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """What the engine computes of one model.
+    """The regions and blocks of one model that the engine computes.
 
     Attributes:
       name: for people.

@@ -207,7 +207,7 @@ def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
             if tensor[0] != "^":
                 readers[function_library.node_of(tensor)].append((node, k))
                 inputs[node.name] += 1
-    # What is computed of constants, and they themselves, those that read them last.
+    # Constants, and nodes computed of them alone, in topological order.
     constants = [node.name for node in graph_def.node if node.op == "Const"]
     computed = list(constants)
     for name in computed:
@@ -235,7 +235,7 @@ def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
 
 
 def _value(frozen: FrozenSignature, read: node_def_pb2.NodeDef) -> np.ndarray:
-    """What a node reads from a variable."""
+    """The value of the variable that a node reads."""
     return tf.raw_ops.ReadVariableOp(
         resource=frozen.captures[read.input[0]],
         dtype=tf.dtypes.as_dtype(read.attr["dtype"].type),

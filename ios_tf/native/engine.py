@@ -115,7 +115,7 @@ def load() -> None:
 
 
 def _cuda_directories() -> list[str]:
-    """Where pip puts cuDNN and NVRTC, of all that Python imports from."""
+    """The directories of pip's cuDNN and NVRTC, in all that Python imports from."""
     return [
         directory
         for entry in sys.path
@@ -152,7 +152,7 @@ def _int64s(values: Sequence[int]) -> ctypes.Array:
 
 
 def device_fingerprint(device: str = "cpu") -> str:
-    """What latencies on `device` depend on: processor, cores, library versions."""
+    """Processor, cores and library versions, which latencies on `device` depend on."""
     return _take_string(_library().ios_device_fingerprint(device.encode()))
 
 
@@ -279,7 +279,7 @@ class Program:
     def bind(
         self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
     ) -> Callable[[], None]:
-        """What runs once with these arrays: dense, of the block's dtype and shapes."""
+        """A single run on these arrays: dense, of the block's dtype and shapes."""
         arguments = (
             _pointers([a.ctypes.data for a in inputs]),
             _int64s([d for a in inputs for d in a.shape]),

@@ -18,7 +18,7 @@ Parameters = Mapping[str, str | int | Sequence[int]]
 def rewriter_config(
     optimizers: Sequence[str], parameters: Parameters
 ) -> config_pb2.ConfigProto:
-    """What runs only the named graph optimizers, once; ours with `parameters`."""
+    """A configuration to run only these optimizers, once; ours with `parameters`."""
     config = config_pb2.ConfigProto()
     rewriter = config.graph_options.rewrite_options
     rewriter.min_graph_nodes = -1
@@ -60,7 +60,7 @@ def optimize(
     plugin.ops()  # registers the optimizer
     meta_graph = meta_graph_pb2.MetaGraphDef()
     meta_graph.graph_def.CopyFrom(graph_def)
-    # What may not be optimised away.
+    # The signature keeps inputs and outputs from being optimised away.
     signature = meta_graph.signature_def["serving_default"]
     for i, spec in enumerate(inputs):
         info = signature.inputs[str(i)]

@@ -59,7 +59,7 @@ def ops() -> ModuleType:
 
 
 def version_mismatch(running: str, built: str) -> str | None:
-    """What to tell the user when TensorFlow is not the one built against, or None.
+    """The message if TensorFlow is not the one built against, or None.
 
     TensorFlow's C++ interface changes with its minor version.
     """
@@ -105,7 +105,7 @@ def _load_ops() -> ModuleType:
 
 
 def device_fingerprint(device: str) -> str:
-    """What latencies on a device depend on; fit for the name of a directory.
+    """A device's fingerprint for its latencies, fit for the name of a directory.
 
     Raises:
       UserError: there is no such device.

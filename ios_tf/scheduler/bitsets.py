@@ -62,7 +62,7 @@ def neighbours(sets: np.ndarray, adjacent: list[int]) -> np.ndarray:
 
 
 def component(seeds: np.ndarray, sets: np.ndarray, adjacent: list[int]) -> np.ndarray:
-    """What can be reached from the seeds without leaving the set they are in."""
+    """The operators reached from the seeds without leaving the set they are in."""
     reached = seeds
     while True:
         following = reached | (neighbours(reached, adjacent) & sets)

@@ -27,7 +27,7 @@ _NEAR_TIES = 3  # at most
 
 
 class CostModel(Protocol):
-    """What a search asks for latencies; `ios_tf.cost` has implementations."""
+    """The source of a search's latencies; `ios_tf.cost` has implementations."""
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
         """The latency of one stage in milliseconds."""
@@ -70,7 +70,7 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True)
 class SearchResult:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
       schedule: the best one.
@@ -276,7 +276,7 @@ class _Candidates:
             found_ms = min(found_ms, math.fsum(optimistic_ms[chosen]))
             gap_ms = found_ms * (1 - tolerance) - lowest_ms
             if (complete and gap_ms <= 0) or not unknown or stop():
-                # What was asked for may make a better schedule still.
+                # All stages asked for so far may make a better schedule still.
                 best, best_ms = solve(self._space, self.known_ms())
                 if complete and gap_ms <= 0:
                     return best, best_ms, None
@@ -287,7 +287,7 @@ class _Candidates:
     def _optimistic(
         self, bound: Callable[[Problem, Stage], float], stop: Callable[[], bool]
     ) -> tuple[np.ndarray, bool]:
-        """What each stage costs at least, and whether all have been looked at.
+        """Lower bounds of the stages' costs, and whether all have been looked at.
 
         Small stages come first: of the smallest there is always a schedule.
         """

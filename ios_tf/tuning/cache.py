@@ -44,7 +44,7 @@ def latency_database(directory: str) -> str:
 
 
 def pending_directory(directory: str, device: str) -> str:
-    """Where blocks wait for `tune` (cc/tensorflow/on_the_fly/schedule_cache.h)."""
+    """The directory of pending blocks (cc/tensorflow/on_the_fly/schedule_cache.h)."""
     return os.path.join(directory, PENDING, device)
 
 
@@ -57,7 +57,7 @@ class ScheduleCache:
         self._directory = os.path.join(directory, device)
 
     def path(self, signature: str, strategy: str) -> str:
-        """Where the schedule of a block is kept."""
+        """The path of a block's schedule."""
         suffix = "" if strategy == DEFAULT_STRATEGY else f".{strategy}"
         return os.path.join(self._directory, f"{signature}{suffix}.json")
 
@@ -122,7 +122,7 @@ class ScheduleCache:
 def _settings(
     strategy: str, pruning: Pruning, patterns: Patterns, winograd: bool
 ) -> dict[str, Any]:
-    """What a schedule was searched with, as its file says it."""
+    """The settings of a schedule's search, as its file has them."""
     return {
         "strategy_option": strategy,
         # No limit has two spellings.

@@ -1,4 +1,4 @@
-"""What `ios_tf cache` does: lists, checks, cleans, packs and unpacks a schedule cache.
+"""Lists, checks, cleans, packs and unpacks a schedule cache, for `ios_tf cache`.
 
 An entry is one file: a schedule, a pending block, or what an interrupted write left.
 """
@@ -256,7 +256,7 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
 
 
 def _check(name: str, data: Any, pending: bool) -> str | None:
-    """What is wrong with the content of a file of this name."""
+    """The fault of a file with this name and content, or None."""
     signature, _, rest = name.partition(".")
     strategies = {"json"} if pending else {"json", *(f"{s}.json" for s in STRATEGIES)}
     if rest not in strategies:
@@ -276,7 +276,7 @@ def _check(name: str, data: Any, pending: bool) -> str | None:
 
 
 def _check_stages(schedule: Schedule) -> None:
-    # What a schedule alone can tell; the block decides when it is used.
+    # Whether it fits its block is checked when it is used.
     operators = sorted(
         op for stage in schedule.stages for group in stage.groups for op in group
     )

@@ -40,7 +40,7 @@ _PATIENCE_MS = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """What the optimizer does in this process.
+    """The state of the optimizer in this process.
 
     Attributes:
       problem: why the plugin cannot be used, in one line; None if it can.
@@ -172,7 +172,7 @@ def disable() -> None:
 
 
 def status() -> Status:
-    """What the optimizer does and has done in this process."""
+    """The state of the optimizer in this process, with counts of its work."""
     options = tf.config.optimizer.get_experimental_options()
     # The default is to use them.
     runs = options.get("use_plugin_optimizers", True)
@@ -206,7 +206,7 @@ def session_config(
     max_group_size: int = 3,
     progress: bool = True,
 ) -> config_pb2.ConfigProto:
-    """What `enable` does, for one tf.compat.v1 session or for a server.
+    """A configuration that applies `enable` to a tf.compat.v1 session or to a server.
 
     The configuration names the optimizer and its parameters. Written as text, it is
     what a server's platform configuration takes; `cache_dir` is then a directory of
@@ -273,7 +273,7 @@ class _SearchThread(threading.Thread):
             schedule = reason = None
             try:
                 schedule = self._tune(request).encode()
-            # Whatever goes wrong, the optimizer waits for an answer.
+            # The optimizer waits for an answer even if the search fails.
             except BaseException as error:
                 reason = first_line(error).encode()
             self._library.ios_tf_give_schedule(number, schedule, reason)

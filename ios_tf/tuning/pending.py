@@ -75,7 +75,7 @@ class BlockTuner:
 
 @dataclasses.dataclass(frozen=True)
 class Tuned:
-    """What `tune` did.
+    """The result of `tune`.
 
     Attributes:
       device: the fingerprint.

@@ -36,7 +36,7 @@ _WORTHWHILE = 0.98
 
 @dataclasses.dataclass
 class SearchStats:
-    """What the searches of a model took.
+    """The effort of a model's searches.
 
     Attributes:
       blocks: parts that one dynamic program schedules, equal ones counted once.
@@ -134,7 +134,7 @@ class Searcher:
         waiting = [p for s, p in unique.items() if s not in schedules]
         left = sum(map(_weight, waiting))
         for i, problem in enumerate(waiting):
-            # What one search leaves of its time is the others'.
+            # The time that one search leaves goes to the others.
             now = time.monotonic()
             seconds = start + self._time_limit - now
             share = seconds * _weight(problem) / left if left else 0.0
@@ -217,7 +217,7 @@ class Searcher:
                 totals[key] += schedule.metadata[key]
         metadata = {"block": problem.name, "parts": len(parts), **totals}
         schedule = dataclasses.replace(joined(problem, of_parts), metadata=metadata)
-        # Whoever knows the whole block only, such as a server, finds it, too.
+        # Servers and others that know only the whole block find it, too.
         if not self._look_up(problem):
             self._keep(schedule)
         return schedule
@@ -281,7 +281,7 @@ class Searcher:
         if math.inf in latencies.values():
             stats.too_large.add(problem.name)
         if latencies[sequential.stages] == math.inf:
-            # What others would take is of no use without it.
+            # The other latencies are of no use without it.
             latencies = dict.fromkeys(latencies, 0.0)
         best = min(choices, key=lambda schedule: latencies[schedule.stages])
         limit = _WORTHWHILE * latencies[sequential.stages]
