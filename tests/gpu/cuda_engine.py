@@ -48,7 +48,7 @@ def assert_close(
 def on_cpu(
     block: dict, schedule: dict, weights: Sequence[np.ndarray], inputs, dtype: str
 ) -> list[np.ndarray]:
-    """What the CPU backend computes in float32 from operands rounded to `dtype`."""
+    """The CPU backend's outputs in float32 of operands rounded to `dtype`."""
     program = engine.Program(
         {**block, "dtype": "float32"}, schedule, [rounded(w, dtype) for w in weights]
     )

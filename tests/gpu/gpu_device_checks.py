@@ -26,7 +26,7 @@ CHOSEN = devices.choose("gpu")
 GPU, CPU = "/device:GPU:0", "/device:CPU:0"
 # Relative to the largest value.
 TOLERANCE = {"float32": 2e-3, "float16": 1e-2, "bfloat16": 3e-2}
-# What makes the host wait for the GPU.
+# These calls make the host wait for the GPU.
 WAITS = "cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"
 
 
@@ -244,8 +244,8 @@ def test_all_memory_is_tensorflow_s(tmp_path):
 
 
 def test_memory_that_work_still_uses_is_not_written(tmp_path):
-    """What a result leaves, a region's weights get: the one of the matrix product is
-    as large as ten rows of the result."""
+    """A region's weights get the memory that a result leaves: the one of the matrix
+    product is as large as ten rows of the result."""
     call = region(tmp_path)
     x = on_gpu(gh.random_array(10, 9, 8, 3))
     for seed in range(5):

@@ -43,7 +43,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What cuDNN says to one convolution.
+    """cuDNN's answer to one convolution.
 
     Attributes:
       error: why the engine cannot run it; "" if it can.
@@ -99,7 +99,7 @@ def answers(
 ) -> tuple[int, list[Answer]]:
     """cuDNN's version, and what it says to blocks of one convolution each."""
     directory = _build(library)
-    # Where a wheel of NVRTC and cuBLAS may be, for cuDNN itself.
+    # A wheel of NVRTC and cuBLAS may be there, for cuDNN itself.
     beside = [str(p) for p in library.parents[2].glob("*/lib")]
     paths = [str(HERE), str(HERE.parents[1]), *sys.path]
     done = subprocess.run(

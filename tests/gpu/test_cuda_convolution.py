@@ -257,7 +257,7 @@ def test_damaged_file_costs_time_only(tmp_path, right_sum, damage):
     file.write_text(damage(text))
     total, _, _ = run_in_process(tmp_path)
     assert total == pytest.approx(right_sum)
-    # What was found out again is as it was.
+    # Plans that were found again are as they were.
     repaired = json.loads(file.read_text())["plans"]
     for convolution, plan in json.loads(text)["plans"].items():
         assert repaired[convolution] == plan

@@ -1,5 +1,5 @@
-"""What goes wrong on a machine with or without a GPU gives one clear line, and the
-process lives on. A process that has found the libraries keeps them: most tests run in
+"""Failures on a machine with or without a GPU give one clear line, and the process
+lives on. A process that has found the libraries keeps them: most tests run in
 one of their own."""
 
 import os
@@ -83,7 +83,7 @@ def output_of(script: str, environment: dict[str, str], arguments=()) -> list[st
 
 
 def error_of(libraries: Path, options: str = "", arguments=("cuda", "float32")) -> str:
-    """What a process says that has these libraries and options of the fakes."""
+    """The error of a process with these libraries and options of the fakes."""
     found = environment(libraries, str(libraries)) | {"FAKE_CUDA_OPTIONS": options}
     error, value = output_of(_SCRIPT, found, arguments)
     assert float(value) == pytest.approx(1.32)

@@ -87,7 +87,7 @@ class Gpu(cd.Driver):
         return address
 
     def order(self, before: int, after: int) -> None:
-        """What is on stream `before` comes before what will be on `after`."""
+        """Makes later work on stream `after` wait for the work on `before`."""
         event = self.event()
         self("cuEventRecord", event, before)
         self("cuStreamWaitEvent", after, event, 0)

@@ -97,7 +97,7 @@ for stride in (1, 2):
 
 
 def unrolling(macros: dict[str, int]) -> dict[str, int]:
-    """What window_kernel.cc decides by the registers that a window needs."""
+    """The macros that window_kernel.cc sets by the registers that a window needs."""
     if "IOS_STRIP" not in macros:
         return {}
     vector, strip = macros["IOS_VECTOR"], macros["IOS_STRIP"]

@@ -1,5 +1,5 @@
-"""What the search measures on a GPU: the GPU's time of a stage as it runs in a program,
-not the host's, nor that of clocks that are down, nor copies that no program makes.
+"""On a GPU, the search measures the GPU's time of a stage as it runs in a program, not
+the host's, nor that of clocks that are down, nor copies that no program makes.
 
 The fake GPU's times are simulated: so many microseconds for a kernel, and some of the
 host's for each call that launches.

@@ -24,7 +24,7 @@ NETWORKS = ["inception", "squeezenet", "randwire", "nasnet"]
 DEVICE = SimulatedDevice(
     flops_per_ms=1e6, bytes_per_ms=1e5, multiprocessors=8, tile=64, launch_ms=1e-3
 )
-# What is rounded on the way adds up.
+# Rounding errors on the way add up.
 TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 
 
@@ -137,7 +137,7 @@ def _random_schedule(rng: np.random.Generator, problem: dict, most: int) -> dict
 
 
 def test_strategies_differ():
-    """What the tests below run has concurrent groups, chains in groups and merges."""
+    """The tests below run concurrent groups, chains in groups and merges."""
     for name in NETWORKS:
         schedules = {s: schedule_of(name, s, 0)["stages"] for s in STRATEGIES}
         assert len(schedules["both"]) < len(schedules["sequential"])

@@ -1,4 +1,4 @@
-"""What NVIDIA's own cuDNN says to the convolutions of the four networks, for devices
+"""NVIDIA's own cuDNN is asked about the convolutions of the four networks, for devices
 that are not there: each has plans that use tensor cores, in little memory, without
 copies.
 

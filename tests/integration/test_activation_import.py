@@ -31,7 +31,7 @@ def hard_sigmoid_of_keras_2(x):
     return tf.clip_by_value(0.2 * x + 0.5, 0.0, 1.0)
 
 
-# What they are, with parameters that are not the usual ones.
+# The function, the engine's type and the unusual parameters of each activation.
 CASES = {
     "relu": (tf.nn.relu, "relu", {}),
     "relu6": (layers.ReLU(6.0), "relu6", {}),

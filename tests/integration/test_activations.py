@@ -89,7 +89,7 @@ def assert_like(found: np.ndarray, expected: np.ndarray, rtol: float, what) -> N
 
 @pytest.fixture(scope="module")
 def linear() -> list[np.ndarray]:
-    """What the activations are applied to; TensorFlow has the same NaN in it."""
+    """Tensors to apply the activations to; TensorFlow has the same NaN in them."""
     block = block_of({})
     found = run(block)
     expected = interpreter.compute(TensorFlowOps(), block, *arguments(block))

@@ -103,7 +103,7 @@ def test_without(tmp_path, cache, capsys):
     assert algorithms(str(tmp_path / "off")) == {1: {}}
     convert(tmp_path / "again", "--winograd=off")
     assert "0 from cache" not in capsys.readouterr().out.split("blocks")[-1]
-    # What was searched without is not what is asked for now.
+    # Schedules that were searched without Winograd are not those asked for now.
     convert(tmp_path / "on")
     assert set(winograd_of(cache)) == {True}
     assert "0 from cache" in capsys.readouterr().out

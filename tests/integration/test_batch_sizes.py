@@ -66,7 +66,7 @@ DIFFERENT = {1: merge_everything, 8: greedy_schedule, 32: sequential_schedule}
 
 
 def regions_run(directory) -> dict[int, int]:
-    """What TensorFlow's profile says: batch -> the size it was scheduled for."""
+    """Batch -> the size it was scheduled for, by TensorFlow's profile."""
     found = {}
     for path in directory.glob("**/*.xplane.pb"):
         space = xplane_pb2.XSpace.FromString(path.read_bytes())

@@ -86,8 +86,8 @@ def _to_11_bits(x: np.ndarray) -> np.ndarray:
 
 
 def test_a_deep_network_may_round_and_not_be_wrong():
-    """What rounding to TF32 makes of 100 layers passes; one wrong value, or all of
-    them wrong by little, do not."""
+    """100 layers rounded to TF32 pass; one wrong value, or all of them wrong by
+    little, do not."""
     random = np.random.default_rng(0)
     x = random.uniform(-1, 1, (64, 64))
     weights = [random.normal(size=(64, 64)) / 32**0.5 for _ in range(100)]

@@ -151,7 +151,7 @@ def test_weights_keep_the_magnitude():
     + ["maximum", "minimum", "clip", "threshold", "square", "pow", "abs", "erf"],
 )
 def test_activations_of_random_values(name):
-    """What is said of them, beside TensorFlow's own on samples."""
+    """Their computed moments are those of TensorFlow's outputs on samples."""
     from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
 
     samples = np.random.default_rng(0).normal(0.5, 2.0, 200_000)
@@ -191,7 +191,7 @@ def test_aligned_arrays():
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
 @pytest.mark.parametrize("coordinates", ["asymmetric", "half_pixel", "align_corners"])
 def test_resizing_by_indices(interpolation, coordinates):
-    """What frameworks without an operator of TensorFlow's conventions do."""
+    """Frameworks without an operator of TensorFlow's conventions resize by indices."""
     from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
 
     image = np.random.default_rng(0).normal(size=(2, 5, 7, 3)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What is no faster than TensorFlow stays TensorFlow's: latencies are made up here."""
+"""Parts no faster than TensorFlow stay its own: latencies are made up here."""
 
 import dataclasses
 import filecmp

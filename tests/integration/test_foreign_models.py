@@ -271,7 +271,7 @@ def test_names_that_only_tf1_can_save(tmp_path):
     assert sorted(again) == ["X_0", "in/X", "x:0"]
 
 
-# What cannot work is known before the search.
+# Conversions that cannot work fail before the search.
 
 
 @pytest.fixture
@@ -363,7 +363,7 @@ def test_whole_numbers_do_not_hide_wrong_results(constants, tmp_path, monkeypatc
 
 
 def test_rounding_that_chooses_otherwise_is_no_failure(tmp_path):
-    """What follows the network makes rounding errors large: the report says so."""
+    """The report says that operators behind the network make rounding errors large."""
     model = fm.Network()
     path = str(tmp_path / "model")
 
@@ -431,7 +431,7 @@ def test_images_are_smooth_where_noise_is_chaos(tmp_path):
     assert not any("differ" in note for note in report.notes)
 
 
-# What the report says.
+# The contents of the report.
 
 
 def test_report_compares_with_tensorflow(network, tmp_path):

@@ -42,7 +42,7 @@ def freeze(dtype) -> gh.Graph:
 
 
 def run_regions(graph: gh.Graph, images: np.ndarray) -> list[np.ndarray]:
-    """What the engine's GPU gives for the only region of a lowered graph."""
+    """The outputs of a lowered graph's only region on the engine's GPU."""
     (node,) = [n for n in graph.graph_def.node if n.op == "IosRegion"]
     program = json.loads(node.attr["program"].s)
     dtype = program["block"]["dtype"]

@@ -1,4 +1,4 @@
-"""What the native importer recognises as which operator."""
+"""Tests which operators the native importer recognises."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What signatures are called with: random arguments, and those that a user names."""
+"""Arguments of signatures: random ones, and those that a user names."""
 
 import types
 
@@ -11,7 +11,7 @@ from ios_tf.model.inputs import example_inputs, outputs_of, parse_inputs
 
 
 def signature(**specs: tf.TensorSpec):
-    """What has the signature of a loaded SavedModel's function."""
+    """An object with the signature of a loaded SavedModel's function."""
     return types.SimpleNamespace(structured_input_signature=((), specs))
 
 

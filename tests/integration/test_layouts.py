@@ -344,7 +344,7 @@ def test_nodes_that_are_left_read_the_layout_they_know(tmp_path):
     images = gh.random_array(2, 8, 9, 3)
     lowered = gh.lower(gh.rewrite(first, tmp_path, batch_size=2))
     assert lowered.ops()["Conv2D"] == 0
-    # What two nodes and the caller read with channels first; log_softmax does not.
+    # Two nodes and the caller read with channels first; log_softmax does not.
     assert lowered.ops()["Transpose"] == 2
     gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
@@ -365,7 +365,7 @@ def test_two_regions_pass_on_what_they_have(tmp_path):
 
 
 def test_layout_optimizer_s_transposes_vanish(tmp_path):
-    """What TensorFlow's layout optimizer makes of a graph: Transposes at its ends."""
+    """TensorFlow's layout optimizer puts Transposes at the ends of a graph."""
 
     def network(x, layout: Layout):
         x = two_branches(x, layout)

@@ -1,4 +1,4 @@
-"""What processes leave that are killed, and who removes it."""
+"""Files that killed processes leave, and their removal."""
 
 import os
 import signal

@@ -42,7 +42,7 @@ def hand_written_norm(x):
     return (x - mean) / tf.sqrt(variance + 1e-3) * GAMMA + BETA
 
 
-# What it becomes besides two convolutions; None: whatever.
+# A function, and its operators besides two convolutions; None: any.
 FUNCTIONS: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[str] | None]] = {
     "sum of maps": (lambda x: x * tf.reduce_sum(x, [1, 2], keepdims=True), None),
     "mean of channels": (

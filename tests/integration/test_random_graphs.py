@@ -22,7 +22,7 @@ from ios_tf.model import graph_optimizer
 
 @pytest.fixture(autouse=True, scope="module")
 def without_garbage():
-    """What is there is no garbage: every run of an optimizer would look again."""
+    """Freezes all objects: every run of an optimizer would look at them again."""
     gc.collect()
     gc.freeze()
     yield

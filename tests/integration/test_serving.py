@@ -27,7 +27,7 @@ pytest.importorskip("tensorflow_serving.apis", reason="tensorflow-serving-api")
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory) -> Path:
-    """What prepare.py writes for a small network."""
+    """The files that prepare.py writes for a small network."""
     directory = tmp_path_factory.mktemp("served")
     shutil.copytree(shared.cells(), directory / "original")
     sizes = ",".join(map(str, BATCH_SIZES))

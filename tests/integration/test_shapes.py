@@ -48,7 +48,7 @@ def crop_like(x):
     return second(x[:, : tf.shape(y)[1], : tf.shape(y)[2]])
 
 
-# What comes between two convolutions, and how many nodes of which type are left to
+# The function between two convolutions, and how many nodes of which type are left to
 # TensorFlow.
 FIXED: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], dict[str, int]]] = {
     "first image": (lambda x: x[:1], {"StridedSlice": 1}),

@@ -77,7 +77,7 @@ def test_no_weight_is_in_the_graph(tmp_path):
 
 
 def test_regions_follow_variables(tmp_path):
-    """Whatever writes to a variable, the next call computes with what it wrote."""
+    """The next call computes with a variable's new value, however it was written."""
     loaded = tf.saved_model.load(converted(str(tmp_path)))
     function = loaded.signatures["serving_default"]
 
@@ -215,7 +215,7 @@ def test_merged_and_scaled_filters(use_bias, data_format):
     assert len(frozen.captures) == 4
     frozen = store.with_scaled_filters(graph_optimizer.fold_constants(frozen))
     assert len(frozen.captures) == 4
-    # What a bias comes before is scaled when the weights are packed.
+    # Filters before a bias are scaled when the weights are packed.
     products = sum(node.op == "Mul" for node in frozen.graph_def.node)
     turned = data_format == "channels_first"  # after the depthwise convolution
     assert products == (4 if use_bias else int(turned))
@@ -245,7 +245,7 @@ def test_merged_and_scaled_filters(use_bias, data_format):
 
 
 def in_channels_last(model, truth, x):
-    """What the model gives, computed by one of the other layout."""
+    """The model's output, computed by a model of the other layout if need be."""
     if model.inputs[0].shape[-1] == 3:
         return truth(x).numpy()
     other = branches(model.layers[1].use_bias, "channels_last")
@@ -316,7 +316,7 @@ def call_region(program, *parameters, scale=()):
     return call(tf.constant(gh.random_array(2, 8, 8, 3)), *parameters)
 
 
-# Where the function is made, and where it runs.
+# TensorFlow raises these where a function is made, and where it runs.
 refused = functools.partial(pytest.raises, (ValueError, tf.errors.InvalidArgumentError))
 
 

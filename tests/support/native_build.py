@@ -51,10 +51,10 @@ _TENSORFLOW_FLAGS = (
 
 
 class NativeBuild:
-    """What is compiled with one compiler and its flags, in a directory of its own: the
-    engine, and what is made of it; with `tensorflow`, the graph optimizer, too.
+    """Compiles the engine, and programs with it, by one compiler and its flags in a
+    directory of their own; with `tensorflow`, the graph optimizer, too.
 
-    What is up to date is not compiled again.
+    Files that are up to date are not compiled again.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ def _run(command: list[str], what: str) -> None:
 
 
 def _tensorflow() -> Path:
-    """Where the package lies; importing it would take seconds."""
+    """The package's directory; importing it would take seconds."""
     found = importlib.util.find_spec("tensorflow")
     if found is None or not found.submodule_search_locations:
         raise SystemExit("tensorflow is missing: install it")

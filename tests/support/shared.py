@@ -13,7 +13,7 @@ from pathlib import Path
 # Names the directory they are in; conftest.py makes it.
 DIRECTORY = "IOS_TF_TESTS_SHARED"
 # Quick and noisy measurements, for tests about results and not about speed.
-# What is fast to search, and keeps what so small networks do not gain.
+# Searches are fast, and keep schedules by which small networks do not gain.
 FAST = {
     "warmup": 0,
     "number": 1,

@@ -1,4 +1,4 @@
-"""Who may include whom: cc/core, cc/engine, cc/tensorflow, and the devices apart."""
+"""Checks the includes of cc/core, cc/engine, cc/tensorflow and each device."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ ALLOWED = {
         [
             "cc/core/",
             r"cc/engine/(arrays|devices|profiler|program)\.h",
-            # What a graph composes is computed as the engine computes it.
+            # Functions that a graph composes are computed as the engine does it.
             r"cc/engine/cpu/kernels/(activations|broadcast)\.h",
             "(absl|tensorflow|tsl|xla)/",
         ],

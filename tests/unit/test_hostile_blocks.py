@@ -40,7 +40,7 @@ def sequential(found: dict) -> dict:
 
 
 def try_all(found: dict) -> list[str]:
-    """What each entry of the engine says of a block; nothing where it takes it."""
+    """The error of each entry of the engine for a block; empty where it takes it."""
     errors = []
     for entry in (
         lambda: engine.problem(found),
@@ -256,7 +256,7 @@ def test_a_merge_does_not_multiply_windows():
         engine.Program(found, merged(*parts), weights)
     with pytest.raises(EngineError, match="too large"):
         engine.Profiler(found).measure([merged(*parts)], 0, 1, 1)
-    # What the paper merges is far below.
+    # The paper's merges are far below.
     parts = [conv(kernel=[1, 7]), conv(kernel=[7, 1])]
     found = block(*parts, outputs=[0, 1])
     assert engine.problem(found)["merge_classes"] == [[0, 1]]

@@ -90,7 +90,7 @@ def _measured(tmp_path):
 
 
 def _whole(tmp_path):
-    """What an undisturbed search finds and measures."""
+    """The result of an undisturbed search, and the stages that it measures."""
     (tmp_path / "whole").mkdir()
     result = _finish(_start(tmp_path / "whole"))
     return result, set(_measured(tmp_path / "whole"))
@@ -111,7 +111,7 @@ def test_a_killed_search_resumes(tmp_path, die, when):
     assert killed.returncode == -signal.SIGKILL
     _check(tmp_path, die - 1 if when == "before" else die)
     again = _finish(_start(tmp_path))
-    # What was being measured is measured again, and nothing else.
+    # Only the stage that was being measured is measured again.
     lost = 1 if when == "before" else 0
     assert again == [latency_ms, stages, count - die + lost]
     measured = _measured(tmp_path)

@@ -299,7 +299,7 @@ def test_near_ties_are_other_schedules_within_the_limit(seed, tie):
     assert latencies == sorted(latencies)
     assert len({schedule.stages for schedule in result.near_ties}) == len(latencies)
 
-    # Whatever comes second differs from the best in a stage: it is found if near.
+    # The second best differs from the best in a stage: it is found if near.
     def forms(stage):
         yield costs.cost(stage, "concurrent")
         if len(stage) > 1 and any(stage <= set(c) for c in classes):

@@ -48,7 +48,7 @@ def test_a_sum_belongs_to_its_only_reader():
     reads = made.contracted.predecessors[sums]
     assert reads == mask_of([place[1], place[2]])
     assert made.contracted.predecessors[place[1 << 5]] == mask_of([sums, place[2]])
-    # What a pattern takes is not taken again.
+    # Operators that a pattern takes are not taken again.
     assert sums_with_readers(problem, taken=0b10000) == [0b1100]
     assert sums_with_readers(problem, taken=0b01000) == []
 
