@@ -10,8 +10,10 @@ number of compilers that run at once.
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
+import dataclasses
 import importlib.metadata
 import importlib.util
 import json
@@ -19,7 +21,8 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -42,8 +45,8 @@ WARNINGS = ["-Wall", "-Wextra", "-Wno-psabi"]
 
 # Most of the ops' sources include it: half of the time they take to compile.
 OPS_HEADER = "cc/tensorflow/precompiled.h"
-# Precompiling pays for more sources than these.
-FEW_SOURCES = 5
+# Precompiling pays for more units than these.
+FEW_UNITS = 2
 
 # TensorFlow's wheel ships NVIDIA's headers; the libraries are opened at run time.
 CUDA_INCLUDES = (
@@ -112,100 +115,161 @@ class Compiler:
             print(done.stdout, flush=True)
             raise fail(f"{what} failed: see the compiler's messages above")
 
-    def library(
+    def compile(self, unit: Unit, directory: Path, flags: list[str]) -> None:
+        target = unit.object(directory)
+        print(f"compiling {unit.name}", flush=True)
+        outputs = [unit.level, "-MMD", "-MF", str(target.with_suffix(".d"))]
+        outputs += ["-o", str(target), "-c", unit.written(directory)]
+        self.run([*FLAGS, *flags, *self.flags, *outputs], f"compiling {unit.name}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """Sources that are compiled as one: most of the time goes into headers that all of
+    a folder include, and into templates that all of it use."""
+
+    name: str
+    sources: tuple[Path, ...]
+
+    @classmethod
+    def all_of(cls, sources: list[Path]) -> list[Unit]:
+        """One for each folder; kernels, which take long by themselves, are alone."""
+        folders = collections.defaultdict(list)
+        for source in sources:
+            alone = source.parent == KERNELS / "kernels"
+            folders[source if alone else source.parent].append(source)
+        units = [
+            cls(folder.relative_to(ROOT).as_posix(), tuple(members))
+            for folder, members in folders.items()
+        ]
+        # What takes longest first, so that no core waits for it in the end.
+        return sorted(units, key=lambda unit: -unit.size())
+
+    @property
+    def level(self) -> str:
+        """What computes is optimised; the rest would take longer than it ever saves."""
+        return "-O3" if KERNELS in self.sources[0].parents else "-O1"
+
+    def size(self) -> int:
+        return sum(source.stat().st_size for source in self.sources)
+
+    def object(self, directory: Path) -> Path:
+        return directory / (self.name.replace("/", "_").removesuffix(".cc") + ".o")
+
+    def written(self, directory: Path) -> str:
+        """The path of a source that includes all of them."""
+        path = self.object(directory).with_suffix(".cc")
+        text = "".join(
+            f'#include "{source.relative_to(ROOT).as_posix()}"\n'
+            for source in self.sources
+        )
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+        return path.relative_to(ROOT).as_posix()
+
+    def is_compiled(self, directory: Path) -> bool:
+        target = self.object(directory)
+        dependencies = target.with_suffix(".d")
+        if not dependencies.exists():
+            return False
+        names = dependencies.read_text().replace("\\\n", " ").split()[1:]
+        # Headers outside are of wheels, whose versions are in the stamp.
+        own = {ROOT / name for name in names if name.startswith("cc/")}
+        return own >= set(self.sources) and newer(target, list(own))
+
+
+class Library:
+    """ios_tf/lib/`name`, of sources and of libraries that `link` names."""
+
+    def __init__(
         self,
+        compiler: Compiler,
         name: str,
         patterns: tuple[str, ...],
         flags: list[str],
         link: list[str],
-        header: str | None = None,
     ) -> None:
-        """Compiles the sources that changed and links ios_tf/lib/`name`.
-
-        `header` is precompiled for them.
-        """
         sources = sorted(s for p in patterns for s in ROOT.glob(p))
         if not sources:
             raise fail(f"no sources for {name}: {' '.join(patterns)}")
-        directory = OBJECTS / name
-        directory.mkdir(parents=True, exist_ok=True)
+        self._compiler = compiler
+        self._name = name
+        self._flags = flags
+        self._link = link
+        self._units = Unit.all_of(sources)
+        self._directory = OBJECTS / name
+        self._directory.mkdir(parents=True, exist_ok=True)
         # Include directories differ from one isolated build to the next, their
         # versions do not: the stamp names those.
-        stamp = directory / "flags"
+        self._stamp = self._directory / "flags"
         named = [f for f in flags if not f.startswith("-isystem")]
-        text = shlex.join(
-            [*self.command, *FLAGS, *named, *self.flags, *self.link_flags, *versions()]
-        )
-        if not stamp.exists() or stamp.read_text() != text:
-            for old in directory.glob("*.o"):
+        own = [*compiler.command, *FLAGS, *named, *compiler.flags, *compiler.link_flags]
+        text = shlex.join([*own, *versions()])
+        if not self._stamp.exists() or self._stamp.read_text() != text:
+            for old in self._directory.glob("*.o"):
                 old.unlink()
-            stamp.write_text(text)
-        changed = [s for s in sources if not self.is_compiled(s, directory)]
-        with (
-            self.precompiled(header, len(changed), directory, flags) as use_header,
-            concurrent.futures.ThreadPoolExecutor(self.jobs) as pool,
-        ):
-            flags = [*flags, *use_header]
-            list(pool.map(lambda s: self.compile(s, directory, flags), changed))
-        objects = [object_of(s, directory) for s in sources]
-        for old in set(directory.glob("*.o")) - set(objects):
-            old.unlink()
-        target = LIBRARIES / name
-        if not newer(target, [*objects, stamp]):
-            inputs = [str(o) for o in objects]
-            # Renamed: a process may be running with the old one.
-            fresh = target.with_name(name + ".tmp")
-            self.run(
-                ["-shared", "-o", str(fresh), *inputs, *link, *self.link_flags],
-                f"linking {name}",
-            )
-            fresh.replace(target)
+            self._stamp.write_text(text)
+        self.changed = [u for u in self._units if not u.is_compiled(self._directory)]
+
+    def compile(
+        self, pool: Executor, extra_flags: Sequence[str] = ()
+    ) -> list[Future[None]]:
+        """Has the pool compile what changed."""
+        flags = [*self._flags, *extra_flags]
+        return [
+            pool.submit(self._compiler.compile, unit, self._directory, flags)
+            for unit in self.changed
+        ]
 
     @contextlib.contextmanager
     def precompiled(
-        self, header: str | None, sources: int, directory: Path, flags: list[str]
-    ) -> Iterator[list[str]]:
-        """Gives the flags that include the header; removes its hundreds of MB."""
-        if header is None or sources <= FEW_SOURCES:
-            yield []
+        self, header: str, pool: Executor
+    ) -> Iterator[Callable[[], list[str]]]:
+        """Has the pool compile the header; gives a function that waits for it, and
+        returns the flags that include it. Removes its hundreds of MB."""
+        if len(self.changed) <= FEW_UNITS:
+            yield list
             return
         # Beside the header itself, in case the compiler does not take it.
-        copy = directory / Path(header).name
+        copy = self._directory / Path(header).name
         target = copy.with_name(copy.name + ".gch")
         shutil.copyfile(ROOT / header, copy)
         print(f"compiling {header}", flush=True)
         outputs = ["-O1", "-x", "c++-header", header, "-o", str(target)]
-        self.run([*FLAGS, *flags, *self.flags, *outputs], f"compiling {header}")
+        command = [*FLAGS, *self._flags, *self._compiler.flags, *outputs]
+        done = pool.submit(self._compiler.run, command, f"compiling {header}")
+
+        def flags() -> list[str]:
+            done.result()
+            return [f"-I{self._directory}", "-include", copy.name]
+
         try:
-            yield [f"-I{directory}", "-include", copy.name]
+            yield flags
         finally:
-            target.unlink()
+            concurrent.futures.wait([done])
+            target.unlink(missing_ok=True)
 
-    def is_compiled(self, source: Path, directory: Path) -> bool:
-        target = object_of(source, directory)
-        dependencies = target.with_suffix(".d")
-        own = [source]
-        if dependencies.exists():
-            names = dependencies.read_text().replace("\\\n", " ").split()
-            own += [ROOT / n for n in names if n.startswith("cc/")]
-        return dependencies.exists() and newer(target, own)
-
-    def compile(self, source: Path, directory: Path, flags: list[str]) -> None:
-        relative = source.relative_to(ROOT)
-        target = object_of(source, directory)
-        print(f"compiling {relative}", flush=True)
-        level = "-O3" if KERNELS in source.parents else "-O1"
-        outputs = [level, "-MMD", "-MF", str(target.with_suffix(".d"))]
-        outputs += ["-o", str(target)]
-        self.run(
-            [*FLAGS, *flags, *self.flags, *outputs, "-c", str(relative)],
-            f"compiling {relative}",
+    def link(self) -> None:
+        """Links what is compiled, if any of it is new."""
+        objects = [unit.object(self._directory) for unit in self._units]
+        for old in self._directory.iterdir():
+            if (
+                old.suffix in (".o", ".d", ".cc")
+                and old.with_suffix(".o") not in objects
+            ):
+                old.unlink()
+        target = LIBRARIES / self._name
+        if newer(target, [*objects, self._stamp]):
+            return
+        # Renamed: a process may be running with the old one.
+        fresh = target.with_name(self._name + ".tmp")
+        inputs = [str(o) for o in objects]
+        self._compiler.run(
+            ["-shared", "-o", str(fresh), *inputs, *self._link]
+            + self._compiler.link_flags,
+            f"linking {self._name}",
         )
-
-
-def object_of(source: Path, directory: Path) -> Path:
-    name = source.relative_to(ROOT).as_posix().replace("/", "_")
-    return (directory / name).with_suffix(".o")
+        fresh.replace(target)
 
 
 def versions() -> list[str]:
@@ -296,7 +360,8 @@ def build() -> None:
     ]
     # libdnnl was linked against libgomp; the engine brings entry points of its
     # own, which must come first. So: no -fopenmp, no -lgomp, default visibility.
-    compiler.library(
+    engine = Library(
+        compiler,
         "libios_engine.so",
         ENGINE_SOURCES,
         [*WARNINGS, *include, *cuda_flags()],
@@ -310,7 +375,8 @@ def build() -> None:
         ],
     )
     compile_flags, link_flags = tensorflow_flags()
-    compiler.library(
+    ops = Library(
+        compiler,
         "libios_tf_ops.so",
         OPS_SOURCES,
         [*WARNINGS, *include, *compile_flags],
@@ -321,8 +387,17 @@ def build() -> None:
             *link_flags,
             "-Wl,-rpath,$ORIGIN:$ORIGIN/../../tensorflow",
         ],
-        OPS_HEADER,
     )
+    with (
+        concurrent.futures.ThreadPoolExecutor(compiler.jobs) as pool,
+        ops.precompiled(OPS_HEADER, pool) as header_flags,
+    ):
+        pending = engine.compile(pool)  # while the header is compiled
+        pending += ops.compile(pool, header_flags())
+        for one in pending:
+            one.result()
+    engine.link()
+    ops.link()
     (LIBRARIES / "build.json").write_text(
         json.dumps({"tensorflow": wheel_version("tensorflow")}) + "\n"
     )

@@ -12,7 +12,7 @@ namespace {
 // what starts there is aligned for any task.
 constexpr int64_t kArenaAlignment = 8192;
 
-int64_t AlignUp(int64_t bytes) {
+int64_t AlignForArena(int64_t bytes) {
   return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
 }
 
@@ -113,7 +113,7 @@ void Assembly::PlaceOutputs(const PartOfBlock& part) {
       continue;
     }
     outputs_[op] = {TensorLocation::kArena, 0, outputs_bytes_};
-    outputs_bytes_ += AlignUp(BytesOf(shapes_[op]));
+    outputs_bytes_ += AlignForArena(BytesOf(shapes_[op]));
   }
 }
 
@@ -160,7 +160,7 @@ Status Assembly::Append(const Segment& segment, const PartOfBlock& part) {
                           ImageAlignment(part, shapes_)));
       }
       arena_end =
-          std::max(arena_end, AlignUp(arena + executable->arena_bytes()));
+          std::max(arena_end, AlignForArena(arena + executable->arena_bytes()));
       IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> stages,
                            executable->Bind(schedule.stages, split.lanes));
       ShiftTensors(AddTensors(*executable, part, first_image, arena), &stages);

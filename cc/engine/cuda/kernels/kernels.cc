@@ -37,14 +37,6 @@ StatusOr<Walk> MakeWalk(DataType dtype, std::vector<TensorView> views,
   return walk;
 }
 
-// One thread for each of `count` things.
-template <typename Params>
-void SetGrid(const Device* device, int64_t count, Launch<Params>* launch) {
-  launch->device = device;
-  launch->block = BlockFor(device, count);
-  launch->grid_x = CeilDiv(count, launch->block);
-}
-
 Macros ElementwiseMacros(DataType dtype, int64_t vector,
                          Activation activation) {
   Macros macros = {{"IOS_DTYPE", DtypeMacro(dtype)},

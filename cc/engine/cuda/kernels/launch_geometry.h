@@ -9,6 +9,7 @@
 #include "cc/core/status.h"
 #include "cc/engine/backend.h"
 #include "cc/engine/cuda/driver/device.h"
+#include "cc/engine/cuda/kernels/kernel_cache.h"
 #include "cc/engine/cuda/kernels/kernel_params.h"
 
 namespace ios::cuda {
@@ -36,6 +37,17 @@ TensorView Flattened(const TensorView& view);
 unsigned BlockFor(const Device* device, int64_t threads);
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Threads of a block that reduces together, at most.
+constexpr int kMaxThreads = 256;
+
+// One thread for each of `count` things.
+template <typename Params>
+void SetGrid(const Device* device, int64_t count, Launch<Params>* launch) {
+  launch->device = device;
+  launch->block = BlockFor(device, count);
+  launch->grid_x = CeilDiv(count, launch->block);
+}
 
 }  // namespace ios::cuda
 

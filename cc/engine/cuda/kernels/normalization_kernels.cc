@@ -8,8 +8,6 @@
 namespace ios::cuda {
 namespace {
 
-constexpr int kMaxThreads = 256;
-
 const char* KernelOf(OperatorType type) {
   switch (type) {
     case OperatorType::kReduce:

@@ -8,8 +8,6 @@
 namespace ios::cuda {
 namespace {
 
-constexpr int kMaxThreads = 256;
-
 KernelVariant MakeVariant(const char* name, DataType dtype, int64_t vector,
                           int threads) {
   return {name,

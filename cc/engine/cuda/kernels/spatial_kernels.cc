@@ -10,14 +10,6 @@
 namespace ios::cuda {
 namespace {
 
-// One thread for each of `count` things.
-template <typename Params>
-void SetGrid(const Device* device, int64_t count, Launch<Params>* launch) {
-  launch->device = device;
-  launch->block = BlockFor(device, count);
-  launch->grid_x = CeilDiv(count, launch->block);
-}
-
 // The kernel for vectors of so many elements.
 StatusOr<CUfunction> GetFunction(
     const Device* device, const char* name, DataType dtype, int64_t vector,
