@@ -150,6 +150,47 @@ def test_functions_that_are_no_activation_are_left_as_they_are(tmp_path):
     gh.assert_lowered_equals(graph, tmp_path, (2, 6, 7, 5))
 
 
+# Compositions that differ from an activation by little, and not where that matters.
+NEARLY = {
+    "log": lambda x: tf.math.log(tf.nn.relu(x) + 1e-6),
+    "log_of_probability": lambda x: tf.math.log(
+        tf.clip_by_value(tf.sigmoid(9.0 * x), 1e-7, 1 - 1e-7)
+    ),
+    "entropy": lambda x: tf.sigmoid(x) * tf.math.log(tf.sigmoid(9.0 * x) + 1e-7),
+    "sign": lambda x: x / (tf.abs(x) + 1e-8),
+    "norm": lambda x: x * tf.math.rsqrt(tf.square(tf.nn.relu(x)) + 1e-12),
+    "root": lambda x: x / tf.sqrt(tf.nn.relu(x) + 1e-9),
+    "inverse": lambda x: 1e-6 / (tf.nn.relu(x) + 1e-6),
+    "rate": lambda x: 1e-6 * tf.sigmoid(x),
+    "small_tanh": lambda x: 1e5 * (1e-6 * tf.tanh(x)),
+    "dead_zone": lambda x: tf.where(
+        tf.abs(x) < 0.004, tf.zeros_like(x), tf.nn.leaky_relu(x, 0.1)
+    ),
+    "hard_shrink": lambda x: tf.where(
+        x > 0.06, x, tf.where(x < -0.06, x, tf.zeros_like(x))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEARLY)
+def test_small_numbers_are_not_forgotten(name, tmp_path):
+    def function(x):
+        x = tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 5, 6)), 1, "SAME")
+        x = NEARLY[name](x)
+        return tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 6, 4)), 1, "SAME")
+
+    graph = gh.freeze(function, (None, 6, 7, 5))
+    image = gh.random_array(2, 6, 7, 5) * 10
+    image[:, :3] = 0  # the convolution's output, too
+    image[:, 4] *= 1e-3
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert lowered.ops()["IosRegion"] >= 1
+    (expected,) = gh.run(graph, image)
+    assert np.isfinite(expected).all()
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(gh.run(lowered, image)[0], expected, atol=1e-5 * scale)
+
+
 def test_activation_that_others_read_too_is_not_hidden(tmp_path):
     def function(x):
         x = tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 5, 6)), 1, "SAME")

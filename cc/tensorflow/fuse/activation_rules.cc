@@ -44,17 +44,38 @@ bool IsElementwise(const OperatorGraph& ops, int i) {
          });
 }
 
-std::vector<float> Selected(
-    const ImportedOperator& op,
-    const std::map<TensorRef, std::vector<float>>& values) {
+// Rows of numbers, computed in float32 by the engine's kernels, or in float64.
+void Activate(const Activation& activation, std::vector<float>* row) {
+  cpu::ActivateRow(row->data(), row->size(), activation, row->data());
+}
+void Activate(const Activation& activation, std::vector<double>* row) {
+  for (double& v : *row) v = Exact(activation, v);
+}
+void Combine(BinaryFunction function, const std::vector<float>& other,
+             std::vector<float>* row) {
+  cpu::BinaryRow(function, row->data(), 1, other.data(), 1, row->size(),
+                 row->data());
+}
+void Combine(BinaryFunction function, const std::vector<double>& other,
+             std::vector<double>* row) {
+  for (size_t k = 0; k < row->size(); ++k) {
+    (*row)[k] = Exact(function, (*row)[k], other[k]);
+  }
+}
+
+template <typename T>
+using Rows = std::map<TensorRef, std::vector<T>>;
+
+template <typename T>
+std::vector<T> Selected(const ImportedOperator& op, const Rows<T>& values) {
   const Selection& selection = op.selection;
-  const std::vector<float>& x = values.at(op.inputs[0]);
+  const std::vector<T>& x = values.at(op.inputs[0]);
   const auto choice = [&](std::optional<float> number, size_t input) {
-    return number ? std::vector<float>(x.size(), *number)
+    return number ? std::vector<T>(x.size(), *number)
                   : values.at(op.inputs[input]);
   };
-  std::vector<float> result = choice(selection.first, 1);
-  const std::vector<float> second =
+  std::vector<T> result = choice(selection.first, 1);
+  const std::vector<T> second =
       choice(selection.second, selection.first ? 1 : 2);
   for (size_t k = 0; k < x.size(); ++k) {
     if (!selection.Holds(x[k])) result[k] = second[k];
@@ -62,12 +83,12 @@ std::vector<float> Selected(
   return result;
 }
 
-// Its values for those of its input.
-std::vector<float> Evaluate(const OperatorGraph& ops,
-                            const Composition& composition,
-                            const std::vector<float>& samples) {
-  std::map<TensorRef, std::vector<float>> values = {
-      {composition.input, samples}};
+// The composition's values for those of its input.
+template <typename T>
+std::vector<T> Evaluate(const OperatorGraph& ops,
+                        const Composition& composition,
+                        const std::vector<T>& samples) {
+  Rows<T> values = {{composition.input, samples}};
   std::vector<int> operators = composition.operators;
   std::sort(operators.begin(), operators.end());
   for (int i : operators) {
@@ -76,8 +97,8 @@ std::vector<float> Evaluate(const OperatorGraph& ops,
       values[op.output] = Selected(op, values);
       continue;
     }
-    std::vector<float> result = values.at(op.inputs[0]);
-    std::vector<std::vector<float>> others;
+    std::vector<T> result = values.at(op.inputs[0]);
+    std::vector<std::vector<T>> others;
     for (size_t k = 1; k < op.inputs.size(); ++k) {
       others.push_back(values.at(op.inputs[k]));
     }
@@ -88,20 +109,49 @@ std::vector<float> Evaluate(const OperatorGraph& ops,
     const BinaryFunction function = op.op.type == OperatorType::kBinary
                                         ? op.op.function
                                         : BinaryFunction::kAdd;
-    for (const std::vector<float>& other : others) {
-      cpu::BinaryRow(function, result.data(), 1, other.data(), 1, result.size(),
-                     result.data());
+    for (const std::vector<T>& other : others) {
+      Combine(function, other, &result);
     }
     if (op.op.type == OperatorType::kScale) {
-      const float scale = op.weights[0].values[0];
-      const float shift = op.weights[1].values[0];
-      for (float& v : result) v = v * scale + shift;
+      const T scale = op.weights[0].values[0], shift = op.weights[1].values[0];
+      for (T& v : result) v = v * scale + shift;
     }
-    cpu::ActivateRow(result.data(), result.size(), op.op.activation,
-                     result.data());
+    Activate(op.op.activation, &result);
     values[op.output] = std::move(result);
   }
   return values.at(ops[composition.operators[0]].output);
+}
+
+// The numbers that the composition computes with.
+std::vector<float> Constants(const OperatorGraph& ops,
+                             const Composition& composition) {
+  std::vector<float> constants;
+  for (int i : composition.operators) {
+    const ImportedOperator& op = ops[i];
+    for (const Weight& weight : op.weights) {
+      constants.push_back(weight.values[0]);
+    }
+    const Activation& activation = op.op.activation;
+    constants.insert(constants.end(), {activation.alpha, activation.beta});
+    if (op.kind != Kind::kSelect) continue;
+    const Selection& selection = op.selection;
+    constants.insert(constants.end(),
+                     {selection.than, selection.first.value_or(0.0f),
+                      selection.second.value_or(0.0f)});
+  }
+  std::sort(constants.begin(), constants.end());
+  constants.erase(std::unique(constants.begin(), constants.end()),
+                  constants.end());
+  return constants;
+}
+
+SampledFunction Sample(const OperatorGraph& ops,
+                       const Composition& composition) {
+  SampledFunction function;
+  function.rounded = Evaluate(ops, composition, RoundedSamples());
+  function.samples = ExactSamples(Constants(ops, composition));
+  function.exact = Evaluate(ops, composition, function.samples);
+  return function;
 }
 
 }  // namespace
@@ -134,7 +184,7 @@ bool FuseActivation(OperatorGraph& ops, int i) {
     if (read.size() == 1 && composed) {
       composition.input = *read.begin();
       const std::optional<Activation> match =
-          MatchActivation(Evaluate(ops, composition, ActivationSamples()));
+          MatchActivation(Sample(ops, composition));
       if (match) {
         fused = composition;
         activation = *match;

@@ -1,6 +1,5 @@
 // Rules that move or drop what only changes layouts, types or nothing.
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
@@ -12,9 +11,8 @@ namespace {
 using Kind = ImportedOperator::Kind;
 
 bool All(const std::vector<float>& values, float wanted) {
-  return std::all_of(values.begin(), values.end(), [&](float v) {
-    return std::abs(v - wanted) <= 1e-6f * std::max(1.0f, std::abs(wanted));
-  });
+  return std::all_of(values.begin(), values.end(),
+                     [&](float v) { return v == wanted; });
 }
 
 // Whether the output is as high and wide as the first input.

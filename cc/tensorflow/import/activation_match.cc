@@ -13,12 +13,20 @@ namespace {
 
 // Parameters are read off at these samples, which come first.
 constexpr float kReadOff[] = {0.0f, 1.0f, -1.0f, 0.25f, -20.0f, 1e4f, -1e4f};
+constexpr float kLarge[] = {10.0f, 30.0f, 70.0f, 300.0f, 1e6f};
 
-// Of values above 1 in magnitude, relative.
+// Of float32's values above 1 in magnitude, relative.
 constexpr float kTolerance = 1e-5f;
+// Of float64's: a graph's constants are rounded to float32. Functions of them
+// magnify that, and differences of its input and a constant do where they are
+// small; where a function has reached a bound, it is that bound.
+constexpr double kExactTolerance = 1e-5, kToleranceOfInput = 1e-7;
+constexpr double kBounded = 1e4, kToleranceOfBounds = 5e-8;
+// exp(x) - 1 and 1 + erf(x) lose digits of 1.
+constexpr double kLostDigits = 1e-14;
 
-// A graph's constants have few digits.
-float Rounded(float parameter) {
+// Most people write constants with few digits.
+float Rounded(double parameter) {
   char digits[32];
   std::snprintf(digits, sizeof(digits), "%.6g", parameter);
   return std::strtof(digits, nullptr);
@@ -30,23 +38,53 @@ bool Alike(float a, float b) {
   return std::abs(a - b) <= kTolerance * std::max(1.0f, std::abs(b));
 }
 
-bool IsOf(const Activation& activation, const std::vector<float>& values) {
-  const std::vector<float>& samples = ActivationSamples();
+// Whether the value of a function at a sample is that of an activation.
+bool Equal(double sample, double value, double wanted) {
+  if (std::isnan(value) || std::isnan(wanted)) {
+    return std::isnan(value) && std::isnan(wanted);
+  }
+  // Nothing may be added to 0: it may be divided by, or its logarithm taken.
+  if (wanted == 0.0 || std::isinf(value) || std::isinf(wanted)) {
+    return value == wanted;
+  }
+  const double difference = std::abs(value - wanted);
+  const double size = std::abs(sample), wanted_size = std::abs(wanted);
+  if (size >= kBounded) return difference <= kToleranceOfBounds * wanted_size;
+  return difference <=
+         kExactTolerance * wanted_size + kToleranceOfInput * size + kLostDigits;
+}
+
+bool IsOf(const Activation& activation, const SampledFunction& function) {
+  for (size_t i = 0; i < function.samples.size(); ++i) {
+    const double sample = function.samples[i];
+    if (!Equal(sample, function.exact[i], Exact(activation, sample))) {
+      return false;
+    }
+  }
+  const std::vector<float>& samples = RoundedSamples();
   std::vector<float> computed(samples.size());
   cpu::ActivateRow(samples.data(), samples.size(), activation, computed.data());
-  return std::equal(values.begin(), values.end(), computed.begin(), Alike);
+  return std::equal(computed.begin(), computed.end(), function.rounded.begin(),
+                    [](float c, float r) { return Alike(r, c); });
 }
+
+double Sigmoid(double v) { return 1.0 / (1.0 + std::exp(-v)); }
+double Softplus(double v) {
+  return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v)));
+}
+double Elu(double v, double above, double below) {
+  return v > 0.0 ? above * v : below * std::expm1(v);
+}
+double Relu6(double v) { return std::min(std::max(v, 0.0), 6.0); }
 
 }  // namespace
 
-const std::vector<float>& ActivationSamples() {
+const std::vector<float>& RoundedSamples() {
   static const auto* const kSamples = [] {
     auto* samples =
         new std::vector<float>(std::begin(kReadOff), std::end(kReadOff));
     for (int i = -48; i <= 48; ++i) samples->push_back(i / 8.0f + 0.01f);
-    for (float large : {10.0f, 30.0f, 70.0f, 300.0f, 1e6f}) {
-      samples->insert(samples->end(), {large, -large});
-    }
+    for (float large : kLarge) samples->insert(samples->end(), {large, -large});
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     samples->insert(samples->end(), {kInfinity, -kInfinity,
                                      std::numeric_limits<float>::quiet_NaN()});
@@ -55,31 +93,148 @@ const std::vector<float>& ActivationSamples() {
   return *kSamples;
 }
 
-std::optional<Activation> MatchActivation(const std::vector<float>& values) {
-  const float at_0 = values[0], at_1 = values[1], at_minus_1 = values[2],
-              at_quarter = values[3], at_minus_20 = values[4], top = values[5],
-              bottom = values[6];
+std::vector<double> ExactSamples(const std::vector<float>& constants) {
+  std::vector<double> samples(std::begin(kReadOff), std::end(kReadOff));
+  for (int i = -48; i <= 48; ++i) samples.push_back(i / 8.0 + 0.01);
+  for (double large : kLarge) samples.insert(samples.end(), {large, -large});
+  for (double small = 1e-12; small < 0.1; small *= 10) {
+    samples.insert(samples.end(), {small, -small});
+  }
+  const auto add_bound = [&](double bound) {
+    if (bound == 0.0 || !(std::abs(bound) < kBounded)) return;
+    for (double side : {0.999, 1.001}) {
+      samples.insert(samples.end(), {bound * side, -bound * side});
+    }
+  };
+  for (double a : constants) {
+    add_bound(a);
+    add_bound(1 / a);
+    for (double b : constants) {
+      for (double bound : {a / b, a * b, a - b, a + b}) add_bound(bound);
+    }
+  }
+  return samples;
+}
+
+double Exact(const Activation& activation, double v) {
+  if (std::isnan(v)) return v;
+  const double alpha = activation.alpha, beta = activation.beta;
+  switch (activation.kind) {
+    case Activation::kNone:
+      return v;
+    case Activation::kRelu:
+      return std::max(v, 0.0);
+    case Activation::kRelu6:
+      return Relu6(v);
+    case Activation::kSigmoid:
+      return Sigmoid(v);
+    case Activation::kTanh:
+      return std::tanh(v);
+    case Activation::kSwish:
+      return v * Sigmoid(alpha * v);
+    case Activation::kHardSigmoid:
+      return std::max(std::min(alpha * v + beta, 1.0), 0.0);
+    case Activation::kHardSwish:
+      return v * Relu6(v + 3.0) / 6.0;
+    case Activation::kElu:
+      return Elu(v, 1.0, alpha);
+    case Activation::kLeakyRelu:
+      return v > 0.0 ? v : alpha * v;
+    case Activation::kSelu:
+      return Elu(v, 1.0507009873554805, 1.7580993408473766);
+    case Activation::kSoftplus:
+      return Softplus(v);
+    case Activation::kSoftsign:
+      return v / (1.0 + std::abs(v));
+    case Activation::kGelu:
+      return 0.5 * v * std::erfc(-v * std::sqrt(0.5));
+    case Activation::kGeluTanh:
+      return v *
+             Sigmoid(2.0 * std::sqrt(2.0 / M_PI) * (v + 0.044715 * v * v * v));
+    case Activation::kMish:
+      return v * std::tanh(Softplus(v));
+    case Activation::kMaximum:
+      return std::max(v, alpha);
+    case Activation::kMinimum:
+      return std::min(v, alpha);
+    case Activation::kClip:
+      return std::max(std::min(v, beta), alpha);
+    case Activation::kThreshold:
+      return v > alpha ? v : 0.0;
+    case Activation::kExp:
+      return std::exp(v);
+    case Activation::kExpm1:
+      return std::expm1(v);
+    case Activation::kLog:
+      return std::log(v);
+    case Activation::kLog1p:
+      return std::log1p(v);
+    case Activation::kSqrt:
+      return std::sqrt(v);
+    case Activation::kRsqrt:
+      return 1.0 / std::sqrt(v);
+    case Activation::kSquare:
+      return v * v;
+    case Activation::kPow:
+      return std::pow(v, alpha);
+    case Activation::kAbs:
+      return std::abs(v);
+    case Activation::kErf:
+      return std::erf(v);
+    case Activation::kErfc:
+      return std::erfc(v);
+  }
+  return v;
+}
+
+double Exact(BinaryFunction function, double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return a + b;
+  switch (function) {
+    case BinaryFunction::kMultiply:
+      return a * b;
+    case BinaryFunction::kAdd:
+      return a + b;
+    case BinaryFunction::kSubtract:
+      return a - b;
+    case BinaryFunction::kDivide:
+      return a / b;
+    case BinaryFunction::kMaximum:
+      return std::max(a, b);
+    case BinaryFunction::kMinimum:
+      return std::min(a, b);
+    case BinaryFunction::kSquaredDifference:
+      return (a - b) * (a - b);
+  }
+  return a;
+}
+
+std::optional<Activation> MatchActivation(const SampledFunction& function) {
+  const std::vector<double>& values = function.exact;
+  const double at_0 = values[0], at_1 = values[1], at_minus_1 = values[2],
+               at_quarter = values[3], at_minus_20 = values[4], top = values[5],
+               bottom = values[6];
   std::vector<Activation> candidates;
   for (int kind = 1; kind < Activation::kKinds; ++kind) {
     candidates.emplace_back(static_cast<Activation::Kind>(kind));
   }
-  const auto add = [&](Activation::Kind kind, float alpha, float beta = 0.0f) {
-    if (std::isfinite(alpha) && std::isfinite(beta)) {
-      candidates.emplace_back(kind, Rounded(alpha), Rounded(beta));
-    }
+  const auto add = [&](Activation::Kind kind, double alpha, double beta = 0.0) {
+    if (!std::isfinite(alpha) || !std::isfinite(beta)) return;
+    candidates.emplace_back(kind, Rounded(alpha), Rounded(beta));
+    candidates.emplace_back(kind, static_cast<float>(alpha),
+                            static_cast<float>(beta));
   };
   add(Activation::kLeakyRelu, -at_minus_1);
   add(Activation::kElu, -at_minus_20);
-  add(Activation::kSwish, std::log(at_1 / (1.0f - at_1)));
-  add(Activation::kHardSigmoid, (at_quarter - at_0) * 4.0f, at_0);
+  add(Activation::kSwish, std::log(at_1 / (1.0 - at_1)));
+  add(Activation::kHardSigmoid, (at_quarter - at_0) * 4.0, at_0);
   add(Activation::kMaximum, bottom);
   add(Activation::kMinimum, top);
   add(Activation::kClip, bottom, top);
-  for (float exponent : {2.0f, 4.0f, -1.0f, -2.0f, -3.0f, -4.0f}) {
+  for (double exponent : {2.0, 4.0, -1.0, -2.0, -3.0, -4.0}) {
     add(Activation::kPow, exponent);
   }
   for (const Activation& candidate : candidates) {
-    if (IsOf(candidate, values)) return candidate;
+    if (IsOf(candidate, function)) return candidate;
   }
   return std::nullopt;
 }

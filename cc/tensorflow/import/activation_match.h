@@ -9,12 +9,28 @@
 
 namespace ios::tf {
 
-// Where functions are compared: numbers of all magnitudes, infinities and NaN.
-const std::vector<float>& ActivationSamples();
+// A function of one number, at samples of it: in float32, by the engine's own
+// kernels, which tells what it does to infinities and NaN; and in float64,
+// which tells it from others that differ by less than float32's rounding, as
+// relu(x) and relu(x) + 1e-6, whose logarithms have little in common.
+struct SampledFunction {
+  std::vector<float> rounded;          // at RoundedSamples()
+  std::vector<double> samples, exact;  // ExactSamples(), the values there
+};
 
-// The activation whose values at ActivationSamples() are `values`, but for
-// rounding.
-std::optional<Activation> MatchActivation(const std::vector<float>& values);
+// Numbers of all magnitudes, infinities and NaN.
+const std::vector<float>& RoundedSamples();
+
+// Finite ones, and some beside each number that may be a bound of a function
+// with these constants.
+std::vector<double> ExactSamples(const std::vector<float>& constants);
+
+// In float64, with the relative errors of its elementary functions.
+double Exact(const Activation& activation, double v);
+double Exact(BinaryFunction function, double a, double b);
+
+// The activation that is this function.
+std::optional<Activation> MatchActivation(const SampledFunction& function);
 
 }  // namespace ios::tf
 

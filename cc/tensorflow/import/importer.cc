@@ -138,7 +138,7 @@ bool Selection::IsKnown() const {
          compares == "Less" || compares == "LessEqual";
 }
 
-bool Selection::Holds(float x) const {
+bool Selection::Holds(double x) const {
   if (compares == "Greater") return x > than;
   if (compares == "GreaterEqual") return x >= than;
   return compares == "Less" ? x < than : x <= than;

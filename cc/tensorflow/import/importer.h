@@ -24,7 +24,7 @@ struct Selection {
   std::optional<float> first, second;
 
   bool IsKnown() const;
-  bool Holds(float x) const;
+  bool Holds(double x) const;
 };
 
 // An operator and the nodes it stands for.
