@@ -156,6 +156,53 @@ def test_images_of_any_size(name, tmp_path):
     )
 
 
+def valid(x):
+    return tf.nn.relu(tf.nn.conv2d(x, SECOND, 1, "VALID"))
+
+
+def to_even(x):
+    size = tf.shape(x)[1:3] // 2 * 2
+    return second(x[:, : size[0], : size[1]])
+
+
+def joined_at_twice_the_size(x):
+    small = second(tf.nn.avg_pool2d(x, 2, 2, "VALID"))
+    n, height, width = (tf.shape(small)[d] for d in range(3))
+    shape = tf.stack([n, 2 * height, 2 * width, 8])
+    large = tf.nn.conv2d_transpose(small, SECOND[:2, :2], shape, 2, "SAME")
+    return tf.concat([x[:, : 2 * height, : 2 * width], large], 3)[..., 3:11]
+
+
+def in_blocks(x):
+    pads = tf.stack([[2, 2 + tf.shape(x)[d] % 2] for d in (1, 2)])
+    x = tf.space_to_batch(x, [2, 2], pads)
+    x = tf.nn.conv2d(x, SECOND, 1, "VALID")
+    return tf.batch_to_space(x, [2, 2], [[0, 0], [0, 0]])
+
+
+def at_most(x):
+    return second(tf.image.resize(x, tf.minimum(tf.shape(x)[1:3], 40)))
+
+
+def twice_the_half(x):
+    small = second(tf.nn.max_pool2d(x, 2, 2, "SAME"))
+    return tf.image.resize(small, 2 * tf.shape(small)[1:3], "nearest") + x
+
+
+@pytest.mark.parametrize(
+    "between", [to_even, joined_at_twice_the_size, in_blocks, at_most, twice_the_half]
+)
+def test_sizes_that_few_examples_do_not_show(between, tmp_path):
+    """After a convolution without padding, images of even sizes are even: what happens
+    to odd ones, to very small ones and to those below a bound, they do not show."""
+    check(
+        lambda x: last(between(valid(second(first(x))))),
+        [(None, None, None, 3)],
+        [[(n, *size, 3)] for n, size in enumerate(((34, 18), (33, 35), (3, 3)), 1)],
+        tmp_path,
+    )
+
+
 def test_batches_of_two_inputs_broadcast(tmp_path):
     check(
         lambda x, y: second(first(x) + first(y)) - last(first(x)),

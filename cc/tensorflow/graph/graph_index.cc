@@ -112,11 +112,21 @@ struct Probes {
 };
 
 // For sizes of inputs that are not known, or of what depends on values.
-void AddSizes(std::vector<Probe>* probes) {
-  // Graphs count cells in 32 bits: not both batch and sizes are large.
-  probes->push_back({2, {32 * 331, 32 * 337}, /*optional=*/true});
-  probes->push_back({2, {1, 2}, /*optional=*/true});
-  probes->push_back({2, {2, 1}, /*optional=*/true});
+void AddSizes(int64_t image_size, std::vector<Probe>* probes) {
+  // Graphs count cells in 32 bits: not both batch and sizes are large. Odd ones
+  // of all magnitudes leave remainders, even where convolutions and pools have
+  // made the images smaller.
+  for (std::array<int64_t, 2> sizes :
+       {std::array<int64_t, 2>{32 * 331, 32 * 337},
+        {1, 2},
+        {2, 1},
+        {3, 5},
+        {37, 31},
+        {75, 58},
+        {131, 102},
+        {image_size + 1, image_size + 3}}) {
+    probes->push_back({2, sizes, /*optional=*/true});
+  }
 }
 
 // A dimension that differs between probes is not fixed. 1 is among the batches
@@ -146,7 +156,7 @@ Probes MakeProbes(const GrapplerItem& item, int64_t batch_size,
   if (unknown_batches > 0) {
     probes.push_back({10007, example.sizes, /*optional=*/true});
   }
-  if (unknown_sizes) AddSizes(&probes);
+  if (unknown_sizes) AddSizes(image_size, &probes);
   if (unknown_batches > 1) {
     probes.push_back({7, example.sizes, /*optional=*/true, /*next_batch=*/1});
   }
@@ -154,13 +164,12 @@ Probes MakeProbes(const GrapplerItem& item, int64_t batch_size,
           unknown_sizes};
 }
 
-// The type of the whole numbers, such as sizes, that the node computes.
-std::optional<tensorflow::DataType> IntegerType(const NodeDef& node) {
+// The type of the numbers that the node computes.
+std::optional<tensorflow::DataType> NumberType(const NodeDef& node) {
   const tensorflow::OpDef* op = nullptr;
   tensorflow::DataType type;
   if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok() ||
-      !tensorflow::OutputTypeForNode(node, *op, 0, &type).ok() ||
-      !tensorflow::DataTypeIsInteger(type)) {
+      !tensorflow::OutputTypeForNode(node, *op, 0, &type).ok()) {
     return std::nullopt;
   }
   return type;
@@ -168,10 +177,9 @@ std::optional<tensorflow::DataType> IntegerType(const NodeDef& node) {
 
 // The item without weights: the values of large constants, which no shape
 // depends on, as inference copies the graph, and variables, whose shapes it
-// cannot know. And without what computes a number in whose place the caller
-// feeds another one.
+// cannot know. And without the numbers that `unknown` nodes compute.
 GrapplerItem WithoutWeights(const GrapplerItem& item,
-                            const std::set<std::string>& fed) {
+                            const std::set<std::string>& unknown) {
   constexpr int64_t kLarge = 1024;
   tensorflow::GraphDef graph;
   *graph.mutable_library() = item.graph.library();
@@ -194,11 +202,11 @@ GrapplerItem WithoutWeights(const GrapplerItem& item,
       (*copy->mutable_attr())["shape"] = node.attr().at(kShapeOfWeight);
       continue;
     }
-    const auto fed_type =
-        fed.count(node.name()) > 0 ? IntegerType(node) : std::nullopt;
-    if (fed_type) {
+    const auto type =
+        unknown.count(node.name()) > 0 ? NumberType(node) : std::nullopt;
+    if (type) {
       become_placeholder();
-      tensorflow::AddNodeAttr("dtype", *fed_type, copy);
+      tensorflow::AddNodeAttr("dtype", *type, copy);
       continue;
     }
     if (node.op() != "Const" || value == node.attr().end() ||
@@ -311,17 +319,21 @@ absl::Status GraphIndex::SortNodes() {
 
 absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
                                     int64_t batch_size, int64_t image_size) {
-  std::set<std::string> fed;
+  std::set<std::string> unknown;
   for (const auto& feed : item.feed) {
     const std::string name(tensorflow::ParseTensorName(feed.first).node());
     const int i = Find(name);
     if (i < 0) continue;
     nodes_[i].fed = true;
-    if (!InputShape(node(i))) fed.insert(name);
+    const auto type = NumberType(node(i));
+    if (!InputShape(node(i)) && type && tensorflow::DataTypeIsInteger(*type)) {
+      unknown.insert(name);
+    }
   }
-  const GrapplerItem small = WithoutWeights(item, fed);
   auto [probes, inputs_vary, sizes_vary] =
       MakeProbes(item, batch_size, image_size);
+  if (sizes_vary) AddBoundsOfSizes(&unknown);
+  const GrapplerItem small = WithoutWeights(item, unknown);
   for (size_t k = 0; k < probes.size(); ++k) {
     const Probe probe = probes[k];
     GrapplerItem sized = small;
@@ -338,7 +350,7 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
                         InferShapes(sized, {k == 0, batch_size, probe.sizes,
                                             more ? kFreshStep : 0}));
     if (k > 0) continue;
-    if (values_matter && !sizes_vary) AddSizes(&probes);
+    if (values_matter && !sizes_vary) AddSizes(image_size, &probes);
     // One probe says all if inputs have one size and no values matter.
     if (!values_matter && !inputs_vary) probes.resize(1);
   }
@@ -362,6 +374,34 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
     }
   }
   return absl::OkStatus();
+}
+
+void GraphIndex::AddBoundsOfSizes(std::set<std::string>* nodes) const {
+  // The others that compute with sizes repeat what they do, as remainders do,
+  // or are proportional: a few sizes tell.
+  std::vector<bool> of_sizes(size(), false);
+  for (int i : order_) {
+    const std::string& op = node(i).op();
+    const bool reads_size =
+        std::any_of(nodes_[i].inputs.begin(), nodes_[i].inputs.end(),
+                    [&](const TensorRef& t) { return of_sizes[t.node]; });
+    of_sizes[i] =
+        OneOf(op, {"Shape", "ShapeN", "Size"}) ||
+        (reads_size &&
+         OneOf(op, {"StridedSlice", "Slice",      "Gather",   "GatherV2",
+                    "Split",        "SplitV",     "Unpack",   "Pack",
+                    "Concat",       "ConcatV2",   "Cast",     "Reshape",
+                    "Squeeze",      "ExpandDims", "Identity", "Add",
+                    "AddV2",        "Sub",        "Mul",      "Neg",
+                    "Div",          "RealDiv",    "FloorDiv", "TruncateDiv",
+                    "FloorMod",     "Mod",        "Floor",    "Ceil",
+                    "Round",        "Rint",       "Prod"}));
+    if (reads_size &&
+        OneOf(op, {"Minimum", "Maximum", "Min", "Max", "ClipByValue", "Relu",
+                   "Select", "SelectV2", "Abs", "Sign", "Merge"})) {
+      nodes->insert(node(i).name());
+    }
+  }
 }
 
 absl::StatusOr<bool> GraphIndex::InferShapes(const GrapplerItem& item,

@@ -175,6 +175,9 @@ class GraphIndex {
   absl::Status SortNodes();
   void ReadIntegers(TensorRef tensor,
                     const tensorflow::OpInfo::TensorProperties& output);
+  // Adds nodes that bound sizes of the graph's tensors, or choose between them:
+  // they may do another thing to sizes that are not tried.
+  void AddBoundsOfSizes(std::set<std::string>* nodes) const;
   // Appends a probe; says whether shapes depend on values of the inputs.
   absl::StatusOr<bool> InferShapes(
       const tensorflow::grappler::GrapplerItem& item, const FreshSizes& fresh);

@@ -210,9 +210,10 @@ void Importer::ReadSpaceToBatch(ImportedOperator* op) {
   if (!block || block->size() != dims || block != block_after) return;
   // Padding to whole blocks, which depends on the size, is cut off again.
   std::array<int64_t, 4> padding = {};
-  for (int probe = 0; probe < graph_.required_probes(); ++probe) {
+  for (int probe = 0; probe < graph_.probes(); ++probe) {
     const auto* pads = graph_.integers(graph_.inputs(before)[2], probe);
     const auto* crops = graph_.integers(graph_.inputs(after)[2], probe);
+    if ((!pads || !crops) && probe >= graph_.required_probes()) continue;
     if (!pads || !crops || pads->size() != 2 * dims ||
         crops->size() != 2 * dims) {
       return;

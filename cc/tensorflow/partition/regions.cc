@@ -272,7 +272,9 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
     if (probe > 0 && std::count(inputs.begin(), inputs.end(), Shape()) > 0) {
       continue;
     }
+    const bool required = probe < partition->graph->required_probes();
     std::vector<Shape> shapes;
+    std::optional<Misfit> misfit;
     for (size_t i = 0; i < made.operators.size(); ++i) {
       const ImportedOperator& op = partition->operators[made.operators[i]];
       std::vector<Shape> read;
@@ -280,28 +282,30 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
         read.push_back(ref < 0 ? inputs[-1 - ref] : shapes[ref]);
       }
       const Shape* wanted = partition->graph->shape(op.output, probe);
-      if (!wanted && probe > 0) break;
+      if (!wanted && probe > 0 && !misfit) break;
       // Small sizes may leave nothing, which TensorFlow's rules differ about.
-      if (probe >= partition->graph->required_probes() &&
-          NumElements(*wanted) == 0) {
-        break;
-      }
+      if (!required && wanted && NumElements(*wanted) == 0) break;
       StatusOr<Shape> shape = InferShape(op.op, read);
       if (!shape.ok()) {
+        if (required)
+          return Misfit{made.operators[i], shape.status().message()};
         // TensorFlow's rules for shapes do not say all that its kernels refuse,
-        // such as to mirror more cells than there are.
-        if (probe >= partition->graph->required_probes()) break;
-        return Misfit{made.operators[i], shape.status().message()};
+        // such as to mirror more cells than there are. What they say of the
+        // operators before supposes that none of them refuses anything.
+        misfit.reset();
+        break;
       }
-      if (!Fits(*shape, wanted, outputs.count(i) > 0)) {
-        return Misfit{
+      if (!misfit && !Fits(*shape, wanted, outputs.count(i) > 0)) {
+        misfit = Misfit{
             made.operators[i],
             absl::StrCat("it would give ", ToString(*shape), ", TensorFlow ",
                          wanted ? ToString(*wanted) : "an unknown shape")};
+        if (required) break;
       }
       shapes.push_back(*std::move(shape));
       if (probe == 0) partition->shapes[op.output] = shapes.back();
     }
+    if (misfit) return misfit;
   }
   return std::nullopt;
 }
