@@ -136,6 +136,22 @@ def test_sequences_are_normalised(tmp_path):
         gh.assert_equal(gh.run(lowered, x), gh.run(graph, x))
 
 
+@pytest.mark.parametrize("size", [(12, 8), (8, 12)])
+def test_scales_of_rows_and_columns_are_none_of_channels(size, tmp_path):
+    """There are as many as channels."""
+
+    def network(x):
+        x = tf.nn.conv2d(x, FILTERS, 1, "SAME")
+        mean, variance = tf.nn.moments(x, [3], keepdims=True)
+        one_each = [12 if length == 12 else 1 for length in size]
+        shift, scale = (tf.reshape(v + 2, [*one_each, 1]) for v in (BETA, GAMMA))
+        x = tf.nn.batch_normalization(x, mean, variance, shift, scale, 1e-3)
+        return tf.nn.conv2d(x, LAST, 1, "SAME")
+
+    graph = gh.freeze(network, (None, *size, 3))
+    gh.assert_lowered_equals(graph, tmp_path, (2, *size, 3))
+
+
 def test_a_mean_that_is_an_output_is_left_one(tmp_path):
     def function(x):
         x = tf.nn.conv2d(x, FILTERS, 1, "SAME")

@@ -9,6 +9,22 @@ namespace ios::tf {
 using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
 
+namespace {
+
+// Whether a tensor has one number for each channel, given as [C] or, where they
+// are in groups, as [groups, C / groups].
+bool IsOfChannels(const Tensor& values, int64_t groups, int64_t channels) {
+  Shape shape, wanted = {groups, channels / groups};
+  for (const auto& dim : values.shape()) shape.push_back(dim.size);
+  for (Shape* s : {&shape, &wanted}) {
+    s->erase(s->begin(), std::find_if(s->begin(), s->end(),
+                                      [](int64_t size) { return size != 1; }));
+  }
+  return shape == wanted;
+}
+
+}  // namespace
+
 std::optional<Normalization> Importer::NormOf(
     int add, size_t rank, const std::vector<int64_t>& axes) {
   const Shape* shape = graph_.shape({add, 0});
@@ -31,7 +47,8 @@ Result Importer::EmitNorm(TensorRef x, const Normalization& norm,
     const Tensor* values = k == 0 ? norm.scale : norm.shift;
     if (!values) continue;
     if (!ToDataType(values->dtype()) ||
-        (values->NumElements() != channels && values->NumElements() != 1)) {
+        !(values->NumElements() == 1 ||
+          IsOfChannels(*values, op.op.groups, channels))) {
       return Refuse("its scale and shift are not of channels");
     }
     op.weights[k] = *Repeated(*values, channels);
