@@ -20,8 +20,10 @@ from ios_tf.errors import UserError, first_line
 from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 
-# Sizes for images of unknown size, tried in turn until the model takes one.
+# Sizes for images of unknown size, tried in turn until the model takes one; and where
+# another size than the one that latencies are measured at is wanted, before those.
 _SIZES = (224, 64, 299, 512)
+_OTHER_SIZES = (75, 107)
 # Below what whole numbers are: values of pixels, and what any vocabulary has.
 _LIMITS = (255, 2)
 # How much inputs are changed to see what rounding in every layer does, how many times
@@ -121,7 +123,8 @@ class Reference:
         Args:
           found: what should compute the same.
           graph_def: the graph it was made of, with schedules.
-          batch_sizes: those to compare outputs at.
+          batch_sizes: those to compare outputs at: beside the first one with images of
+            another size, where they may have any.
           timed: those to measure latencies at.
           portable: whether to measure it in TensorFlow alone, too.
 
@@ -130,8 +133,9 @@ class Reference:
         """
         differences, compared, notes = [], [], []
         for batch_size in batch_sizes:
+            other_size = batch_size != batch_sizes[0] and batch_size not in timed
             try:
-                inputs, expected = self._reference(batch_size)
+                inputs, expected = self._reference(batch_size, other_size)
             except CannotCompareError as reason:
                 # Some take one batch size only, though they do not say so.
                 if not compared:
@@ -171,12 +175,14 @@ class Reference:
             size: self._inputs[size] for size in batch_sizes if size in self._inputs
         }
 
-    def _reference(self, batch_size: int) -> tuple[Inputs, Mapping[str, Any]]:
+    def _reference(
+        self, batch_size: int, other_size: bool = False
+    ) -> tuple[Inputs, Mapping[str, Any]]:
         if self._frozen.changes:
             raise CannotCompareError("every call changes what the next one computes")
         if batch_size not in self._expected:
             with running(plugin=False, device=self._device):
-                inputs, expected, noise = self._steady_inputs(batch_size)
+                inputs, expected, noise = self._steady_inputs(batch_size, other_size)
                 again, unequal = compare_outputs(self._function(**inputs), expected)
             self._inputs[batch_size] = inputs
             if (again or 0.0) > self._tolerance() or (again is None and unequal):
@@ -186,7 +192,7 @@ class Reference:
         return self._inputs[batch_size], self._expected[batch_size]
 
     def _steady_inputs(
-        self, batch_size: int
+        self, batch_size: int, other_size: bool
     ) -> tuple[Inputs, Mapping[str, Any], float]:
         """Inputs, outputs, and how much rounding changes these: of several inputs
         those for which that is least."""
@@ -194,7 +200,7 @@ class Reference:
         for values in _VALUES:
             try:
                 inputs, expected = _accepted_inputs(
-                    self._function, self._frozen, batch_size, values
+                    self._function, self._frozen, batch_size, values, other_size
                 )
             except CannotCompareError:
                 if best is None:
@@ -313,8 +319,7 @@ def compare_outputs(
     """
     worst, unequal = None, {}
     for name, value in expected.items():
-        pairs = zip(_arrays(found[name]), _arrays(value), strict=True)
-        for one, truth in pairs:
+        for one, truth in _pairs(found[name], value):
             if _is_float(truth):
                 worst = max(worst or 0.0, relative_difference(one, truth))
             elif one.shape != truth.shape:
@@ -398,11 +403,16 @@ def made_up_inputs(
 def _numbers(
     random: np.random.Generator, shape: Sequence[int], values: Values
 ) -> np.ndarray:
-    if not values.smooth or len(shape) != 4:
+    if len(shape) != 4:
         return random.uniform(values.low, values.high, shape)
-    coarse = [shape[0], _COARSE, _COARSE, shape[3]]
-    images = random.uniform(values.low, values.high, coarse)
-    return tf.image.resize(images, shape[1:3]).numpy()
+    rows = _COARSE if values.smooth else shape[1]
+    columns = _COARSE if values.smooth else shape[2]
+    images = random.uniform(
+        values.low, values.high, [shape[0], rows, columns, shape[3]]
+    )
+    # Letterboxed: where an image is black, small numbers that are added matter.
+    images[:, : rows // 4] = 0
+    return tf.image.resize(images, shape[1:3]).numpy() if values.smooth else images
 
 
 def _rounded(inputs: Inputs) -> dict[str, tf.Tensor] | None:
@@ -423,8 +433,10 @@ def _accepted_inputs(
     frozen: FrozenSignature,
     batch_size: int,
     values: Values,
+    other_size: bool,
 ) -> tuple[Inputs, Mapping[str, Any]]:
     """Inputs that a function accepts, and its outputs."""
+    sizes = (*_OTHER_SIZES, *_SIZES) if other_size else _SIZES
     specs = frozen.inputs
     unknown = any(
         spec.shape.rank is None or None in spec.shape.as_list()[1:]
@@ -433,7 +445,7 @@ def _accepted_inputs(
     whole = any(spec.dtype.is_integer for spec in specs.values())
     errors = []
     for size, limit in itertools.product(
-        _SIZES if unknown else _SIZES[:1], _LIMITS if whole else _LIMITS[:1]
+        sizes if unknown else sizes[:1], _LIMITS if whole else _LIMITS[:1]
     ):
         inputs = made_up_inputs(specs, batch_size, size, limit, values)
         try:
@@ -510,11 +522,15 @@ def _differing_region(
     return name, difference, _allowed(exact, noise)
 
 
-def _arrays(value: Any) -> list[np.ndarray]:
-    return [
-        np.asarray(tensor.numpy())
-        for tensor in tf.nest.flatten(value, expand_composites=True)
-    ]
+def _pairs(found: Any, expected: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The components of an output, but for handles of variables and the like."""
+    for one, truth in zip(
+        tf.nest.flatten(found, expand_composites=True),
+        tf.nest.flatten(expected, expand_composites=True),
+        strict=True,
+    ):
+        if truth.dtype not in (tf.resource, tf.variant):
+            yield np.asarray(one.numpy()), np.asarray(truth.numpy())
 
 
 def _is_float(array: np.ndarray) -> bool:

@@ -66,7 +66,8 @@ def _are_faster(samples: Sequence[Sequence[float]]) -> bool:
 def _wait_for(outputs: Any) -> None:
     """Waits for what a GPU computes."""
     for tensor in tf.nest.flatten(outputs, expand_composites=True):
-        tensor.numpy()
+        if tensor.dtype not in (tf.resource, tf.variant):
+            tensor.numpy()
 
 
 def is_faster(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> bool:
