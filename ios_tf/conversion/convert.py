@@ -126,6 +126,9 @@ def convert(
         winograd,
     )
     output = os.fspath(output)
+    # One name is a list of letters to what follows.
+    signatures = [signatures] if isinstance(signatures, str) else signatures
+    tags = [tags] if isinstance(tags, str) else tags
     with (
         options.searcher(say, progress) as searcher,
         written_directory(output, overwrite) as directory,
@@ -159,6 +162,7 @@ class _Conversion:
         with step("load"):
             self._loaded = frozen_graphs.load(source, tags)
         (self._tags,) = [tags] if tags else frozen_graphs.tag_sets(source)
+        self._interface = frozen_graphs.signature_defs(source, self._tags)
         keys = list(self._loaded.signatures)
         for key in wanted or ():
             if key not in keys:
@@ -174,11 +178,12 @@ class _Conversion:
         try:
             with step("freeze, fold, collect"):
                 self._freeze()
-        except frozen_graphs.ChangesVariableError as change:
-            report.notes.append(
-                f"{change}, so it is no constant (a Keras model that was exported in "
-                "training mode? export it with training=False)"
-            )
+        except frozen_graphs.NoFunctionError as reason:
+            hint = ""
+            if isinstance(reason, frozen_graphs.ChangesVariableError):
+                hint = " (a Keras model? export a function that calls it with "
+                hint += "training=False)"
+            report.notes.append(f"{reason}{hint}")
             self._copy(directory)
             return
         converted = [f for f in self._functions.values() if f.collected]
@@ -263,7 +268,7 @@ class _Conversion:
                 name,
                 signature,
                 frozen,
-                batch_sizes if name in self._wanted else [],
+                batch_sizes if name in self._wanted and frozen.outputs else [],
                 self._device,
                 self._weights,
             )
@@ -313,7 +318,7 @@ class _Conversion:
                 portable=True,
             )
             for number, function in self._functions.items()
-            if number in timed or not timed
+            if (number in timed or not timed) and function.frozen.outputs
         }
         del written
         malloc.release_unused(size)
@@ -329,5 +334,10 @@ class _Conversion:
         }
         signatures = {name: rebuilt[n] for name, n in self._function_of.items()}
         frozen_graphs.save(
-            self._loaded, signatures, directory, self._tags, weights.variables
+            self._loaded,
+            signatures,
+            directory,
+            self._tags,
+            weights.variables,
+            self._interface,
         )

@@ -334,8 +334,8 @@ def _faster(
     name, device = original.name, searcher.cost_model.device.kind
     try:
         frozen = frozen_graphs.freeze_flat(name, original.function, keep_filters=True)
-    except frozen_graphs.ChangesVariableError as change:
-        report.notes.append(f"{change}, so it is no constant")
+    except frozen_graphs.NoFunctionError as reason:
+        report.notes.append(str(reason))
         return None
 
     def named(compute: Callable[..., Any]) -> Callable[..., dict[str, tf.Tensor]]:

@@ -72,7 +72,9 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         sizes = self._sizes()
-        for size in sizes or [None]:
+        if not sizes:
+            raise UserError("batch_size must name at least one batch size")
+        for size in sizes:
             if not isinstance(size, int) or size < 1:
                 raise UserError(f"batch_size must be a whole number >= 1, not {size!r}")
             if sizes.count(size) > 1:

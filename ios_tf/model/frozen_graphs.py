@@ -108,12 +108,17 @@ class FrozenSignature:
         ]
 
 
-class ChangesVariableError(UserError):
+class NoFunctionError(UserError):
+    """A signature is more than a function of its inputs and of constants."""
+
+
+class ChangesVariableError(NoFunctionError):
     """A signature assigns a variable: as a constant it would compute something else."""
 
     def __init__(self, signature: str, variable: str) -> None:
         super().__init__(
-            f"signature {signature!r} changes the variable {variable!r} in every call"
+            f"signature {signature!r} changes the variable {variable!r} in every call, "
+            "so it is no constant"
         )
 
 
@@ -147,6 +152,14 @@ def tag_sets(directory: str) -> list[list[str]]:
     except (OSError, tf.errors.OpError):
         return []
     return [sorted(graph.meta_info_def.tags) for graph in saved_model.meta_graphs]
+
+
+def signature_defs(directory: str, tags: Sequence[str]) -> dict[str, Any]:
+    """The SignatureDefs of a SavedModel's MetaGraph, by name."""
+    for graph in loader_impl.parse_saved_model(directory).meta_graphs:
+        if sorted(graph.meta_info_def.tags) == sorted(tags):
+            return dict(graph.signature_def)
+    return {}
 
 
 def _check_tags(directory: str, tags: Sequence[str] | None) -> None:
@@ -195,7 +208,7 @@ def freeze(name: str, function: Any, keep_filters: bool = False) -> FrozenSignat
 
     Raises:
       UserError: TensorFlow cannot turn its variables into constants.
-      ChangesVariableError: it may not.
+      NoFunctionError: it may not.
     """
     structure = dict(sorted(function.structured_outputs.items()))
     return _freeze(
@@ -218,7 +231,7 @@ def freeze_flat(
 
     Raises:
       UserError: TensorFlow cannot turn its variables into constants.
-      ChangesVariableError: it may not.
+      NoFunctionError: it may not.
     """
     arguments = function.inputs[: len(function.inputs) - len(function.graph.captures)]
     keywords = [tensor.op.name for tensor in arguments]
@@ -251,9 +264,11 @@ def _freeze(
         structure,
         captures,
     )
+    if not whole.outputs and function_library.has_effects(whole.graph_def):
+        raise NoFunctionError(f"signature {name!r} has effects, and no outputs")
     try:
         return _with_constants(name, _inline(whole), function, keep_filters)
-    except ChangesVariableError:
+    except NoFunctionError:
         raise
     except Exception as error:
         raise UserError(
@@ -279,7 +294,8 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
         function.attr.pop("api_implements", None)
     inputs = whole.placeholders()
     outputs = [tensor for tensor, _ in whole.outputs.values()]
-    graph_def = grappler.optimize(graph_def, inputs, outputs, ["function"])
+    if outputs:  # else nothing is left of it, which the optimizer does not take
+        graph_def = grappler.optimize(graph_def, inputs, outputs, ["function"])
     wanted = [*(spec.name for spec in whole.inputs.values()), *outputs]
     graph_def = function_library.pruned(graph_def, wanted)
     return dataclasses.replace(whole, graph_def=graph_def)
@@ -535,6 +551,7 @@ def save(
     directory: str,
     tags: Sequence[str] = (tf.saved_model.SERVING,),
     variables: Sequence[tf.Variable] = (),
+    interface: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> None:
     """Writes a SavedModel of `signatures` with the tables and assets of `loaded`.
 
@@ -545,6 +562,7 @@ def save(
       directory: to write to.
       tags: of the MetaGraph.
       variables: those that `loaded` does not have, and the functions may read.
+      interface: SignatureDefs by key, of which method names and defaults are kept.
     """
     captured = {id(t) for f in signatures.values() for t in f.captured_inputs}
     root = tf.Module()
@@ -582,19 +600,22 @@ def save(
         }
         for key, function in signatures.items()
     }
-    if any(names.values()) or set(tags) != {tf.saved_model.SERVING}:
-        _write_interface(directory, names, tags)
+    _write_interface(directory, names, tags, interface)
 
 
 def _write_interface(
-    directory: str, names: Mapping[str, Mapping[str, str]], tags: Sequence[str]
+    directory: str,
+    names: Mapping[str, Mapping[str, str]],
+    tags: Sequence[str],
+    interface: Mapping[str, Any],
 ) -> None:
-    """Gives a SavedModel what TensorFlow cannot save: names of inputs, and tags.
+    """Gives a SavedModel what TensorFlow cannot save: see `save`.
 
     `names`: by signature, the names by which inputs were saved and those to have.
     """
     saved_model = loader_impl.parse_saved_model(directory)
     (meta_graph,) = saved_model.meta_graphs
+    before = saved_model.SerializeToString(deterministic=True)
     meta_graph.meta_info_def.tags[:] = tags
     objects = meta_graph.object_graph_def.nodes
     (signature_map,) = (
@@ -607,13 +628,21 @@ def _write_interface(
         of_signature = names[child.local_name]
         keywords[:] = [of_signature.get(name, name) for name in keywords]
     for key, of_signature in names.items():
-        inputs = meta_graph.signature_def[key].inputs
+        signature = meta_graph.signature_def[key]
         for saved, name in of_signature.items():
-            inputs[name].CopyFrom(inputs[saved])
-            del inputs[saved]
+            signature.inputs[name].CopyFrom(signature.inputs[saved])
+            del signature.inputs[saved]
+        if key in interface:
+            # What TensorFlow Serving lets the signature be called by.
+            signature.method_name = interface[key].method_name
+            for name, value in interface[key].defaults.items():
+                signature.defaults[name].CopyFrom(value)
+    after = saved_model.SerializeToString(deterministic=True)
+    if after == before:
+        return
     path = os.path.join(directory, tf.saved_model.SAVED_MODEL_FILENAME_PB)
     with tf.io.gfile.GFile(path, "wb") as file:
-        file.write(saved_model.SerializeToString(deterministic=True))
+        file.write(after)
 
 
 def _without_weights(initializer: Any) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorflow.core.framework import graph_pb2, types_pb2
+from tensorflow.python.framework import op_def_registry
 
 CONVOLUTIONS = ("Conv2D", "Conv2DBackpropInput", "DepthwiseConv2dNative")
 # Those whose second input is a filter.
@@ -40,6 +41,23 @@ def nodes(graph_def: graph_pb2.GraphDef) -> Iterator[Any]:
     yield from graph_def.node
     for function in graph_def.library.function:
         yield from function.node_def
+
+
+# Stateful by their registration, but without an effect.
+_WITHOUT_EFFECTS = frozenset(
+    ("Placeholder", "VarHandleOp", "ReadVariableOp", "HashTableV2")
+)
+
+
+def has_effects(graph_def: graph_pb2.GraphDef) -> bool:
+    """Whether running the graph may do more than compute its outputs."""
+    for node in nodes(graph_def):
+        op = op_def_registry.get(node.op)
+        if node.op in FUNCTION_CALLS or node.op in _WITHOUT_EFFECTS or op is None:
+            continue
+        if op.is_stateful:
+            return True
+    return False
 
 
 def node_of(tensor: str) -> str:

@@ -115,7 +115,9 @@ def _check_free(output: str, overwrite: bool) -> None:
     if not tf.io.gfile.exists(output):
         return
     if not overwrite:
-        raise UserError(f"{output}: exists already; --overwrite replaces it")
+        raise UserError(
+            f"{output}: exists already; --overwrite (overwrite=True) replaces it"
+        )
     # --overwrite is no licence to delete anything but a model.
     if not tf.io.gfile.isdir(output) or (
         tf.io.gfile.listdir(output) and not tf.saved_model.contains_saved_model(output)

@@ -225,6 +225,60 @@ def test_keras_model_exported_in_training_mode_is_copied(tmp_path):
     assert_copied(output, source, report)
 
 
+# Interfaces.
+
+
+def test_what_servers_are_told_is_kept(tmp_path):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    fm.tf1_classifier(source)
+    report = ios_tf.convert(source, output, **FAST)
+    assert report.blocks > 0
+    before, after = (
+        loader_impl.parse_saved_model(path).meta_graphs[0].signature_def
+        for path in (source, output)
+    )
+    assert {key: after[key].method_name for key in before} == {
+        "serving_default": "tensorflow/serving/classify",
+        "regress": "tensorflow/serving/regress",
+        "scaled": "tensorflow/serving/predict",
+    }
+    assert after["scaled"].defaults == before["scaled"].defaults != {}
+
+
+def test_signature_without_outputs(tmp_path):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    module = tf.Module()
+    calls = fm.unknown_sizes(source)
+    module.loaded = tf.saved_model.load(source)
+    network = module.loaded.signatures["serving_default"]
+    warm_up = tf.function(lambda: {}, input_signature=[])
+    signatures = {"serving_default": network, "warm_up": warm_up}
+    tf.saved_model.save(module, source + "2", signatures=signatures)
+    report = ios_tf.convert(source + "2", output, signatures="serving_default", **FAST)
+    assert report.blocks > 0
+    assert tf.saved_model.load(output).signatures["warm_up"]() == {}
+    assert_same_results(output, source, calls)
+    shout = tf.function(lambda: tf.print("warm") and {}, input_signature=[])
+    signatures["warm_up"] = shout
+    tf.saved_model.save(module, source + "3", signatures=signatures)
+    report = ios_tf.convert(source + "3", output + "3", **FAST)
+    assert report.notes[0] == "signature 'warm_up' has effects, and no outputs"
+    assert_copied(output + "3", source + "3", report)
+
+
+def test_output_that_is_a_variable(tmp_path):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    calls = fm.tf1_variable_output(source)
+    assert ios_tf.convert(source, output, **FAST).blocks > 0
+    before, after = (
+        tf.saved_model.load(path).signatures["serving_default"]
+        for path in (source, output)
+    )
+    for call in calls:
+        found, expected = (f(**call.inputs)["y"] for f in (after, before))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 # Several MetaGraphs.
 
 

@@ -304,6 +304,54 @@ def tf1_simple_save(path: str) -> Sequence[Call]:
     return batches()
 
 
+def _save_tf1(
+    path: str, signatures: Callable[[tf.Tensor], dict[str, Any]]
+) -> Sequence[Call]:
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None, 12, 12, 3], "x")
+        made = signatures(x)
+        session.run(v1.global_variables_initializer())
+        builder = v1.saved_model.Builder(path)
+        builder.add_meta_graph_and_variables(session, ["serve"], made)
+        builder.save()
+    return batches()
+
+
+def tf1_classifier(path: str) -> None:
+    """Signatures for TensorFlow Serving's Classify and Regress, and a default."""
+
+    def signatures(x):
+        y = tf.reshape(_tf1_network(x), [tf.shape(x)[0], -1])
+        classes = tf.strings.as_string(tf.argsort(y))
+        scale = v1.placeholder(tf.float32, [], "scale")
+        scaled = v1.saved_model.predict_signature_def(
+            {"x": x, "scale": scale}, {"y": y * scale}
+        )
+        scaled.defaults["scale"].CopyFrom(tf.make_tensor_proto(2.0))
+        made = v1.saved_model.predict_signature_def
+        classify, regress = (
+            made({"inputs": x}, {"scores": y, "classes": classes}),
+            made({"inputs": x}, {"outputs": y[:, :1]}),
+        )
+        classify.method_name = "tensorflow/serving/classify"
+        regress.method_name = "tensorflow/serving/regress"
+        return {"serving_default": classify, "regress": regress, "scaled": scaled}
+
+    _save_tf1(path, signatures)
+
+
+def tf1_variable_output(path: str) -> Sequence[Call]:
+    """One of the outputs is the handle of a variable."""
+
+    def signatures(x):
+        outputs = {"y": _tf1_network(x), "step": v1.train.get_or_create_global_step()}
+        return {
+            "serving_default": v1.saved_model.predict_signature_def({"x": x}, outputs)
+        }
+
+    return _save_tf1(path, signatures)
+
+
 def _vocabulary(path: str) -> str:
     name = path + ".vocabulary.txt"
     with open(name, "w") as file:
