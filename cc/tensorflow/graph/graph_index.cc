@@ -115,16 +115,19 @@ struct Probes {
 void AddSizes(int64_t image_size, std::vector<Probe>* probes) {
   // Graphs count cells in 32 bits: not both batch and sizes are large. Odd ones
   // of all magnitudes leave remainders, even where convolutions and pools have
-  // made the images smaller.
+  // made the images smaller; small ones, along one dimension at a time, show
+  // where a slice is all there is.
   for (std::array<int64_t, 2> sizes :
        {std::array<int64_t, 2>{32 * 331, 32 * 337},
         {1, 2},
         {2, 1},
-        {3, 5},
-        {37, 31},
-        {75, 58},
-        {131, 102},
-        {image_size + 1, image_size + 3}}) {
+        {3, 75},
+        {58, 3},
+        {5, 130},
+        {102, 5},
+        {9, 31},
+        {37, 8},
+        {image_size + 1, image_size + 5}}) {
     probes->push_back({2, sizes, /*optional=*/true});
   }
 }

@@ -260,10 +260,12 @@ def _shape_of(
 
 def _feed(frozen: FrozenSignature, shapes: Sequence[Sequence[int]], seed: int) -> Feed:
     random = np.random.default_rng(seed)
-    return {
-        name: random.uniform(-1, 1, shape).astype(spec.dtype.as_numpy_dtype)
-        for (name, spec), shape in zip(frozen.inputs.items(), shapes, strict=True)
-    }
+    feed = {}
+    for (name, spec), shape in zip(frozen.inputs.items(), shapes, strict=True):
+        feed[name] = random.uniform(-1, 1, shape).astype(spec.dtype.as_numpy_dtype)
+        if seed % 3 == 0 and len(shape) == 4:
+            feed[name][:, : shape[1] // 2] = 0  # as black parts of images
+    return feed
 
 
 def _config(

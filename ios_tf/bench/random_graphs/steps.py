@@ -235,6 +235,14 @@ _UNARY = (
     "tf.cast(tf.cast({x}, tf.float64), tf.float32)",
     "{x} * tf.sigmoid({x})",
     "{x} * tf.sigmoid(1.5 * {x})",
+    # Numbers that look as if they could be left out.
+    "tf.math.log(tf.nn.relu({x}) + {tiny})",
+    "tf.math.log(tf.clip_by_value(tf.sigmoid(9.0 * {x}), {tiny}, 1.0 - {tiny}))",
+    "{x} / (tf.abs({x}) + {tiny})",
+    "{x} * tf.math.rsqrt(tf.square(tf.nn.relu({x})) + {tiny})",
+    "{tiny} / (tf.nn.relu({x}) + {tiny})",
+    "{tiny} * tf.tanh({x})",
+    "tf.where({x} > {tiny}, {x}, {a} * {x})",
 )
 
 
@@ -244,7 +252,8 @@ def unary(b: Builder, genes: Genes) -> None:
     if x:
         expression = genes.pick(_UNARY)
         value = genes.pick([0.2, 0.5, 1.0, 0.0, 1.5])
-        b.one(expression.format(x=x, a=value, sixth="0.16666667"))
+        tiny = genes.pick(["1e-6", "1e-3", "1e-8", "1e-12", "0.02"])
+        b.one(expression.format(x=x, a=value, sixth="0.16666667", tiny=tiny))
 
 
 @_kind(2)
@@ -521,6 +530,31 @@ def strided_slice(b: Builder, genes: Genes) -> None:
     b.one(f"tf.strided_slice({x}, {begin}, {end}, {strides}, {masks})")
 
 
+@_kind(4)
+def sizes(b: Builder, genes: Genes) -> None:
+    """Crops, pads and resizes by numbers that are computed of sizes."""
+    x = b.choose(genes, b.floats(4))
+    if x is None:
+        return
+    y = genes.pick(b.floats(4))
+    bound = genes.number(1, 9)
+    expression = genes.pick(
+        [
+            "{x}[:, : tf.shape({x})[1] // 2 * 2, : tf.shape({x})[2] // 2 * 2]",
+            "{x}[:, : tf.shape({y})[1], : tf.shape({y})[2]]",
+            "{x}[:, : tf.minimum(tf.shape({x})[1], {bound})]",
+            "{x}[:, tf.shape({x})[1] - {bound} :, tf.shape({x})[2] // 2 :]",
+            "{x}[:, tf.shape({x})[1] // 4 : -1, 1:]",
+            "tf.pad({x}, [[0, 0], [0, tf.shape({x})[1] % 2], "
+            "[tf.shape({x})[2] % 2, 0], [0, 0]])",
+            "tf.image.resize({x}, tf.minimum(tf.shape({x})[1:3], {bound}))",
+            "tf.image.resize({x}, tf.shape({y})[1:3])",
+            "tf.image.resize({x}, (tf.shape({x})[1:3] + 1) // 2, 'nearest')",
+        ]
+    )
+    b.one(expression.format(x=x, y=y, bound=bound))
+
+
 @_kind(5)
 def pad(b: Builder, genes: Genes) -> None:
     x = b.choose(genes, b.floats(4, 4, 3, 2))
@@ -691,11 +725,13 @@ def normalize(b: Builder, genes: Genes) -> None:
         )
         if not variance:
             return
+        # With one number for each channel, or for each row of as many.
+        shape = [channels, *(1 for _ in range(genes.pick([0, 0, 0, 1, rank - 2])))]
         scale = b.one(
-            f"tf.math.rsqrt({variance} + 0.1) * {b.variable([channels], 'constant')}"
+            f"tf.math.rsqrt({variance} + 0.1) * {b.variable(shape, 'constant')}"
         )
         if scale:
-            shift = b.variable([channels], "constant")
+            shift = b.variable(shape, "constant")
             b.one(f"{x} * {scale} + ({shift} - {mean} * {scale})")
     elif how == 5:
         b.one(f"tf.nn.log_softmax({x})")
