@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ios_tf.cost.cost_model import CostModel
 from ios_tf.native import engine
@@ -13,12 +13,20 @@ from ios_tf.scheduler import Problem, Schedule, Stage
 _WORTHWHILE = 0.95
 
 
-def choose(problem: Problem, cost_model: CostModel) -> dict[int, str]:
+def choose(
+    problem: Problem,
+    cost_model: CostModel,
+    stop: Callable[[], bool] = lambda: False,
+) -> tuple[dict[int, str], bool]:
     """The fastest algorithms of a block's operators that are not computed directly.
 
     Args:
       problem: the block.
       cost_model: measures each operator, by each algorithm, as a stage of its own.
+      stop: asked before each operator: the others are computed directly.
+
+    Returns:
+      The algorithms, and whether all operators were asked for.
     """
     variants = {
         algorithm: with_algorithms(
@@ -33,13 +41,17 @@ def choose(problem: Problem, cost_model: CostModel) -> dict[int, str]:
     }
     chosen = {}
     for op, algorithms in enumerate(problem.algorithms):
+        if not algorithms:
+            continue
+        if stop():
+            return chosen, False
         stage = Stage.concurrent(problem, 1 << op)
-        best = cost_model.stage_latency(problem, stage) if algorithms else 0.0
+        best = cost_model.stage_latency(problem, stage)
         for algorithm in algorithms:
             latency = cost_model.stage_latency(variants[algorithm], stage)
             if latency < _WORTHWHILE * best:
                 best, chosen[op] = latency, algorithm
-    return chosen
+    return chosen, True
 
 
 def with_algorithms(problem: Problem, algorithms: Mapping[int, str]) -> Problem:

@@ -133,16 +133,18 @@ class Searcher:
         stats.cached = len(schedules)
         waiting = [p for s, p in unique.items() if s not in schedules]
         left = sum(map(_weight, waiting))
+        end = start + self._time_limit if self._time_limit else math.inf
         for i, problem in enumerate(waiting):
+            algorithms = self._algorithms(problem, end, stats)
             # The time that one search leaves goes to the others.
             now = time.monotonic()
-            seconds = start + self._time_limit - now
-            share = seconds * _weight(problem) / left if left else 0.0
+            share = (end - now) * _weight(problem) / left if _weight(problem) else 0.0
             left -= _weight(problem)
             schedule = self._search(
                 problem,
+                algorithms,
                 f"block {i + 1}/{len(waiting)}:",
-                now + share if self._time_limit else math.inf,
+                now + share,
                 stats,
             )
             self.cost_model.release()
@@ -228,28 +230,55 @@ class Searcher:
                 schedule, self._strategy, self._pruning, self._patterns, self._winograd
             )
 
+    def _algorithms(
+        self, problem: Problem, end: float, stats: SearchStats
+    ) -> dict[int, str]:
+        """Those of a block's operators; of all of them where the time allows."""
+        if not self._winograd or not self.searches:
+            return {}
+        algorithms: dict[int, str] = {}
+        try:
+            algorithms, complete = choose(
+                problem, self._cached, stop=lambda: time.monotonic() > end
+            )
+            if not complete:
+                stats.stopped[problem.signature] = 1.0
+        except MemoryError:
+            stats.too_large.add(problem.name)
+        self.cost_model.release()
+        return algorithms
+
     def _search(
-        self, problem: Problem, label: str, deadline: float, stats: SearchStats
+        self,
+        problem: Problem,
+        algorithms: Mapping[int, str],
+        label: str,
+        deadline: float,
+        stats: SearchStats,
     ) -> Schedule:
-        """That of a block, with its algorithms."""
-        algorithms = {}
-        if self._winograd and self.searches:
-            try:
-                algorithms = choose(problem, self._cached)
-            except MemoryError:
-                stats.too_large.add(problem.name)
-            self.cost_model.release()
-        schedule = self._search_stages(
+        """That of a block with these algorithms."""
+        schedule, gap = self._search_stages(
             with_algorithms(problem, algorithms), label, deadline, stats
         )
+        if gap is not None:
+            stats.stopped.setdefault(problem.signature, gap)
+        metadata = dict(schedule.metadata)
+        if problem.signature in stats.stopped:
+            metadata["stopped_after"] = self._time_limit
         return dataclasses.replace(
-            schedule, signature=problem.signature, algorithms=algorithms
+            schedule,
+            signature=problem.signature,
+            algorithms=algorithms,
+            metadata=metadata,
         )
 
     def _search_stages(
         self, problem: Problem, label: str, deadline: float, stats: SearchStats
-    ) -> Schedule:
+    ) -> tuple[Schedule, float | None]:
+        """A block's schedule; where the search was stopped, how much faster than it
+        another one could be."""
         start = time.monotonic()
+        gap = None
         before = self.cost_model.measurements
         bar = Progress(label) if self._show_progress else None
         sequential = sequential_schedule(problem)
@@ -258,7 +287,8 @@ class Searcher:
             choices = [BASELINES[self._strategy](problem)]
         elif not _is_chain(problem):
             try:
-                choices += self._found(problem, bar, deadline, stats)
+                found, gap = self._found(problem, bar, deadline, stats)
+                choices += found
             except MemoryError:
                 stats.too_large.add(problem.name)
                 self.cost_model.release()
@@ -294,8 +324,6 @@ class Searcher:
             "measurements": self.cost_model.measurements - before,
             "search_seconds": round(time.monotonic() - start, 3),
         }
-        if problem.signature in stats.stopped:
-            metadata["stopped_after"] = self._time_limit
         greedy_ms = latencies.get(greedy_schedule(problem).stages)
         if greedy_ms is not None:
             metadata["greedy_ms"] = greedy_ms
@@ -304,7 +332,7 @@ class Searcher:
                 f"{len(problem)} operators, {len(best.stages)} stages, "
                 f"{metadata['sequential_ms']:.2f} -> {metadata['latency_ms']:.2f} ms"
             )
-        return dataclasses.replace(best, metadata=metadata)
+        return dataclasses.replace(best, metadata=metadata), gap
 
     def _found(
         self,
@@ -312,8 +340,9 @@ class Searcher:
         bar: Progress | None,
         deadline: float,
         stats: SearchStats,
-    ) -> list[Schedule]:
-        """The schedule of the lowest cost, and near ties of it."""
+    ) -> tuple[list[Schedule], float | None]:
+        """The schedule of the lowest cost, and near ties of it; `_search_stages`'s
+        second result."""
 
         def update(done: SearchProgress) -> None:
             if bar:
@@ -335,10 +364,8 @@ class Searcher:
             tie=1 - _WORTHWHILE,
             stop=lambda: time.monotonic() > deadline,
         )
-        if result.gap is not None:
-            stats.stopped[problem.signature] = result.gap
         stats.bounded += result.stats.stages_total - result.stats.stages_asked
-        return [result.schedule, *result.near_ties]
+        return [result.schedule, *result.near_ties], result.gap
 
 
 def _weight(problem: Problem) -> int:

@@ -73,7 +73,22 @@ def test_only_some_convolutions_have_a_choice():
 )
 def test_what_rounds_more_must_be_faster(two, four, expected):
     latencies = {(3, "winograd_2x2"): two, (3, "winograd_4x4"): four}
-    assert choose(chain(), Table(latencies)) == ({3: expected} if expected else {})
+    chosen = {3: expected} if expected else {}
+    assert choose(chain(), Table(latencies)) == (chosen, True)
+
+
+def test_time_ends_the_choice():
+    asked = []
+
+    class Clock(Table):
+        def stage_latency(self, problem, stage):
+            asked.append(stage.groups)
+            return super().stage_latency(problem, stage)
+
+    table = Clock({(op, "winograd_4x4"): 0.5 for op in (0, 3)})
+    stop = lambda: len(asked) > 2  # noqa: E731
+    assert choose(chain(), table, stop) == ({0: "winograd_4x4"}, False)
+    assert choose(chain(), table, lambda: True) == ({}, False)
 
 
 def test_blocks_with_algorithms_are_other_blocks():
