@@ -203,6 +203,45 @@ def test_sizes_that_few_examples_do_not_show(between, tmp_path):
     )
 
 
+def cropped(a, b):
+    return valid(first(a)[:, : tf.shape(b)[1], : tf.shape(b)[2]]), first(b)
+
+
+def sliced(a, b):
+    size = tf.concat([tf.shape(a)[:1], tf.shape(b)[1:3], [8]], 0)
+    return second(tf.slice(first(a), [0, 0, 0, 0], size)), first(b)
+
+
+def reshaped(a, b):
+    a, b = first(a), first(b)
+    return second(tf.reshape(a, tf.shape(b))), b
+
+
+def summed(a, b):
+    a, b = first(a), first(b)
+    return second(tf.nn.relu(tf.nn.silu(a) + a * b))
+
+
+@pytest.mark.parametrize("function", [cropped, sliced, reshaped, summed])
+def test_two_images_need_not_be_equally_large(function, tmp_path):
+    sizes = [((12, 12), (12, 12)), ((16, 9), (12, 6)), ((16, 4), (8, 8))]
+    sizes += [((1, 1), (7, 8)), ((7, 8), (1, 1))]
+    check(
+        function,
+        [(None, None, None, 3)] * 2,
+        [[(2, *one, 3), (2, *other, 3)] for one, other in sizes],
+        tmp_path,
+    )
+
+
+def test_dense_of_turned_maps_of_as_many_columns_as_channels(tmp_path):
+    def function(x):
+        x = tf.transpose(first(x), [0, 3, 1, 2])
+        return tf.tensordot(x, LAST[0, 0], 1)
+
+    check(function, [(None, 8, 8, 3)], [[(n, 8, 8, 3)] for n in (1, 2, 3)], tmp_path)
+
+
 def test_batches_of_two_inputs_broadcast(tmp_path):
     check(
         lambda x, y: second(first(x) + first(y)) - last(first(x)),

@@ -63,7 +63,9 @@ struct Probe {
   std::array<int64_t, 2> sizes = {1, 1};  // of the others, in turn
   // Says nothing about what TensorFlow cannot infer for it.
   bool optional = false;
-  int64_t next_batch = 0;  // above 0: of all inputs but the first
+  // Of all inputs but the first; 0: the same.
+  int64_t next_batch = 0;
+  std::array<int64_t, 2> next_sizes = {0, 0};
 };
 
 // The leading dimension is the batch. Where an image has two more that are not
@@ -78,10 +80,12 @@ tensorflow::TensorShapeProto WithProbe(tensorflow::TensorShapeProto shape,
   for (int d = 1; d < shape.dim_size(); ++d) unknown += shape.dim(d).size() < 0;
   // More of them are no sizes of an image or sequence.
   if (unknown > 2 || shape.dim_size() < 3) return shape;
+  const auto& sizes =
+      first_input || probe.next_sizes[0] == 0 ? probe.sizes : probe.next_sizes;
   int next = 0;
   for (int d = 1; d < shape.dim_size(); ++d) {
     if (shape.dim(d).size() < 0) {
-      shape.mutable_dim(d)->set_size(probe.sizes[next++]);
+      shape.mutable_dim(d)->set_size(sizes[next++]);
     }
   }
   return shape;
@@ -139,15 +143,18 @@ void AddSizes(int64_t image_size, std::vector<Probe>* probes) {
 // the end of its tensor, whichever comes first.
 Probes MakeProbes(const GrapplerItem& item, int64_t batch_size,
                   int64_t image_size) {
-  int unknown_batches = 0;
+  int unknown_batches = 0, images = 0;
   bool unknown_sizes = false;
   for (const NodeDef& node : item.graph.node()) {
     const auto* shape = InputShape(node);
     if (!shape) continue;
     unknown_batches += shape->dim(0).size() < 0;
+    bool unknown = false;
     for (int d = 1; d < shape->dim_size(); ++d) {
-      unknown_sizes = unknown_sizes || shape->dim(d).size() < 0;
+      unknown = unknown || shape->dim(d).size() < 0;
     }
+    images += unknown;
+    unknown_sizes = unknown_sizes || unknown;
   }
   const Probe example = {batch_size, {image_size, image_size}};
   std::vector<Probe> probes = {example,
@@ -160,6 +167,19 @@ Probes MakeProbes(const GrapplerItem& item, int64_t batch_size,
     probes.push_back({10007, example.sizes, /*optional=*/true});
   }
   if (unknown_sizes) AddSizes(image_size, &probes);
+  if (images > 1) {
+    // Of one input that is larger than the other, as large but turned, or
+    // broadcasts.
+    for (const auto& [sizes, next] :
+         {std::pair<std::array<int64_t, 2>, std::array<int64_t, 2>>{
+              {image_size + 38, image_size + 1}, {image_size, image_size + 19}},
+          {{30, 41}, {41, 30}},
+          {{1, 1}, {30, 41}},
+          {{30, 41}, {1, 1}}}) {
+      probes.push_back(
+          {2, sizes, /*optional=*/true, /*next_batch=*/2, /*next_sizes=*/next});
+    }
+  }
   if (unknown_batches > 1) {
     probes.push_back({7, example.sizes, /*optional=*/true, /*next_batch=*/1});
   }

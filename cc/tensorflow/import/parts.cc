@@ -222,8 +222,11 @@ Result Importer::Reshape(int i) {
   for (int probe = 0; probe < graph_.probes(); ++probe) {
     const Shape *a = graph_.shape(x, probe), *b = graph_.shape(y, probe);
     if ((!a || !b) && probe >= graph_.required_probes()) continue;
+    // Whether it flattens each image; else it keeps the channels.
+    const bool whole = flattens && a && b && (*a)[0] == (*b)[0];
     if (!a || !b || NumElements(*a) != NumElements(*b) ||
-        (a->back() != b->back() && !(flattens && (*a)[0] == (*b)[0]))) {
+        (!whole &&
+         (a->back() != b->back() || (flattens && graph_.channels_first(x))))) {
       return Refuse("it is no change between [N,1,1,C] and [N,C]");
     }
   }
