@@ -27,6 +27,8 @@ def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
       UserError: `output` exists and may not be replaced, or cannot be written.
     """
     output = output.rstrip("/") or "/"
+    if os.path.islink(output):  # what it leads to is replaced, and the link stays
+        output = os.path.realpath(output)
     _check_free(output, overwrite)
     parent, name = posixpath.split(output)
     if "://" not in output:
@@ -98,8 +100,11 @@ def _exchange(a: str, b: str) -> bool:
 
 
 def copy_directory(source: str, target: str) -> None:
-    """Copies the files below `source` to below `target`, which may exist."""
-    for directory, _, files in tf.io.gfile.walk(source):
+    """Copies the files below `source` to below `target`, which may exist, and lie
+    there itself."""
+    for directory, _, files in list(tf.io.gfile.walk(source)):
+        if f"{os.path.abspath(directory)}/".startswith(f"{os.path.abspath(target)}/"):
+            continue
         relative = os.path.relpath(directory, source)
         below = target if relative == "." else os.path.join(target, relative)
         tf.io.gfile.makedirs(below)
@@ -126,5 +131,9 @@ def _check_free(output: str, overwrite: bool) -> None:
 
 
 def _remove(directory: str) -> None:
+    if os.path.islink(directory):  # TensorFlow would empty what it leads to
+        with contextlib.suppress(OSError):
+            os.unlink(directory)
+        return
     with contextlib.suppress(tf.errors.OpError):
         tf.io.gfile.rmtree(directory)

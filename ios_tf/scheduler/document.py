@@ -14,7 +14,9 @@ MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
 MAX_OPERATORS = 10_000
 
-_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+# No group is repeated: what it matches would be remembered, character by character.
+_ESCAPES = re.compile(r"\\.", re.DOTALL)
+_TOKENS = re.compile(r'"[^"]*(?:"|\Z)|[\[\]{}]')
 
 
 def parse(data: str | bytes, what: str, max_bytes: int = MAX_BYTES) -> Any:
@@ -54,7 +56,7 @@ def check_version(data: Mapping[str, Any], what: str) -> None:
 
 def _depth(text: str) -> int:
     depth = deepest = 0
-    for token in _TOKENS.finditer(text):
+    for token in _TOKENS.finditer(_ESCAPES.sub("", text)):
         if token[0] in "[{":
             depth += 1
             deepest = max(deepest, depth)

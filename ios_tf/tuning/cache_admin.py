@@ -29,6 +29,8 @@ _HOW = ("strategy", "micro_batches")  # of a stage
 # A temporary file that is older belongs to a process that has died.
 _STALE_SECONDS = 3600
 _MAX_PACKED_BYTES = 256 << 20
+# Begins the names of the files that are written here: a block's signature.
+_OWN = re.compile(r"[0-9a-f]{64}\.")
 # Of a file or directory that a cache may have.
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
@@ -71,14 +73,14 @@ def entries(directory: str) -> list[Entry]:
     if not tf.io.gfile.isdir(directory):
         raise UserError(f"{directory}: no such directory")
     found = []
-    for device in _directories(directory):
+    for device in _directories(directory, directory):
         if device in (PENDING, _PLANS):
             continue
         below = os.path.join(directory, device)
         found += _entries_of(directory, below, pending=False)
     waiting = os.path.join(directory, PENDING)
-    if tf.io.gfile.isdir(waiting):
-        for device in _directories(waiting):
+    if tf.io.gfile.isdir(waiting) and cache_files.is_inside(directory, waiting):
+        for device in _directories(directory, waiting):
             below = os.path.join(waiting, device)
             found += _entries_of(directory, below, pending=True)
     return found
@@ -129,7 +131,8 @@ def prune(directory: str, device: str | None = None) -> list[Entry]:
     """Removes what is of no use, and gives what it has removed.
 
     That is: what `verify` gives, what writers that died have left, and pending blocks
-    that have a schedule by now.
+    that have a schedule by now. Files whose names are no entry's are left alone: the
+    directory may be another than was meant.
 
     Args:
       directory: the cache.
@@ -140,9 +143,12 @@ def prune(directory: str, device: str | None = None) -> list[Entry]:
     useless = [
         entry
         for entry in found
-        if entry.problem
-        or (entry.kind == PENDING and (entry.device, entry.signature) in known)
-        or (device is not None and entry.device != device)
+        if _OWN.match(os.path.basename(entry.path))
+        and (
+            entry.problem
+            or (entry.kind == PENDING and (entry.device, entry.signature) in known)
+            or (device is not None and entry.device != device)
+        )
     ]
     for entry in useless:
         try:
@@ -162,6 +168,8 @@ def export(directory: str, path: str) -> int:
     Raises:
       UserError: there is no such directory, or the file cannot be written.
     """
+    if tf.io.gfile.exists(path) and ("://" not in path and not os.path.isfile(path)):
+        raise UserError(f"{path}: exists and is no regular file")
     valid = [entry for entry in entries(directory) if not entry.problem]
     packed = {"version": _VERSION, "entries": {e.name: e.data for e in valid}}
     _write(os.path.dirname(path) or ".", path, packed)
@@ -214,9 +222,17 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
     return written, len(checked) - written
 
 
-def _directories(directory: str) -> list[str]:
-    names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(directory))
-    return [n for n in names if tf.io.gfile.isdir(os.path.join(directory, n))]
+def _directories(cache: str, directory: str) -> list[str]:
+    """The names of those below a directory that do not lead out of the cache."""
+    paths = {
+        name.rstrip("/"): os.path.join(directory, name.rstrip("/"))
+        for name in sorted(tf.io.gfile.listdir(directory))
+    }
+    return [
+        name
+        for name, path in paths.items()
+        if tf.io.gfile.isdir(path) and cache_files.is_inside(cache, path)
+    ]
 
 
 def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:

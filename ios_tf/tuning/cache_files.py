@@ -60,10 +60,17 @@ def write(directory: str, path: str, text: str) -> None:
         raise
 
 
-def _check_inside(directory: str, path: str) -> None:
-    """Links may lead to other places of the directory: orchestrators mount so."""
+def is_inside(directory: str, path: str) -> bool:
+    """Whether a path leads, by whatever links, to a place below the directory.
+
+    Links to other places of it are fine: orchestrators mount so.
+    """
     root, real = os.path.realpath(directory), os.path.realpath(path)
-    if os.path.commonpath([root, real]) != root:
+    return "://" in path or os.path.commonpath([root, real]) == root
+
+
+def _check_inside(directory: str, path: str) -> None:
+    if not is_inside(directory, path):
         raise _refused(f"it leads out of {directory}")
 
 

@@ -209,6 +209,27 @@ def test_prune_keeps_what_is_good(capfd, filled):
     assert os.path.exists(waiting) and not os.path.exists(elsewhere)
 
 
+def test_prune_removes_nothing_of_others(capfd, filled, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    model = tmp_path / "model" / "variables"
+    for directory in (elsewhere / "device", model):
+        directory.mkdir(parents=True)
+        for name in ("a.json", "notes.txt", f"{'0' * 64}.json"):
+            (directory / name).write_text("precious")
+    os.symlink(elsewhere / "device", os.path.join(filled, "device"))
+    shutil.rmtree(os.path.join(filled, "pending"), ignore_errors=True)
+    os.symlink(elsewhere, os.path.join(filled, "pending"))
+    assert run(capfd, "cache", "prune", f"--cache_dir={filled}")[0] == 0
+    assert len(os.listdir(elsewhere / "device")) == 3
+    assert run(capfd, "cache", "prune", f"--cache_dir={model.parent}")[0] == 0
+    assert sorted(os.listdir(model)) == ["a.json", "notes.txt"]
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / "file")
+    pipe = str(tmp_path / "pipe" / "file")
+    code, _, err = run(capfd, "cache", "export", pipe, f"--cache_dir={filled}")
+    assert code == 1 and "is no regular file" in err
+
+
 def test_export_and_import(capfd, filled, tmp_path):
     file, other = str(tmp_path / "packed.json"), str(tmp_path / "other")
     code, out, _ = run(capfd, "cache", "export", file, f"--cache_dir={filled}")

@@ -85,3 +85,25 @@ def test_copies_a_tree(tmp_path):
     (tmp_path / "c").mkdir()
     copy_directory(str(tmp_path / "a"), str(tmp_path / "c"))
     assert (tmp_path / "c" / "b" / "file").read_text() == "text"
+
+
+def test_a_link_is_followed_and_stays(tmp_path):
+    """As where `current` leads to the version that is served."""
+    version, link = tmp_path / "v12", tmp_path / "current"
+    version.mkdir()
+    _write(version)
+    (version / "old").mkdir()
+    link.symlink_to("v12")
+    with written_directory(str(link), overwrite=True) as directory:
+        _write(directory, "new")
+    assert os.readlink(link) == "v12"
+    assert os.listdir(version) == ["saved_model.pb"]
+    assert (version / "saved_model.pb").read_text() == "new"
+    assert sorted(os.listdir(tmp_path)) == ["current", "v12"]
+
+
+def test_a_copy_may_lie_inside_of_the_original(tmp_path):
+    _write(tmp_path)
+    with written_directory(str(tmp_path / "out")) as directory:
+        copy_directory(str(tmp_path), directory)
+    assert os.listdir(tmp_path / "out") == ["saved_model.pb"]
