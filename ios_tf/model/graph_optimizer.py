@@ -11,6 +11,7 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2
 
+from ios_tf.model.constants import with_single_factors
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.native import grappler
 from ios_tf.native.grappler import Parameters
@@ -44,6 +45,9 @@ def fold_constants(frozen: FrozenSignature) -> FrozenSignature:
     Keras writes a batch norm as arithmetic on the variables; folded, it is one
     multiplication and one addition, which the importer knows.
     """
+    outputs = [tensor for tensor, _ in frozen.outputs.values()]
+    graph_def = with_single_factors(frozen.graph_def, outputs)
+    frozen = dataclasses.replace(frozen, graph_def=graph_def)
     graph_def = _optimize(frozen, ["constfold"], {})
     return dataclasses.replace(frozen, graph_def=graph_def)
 

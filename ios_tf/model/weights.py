@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from ios_tf.model import function_library, subgraphs
+from ios_tf.model.constants import computed_of_constants
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.native.names import ANNOTATIONS, SHAPE_OF_WEIGHT
 
@@ -201,20 +202,11 @@ def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
     what is computed of constants as well.
     """
     readers = collections.defaultdict(list)
-    inputs: collections.Counter[str] = collections.Counter()
     for node in graph_def.node:
         for k, tensor in enumerate(node.input):
             if tensor[0] != "^":
                 readers[function_library.node_of(tensor)].append((node, k))
-                inputs[node.name] += 1
-    # Constants, and nodes computed of them alone, in topological order.
-    constants = [node.name for node in graph_def.node if node.op == "Const"]
-    computed = list(constants)
-    for name in computed:
-        for node, _ in readers[name]:
-            inputs[node.name] -= 1
-            if inputs[node.name] == 0:
-                computed.append(node.name)
+    computed = computed_of_constants(graph_def.node)
     # Whether operators read what has a constant's value, and whether they read it, or
     # what is computed of it, other than as a filter.
     as_filter: dict[str, bool] = {}
@@ -231,7 +223,7 @@ def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
                 is_filter = k == 1 and node.op in function_library.WITH_FILTERS
                 as_filter[name] |= is_filter
                 needed[name] |= not is_filter
-    return {name for name in constants if needed[name]}
+    return {name for name in computed if needed[name]}
 
 
 def _value(frozen: FrozenSignature, read: node_def_pb2.NodeDef) -> np.ndarray:

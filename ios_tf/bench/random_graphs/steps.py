@@ -204,6 +204,8 @@ _UNARY = (
     "tf.nn.relu({x})",
     "tf.nn.relu({x})",
     "tf.nn.relu6({x} * 2.0)",
+    "{x} / 3.0 * 2.0",
+    "2.0 * ({x} / 3.0) / 7.0 * {a}",
     "tf.sigmoid({x})",
     "tf.tanh({x})",
     "tf.nn.elu({x})",

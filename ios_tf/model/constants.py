@@ -1,0 +1,156 @@
+"""What a graph computes of its constants alone, and arithmetic with that."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, MutableSequence, Sequence
+
+from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
+
+from ios_tf.model import function_library
+from ios_tf.model.function_library import node_of
+
+_DIVISIONS = ("RealDiv", "Div")
+_FLOATS = (
+    types_pb2.DT_HALF,
+    types_pb2.DT_BFLOAT16,
+    types_pb2.DT_FLOAT,
+    types_pb2.DT_DOUBLE,
+)
+
+
+def computed_of_constants(nodes: Sequence[node_def_pb2.NodeDef]) -> list[str]:
+    """The names of constants, and then of what is computed of them, producers first.
+
+    Args:
+      nodes: of a graph or of a function.
+    """
+    readers = collections.defaultdict(list)
+    inputs: collections.Counter[str] = collections.Counter()
+    for node in nodes:
+        for tensor in node.input:
+            if tensor[0] != "^":
+                readers[node_of(tensor)].append(node.name)
+                inputs[node.name] += 1
+    computed = [node.name for node in nodes if node.op == "Const"]
+    for name in computed:
+        for reader in readers[name]:
+            inputs[reader] -= 1
+            if inputs[reader] == 0:
+                computed.append(reader)
+    return computed
+
+
+def with_single_factors(
+    graph_def: graph_pb2.GraphDef, fetched: Iterable[str]
+) -> graph_pb2.GraphDef:
+    """The graph with one multiplication for each run of those by constants.
+
+    And of divisions by constants. TensorFlow's constant folding does the same one by
+    one, and then takes the shape of a product that is a constant by now for that of
+    what it was before: behind a convolution of any number of images it ends the process
+    (ConstantFolding::MulConvPushDown of TensorFlow 2.21).
+
+    Args:
+      graph_def: the graph; what it says of functions holds for them, too.
+      fetched: names of tensors that are wanted.
+    """
+    if not any(node.op in ("Mul", *_DIVISIONS) for node in _floats(graph_def)):
+        return graph_def
+    result = graph_pb2.GraphDef()
+    result.CopyFrom(graph_def)
+    _Factors(result.node, fetched, "").join()
+    for function in result.library.function:
+        wanted = [*function.ret.values(), *function.control_ret.values()]
+        _Factors(function.node_def, wanted, ":z:0").join()
+    return result
+
+
+def _floats(graph_def: graph_pb2.GraphDef) -> Iterable[node_def_pb2.NodeDef]:
+    return (
+        node
+        for node in function_library.nodes(graph_def)
+        if "T" in node.attr and node.attr["T"].type in _FLOATS
+    )
+
+
+class _Factors:
+    """The constant factors of a graph, or of a function."""
+
+    def __init__(
+        self,
+        nodes: MutableSequence[node_def_pb2.NodeDef],
+        fetched: Iterable[str],
+        product: str,
+    ) -> None:
+        """`product`: what follows a name where a multiplication's output is read."""
+        self._nodes = nodes
+        self._product = product
+        self._constant = set(computed_of_constants(nodes))
+        self._by_name = {node.name: node for node in nodes}
+        self._uses = collections.Counter(
+            node_of(tensor) for node in nodes for tensor in node.input
+        )
+        self._uses.update(map(node_of, fetched))
+        self._added: list[node_def_pb2.NodeDef] = []
+        self._dropped: set[str] = set()
+
+    def join(self) -> None:
+        """Makes one of all that follow each other."""
+        for node in self._nodes:
+            self._multiply(node)
+        for node in self._nodes:
+            while self._join_with_operand(node):
+                pass
+        for i in reversed(range(len(self._nodes))):
+            if self._nodes[i].name in self._dropped:
+                del self._nodes[i]
+        self._nodes.extend(self._added)
+
+    def _multiply(self, node: node_def_pb2.NodeDef) -> None:
+        """Makes a division by a constant a multiplication."""
+        if (
+            node.op in _DIVISIONS
+            and node.attr["T"].type in _FLOATS
+            and node_of(node.input[1]) in self._constant
+            and node_of(node.input[0]) not in self._constant
+        ):
+            reciprocal = self._add("Reciprocal", node, [node.input[1]])
+            node.op = "Mul"
+            node.input[1] = reciprocal + self._product.replace("z", "y")
+
+    def _join_with_operand(self, node: node_def_pb2.NodeDef) -> bool:
+        """Whether its operand was a multiplication, too, and is now part of it."""
+        outer = self._factor(node)
+        if outer is None or node.name in self._dropped:
+            return False
+        operand = self._by_name.get(node_of(node.input[1 - outer]))
+        inner = self._factor(operand) if operand else None
+        if operand is None or inner is None or self._uses[operand.name] > 1:
+            return False
+        factors = [operand.input[inner], node.input[outer]]
+        node.input[outer] = self._add("Mul", node, factors) + self._product
+        node.input[1 - outer] = operand.input[1 - inner]
+        node.input.extend(tensor for tensor in operand.input if tensor[0] == "^")
+        self._dropped.add(operand.name)
+        return True
+
+    def _factor(self, node: node_def_pb2.NodeDef) -> int | None:
+        """Which input of a multiplication is constant, if one is."""
+        if node.op != "Mul" or node.attr["T"].type not in _FLOATS:
+            return None
+        constant = [node_of(tensor) in self._constant for tensor in node.input[:2]]
+        return constant.index(True) if constant.count(True) == 1 else None
+
+    def _add(self, op: str, like: node_def_pb2.NodeDef, inputs: Sequence[str]) -> str:
+        """Adds what computes a constant for a node; gives its name."""
+        name = f"{like.name}/{op.lower()}"
+        while name in self._by_name:
+            name += "_"
+        added = node_def_pb2.NodeDef(name=name, op=op, device=like.device)
+        added.input.extend(inputs)
+        added.attr["T"].CopyFrom(like.attr["T"])
+        self._added.append(added)
+        self._by_name[name] = added
+        self._constant.add(name)
+        return name
