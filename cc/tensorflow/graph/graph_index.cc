@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/graph/probes.h"
 #include "cc/tensorflow/graph/shape_inference.h"
 #include "cc/tensorflow/modes/annotations.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -32,64 +33,8 @@ bool IsLoopMerge(const NodeDef& node, const std::string& input_op) {
                {"Enter", "RefEnter", "NextIteration", "RefNextIteration"});
 }
 
-// The declared shape of an input of the graph with dimensions; or null.
-const tensorflow::TensorShapeProto* InputShape(const NodeDef& node) {
-  const tensorflow::TensorShapeProto* shape = nullptr;
-  if (node.op() == "Placeholder") {
-    const auto attr = node.attr().find("shape");
-    if (attr != node.attr().end()) shape = &attr->second.shape();
-  } else if (node.op() == "_Arg") {
-    const auto attr = node.attr().find("_output_shapes");
-    if (attr != node.attr().end() && attr->second.list().shape_size() == 1) {
-      shape = &attr->second.list().shape(0);
-    }
-  }
-  return shape && !shape->unknown_rank() && shape->dim_size() > 0 ? shape
-                                                                  : nullptr;
-}
-
-void SetInputShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
-  if (node->op() == "_Arg") {
-    *(*node->mutable_attr())["_output_shapes"].mutable_list()->mutable_shape(
-        0) = std::move(shape);
-  } else {
-    *(*node->mutable_attr())["shape"].mutable_shape() = std::move(shape);
-  }
-}
-
-// Sizes in place of the unknown dimensions of the graph's inputs.
-struct Probe {
-  int64_t batch = 1;
-  std::array<int64_t, 2> sizes = {1, 1};  // of the others, in turn
-  // Says nothing about what TensorFlow cannot infer for it.
-  bool optional = false;
-  // Of all inputs but the first; 0: the same.
-  int64_t next_batch = 0;
-  std::array<int64_t, 2> next_sizes = {0, 0};
-};
-
-// The leading dimension is the batch. Where an image has two more that are not
-// known, they are its height and width.
-tensorflow::TensorShapeProto WithProbe(tensorflow::TensorShapeProto shape,
-                                       const Probe& probe, bool first_input) {
-  if (shape.dim(0).size() < 0) {
-    shape.mutable_dim(0)->set_size(
-        first_input || probe.next_batch == 0 ? probe.batch : probe.next_batch);
-  }
-  int unknown = 0;
-  for (int d = 1; d < shape.dim_size(); ++d) unknown += shape.dim(d).size() < 0;
-  // More of them are no sizes of an image or sequence.
-  if (unknown > 2 || shape.dim_size() < 3) return shape;
-  const auto& sizes =
-      first_input || probe.next_sizes[0] == 0 ? probe.sizes : probe.next_sizes;
-  int next = 0;
-  for (int d = 1; d < shape.dim_size(); ++d) {
-    if (shape.dim(d).size() < 0) {
-      shape.mutable_dim(d)->set_size(sizes[next++]);
-    }
-  }
-  return shape;
-}
+// By which the sizes of tensors differ that only values tell.
+constexpr int64_t kFreshStep = 64;
 
 // Whether a tensor is so much larger than what says its values that no model
 // has it: one number, repeated.
@@ -104,87 +49,6 @@ bool IsInflated(const tensorflow::TensorProto& proto) {
     elements *= dim.size();
   }
   return false;
-}
-
-// By which the sizes of tensors differ that only values tell.
-constexpr int64_t kFreshStep = 64;
-
-struct Probes {
-  std::vector<Probe> probes;
-  bool inputs_vary = false;  // their batches or sizes
-  bool sizes_vary = false;
-};
-
-// For sizes of inputs that are not known, or of what depends on values.
-void AddSizes(int64_t image_size, std::vector<Probe>* probes) {
-  // Graphs count cells in 32 bits: not both batch and sizes are large. Odd ones
-  // of all magnitudes leave remainders, even where convolutions and pools have
-  // made the images smaller; small ones, along one dimension at a time, show
-  // where a slice is all there is.
-  for (std::array<int64_t, 2> sizes :
-       {std::array<int64_t, 2>{32 * 331, 32 * 337},
-        {1, 2},
-        {2, 1},
-        {3, 75},
-        {58, 3},
-        {5, 130},
-        {102, 5},
-        {9, 31},
-        {37, 8},
-        {image_size + 1, image_size + 5}}) {
-    probes->push_back({2, sizes, /*optional=*/true});
-  }
-}
-
-// A dimension that differs between probes is not fixed. 1 is among the batches
-// as dimensions of 1 broadcast and squeeze. Sizes are multiples of 32, which
-// networks for images of any size take; small and large ones, which not all
-// take, show what rounds to multiples, and where a slice ends at a number or at
-// the end of its tensor, whichever comes first.
-Probes MakeProbes(const GrapplerItem& item, int64_t batch_size,
-                  int64_t image_size) {
-  int unknown_batches = 0, images = 0;
-  bool unknown_sizes = false;
-  for (const NodeDef& node : item.graph.node()) {
-    const auto* shape = InputShape(node);
-    if (!shape) continue;
-    unknown_batches += shape->dim(0).size() < 0;
-    bool unknown = false;
-    for (int d = 1; d < shape->dim_size(); ++d) {
-      unknown = unknown || shape->dim(d).size() < 0;
-    }
-    images += unknown;
-    unknown_sizes = unknown_sizes || unknown;
-  }
-  const Probe example = {batch_size, {image_size, image_size}};
-  std::vector<Probe> probes = {example,
-                               {3, {image_size + 96, image_size + 32}},
-                               {5, {image_size + 32, image_size + 160}}};
-  if (batch_size != 1 && unknown_batches > 0) {
-    probes.push_back({1, example.sizes});
-  }
-  if (unknown_batches > 0) {
-    probes.push_back({10007, example.sizes, /*optional=*/true});
-  }
-  if (unknown_sizes) AddSizes(image_size, &probes);
-  if (images > 1) {
-    // Of one input that is larger than the other, as large but turned, or
-    // broadcasts.
-    for (const auto& [sizes, next] :
-         {std::pair<std::array<int64_t, 2>, std::array<int64_t, 2>>{
-              {image_size + 38, image_size + 1}, {image_size, image_size + 19}},
-          {{30, 41}, {41, 30}},
-          {{1, 1}, {30, 41}},
-          {{30, 41}, {1, 1}}}) {
-      probes.push_back(
-          {2, sizes, /*optional=*/true, /*next_batch=*/2, /*next_sizes=*/next});
-    }
-  }
-  if (unknown_batches > 1) {
-    probes.push_back({7, example.sizes, /*optional=*/true, /*next_batch=*/1});
-  }
-  return {std::move(probes), unknown_batches > 0 || unknown_sizes,
-          unknown_sizes};
 }
 
 // The type of the numbers that the node computes.
@@ -354,20 +218,13 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
     }
   }
   auto [probes, inputs_vary, sizes_vary] =
-      MakeProbes(item, batch_size, image_size);
+      MakeProbes(item.graph, batch_size, image_size);
   if (sizes_vary) AddBoundsOfSizes(&unknown);
   const GrapplerItem small = WithoutWeights(item, unknown);
   for (size_t k = 0; k < probes.size(); ++k) {
     const Probe probe = probes[k];
     GrapplerItem sized = small;
-    bool first = true;
-    for (int i = 0; i < size(); ++i) {
-      const auto* shape = InputShape(node(i));
-      if (!shape) continue;
-      SetInputShape(WithProbe(*shape, probe, first),
-                    sized.graph.mutable_node(i));
-      first = false;
-    }
+    SetInputSizes(item.graph, probe, &sized.graph);
     const bool more = k > 0 && !probe.optional;
     TF_ASSIGN_OR_RETURN(const bool values_matter,
                         InferShapes(sized, {k == 0, batch_size, probe.sizes,
@@ -501,16 +358,6 @@ bool GraphIndex::fixed_size(TensorRef tensor) const {
   if (!example) return false;
   for (size_t d = 1; d < example->size(); ++d) {
     if (!fixed(tensor, d)) return false;
-  }
-  return true;
-}
-
-template <typename Predicate>
-bool GraphIndex::Agree(TensorRef a, TensorRef b, Predicate equal) const {
-  for (int probe = 0; probe < probes_; ++probe) {
-    const Shape *x = shape(a, probe), *y = shape(b, probe);
-    if ((!x || !y) && (x == y || probe >= required_probes_)) continue;
-    if (!x || !y || !equal(*x, *y)) return false;
   }
   return true;
 }

@@ -135,6 +135,16 @@ class GraphIndex {
   }
   // Whether all but the first are.
   bool fixed_size(TensorRef tensor) const;
+  // Whether `holds`, of the shapes of two tensors, does for all sizes.
+  template <typename Predicate>
+  bool Agree(TensorRef a, TensorRef b, Predicate holds) const {
+    for (int probe = 0; probe < probes_; ++probe) {
+      const Shape *x = shape(a, probe), *y = shape(b, probe);
+      if ((!x || !y) && (x == y || probe >= required_probes_)) continue;
+      if (!x || !y || !holds(*x, *y)) return false;
+    }
+    return true;
+  }
   // Whether the tensors have the same shape for all sizes.
   bool same_shape(TensorRef a, TensorRef b) const;
   // Whether their dimensions from `first` up to `last` are the same.
@@ -184,10 +194,6 @@ class GraphIndex {
   void ClassifyNodes();
   void FindConsumers();
   bool Evaluate(int i);
-  // Whether `equal`, of two shapes, holds for all sizes.
-  template <typename Predicate>
-  bool Agree(TensorRef a, TensorRef b, Predicate equal) const;
-
   std::vector<Node> nodes_;
   int probes_ = 0, required_probes_ = 0;
   std::unordered_map<std::string, int> by_name_;

@@ -114,13 +114,11 @@ Result Importer::ChannelShuffle(int i) {
       !graph_.fixed(grouped, groups) || !graph_.fixed(grouped, groups + 1)) {
     return Refuse("it shuffles other dimensions than channels");
   }
-  for (int probe = 0; probe < graph_.probes(); ++probe) {
-    const Shape *a = graph_.shape(x, probe), *b = graph_.shape(grouped, probe);
-    if ((!a || !b) && probe >= graph_.required_probes()) continue;
-    if (!a || !b || (*a)[0] != (*b)[0] || (*a)[1] != (*b)[first ? 3 : 1] ||
-        (*a)[2] != (*b)[first ? 4 : 2]) {
-      return Refuse("it shuffles other dimensions than channels");
-    }
+  const auto keeps_others = [&](const Shape& a, const Shape& b) {
+    return a[0] == b[0] && a[1] == b[first ? 3 : 1] && a[2] == b[first ? 4 : 2];
+  };
+  if (!graph_.Agree(x, grouped, keeps_others)) {
+    return Refuse("it shuffles other dimensions than channels");
   }
   ImportedOperator op = Make(i, OperatorType::kChannelShuffle, {x});
   op.op.groups = (*shape)[groups];

@@ -219,16 +219,13 @@ Result Importer::Reshape(int i) {
   // From maps to the features of each image, for a MatMul: see fusion.cc.
   const bool flattens =
       from->size() == 4 && to->size() == 2 && graph_.fixed_size(x);
-  for (int probe = 0; probe < graph_.probes(); ++probe) {
-    const Shape *a = graph_.shape(x, probe), *b = graph_.shape(y, probe);
-    if ((!a || !b) && probe >= graph_.required_probes()) continue;
-    // Whether it flattens each image; else it keeps the channels.
-    const bool whole = flattens && a && b && (*a)[0] == (*b)[0];
-    if (!a || !b || NumElements(*a) != NumElements(*b) ||
-        (!whole &&
-         (a->back() != b->back() || (flattens && graph_.channels_first(x))))) {
-      return Refuse("it is no change between [N,1,1,C] and [N,C]");
-    }
+  const auto keeps_values = [&](const Shape& a, const Shape& b) {
+    if (NumElements(a) != NumElements(b)) return false;
+    if (flattens && a[0] == b[0]) return true;  // each image
+    return a.back() == b.back() && !(flattens && graph_.channels_first(x));
+  };
+  if (!graph_.Agree(x, y, keeps_values)) {
+    return Refuse("it is no change between [N,1,1,C] and [N,C]");
   }
   for (const TensorRef& t : {x, y}) {
     const Shape& shape = *graph_.shape(t);

@@ -91,8 +91,17 @@ int UsableCores() {
 
 int WantedThreads() {
   const char* text = std::getenv("IOS_TF_NUM_THREADS");
-  const long wanted = text ? std::atol(text) : 0;
-  if (wanted <= 0) return UsableCores();
+  if (!text || !*text) return UsableCores();
+  char* end = nullptr;
+  const long wanted = std::strtol(text, &end, 10);
+  if (wanted <= 0 || *end) {
+    const int usable = UsableCores();
+    std::fprintf(stderr,
+                 "ios_tf: IOS_TF_NUM_THREADS=%s is no number of threads; %d "
+                 "threads are used\n",
+                 text, usable);
+    return usable;
+  }
   const long machine = std::max<long>(1, sysconf(_SC_NPROCESSORS_CONF));
   if (wanted > machine) {
     std::fprintf(
