@@ -12,7 +12,7 @@ class NativeLibraryError(ImportError):
 
 
 # How TensorFlow begins what it says of an operator that fails in a function.
-_OF_NO_USE = ("Graph execution error", "Detected at node", "<stack traces", "File ")
+_OF_NO_USE = ("Graph execution error", "Detected at node", "<stack traces", 'File "')
 
 
 def first_line(error: BaseException) -> str:

@@ -10,6 +10,14 @@ from typing import Any
 from ios_tf.errors import UserError
 
 
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Whether a local path is a device, a named pipe or the like.
+
+    Reading and writing these may wait for ever, or do other things.
+    """
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+
+
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Leaves things as they are.
 

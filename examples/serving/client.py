@@ -15,7 +15,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from ios_tf.model import frozen_graphs
+from ios_tf.model import saved_models
 from ios_tf.model.inputs import example_inputs
 
 
@@ -61,7 +61,7 @@ def main() -> int:
         parser.exit(1, "client.py: needs pip install tensorflow-serving-api\n")
 
     loaded = tf.saved_model.load(options.model)
-    signature = frozen_graphs.choose_signature(options.signature, loaded)
+    signature = saved_models.choose_signature(options.signature, loaded)
     function = loaded.signatures[signature]
     inputs = example_inputs(function, options.batch_size)
     arrays = {key: value.numpy() for key, value in inputs.items()}

@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 import ios_tf
-from ios_tf.model import frozen_graphs
+from ios_tf.model import saved_models
 from ios_tf.model.inputs import example_inputs
 from ios_tf.model.loading import saved_model
 
@@ -90,7 +90,7 @@ def write_warmup(
 ) -> None:
     """Adds random warm-up requests, one a batch size, to a SavedModel."""
     loaded = tf.saved_model.load(model)
-    signature = frozen_graphs.choose_signature(signature, loaded)
+    signature = saved_models.choose_signature(signature, loaded)
     directory = os.path.join(model, "assets.extra")
     tf.io.gfile.makedirs(directory)
     with tf.io.TFRecordWriter(os.path.join(directory, WARMUP_FILE)) as file:

@@ -52,7 +52,7 @@ _LOADER = """
 import resource, sys
 import tensorflow as tf
 import ios_tf
-from ios_tf.model import frozen_graphs
+from ios_tf.model import saved_models
 from ios_tf.model.inputs import example_inputs
 
 def resident():
@@ -63,7 +63,7 @@ path, loads = sys.argv[1], int(sys.argv[2])
 seen = []
 for _ in range(loads):
     loaded = tf.saved_model.load(path)
-    function = loaded.signatures[frozen_graphs.choose_signature(None, loaded)]
+    function = loaded.signatures[saved_models.choose_signature(None, loaded)]
     inputs = example_inputs(function, 1)
     result = {k: v.numpy().tobytes() for k, v in function(**inputs).items()}
     assert not seen or result == first
@@ -79,12 +79,12 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import convert_to_constants
 import ios_tf
-from ios_tf.model import frozen_graphs
+from ios_tf.model import saved_models
 from ios_tf.model.inputs import example_inputs
 
 path, cache, on_miss = sys.argv[1:]
 loaded = tf.saved_model.load(path)
-original = loaded.signatures[frozen_graphs.choose_signature(None, loaded)]
+original = loaded.signatures[saved_models.choose_signature(None, loaded)]
 inputs = [example_inputs(original, size) for size in (1, 2, 3)]
 expected = [list(original(**i).values()) for i in inputs]
 ios_tf.enable(cache_dir=cache, on_miss=on_miss, max_groups=2, progress=False)

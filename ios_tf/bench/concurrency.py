@@ -25,7 +25,7 @@ import tensorflow as tf
 from ios_tf.bench.standalone import exit_code
 from ios_tf.conversion.convert import convert
 from ios_tf.files import write_json
-from ios_tf.model import frozen_graphs
+from ios_tf.model import saved_models
 from ios_tf.model.inputs import example_inputs
 from ios_tf.model.loading import saved_model
 from ios_tf.tables import table
@@ -168,8 +168,8 @@ def _in_a_process(
 def _child(arguments: str) -> None:
     path, batch_sizes, threads, runs, plugin = json.loads(arguments)
     tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": plugin})
-    loaded = frozen_graphs.load(path)
-    function = loaded.signatures[frozen_graphs.choose_signature(None, loaded)]
+    loaded = saved_models.load(path)
+    function = loaded.signatures[saved_models.choose_signature(None, loaded)]
     print(json.dumps(dataclasses.asdict(hammer(function, batch_sizes, threads, runs))))
 
 

@@ -104,7 +104,7 @@ def bench_contention(
     import numpy as np
 
     import ios_tf
-    from ios_tf.model import frozen_graphs
+    from ios_tf.model import saved_models
 
     found = {}
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
@@ -115,8 +115,8 @@ def bench_contention(
         Path(directory, "turn").write_bytes(b"\0")
         given = {
             "models": [source, converted],
-            "signature": frozen_graphs.choose_signature(
-                None, frozen_graphs.load(converted)
+            "signature": saved_models.choose_signature(
+                None, saved_models.load(converted)
             ),
             "inputs": os.path.join(directory, "inputs.npz"),
             "turn": os.path.join(directory, "turn"),
@@ -147,7 +147,7 @@ def bench_contention(
 def _prepare(name: str, batch_size: int, directory: str) -> tuple[str, Mapping]:
     """A SavedModel, and inputs for its default signature."""
     from ios_tf.bench.zoo.registry import networks
-    from ios_tf.model import frozen_graphs
+    from ios_tf.model import saved_models
     from ios_tf.model.inputs import example_inputs
     from ios_tf.model.loading import saved_model
     from ios_tf.model.outputs import copy_directory
@@ -160,8 +160,8 @@ def _prepare(name: str, batch_size: int, directory: str) -> tuple[str, Mapping]:
     with saved_model(name) as path:
         # Keras networks are there for the time of this block only.
         copy_directory(path, source)
-    loaded = frozen_graphs.load(source)
-    function = loaded.signatures[frozen_graphs.choose_signature(None, loaded)]
+    loaded = saved_models.load(source)
+    function = loaded.signatures[saved_models.choose_signature(None, loaded)]
     inputs = example_inputs(function, batch_size)
     return source, {key: value.numpy() for key, value in inputs.items()}
 

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from ios_tf.conversion.comparison import compare_outputs
 from ios_tf.conversion.convert import convert
-from ios_tf.model import frozen_graphs
+from ios_tf.model import frozen_graphs, saved_models
 from ios_tf.model.inputs import Given, example_inputs, outputs_of
 from ios_tf.model.loading import saved_model
 from ios_tf.tables import table
@@ -144,8 +144,8 @@ def bench(
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
     ):
         functions = {}
-        stock = frozen_graphs.load(source, tags)
-        signature = frozen_graphs.choose_signature(signature, stock)
+        stock = saved_models.load(source, tags)
+        signature = saved_models.choose_signature(signature, stock)
         functions[STOCK] = stock.signatures[signature]
         arguments = example_inputs(functions[STOCK], batch_size, inputs)
         outputs_of(functions[STOCK], arguments)  # fails now, before the searches

@@ -25,7 +25,7 @@ from ios_tf.conversion import network_check
 from ios_tf.conversion.convert import convert
 from ios_tf.errors import UserError
 from ios_tf.files import write_json
-from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.inputs import example_inputs
 from ios_tf.model.loading import saved_model
 from ios_tf.scheduler import Problem, Schedule, Stage
@@ -58,8 +58,8 @@ def bench_stock(
         saved_model(model, say=say) as source,
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
     ):
-        stock = frozen_graphs.load(source)
-        signature = frozen_graphs.choose_signature(signature, stock)
+        stock = saved_models.load(source)
+        signature = saved_models.choose_signature(signature, stock)
         function = stock.signatures[signature]
         frozen = graph_optimizer.fold_constants(
             frozen_graphs.freeze(signature, function)

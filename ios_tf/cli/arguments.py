@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from absl.flags import argparse_flags
 
 from ios_tf import models
+from ios_tf.errors import UserError
 from ios_tf.scheduler import STRATEGIES
+from ios_tf.validation import whole
 
 MODEL = (
     "a SavedModel directory, a .keras or .h5 file, keras:NAME (keras.applications), or "
@@ -185,11 +187,12 @@ def add_whole(parser: Parser, name: str, default: int, least: int, text: str) ->
 
 
 def _whole(value: str, least: int) -> int:
-    if not value.isdecimal() or int(value) < least:
-        raise argparse.ArgumentTypeError(
-            f"must be a whole number >= {least}, not {value!r}"
-        )
-    return int(value)
+    try:
+        # Longer ones Python does not read.
+        number = int(value) if value.isdecimal() and len(value) < 1000 else None
+        return whole("it", value if number is None else number, least)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("it ")) from None
 
 
 def _batch_sizes(value: str) -> list[int]:

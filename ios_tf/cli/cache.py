@@ -61,9 +61,9 @@ def add_commands(commands: Any) -> None:
 
 
 def _directory(options: argparse.Namespace) -> str:
-    from ios_tf.tuning.cache import default_directory
+    from ios_tf.tuning.cache import directory_of
 
-    return options.cache_dir or default_directory()
+    return directory_of(options.cache_dir)
 
 
 def _tune(options: argparse.Namespace) -> None:

@@ -6,10 +6,12 @@ import argparse
 import contextlib
 import logging
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from absl import app, flags
 from absl import logging as absl_logging
@@ -25,7 +27,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """Runs the command line, by default this process's.
 
     Returns:
-      The exit code: 0, 1 for failure, 2 for wrong usage, 130 for an interrupt.
+      The exit code: 0, 1 for failure, 2 for wrong usage, 130 for an interrupt, 143
+      for a request to end.
     """
     argv = sys.argv if words is None else [sys.argv[0], *words]
     absl_logging.set_verbosity(absl_logging.WARNING)
@@ -54,7 +57,7 @@ def _is_of_use(record: logging.LogRecord) -> bool:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        with leftovers.temporary_directory():
+        with _ended_by_exception(), leftovers.temporary_directory():
             with _quiet_standard_error():
                 _import_tensorflow()
             code = options.run(options)
@@ -71,6 +74,23 @@ def _run(options: argparse.Namespace) -> int:
         print("\nios_tf: interrupted; nothing is written", file=sys.stderr)
         return 130
     return code or 0
+
+
+@contextlib.contextmanager
+def _ended_by_exception() -> Iterator[None]:
+    """SIGTERM ends the process as an exception does: what it has begun is removed."""
+
+    def end(number: int, frame: Any) -> NoReturn:
+        sys.exit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python handles no signals there
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 class _Parser(arguments.Parser):

@@ -9,7 +9,7 @@ from typing import Any
 
 from ios_tf.conversion import network_check
 from ios_tf.errors import UserError
-from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.graph_optimizer import Collected
 from ios_tf.model.loading import saved_model
 from ios_tf.model.network import Network, Part, Region
@@ -53,8 +53,8 @@ def network_of(
       UserError: one line that says what is wrong with the input.
     """
     with saved_model(model) as source:
-        loaded = frozen_graphs.load(source, tags)
-        name = frozen_graphs.choose_signature(signature, loaded)
+        loaded = saved_models.load(source, tags)
+        name = saved_models.choose_signature(signature, loaded)
         frozen = frozen_graphs.freeze(name, loaded.signatures[name], keep_filters=True)
         frozen = graph_optimizer.fold_constants(frozen)
     collected = graph_optimizer.collect(frozen, batch_size)

@@ -8,59 +8,35 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from ios_tf.conversion import timing
+from ios_tf.conversion.made_up_inputs import (
+    OTHER_SIZES,
+    SIZES,
+    VALUES,
+    CannotCompareError,
+    Inputs,
+    NotAcceptedError,
+    accepted_inputs,
+    rounded_inputs,
+)
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 
-# Sizes for images of unknown size, tried in turn until the model takes one; and where
-# another size than the one that latencies are measured at is wanted, before those.
-_SIZES = (224, 64, 299, 512)
-_OTHER_SIZES = (75, 107)
-# Below what whole numbers are: values of pixels, and what any vocabulary has.
-_LIMITS = (255, 2)
-# How much inputs are changed to see what rounding in every layer does, how many times
-# what that changes two computations may differ, and where rounding alone decides
-# (relative).
-_ROUNDING = 2e-6
+# Batch sizes of functions that do not take those which are asked for.
+_OTHER_BATCHES = (2, 4, 8, 16, 32, 64)
+# How many times what rounded inputs change two computations may differ, and where
+# rounding alone decides (relative).
 _AMPLE = 2.0
 _CHAOS = 1e-2
 # More than any difference but one of shapes, or of what is a number and what is not.
 _ANYTHING = 1e30
-
-Inputs = Mapping[str, tf.Tensor]
-
-
-class Values(NamedTuple):
-    """Random numbers: between which, and whether images of them are smooth."""
-
-    low: float
-    high: float
-    smooth: bool
-
-
-# They are tried until small changes of them change outputs little. A deep network that
-# was trained on images, or normalised for them, may amplify rounding of noise a million
-# times.
-_VALUES = (
-    Values(0.0, 1.0, False),
-    Values(0.0, 1.0, True),
-    Values(-1.0, 1.0, True),
-    Values(0.0, 255.0, True),
-    Values(0.0, 255.0, False),
-)
-_COARSE = 5  # cells of what is made smooth, along height and width
-
-
-class CannotCompareError(Exception):
-    """There are no inputs by which a model can be compared; it says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,15 +108,24 @@ class Reference:
           UserError: a region computes something else.
         """
         differences, compared, notes = [], [], []
-        for batch_size in batch_sizes:
-            other_size = batch_size != batch_sizes[0] and batch_size not in timed
+        refused: CannotCompareError | None = None
+        for batch_size in dict.fromkeys((*batch_sizes, *_OTHER_BATCHES)):
+            if compared and batch_size not in batch_sizes:
+                break
+            # Latencies are of images of the first size that there is.
+            usual = batch_size == batch_sizes[0] or batch_size in timed
             try:
-                inputs, expected = self._reference(batch_size, other_size)
-            except CannotCompareError as reason:
+                inputs, expected = self._reference(
+                    batch_size, SIZES if usual else OTHER_SIZES
+                )
+            except NotAcceptedError as reason:
                 # Some take one batch size only, though they do not say so.
-                if not compared:
-                    text = f"signature {self.name!r} is not compared with the original"
-                    notes.append(f"{text}: {reason}")
+                refused = refused or reason
+                if compared:
+                    break
+                continue
+            except CannotCompareError as reason:
+                refused = reason
                 break
             outputs = self._outputs(found, batch_size, inputs)
             difference, unequal = compare_outputs(outputs, expected)
@@ -151,6 +136,9 @@ class Reference:
                 notes += self._explain(
                     graph_def, batch_size, difference or 0.0, unequal
                 )
+        if refused and not compared:
+            text = f"signature {self.name!r} is not compared with the original"
+            notes.append(f"{text}: {refused}")
         latencies = {
             size: self._latencies(found, size, portable)
             for size in timed
@@ -176,13 +164,13 @@ class Reference:
         }
 
     def _reference(
-        self, batch_size: int, other_size: bool = False
+        self, batch_size: int, sizes: Sequence[int] = SIZES
     ) -> tuple[Inputs, Mapping[str, Any]]:
         if self._frozen.changes:
             raise CannotCompareError("every call changes what the next one computes")
         if batch_size not in self._expected:
             with running(plugin=False, device=self._device):
-                inputs, expected, noise = self._steady_inputs(batch_size, other_size)
+                inputs, expected, noise = self._steady_inputs(batch_size, sizes)
                 again, unequal = compare_outputs(self._function(**inputs), expected)
             self._inputs[batch_size] = inputs
             if (again or 0.0) > self._tolerance() or (again is None and unequal):
@@ -192,21 +180,21 @@ class Reference:
         return self._inputs[batch_size], self._expected[batch_size]
 
     def _steady_inputs(
-        self, batch_size: int, other_size: bool
+        self, batch_size: int, sizes: Sequence[int]
     ) -> tuple[Inputs, Mapping[str, Any], float]:
         """Inputs, outputs, and how much rounding changes these: of several inputs
         those for which that is least."""
         best = None
-        for values in _VALUES:
+        for values in VALUES:
             try:
-                inputs, expected = _accepted_inputs(
-                    self._function, self._frozen, batch_size, values, other_size
+                inputs, expected = accepted_inputs(
+                    self._function, self._frozen.inputs, batch_size, values, sizes
                 )
             except CannotCompareError:
                 if best is None:
                     raise
                 break
-            rounded = _rounded(inputs)
+            rounded = rounded_inputs(inputs)
             if rounded is None:
                 return inputs, expected, 0.0
             noise, _ = compare_outputs(self._function(**rounded), expected)
@@ -352,112 +340,6 @@ def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
     return float(difference / max(np.abs(expected[finite]).max(), 1e-30))
 
 
-def made_up_inputs(
-    specs: Mapping[str, tf.TensorSpec],
-    batch_size: int,
-    image_size: int = _SIZES[0],
-    limit: int = _LIMITS[0],
-    values: Values = _VALUES[0],
-) -> dict[str, tf.Tensor]:
-    """Random arguments of a signature.
-
-    Args:
-      specs: of the arguments, by name.
-      batch_size: in place of unknown leading dimensions.
-      image_size: in place of other unknown dimensions.
-      limit: whole numbers are below it.
-      values: what other numbers are.
-
-    Raises:
-      CannotCompareError: there are none of this type.
-    """
-    random = np.random.default_rng([batch_size, image_size])
-    inputs = {}
-    for name, spec in specs.items():
-        shape = [None, None, None, 3]
-        if spec.shape.rank is not None:
-            shape = spec.shape.as_list()
-        shape[:1] = [batch_size if size is None else size for size in shape[:1]]
-        shape = [image_size if size is None else size for size in shape]
-        if spec.dtype.is_floating:
-            array = _numbers(random, shape, values).astype(spec.dtype.as_numpy_dtype)
-        elif spec.dtype.is_bool:
-            array = random.integers(0, 2, shape).astype(bool)
-        elif spec.dtype.is_integer and not spec.dtype.is_quantized:
-            array = random.integers(0, min(spec.dtype.max, limit), shape)
-            array = array.astype(spec.dtype.as_numpy_dtype)
-        elif spec.dtype == tf.string:
-            # Networks with strings for inputs mostly read encoded images.
-            count = int(np.prod(shape))
-            photographs = random.integers(0, 255, (count, 64, 64, 3), np.uint8)
-            encoded = [tf.io.encode_jpeg(one).numpy() for one in photographs]
-            array = np.array(encoded, dtype=object).reshape(shape)
-        else:
-            raise CannotCompareError(
-                f"input {name!r} is of type {spec.dtype.name}, no number"
-            )
-        inputs[name] = tf.constant(array, spec.dtype)
-    return inputs
-
-
-def _numbers(
-    random: np.random.Generator, shape: Sequence[int], values: Values
-) -> np.ndarray:
-    if len(shape) != 4:
-        return random.uniform(values.low, values.high, shape)
-    rows = _COARSE if values.smooth else shape[1]
-    columns = _COARSE if values.smooth else shape[2]
-    images = random.uniform(
-        values.low, values.high, [shape[0], rows, columns, shape[3]]
-    )
-    # Letterboxed: where an image is black, small numbers that are added matter.
-    images[:, : rows // 4] = 0
-    return tf.image.resize(images, shape[1:3]).numpy() if values.smooth else images
-
-
-def _rounded(inputs: Inputs) -> dict[str, tf.Tensor] | None:
-    """The inputs, numbers changed as rounding would; None: none can be."""
-    random = np.random.default_rng(0)
-    rounded = {}
-    for name, tensor in inputs.items():
-        rounded[name] = tensor
-        if tensor.dtype in (tf.float32, tf.float64):
-            # Upwards: or means would know nothing of it.
-            factors = 1 + random.uniform(0, 2 * _ROUNDING, tensor.shape)
-            rounded[name] = tf.constant(tensor.numpy() * factors, tensor.dtype)
-    return rounded if any(rounded[n] is not inputs[n] for n in inputs) else None
-
-
-def _accepted_inputs(
-    function: Any,
-    frozen: FrozenSignature,
-    batch_size: int,
-    values: Values,
-    other_size: bool,
-) -> tuple[Inputs, Mapping[str, Any]]:
-    """Inputs that a function accepts, and its outputs."""
-    sizes = (*_OTHER_SIZES, *_SIZES) if other_size else _SIZES
-    specs = frozen.inputs
-    unknown = any(
-        spec.shape.rank is None or None in spec.shape.as_list()[1:]
-        for spec in specs.values()
-    )
-    whole = any(spec.dtype.is_integer for spec in specs.values())
-    errors = []
-    for size, limit in itertools.product(
-        sizes if unknown else sizes[:1], _LIMITS if whole else _LIMITS[:1]
-    ):
-        inputs = made_up_inputs(specs, batch_size, size, limit, values)
-        try:
-            return inputs, function(**inputs)
-        # A function may raise anything for inputs that mean nothing.
-        except Exception as error:
-            errors.append(error)
-    raise CannotCompareError(
-        f"it does not take inputs that are made up ({first_line(errors[0])})"
-    )
-
-
 @contextlib.contextmanager
 def running(plugin: bool, device: str) -> Iterator[None]:
     """Functions called here run with this package's plugin, or without it."""
@@ -492,7 +374,7 @@ def _differing_region(
     if not results:
         return None
     arguments = [inputs[name] for name in frozen.inputs]
-    rounded = _rounded(inputs) or inputs
+    rounded = rounded_inputs(inputs) or inputs
     found = subgraphs.tensors(frozen, lowered, [one for _, one, _ in results])
     expected = subgraphs.tensors(
         frozen, frozen.graph_def, [one for _, _, one in results]
@@ -529,7 +411,7 @@ def _pairs(found: Any, expected: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]
         tf.nest.flatten(expected, expand_composites=True),
         strict=True,
     ):
-        if truth.dtype not in (tf.resource, tf.variant):
+        if timing.is_value(truth):
             yield np.asarray(one.numpy()), np.asarray(truth.numpy())
 
 

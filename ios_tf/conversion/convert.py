@@ -9,19 +9,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from ios_tf import validation
+from ios_tf.conversion import notes
 from ios_tf.conversion.comparison import Comparison
-from ios_tf.conversion.planning import (
-    Function,
-    Plan,
-    SearchOptions,
-    note_comparisons,
-    note_search,
-    note_slower,
-    note_the_rest,
-)
+from ios_tf.conversion.options import SearchOptions
+from ios_tf.conversion.planning import Function, Plan
 from ios_tf.conversion.report import Report, step
 from ios_tf.errors import UserError, first_line
-from ios_tf.model import frozen_graphs
+from ios_tf.model import frozen_graphs, saved_models
 from ios_tf.model.loading import saved_model
 from ios_tf.model.outputs import copy_directory, written_directory
 from ios_tf.model.weights import Weights
@@ -125,10 +120,11 @@ def convert(
         keep_slower,
         winograd,
     )
-    output = os.fspath(output)
-    # One name is a list of letters to what follows.
-    signatures = [signatures] if isinstance(signatures, str) else signatures
-    tags = [tags] if isinstance(tags, str) else tags
+    output = validation.path("output", output)
+    if signatures is not None:
+        signatures = validation.strings("signatures", signatures)
+    if tags is not None:
+        tags = validation.strings("tags", tags)
     with (
         options.searcher(say, progress) as searcher,
         written_directory(output, overwrite) as directory,
@@ -160,13 +156,12 @@ class _Conversion:
         self._report = report
         self._device = searcher.cost_model.device.kind
         with step("load"):
-            self._loaded = frozen_graphs.load(source, tags)
-        (self._tags,) = [tags] if tags else frozen_graphs.tag_sets(source)
-        self._interface = frozen_graphs.signature_defs(source, self._tags)
+            self._loaded = saved_models.load(source, tags)
+        self._interface = saved_models.interface(source, tags)
         keys = list(self._loaded.signatures)
         for key in wanted or ():
             if key not in keys:
-                raise UserError(frozen_graphs.no_signature(key, self._loaded))
+                raise UserError(saved_models.no_signature(key, self._loaded))
         # The function of each signature, and all functions.
         self._function_of: dict[str, int] = {}
         self._functions: dict[int, Function] = {}
@@ -187,7 +182,7 @@ class _Conversion:
             self._copy(directory)
             return
         converted = [f for f in self._functions.values() if f.collected]
-        note_the_rest(converted, report)
+        notes.the_rest(report, converted)
         problems = {s: p for f in converted for s, p in f.problems.items()}
         if not problems:
             self._copy(directory)
@@ -196,7 +191,7 @@ class _Conversion:
             self._try()
         with step("search"):
             schedules, stats = self._searcher.schedule_all(problems.values())
-        note_search(report, stats)
+        notes.search(report, stats)
         with step("network check, region check"):
             plans = {
                 number: Plan.find(function, schedules, self._searcher, self._keeps_all)
@@ -228,7 +223,7 @@ class _Conversion:
             plan = plans[number]
             if not self._keeps_all and not (plan.gains and comparison.is_faster()):
                 lost.append(number)
-                note_slower(report, comparison)
+                notes.slower(report, comparison)
                 graph_defs[number] = plan.function.frozen.graph_def
             elif comparison.slower_in_tensorflow() and not self._keeps_all:
                 # A merged convolution may be what only the engine gains by.
@@ -244,8 +239,8 @@ class _Conversion:
             kept = [number for number in plans if number not in lost]
             comparisons = self._save(graph_defs, directory, timed=kept)
         for number in comparisons:
-            plans[number].note(report, schedules)
-        note_comparisons(report, list(comparisons.values()))
+            notes.plan(report, plans[number], schedules)
+        notes.comparisons(report, list(comparisons.values()))
         return True
 
     def _copy(self, directory: str) -> None:
@@ -333,11 +328,6 @@ class _Conversion:
             for number, function in self._functions.items()
         }
         signatures = {name: rebuilt[n] for name, n in self._function_of.items()}
-        frozen_graphs.save(
-            self._loaded,
-            signatures,
-            directory,
-            self._tags,
-            weights.variables,
-            self._interface,
+        saved_models.save(
+            self._loaded, signatures, directory, self._interface, weights.variables
         )

@@ -17,7 +17,7 @@ from ios_tf.cost import (
 )
 from ios_tf.cost.simulated import DEVICES
 from ios_tf.errors import UserError
-from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.loading import keras_model_of, saved_model, traced
 from ios_tf.scheduler import (
     STRATEGIES,
@@ -31,7 +31,7 @@ from ios_tf.scheduler import (
 )
 from ios_tf.scheduler.state_space import MAX_TRANSITIONS
 from ios_tf.tables import table
-from ios_tf.tuning.cache import default_directory, latency_database
+from ios_tf.tuning.cache import directory_of, latency_database
 from ios_tf.tuning.parts import DEFAULT_PATTERNS, Patterns, parts_of
 
 # Names Keras gives to the nodes of a layer.
@@ -67,8 +67,8 @@ def _frozen(
         function, _ = traced(keras_model)
         return frozen_graphs.freeze_flat(keras_model.name, function, keep_filters=True)
     with saved_model(model, say=say) as source:
-        loaded = frozen_graphs.load(source, tags)
-        name = frozen_graphs.choose_signature(signature, loaded)
+        loaded = saved_models.load(source, tags)
+        name = saved_models.choose_signature(signature, loaded)
         frozen = frozen_graphs.freeze(name, loaded.signatures[name], keep_filters=True)
     if graph_optimizer.is_converted(frozen):
         raise UserError(f"signature {name!r} is converted; name the original model")
@@ -185,7 +185,7 @@ def cost_model_of(device: str, cache_dir: str | None = None) -> CostModel:
     Raises:
       UserError: there is no such device.
     """
-    path = latency_database(cache_dir or default_directory())
+    path = latency_database(directory_of(cache_dir))
     known = [SIMULATED_PREFIX + name for name in DEVICES]
     known += [MEASURED_PREFIX + name for name in known_devices(path)]
     if device not in known:

@@ -18,7 +18,7 @@ from tensorflow.core.framework import graph_pb2
 from ios_tf.conversion.comparison import relative_difference
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import write_bytes
-from ios_tf.model import frozen_graphs, function_library
+from ios_tf.model import frozen_graphs, function_library, saved_models
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.inputs import Given, example_inputs, outputs_of
 from ios_tf.model.loading import saved_model
@@ -81,8 +81,8 @@ def export_onnx(
     output = os.fspath(output)
     _check_directory(output)
     with saved_model(model) as source:
-        loaded = frozen_graphs.load(source, tags)
-        name = frozen_graphs.choose_signature(signature, loaded)
+        loaded = saved_models.load(source, tags)
+        name = saved_models.choose_signature(signature, loaded)
         function = loaded.signatures[name]
         frozen = frozen_graphs.freeze(name, function)
         if frozen.captures:

@@ -12,15 +12,9 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import concrete_function as concrete
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
-from ios_tf.conversion.planning import (
-    Function,
-    Plan,
-    SearchOptions,
-    note_comparisons,
-    note_search,
-    note_slower,
-    note_the_rest,
-)
+from ios_tf.conversion import notes
+from ios_tf.conversion.options import SearchOptions
+from ios_tf.conversion.planning import Function, Plan
 from ios_tf.conversion.report import Report
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import frozen_graphs
@@ -358,7 +352,7 @@ def _faster(
         device,
         weights,
     )
-    note_the_rest([function], report)
+    notes.the_rest(report, [function])
     if not function.problems:
         return None
 
@@ -387,14 +381,14 @@ def _faster(
     sizes = list(report.sizes)
     function.compare(named(rebuild(sequential)), sequential, sizes, timed=False)
     schedules, stats = searcher.schedule_all(function.problems.values())
-    note_search(report, stats)
+    notes.search(report, stats)
     plan = Plan.find(function, schedules, searcher, keeps_all)
     graph_def = plan.rewrite(device)
     compute = rebuild(graph_def)
     comparison = function.compare(named(compute), graph_def, sizes, timed=True)
     if not keeps_all and not (plan.gains and comparison.is_faster()):
-        note_slower(report, comparison)
+        notes.slower(report, comparison)
         return None
-    plan.note(report, schedules)
-    note_comparisons(report, [comparison])
+    notes.plan(report, plan, schedules)
+    notes.comparisons(report, [comparison])
     return compute

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ios_tf.errors import UserError
-from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.loading import saved_model
 from ios_tf.native.names import MERGED
 from ios_tf.scheduler import Schedule
@@ -28,13 +28,13 @@ def show(
       UserError: `model` is no converted SavedModel.
     """
     with saved_model(model) as source:
-        loaded = frozen_graphs.load(source, tags)
+        loaded = saved_models.load(source, tags)
     keys = [signature] if signature else sorted(loaded.signatures)
     same: dict[Any, list[str]] = {}
     frozen = {}
     for key in keys:
         if key not in loaded.signatures:
-            raise UserError(frozen_graphs.no_signature(key, loaded))
+            raise UserError(saved_models.no_signature(key, loaded))
         one = frozen_graphs.freeze(key, loaded.signatures[key], keep_filters=True)
         if graph_optimizer.is_converted(one):
             same.setdefault(one.key(), []).append(key)

@@ -66,8 +66,13 @@ def _are_faster(samples: Sequence[Sequence[float]]) -> bool:
 def _wait_for(outputs: Any) -> None:
     """Waits for what a GPU computes."""
     for tensor in tf.nest.flatten(outputs, expand_composites=True):
-        if tensor.dtype not in (tf.resource, tf.variant):
+        if is_value(tensor):
             tensor.numpy()
+
+
+def is_value(tensor: tf.Tensor) -> bool:
+    """Whether a tensor has values, and is no handle of a variable or the like."""
+    return tensor.dtype not in (tf.resource, tf.variant)
 
 
 def is_faster(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> bool:

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage, Strategy
 from ios_tf.scheduler.search import CostModel
+from ios_tf.validation import whole
 
 __all__ = [
     "BlockCostModel",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 _Candidate = TypeVar("_Candidate")
+_MOST_RUNS = 1_000_000  # for one latency
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +39,9 @@ class Measurement:
       repeat: samples, the least; their median counts.
       max_spread: samples are taken until their spread is at most this, or until there
         are `budget` of them.
+
+    Raises:
+      UserError: one of the first three is no such number.
     """
 
     warmup: int = 2
@@ -46,11 +51,8 @@ class Measurement:
 
     def __post_init__(self) -> None:
         for field, least in (("warmup", 0), ("number", 1), ("repeat", 1)):
-            value = getattr(self, field)
-            if not isinstance(value, int) or value < least:
-                raise ValueError(
-                    f"{field} must be a whole number >= {least}, not {value!r}"
-                )
+            number = whole(field, getattr(self, field), least, _MOST_RUNS)
+            object.__setattr__(self, field, number)
 
     @property
     def budget(self) -> int:

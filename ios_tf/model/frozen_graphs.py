@@ -6,7 +6,6 @@ import collections
 import dataclasses
 import functools
 import hashlib
-import os
 import re
 import types
 import zlib
@@ -16,12 +15,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
-from tensorflow.python.checkpoint import trackable_view
 from tensorflow.python.eager import wrap_function
 from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.ops import resource_variable_ops
-from tensorflow.python.saved_model import load_v1_in_v2, loader_impl
-from tensorflow.python.trackable import asset, resource
 
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import function_library
@@ -120,82 +116,6 @@ class ChangesVariableError(NoFunctionError):
             f"signature {signature!r} changes the variable {variable!r} in every call, "
             "so it is no constant"
         )
-
-
-def load(directory: str, tags: Sequence[str] | None = None) -> Any:
-    """Loads a SavedModel with at least one signature.
-
-    Args:
-      directory: of the SavedModel.
-      tags: of the MetaGraph to load, where there are several.
-
-    Raises:
-      UserError: it cannot be loaded, or has no signatures.
-    """
-    _check_tags(directory, tags)
-    try:
-        loaded = tf.saved_model.load(directory, tags=list(tags) if tags else None)
-    # Truncated files, unregistered ops: TensorFlow's own line says it.
-    except Exception as error:
-        raise UserError(
-            f"{directory}: cannot be loaded: {first_line(error)}"
-        ) from error
-    if not loaded.signatures:
-        raise UserError(f"{directory}: the SavedModel has no signatures")
-    return loaded
-
-
-def tag_sets(directory: str) -> list[list[str]]:
-    """The tags of every MetaGraph of a SavedModel; none if it cannot be read."""
-    try:
-        saved_model = loader_impl.parse_saved_model(directory)
-    except (OSError, tf.errors.OpError):
-        return []
-    return [sorted(graph.meta_info_def.tags) for graph in saved_model.meta_graphs]
-
-
-def signature_defs(directory: str, tags: Sequence[str]) -> dict[str, Any]:
-    """The SignatureDefs of a SavedModel's MetaGraph, by name."""
-    for graph in loader_impl.parse_saved_model(directory).meta_graphs:
-        if sorted(graph.meta_info_def.tags) == sorted(tags):
-            return dict(graph.signature_def)
-    return {}
-
-
-def _check_tags(directory: str, tags: Sequence[str] | None) -> None:
-    existing = tag_sets(directory)
-    flags = " or ".join(f"--tags={','.join(one)}" for one in existing)
-    if not existing:  # loading it says what is wrong
-        return
-    if tags and sorted(tags) not in existing:
-        raise UserError(
-            f"{directory}: there is no MetaGraph with the tags {','.join(tags)}; "
-            f"say {flags}"
-        )
-    if not tags and len(existing) > 1:
-        raise UserError(
-            f"{directory}: has {len(existing)} MetaGraphs: say which one, {flags}"
-        )
-
-
-def no_signature(name: str, loaded: Any) -> str:
-    """The message for a signature that does not exist."""
-    return f"there is no signature {name!r}; the model has " + ", ".join(
-        sorted(loaded.signatures)
-    )
-
-
-def choose_signature(wanted: str | None, loaded: Any) -> str:
-    """The name of the signature to use: by default `serving_default` or the only one.
-
-    Raises:
-      UserError: there is no such signature.
-    """
-    keys = sorted(loaded.signatures)
-    name = wanted or ("serving_default" if len(keys) > 1 else keys[0])
-    if name not in keys:
-        raise UserError(no_signature(name, loaded))
-    return name
 
 
 def freeze(name: str, function: Any, keep_filters: bool = False) -> FrozenSignature:
@@ -543,146 +463,3 @@ def _savable_names(frozen: FrozenSignature) -> list[str]:
         else f"ios_tf_input_{i}"
         for i, name in enumerate(frozen.inputs)
     ]
-
-
-def save(
-    loaded: Any,
-    signatures: Mapping[str, Any],
-    directory: str,
-    tags: Sequence[str] = (tf.saved_model.SERVING,),
-    variables: Sequence[tf.Variable] = (),
-    interface: Mapping[str, Any] = types.MappingProxyType({}),
-) -> None:
-    """Writes a SavedModel of `signatures` with the tables and assets of `loaded`.
-
-    Args:
-      loaded: the SavedModel the functions come from.
-      signatures: key -> function, which takes the arguments of the loaded one; it may
-        have several keys.
-      directory: to write to.
-      tags: of the MetaGraph.
-      variables: those that `loaded` does not have, and the functions may read.
-      interface: SignatureDefs by key, of which method names and defaults are kept.
-    """
-    captured = {id(t) for f in signatures.values() for t in f.captured_inputs}
-    root = tf.Module()
-    root.resources = []
-    root.assets = []
-    root.weights = [v for v in variables if id(v.handle) in captured]
-    for trackable in trackable_view.TrackableView(loaded).descendants():
-        if isinstance(trackable, asset.Asset):
-            root.assets.append(trackable)
-        elif isinstance(trackable, load_v1_in_v2._Initializer):
-            root.resources.append(_without_weights(trackable))
-        elif isinstance(trackable, tf.Variable):
-            # Most are constants by now.
-            if id(trackable.handle) in captured:
-                root.weights.append(trackable)
-        elif isinstance(trackable, resource.CapturableResource):
-            root.resources.append(trackable)
-    tf.saved_model.save(
-        root,
-        directory,
-        signatures=dict(signatures),
-        options=tf.saved_model.SaveOptions(
-            namespace_whitelist=sorted(_namespaces(signatures.values()))
-        ),
-    )
-    names = {
-        key: {
-            saved: name
-            for saved, name in zip(
-                function._arg_keywords,
-                loaded.signatures[key]._arg_keywords,
-                strict=True,
-            )
-            if saved != name
-        }
-        for key, function in signatures.items()
-    }
-    _write_interface(directory, names, tags, interface)
-
-
-def _write_interface(
-    directory: str,
-    names: Mapping[str, Mapping[str, str]],
-    tags: Sequence[str],
-    interface: Mapping[str, Any],
-) -> None:
-    """Gives a SavedModel what TensorFlow cannot save: see `save`.
-
-    `names`: by signature, the names by which inputs were saved and those to have.
-    """
-    saved_model = loader_impl.parse_saved_model(directory)
-    (meta_graph,) = saved_model.meta_graphs
-    before = saved_model.SerializeToString(deterministic=True)
-    meta_graph.meta_info_def.tags[:] = tags
-    objects = meta_graph.object_graph_def.nodes
-    (signature_map,) = (
-        objects[child.node_id]
-        for child in objects[0].children
-        if child.local_name == "signatures"
-    )
-    for child in signature_map.children:
-        keywords = objects[child.node_id].bare_concrete_function.argument_keywords
-        of_signature = names[child.local_name]
-        keywords[:] = [of_signature.get(name, name) for name in keywords]
-    for key, of_signature in names.items():
-        signature = meta_graph.signature_def[key]
-        for saved, name in of_signature.items():
-            signature.inputs[name].CopyFrom(signature.inputs[saved])
-            del signature.inputs[saved]
-        if key in interface:
-            # What TensorFlow Serving lets the signature be called by.
-            signature.method_name = interface[key].method_name
-            for name, value in interface[key].defaults.items():
-                signature.defaults[name].CopyFrom(value)
-    after = saved_model.SerializeToString(deterministic=True)
-    if after == before:
-        return
-    path = os.path.join(directory, tf.saved_model.SAVED_MODEL_FILENAME_PB)
-    with tf.io.gfile.GFile(path, "wb") as file:
-        file.write(after)
-
-
-def _without_weights(initializer: Any) -> Any:
-    """A TF1 model's initializer, capturing only what it needs.
-
-    As TensorFlow loads it, it captures all variables of its graph.
-    """
-    function = initializer._init_fn
-    outputs = [tensor.name for tensor in function.outputs]
-    waits = [operation.name for operation in function.graph.control_outputs]
-    captures = {i.op.name: external for external, i in function.graph.captures}
-    inputs = [t.name for t in function.inputs if t.op.name not in captures]
-    graph_def = function_library.pruned(
-        function.graph.as_graph_def(), [*inputs, *outputs, *waits]
-    )
-    left = {node.name for node in graph_def.node}
-    smaller = load_v1_in_v2._Initializer(
-        wrap_function.function_from_graph_def(
-            graph_def,
-            inputs,
-            [*outputs, *waits],
-            captures={n: t for n, t in captures.items() if n in left},
-        ),
-        initializer._asset_paths,
-    )
-    smaller.variables = [
-        variable
-        for variable in function.graph.variables
-        if any(variable.handle is captures.get(name) for name in left)
-    ]
-    return smaller
-
-
-def _namespaces(signatures: Iterable[Any]) -> set[str]:
-    """The "Name" of ops that are called "Name>Op": custom ones."""
-    found = set()
-    for function in signatures:
-        graph_def = function.graph.as_graph_def()
-        for node in function_library.nodes(graph_def):
-            namespace, separator, _ = node.op.partition(">")
-            if separator:
-                found.add(namespace)
-    return found

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from ios_tf import models
 from ios_tf.errors import UserError, first_line
+from ios_tf.files import is_special
 
 KERAS_PREFIX = "keras:"
 MODELS_PREFIX = "models:"
@@ -147,8 +148,7 @@ def _has_prefix(model: Any, prefix: str) -> bool:
 
 
 def _check_saved_model(path: str) -> None:
-    if not tf.io.gfile.exists(path):
-        raise UserError(f"{path}: no such file or directory")
+    _check_exists(path)
     if not tf.io.gfile.isdir(path):
         raise UserError(
             f"{path}: not a SavedModel directory, a .keras or .h5 file, "
@@ -156,13 +156,32 @@ def _check_saved_model(path: str) -> None:
         )
     if not tf.saved_model.contains_saved_model(path):
         raise UserError(f"{path}: not a SavedModel (it has no saved_model.pb)")
+    for name in (
+        tf.saved_model.SAVED_MODEL_FILENAME_PB,
+        tf.saved_model.SAVED_MODEL_FILENAME_PBTXT,
+    ):
+        _check_regular(os.path.join(path, name))
+
+
+def _check_exists(path: str) -> None:
+    try:
+        if tf.io.gfile.exists(path):
+            return
+    except tf.errors.OpError as error:  # such as a filesystem it does not know
+        raise UserError(f"{path}: cannot be read: {first_line(error)}") from error
+    raise UserError(f"{path}: no such file or directory")
+
+
+def _check_regular(path: str) -> None:
+    if is_special(path):  # which TensorFlow would wait for
+        raise UserError(f"{path}: is no regular file")
 
 
 def _load_keras_file(path: str) -> Any:
     import keras
 
-    if not tf.io.gfile.exists(path):
-        raise UserError(f"{path}: no such file")
+    _check_exists(path)
+    _check_regular(path)
     try:
         return keras.saving.load_model(path, compile=False)
     # Keras raises all kinds of errors for what is wrong inside of the file.

@@ -29,7 +29,8 @@ def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
     output = output.rstrip("/") or "/"
     if os.path.islink(output):  # what it leads to is replaced, and the link stays
         output = os.path.realpath(output)
-    _check_free(output, overwrite)
+    with _errors_of_writing(output):
+        _check_free(output, overwrite)
     parent, name = posixpath.split(output)
     if "://" not in output:
         leftovers.remove_abandoned(parent or ".", f".{name}.", ".tmp")
@@ -46,6 +47,11 @@ def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
             test = posixpath.join(temporary, ".write_test")
             with tf.io.gfile.GFile(test, "w") as file:
                 file.write("")
+            if not tf.io.gfile.glob(test):
+                raise UserError(
+                    f"{output}: TensorFlow loads no model from a path with such "
+                    "brackets, which are a pattern to it"
+                )
             tf.io.gfile.remove(test)
         with leftovers.owned(temporary):
             yield temporary

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from ios_tf.validation import whole
+
 
 @dataclasses.dataclass(frozen=True)
 class Pruning:
@@ -15,6 +17,9 @@ class Pruning:
         operators of a merge stage count as one group each.
       single_source: only groups that are the successor closure, inside the state,
         of one operator: the restricted space the paper's Table 1 counts.
+
+    Raises:
+      UserError: a limit is no whole number >= 0.
     """
 
     max_group_size: int | None = 3
@@ -24,8 +29,8 @@ class Pruning:
     def __post_init__(self) -> None:
         for field in ("max_group_size", "max_groups"):
             value = getattr(self, field)
-            if value is not None and (not isinstance(value, int) or value < 0):
-                raise ValueError(f"{field} must be a whole number >= 0, not {value!r}")
+            if value is not None:
+                object.__setattr__(self, field, whole(field, value, 0))
 
     def group_size_limit(self, largest: int) -> int:
         """r, but no more than the largest group there can be."""

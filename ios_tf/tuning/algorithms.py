@@ -39,8 +39,10 @@ def choose(
         )
         for algorithm in dict.fromkeys(a for of_op in problem.algorithms for a in of_op)
     }
-    chosen = {}
-    for op, algorithms in enumerate(problem.algorithms):
+    chosen: dict[int, str] = {}
+    # What takes longest first: time may end.
+    for op in sorted(range(len(problem)), key=lambda op: -problem.flops[op]):
+        algorithms = problem.algorithms[op]
         if not algorithms:
             continue
         if stop():

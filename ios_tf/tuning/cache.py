@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ios_tf import validation
 from ios_tf.errors import first_line
 from ios_tf.native.names import PENDING
 from ios_tf.scheduler import Problem, Pruning, Schedule, validate
@@ -32,6 +33,15 @@ def default_directory() -> str:
     return os.environ.get("IOS_TF_CACHE") or os.path.join(
         os.path.expanduser("~"), ".cache", "ios_tf"
     )
+
+
+def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
+    """The schedule cache that an argument names; by default `default_directory`.
+
+    Raises:
+      UserError: it is no path.
+    """
+    return validation.path("cache_dir", cache_dir) if cache_dir else default_directory()
 
 
 def latency_database(directory: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from ios_tf.errors import UserError, first_line
+from ios_tf.files import is_special
 from ios_tf.native.names import PENDING
 from ios_tf.scheduler import STRATEGIES, Schedule, document
 from ios_tf.tables import table
@@ -68,22 +69,23 @@ def entries(directory: str) -> list[Entry]:
     """All entries of a cache, sorted by device and block.
 
     Raises:
-      UserError: there is no such directory.
+      UserError: there is no such directory, or it cannot be read.
     """
     if not tf.io.gfile.isdir(directory):
         raise UserError(f"{directory}: no such directory")
     found = []
-    for device in _directories(directory, directory):
-        if device in (PENDING, _PLANS):
-            continue
-        below = os.path.join(directory, device)
-        found += _entries_of(directory, below, pending=False)
-    waiting = os.path.join(directory, PENDING)
-    if tf.io.gfile.isdir(waiting) and cache_files.is_inside(directory, waiting):
-        for device in _directories(directory, waiting):
-            below = os.path.join(waiting, device)
-            found += _entries_of(directory, below, pending=True)
-    return found
+    try:
+        for device in _directories(directory, directory):
+            below = os.path.join(directory, device)
+            if device == PENDING:
+                for waiting in _directories(directory, below):
+                    path = os.path.join(below, waiting)
+                    found += _entries_of(directory, path, pending=True)
+            elif device != _PLANS:
+                found += _entries_of(directory, below, pending=False)
+    except tf.errors.OpError as error:
+        raise UserError(f"{directory}: cannot be read: {first_line(error)}") from error
+    return sorted(found, key=lambda entry: (entry.kind == PENDING, entry.path))
 
 
 def list_table(directory: str) -> str:
@@ -168,7 +170,7 @@ def export(directory: str, path: str) -> int:
     Raises:
       UserError: there is no such directory, or the file cannot be written.
     """
-    if tf.io.gfile.exists(path) and ("://" not in path and not os.path.isfile(path)):
+    if is_special(path) or tf.io.gfile.isdir(path):
         raise UserError(f"{path}: exists and is no regular file")
     valid = [entry for entry in entries(directory) if not entry.problem]
     packed = {"version": _VERSION, "entries": {e.name: e.data for e in valid}}
@@ -224,15 +226,12 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
 
 def _directories(cache: str, directory: str) -> list[str]:
     """The names of those below a directory that do not lead out of the cache."""
-    paths = {
-        name.rstrip("/"): os.path.join(directory, name.rstrip("/"))
-        for name in sorted(tf.io.gfile.listdir(directory))
-    }
-    return [
-        name
-        for name, path in paths.items()
-        if tf.io.gfile.isdir(path) and cache_files.is_inside(cache, path)
-    ]
+
+    def is_one(path: str) -> bool:
+        return tf.io.gfile.isdir(path) and cache_files.is_inside(cache, path)
+
+    names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(directory))
+    return [name for name in names if is_one(os.path.join(directory, name))]
 
 
 def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:

@@ -25,8 +25,9 @@ from ios_tf.errors import NativeLibraryError, UserError, first_line
 from ios_tf.native import plugin
 from ios_tf.native.names import OPTIMIZER
 from ios_tf.scheduler import Pruning
-from ios_tf.tuning.cache import default_directory
+from ios_tf.tuning.cache import directory_of
 from ios_tf.tuning.pending import BlockTuner, pending_files, problem_of
+from ios_tf.validation import whole
 
 ON_MISS = ("pass", "greedy", "search")
 
@@ -139,8 +140,9 @@ def enable(
     Raises:
       UserError: an argument is out of range.
     """
-    directory = os.fspath(cache_dir or default_directory())
-    pruning = _check(on_miss, batch_size, max_groups, max_group_size)
+    directory = directory_of(cache_dir)
+    batch_size = _check(on_miss, batch_size)
+    pruning = Pruning(max_group_size, max_groups)
     try:
         library = _library()
     except NativeLibraryError as error:
@@ -215,11 +217,12 @@ def session_config(
 
     Args, Raises: see `enable`.
     """
-    pruning = _check(on_miss, batch_size, max_groups, max_group_size)
+    directory = directory_of(cache_dir)
+    batch_size = _check(on_miss, batch_size)
+    pruning = Pruning(max_group_size, max_groups)
     config = config_pb2.ConfigProto()
     custom = config.graph_options.rewrite_options.custom_optimizers.add()
     custom.name = OPTIMIZER
-    directory = os.fspath(cache_dir or default_directory())
     for key, value in (
         ("mode", "optimize"),
         ("cache_dir", directory),
@@ -237,17 +240,10 @@ def session_config(
     return config
 
 
-def _check(
-    on_miss: str, batch_size: int, max_groups: int, max_group_size: int
-) -> Pruning:
+def _check(on_miss: str, batch_size: int) -> int:
     if on_miss not in ON_MISS:
         raise UserError(f"on_miss must be one of {', '.join(ON_MISS)}, not {on_miss!r}")
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise UserError(f"batch_size must be a whole number >= 1, not {batch_size!r}")
-    try:
-        return Pruning(max_group_size, max_groups)
-    except ValueError as error:
-        raise UserError(str(error)) from None
+    return whole("batch_size", batch_size)
 
 
 class _SearchThread(threading.Thread):

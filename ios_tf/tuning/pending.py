@@ -22,7 +22,7 @@ from ios_tf.tuning import cache_files
 from ios_tf.tuning.cache import (
     DEFAULT_STRATEGY,
     ScheduleCache,
-    default_directory,
+    directory_of,
     latency_database,
     pending_directory,
 )
@@ -138,18 +138,16 @@ def tune(
       UserError: there is no such device, or an argument is out of range.
       NativeLibraryError: the native library is missing.
     """
-    directory = cache_dir or default_directory()
+    directory = directory_of(cache_dir)
     fingerprint = plugin.device_fingerprint(device)
-    tuner = BlockTuner(
-        directory,
-        device,
-        Pruning(max_group_size, max_groups),
-        Measurement(warmup, number, repeat),
-        progress,
-        winograd,
-    )
+    pruning = Pruning(max_group_size, max_groups)
+    measurement = Measurement(warmup, number, repeat)
+    paths = list(pending_files(directory, fingerprint))
+    if not paths:  # and there may be no directory
+        return Tuned(fingerprint, (), (), 0)
+    tuner = BlockTuner(directory, device, pruning, measurement, progress, winograd)
     found, ignored, kept = [], [], 0
-    for path in list(pending_files(directory, fingerprint)):
+    for path in paths:
         try:
             problem = read_problem(directory, path)
         except ValueError as error:

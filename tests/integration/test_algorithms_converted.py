@@ -16,7 +16,7 @@ import ios_tf
 from ios_tf.bench.stock import merge_everything
 from ios_tf.cli import main
 from ios_tf.conversion.show import show
-from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.scheduler import greedy_schedule, sequential_schedule
 
 FOUR, TWO = "winograd_4x4", "winograd_2x2"
@@ -42,7 +42,7 @@ def by(algorithm, form):
 
 def algorithms(model: str) -> dict[int, list[str]]:
     """Of a converted model, by batch size, what its operators have."""
-    loaded = frozen_graphs.load(model)
+    loaded = saved_models.load(model)
     frozen = frozen_graphs.freeze("serving_default", *loaded.signatures.values())
     (program,) = graph_optimizer.lowered_programs(frozen)
     return {

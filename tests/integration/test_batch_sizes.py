@@ -272,7 +272,9 @@ def test_images_that_are_put_together_to_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "bad", [0, [], [1, -8], [1, 8, 1], "1,8", [1, "8"], [1.0], None], ids=str
+    "bad",
+    [0, [], [1, -8], [1, 8, 1], "1,8", [1, "8"], [1.0], None, True, 2**70],
+    ids=str,
 )
 def test_bad_batch_sizes(bad, saved, tmp_path):
     with pytest.raises(ios_tf.UserError, match="batch_size") as error:

@@ -287,6 +287,9 @@ def test_no_directory_is_one_line(capfd, tmp_path):
         assert err.strip().splitlines() == [
             f"ios_tf: error: {missing}: no such directory"
         ]
+    code, _, err = run(capfd, "tune", f"--cache_dir={missing}")
+    assert (code, err) == (0, "")
+    assert not os.path.exists(missing)
 
 
 def test_tune_from_the_command_line(capfd, cache):

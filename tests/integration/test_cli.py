@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -66,6 +67,8 @@ def assert_fails(
         ("--batch_size=1,0", "--batch_size"),
         ("--batch_size=1,,8", "--batch_size"),
         ("--batch_size=8,1,8", "names 8 more than once"),
+        (f"--batch_size={10**23}", "whole number <= 2147483647"),
+        (f"--warmup={'9' * 5000}", "must be a whole number"),
         ("--number=0", "--number"),
         ("--repeat=0", "--repeat"),
         ("--max_groups=-1", "--max_groups"),
@@ -103,7 +106,41 @@ def test_broken_saved_model(capfd, tmp_path, cache):
 def test_broken_keras_file(capfd, tmp_path, cache):
     (cache / "model.keras").write_bytes(b"broken")
     result = run(capfd, "convert", str(cache / "model.keras"), str(tmp_path / "out"))
-    assert_fails(result, 1, "not a Keras model", tmp_path)
+    assert_fails(
+        result, 1, "Please ensure the file is an accessible `.keras`", tmp_path
+    )
+
+
+@pytest.mark.parametrize("name", ["model.keras", "saved_model.pb"])
+def test_pipes_as_models(capfd, tmp_path, cache, name):
+    os.mkfifo(cache / name)
+    model = cache if name == "saved_model.pb" else cache / name
+    result = run(capfd, "convert", str(model), str(tmp_path / "out"))
+    assert_fails(result, 1, "is no regular file", tmp_path)
+
+
+@pytest.mark.parametrize("place", ["model", "output"])
+def test_filesystems_that_tensorflow_does_not_know(capfd, tmp_path, network, place):
+    url = "nosuch://host/model"
+    output = str(tmp_path / "out")
+    words = [url, output] if place == "model" else [network, url]
+    result = run(capfd, "convert", *words)
+    assert_fails(result, 1, "nosuch://host/model: cannot be", tmp_path)
+
+
+def test_outputs_without_a_name(capfd, tmp_path, network):
+    result = run(capfd, "convert", network, "")
+    assert_fails(result, 1, "output must be a path", tmp_path)
+
+
+def test_outputs_with_unusual_names(capfd, tmp_path, network):
+    output = str(tmp_path / "a*? ü")
+    assert run(capfd, "convert", network, output, *FAST)[0] == 0
+    assert os.listdir(tmp_path) == ["a*? ü"]
+    tf.saved_model.load(output)
+    shutil.rmtree(output)
+    result = run(capfd, "convert", network, str(tmp_path / "a[1]"))
+    assert_fails(result, 1, "a[1]: TensorFlow loads no model from", tmp_path)
 
 
 def test_keras_name_that_does_not_exist(capfd, tmp_path):

@@ -15,7 +15,13 @@ import tensorflow as tf
 import ios_tf
 from ios_tf.bench.stock import merge_everything
 from ios_tf.conversion import network_check, planning, region_check, timing
-from ios_tf.model import frozen_graphs, function_library, graph_optimizer, subgraphs
+from ios_tf.model import (
+    frozen_graphs,
+    function_library,
+    graph_optimizer,
+    saved_models,
+    subgraphs,
+)
 from ios_tf.native import names
 
 FAST = {key: value for key, value in shared.FAST.items() if key != "keep_slower"}
@@ -219,7 +225,7 @@ def test_regions_are_measured_as_tensorflow_computes_them(make, monkeypatch):
 
 
 def one_region() -> frozen_graphs.FrozenSignature:
-    signature = frozen_graphs.load(shared.branches()).signatures["serving_default"]
+    signature = saved_models.load(shared.branches()).signatures["serving_default"]
     return graph_optimizer.fold_constants(
         frozen_graphs.freeze("serving_default", signature)
     )

@@ -18,7 +18,7 @@ from tensorflow.python.saved_model import loader_impl
 import ios_tf
 from ios_tf.cli import main
 from ios_tf.conversion import convert, network_check
-from ios_tf.model import frozen_graphs, function_library
+from ios_tf.model import frozen_graphs, function_library, saved_models
 
 
 @pytest.fixture(autouse=True)
@@ -349,7 +349,8 @@ def test_failure_to_write_comes_before_the_search(step, network, tmp_path, monke
         raise AssertionError(f"{step} fails\nin many lines")
 
     without_search(monkeypatch)
-    monkeypatch.setattr(frozen_graphs, step, fail)
+    module = frozen_graphs if step == "rebuild" else saved_models
+    monkeypatch.setattr(module, step, fail)
     with pytest.raises(ios_tf.UserError, match=f"again: {step} fails$"):
         ios_tf.convert(network, tmp_path / "converted")
     assert not os.path.exists(tmp_path / "converted")
@@ -516,6 +517,19 @@ def test_says_what_is_not_compared(tmp_path):
     assert report.comparisons[0].difference is None
     assert any("is not compared with the original" in note for note in report.notes)
     assert "largest difference  not compared" in report.table()
+
+
+def test_models_that_take_one_batch_size_only(tmp_path):
+    module = fm.Network()
+    path = str(tmp_path / "model")
+
+    def function(x):  # says that it takes any, and takes 8
+        return {"y": tf.matmul(tf.ones([2, 8]), module(x))}
+
+    fm.save(module, path, function, fm.image_spec())
+    report = ios_tf.convert(path, tmp_path / "converted", **FAST)
+    assert report.comparisons[0].batch_sizes == [8]
+    assert report.comparisons[0].difference < 1e-4
 
 
 def test_random_models_are_not_compared(tmp_path):

@@ -4,13 +4,13 @@ import numpy as np
 import shared
 import tensorflow as tf
 
-from ios_tf.model import frozen_graphs, function_library, graph_optimizer
+from ios_tf.model import frozen_graphs, function_library, graph_optimizer, saved_models
 from ios_tf.scheduler import sequential_schedule
 
 
 def folded() -> frozen_graphs.FrozenSignature:
-    loaded = frozen_graphs.load(str(shared.cells()))
-    name = frozen_graphs.choose_signature(None, loaded)
+    loaded = saved_models.load(str(shared.cells()))
+    name = saved_models.choose_signature(None, loaded)
     return graph_optimizer.fold_constants(
         frozen_graphs.freeze(name, loaded.signatures[name])
     )

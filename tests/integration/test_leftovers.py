@@ -31,6 +31,16 @@ with temporary_directory() as directory:
     print(directory, flush=True)
     sys.stdin.read()
 """
+_WAITING_COMMAND = """
+import os, sys, tempfile
+from ios_tf.cli import main, show
+def wait(options):
+    tempfile.mkdtemp()
+    print(os.environ["TMPDIR"], flush=True)
+    sys.stdin.read()
+show._show = wait
+sys.exit(main.main(["show", "model"]))
+"""
 
 
 def start(code: str, *arguments: str, **environment: str):
@@ -65,6 +75,15 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
     assert living.returncode == 0
     assert os.listdir(output) == ["saved_model.pb"]
     assert {str(p) for p in tmp_path.iterdir()} == {*others, output} - {in_use}
+
+
+def test_commands_that_are_asked_to_end_tidy_up(tmp_path):
+    process, directory = start(_WAITING_COMMAND, TMPDIR=str(tmp_path))
+    assert os.path.dirname(directory) == str(tmp_path)
+    process.terminate()
+    process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert os.listdir(tmp_path) == []
 
 
 def test_temporary_files_of_killed_commands(tmp_path):

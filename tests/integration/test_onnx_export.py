@@ -16,7 +16,7 @@ from ios_tf.bench.stock import merge_everything
 from ios_tf.cli import main
 from ios_tf.conversion import network_check, onnx_export
 from ios_tf.conversion.onnx_export import export_onnx
-from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 
 onnx = pytest.importorskip("onnx", reason="pip install 'ios-tf[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'ios-tf[onnx]'")
@@ -42,7 +42,7 @@ def branches() -> keras.Model:
 
 def merged_saved_model(source: str, target: str) -> None:
     """`source` with every merge that is legal, fast or not."""
-    loaded = frozen_graphs.load(source)
+    loaded = saved_models.load(source)
     functions = {}
     for name, signature in loaded.signatures.items():
         frozen = graph_optimizer.fold_constants(frozen_graphs.freeze(name, signature))
@@ -50,7 +50,7 @@ def merged_saved_model(source: str, target: str) -> None:
         schedules = {key: merge_everything(p) for key, p in problems.items()}
         graph_def = network_check.rewrite(frozen, schedules, [1])
         functions[name] = frozen_graphs.rebuild(frozen, graph_def)
-    frozen_graphs.save(loaded, functions, target)
+    saved_models.save(loaded, functions, target)
 
 
 def run_onnx(path, **inputs: np.ndarray) -> list[np.ndarray]:

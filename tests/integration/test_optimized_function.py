@@ -268,6 +268,23 @@ def test_bad_arguments_are_user_errors(tmp_path):
         with pytest.raises(ios_tf.UserError, match=message) as error:
             ios_tf.optimize(given)
         assert "\n" not in str(error.value)
-    for bad in ({"batch_size": 0}, {"strategy": "best"}, {"device": "tpu"}):
-        with pytest.raises(ios_tf.UserError):
+    for bad in (
+        {"batch_size": 0},
+        {"strategy": "best"},
+        {"strategy": 5},
+        {"device": "tpu"},
+        {"device": 5},
+        {"max_groups": 2.5},
+        {"time_limit": "a"},
+        {"time_limit": float("nan")},
+        {"units": 5},
+        {"borders": [b"conv"]},
+        {"units": ["("]},
+        {"cache_dir": 7},
+        {"cache_dir": "a\0b"},
+        {"number": 2**70},
+        {"warmup": True},
+    ):
+        with pytest.raises(ios_tf.UserError) as error:
             ios_tf.optimize(signatures["a"], **bad)
+        assert "\n" not in str(error.value)

@@ -23,6 +23,7 @@ from ios_tf.model import (
     frozen_graphs,
     function_library,
     graph_optimizer,
+    saved_models,
     subgraphs,
     weights,
 )
@@ -356,7 +357,7 @@ def test_wrong_values_of_parameters_are_refused(tmp_path):
 
 
 def test_converted_models_are_frozen_again(tmp_path):
-    loaded = frozen_graphs.load(converted(str(tmp_path)))
+    loaded = saved_models.load(converted(str(tmp_path)))
     frozen = frozen_graphs.freeze(
         "serving_default", loaded.signatures["serving_default"]
     )

@@ -6,7 +6,7 @@ import functools
 import tensorflow as tf
 
 from ios_tf.conversion import network_check
-from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.native.devices import CPU
 
 
@@ -22,7 +22,7 @@ def original(path: str):
 
 @functools.cache
 def freeze(path: str) -> frozen_graphs.FrozenSignature:
-    loaded = frozen_graphs.load(path)  # the owner of the variables
+    loaded = saved_models.load(path)  # the owner of the variables
     frozen = frozen_graphs.freeze(
         "serving_default", loaded.signatures["serving_default"]
     )
@@ -48,7 +48,7 @@ def function_of(frozen: frozen_graphs.FrozenSignature):
 
 def write(source: str, forms, path: str) -> str:
     function = function_of(rewrite(freeze(source), forms))
-    frozen_graphs.save(frozen_graphs.load(source), {"serving_default": function}, path)
+    saved_models.save(saved_models.load(source), {"serving_default": function}, path)
     return path
 
 

@@ -403,6 +403,7 @@ def test_any_number_of_threads(threads):
     done = in_process(code, IOS_TF_NUM_THREADS=threads)
     assert done.returncode == 0, done.stderr
     assert 1 <= int(done.stdout) <= (os.cpu_count() or 1)
+    assert f"IOS_TF_NUM_THREADS={threads}" in done.stderr
 
 
 def test_many_callers_of_hostile_blocks_at_once():

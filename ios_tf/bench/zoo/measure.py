@@ -28,7 +28,7 @@ import ios_tf
 from ios_tf.bench.zoo.model import Model
 from ios_tf.conversion.comparison import relative_difference
 from ios_tf.files import write_json
-from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.native import malloc
 from ios_tf.native.names import ANNOTATIONS
 
@@ -102,9 +102,9 @@ def measure(
         start = time.perf_counter()
         notes, peak = convert(source, output, keywords)
         seconds = time.perf_counter() - start
-        original, loaded = frozen_graphs.load(source), frozen_graphs.load(output)
+        original, loaded = saved_models.load(source), saved_models.load(output)
         found = {"convert_seconds": seconds, "convert_mib": peak, "notes": notes}
-        name = frozen_graphs.choose_signature(None, original)
+        name = saved_models.choose_signature(None, original)
         first = options.batch_sizes[0]
         found |= _coverage(name, original, loaded, model.inputs(first))
         expected, converted = original.signatures[name], loaded.signatures[name]

@@ -1,0 +1,159 @@
+"""Makes inputs up by which a model can be compared with another one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ios_tf.errors import first_line
+
+# Sizes for images of unknown size, tried in turn until the model takes one; and where
+# another size than the one that latencies are measured at is wanted.
+SIZES = (224, 64, 299, 512)
+OTHER_SIZES = (75, 107, *SIZES)
+# Below what whole numbers are: values of pixels, and what any vocabulary has.
+_LIMITS = (255, 2)
+
+Inputs = Mapping[str, tf.Tensor]
+
+
+class Values(NamedTuple):
+    """Random numbers: between which, and whether images of them are smooth."""
+
+    low: float
+    high: float
+    smooth: bool
+
+
+# They are tried until small changes of them change outputs little. A deep network that
+# was trained on images, or normalised for them, may amplify rounding of noise a million
+# times.
+VALUES = (
+    Values(0.0, 1.0, False),
+    Values(0.0, 1.0, True),
+    Values(-1.0, 1.0, True),
+    Values(0.0, 255.0, True),
+    Values(0.0, 255.0, False),
+)
+_COARSE = 5  # cells of what is made smooth, along height and width
+# How much inputs are changed to see what rounding in every layer does (relative).
+_ROUNDING = 2e-6
+
+
+class CannotCompareError(Exception):
+    """There are no inputs by which a model can be compared; it says why."""
+
+
+class NotAcceptedError(CannotCompareError):
+    """A function does not take the inputs that were made up for it."""
+
+
+def made_up_inputs(
+    specs: Mapping[str, tf.TensorSpec],
+    batch_size: int,
+    image_size: int = SIZES[0],
+    limit: int = _LIMITS[0],
+    values: Values = VALUES[0],
+) -> dict[str, tf.Tensor]:
+    """Random arguments of a signature.
+
+    Args:
+      specs: of the arguments, by name.
+      batch_size: in place of unknown leading dimensions.
+      image_size: in place of other unknown dimensions.
+      limit: whole numbers are below it.
+      values: what other numbers are.
+
+    Raises:
+      CannotCompareError: there are none of this type.
+    """
+    random = np.random.default_rng([batch_size, image_size])
+    inputs = {}
+    for name, spec in specs.items():
+        shape = [None, None, None, 3]
+        if spec.shape.rank is not None:
+            shape = spec.shape.as_list()
+        shape[:1] = [batch_size if size is None else size for size in shape[:1]]
+        shape = [image_size if size is None else size for size in shape]
+        if spec.dtype.is_floating:
+            array = _numbers(random, shape, values).astype(spec.dtype.as_numpy_dtype)
+        elif spec.dtype.is_bool:
+            array = random.integers(0, 2, shape).astype(bool)
+        elif spec.dtype.is_integer and not spec.dtype.is_quantized:
+            array = random.integers(0, min(spec.dtype.max, limit), shape)
+            array = array.astype(spec.dtype.as_numpy_dtype)
+        elif spec.dtype == tf.string:
+            # Networks with strings for inputs mostly read encoded images.
+            count = int(np.prod(shape))
+            photographs = random.integers(0, 255, (count, 64, 64, 3), np.uint8)
+            encoded = [tf.io.encode_jpeg(one).numpy() for one in photographs]
+            array = np.array(encoded, dtype=object).reshape(shape)
+        else:
+            raise CannotCompareError(
+                f"input {name!r} is of type {spec.dtype.name}, no number"
+            )
+        inputs[name] = tf.constant(array, spec.dtype)
+    return inputs
+
+
+def _numbers(
+    random: np.random.Generator, shape: Sequence[int], values: Values
+) -> np.ndarray:
+    if len(shape) != 4:
+        return random.uniform(values.low, values.high, shape)
+    rows = _COARSE if values.smooth else shape[1]
+    columns = _COARSE if values.smooth else shape[2]
+    images = random.uniform(
+        values.low, values.high, [shape[0], rows, columns, shape[3]]
+    )
+    # Letterboxed: where an image is black, small numbers that are added matter.
+    images[:, : rows // 4] = 0
+    return tf.image.resize(images, shape[1:3]).numpy() if values.smooth else images
+
+
+def accepted_inputs(
+    function: Any,
+    specs: Mapping[str, tf.TensorSpec],
+    batch_size: int,
+    values: Values,
+    sizes: Sequence[int],
+) -> tuple[Inputs, Mapping[str, Any]]:
+    """Inputs that a function accepts, and its outputs: see `made_up_inputs`.
+
+    `sizes`: of images of unknown size, to be tried in turn.
+    """
+    unknown = any(
+        spec.shape.rank is None or None in spec.shape.as_list()[1:]
+        for spec in specs.values()
+    )
+    whole = any(spec.dtype.is_integer for spec in specs.values())
+    errors = []
+    for size, limit in itertools.product(
+        sizes if unknown else sizes[:1], _LIMITS if whole else _LIMITS[:1]
+    ):
+        inputs = made_up_inputs(specs, batch_size, size, limit, values)
+        try:
+            return inputs, function(**inputs)
+        # A function may raise anything for inputs that mean nothing.
+        except Exception as error:
+            errors.append(error)
+    raise NotAcceptedError(
+        f"it does not take inputs that are made up ({first_line(errors[0])})"
+    )
+
+
+def rounded_inputs(inputs: Inputs) -> dict[str, tf.Tensor] | None:
+    """The inputs, numbers changed as rounding would; None: none can be."""
+    random = np.random.default_rng(0)
+    rounded = {}
+    for name, tensor in inputs.items():
+        rounded[name] = tensor
+        if tensor.dtype in (tf.float32, tf.float64):
+            # Upwards: or means would know nothing of it.
+            factors = 1 + random.uniform(0, 2 * _ROUNDING, tensor.shape)
+            rounded[name] = tf.constant(tensor.numpy() * factors, tensor.dtype)
+    return rounded if any(rounded[n] is not inputs[n] for n in inputs) else None

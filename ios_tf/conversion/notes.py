@@ -1,0 +1,167 @@
+"""What a report says of searches, comparisons, and of what stays TensorFlow's."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping, Sequence
+
+from ios_tf.conversion.comparison import Comparison
+from ios_tf.conversion.planning import Function, Plan
+from ios_tf.conversion.report import Report
+from ios_tf.model.function_library import (
+    CONVOLUTIONS,
+    count_convolutions,
+    hidden_convolutions,
+    other_convolutions,
+)
+from ios_tf.scheduler import Schedule
+from ios_tf.tuning.searcher import SearchStats
+
+_UNKNOWN = "their shapes are unknown, or they are of a kind the engine does not have"
+
+
+def comparisons(report: Report, found: Sequence[Comparison]) -> None:
+    """Says in the report how the results differ from the originals."""
+    report.comparisons = list(found)
+    for comparison in found:
+        report.notes += comparison.notes
+        sizes = ", ".join(map(str, comparison.slower_in_tensorflow()))
+        if sizes:
+            report.notes.append(
+                f"signature {comparison.signature!r} takes longer than the original at "
+                f"batch size {sizes} where this package is not installed"
+            )
+
+
+def slower(report: Report, comparison: Comparison) -> None:
+    """Says in the report that a function stays as it was."""
+    report.notes.append(
+        f"signature {comparison.signature!r} stays TensorFlow's, which is as fast "
+        "here and now: " + _beside(comparison.converted_ms, comparison.tensorflow_ms)
+    )
+
+
+def search(report: Report, stats: SearchStats) -> None:
+    """Says in the report what the searches took, and where they ended early."""
+    report.different_blocks = stats.blocks
+    report.cached_blocks = stats.cached
+    report.measurements = stats.measured
+    report.reused = stats.reused
+    report.bounded = stats.bounded
+    report.search_seconds = stats.seconds
+    report.notes += [
+        f"block {name} is too large to search and cut in {cuts + 1} or more parts; "
+        "--max_groups and --max_group_size make searches smaller"
+        for name, cuts in stats.cut.items()
+    ]
+    if stats.too_large:
+        report.notes.append(
+            f"{len(stats.too_large)} blocks could not be measured, or not all that was "
+            "to be, in the memory that was free; where nothing could be, they run "
+            "sequentially"
+        )
+    if stats.stopped:
+        unsearched = max(stats.stopped.values())
+        report.notes.append(
+            f"the searches of {len(stats.stopped)} blocks ended with the time limit: "
+            "by what was measured, schedules at most "
+            f"{unsearched:.0%} faster may exist; --time_limit gives more time"
+            if unsearched < 1
+            else f"the searches of {len(stats.stopped)} blocks ended with the time "
+            "limit before they had seen all stages; --time_limit gives more time"
+        )
+
+
+def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> None:
+    """Says in the report what was found for the function.
+
+    `schedules`: what the searches gave.
+    """
+    for batch_size, size in made.checked.sizes.items():
+        if size.fell_back:
+            report.notes.append(
+                f"the schedules that were found for batch size {batch_size} are no "
+                "faster than the sequential ones in the whole network: those are "
+                "used"
+            )
+        blocks = [
+            block
+            for block in made.function.collected[batch_size].blocks
+            if block["region"] not in made.left
+        ]
+        of_size = report.sizes[batch_size]
+        of_size.sequential_ms += size.sequential_ms
+        of_size.scheduled_ms += size.scheduled_ms
+        of_size.add(size.schedules[block["signature"]] for block in blocks)
+    # They are the same for all batch sizes.
+    for block in blocks:
+        report.operators += len(block["names"])
+        report.blocks += schedules[block["signature"]].metadata["parts"]
+    report.regions += made.regions
+    report.notes += [
+        f"{one.name} stays TensorFlow's, which is as fast here and now: "
+        + _beside(one.region_ms, one.tensorflow_ms)
+        for one in made.regions
+        if not one.is_faster()
+    ]
+
+
+def the_rest(report: Report, converted: Sequence[Function]) -> None:
+    """Says in the report what the schedules do not cover."""
+    left: collections.Counter[str] = collections.Counter()
+    outside = 0
+    inside: collections.Counter[str] = collections.Counter()
+    # They are the same for all batch sizes.
+    reports = [next(iter(f.collected.values())).report for f in converted]
+    for function, of_function in zip(converted, reports, strict=True):
+        left.update(of_function.get("left_to_tensorflow", {}))
+        graph_def = function.frozen.graph_def
+        outside += count_convolutions(graph_def.node)
+        inside += hidden_convolutions(graph_def)
+    report.left_to_tensorflow = dict(left)
+    fixed = [(f, f.fixed_batch_size()) for f in converted]
+    report.notes += {
+        f"the model {f.describe_fixed_batch_size()}: it is scheduled for that": None
+        for f, size in fixed
+        if size and size not in report.sizes
+    }
+    if not outside and not inside:
+        others = set().union(
+            *(other_convolutions(f.frozen.graph_def) for f in converted)
+        )
+        names = f" the engine knows, but {', '.join(sorted(others))}" if others else ""
+        report.notes.append(f"the model has no convolution{names}")
+        return
+    report.notes += [
+        f"{count} convolutions inside of {where} are left to TensorFlow"
+        for where, count in inside.items()
+    ]
+    unscheduled = sum(left[op] for op in CONVOLUTIONS)
+    if unscheduled:
+        refused = [r for of_function in reports for r in of_function.get("refused", ())]
+        report.notes.append(
+            f"{unscheduled} of {outside} convolutions are left to TensorFlow: "
+            + (_reasons(refused) or _UNKNOWN)
+        )
+
+
+def _beside(ms: Mapping[int, float], tensorflow_ms: Mapping[int, float]) -> str:
+    return ", ".join(
+        f"{one:.2f} ms against {tensorflow_ms[size]:.2f} at batch size {size}"
+        for size, one in ms.items()
+    )
+
+
+def _reasons(refused: Sequence[Mapping[str, str]]) -> str:
+    """The most frequent reasons for which nodes were refused, and those nodes."""
+    nodes = collections.defaultdict(list)
+    for refusal in refused:
+        nodes[refusal["reason"]].append(refusal["node"])
+    most = sorted(nodes, key=lambda reason: -len(nodes[reason]))[:3]
+    return "; ".join(f"{_some(nodes[reason])}: {reason}" for reason in most)
+
+
+def _some(names: Sequence[str]) -> str:
+    """One or two names, and how many more there are."""
+    more = len(names) - 2
+    return ", ".join(names[:2]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,112 @@
+"""The target and settings of a search, as `convert` and `optimize` are given them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from ios_tf import validation
+from ios_tf.conversion.report import Report, SizeReport
+from ios_tf.cost import Measurement, open_database
+from ios_tf.cost.measured import MeasuredCostModel
+from ios_tf.errors import UserError
+from ios_tf.native import devices, plugin
+from ios_tf.scheduler import STRATEGIES, Pruning
+from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
+from ios_tf.tuning.parts import Patterns
+from ios_tf.tuning.searcher import BASELINES, Searcher
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchOptions:
+    """The target and settings of a search: arguments of `convert` of the same names.
+
+    Raises:
+      UserError: one of them is none.
+    """
+
+    batch_size: int | Sequence[int] = 1
+    device: str = "auto"
+    strategy: str = "both"
+    max_groups: int = 8
+    max_group_size: int = 3
+    time_limit: float = 300.0
+    units: Sequence[str] = ()
+    borders: Sequence[str] = ()
+    cache_dir: str | None = None
+    warmup: int = 2
+    number: int = 3
+    repeat: int = 3
+    keep_slower: bool = False
+    winograd: bool = True
+
+    def __post_init__(self) -> None:
+        sizes = self.batch_sizes
+        if not sizes:
+            raise UserError("batch_size must name at least one batch size")
+        for size in sizes:
+            if sizes.count(size) > 1:
+                raise UserError(f"batch_size is to name {size} once")
+        if self.strategy not in STRATEGIES:
+            raise UserError(f"strategy must be one of {', '.join(STRATEGIES)}")
+        validation.seconds("time_limit", self.time_limit)
+        directory_of(self.cache_dir)
+        self._patterns()
+        self._pruning()
+        self._measurement()
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        """Those to schedule for, the smallest one first."""
+        several = isinstance(self.batch_size, (Sequence, np.ndarray))
+        several = several and not isinstance(self.batch_size, (str, bytes))
+        sizes = list(self.batch_size) if several else [self.batch_size]
+        return sorted(validation.whole("batch_size", size) for size in sizes)
+
+    def _patterns(self) -> Patterns:
+        return Patterns(
+            tuple(validation.strings("units", self.units)),
+            tuple(validation.strings("borders", self.borders)),
+        )
+
+    def _pruning(self) -> Pruning:
+        return Pruning(self.max_group_size, self.max_groups)
+
+    def _measurement(self) -> Measurement:
+        return Measurement(self.warmup, self.number, self.repeat)
+
+    @contextlib.contextmanager
+    def searcher(
+        self, say: Callable[[str], None], progress: bool
+    ) -> Iterator[Searcher]:
+        """A searcher that measures on this machine and keeps the schedules it finds."""
+        device = devices.choose(self.device, say)
+        name = plugin.device_fingerprint(device.engine)
+        cache_dir = directory_of(self.cache_dir)
+        database = open_database(latency_database(cache_dir), name)
+        with contextlib.closing(database):
+            yield Searcher(
+                MeasuredCostModel(device, self._measurement()),
+                self.strategy,
+                self._pruning(),
+                ScheduleCache(cache_dir, name),
+                progress,
+                database,
+                self._patterns(),
+                validation.seconds("time_limit", self.time_limit),
+                self.winograd and device.kind == "cpu",
+            )
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether what is slower than TensorFlow is kept: asked for, or a baseline."""
+        return self.keep_slower or self.strategy in BASELINES
+
+    def report(self, searcher: Searcher, output: str | None) -> Report:
+        """An empty report of what is done with `searcher`."""
+        device = plugin.device_fingerprint(searcher.cost_model.device.engine)
+        sizes = {size: SizeReport() for size in self.batch_sizes}
+        return Report(output, device, sizes)

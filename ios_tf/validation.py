@@ -1,0 +1,90 @@
+"""Checks what public functions, and the command line, are called with."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ios_tf.errors import UserError
+
+# TensorFlow's sizes of dimensions, and the engine's counts, are at most this.
+_MOST = 2**31 - 1
+
+
+def whole(name: str, value: Any, least: int = 1, most: int = _MOST) -> int:
+    """The whole number that an argument is; numpy's are some, too.
+
+    Args:
+      name: what the error calls it.
+      value: the argument.
+      least, most: its range.
+
+    Raises:
+      UserError: it is none, or is not in the range.
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if not least <= number <= most:
+        limit = f">= {least}" if number < least else f"<= {most}"
+        raise UserError(f"{name} must be a whole number {limit}, not {_shown(value)}")
+    return number
+
+
+def seconds(name: str, value: Any) -> float:
+    """The time that an argument is; it may be infinite.
+
+    Raises:
+      UserError: it is no number, or below 0.
+    """
+    try:
+        if isinstance(value, (bool, str, bytes)):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = -1.0
+    if not number >= 0:
+        raise UserError(f"{name} must be at least 0 seconds, not {_shown(value)}")
+    return number
+
+
+def strings(name: str, value: Any) -> list[str]:
+    """The strings that an argument is: a sequence of them, or a single one.
+
+    Raises:
+      UserError: it is neither.
+    """
+    found = [value] if isinstance(value, str) else value
+    if (
+        isinstance(found, (bytes, dict))
+        or not isinstance(found, (Sequence, set, frozenset))
+        or not all(isinstance(one, str) for one in found)
+    ):
+        raise UserError(f"{name} must be strings, not {_shown(value)}")
+    return list(found)
+
+
+def path(name: str, value: Any) -> str:
+    """The path of a file or directory that an argument is.
+
+    Raises:
+      UserError: it is none, or one that TensorFlow cannot be told.
+    """
+    try:
+        text = os.fsdecode(value)
+        text.encode()
+    except (TypeError, UnicodeEncodeError):
+        text = ""
+    if not text or "\0" in text:
+        raise UserError(f"{name} must be a path, not {_shown(value)}")
+    return text
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"

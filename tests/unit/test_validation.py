@@ -1,0 +1,79 @@
+"""Arguments of public functions: what is taken, and what is said of the others."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from ios_tf import validation
+from ios_tf.cost import Measurement
+from ios_tf.errors import UserError
+from ios_tf.scheduler import Pruning
+
+
+@pytest.mark.parametrize("value", [1, 7, 2**31 - 1, np.int64(7), np.uint8(7)])
+def test_whole_numbers(value):
+    assert validation.whole("n", value) == int(value)
+    assert type(validation.whole("n", value)) is int
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (0, "n must be a whole number >= 1, not 0"),
+        (2**70, f"n must be a whole number <= 2147483647, not {2**70}"),
+        (True, "n must be a whole number >= 1, not True"),
+        ("4", "n must be a whole number >= 1, not '4'"),
+        (4.0, "n must be a whole number >= 1, not 4.0"),
+        (None, "n must be a whole number >= 1, not None"),
+        (np.ones(3, int), "n must be a whole number"),
+        (10**100, f"not {'1' + 39 * '0'}…"),
+    ],
+)
+def test_no_whole_numbers(value, message):
+    with pytest.raises(UserError) as error:
+        validation.whole("n", value)
+    assert message in str(error.value)
+
+
+def test_seconds():
+    for value in (0, 2.5, float("inf"), np.float32(2.5)):
+        assert validation.seconds("t", value) == value
+    for value in (-1, float("nan"), "5", None, True, [5], 10**400):
+        with pytest.raises(UserError, match="t must be at least 0 seconds"):
+            validation.seconds("t", value)
+
+
+def test_strings():
+    for value, expected in (
+        ("name", ["name"]),
+        (["a", "b"], ["a", "b"]),
+        (("a",), ["a"]),
+        ((), []),
+    ):
+        assert validation.strings("names", value) == expected
+    for value in (5, None, b"name", [b"a"], {"a": 1}, ["a", 5]):
+        with pytest.raises(UserError, match="names must be strings"):
+            validation.strings("names", value)
+
+
+def test_paths():
+    for value in ("a/b", b"a/b", pathlib.Path("a/b")):
+        assert validation.path("p", value) == "a/b"
+    for value in ("", "a\0b", 7, None, b"\xff"):
+        with pytest.raises(UserError, match="p must be a path"):
+            validation.path("p", value)
+
+
+def test_limits_and_measurements():
+    assert Pruning(np.int32(2), None).max_group_size == 2
+    assert Measurement(number=np.int32(2)).number == 2
+    for make in (
+        lambda: Pruning(max_groups=-1),
+        lambda: Pruning(max_group_size=1.5),
+        lambda: Measurement(warmup=-1),
+        lambda: Measurement(number=0),
+        lambda: Measurement(repeat=10**9),
+    ):
+        with pytest.raises(UserError, match="whole number"):
+            make()
