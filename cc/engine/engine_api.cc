@@ -185,6 +185,26 @@ char* ios_problem(const char* block) {
   });
 }
 
+char* ios_part(const char* block, const int* operators, int count) {
+  return OrNull([&]() -> ios::StatusOr<char*> {
+    IOS_ASSIGN_OR_RETURN(const ios::Block parsed, ios::BlockFromJson(block));
+    IOS_RETURN_IF_ERROR(ios::Validate(parsed));
+    IOS_ASSIGN_OR_RETURN(const std::vector<ios::Shape> shapes,
+                         ios::InferShapes(parsed));
+    const std::vector<int> members(operators, operators + std::max(count, 0));
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (members[i] < (i > 0 ? members[i - 1] + 1 : 0) ||
+          members[i] >= static_cast<int>(parsed.operators.size())) {
+        return ios::InvalidArgument("no ascending indices of operators");
+      }
+    }
+    ios::Block part = ios::TakePart(parsed, shapes, members).block;
+    if (!part.operators.empty()) part.name = part.operators[0].name;
+    IOS_ASSIGN_OR_RETURN(const std::string problem, ios::ProblemJson(part));
+    return Copied(problem);
+  });
+}
+
 ios_profiler* ios_profiler_create(const char* block, const char* device) {
   return OrNull([&]() -> ios::StatusOr<ios_profiler*> {
     IOS_ASSIGN_OR_RETURN(const ios::Block parsed, ios::BlockFromJson(block));

@@ -41,6 +41,9 @@ int ios_lanes_divide_device(const char* device);
 
 // A block as the scheduler sees it; ios::ProblemJson.
 char* ios_problem(const char* block);
+// The same of some of its operators, whose indices ascend, as a block of their
+// own, called as the first of them; ios::TakePart.
+char* ios_part(const char* block, const int* operators, int count);
 
 // Measures stages of one block; ios::Profiler.
 ios_profiler* ios_profiler_create(const char* block, const char* device);

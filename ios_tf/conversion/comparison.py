@@ -30,7 +30,7 @@ from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 
 # Batch sizes of functions that do not take those which are asked for.
-_OTHER_BATCHES = (2, 4, 8, 16, 32, 64)
+_OTHER_BATCHES = (2, 4, 8, 16, 32)
 # How many times what rounded inputs change two computations may differ, and where
 # rounding alone decides (relative).
 _AMPLE = 2.0
@@ -85,6 +85,7 @@ class Reference:
         self._inputs: dict[int, Inputs] = {}
         self._expected: dict[int, Mapping[str, Any]] = {}
         self._noise: dict[int, float] = {}
+        self._refused: dict[int, CannotCompareError] = {}
 
     def compare(
         self,
@@ -107,38 +108,20 @@ class Reference:
         Raises:
           UserError: a region computes something else.
         """
-        differences, compared, notes = [], [], []
-        refused: CannotCompareError | None = None
-        for batch_size in dict.fromkeys((*batch_sizes, *_OTHER_BATCHES)):
-            if compared and batch_size not in batch_sizes:
-                break
-            # Latencies are of images of the first size that there is.
-            usual = batch_size == batch_sizes[0] or batch_size in timed
-            try:
-                inputs, expected = self._reference(
-                    batch_size, SIZES if usual else OTHER_SIZES
-                )
-            except NotAcceptedError as reason:
-                # Some take one batch size only, though they do not say so.
-                refused = refused or reason
-                if compared:
-                    break
-                continue
-            except CannotCompareError as reason:
-                refused = reason
-                break
+        differences, notes = [], []
+        references, reason = self._references(batch_sizes, timed)
+        if not references:
+            text = f"signature {self.name!r} is not compared with the original"
+            notes.append(f"{text}: {reason}")
+        for batch_size, (inputs, expected) in references.items():
             outputs = self._outputs(found, batch_size, inputs)
             difference, unequal = compare_outputs(outputs, expected)
             if difference is not None:
                 differences.append(difference)
-            compared.append(batch_size)
             if difference is None or difference > self._tolerance() or unequal:
                 notes += self._explain(
                     graph_def, batch_size, difference or 0.0, unequal
                 )
-        if refused and not compared:
-            text = f"signature {self.name!r} is not compared with the original"
-            notes.append(f"{text}: {refused}")
         latencies = {
             size: self._latencies(found, size, portable)
             for size in timed
@@ -147,7 +130,7 @@ class Reference:
         return Comparison(
             self.name,
             max(differences, default=None),
-            compared,
+            list(references),
             {size: latency[0] for size, latency in latencies.items()},
             {size: latency[1] for size, latency in latencies.items()},
             {size: latency[2] for size, latency in latencies.items() if portable},
@@ -163,21 +146,56 @@ class Reference:
             size: self._inputs[size] for size in batch_sizes if size in self._inputs
         }
 
+    def _references(
+        self, batch_sizes: Sequence[int], timed: Sequence[int]
+    ) -> tuple[dict[int, tuple[Inputs, Mapping[str, Any]]], CannotCompareError | None]:
+        """Inputs and outputs by batch size, and why there are none, or no more.
+
+        Some functions take one batch size only, though they do not say so: if they take
+        none of those that are asked for, another one.
+        """
+        found: dict[int, tuple[Inputs, Mapping[str, Any]]] = {}
+        reason: CannotCompareError | None = None
+        for batch_size in dict.fromkeys((*batch_sizes, *_OTHER_BATCHES)):
+            sizes = OTHER_SIZES
+            if batch_size in (batch_sizes[0], *timed):
+                sizes = SIZES  # latencies are of images of the first one
+            elif batch_size not in batch_sizes:
+                sizes = SIZES[:2]
+                if found:
+                    break
+            try:
+                found[batch_size] = self._reference(batch_size, sizes)
+            except CannotCompareError as error:
+                reason = reason or error
+                if found or not isinstance(error, NotAcceptedError):
+                    break
+        return found, reason
+
     def _reference(
         self, batch_size: int, sizes: Sequence[int] = SIZES
     ) -> tuple[Inputs, Mapping[str, Any]]:
+        if batch_size in self._refused:
+            raise self._refused[batch_size]
+        if batch_size not in self._expected:
+            try:
+                self._call_original(batch_size, sizes)
+            except CannotCompareError as reason:
+                self._refused[batch_size] = reason
+                raise
+        return self._inputs[batch_size], self._expected[batch_size]
+
+    def _call_original(self, batch_size: int, sizes: Sequence[int]) -> None:
         if self._frozen.changes:
             raise CannotCompareError("every call changes what the next one computes")
-        if batch_size not in self._expected:
-            with running(plugin=False, device=self._device):
-                inputs, expected, noise = self._steady_inputs(batch_size, sizes)
-                again, unequal = compare_outputs(self._function(**inputs), expected)
-            self._inputs[batch_size] = inputs
-            if (again or 0.0) > self._tolerance() or (again is None and unequal):
-                raise CannotCompareError("two calls of the original differ")
-            self._expected[batch_size] = expected
-            self._noise[batch_size] = noise
-        return self._inputs[batch_size], self._expected[batch_size]
+        with running(plugin=False, device=self._device):
+            inputs, expected, noise = self._steady_inputs(batch_size, sizes)
+            again, unequal = compare_outputs(self._function(**inputs), expected)
+        self._inputs[batch_size] = inputs
+        if (again or 0.0) > self._tolerance() or (again is None and unequal):
+            raise CannotCompareError("two calls of the original differ")
+        self._expected[batch_size] = expected
+        self._noise[batch_size] = noise
 
     def _steady_inputs(
         self, batch_size: int, sizes: Sequence[int]

@@ -337,7 +337,7 @@ def _with_constants(
     graph_def, _ = convert_to_constants._replace_variables_by_constants(
         _Converter(inlined, function, variables, left)
     )
-    function_library.drop_gradients(graph_def)
+    function_library.drop_references(graph_def)
     _mark_filters(graph_def, filters)
     placeholders = {node.name for node in graph_def.node if node.op == "Placeholder"}
     return dataclasses.replace(

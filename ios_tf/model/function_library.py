@@ -32,6 +32,8 @@ _OF_GRADIENTS = (
     "forward_function_name",
     "backward_function_name",
 )
+# Says beside what to place a node. Its device is the node's own by now.
+_COLOCATION = "_class"
 
 
 def nodes(graph_def: graph_pb2.GraphDef) -> Iterator[Any]:
@@ -78,11 +80,14 @@ def pruned(graph_def: graph_pb2.GraphDef, wanted: Iterable[str]) -> graph_pb2.Gr
     return result
 
 
-def drop_gradients(graph_def: graph_pb2.GraphDef) -> None:
-    """Removes what only training needs from a graph and its functions."""
+def drop_references(graph_def: graph_pb2.GraphDef) -> None:
+    """Removes what names other nodes and functions from a graph and its functions.
+
+    Those may be gone by the time that the graph is imported again.
+    """
     del graph_def.library.gradient[:]
     for owner in (*nodes(graph_def), *graph_def.library.function):
-        for attribute in _OF_GRADIENTS:
+        for attribute in (*_OF_GRADIENTS, _COLOCATION):
             owner.attr.pop(attribute, None)
 
 

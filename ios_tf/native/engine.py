@@ -50,6 +50,10 @@ def _library() -> ctypes.CDLL:
         "ios_lane_count": (ctypes.c_int, [ctypes.c_char_p]),
         "ios_lanes_divide_device": (ctypes.c_int, [ctypes.c_char_p]),
         "ios_problem": (ctypes.c_void_p, [ctypes.c_char_p]),
+        "ios_part": (
+            ctypes.c_void_p,
+            [ctypes.c_char_p, ctypes.POINTER(ctypes.c_int), ctypes.c_int],
+        ),
         "ios_profiler_create": (ctypes.c_void_p, [ctypes.c_char_p] * 2),
         "ios_profiler_delete": (None, [ctypes.c_void_p]),
         "ios_profiler_measure": (
@@ -178,6 +182,13 @@ def failed_captures() -> int:
 def problem(block: Mapping[str, Any]) -> dict[str, Any]:
     """The block (DESIGN: Block) as the scheduler sees it, see scheduler.Problem."""
     return json.loads(_take_string(_library().ios_problem(json.dumps(block).encode())))
+
+
+def part(block: Mapping[str, Any], operators: Sequence[int]) -> dict[str, Any]:
+    """The problem of some of a block's operators, whose indices ascend."""
+    members = (ctypes.c_int * len(operators))(*operators)
+    text = json.dumps(block).encode()
+    return json.loads(_take_string(_library().ios_part(text, members, len(members))))
 
 
 class Profiler:

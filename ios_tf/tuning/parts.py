@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ios_tf.errors import UserError
 from ios_tf.native import engine
@@ -130,34 +129,4 @@ def joined(problem: Problem, parts: Sequence[tuple[Part, Schedule]]) -> Schedule
 def part_of(problem: Problem, mask: int) -> Part:
     """The operators of a bitmask as a part."""
     operators = tuple(operators_of(mask))
-    number = {op: i for i, op in enumerate(operators)}
-    block_inputs = problem.block["inputs"]
-    inputs: dict[int, int] = {}  # tensor -> its reference inside
-    shapes = []
-    members: list[Mapping[str, Any]] = []
-    for op in operators:
-        refs = []
-        for ref in problem.inputs[op]:
-            if ref in number:
-                refs.append(number[ref])
-                continue
-            if ref not in inputs:
-                inputs[ref] = -1 - len(inputs)
-                shapes.append(
-                    list(problem.shapes[ref]) if ref >= 0 else block_inputs[-1 - ref]
-                )
-            refs.append(inputs[ref])
-        members.append({**problem.block["operators"][op], "inputs": refs})
-    read = problem.outputs | mask_of(
-        before
-        for op in operators_of(problem.all_operators & ~mask)
-        for before in operators_of(problem.predecessors[op])
-    )
-    block = {
-        **problem.block,
-        "name": members[0]["name"],
-        "inputs": shapes,
-        "operators": members,
-        "outputs": [number[op] for op in operators if read >> op & 1],
-    }
-    return Part(Problem.from_json(engine.problem(block)), operators)
+    return Part(Problem.from_json(engine.part(problem.block, operators)), operators)

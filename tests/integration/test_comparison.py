@@ -141,7 +141,7 @@ def test_graphs_of_training_lose_their_gradients():
     concrete = function.get_concrete_function(tf.TensorSpec([2], tf.float32))
     graph_def = concrete.graph.as_graph_def()
     assert "_gradient_op_type" in str(graph_def)
-    function_library.drop_gradients(graph_def)
+    function_library.drop_references(graph_def)
     assert "_gradient_op_type" not in str(graph_def)
 
 

@@ -628,6 +628,23 @@ def side_effects(path: str) -> Sequence[Call]:
 
 
 @foreign_model
+def colocated(path: str) -> Sequence[Call]:
+    """Nodes that are to be placed beside others, of which regions are made."""
+    network = Network()
+
+    def function(x):
+        a = tf.nn.relu(tf.nn.conv2d(x, network.a, 1, "SAME") / 2.0 * 3.0)
+        with v1.colocate_with(a.op.inputs[0].op.inputs[0].op):
+            b = tf.nn.relu(tf.nn.conv2d(x, network.a, 1, "SAME"))
+        with v1.colocate_with(b.op.inputs[0].op):
+            ordered = tf.sort(tf.concat([a, b], -1))
+        return {"y": tf.nn.conv2d(ordered, network.c, 1, "SAME")}
+
+    save(network, path, function, image_spec())
+    return batches()
+
+
+@foreign_model
 def tables(path: str) -> Sequence[Call]:
     """Tables in a branch, mutable ones, and a dense one."""
     network = Network()

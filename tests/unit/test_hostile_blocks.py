@@ -406,6 +406,20 @@ def test_any_number_of_threads(threads):
     assert f"IOS_TF_NUM_THREADS={threads}" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "operators", [[], [3], [-1], [1, 0], [0, 0], [0, 1, 2, 3]], ids=str
+)
+def test_no_parts_of_blocks(operators):
+    second = {**conv(), "inputs": [0]}
+    three = block(conv(), second, {"type": "concat", "inputs": [0, 1]})
+    with pytest.raises(EngineError):
+        engine.part(three, operators)
+    found = engine.part(three, [1, 2])["block"]
+    assert found["inputs"] == [[1, 8, 8, 4]]
+    assert [op["inputs"] for op in found["operators"]] == [[-1], [-1, 0]]
+    assert found["outputs"] == [1]
+
+
 def test_many_callers_of_hostile_blocks_at_once():
     """Errors are the calling thread's."""
     wrong = []

@@ -1,0 +1,19 @@
+// Writes activations as TensorFlow's operations.
+#ifndef IOS_TF_CC_TENSORFLOW_MODES_ACTIVATION_NODES_H_
+#define IOS_TF_CC_TENSORFLOW_MODES_ACTIVATION_NODES_H_
+
+#include <string>
+
+#include "cc/core/ir/block.h"
+#include "cc/tensorflow/modes/node_writer.h"
+
+namespace ios::tf {
+
+// The tensor that an activation makes of `x`, by nodes below `name`.
+std::string WriteActivation(const std::string& name,
+                            const Activation& activation, const std::string& x,
+                            NodeWriter* writer);
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_MODES_ACTIVATION_NODES_H_

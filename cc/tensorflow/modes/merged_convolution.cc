@@ -1,0 +1,245 @@
+#include "cc/tensorflow/modes/merged_convolution.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cc/tensorflow/modes/activation_nodes.h"
+#include "cc/tensorflow/modes/node_writer.h"
+#include "cc/tensorflow/names.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::AddNodeAttr;
+using ::tensorflow::NodeDef;
+using ::tensorflow::Tensor;
+using ::tensorflow::TensorShape;
+
+class MergeWriter {
+ public:
+  MergeWriter(const Partition& partition, const Merge& merge,
+              GraphEditor* editor)
+      : partition_(partition),
+        index_(*partition.graph),
+        merge_(merge),
+        first_(Imported(merge.plan.parts[0])),
+        channels_first_(AllHaveChannelsFirst()),
+        name_(editor->UniqueName(absl::StrCat(first_.op.name, kMerged))),
+        editor_(*editor),
+        nodes_(editor, index_.node(first_.output.node).device(),
+               merge.made->block.dtype, merge.places) {}
+
+  void ReplaceParts() {
+    const std::vector<MergePlan::Part>& parts = merge_.plan.parts;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const ImportedOperator& part = Imported(parts[i]);
+      // Readers of a part expect its own layout, not the merge's.
+      const std::string output =
+          i == 0 ? Split() : absl::StrCat(Split(), ":", i);
+      editor_.Replace(
+          part.output,
+          editor_.InLayout(absl::StrCat(name_, "/output_", i), output, layout(),
+                           index_.layout(part.output), ToTensorFlow(part.dtype),
+                           index_.node(part.output.node).device()));
+      for (int n : part.nodes) editor_.ReplaceControl(n, Split());
+    }
+  }
+
+  void Write() {
+    const Operator& op = merge_.plan.merged;
+    const char* const format = channels_first_ ? "NCHW" : "NHWC";
+    std::vector<const float*> biases;
+    std::vector<int> nodes, sizes;
+    for (const MergePlan::Part& part : merge_.plan.parts) {
+      const ImportedOperator& from = Imported(part);
+      biases.push_back(from.op.bias ? from.weights[1].values.data() : nullptr);
+      nodes.insert(nodes.end(), from.nodes.begin(), from.nodes.end());
+      sizes.push_back(from.op.filters);
+    }
+    const std::string filter = Filter();
+    const std::string input =
+        nodes_.InLayout(name_ + "/input", editor_.Input(first_.inputs[0]),
+                        index_.layout(first_.inputs[0]), layout());
+    NodeDef* conv = nodes_.Node(name_, "Conv2D", {input, filter});
+    for (const std::string& wait : editor_.ControlInputs(nodes)) {
+      conv->add_input(wait);
+    }
+    SetAttributes(op, format, conv);
+    std::string tensor = conv->name();
+    if (op.bias) {
+      const std::vector<float> bias =
+          StackBiases(merge_.plan, merge_.made->block, biases);
+      const std::string bias_name = nodes_.Const(
+          name_ + "/bias",
+          MakeTensor(bias, TensorShape({op.filters}), nodes_.dtype()));
+      NodeDef* add =
+          nodes_.Node(name_ + "/bias_add", "BiasAdd", {tensor, bias_name});
+      AddNodeAttr("data_format", format, add);
+      tensor = add->name();
+    }
+    tensor = WriteActivation(name_, op.activation, tensor, &nodes_);
+
+    Tensor part_sizes(tensorflow::DT_INT32,
+                      TensorShape({static_cast<int64_t>(sizes.size())}));
+    std::copy(sizes.begin(), sizes.end(), part_sizes.flat<int>().data());
+    const std::string sizes_name = nodes_.Const(name_ + "/sizes", part_sizes);
+    const std::string axis_name =
+        nodes_.Const(name_ + "/axis", Tensor(channels_first_ ? 1 : 3));
+    NodeDef* split =
+        nodes_.Node(Split(), "SplitV", {tensor, sizes_name, axis_name});
+    AddNodeAttr("num_split", static_cast<int64_t>(sizes.size()), split);
+    AddNodeAttr("Tlen", tensorflow::DT_INT32, split);
+  }
+
+ private:
+  // The node that gives the parts' results.
+  std::string Split() const { return name_ + "/split"; }
+
+  const ImportedOperator& Imported(const MergePlan::Part& part) const {
+    return partition_.operators[merge_.made->operators[part.op]];
+  }
+
+  // A merged convolution is NCHW only if all its parts are: not every
+  // TensorFlow can convolve so on a CPU, and it must run where the parts did.
+  // It is never one of sequences.
+  bool AllHaveChannelsFirst() const {
+    return std::all_of(merge_.plan.parts.begin(), merge_.plan.parts.end(),
+                       [&](const MergePlan::Part& part) {
+                         return index_.channels_first(Imported(part).output);
+                       });
+  }
+  Layout layout() const {
+    return channels_first_ ? Layout::kChannelsFirst : Layout::kChannelsLast;
+  }
+
+  void SetAttributes(const Operator& op, const char* format,
+                     NodeDef* conv) const {
+    const auto dimensions = [&](int64_t height, int64_t width) {
+      return channels_first_ ? std::vector<int64_t>{1, 1, height, width}
+                             : std::vector<int64_t>{1, height, width, 1};
+    };
+    AddNodeAttr("strides", dimensions(op.strides[0], op.strides[1]), conv);
+    AddNodeAttr("dilations", dimensions(op.dilations[0], op.dilations[1]),
+                conv);
+    AddNodeAttr("data_format", format, conv);
+    AddNodeAttr("use_cudnn_on_gpu", true, conv);
+    const Padding& p = op.padding;
+    std::vector<int64_t> pads;
+    if (p.type == PaddingType::kExplicit) {
+      pads = {p.top, p.bottom, p.left, p.right};
+      pads.insert(channels_first_ ? pads.begin() : pads.end(), {0, 0});
+      pads.insert(pads.begin(), {0, 0});
+    }
+    AddNodeAttr("explicit_paddings", pads, conv);
+    AddNodeAttr("padding",
+                p.type == PaddingType::kSame    ? "SAME"
+                : p.type == PaddingType::kValid ? "VALID"
+                                                : "EXPLICIT",
+                conv);
+  }
+
+  // The stacked filters: a constant or, where some are variables, what computes
+  // it of them.
+  std::string Filter() {
+    const std::vector<MergePlan::Part>& parts = merge_.plan.parts;
+    const Operator& op = merge_.plan.merged;
+    std::vector<const float*> constants;
+    int64_t channels = 0;
+    for (const MergePlan::Part& part : parts) {
+      const ImportedOperator& from = Imported(part);
+      const Weight& filter = from.weights[0];
+      if (filter.constant()) {
+        constants.push_back(filter.values.data());
+        channels = filter.values.size() /
+                   (from.op.kernel[0] * from.op.kernel[1] * from.op.filters);
+      } else {
+        channels = (*index_.shape(filter.variable))[2];
+      }
+    }
+    const TensorShape shape({op.kernel[0], op.kernel[1], channels, op.filters});
+    if (constants.size() == parts.size()) {
+      return nodes_.Const(
+          name_ + "/filter",
+          MakeTensor(StackFilters(merge_.plan, merge_.made->block, channels,
+                                  constants),
+                     shape, nodes_.dtype()));
+    }
+    std::vector<std::string> padded;
+    for (const MergePlan::Part& part : parts) {
+      padded.push_back(PaddedFilter(
+          part, channels, absl::StrCat(name_, "/part_", padded.size())));
+    }
+    padded.push_back(nodes_.Const(name_ + "/filter/axis", Tensor(3)));
+    NodeDef* stacked =
+        nodes_.WeightNode(name_ + "/filter", "ConcatV2", padded, shape);
+    AddNodeAttr("N", static_cast<int64_t>(parts.size()), stacked);
+    AddNodeAttr("Tidx", tensorflow::DT_INT32, stacked);
+    return stacked->name();
+  }
+
+  // The filter of one part, in a kernel of the merged convolution's size.
+  std::string PaddedFilter(const MergePlan::Part& part, int64_t channels,
+                           const std::string& name) {
+    const Operator& merged = merge_.plan.merged;
+    const ImportedOperator& from = Imported(part);
+    const std::array<int64_t, 2>& kernel = from.op.kernel;
+    const int64_t filters = from.op.filters;
+    const TensorShape shape({kernel[0], kernel[1], channels, filters});
+    const Weight& weight = from.weights[0];
+    std::string filter =
+        weight.constant() ? nodes_.Const(name, MakeTensor(weight.values, shape,
+                                                          nodes_.dtype()))
+                          : editor_.Input(weight.variable);
+    if (!weight.recipe.scale.empty()) {
+      const std::string scale =
+          nodes_.Const(name + "/factors",
+                       MakeTensor(weight.recipe.scale, TensorShape({filters}),
+                                  nodes_.dtype()));
+      filter =
+          nodes_.WeightNode(name + "/scaled", "Mul", {filter, scale}, shape)
+              ->name();
+    }
+    if (kernel == merged.kernel) return filter;
+    Tensor paddings(tensorflow::DT_INT32, TensorShape({4, 2}));
+    auto cells = paddings.matrix<int>();
+    cells.setZero();
+    cells(0, 0) = part.row;
+    cells(0, 1) = merged.kernel[0] - kernel[0] - part.row;
+    cells(1, 0) = part.column;
+    cells(1, 1) = merged.kernel[1] - kernel[1] - part.column;
+    NodeDef* padded = nodes_.WeightNode(
+        name + "/padded", "Pad",
+        {filter, nodes_.Const(name + "/paddings", paddings)},
+        TensorShape({merged.kernel[0], merged.kernel[1], channels, filters}));
+    AddNodeAttr("Tpaddings", tensorflow::DT_INT32, padded);
+    return padded->name();
+  }
+
+  const Partition& partition_;
+  const GraphIndex& index_;
+  const Merge& merge_;
+  const ImportedOperator& first_;
+  const bool channels_first_;
+  const std::string name_;
+  GraphEditor& editor_;
+  NodeWriter nodes_;
+};
+
+}  // namespace
+
+void WriteMerges(const Partition& partition, const std::vector<Merge>& merges,
+                 GraphEditor* editor) {
+  std::vector<MergeWriter> writers;
+  writers.reserve(merges.size());
+  // All replacements are made known before the first new node reads a tensor:
+  // merged convolutions read each other's results.
+  for (const Merge& merge : merges) {
+    writers.emplace_back(partition, merge, editor).ReplaceParts();
+  }
+  for (MergeWriter& writer : writers) writer.Write();
+}
+
+}  // namespace ios::tf

@@ -1,0 +1,28 @@
+// Writes merge stages (paper, section 3) as convolutions that TensorFlow can
+// run.
+#ifndef IOS_TF_CC_TENSORFLOW_MODES_MERGED_CONVOLUTION_H_
+#define IOS_TF_CC_TENSORFLOW_MODES_MERGED_CONVOLUTION_H_
+
+#include <vector>
+
+#include "cc/core/transforms/merge.h"
+#include "cc/tensorflow/graph/graph_editor.h"
+#include "cc/tensorflow/modes/annotations.h"
+#include "cc/tensorflow/partition/regions.h"
+
+namespace ios::tf {
+
+// Operators of a block that become one convolution.
+struct Merge {
+  MergePlan plan;
+  const PartitionBlock* made = nullptr;
+  std::vector<Place> places;  // in schedules
+};
+
+// Puts one convolution and a split in the place of the operators of each merge.
+void WriteMerges(const Partition& partition, const std::vector<Merge>& merges,
+                 GraphEditor* editor);
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_MODES_MERGED_CONVOLUTION_H_
