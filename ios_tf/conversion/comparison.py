@@ -39,6 +39,21 @@ _CHAOS = 1e-2
 _ANYTHING = 1e30
 
 
+class DifferenceError(UserError):
+    """A function would compute something else than the original."""
+
+    def __init__(
+        self, signature: str, batch_size: int, where: str, difference: float
+    ) -> None:
+        self.difference = f"{difference:.1e} (relative) at batch size {batch_size}"
+        self.signature = signature
+        super().__init__(
+            f"signature {signature!r} would compute something else than the original: "
+            f"at batch size {batch_size} {where} differs by {difference:.1e} "
+            "(relative); nothing is written"
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class Comparison:
     """A function of the converted model beside the original one.
@@ -106,7 +121,8 @@ class Reference:
           portable: whether to measure it in TensorFlow alone, too.
 
         Raises:
-          UserError: a region computes something else.
+          DifferenceError: a region computes something else.
+          UserError: it fails.
         """
         differences, notes = [], []
         references, reason = self._references(batch_sizes, timed)
@@ -256,11 +272,7 @@ class Reference:
         allowed = _allowed(self._tolerance(), self._noise[batch_size])
         where, difference_there, allowed = worst or ("an output", difference, allowed)
         if difference_there > allowed:
-            raise UserError(
-                f"signature {self.name!r} would compute something else than the "
-                f"original: at batch size {batch_size} {where} differs by "
-                f"{difference_there:.1e} (relative); nothing is written"
-            )
+            raise DifferenceError(self.name, batch_size, where, difference_there)
         where = " in what follows the regions"
         why = f"; the regions agree to {worst[1]:.1e}" if worst else ""
         if difference_there > self._tolerance():

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from ios_tf import validation
 from ios_tf.conversion import notes
-from ios_tf.conversion.comparison import Comparison
+from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.options import SearchOptions
-from ios_tf.conversion.planning import Function, Plan
+from ios_tf.conversion.planning import Function, Plan, computed_directly
 from ios_tf.conversion.report import Report, step
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import frozen_graphs, saved_models
@@ -192,6 +192,23 @@ class _Conversion:
         with step("search"):
             schedules, stats = self._searcher.schedule_all(problems.values())
         notes.search(report, stats)
+        try:
+            is_faster = self._finish(schedules, directory)
+        except DifferenceError as error:
+            if not any(schedule.algorithms for schedule in schedules.values()):
+                raise
+            notes.too_inexact(report, error)
+            tf.io.gfile.rmtree(directory)
+            is_faster = self._finish(computed_directly(schedules), directory)
+        if not is_faster:
+            self._copy(directory)
+            return
+        extra = os.path.join(self._source, "assets.extra")
+        if tf.io.gfile.isdir(extra):
+            copy_directory(extra, os.path.join(directory, "assets.extra"))
+
+    def _finish(self, schedules: Mapping[str, Schedule], directory: str) -> bool:
+        """Writes the model with these schedules where it is faster; False: nowhere."""
         with step("network check, region check"):
             plans = {
                 number: Plan.find(function, schedules, self._searcher, self._keeps_all)
@@ -199,13 +216,7 @@ class _Conversion:
                 if function.problems
             }
         with step("rewrite, save, compare"):
-            is_faster = self._save_faster(plans, schedules, directory)
-        if not is_faster:
-            self._copy(directory)
-            return
-        extra = os.path.join(self._source, "assets.extra")
-        if tf.io.gfile.isdir(extra):
-            copy_directory(extra, os.path.join(directory, "assets.extra"))
+            return self._save_faster(plans, schedules, directory)
 
     def _save_faster(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Mapping, Sequence
 
-from ios_tf.conversion.comparison import Comparison
+from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.planning import Function, Plan
 from ios_tf.conversion.report import Report
 from ios_tf.model.function_library import (
@@ -70,6 +70,14 @@ def search(report: Report, stats: SearchStats) -> None:
             else f"the searches of {len(stats.stopped)} blocks ended with the time "
             "limit before they had seen all stages; --time_limit gives more time"
         )
+
+
+def too_inexact(report: Report, error: DifferenceError) -> None:
+    """Says in the report that other algorithms than the direct one are not used."""
+    report.notes.append(
+        f"signature {error.signature!r} would differ by {error.difference} with "
+        "Winograd's minimal filtering: its convolutions are computed directly"
+    )
 
 
 def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> None:

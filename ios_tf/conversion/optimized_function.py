@@ -13,13 +13,15 @@ from tensorflow.python.eager.polymorphic_function import concrete_function as co
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from ios_tf.conversion import notes
+from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.options import SearchOptions
-from ios_tf.conversion.planning import Function, Plan
+from ios_tf.conversion.planning import Function, Plan, computed_directly
 from ios_tf.conversion.report import Report
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import frozen_graphs
 from ios_tf.model.loading import traced
 from ios_tf.model.weights import Weights
+from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import Searcher
 
 _KINDS = (
@@ -382,10 +384,21 @@ def _faster(
     function.compare(named(rebuild(sequential)), sequential, sizes, timed=False)
     schedules, stats = searcher.schedule_all(function.problems.values())
     notes.search(report, stats)
-    plan = Plan.find(function, schedules, searcher, keeps_all)
-    graph_def = plan.rewrite(device)
-    compute = rebuild(graph_def)
-    comparison = function.compare(named(compute), graph_def, sizes, timed=True)
+
+    def find(schedules: Mapping[str, Schedule]) -> tuple[Plan, Any, Comparison]:
+        plan = Plan.find(function, schedules, searcher, keeps_all)
+        graph_def = plan.rewrite(device)
+        compute = rebuild(graph_def)
+        comparison = function.compare(named(compute), graph_def, sizes, timed=True)
+        return plan, compute, comparison
+
+    try:
+        plan, compute, comparison = find(schedules)
+    except DifferenceError as error:
+        if not any(schedule.algorithms for schedule in schedules.values()):
+            raise
+        notes.too_inexact(report, error)
+        plan, compute, comparison = find(computed_directly(schedules))
     if not keeps_all and not (plan.gains and comparison.is_faster()):
         notes.slower(report, comparison)
         return None

@@ -175,6 +175,14 @@ def _network(collected: Collected) -> list[Any]:
     return blocks
 
 
+def computed_directly(schedules: Mapping[str, Schedule]) -> dict[str, Schedule]:
+    """Schedules without the algorithms of their convolutions, which round otherwise."""
+    return {
+        signature: dataclasses.replace(schedule, algorithms={})
+        for signature, schedule in schedules.items()
+    }
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """The plan for a function with blocks.

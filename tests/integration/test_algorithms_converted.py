@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import keras
 import networks
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ from shared import FAST
 import ios_tf
 from ios_tf.bench.stock import merge_everything
 from ios_tf.cli import main
+from ios_tf.conversion import comparison
 from ios_tf.conversion.show import show
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.scheduler import greedy_schedule, sequential_schedule
+from ios_tf.tuning.searcher import Searcher
 
 FOUR, TWO = "winograd_4x4", "winograd_2x2"
 
@@ -114,3 +117,42 @@ def test_optimize_takes_it_too():
     images = networks.smooth_images(2, 17, seed=7)
     fast = ios_tf.optimize(model, winograd=False, **FAST)
     np.testing.assert_allclose(fast(images), model(images), rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture
+def winograd(monkeypatch):
+    """Whatever can be is computed by Winograd's minimal filtering."""
+    search = Searcher.schedule_all
+
+    def with_algorithms(self, problems):
+        problems = list(problems)
+        found, stats = search(self, problems)
+        for problem in problems:
+            algorithms = by(FOUR, sequential_schedule)(problem).algorithms
+            signature = problem.signature
+            found[signature] = dataclasses.replace(
+                found[signature], algorithms=algorithms
+            )
+        return found, stats
+
+    monkeypatch.setattr(Searcher, "schedule_all", with_algorithms)
+
+
+def test_what_rounds_too_much_is_computed_directly(tmp_path, monkeypatch, winograd):
+    inputs = keras.Input((24, 24, 16))
+    outputs = keras.layers.Conv2D(32, 3)(keras.layers.Conv2D(32, 3)(inputs))
+    model = keras.Model(inputs, outputs)
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    model.export(source, verbose=False)
+    sequential = {"strategy": "sequential", **FAST}
+    report = ios_tf.convert(source, output, **sequential)
+    assert algorithms(output) == {1: {FOUR: 2}}
+    inexact = report.comparisons[0].difference
+    monkeypatch.setattr(comparison, "tolerance", lambda frozen, device: inexact / 2)
+    monkeypatch.setattr(comparison, "_AMPLE", 0.0)
+    report = ios_tf.convert(source, output, overwrite=True, **sequential)
+    assert algorithms(output) == {1: {}}
+    assert report.comparisons[0].difference < inexact / 2
+    assert any("its convolutions are computed directly" in n for n in report.notes)
+    fast = ios_tf.optimize(model, **sequential)
+    assert any("are computed directly" in note for note in fast.report.notes)
