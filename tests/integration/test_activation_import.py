@@ -191,6 +191,85 @@ def test_small_numbers_are_not_forgotten(name, tmp_path):
     np.testing.assert_allclose(gh.run(lowered, image)[0], expected, atol=1e-5 * scale)
 
 
+# Those that differ from relu within a band only.
+BANDS = {
+    "dead_pixels": (
+        lambda x, r: tf.where(
+            x < 20000.0, r, tf.where(x > 30000.0, r, tf.zeros_like(r))
+        ),
+        (20000, 30000),
+    ),
+    "distance": (
+        lambda x, r: tf.where(tf.abs(x - 25000.0) < 5000.0, tf.zeros_like(r), r),
+        (20000, 30000),
+    ),
+    "normalised": (
+        lambda x, r: tf.where(
+            x * 0.01 - 3.0 > 1.6,
+            r,
+            tf.where(x * 0.01 - 3.0 > 1.2, tf.zeros_like(r), r),
+        ),
+        (420, 460),
+    ),
+    "narrow": (
+        lambda x, r: tf.where(
+            x * 0.5 - 1.0 > 0.54,
+            r,
+            tf.where(x * 0.5 - 1.0 > 0.51, tf.zeros_like(r), r),
+        ),
+        (3.02, 3.08),
+    ),
+    "very_narrow": (
+        lambda x, r: (
+            r
+            - tf.nn.relu(x - 777.0)
+            + 2.0 * tf.nn.relu(x - 777.5)
+            - tf.nn.relu(x - 778.0)
+        ),
+        (777, 778),
+    ),
+    "smooth": (
+        lambda x, r: (
+            r * (1.0 - tf.sigmoid(9.0 * (x - 2000.0)) + tf.sigmoid(9.0 * (x - 2100.0)))
+        ),
+        (2000, 2100),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BANDS)
+def test_bands_between_samples_are_seen(name, tmp_path):
+    band, (low, high) = BANDS[name]
+
+    def function(x):
+        x = tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 5, 6)), 1, "SAME")
+        x = band(x, tf.nn.relu(x))
+        return tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 6, 4)), 1, "SAME")
+
+    graph = gh.freeze(function, (None, 64, 64, 5))
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert lowered.ops()["IosRegion"] >= 1
+    image = gh.random_array(2, 64, 64, 5) * (low + high) / 2
+    (expected,) = gh.run(graph, image)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(gh.run(lowered, image)[0], expected, atol=1e-5 * scale)
+
+
+def test_zeros_keep_their_signs(tmp_path):
+    def function(x):
+        x = tf.nn.conv2d(x, tf.constant(gh.random_array(3, 3, 5, 6)), 1, "SAME")
+        return [1.0 / -tf.nn.relu(x), 1.0 / (tf.nn.relu(x) * -2.0)]
+
+    graph = gh.freeze(function, (None, 6, 7, 5))
+    image = gh.random_array(2, 6, 7, 5)
+    expected = gh.run(graph, image)
+    for found, truth in zip(
+        gh.run(gh.lower(gh.rewrite(graph, tmp_path)), image), expected, strict=True
+    ):
+        assert (truth == -np.inf).any()
+        np.testing.assert_allclose(found, truth, rtol=1e-4)
+
+
 def test_activation_that_others_read_too_is_not_hidden(tmp_path):
     def function(x):
         x = tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 5, 6)), 1, "SAME")

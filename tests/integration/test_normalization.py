@@ -152,6 +152,41 @@ def test_scales_of_rows_and_columns_are_none_of_channels(size, tmp_path):
     gh.assert_lowered_equals(graph, tmp_path, (2, *size, 3))
 
 
+def test_norms_of_large_maps_lose_no_digits(tmp_path):
+    def function(x):
+        mean, variance = tf.nn.moments(x, [1, 2], keepdims=True)
+        return (x - mean) * tf.math.rsqrt(variance + 1e-3)
+
+    graph = gh.freeze(between(function), (None, 320, 300, 3))
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert lowered.ops()["IosRegion"] == 1
+    image = (30 + np.random.default_rng(1).normal(size=(1, 320, 300, 3))).astype("f")
+    features = tf.nn.conv2d(image.astype("d"), FILTERS.astype("d"), 1, "SAME")
+    features -= tf.reduce_mean(features, [1, 2], keepdims=True)
+    variance = tf.reduce_mean(features**2, [1, 2], keepdims=True)
+    truth = tf.nn.conv2d(
+        features * tf.math.rsqrt(variance + 1e-3), LAST.astype("d"), 1, "SAME"
+    ).numpy()
+    difference = np.abs(gh.run(lowered, image)[0] - truth).max()
+    assert difference < 1e-4 * np.abs(truth).max()
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(101325.0, 3.0), (0.5, 0.25)])
+def test_values_far_from_zero_are_moved_before_they_are_scaled(
+    mean, deviation, tmp_path
+):
+    graph = gh.freeze(
+        lambda x: tf.nn.conv2d((x - mean) / deviation, FILTERS, 1, "SAME"),
+        (None, 9, 8, 3),
+    )
+    image = mean + deviation * np.random.default_rng(1).normal(size=(2, 9, 8, 3))
+    image = image.astype(np.float32)
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert lowered.ops()["IosRegion"] == 1
+    (expected,) = gh.run(graph, image)
+    np.testing.assert_allclose(gh.run(lowered, image)[0], expected, atol=3e-5)
+
+
 def test_a_mean_that_is_an_output_is_left_one(tmp_path):
     def function(x):
         x = tf.nn.conv2d(x, FILTERS, 1, "SAME")

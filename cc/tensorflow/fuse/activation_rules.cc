@@ -10,6 +10,7 @@
 #include "cc/engine/cpu/kernels/broadcast.h"
 #include "cc/tensorflow/fuse/rules.h"
 #include "cc/tensorflow/import/activation_match.h"
+#include "cc/tensorflow/import/piecewise.h"
 
 namespace ios::tf {
 namespace {
@@ -145,6 +146,114 @@ std::vector<float> Constants(const OperatorGraph& ops,
   return constants;
 }
 
+// What is known of a value: how it is composed of lines, if it is, and where it
+// may turn.
+struct Tracked {
+  std::optional<Piecewise> lines;
+  std::vector<double> turns;
+
+  void Turn(const std::vector<double>& more) {
+    turns.insert(turns.end(), more.begin(), more.end());
+  }
+};
+
+Tracked ConstantValue(double value) { return {Piecewise::Constant(value), {}}; }
+
+Tracked Combined(BinaryFunction function, const Tracked& a, const Tracked& b) {
+  Tracked result;
+  result.Turn(a.turns);
+  result.Turn(b.turns);
+  if (a.lines && b.lines) {
+    result.lines = Piecewise::Combine(function, *a.lines, *b.lines);
+  }
+  for (const Tracked* one : {&a, &b}) {
+    if (!result.lines && one->lines) result.Turn(one->lines->Where(0.0));
+  }
+  return result;
+}
+
+Tracked Activated(const Activation& activation, const Tracked& x) {
+  Tracked result;
+  result.Turn(x.turns);
+  if (!x.lines) return result;
+  result.lines = x.lines->Activate(activation);
+  if (result.lines) return result;
+  // Where its slope changes most.
+  for (double value : {-20.0, -6.0, -3.0, -1.0, 0.0, 1.0, 3.0, 6.0, 20.0}) {
+    result.Turn(x.lines->Where(value));
+  }
+  return result;
+}
+
+Tracked TrackedSelection(const ImportedOperator& op,
+                         const std::map<TensorRef, Tracked>& values) {
+  const Selection& selection = op.selection;
+  const Tracked& x = values.at(op.inputs[0]);
+  const auto choice = [&](std::optional<float> number, size_t input) {
+    return number ? ConstantValue(*number) : values.at(op.inputs[input]);
+  };
+  const Tracked first = choice(selection.first, 1);
+  const Tracked second = choice(selection.second, selection.first ? 1 : 2);
+  Tracked result;
+  for (const Tracked* one : {&x, &first, &second}) result.Turn(one->turns);
+  if (!x.lines) return result;
+  result.Turn(x.lines->Where(selection.than));
+  if (first.lines && second.lines) {
+    result.lines = x.lines->Select(
+        {selection.than}, [&](double v) { return selection.Holds(v); },
+        *first.lines, *second.lines);
+  }
+  return result;
+}
+
+// Numbers where the composition may turn from one function into another one.
+std::vector<double> Turns(const OperatorGraph& ops,
+                          const Composition& composition) {
+  std::map<TensorRef, Tracked> values = {
+      {composition.input, {Piecewise::Identity(), {}}}};
+  std::vector<int> operators = composition.operators;
+  std::sort(operators.begin(), operators.end());
+  for (int i : operators) {
+    const ImportedOperator& op = ops[i];
+    Tracked result;
+    if (op.kind == Kind::kSelect) {
+      result = TrackedSelection(op, values);
+    } else {
+      result = values.at(op.inputs[0]);
+      const bool binary = op.op.type == OperatorType::kBinary;
+      for (size_t k = 1; k < op.inputs.size(); ++k) {
+        result = Combined(binary ? op.op.function : BinaryFunction::kAdd,
+                          result, values.at(op.inputs[k]));
+      }
+      if (binary && op.inputs.size() == 1) {
+        const Tracked number = ConstantValue(op.weights[0].values[0]);
+        result = op.op.swapped ? Combined(op.op.function, number, result)
+                               : Combined(op.op.function, result, number);
+      }
+      if (op.op.type == OperatorType::kScale) {
+        result = Combined(BinaryFunction::kMultiply, result,
+                          ConstantValue(op.weights[0].values[0]));
+        result = Combined(BinaryFunction::kAdd, result,
+                          ConstantValue(op.weights[1].values[0]));
+      }
+      result = Activated(op.op.activation, result);
+    }
+    if (result.lines) result.Turn(result.lines->ends());
+    std::sort(result.turns.begin(), result.turns.end());
+    result.turns.erase(std::unique(result.turns.begin(), result.turns.end()),
+                       result.turns.end());
+    values[op.output] = std::move(result);
+  }
+  return values.at(ops[composition.operators[0]].output).turns;
+}
+
+// Whether the composition is an activation that its samples have matched.
+bool Proves(const OperatorGraph& ops, const Composition& composition,
+            const Activation& activation) {
+  const std::vector<double> samples = ProvingSamples(Turns(ops, composition));
+  return HasValues(activation, samples, Evaluate(ops, composition, samples));
+}
+
 SampledFunction Sample(const OperatorGraph& ops,
                        const Composition& composition) {
   SampledFunction function;
@@ -185,7 +294,7 @@ bool FuseActivation(OperatorGraph& ops, int i) {
       composition.input = *read.begin();
       const std::optional<Activation> match =
           MatchActivation(Sample(ops, composition));
-      if (match) {
+      if (match && Proves(ops, composition, *match)) {
         fused = composition;
         activation = *match;
       }

@@ -1,5 +1,6 @@
 // Rules by which convolutions and sums take others in.
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -29,14 +30,23 @@ bool IsAncestor(const OperatorGraph& ops, TensorRef tensor, int i) {
 }  // namespace
 
 bool ComposeScales(OperatorGraph& ops, int i) {
+  // Values far from 0 lose digits if they are scaled before they are shifted.
+  constexpr double kLargestShift = 100.0;
   const int next = ops.Is(i, OperatorType::kScale) ? ops.OnlyUser(i) : -1;
   if (!ops.Is(next, OperatorType::kScale)) return false;
   std::vector<float>& scale = ops[i].weights[0].values;
   std::vector<float>& shift = ops[i].weights[1].values;
+  const std::vector<float>& factors = ops[next].weights[0].values;
+  const std::vector<float>& shifts = ops[next].weights[1].values;
   for (size_t c = 0; c < scale.size(); ++c) {
-    const double s = ops[next].weights[0].values[c],
-                 t = ops[next].weights[1].values[c];
-    shift[c] = shift[c] * s + t;
+    const double moved = static_cast<double>(shift[c]) * factors[c];
+    if (std::abs(moved) > kLargestShift) return false;
+  }
+  for (size_t c = 0; c < scale.size(); ++c) {
+    const double s = factors[c], t = shifts[c];
+    const double sum = shift[c] * s + t;
+    // As a factor alone has it.
+    shift[c] = shift[c] == 0.0f && t == 0.0 ? -0.0 : sum;
     scale[c] = scale[c] * s;
   }
   ops.TakeOver(i, next);

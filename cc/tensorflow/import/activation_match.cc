@@ -24,6 +24,8 @@ constexpr double kExactTolerance = 1e-5, kToleranceOfInput = 1e-7;
 constexpr double kBounded = 1e4, kToleranceOfBounds = 5e-8;
 // exp(x) - 1 and 1 + erf(x) lose digits of 1.
 constexpr double kLostDigits = 1e-14;
+// What float32 does not tell from 0.
+constexpr double kNothing = 1e-46;
 
 // Most people write constants with few digits.
 float Rounded(double parameter) {
@@ -44,9 +46,8 @@ bool Equal(double sample, double value, double wanted) {
     return std::isnan(value) && std::isnan(wanted);
   }
   // Nothing may be added to 0: it may be divided by, or its logarithm taken.
-  if (wanted == 0.0 || std::isinf(value) || std::isinf(wanted)) {
-    return value == wanted;
-  }
+  if (wanted == 0.0) return std::abs(value) < kNothing;
+  if (std::isinf(value) || std::isinf(wanted)) return value == wanted;
   const double difference = std::abs(value - wanted);
   const double size = std::abs(sample), wanted_size = std::abs(wanted);
   if (size >= kBounded) return difference <= kToleranceOfBounds * wanted_size;
@@ -55,12 +56,7 @@ bool Equal(double sample, double value, double wanted) {
 }
 
 bool IsOf(const Activation& activation, const SampledFunction& function) {
-  for (size_t i = 0; i < function.samples.size(); ++i) {
-    const double sample = function.samples[i];
-    if (!Equal(sample, function.exact[i], Exact(activation, sample))) {
-      return false;
-    }
-  }
+  if (!HasValues(activation, function.samples, function.exact)) return false;
   const std::vector<float>& samples = RoundedSamples();
   std::vector<float> computed(samples.size());
   cpu::ActivateRow(samples.data(), samples.size(), activation, computed.data());
@@ -114,6 +110,37 @@ std::vector<double> ExactSamples(const std::vector<float>& constants) {
     }
   }
   return samples;
+}
+
+std::vector<double> ProvingSamples(std::vector<double> turns) {
+  constexpr int kPerDecade = 200;
+  std::vector<double> samples;
+  for (int i = -7 * kPerDecade; i <= 7 * kPerDecade; ++i) {
+    const double sample = std::pow(10.0, static_cast<double>(i) / kPerDecade);
+    samples.insert(samples.end(), {sample, -sample});
+  }
+  std::sort(turns.begin(), turns.end());
+  for (size_t k = 0; k < turns.size(); ++k) {
+    const double turn = turns[k];
+    for (double side : {1e-3, 1e-6}) {
+      samples.insert(samples.end(), {turn * (1 - side), turn * (1 + side)});
+    }
+    if (k == 0) continue;
+    for (double part : {0.01, 0.25, 0.5, 0.75, 0.99}) {
+      samples.push_back(turns[k - 1] + part * (turn - turns[k - 1]));
+    }
+  }
+  return samples;
+}
+
+bool HasValues(const Activation& activation, const std::vector<double>& samples,
+               const std::vector<double>& values) {
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (!Equal(samples[i], values[i], Exact(activation, samples[i]))) {
+      return false;
+    }
+  }
+  return true;
 }
 
 double Exact(const Activation& activation, double v) {

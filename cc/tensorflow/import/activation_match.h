@@ -25,12 +25,20 @@ const std::vector<float>& RoundedSamples();
 // with these constants.
 std::vector<double> ExactSamples(const std::vector<float>& constants);
 
+// Many more, by which a match is proved: of all magnitudes, beside the numbers
+// where the function `turns`, and between them.
+std::vector<double> ProvingSamples(std::vector<double> turns);
+
 // In float64, with the relative errors of its elementary functions.
 double Exact(const Activation& activation, double v);
 double Exact(BinaryFunction function, double a, double b);
 
-// The activation that is this function.
+// The activation that is this function, as far as its samples tell.
 std::optional<Activation> MatchActivation(const SampledFunction& function);
+
+// Whether an activation has these values at these samples.
+bool HasValues(const Activation& activation, const std::vector<double>& samples,
+               const std::vector<double>& values);
 
 }  // namespace ios::tf
 

@@ -13,6 +13,9 @@ using ::tensorflow::Tensor;
 
 namespace {
 
+// Added to -0.0, which a factor may give, 0.0 would make it another number.
+constexpr float kNoShift = -0.0f;
+
 const std::unordered_map<std::string, Activation>& UnaryActivations() {
   static const auto* const kActivations =
       new std::unordered_map<std::string, Activation>{
@@ -105,7 +108,7 @@ bool Importer::ScaleOf(int i, int k, const Shape& x) {
   const BinaryFunction function = *FunctionOf(graph_.node(i).op());
   const auto constant = PerChannel(Constant(i, k), x);
   if (!constant) return false;
-  std::vector<float> scale(x.back(), 1.0f), shift(x.back(), 0.0f);
+  std::vector<float> scale(x.back(), 1.0f), shift(x.back(), kNoShift);
   for (size_t c = 0; c < scale.size(); ++c) {
     const float value = (*constant)[c];
     switch (function) {
@@ -247,7 +250,7 @@ Result Importer::Negative(int i) {
   const Shape* x = InputShape(i, 0, {2, 4});
   if (!x) return Refuse("unknown shape");
   return EmitScale(i, graph_.Input(i, 0), std::vector<float>(x->back(), -1.0f),
-                   std::vector<float>(x->back(), 0.0f));
+                   std::vector<float>(x->back(), kNoShift));
 }
 
 Result Importer::Power(int i) {

@@ -20,6 +20,30 @@ float Total(const float* partial) {
   return sum;
 }
 
+// The sum of many rows: of millions of numbers float32 would lose digits.
+class LongSum {
+ public:
+  // To add the next `n` numbers to.
+  float* Partial(int64_t n) {
+    constexpr int64_t kMost = 512;
+    if ((added_ += n) > kMost) {
+      Total();
+      added_ = n;
+    }
+    return partial_;
+  }
+  double Total() {
+    total_ += ios::cpu::Total(partial_);
+    std::fill_n(partial_, kPartial, 0.0f);
+    return total_;
+  }
+
+ private:
+  float partial_[kPartial] = {};
+  int64_t added_ = 0;
+  double total_ = 0.0;
+};
+
 IOS_VECTORIZED void AddTo(const float* x, int64_t n, float* partial) {
   int64_t i = 0;
   for (; i + kPartial <= n; i += kPartial) {
@@ -99,16 +123,17 @@ void Normalize(const Source& x, bool whole_images, int64_t groups,
       const int64_t channel = part % groups * channels;
       const float* in = x.data + first * x.view.pitch + channel;
       float* out = to.data + first * to.view.pitch + channel;
-      const float count = static_cast<float>(pixels * channels);
-      float sums[kPartial] = {}, squares[kPartial] = {};
+      const double count = static_cast<double>(pixels * channels);
+      LongSum sum, squares;
       for (int64_t p = 0; p < pixels; ++p) {
-        AddTo(in + p * x.view.pitch, channels, sums);
+        AddTo(in + p * x.view.pitch, channels, sum.Partial(channels));
       }
-      const float mean = Total(sums) / count;
+      const float mean = sum.Total() / count;
       for (int64_t p = 0; p < pixels; ++p) {
-        AddSquaresTo(in + p * x.view.pitch, mean, channels, squares);
+        AddSquaresTo(in + p * x.view.pitch, mean, channels,
+                     squares.Partial(channels));
       }
-      const float factor = 1.0f / std::sqrt(Total(squares) / count + epsilon);
+      const float factor = 1.0 / std::sqrt(squares.Total() / count + epsilon);
       for (int64_t p = 0; p < pixels; ++p) {
         NormalizeRow(in + p * x.view.pitch, mean, factor, scale + channel,
                      shift + channel, channels, out + p * to.view.pitch);

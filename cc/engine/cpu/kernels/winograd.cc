@@ -359,7 +359,9 @@ void ComputeDirectly(const WinogradPlan& plan,
       const int64_t pixel =
           (place.image * plan.out_height + y) * plan.out_width + x;
       float* out = arguments.output + pixel * arguments.output_pitch;
-      float sums[kBlock] = {};
+      // Products of finite numbers that float32 does not hold may add up to one
+      // that it does, and not to NaN.
+      double sums[kBlock] = {};
       for (int64_t r = 0; r < plan.window[0]; ++r) {
         for (int64_t k = 0; k < plan.window[1]; ++k) {
           const int64_t in_y = y - plan.top + r, in_x = x - plan.left + k;
@@ -375,13 +377,14 @@ void ComputeDirectly(const WinogradPlan& plan,
                                 first_filter;
           for (int64_t c = 0; c < plan.channels; ++c) {
             for (int64_t f = 0; f < count; ++f) {
-              sums[f] += in[c] * filter[c * plan.filters + f];
+              sums[f] +=
+                  static_cast<double>(in[c]) * filter[c * plan.filters + f];
             }
           }
         }
       }
       for (int64_t f = 0; f < count; ++f) {
-        float& v = sums[f];
+        float v = static_cast<float>(sums[f]);
         if (arguments.bias) v += arguments.bias[first_filter + f];
         if (arguments.residual) {
           v += arguments.residual[pixel * arguments.residual_pitch +
