@@ -43,7 +43,7 @@ class OptimizedFunction:
         compute: Callable[[list[tf.Tensor]], Sequence[tf.Tensor]],
         report: Report,
     ) -> None:
-        self._call = original.call
+        self._form = original.call
         self._compute = compute
         self.__name__ = original.name
         self.__signature__ = original.call.signature
@@ -51,7 +51,7 @@ class OptimizedFunction:
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call.result(self._compute(self._call.tensors(args, kwargs)))
+        return self._form.result(self._compute(self._form.tensors(args, kwargs)))
 
     def __repr__(self) -> str:
         kind = "optimized" if self.report.blocks else "not optimized"

@@ -208,6 +208,7 @@ def _component_names(structure: Mapping[str, Any]) -> list[str]:
 def _inline(whole: FrozenSignature) -> FrozenSignature:
     """The signature with its functions inlined, but for those of control flow."""
     graph_def = convert_to_constants.disable_lower_using_switch_merge(whole.graph_def)
+    function_library.keep_cases(graph_def)
     function_library.inline_where_convolutions_are(graph_def)
     for function in graph_def.library.function:
         # Says that others compute the same on other devices, which hinders inlining.

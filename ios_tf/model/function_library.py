@@ -116,6 +116,13 @@ def rename_functions(graph_def: graph_pb2.GraphDef) -> None:
             _rename(value, names)
 
 
+def keep_cases(graph_def: graph_pb2.GraphDef) -> None:
+    """Keeps TensorFlow from writing Case as the control flow of TensorFlow 1."""
+    for node in nodes(graph_def):
+        if node.op in ("Case", "StatelessCase"):
+            node.attr["_lower_using_switch_merge"].b = False
+
+
 def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:
     """Lets TensorFlow inline functions that it would compile with XLA, or keep apart.
 

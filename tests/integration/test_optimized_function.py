@@ -88,6 +88,7 @@ def test_keras_model(tmp_path, monkeypatch):
         assert_same(faster([image, hint]), expected[batch])
         assert_same(faster((tf.constant(image), hint)), expected[batch])
         assert_same(faster(inputs=[image, hint], training=False), expected[batch])
+        assert_same(tf.function(faster)([image, hint]), expected[batch])
     with pytest.raises(ValueError, match="training=False"):
         faster(calls[1], training=True)
     with pytest.raises(ValueError, match="takes 2 tensors, not 1"):

@@ -645,6 +645,27 @@ def colocated(path: str) -> Sequence[Call]:
 
 
 @foreign_model
+def cases(path: str) -> Sequence[Call]:
+    """Branches by number, each with a filter of its own."""
+    network = Network()
+    filters = [tf.Variable(network.c * factor) for factor in (1.0, 2.0, -1.0)]
+    network.filters = filters
+
+    def function(x):
+        y = tf.nn.relu(network.features(x))
+        y = tf.concat([y, network.features(x), y[..., :4]], -1)
+        return {
+            "y": tf.switch_case(
+                tf.shape(x)[0] % 3,
+                [lambda k=k: tf.nn.conv2d(y, k, 1, "SAME") for k in filters],
+            )
+        }
+
+    save(network, path, function, image_spec())
+    return batches()
+
+
+@foreign_model
 def tables(path: str) -> Sequence[Call]:
     """Tables in a branch, mutable ones, and a dense one."""
     network = Network()
