@@ -71,7 +71,7 @@ def _run(options: argparse.Namespace) -> int:
         print(f"ios_tf: error: {_one_line(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nios_tf: interrupted; nothing is written", file=sys.stderr)
+        print("\nios_tf: interrupted", file=sys.stderr)
         return 130
     return code or 0
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -18,6 +20,17 @@ from ios_tf.scheduler import STRATEGIES, Pruning
 from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
 from ios_tf.tuning.parts import Patterns
 from ios_tf.tuning.searcher import BASELINES, Searcher
+
+_one_at_a_time = threading.RLock()
+
+
+def _begin_anew() -> None:
+    """In a forked child, which has no thread that would let go of the lock."""
+    global _one_at_a_time
+    _one_at_a_time = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,23 +95,28 @@ class SearchOptions:
     def searcher(
         self, say: Callable[[str], None], progress: bool
     ) -> Iterator[Searcher]:
-        """A searcher that measures on this machine and keeps the schedules it finds."""
-        device = devices.choose(self.device, say)
-        name = plugin.device_fingerprint(device.engine)
-        cache_dir = directory_of(self.cache_dir)
-        database = open_database(latency_database(cache_dir), name)
-        with contextlib.closing(database):
-            yield Searcher(
-                MeasuredCostModel(device, self._measurement()),
-                self.strategy,
-                self._pruning(),
-                ScheduleCache(cache_dir, name),
-                progress,
-                database,
-                self._patterns(),
-                validation.seconds("time_limit", self.time_limit),
-                self.winograd and device.kind == "cpu",
-            )
+        """A searcher that measures on this machine and keeps the schedules it finds.
+
+        There is one at a time: others would disturb what it measures, and the plugin is
+        on and off for all threads while functions are compared.
+        """
+        with _one_at_a_time:
+            device = devices.choose(self.device, say)
+            name = plugin.device_fingerprint(device.engine)
+            cache_dir = directory_of(self.cache_dir)
+            database = open_database(latency_database(cache_dir), name)
+            with contextlib.closing(database):
+                yield Searcher(
+                    MeasuredCostModel(device, self._measurement()),
+                    self.strategy,
+                    self._pruning(),
+                    ScheduleCache(cache_dir, name),
+                    progress,
+                    database,
+                    self._patterns(),
+                    validation.seconds("time_limit", self.time_limit),
+                    self.winograd and device.kind == "cpu",
+                )
 
     @property
     def keeps_all(self) -> bool:

@@ -1,5 +1,6 @@
 """Converted models against the originals: equal, with the plugin and without it."""
 
+import concurrent.futures
 import os
 
 import graph_helpers as gh
@@ -257,6 +258,17 @@ def test_second_conversion_measures_nothing(tmp_path):
     assert first.measurements > 0
     assert second.measurements == 0
     assert second.cached_blocks > 0
+
+
+def test_conversions_in_threads_leave_the_plugin_on(classifier, tmp_path):
+    def convert(number):
+        fast = {**FAST, "cache_dir": str(tmp_path / f"cache{number}")}
+        return ios_tf.convert(classifier, tmp_path / f"out{number}", **fast)
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        reports = list(pool.map(convert, range(3)))
+    assert all(report.comparisons[0].difference < 1e-4 for report in reports)
+    assert ios_tf.status().plugin_runs
 
 
 def test_bad_arguments_are_user_errors(classifier, tmp_path):
