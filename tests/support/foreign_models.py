@@ -666,6 +666,40 @@ def cases(path: str) -> Sequence[Call]:
 
 
 @foreign_model
+def masks(path: str) -> Sequence[Call]:
+    """Selections by what is computed by no comparison."""
+    network = Network()
+    fixed = np.random.default_rng(3).random((12, 12, 1)) > 0.5
+
+    def function(x, mask, flag, each):
+        y = network.features(x)
+        y = tf.where(fixed, y, 0.0)
+        y = tf.where(mask, y, network.features(-x))
+        y = tf.where(flag, y, tf.nn.relu(y))
+        y = tf.where(tf.constant([True, False, True, True, False, True]), y, 1.0)
+        return {"y": v1.where(each, y, -y)}
+
+    specs = [
+        tf.TensorSpec([None, 12, 12, 1], tf.bool, "mask"),
+        tf.TensorSpec([], tf.bool, "flag"),
+        tf.TensorSpec([None], tf.bool, "each"),
+    ]
+    save(network, path, function, image_spec(), *specs)
+    random = np.random.default_rng(4)
+    return [
+        Call(
+            {
+                "x": images(batch),
+                "mask": tf.constant(random.random((batch, 12, 12, 1)) > 0.5),
+                "flag": tf.constant(batch % 2 == 0),
+                "each": tf.constant(random.random(batch) > 0.5),
+            }
+        )
+        for batch in (1, 2, 5)
+    ]
+
+
+@foreign_model
 def tables(path: str) -> Sequence[Call]:
     """Tables in a branch, mutable ones, and a dense one."""
     network = Network()

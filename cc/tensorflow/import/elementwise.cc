@@ -295,11 +295,15 @@ Result Importer::Threshold(int i) {
 Result Importer::Select(int i) {
   if (Threshold(i).ok()) return absl::OkStatus();
   const int compares = graph_.Input(i, 0).node;
-  const TensorRef x = graph_.Input(compares, 0), y = {i, 0};
   Selection selection;
   selection.compares = graph_.node(compares).op();
+  // An input or a constant reads nothing.
+  if (!selection.IsKnown() || graph_.inputs(compares).size() != 2) {
+    return Refuse("it selects by no comparison with a number");
+  }
+  const TensorRef x = graph_.Input(compares, 0), y = {i, 0};
   const std::optional<float> than = Scalar(Constant(compares, 1));
-  if (!selection.IsKnown() || !than || OnlyConsumer({compares, 0}) != i ||
+  if (!than || OnlyConsumer({compares, 0}) != i ||
       !graph_.controls(compares).empty() || !InputShape(i, 1, {2, 4}) ||
       graph_.dtype(x) != graph_.dtype(y) || !graph_.same_shape(x, y)) {
     return Refuse("it selects by no comparison with a number");
