@@ -39,6 +39,7 @@ VALUES = (
     Values(0.0, 255.0, True),
     Values(0.0, 255.0, False),
 )
+_SAMPLES = 64  # of a sound for a row of an image
 _COARSE = 5  # cells of what is made smooth, along height and width
 # How much inputs are changed to see what rounding in every layer does (relative).
 _ROUNDING = 2e-6
@@ -64,7 +65,8 @@ def made_up_inputs(
     Args:
       specs: of the arguments, by name.
       batch_size: in place of unknown leading dimensions.
-      image_size: in place of other unknown dimensions.
+      image_size: in place of other unknown dimensions; of sounds, numbers of two
+        dimensions at most, for 64 samples.
       limit: whole numbers are below it.
       values: what other numbers are.
 
@@ -78,7 +80,10 @@ def made_up_inputs(
         if spec.shape.rank is not None:
             shape = spec.shape.as_list()
         shape[:1] = [batch_size if size is None else size for size in shape[:1]]
-        shape = [image_size if size is None else size for size in shape]
+        # Sounds have more samples than images have rows.
+        sound = spec.dtype.is_floating and len(shape) <= 2
+        long = image_size * (_SAMPLES if sound else 1)
+        shape = [long if size is None else size for size in shape]
         if spec.dtype.is_floating:
             array = _numbers(random, shape, values).astype(spec.dtype.as_numpy_dtype)
         elif spec.dtype.is_bool:

@@ -63,6 +63,8 @@ def test_inputs_of_all_types_are_made_up():
     specs = {
         "photo": tf.TensorSpec([None, None, 6, 3], tf.uint8),
         "depth": tf.TensorSpec([None, 2], tf.float16),
+        "sound": tf.TensorSpec([None, None], tf.float32),
+        "words": tf.TensorSpec([None, None], tf.int32),
         "anything": tf.TensorSpec(None, tf.float32),
         "small": tf.TensorSpec([None], tf.int8),
         "word": tf.TensorSpec([4], tf.int64),
@@ -73,6 +75,8 @@ def test_inputs_of_all_types_are_made_up():
     for name, shape in (
         ("photo", [2, 5, 6, 3]),
         ("depth", [2, 2]),
+        ("sound", [2, 320]),
+        ("words", [2, 5]),
         ("anything", [2, 5, 5, 3]),
         ("small", [2]),
         ("word", [4]),
