@@ -5,6 +5,7 @@
 #include "cc/engine/profiler.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <random>
@@ -19,6 +20,10 @@
 
 namespace ios {
 namespace {
+
+// Merges hold so much memory, and what the last call needed, at most: a block
+// has thousands of them where many convolutions read one tensor.
+constexpr int64_t kMostMergeBytes = int64_t{256} << 20;
 
 void FillRandom(int64_t n, std::mt19937* random, float* data) {
   std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
@@ -69,6 +74,7 @@ class ProfilerImpl : public Profiler {
           "warmup and lanes must be at least 0, number and repeat at least 1");
     }
     std::lock_guard<std::mutex> lock(mutex_);
+    if (merge_bytes_ > kMostMergeBytes) ForgetMerges();
     std::vector<std::vector<BoundStage>> bound;
     for (const Schedule& schedule : candidates) {
       const NoForkMeanwhile no_fork;
@@ -97,6 +103,7 @@ class ProfilerImpl : public Profiler {
   struct Bench {
     std::unique_ptr<Executable> executable;
     Memory memory;
+    int64_t bytes = 0;  // at least
     int first_tensor = 0;
   };
 
@@ -130,8 +137,9 @@ class ProfilerImpl : public Profiler {
 
   // Before any of it is made: all tensors, unless they share memory (an arena
   // is looked at when it is allocated), and weights as they are and packed.
-  Status CheckMemory(const Block& block, const std::vector<Shape>& shapes,
-                     bool share_memory) const {
+  StatusOr<int64_t> CheckMemory(const Block& block,
+                                const std::vector<Shape>& shapes,
+                                bool share_memory) const {
     int64_t bytes = 0;
     for (const Shape& shape : block.inputs) bytes += Bytes(shape);
     for (size_t i = 0; i < block.operators.size(); ++i) {
@@ -141,14 +149,15 @@ class ProfilerImpl : public Profiler {
         bytes += 2 * NumElements(shape) * static_cast<int64_t>(sizeof(float));
       }
     }
-    return CheckHostMemory(bytes);
+    IOS_RETURN_IF_ERROR(CheckHostMemory(bytes));
+    return bytes;
   }
 
   StatusOr<std::unique_ptr<Bench>> MakeBench(
       const Block& block, const std::vector<std::vector<int>>& origin) {
     auto bench = std::make_unique<Bench>();
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
-    IOS_RETURN_IF_ERROR(CheckMemory(block, shapes, false));
+    IOS_ASSIGN_OR_RETURN(bench->bytes, CheckMemory(block, shapes, false));
     IOS_ASSIGN_OR_RETURN(const Parameters parameters,
                          ParametersOf(block, shapes, origin));
     IOS_ASSIGN_OR_RETURN(
@@ -274,7 +283,17 @@ class ProfilerImpl : public Profiler {
     std::vector<std::vector<int>> origin(block.operators.size());
     origin[0] = ops;
     IOS_ASSIGN_OR_RETURN(bench, MakeBench(block, origin));
+    merge_bytes_ += bench->bytes;
     return bench.get();
+  }
+
+  void ForgetMerges() {
+    for (auto it = parameters_.begin(); it != parameters_.end();) {
+      const bool is_merged = it->first.second.size() > 1;
+      it = is_merged ? parameters_.erase(it) : std::next(it);
+    }
+    merges_.clear();
+    merge_bytes_ = 0;
   }
 
   // Whether a slice in place of operator `i` must be dense: it is the block's
@@ -316,7 +335,7 @@ class ProfilerImpl : public Profiler {
     IOS_ASSIGN_OR_RETURN(const Lowered lowered, LowerMerges(block_, schedule));
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes,
                          InferShapes(lowered.block));
-    IOS_RETURN_IF_ERROR(CheckMemory(lowered.block, shapes, true));
+    IOS_RETURN_IF_ERROR(CheckMemory(lowered.block, shapes, true).status());
     IOS_ASSIGN_OR_RETURN(const Parameters parameters,
                          ParametersOf(lowered.block, shapes, lowered.origin));
     IOS_ASSIGN_OR_RETURN(whole->assembly,
@@ -383,6 +402,7 @@ class ProfilerImpl : public Profiler {
       parameters_;
   std::unique_ptr<Bench> plain_;  // of the operators as they are
   std::map<std::vector<int>, std::unique_ptr<Bench>> merges_;
+  int64_t merge_bytes_ = 0;  // of all of them
   std::map<std::string, std::unique_ptr<Whole>> wholes_;  // by their JSON
 };
 

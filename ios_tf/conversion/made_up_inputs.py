@@ -17,6 +17,8 @@ SIZES = (224, 64, 299, 512)
 OTHER_SIZES = (75, 107, *SIZES)
 # Below what whole numbers are: values of pixels, and what any vocabulary has.
 _LIMITS = (255, 2)
+# Of images of which not even these are known.
+_CHANNELS = (3, 1)
 
 Inputs = Mapping[str, tf.Tensor]
 
@@ -40,6 +42,7 @@ VALUES = (
     Values(0.0, 255.0, False),
 )
 _SAMPLES = 64  # of a sound for a row of an image
+_FRAMES = 4  # rows of an image for one
 _COARSE = 5  # cells of what is made smooth, along height and width
 # How much inputs are changed to see what rounding in every layer does (relative).
 _ROUNDING = 2e-6
@@ -59,6 +62,7 @@ def made_up_inputs(
     image_size: int = SIZES[0],
     limit: int = _LIMITS[0],
     values: Values = VALUES[0],
+    channels: int = _CHANNELS[0],
 ) -> dict[str, tf.Tensor]:
     """Random arguments of a signature.
 
@@ -66,9 +70,11 @@ def made_up_inputs(
       specs: of the arguments, by name.
       batch_size: in place of unknown leading dimensions.
       image_size: in place of other unknown dimensions; of sounds, numbers of two
-        dimensions at most, for 64 samples.
+        dimensions at most, for 64 samples; of volumes and videos, for a quarter of
+        their slices or frames.
       limit: whole numbers are below it.
       values: what other numbers are.
+      channels: of images of which they are unknown.
 
     Raises:
       CannotCompareError: there are none of this type.
@@ -76,10 +82,14 @@ def made_up_inputs(
     random = np.random.default_rng([batch_size, image_size])
     inputs = {}
     for name, spec in specs.items():
-        shape = [None, None, None, 3]
+        shape: list[int | None] = [None] * 4
         if spec.shape.rank is not None:
             shape = spec.shape.as_list()
         shape[:1] = [batch_size if size is None else size for size in shape[:1]]
+        if len(shape) >= 4 and shape[-1] is None and shape[1] is None:
+            shape[-1] = channels
+        if len(shape) >= 5 and shape[1] is None:
+            shape[1] = max(1, image_size // _FRAMES)
         # Sounds have more samples than images have rows.
         sound = spec.dtype.is_floating and len(shape) <= 2
         long = image_size * (_SAMPLES if sound else 1)
@@ -131,16 +141,17 @@ def accepted_inputs(
 
     `sizes`: of images of unknown size, to be tried in turn.
     """
-    unknown = any(
-        spec.shape.rank is None or None in spec.shape.as_list()[1:]
-        for spec in specs.values()
-    )
+    shapes = [spec.shape for spec in specs.values()]
+    unknown = any(s.rank is None or None in s.as_list()[1:] for s in shapes)
+    colours = any(s.rank is None or (s.rank >= 4 and s[-1] is None) for s in shapes)
     whole = any(spec.dtype.is_integer for spec in specs.values())
     errors = []
-    for size, limit in itertools.product(
-        sizes if unknown else sizes[:1], _LIMITS if whole else _LIMITS[:1]
+    for size, limit, channels in itertools.product(
+        sizes if unknown else sizes[:1],
+        _LIMITS if whole else _LIMITS[:1],
+        _CHANNELS if colours else _CHANNELS[:1],
     ):
-        inputs = made_up_inputs(specs, batch_size, size, limit, values)
+        inputs = made_up_inputs(specs, batch_size, size, limit, values, channels)
         try:
             return inputs, function(**inputs)
         # A function may raise anything for inputs that mean nothing.

@@ -9,6 +9,7 @@ as a group is not faster beside others than alone on the same lane (`least_time`
 bound on that time, too). A stage of one group cannot gain more from the whole
 device than its lanes together have. Where lanes share the device, a group alone has
 all of it: only the first bound holds, and for a stage of one group it is the latency.
+A merge does all that each of its operators does, and is not faster than any of them.
 """
 
 from __future__ import annotations
@@ -58,12 +59,17 @@ class CachedCostModel:
         return self._latency(key, problem, stage, 0)
 
     def lower_bound(self, problem: Problem, stage: Stage) -> float:
-        """Milliseconds a concurrent stage cannot be faster than; see above.
+        """Milliseconds a stage cannot be faster than; see above.
 
         The other cost model must be a LaneCostModel.
         """
         if not self._lanes:
             raise TypeError("a cost model that knows no lanes has no bounds")
+        if stage.strategy is Strategy.MERGE:
+            return max(
+                self.stage_latency(problem, Stage(Strategy.CONCURRENT, ((op,),)))
+                for op in stage.groups[0]
+            )
         if not self._lanes.lanes_divide_device:
             return max(self._part(problem, group, 1) for group in stage.groups)
         most = self._lanes.lanes

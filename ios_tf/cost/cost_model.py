@@ -37,8 +37,8 @@ class Measurement:
       warmup: runs before, unmeasured.
       number: runs per sample.
       repeat: samples, the least; their median counts.
-      max_spread: samples are taken until their spread is at most this, or until there
-        are `budget` of them.
+      max_spread: samples are taken until their spread is at most this, until there are
+        `budget` of them, or until they have taken `enough_ms` together.
 
     Raises:
       UserError: one of the first three is no such number.
@@ -48,6 +48,7 @@ class Measurement:
     number: int = 3
     repeat: int = 3
     max_spread: float = 0.05
+    enough_ms: float = 100.0
 
     def __post_init__(self) -> None:
         for field, least in (("warmup", 0), ("number", 1), ("repeat", 1)):
@@ -62,7 +63,9 @@ class Measurement:
     def accepts(self, latency: Latency) -> bool:
         """Whether more samples would be in vain."""
         return latency.samples >= self.repeat and (
-            latency.spread <= self.max_spread or latency.samples >= self.budget
+            latency.spread <= self.max_spread
+            or latency.samples >= self.budget
+            or latency.samples * latency.median_ms >= self.enough_ms
         )
 
 

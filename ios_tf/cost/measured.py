@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,9 +20,11 @@ from ios_tf.scheduler import Problem, Schedule, Stage
 
 # Measurements of each candidate when whole schedules are compared.
 _ROUNDS = 7
-# One run of so many milliseconds is measurement enough; and so many rounds.
+# One run of so many milliseconds is measurement enough; and so many rounds, in which
+# what takes so much longer than the fastest is measured no more.
 _LONG_MS = 50.0
 _LONG_ROUNDS = 3
+_HOPELESS = 1.3
 
 
 class MeasuredCostModel(SampledCostModel):
@@ -71,14 +74,18 @@ class MeasuredCostModel(SampledCostModel):
         self.measurements += len(candidates)
         latencies: list[list[float]] = [[] for _ in candidates]
         once = Measurement(max(self.measurement.warmup, 1), self.measurement.number, 1)
+        hopeless = math.inf
         for i in range(_ROUNDS):
             if i > 0 and min(found[0] for found in latencies) > _LONG_MS:
                 once = Measurement(0, 1, 1)
+                hopeless = _HOPELESS * min(map(statistics.median, latencies))
                 if i == _LONG_ROUNDS:
                     break
             elif i > 0:
                 once = dataclasses.replace(once, warmup=1)
             for candidate, found in zip(candidates, latencies, strict=True):
+                if found and statistics.median(found) > hopeless:
+                    continue
                 found.append(sum(self._run(*program, once)[0] for program in candidate))
         return [statistics.median(found) for found in latencies]
 

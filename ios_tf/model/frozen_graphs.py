@@ -219,7 +219,10 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
         graph_def = grappler.optimize(graph_def, inputs, outputs, ["function"])
     wanted = [*(spec.name for spec in whole.inputs.values()), *outputs]
     graph_def = function_library.pruned(graph_def, wanted)
-    return dataclasses.replace(whole, graph_def=graph_def)
+    # A TensorFlow 1 model captures all variables of its graph for each signature.
+    names = {node.name for node in graph_def.node}
+    captures = {name: t for name, t in whole.captures.items() if name in names}
+    return dataclasses.replace(whole, graph_def=graph_def, captures=captures)
 
 
 class _Converter(convert_to_constants._ConverterData):

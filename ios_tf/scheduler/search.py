@@ -14,7 +14,7 @@ from ios_tf.scheduler.baselines import greedy_schedule, sequential_schedule
 from ios_tf.scheduler.dynamic_programming import solve
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.pruning import PAPER_PRUNING, Pruning
-from ios_tf.scheduler.schedule import Schedule, Stage, Strategy
+from ios_tf.scheduler.schedule import Schedule, Stage
 from ios_tf.scheduler.state_space import StateSpace, build_state_space, may_merge
 from ios_tf.scheduler.units import Units, make_units
 
@@ -109,7 +109,7 @@ def search(
       strategy: one of STRATEGIES.
       pruning: limits on stages; the baselines know none.
       progress: called before the first latency is asked for, and after each.
-      bound: milliseconds that a concurrent stage cannot be faster than. The cost
+      bound: milliseconds that a stage cannot be faster than. The cost
         model is then asked only for stages of schedules that could win.
       tolerance: with `bound`, the schedule's latency may be so much above the lowest
         one, as a fraction.
@@ -188,6 +188,10 @@ def _drop_unknown(
             concurrent[i] = cost_model.knows(units.problem, stage)
 
 
+# The forms of a stage; the first one is taken where they are equally fast.
+_CONCURRENT, _MERGE = 0, 1
+
+
 class _Candidates:
     """The stages of a state space, each concurrent or a merge, and their latencies."""
 
@@ -202,33 +206,30 @@ class _Candidates:
         self._units = units
         self._space = space
         self._asker = asker
-        self._concurrent = np.flatnonzero(concurrent)
-        # Infinite where there is none, or none has been asked for.
-        self._merge_ms = np.full(len(mergeable), math.inf)
-        self._concurrent_ms = np.full(len(mergeable), math.inf)
-        for i in np.flatnonzero(mergeable).tolist():
-            self._merge_ms[i] = asker.ask(Stage.merge(self._operators(i)))
+        self._exists = np.stack([concurrent, mergeable])
+        # float64[form, stage], infinite where there is none, or none was asked for.
+        self._ms = np.full(self._exists.shape, math.inf)
 
     def known_ms(self) -> np.ndarray:
         """The latency of each stage, infinite if it has not been asked for."""
-        return np.minimum(self._merge_ms, self._concurrent_ms)
+        return self._ms.min(axis=0)
 
     def stage(self, i: int) -> Stage:
         """The stage in the faster of its forms."""
-        if self._merge_ms[i] < self._concurrent_ms[i]:
-            return Stage.merge(self._operators(i))
-        return self._as_concurrent(i)
+        return self._stage(int(self._ms[:, i].argmin()), i)
 
     def ask_all(self) -> None:
-        """Asks for all concurrent stages, at once where the cost model can."""
+        """Asks for all stages, concurrent ones at once where the cost model can."""
         table = self._asker.cost_model
+        rows = [_MERGE, _CONCURRENT]
         if isinstance(table, TableCostModel):
-            stages = self._space.stages[:, self._concurrent]
-            found = self._asker.ask_for_many(table, stages)
-            self._concurrent_ms[self._concurrent] = found
-            return
-        for i in self._concurrent.tolist():
-            self._concurrent_ms[i] = self._asker.ask(self._as_concurrent(i))
+            concurrent = self._exists[_CONCURRENT]
+            found = self._asker.ask_for_many(table, self._space.stages[:, concurrent])
+            self._ms[_CONCURRENT, concurrent] = found
+            rows = [_MERGE]
+        for row in rows:
+            for i in np.flatnonzero(self._exists[row]).tolist():
+                self._ask(row, i)
 
     def near_ties(
         self, chosen: Sequence[int], latency_ms: float, tie: float
@@ -236,14 +237,12 @@ class _Candidates:
         """For each stage the best schedule without it, if it is nearly as good."""
         found: dict[tuple[Stage, ...], float] = {}
         for i in chosen:
-            stage = self.stage(i)
-            merge = stage.strategy is Strategy.MERGE
-            latencies = self._merge_ms if merge else self._concurrent_ms
-            kept, latencies[i] = latencies[i], math.inf
+            row = self._ms[:, i].argmin()
+            kept, self._ms[row, i] = self._ms[row, i], math.inf
             other, other_ms = solve(self._space, self.known_ms())
             if other_ms <= latency_ms * (1 + tie):
                 found[tuple(map(self.stage, other))] = other_ms
-            latencies[i] = kept
+            self._ms[row, i] = kept
         best = sorted(found, key=found.__getitem__)[:_NEAR_TIES]
         signature = self._units.problem.signature
         return tuple(Schedule(stages, signature) for stages in best)
@@ -254,26 +253,26 @@ class _Candidates:
         tolerance: float,
         stop: Callable[[], bool],
     ) -> tuple[list[int], float, float | None]:
-        """`solve`, asking only for the concurrent stages that could be in its result.
+        """`solve`, asking only for the stages that could be in its result.
 
         The cheapest way where stages not asked for yet cost their bound costs no more
         than any schedule. If all its stages have been asked for, it is the best one.
         The third result is the gap of a search that was stopped.
         """
         asker = self._asker
-        optimistic_ms, complete = self._optimistic(bound, stop)
+        optimistic_ms, complete = self._bounds(bound, stop)
         asker.done, first_gap = 0.0, None
         found_ms = math.inf  # the best schedule whose stages have all been asked for
         while True:
-            chosen, lowest_ms = solve(self._space, optimistic_ms)
-            known_ms = self.known_ms()
-            unknown = [i for i in chosen if known_ms[i] > optimistic_ms[i]]
+            chosen, lowest_ms = solve(self._space, optimistic_ms.min(axis=0))
+            forms = [(int(optimistic_ms[:, i].argmin()), i) for i in chosen]
+            unknown = [form for form in forms if math.isinf(self._ms[form])]
             if not unknown and complete:
                 return chosen, lowest_ms, None
-            for i in unknown:
-                self._concurrent_ms[i] = asker.ask(self._as_concurrent(i))
-                optimistic_ms[i] = min(self._concurrent_ms[i], self._merge_ms[i])
-            found_ms = min(found_ms, math.fsum(optimistic_ms[chosen]))
+            for row, i in unknown:
+                self._ask(row, i)
+                optimistic_ms[row, i] = self._ms[row, i]
+            found_ms = min(found_ms, math.fsum(self.known_ms()[chosen]))
             gap_ms = found_ms * (1 - tolerance) - lowest_ms
             if (complete and gap_ms <= 0) or not unknown or stop():
                 # All stages asked for so far may make a better schedule still.
@@ -284,28 +283,32 @@ class _Candidates:
             first_gap = first_gap or gap_ms
             asker.done = max(asker.done, 1 - gap_ms / first_gap)
 
-    def _optimistic(
+    def _bounds(
         self, bound: Callable[[Problem, Stage], float], stop: Callable[[], bool]
     ) -> tuple[np.ndarray, bool]:
-        """Lower bounds of the stages' costs, and whether all have been looked at.
+        """Lower bounds of the costs of all forms, and whether all were looked at.
 
         Small stages come first: of the smallest there is always a schedule.
         """
-        optimistic_ms = self._merge_ms.copy()
+        optimistic_ms = np.full(self._exists.shape, math.inf)
         sizes = bitsets.sizes(self._space.stages)
-        for i in self._concurrent[np.argsort(sizes[self._concurrent])].tolist():
+        for i in np.argsort(sizes, kind="stable").tolist():
             if sizes[i] > 1 and stop():
                 return optimistic_ms, False
-            lowest_ms = bound(self._asker.problem, self._as_concurrent(i))
-            optimistic_ms[i] = min(optimistic_ms[i], lowest_ms)
+            for row in np.flatnonzero(self._exists[:, i]).tolist():
+                stage = self._stage(row, i)
+                optimistic_ms[row, i] = bound(self._asker.problem, stage)
         return optimistic_ms, True
 
-    def _as_concurrent(self, i: int) -> Stage:
-        return Stage.concurrent(self._units.problem, self._operators(i))
+    def _ask(self, row: int, i: int) -> None:
+        self._ms[row, i] = self._asker.ask(self._stage(row, i))
 
-    def _operators(self, i: int) -> int:
+    def _stage(self, row: int, i: int) -> Stage:
         (mask,) = bitsets.to_masks(self._space.stages[:, i : i + 1])
-        return self._units.operators(mask)
+        operators = self._units.operators(mask)
+        if row == _MERGE:
+            return Stage.merge(operators)
+        return Stage.concurrent(self._units.problem, operators)
 
 
 class _Asker:

@@ -122,6 +122,35 @@ def test_layers(layer, types, tmp_path):
     gh.assert_lowered_equals(graph, tmp_path, (3, 9, 8, 3), batch_size=2)
 
 
+def attend(x):
+    """Channels and cells that attend to themselves (CBAM)."""
+    squeeze, excite = layers.Dense(4, activation="relu"), layers.Dense(12)
+    pools = layers.GlobalAveragePooling2D, layers.GlobalMaxPooling2D
+    pooled = [excite(squeeze(pool(keepdims=True)(x))) for pool in pools]
+    x = x * keras.ops.sigmoid(pooled[0] + pooled[1])
+    reductions = keras.ops.mean, keras.ops.max
+    maps = [reduce(x, axis=-1, keepdims=True) for reduce in reductions]
+    where = layers.Conv2D(1, 7, padding="same", activation="sigmoid")
+    return x * where(layers.Concatenate()(maps))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [layers.GroupNormalization(4), layers.GroupNormalization(12), attend],
+    ids=["groups", "instances", "attention"],
+)
+def test_layers_on_images_of_any_size(layer, tmp_path):
+    """They reshape to computed sizes, which are no sizes themselves."""
+    image = layers.Input((None, None, 3))
+    x = layers.ReLU()(layer(layers.Conv2D(12, 3)(image)))
+    graph = gh.freeze(keras.Model(image, layers.Conv2D(5, 1)(x)), (None, None, None, 3))
+    assert gh.collect(graph, tmp_path)["report"]["left_to_tensorflow"] == {}
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    for shape in [(1, 9, 8, 3), (3, 13, 7, 3)]:
+        x = gh.random_array(*shape)
+        gh.assert_equal(gh.run(lowered, x), gh.run(graph, x))
+
+
 def test_sequences_are_normalised(tmp_path):
     graph = gh.sequential(
         layers.Conv1D(12, 3),

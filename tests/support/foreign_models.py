@@ -304,6 +304,30 @@ def tf1_simple_save(path: str) -> Sequence[Call]:
     return batches()
 
 
+@foreign_model
+def tf1_unused_variables(path: str) -> Sequence[Call]:
+    """What training needs, and another signature."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None, 12, 12, 3], "x")
+        y = _tf1_network(x, use_resource=True)
+        step = v1.train.create_global_step()
+        with v1.variable_scope("optimizer", use_resource=True):
+            v1.train.AdamOptimizer().minimize(tf.reduce_sum(y), step)
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, path, {"x": x}, {"y": y})
+    return batches()
+
+
+@foreign_model
+def unknown_channels(path: str) -> Sequence[Call]:
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None, None, None, None])
+        y = _tf1_network(tf.ensure_shape(x, [None, None, None, 3]))
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, path, {"x": x}, {"y": y})
+    return batches()
+
+
 def _save_tf1(
     path: str, signatures: Callable[[tf.Tensor], dict[str, Any]]
 ) -> Sequence[Call]:

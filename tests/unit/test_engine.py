@@ -110,6 +110,52 @@ def test_slices_of_one_operator_in_a_concat(slices, concat):
     np.testing.assert_allclose(found[1], np.tanh(values[1]), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("shape", "groups"),
+    [
+        ((2, 5, 7, 12), 1),
+        ((2, 5, 7, 12), 4),
+        ((3, 4, 8, 3), 3),
+        ((1, 67, 31, 40), 5),
+        ((1, 128, 100, 2), 1),
+        ((2, 1, 1, 6), 2),
+    ],
+)
+def test_images_are_normalised_by_groups_of_channels(shape, groups):
+    channels = shape[-1]
+    norm = {"type": "normalize", "inputs": [-1], "whole_images": True}
+    norm |= {"groups": groups, "epsilon": 1e-3}
+    block = {
+        "version": 1,
+        "name": "norm",
+        "inputs": [list(shape), list(shape)],
+        # The second result lies in pieces of the third.
+        "operators": [
+            norm,
+            {**norm, "inputs": [-2]},
+            {"type": "concat", "inputs": [0, 1]},
+        ],
+        "outputs": [2],
+    }
+    rng = np.random.default_rng(0)
+    images = [50 + rng.normal(size=shape) for _ in range(2)]
+    weights = [[rng.normal(size=channels) for _ in range(2)] for _ in range(2)]
+    program = engine.Program(
+        block,
+        _schedule([[0, 1, 2]]),
+        [w.astype(np.float32) for pair in weights for w in pair],
+    )
+    (found,) = program.run([image.astype(np.float32) for image in images])
+    expected = []
+    for image, (scale, shift) in zip(images, weights, strict=True):
+        x = image.astype(np.float32).astype(np.float64)
+        x = x.reshape(*shape[:3], groups, channels // groups)
+        x = x - x.mean((1, 2, 4), keepdims=True)
+        x = x / np.sqrt((x**2).mean((1, 2, 4), keepdims=True) + 1e-3)
+        expected.append(x.reshape(shape) * scale + shift)
+    np.testing.assert_allclose(found, np.concatenate(expected, -1), atol=3e-5)
+
+
 def test_signature_is_the_hash_of_the_nameless_block():
     random_block = RandomBlock(np.random.default_rng(5), operators=6)
     block = random_block.json
@@ -135,6 +181,36 @@ def test_profiler_measures_every_kind_of_candidate():
     assert latencies.shape == (7, 4)
     assert np.all(latencies >= 0)
     assert np.all(latencies[:6] > 0)
+
+
+def test_merges_do_not_pile_up_in_a_profiler():
+    """There are thousands of them where many convolutions read one tensor."""
+    found = subprocess.run(
+        [sys.executable, "-c", _MANY_MERGES], capture_output=True, text=True, check=True
+    )
+    assert int(found.stdout) < 900, found.stdout
+
+
+# Prints by how many MiB 60 merges let the memory grow; each needs about 40.
+_MANY_MERGES = """
+import itertools, resource
+from ios_tf.native import engine
+convolution = {"type": "conv2d", "inputs": [-1], "kernel": [1, 1], "filters": 4}
+block = {
+    "version": 1,
+    "name": "many",
+    "inputs": [[1, 512, 512, 16]],
+    "operators": [convolution] * 12,
+    "outputs": list(range(12)),
+}
+profiler = engine.Profiler(block)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for pair in itertools.islice(itertools.combinations(range(12), 2), 60):
+    stage = {"strategy": "merge", "groups": [list(pair)]}
+    profiler.measure([{"version": 1, "stages": [stage]}], 0, 1, 1)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print((after - before) // 1024)
+"""
 
 
 def _two_convolutions() -> dict:

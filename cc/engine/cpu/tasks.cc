@@ -244,10 +244,17 @@ class KernelTask : public CpuTask {
         in_place_(spec.in_place),
         parameters_(spec.parameters) {
     if (TaskReadsPieces(op_)) ranges_ = RangesOf(spec);
+    if (op_.type == OperatorType::kNormalize && op_.whole_images) {
+      image_norm_ = ImageNorm(inputs_[0], output_, op_.groups);
+    }
+  }
+
+  int64_t scratch_floats() const override {
+    return image_norm_.scratch_floats();
   }
 
   void Run(const float* const* inputs, float* output,
-           const ExecutionContext&) override {
+           const ExecutionContext& context) override {
     const auto source = [&](size_t i) { return Source{inputs[i], inputs_[i]}; };
     const Target target{output, output_};
     switch (op_.type) {
@@ -292,9 +299,15 @@ class KernelTask : public CpuTask {
         ReduceChannels(source(0), op_.pool, target);
         break;
       case OperatorType::kNormalize:
-        Normalize(source(0), op_.whole_images, op_.groups, op_.epsilon,
-                  AsCpu(parameters_[0])->plain(),
-                  AsCpu(parameters_[1])->plain(), target);
+        if (op_.whole_images) {
+          image_norm_.Run(
+              source(0), op_.epsilon, AsCpu(parameters_[0])->plain(),
+              AsCpu(parameters_[1])->plain(), target, context.scratch);
+        } else {
+          NormalizePixels(source(0), op_.groups, op_.epsilon,
+                          AsCpu(parameters_[0])->plain(),
+                          AsCpu(parameters_[1])->plain(), target);
+        }
         break;
       case OperatorType::kChannelShuffle:
         ShuffleChannels(source(0), op_.groups, target);
@@ -331,6 +344,7 @@ class KernelTask : public CpuTask {
   const std::vector<bool> in_place_;
   const std::vector<std::shared_ptr<Parameter>> parameters_;
   std::vector<Range> ranges_;  // where it reads pieces
+  ImageNorm image_norm_;
 };
 
 // A convolution of images without cells: of the zeros around them its bias,

@@ -262,8 +262,13 @@ void GraphIndex::AddBoundsOfSizes(std::set<std::string>* nodes) const {
   std::vector<bool> of_sizes(size(), false);
   for (int i : order_) {
     const std::string& op = node(i).op();
+    const std::vector<TensorRef>& inputs = nodes_[i].inputs;
+    // Data of a computed shape are no sizes.
+    const bool has_data =
+        !inputs.empty() && OneOf(op, {"Reshape", "StridedSlice", "Slice",
+                                      "Gather", "GatherV2", "SplitV"});
     const bool reads_size =
-        std::any_of(nodes_[i].inputs.begin(), nodes_[i].inputs.end(),
+        std::any_of(inputs.begin(), has_data ? inputs.begin() + 1 : inputs.end(),
                     [&](const TensorRef& t) { return of_sizes[t.node]; });
     of_sizes[i] =
         OneOf(op, {"Shape", "ShapeN", "Size"}) ||

@@ -20,30 +20,6 @@ float Total(const float* partial) {
   return sum;
 }
 
-// The sum of many rows: of millions of numbers float32 would lose digits.
-class LongSum {
- public:
-  // To add the next `n` numbers to.
-  float* Partial(int64_t n) {
-    constexpr int64_t kMost = 512;
-    if ((added_ += n) > kMost) {
-      Total();
-      added_ = n;
-    }
-    return partial_;
-  }
-  double Total() {
-    total_ += ios::cpu::Total(partial_);
-    std::fill_n(partial_, kPartial, 0.0f);
-    return total_;
-  }
-
- private:
-  float partial_[kPartial] = {};
-  int64_t added_ = 0;
-  double total_ = 0.0;
-};
-
 IOS_VECTORIZED void AddTo(const float* x, int64_t n, float* partial) {
   int64_t i = 0;
   for (; i + kPartial <= n; i += kPartial) {
@@ -52,8 +28,8 @@ IOS_VECTORIZED void AddTo(const float* x, int64_t n, float* partial) {
   for (; i < n; ++i) partial[0] += x[i];
 }
 
-IOS_VECTORIZED void AddSquaresTo(const float* x, float mean, int64_t n,
-                                 float* partial) {
+IOS_VECTORIZED float SumOfSquares(const float* x, float mean, int64_t n) {
+  float partial[kPartial] = {};
   int64_t i = 0;
   for (; i + kPartial <= n; i += kPartial) {
     for (int k = 0; k < kPartial; ++k) {
@@ -62,6 +38,7 @@ IOS_VECTORIZED void AddSquaresTo(const float* x, float mean, int64_t n,
     }
   }
   for (; i < n; ++i) partial[0] += (x[i] - mean) * (x[i] - mean);
+  return Total(partial);
 }
 
 IOS_VECTORIZED void NormalizeRow(const float* x, float mean, float factor,
@@ -69,6 +46,37 @@ IOS_VECTORIZED void NormalizeRow(const float* x, float mean, float factor,
                                  int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) {
     out[i] = (x[i] - mean) * factor * scale[i] + shift[i];
+  }
+}
+
+// sums[c] += x[c] of all rows.
+IOS_VECTORIZED void SumRows(const float* x, int64_t pitch, int64_t rows,
+                            int64_t n, float* __restrict sums) {
+  for (int64_t row = 0; row < rows; ++row, x += pitch) {
+    for (int64_t c = 0; c < n; ++c) sums[c] += x[c];
+  }
+}
+
+IOS_VECTORIZED void SumSquaresOfRows(const float* x, int64_t pitch,
+                                     int64_t rows, int64_t n,
+                                     const float* __restrict means,
+                                     float* __restrict sums) {
+  for (int64_t row = 0; row < rows; ++row, x += pitch) {
+    for (int64_t c = 0; c < n; ++c) {
+      sums[c] += (x[c] - means[c]) * (x[c] - means[c]);
+    }
+  }
+}
+
+IOS_VECTORIZED void NormalizeRows(const float* x, int64_t pitch, int64_t rows,
+                                  int64_t n, const float* __restrict means,
+                                  const float* __restrict factors,
+                                  const float* __restrict shifts, float* out,
+                                  int64_t out_pitch) {
+  for (int64_t row = 0; row < rows; ++row, x += pitch, out += out_pitch) {
+    for (int64_t c = 0; c < n; ++c) {
+      out[c] = (x[c] - means[c]) * factors[c] + shifts[c];
+    }
   }
 }
 
@@ -107,39 +115,109 @@ void ReduceChannels(const Source& x, PoolKind kind, const Target& to) {
               });
 }
 
-void Normalize(const Source& x, bool whole_images, int64_t groups,
-               float epsilon, const float* scale, const float* shift,
-               const Target& to) {
-  const int64_t channels = x.view.channels() / groups;
-  const int64_t images = x.view.shape[0];
-  const int64_t all_pixels = to.view.pixels();
-  // A part of the work has `pixels` rows of `channels` with one mean.
-  const int64_t pixels =
-      whole_images ? all_pixels / std::max<int64_t>(1, images) : 1;
-  const int64_t parts = whole_images ? images * groups : all_pixels * groups;
-  ParallelFor(parts, Grain(pixels * channels), [&](int64_t begin, int64_t end) {
+void NormalizePixels(const Source& x, int64_t groups, float epsilon,
+                     const float* scale, const float* shift, const Target& to) {
+  const int64_t n = x.view.channels() / groups;
+  const int64_t parts = to.view.pixels() * groups;
+  ParallelFor(parts, Grain(n), [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
-      const int64_t first = part / groups * pixels;
-      const int64_t channel = part % groups * channels;
-      const float* in = x.data + first * x.view.pitch + channel;
-      float* out = to.data + first * to.view.pitch + channel;
-      const double count = static_cast<double>(pixels * channels);
-      LongSum sum, squares;
-      for (int64_t p = 0; p < pixels; ++p) {
-        AddTo(in + p * x.view.pitch, channels, sum.Partial(channels));
-      }
-      const float mean = sum.Total() / count;
-      for (int64_t p = 0; p < pixels; ++p) {
-        AddSquaresTo(in + p * x.view.pitch, mean, channels,
-                     squares.Partial(channels));
-      }
-      const float factor = 1.0 / std::sqrt(squares.Total() / count + epsilon);
-      for (int64_t p = 0; p < pixels; ++p) {
-        NormalizeRow(in + p * x.view.pitch, mean, factor, scale + channel,
-                     shift + channel, channels, out + p * to.view.pitch);
-      }
+      const int64_t pixel = part / groups, c = part % groups * n;
+      const float* in = x.data + pixel * x.view.pitch + c;
+      float partial[kPartial] = {};
+      AddTo(in, n, partial);
+      const float mean = Total(partial) / n;
+      const float variance = SumOfSquares(in, mean, n) / n;
+      NormalizeRow(in, mean, 1.0 / std::sqrt(variance + epsilon), scale + c,
+                   shift + c, n, to.data + pixel * to.view.pitch + c);
     }
   });
+}
+
+ImageNorm::ImageNorm(const TensorView& x, const TensorView& to, int64_t groups)
+    : channels_(x.channels()), groups_(groups) {
+  const int64_t images = std::max<int64_t>(1, x.shape[0]);
+  pixels_ = x.pixels() / images;
+  if (x.dense() && to.dense() && channels_ > 0) {
+    // Rows of few channels leave most of a vector empty.
+    while (repeat_ * channels_ < 32 && pixels_ % (2 * repeat_) == 0 &&
+           pixels_ > 0) {
+      repeat_ *= 2;
+    }
+  }
+  chunks_ = (pixels_ / repeat_ + kChunkRows - 1) / kChunkRows;
+  const int64_t row = repeat_ * channels_;
+  sums_ = scratch_.Take(chunks_ * row);
+  means_ = scratch_.Take(row);
+  factors_ = scratch_.Take(row);
+  shifts_ = scratch_.Take(row);
+}
+
+void ImageNorm::Run(const Source& x, float epsilon, const float* scale,
+                    const float* shift, const Target& to,
+                    float* scratch) const {
+  const int64_t rows = pixels_ / repeat_, n = repeat_ * channels_;
+  const int64_t pitch = repeat_ * x.view.pitch;
+  const int64_t out_pitch = repeat_ * to.view.pitch;
+  const int64_t each = channels_ / groups_;  // channels of a group
+  float* const sums = scratch + sums_;
+  float* const means = scratch + means_;
+  float* const factors = scratch + factors_;
+  float* const shifts = scratch + shifts_;
+  for (int64_t i = 0; i < n; ++i) shifts[i] = shift[i % channels_];
+  const auto for_chunks = [&](auto&& function) {
+    ParallelFor(chunks_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t chunk = begin; chunk < end; ++chunk) {
+        const int64_t first = chunk * kChunkRows;
+        function(chunk, first, std::min(kChunkRows, rows - first));
+      }
+    });
+  };
+  // The mean of a group's sums: of millions of numbers float32 would lose
+  // digits.
+  const auto mean_of = [&](int64_t group) {
+    double total = 0.0;
+    for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
+      for (int64_t r = 0; r < repeat_; ++r) {
+        const float* const row =
+            sums + chunk * n + r * channels_ + group * each;
+        for (int64_t c = 0; c < each; ++c) total += row[c];
+      }
+    }
+    return total / static_cast<double>(pixels_ * each);
+  };
+  const auto fill = [&](float* row, int64_t group, auto&& value) {
+    for (int64_t r = 0; r < repeat_; ++r) {
+      for (int64_t c = group * each; c < (group + 1) * each; ++c) {
+        row[r * channels_ + c] = value(c);
+      }
+    }
+  };
+  for (int64_t image = 0; image < x.view.shape[0]; ++image) {
+    const float* const in = x.data + image * pixels_ * x.view.pitch;
+    float* const out = to.data + image * pixels_ * to.view.pitch;
+    for_chunks([&](int64_t chunk, int64_t first, int64_t count) {
+      std::fill_n(sums + chunk * n, n, 0.0f);
+      SumRows(in + first * pitch, pitch, count, n, sums + chunk * n);
+    });
+    for (int64_t group = 0; group < groups_; ++group) {
+      const float mean = mean_of(group);
+      fill(means, group, [&](int64_t) { return mean; });
+    }
+    for_chunks([&](int64_t chunk, int64_t first, int64_t count) {
+      std::fill_n(sums + chunk * n, n, 0.0f);
+      SumSquaresOfRows(in + first * pitch, pitch, count, n, means,
+                       sums + chunk * n);
+    });
+    for (int64_t group = 0; group < groups_; ++group) {
+      const double factor = 1.0 / std::sqrt(mean_of(group) + epsilon);
+      fill(factors, group,
+           [&](int64_t c) { return static_cast<float>(factor * scale[c]); });
+    }
+    for_chunks([&](int64_t, int64_t first, int64_t count) {
+      NormalizeRows(in + first * pitch, pitch, count, n, means, factors, shifts,
+                    out + first * out_pitch, out_pitch);
+    });
+  }
 }
 
 void ShuffleChannels(const Source& x, int64_t groups, const Target& to) {

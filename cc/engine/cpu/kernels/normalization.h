@@ -6,6 +6,7 @@
 
 #include "cc/core/ir/block.h"
 #include "cc/engine/cpu/kernels/kernels.h"
+#include "cc/engine/cpu/scratch.h"
 
 namespace ios::cpu {
 
@@ -13,11 +14,32 @@ namespace ios::cpu {
 void ReduceChannels(const Source& x, PoolKind kind, const Target& to);
 
 // (x - mean) / sqrt(variance + epsilon) * scale[c] + shift[c], with the mean
-// and variance of each pixel's channels or, for `whole_images`, of each image's
-// groups of channels.
-void Normalize(const Source& x, bool whole_images, int64_t groups,
-               float epsilon, const float* scale, const float* shift,
-               const Target& to);
+// and variance of each pixel's groups of channels.
+void NormalizePixels(const Source& x, int64_t groups, float epsilon,
+                     const float* scale, const float* shift, const Target& to);
+
+// The same of each image's groups of channels. The result does not depend on
+// the number of threads.
+class ImageNorm {
+ public:
+  ImageNorm() = default;
+  ImageNorm(const TensorView& x, const TensorView& to, int64_t groups);
+
+  int64_t scratch_floats() const { return scratch_.floats(); }
+  void Run(const Source& x, float epsilon, const float* scale,
+           const float* shift, const Target& to, float* scratch) const;
+
+ private:
+  // Rows that are summed in float32, by one thread.
+  static constexpr int64_t kChunkRows = 64;
+
+  int64_t channels_ = 0, groups_ = 1;
+  int64_t pixels_ = 0;  // of an image
+  int64_t repeat_ = 1;  // pixels of a row
+  int64_t chunks_ = 0;  // of an image
+  ScratchLayout scratch_;
+  int64_t sums_ = 0, means_ = 0, factors_ = 0, shifts_ = 0;  // in scratch
+};
 
 // Channel j * groups + g of the result is channel g * (C / groups) + j of x.
 void ShuffleChannels(const Source& x, int64_t groups, const Target& to);
