@@ -15,8 +15,9 @@ StatusOr<int> LaneCount(const std::string& device);
 // DeviceTraits::lanes_divide_device: true of CPU cores, false of CUDA streams.
 StatusOr<bool> LanesDivideDevice(const std::string& device);
 
-// "Intel(R) Xeon(R) Processor, 2 cores, oneDNN 3.2.0, revision 1": what
-// latencies on `device` depend on. Names the directory of the schedule cache.
+// "Intel(R) Xeon(R) Processor, 2 cores, AVX-512, oneDNN 3.2.0, revision 1":
+// what latencies on `device` depend on. Names the directory of the schedule
+// cache.
 StatusOr<std::string> DeviceFingerprint(const std::string& device);
 
 // How many times a CUDA graph could not be made, and work was enqueued kernel

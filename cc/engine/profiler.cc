@@ -402,7 +402,7 @@ class ProfilerImpl : public Profiler {
       parameters_;
   std::unique_ptr<Bench> plain_;  // of the operators as they are
   std::map<std::vector<int>, std::unique_ptr<Bench>> merges_;
-  int64_t merge_bytes_ = 0;  // of all of them
+  int64_t merge_bytes_ = 0;                               // of all of them
   std::map<std::string, std::unique_ptr<Whole>> wholes_;  // by their JSON
 };
 

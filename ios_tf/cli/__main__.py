@@ -1,7 +1,21 @@
-"""`python -m ios_tf.cli`."""
+"""The command `ios_tf`, or `python -m ios_tf.cli`."""
 
+import signal
 import sys
 
-from ios_tf.cli.main import main
+# Until there is something to clean up, an interrupt ends the process at once.
+_before = signal.getsignal(signal.SIGINT)
+if _before is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-sys.exit(main())
+from ios_tf.cli.main import main  # noqa: E402
+
+
+def run() -> int:
+    """Runs the command; returns its exit code."""
+    signal.signal(signal.SIGINT, _before)
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -28,8 +28,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
     Returns:
       The exit code: 0, 1 for failure, 2 for wrong usage, 130 for an interrupt, 143
-      for a request to end.
+      for a request to end, 129 for a terminal that was closed.
     """
+    _open_standard_streams()
     argv = sys.argv if words is None else [sys.argv[0], *words]
     absl_logging.set_verbosity(absl_logging.WARNING)
     handler = absl_logging.get_absl_handler()
@@ -40,6 +41,21 @@ def main(words: Sequence[str] | None = None) -> int:
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else 0
     return 0
+
+
+def _open_standard_streams() -> None:
+    """Opens those that whoever started this process, a daemon say, has closed.
+
+    Else the next files to be opened would take their places.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the first number that is free
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -58,12 +74,12 @@ def _is_of_use(record: logging.LogRecord) -> bool:
 def _run(options: argparse.Namespace) -> int:
     try:
         with _ended_by_exception(), leftovers.temporary_directory():
-            with _quiet_standard_error():
+            with _quiet_standard_error(), _interrupted_afterwards():
                 _import_tensorflow()
             code = options.run(options)
-            sys.stdout.flush()
+        return _flush_output() or code or 0
     except BrokenPipeError:  # the reader, say `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 0
     except Exception as error:
         if options.traceback:
@@ -73,12 +89,47 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("\nios_tf: interrupted", file=sys.stderr)
         return 130
-    return code or 0
+
+
+def _flush_output() -> int:
+    """Writes what has been printed; returns an exit code."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _forget_output()
+        print(f"ios_tf: error: standard output: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _forget_output() -> None:
+    """What is left in its buffer goes nowhere, rather than into another error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def _interrupted_afterwards() -> Iterator[None]:
+    """An interrupt waits: libraries that are interrupted while they load say that
+    they could not be loaded."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    interrupts: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+    if interrupts and before is not signal.SIG_IGN:
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
 def _ended_by_exception() -> Iterator[None]:
-    """SIGTERM ends the process as an exception does: what it has begun is removed."""
+    """SIGTERM and SIGHUP end the process as an exception does: what it has begun is
+    removed."""
 
     def end(number: int, frame: Any) -> NoReturn:
         sys.exit(128 + number)
@@ -86,11 +137,16 @@ def _ended_by_exception() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # Python handles no signals there
         return
-    before = signal.signal(signal.SIGTERM, end)
+    before = {
+        number: signal.signal(number, end)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN  # as nohup does
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 class _Parser(arguments.Parser):
@@ -135,7 +191,7 @@ def _quiet_standard_error() -> Iterator[None]:
         os.dup2(noise.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:
             noise.seek(0)
             os.write(standard_error, noise.read())
             raise

@@ -238,6 +238,8 @@ class _Original:
             raise UserError(
                 f"a model on disk is converted by ios_tf.convert; pass {_KINDS}"
             )
+        if isinstance(given, OptimizedFunction):
+            raise UserError("it is optimized already; pass the original")
         if callable(given) and not isinstance(given, type):
             raise UserError(
                 f"{_name(given)} has no fixed signature: pass {_KINDS} (such as "

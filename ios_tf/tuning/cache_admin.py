@@ -172,9 +172,12 @@ def export(directory: str, path: str) -> int:
     """
     if is_special(path) or tf.io.gfile.isdir(path):
         raise UserError(f"{path}: exists and is no regular file")
+    parent = os.path.dirname(path) or "."
+    if not tf.io.gfile.isdir(parent):
+        raise UserError(f"{path}: its directory does not exist")
     valid = [entry for entry in entries(directory) if not entry.problem]
     packed = {"version": _VERSION, "entries": {e.name: e.data for e in valid}}
-    _write(os.path.dirname(path) or ".", path, packed)
+    _write(parent, path, packed)
     return len(valid)
 
 

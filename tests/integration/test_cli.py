@@ -372,3 +372,17 @@ def test_random_weights_are_announced(capfd, tmp_path, monkeypatch):
         tf.constant(np.zeros([2, 224, 224, 3], np.float32))
     ).values()
     assert output.shape == [2, 1000]
+
+
+def test_closed_standard_streams(tmp_path):
+    """As daemons have them."""
+    command = f"{sys.executable} -m ios_tf.cli cache list --cache_dir={tmp_path}"
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        subprocess.run(f"{command} {closed}", shell=True, check=True)
+    missing = f"{command}/none 2>&1 >&-"
+    done = subprocess.run(missing, shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.count("\n")) == (1, 1)
+    full = f"{command} >/dev/full"
+    done = subprocess.run(full, shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "No space left" in done.stderr

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 
+import pytest
 import tensorflow as tf
 
 from ios_tf.model import leftovers
@@ -77,12 +78,13 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
     assert {str(p) for p in tmp_path.iterdir()} == {*others, output} - {in_use}
 
 
-def test_commands_that_are_asked_to_end_tidy_up(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_commands_that_are_asked_to_end_tidy_up(number, tmp_path):
     process, directory = start(_WAITING_COMMAND, TMPDIR=str(tmp_path))
     assert os.path.dirname(directory) == str(tmp_path)
-    process.terminate()
+    process.send_signal(number)
     process.communicate()
-    assert process.returncode == 128 + signal.SIGTERM
+    assert process.returncode == 128 + number
     assert os.listdir(tmp_path) == []
 
 

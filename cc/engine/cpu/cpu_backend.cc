@@ -19,7 +19,7 @@ namespace ios::cpu {
 namespace {
 
 // See Backend::Fingerprint.
-constexpr int kRevision = 2;
+constexpr int kRevision = 3;
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
@@ -31,6 +31,16 @@ std::string ProcessorName() {
     }
   }
   return "unknown CPU";
+}
+
+// The one that oneDNN uses: processors of one name may have several, virtual
+// ones most of all, and ONEDNN_MAX_CPU_ISA limits it.
+std::string InstructionSet() {
+  const int isa = static_cast<int>(dnnl::get_effective_cpu_isa());
+  const auto has = [&](dnnl_cpu_isa_t one) { return (isa & one) == one; };
+  if (has(dnnl_cpu_isa_avx512_core)) return "AVX-512";
+  if (has(dnnl_cpu_isa_avx2)) return "AVX2";
+  return has(dnnl_cpu_isa_avx) ? "AVX" : "SSE4.1";
 }
 
 class Cpu : public Backend {
@@ -50,9 +60,9 @@ class Cpu : public Backend {
 
   std::string Fingerprint() const override {
     const dnnl_version_t* version = dnnl_version();
-    return ProcessorName() + ", " + std::to_string(cores_) + " cores, oneDNN " +
-           std::to_string(version->major) + "." +
-           std::to_string(version->minor) + "." +
+    return ProcessorName() + ", " + std::to_string(cores_) + " cores, " +
+           InstructionSet() + ", oneDNN " + std::to_string(version->major) +
+           "." + std::to_string(version->minor) + "." +
            std::to_string(version->patch) + ", revision " +
            std::to_string(kRevision);
   }

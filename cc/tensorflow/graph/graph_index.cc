@@ -267,9 +267,9 @@ void GraphIndex::AddBoundsOfSizes(std::set<std::string>* nodes) const {
     const bool has_data =
         !inputs.empty() && OneOf(op, {"Reshape", "StridedSlice", "Slice",
                                       "Gather", "GatherV2", "SplitV"});
-    const bool reads_size =
-        std::any_of(inputs.begin(), has_data ? inputs.begin() + 1 : inputs.end(),
-                    [&](const TensorRef& t) { return of_sizes[t.node]; });
+    const bool reads_size = std::any_of(
+        inputs.begin(), has_data ? inputs.begin() + 1 : inputs.end(),
+        [&](const TensorRef& t) { return of_sizes[t.node]; });
     of_sizes[i] =
         OneOf(op, {"Shape", "ShapeN", "Size"}) ||
         (reads_size &&

@@ -253,7 +253,9 @@ std::optional<Activation> MatchActivation(const SampledFunction& function) {
   add(Activation::kLeakyRelu, -at_minus_1);
   add(Activation::kElu, -at_minus_20);
   add(Activation::kSwish, std::log(at_1 / (1.0 - at_1)));
-  add(Activation::kHardSigmoid, (at_quarter - at_0) * 4.0, at_0);
+  if (at_quarter != at_0) {  // a constant has a sign even where it is 0
+    add(Activation::kHardSigmoid, (at_quarter - at_0) * 4.0, at_0);
+  }
   add(Activation::kMaximum, bottom);
   add(Activation::kMinimum, top);
   add(Activation::kClip, bottom, top);
