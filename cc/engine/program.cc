@@ -226,11 +226,11 @@ class ProgramImpl : public Program {
       // Weights fix the channels; the other dimensions are free.
       if (inputs[i].size() != block.inputs[i].size() ||
           inputs[i].back() != block.inputs[i].back()) {
+        std::string wanted = "[";
+        for (size_t d = 1; d < block.inputs[i].size(); ++d) wanted += "?,";
+        wanted += std::to_string(block.inputs[i].back()) + "]";
         return InvalidArgument("input " + std::to_string(i) + " is " +
-                               ToString(inputs[i]) +
-                               ", expected the rank and "
-                               "channels of " +
-                               ToString(block.inputs[i]));
+                               ToString(inputs[i]) + ", expected " + wanted);
       }
       block.inputs[i] = inputs[i];
     }

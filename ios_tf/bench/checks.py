@@ -332,7 +332,8 @@ def _run(options: argparse.Namespace) -> int:
         raise UserError("PyTorch, the float64 reference, is not installed")
     checks = []
     for dtype in options.dtypes:
-        checks += check_operators(options.device, dtype)
+        if not options.only_networks:
+            checks += check_operators(options.device, dtype)
         for network in networks:
             checks += check_network(network, options.device, dtype)
     failed = [check for check in checks if not check.passed]
@@ -384,6 +385,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Compares the engine with a float64 reference.",
     )
     parser.add_argument("networks", metavar="NETWORK", nargs="*")
+    parser.add_argument("--only_networks", action="store_true", help="no operators")
     add_arguments(parser)
     parser.add_argument("--json", metavar="FILE", help="write the results here")
     return parser

@@ -154,7 +154,7 @@ def _check_batch_sizes(name: str, function: Function) -> None:
     if function.fixed_batch_size():
         raise UserError(
             f"signature {name!r} {function.describe_fixed_batch_size()}: it cannot be "
-            f"scheduled for {', '.join(map(str, sizes))}"
+            f"scheduled for {', '.join(map(str, sizes))}; give one batch size"
         )
     first = function.collected[sizes[0]]
     for size in sizes[1:]:

@@ -177,7 +177,9 @@ def status() -> Status:
     """The state of the optimizer in this process, with counts of its work."""
     options = tf.config.optimizer.get_experimental_options()
     # The default is to use them.
-    runs = options.get("use_plugin_optimizers", True)
+    runs = options.get("use_plugin_optimizers", True) and not options.get(
+        "disable_meta_optimizer", False
+    )
     try:
         library = _library()
     except NativeLibraryError as error:

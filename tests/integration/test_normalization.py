@@ -76,6 +76,22 @@ FUNCTIONS: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[str] | None]] 
         ),
         ["normalize"],
     ),
+    "image norm": (
+        lambda x: tf.nn.batch_normalization(
+            x, *tf.nn.moments(x, [1, 2, 3], keepdims=True), BETA, GAMMA, 1e-3
+        ),
+        ["normalize"],
+    ),
+    "instance norm": (
+        lambda x: tf.nn.batch_normalization(
+            x, *tf.nn.moments(x, [1, 2], keepdims=True), BETA, GAMMA, 1e-3
+        ),
+        ["normalize"],
+    ),
+    "sum of a list": (
+        lambda x: tf.reduce_sum(tf.stack([x, tf.nn.relu(x), x * 2], -2), 3),
+        ["activation", "scale", "add"],
+    ),
     "channel shuffle": (shuffle, ["channel_shuffle"]),
 }
 
@@ -158,6 +174,34 @@ def test_sequences_are_normalised(tmp_path):
         layers.Dense(5),
         shape=(None, 3),
     )
+    assert operator_types(graph, tmp_path) == ["normalize"]
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    for shape in [(1, 9, 3), (3, 14, 3)]:
+        x = gh.random_array(*shape)
+        gh.assert_equal(gh.run(lowered, x), gh.run(graph, x))
+
+
+def test_norms_of_rows_are_left_to_tensorflow(tmp_path):
+    def norm(x):
+        moments = tf.nn.moments(x, [2, 3], keepdims=True)
+        return tf.nn.batch_normalization(x, *moments, BETA, GAMMA, 1e-3)
+
+    graph = gh.freeze(between(norm), (None, None, None, 3))
+    assert "normalize" not in operator_types(graph, tmp_path)
+    x = gh.random_array(2, 9, 7, 3)
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    gh.assert_equal(gh.run(lowered, x), gh.run(graph, x))
+
+
+@pytest.mark.parametrize("axes", [[1], [2], [1, 2]])
+def test_norms_of_sequences(axes, tmp_path):
+    def network(x):
+        x = tf.nn.conv1d(x, FILTERS[0], 1, "SAME")
+        moments = tf.nn.moments(x, axes, keepdims=True)
+        x = tf.nn.batch_normalization(x, *moments, BETA, GAMMA, 1e-3)
+        return tf.nn.conv1d(x, LAST[0], 1, "SAME")
+
+    graph = gh.freeze(network, (None, None, 3))
     assert operator_types(graph, tmp_path) == ["normalize"]
     lowered = gh.lower(gh.rewrite(graph, tmp_path))
     for shape in [(1, 9, 3), (3, 14, 3)]:

@@ -290,7 +290,7 @@ def test_wrong_calls_are_refused():
     program = engine.Program(block, schedule, WEIGHTS)
     with pytest.raises(engine.EngineError, match="ranks"):
         program.run([np.zeros((5, 5, 3), np.float32)])
-    with pytest.raises(engine.EngineError, match="channels"):
+    with pytest.raises(engine.EngineError, match=r"expected .\?,\?,\?,3"):
         program.run([np.zeros((1, 5, 5, 4), np.float32)])
     with pytest.raises(engine.EngineError, match="repeat at least 1"):
         engine.Profiler(block).measure([schedule], repeat=0)

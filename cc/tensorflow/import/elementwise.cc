@@ -82,7 +82,7 @@ std::optional<BinaryFunction> Importer::FunctionOf(const std::string& op) {
 }
 
 Result Importer::Arithmetic(int i) {
-  if (LayerNorm(i).ok()) return absl::OkStatus();
+  if (Norm(i).ok()) return absl::OkStatus();
   for (int k : {0, 1}) {
     const Shape* x = InputShape(i, 1 - k, {2, 4});
     const Tensor* constant = x ? Constant(i, k) : nullptr;
@@ -197,6 +197,35 @@ Result Importer::AddN(int i) {
     tensors.push_back(graph_.Input(i, k));
   }
   return Emit(Make(i, OperatorType::kAdd, std::move(tensors)));
+}
+
+Result Importer::SumOfPack(int i) {
+  const NodeDef& node = graph_.node(i);
+  const int pack = graph_.Input(i, 0).node;
+  const Shape* shape = graph_.shape({i, 0});
+  auto axes = Integers(Constant(i, 1));
+  if (node.op() != "Sum" || graph_.node(pack).op() != "Pack" || !shape ||
+      !axes || axes->size() != 1 || graph_.inputs(pack).size() < 2 ||
+      Attr<bool>(node, "keep_dims", false)) {
+    return Refuse("it is no sum of a list");
+  }
+  axes->push_back(Attr<int64_t>(graph_.node(pack), "axis", 0));
+  for (int64_t& axis : *axes) {
+    if (axis < 0) axis += RankOf(*shape) + 1;
+  }
+  if ((*axes)[0] != (*axes)[1]) return Refuse("it sums other dimensions");
+  std::vector<TensorRef> tensors;
+  for (size_t k = 0; k < graph_.inputs(pack).size(); ++k) {
+    const TensorRef t = graph_.Input(pack, k);
+    if (!InputShape(pack, k, {2, 4}) || !graph_.same_shape(t, {i, 0}) ||
+        graph_.layout(t) != graph_.layout({i, 0})) {
+      return Refuse("unknown shape");
+    }
+    tensors.push_back(t);
+  }
+  ImportedOperator op = Make(i, OperatorType::kAdd, std::move(tensors));
+  op.nodes.push_back(pack);
+  return Emit(std::move(op));
 }
 
 Result Importer::BatchNorm(int i) {

@@ -135,6 +135,8 @@ class Importer {
   Result BinaryWithConstant(int i, int k, const Shape& x,
                             const tensorflow::Tensor& constant);
   Result AddN(int i);
+  // A sum over the list that tensors were packed to.
+  Result SumOfPack(int i);
   Result BatchNorm(int i);
   // An activation of input k.
   Result Unary(int i, const Activation& activation, size_t k = 0);
@@ -147,14 +149,15 @@ class Importer {
   // what it is a part of.
   Result Select(int i);
 
-  // Norms over channels (norms.cc).
+  // Norms (norms.cc).
 
-  // The norm that ends with node `add`, a sum of rank `rank`, over these axes.
-  std::optional<Normalization> NormOf(int add, size_t rank,
-                                      const std::vector<int64_t>& axes);
-  Result EmitNorm(TensorRef x, const Normalization& norm, ImportedOperator op);
-  // The mean and variance of each pixel's channels.
-  Result LayerNorm(int i);
+  // The norm that ends with node `add`, a sum of rank `rank`.
+  std::optional<Normalization> NormOf(int add, size_t rank);
+  // Scale and shift have a number for each channel, in `groups` or not.
+  Result EmitNorm(TensorRef x, const Normalization& norm, int64_t groups,
+                  ImportedOperator op);
+  // With the mean and variance of each pixel, image, or channel of an image.
+  Result Norm(int i);
   // [N,H,W,C], as [N,H,W,groups,C/groups], with the mean and variance of each
   // image's groups, and back by Reshape `i`.
   Result GroupNorm(int i);

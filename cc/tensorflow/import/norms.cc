@@ -1,5 +1,7 @@
-// Layer norms and group norms as Keras writes them, and shuffled channels.
+// Norms of pixels, images and groups of channels as Keras writes them, and
+// shuffled channels.
 #include <algorithm>
+#include <numeric>
 
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/import/handlers.h"
@@ -25,20 +27,17 @@ bool IsOfChannels(const Tensor& values, int64_t groups, int64_t channels) {
 
 }  // namespace
 
-std::optional<Normalization> Importer::NormOf(
-    int add, size_t rank, const std::vector<int64_t>& axes) {
+std::optional<Normalization> Importer::NormOf(int add, size_t rank) {
   const Shape* shape = graph_.shape({add, 0});
   const std::string& op = graph_.node(add).op();
   if ((op != "AddV2" && op != "Add") || !shape || RankOf(*shape) != rank) {
     return std::nullopt;
   }
-  auto norm = MatchNormalization(&graph_, add);
-  if (norm && norm->axes != axes) norm.reset();
-  return norm;
+  return MatchNormalization(&graph_, add);
 }
 
 Result Importer::EmitNorm(TensorRef x, const Normalization& norm,
-                          ImportedOperator op) {
+                          int64_t groups, ImportedOperator op) {
   const int64_t channels = graph_.shape(x)->back();
   op.op.epsilon = norm.epsilon;
   op.weights = {std::vector<float>(channels, 1.0f),
@@ -48,7 +47,7 @@ Result Importer::EmitNorm(TensorRef x, const Normalization& norm,
     if (!values) continue;
     if (!ToDataType(values->dtype()) ||
         !(values->NumElements() == 1 ||
-          IsOfChannels(*values, op.op.groups, channels))) {
+          IsOfChannels(*values, groups, channels))) {
       return Refuse("its scale and shift are not of channels");
     }
     op.weights[k] = *Repeated(*values, channels);
@@ -57,21 +56,36 @@ Result Importer::EmitNorm(TensorRef x, const Normalization& norm,
   return Emit(std::move(op));
 }
 
-Result Importer::LayerNorm(int i) {
+Result Importer::Norm(int i) {
   const Shape* x = graph_.shape({i, 0});
   if (!x || layout_ == Layout::kChannelsFirst) return Refuse("unknown shape");
-  const size_t rank = RankOf(*x);
-  const auto norm = NormOf(i, rank, {static_cast<int64_t>(rank) - 1});
+  const int64_t rank = RankOf(*x);
+  const auto norm = NormOf(i, rank);
   if (!norm || !graph_.same_shape(norm->x, {i, 0})) {
-    return Refuse("it is no layer norm");
+    return Refuse("it is no norm");
   }
-  return EmitNorm(norm->x, *norm, Make(i, OperatorType::kNormalize, {norm->x}));
+  ImportedOperator op = Make(i, OperatorType::kNormalize, {norm->x});
+  // Of pixels, of images, and of each channel of images.
+  std::vector<int64_t> image(rank - 1);
+  std::iota(image.begin(), image.end(), 1);
+  if (norm->axes != std::vector<int64_t>{rank - 1}) {
+    op.op.whole_images = true;
+    if (norm->axes != image) {
+      image.pop_back();
+      op.op.groups = x->back();
+      if (norm->axes != image || !graph_.fixed({i, 0}, x->size() - 1)) {
+        return Refuse("it is no norm of pixels, images or channels");
+      }
+    }
+  }
+  return EmitNorm(norm->x, *norm, 1, std::move(op));
 }
 
 Result Importer::GroupNorm(int i) {
   const int add = graph_.Input(i, 0).node;
-  const auto norm = NormOf(add, 5, {1, 2, 4});
-  if (!norm || graph_.node(norm->x.node).op() != "Reshape") {
+  const auto norm = NormOf(add, 5);
+  if (!norm || norm->axes != std::vector<int64_t>{1, 2, 4} ||
+      graph_.node(norm->x.node).op() != "Reshape") {
     return Refuse("it is no group norm");
   }
   const TensorRef x = graph_.Input(norm->x.node, 0);
@@ -87,7 +101,7 @@ Result Importer::GroupNorm(int i) {
   op.op.whole_images = true;
   op.op.groups = (*grouped)[3];
   op.nodes.push_back(norm->x.node);
-  return EmitNorm(x, *norm, std::move(op));
+  return EmitNorm(x, *norm, op.op.groups, std::move(op));
 }
 
 Result Importer::ChannelShuffle(int i) {

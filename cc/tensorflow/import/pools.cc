@@ -30,6 +30,7 @@ Result Importer::Pool(int i) {
 }
 
 Result Importer::Reduce(int i) {
+  if (SumOfPack(i).ok()) return absl::OkStatus();
   const NodeDef& node = graph_.node(i);
   auto axes = Integers(Constant(i, 1));
   const Shape* x = InputShape(i, 0, {2, 4});

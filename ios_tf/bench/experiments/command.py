@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from ios_tf.bench import gpu_day
 from ios_tf.bench.experiments import experiment
 from ios_tf.bench.experiments.batch import Batch
 from ios_tf.bench.experiments.blocks import Blocks
@@ -189,6 +190,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     campaign.add_arguments(random)
     random.set_defaults(run=campaign.run)
+    day = commands.add_parser("gpu_day", help="all that is to be seen on a GPU")
+    gpu_day.add_arguments(day)
+    day.set_defaults(run=gpu_day.run)
     options = parser.parse_args(arguments)
     try:
         return (options.run if "run" in options else run)(options) or 0

@@ -1,0 +1,164 @@
+"""Which of cuDNN's plans are the fastest on a GPU, beside those expected of it.
+
+python -m ios_tf.bench.cudnn_plans CONVOLUTIONS --device=cuda: compiles convolutions one
+by one, so that the engine times cuDNN's plans for each, and compares the winners with
+the plans that cuDNN itself, asked without a GPU, would have had timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import datetime
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ios_tf.bench.frameworks.weights import random_weights
+from ios_tf.bench.network_search import schedule_json
+from ios_tf.errors import UserError
+from ios_tf.files import write_json
+from ios_tf.native import engine
+from ios_tf.scheduler import Schedule, Stage, Strategy
+
+_CASES = (("float32", 1), ("float16", 1), ("float32", 32), ("float16", 32))
+
+
+def measure(
+    networks: Mapping[str, Sequence[Mapping[str, Any]]], device: str, output: str = ""
+) -> dict[str, list[str]]:
+    """The fastest plans of all convolutions, by "NETWORK DTYPE BATCH".
+
+    Args:
+      networks: of each the convolutions: {"inputs": shapes, "operator": …}.
+      device: as the engine calls it.
+      output: a file that gets what is known after each network; "": none.
+
+    Returns:
+      Names of cuDNN's engines with their knobs, in the convolutions' order; "" where
+      the engine computes one by a kernel of its own, or not at all.
+    """
+    found: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        os.environ["IOS_TF_PLAN_CACHE"] = directory  # the engine reads it once
+        for dtype, batch in _CASES:
+            for network, convolutions in networks.items():
+                found[f"{network} {dtype} {batch}"] = [
+                    _fastest(_block(one, dtype, batch), device, Path(directory))
+                    for one in convolutions
+                ]
+                if output:
+                    _write(output, device, found)
+    return found
+
+
+def _block(one: Mapping[str, Any], dtype: str, batch: int) -> dict[str, Any]:
+    inputs = [[batch, *shape[1:]] for shape in one["inputs"]]
+    references = [-1 - i for i in range(len(inputs))]
+    return {
+        "version": 1,
+        "dtype": dtype,
+        "inputs": inputs,
+        "operators": [{**one["operator"], "inputs": references}],
+        "outputs": [0],
+    }
+
+
+def _fastest(block: Mapping[str, Any], device: str, directory: Path) -> str:
+    before = _names(directory)
+    schedule = Schedule((Stage(Strategy.CONCURRENT, ((0,),)),))
+    (weights,) = random_weights(block, np.random.default_rng(0))
+    try:
+        engine.Program(block, schedule_json(schedule), weights, device)
+    except engine.EngineError as error:
+        print(f"cannot be computed: {error}", flush=True)
+    new = _names(directory).items() - before.items()
+    return next((plan for _, plan in new), "")
+
+
+def _names(directory: Path) -> dict[str, str]:
+    """The names of plans, by convolution in words."""
+    names = {}
+    for path in directory.glob("*.json"):
+        names.update(json.loads(path.read_text(encoding="utf-8"))["plans"])
+    return names
+
+
+def expected_engines(timed: str) -> set[str]:
+    """The engines of a recording's text, "eng10*4 eng41*29"."""
+    return set(re.findall(r"eng\d+", timed))
+
+
+def compare(
+    found: Mapping[str, Sequence[str]], recorded: Mapping[str, Any]
+) -> dict[str, list[int]]:
+    """By "NETWORK DTYPE BATCH": how many plans are of expected engines, of how many."""
+    result = {}
+    for key, plans in found.items():
+        answers = recorded["answers"].get(key)
+        if not answers:
+            continue
+        known = [
+            plan.split("_")[0] in expected_engines(answer.get("timed", ""))
+            for plan, answer in zip(plans, answers, strict=True)
+            if plan
+        ]
+        result[key] = [sum(known), len(known)]
+    return result
+
+
+def _write(path: str, device: str, found: Mapping[str, Sequence[str]]) -> None:
+    result = {
+        "command": "python -m ios_tf.bench.cudnn_plans " + " ".join(sys.argv[1:]),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
+            timespec="seconds"
+        ),
+        "device": engine.device_fingerprint(device),
+        "plans": found,
+    }
+    write_json(path, result)
+
+
+def _read(path: str) -> Any:
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; gives 0, 1 for failure, 2 for wrong usage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ios_tf.bench.cudnn_plans",
+        description="Finds the fastest of cuDNN's plans for convolutions.",
+    )
+    parser.add_argument("convolutions", metavar="CONVOLUTIONS", help="a JSON file")
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:1,tf32=0 …")
+    parser.add_argument("--recordings", metavar="FILE", help="what is expected")
+    parser.add_argument("--json", metavar="FILE", default="", help="gets the plans")
+    options = parser.parse_args(arguments)
+    try:
+        print(engine.device_fingerprint(options.device), flush=True)
+        found = measure(_read(options.convolutions), options.device, options.json)
+        for key, plans in found.items():
+            counts = collections.Counter(p.split("_")[0] or "none" for p in plans)
+            print(f"{key}: {' '.join(f'{n}*{k}' for n, k in counts.items())}")
+        if options.recordings and os.path.isfile(options.recordings):
+            agree = compare(found, _read(options.recordings))
+            good, of = (sum(n[i] for n in agree.values()) for i in (0, 1))
+            print(f"{good} of {of} plans are of engines that were expected")
+    except (UserError, engine.EngineError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
