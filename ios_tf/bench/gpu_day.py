@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
+import importlib.util
 import os
 import shutil
 import signal
@@ -58,6 +59,7 @@ def steps(options: argparse.Namespace) -> list[Step]:
     no_networks = "" if networks else "no networks: name files of ios_tf export-blocks"
     no_plans = "" if os.path.isfile(options.convolutions) else options.convolutions
     no_sanitizer = "" if shutil.which(_SANITIZER) else f"{_SANITIZER} is not installed"
+    no_reference = _missing("torch", "PyTorch, the float64 reference,")
 
     def file(name: str) -> str:
         return os.path.join(options.output, name)
@@ -71,11 +73,11 @@ def steps(options: argparse.Namespace) -> list[Step]:
     def sanitized(tool: str) -> Step:
         words = [_SANITIZER, f"--tool={tool}", "--error-exitcode=9"]
         command = [*words, *check(tool, "--only_networks", *smallest)]
-        return Step(tool, command, 0.1, no_sanitizer or no_networks)
+        return Step(tool, command, 0.1, no_sanitizer or no_reference or no_networks)
 
-    def experiment(name: str, share: float) -> Step:
+    def experiment(name: str, share: float, missing: str = "") -> Step:
         words = [name, *networks, *device, "--quick", f"--output={options.output}"]
-        return Step(name, module("", *words), share, no_networks)
+        return Step(name, module("", *words), share, missing or no_networks)
 
     types = "--dtypes=float32,float16,bfloat16"
     return [
@@ -92,20 +94,24 @@ def steps(options: argparse.Namespace) -> list[Step]:
             0.15,
             no_plans and f"{no_plans}: no such file",
         ),
-        Step("operators", check("operators", types), 0.15),
+        Step("operators", check("operators", types), 0.15, no_reference),
         Step(
             "networks",
             check("networks", types, "--only_networks", *networks),
             0.15,
-            no_networks,
+            no_reference or no_networks,
         ),
         sanitized("memcheck"),
         sanitized("racecheck"),
         experiment("schedules", 0.3),
         experiment("batch", 0.15),
         experiment("frameworks", 0.2),
-        experiment("utilization", 0.1),
+        experiment("utilization", 0.1, _missing("pynvml", "nvidia-ml-py")),
     ]
+
+
+def _missing(module: str, name: str) -> str:
+    return "" if importlib.util.find_spec(module) else f"{name} is not installed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,8 +164,10 @@ def run(options: argparse.Namespace) -> int:
             "steps": [dataclasses.asdict(one) for one in outcomes],
         }
         write_json(os.path.join(options.output, "gpu_day.json"), record)
-    rows = [(o.step, o.outcome, f"{o.seconds:.0f} s", o.last_line) for o in outcomes]
-    print(table(("step", "outcome", "took", "said last"), rows))
+    for one in outcomes:
+        print(f"{one.step}: {one.last_line}")
+    rows = [(one.step, one.outcome, f"{one.seconds:.0f} s") for one in outcomes]
+    print(table(("step", "outcome", "took"), rows))
     return int(any(one.outcome != "passed" for one in outcomes))
 
 
