@@ -128,9 +128,16 @@ class BlockCostModel(LaneCostModel, Protocol):
     measurements: int
 
     def compare(
-        self, problem: Problem, candidates: Sequence[Sequence[Stage]]
+        self,
+        problem: Problem,
+        candidates: Sequence[Sequence[Stage]],
+        seconds: float = math.inf,
     ) -> list[float]:
-        """The median latencies in ms of several schedules of a block."""
+        """The median latencies in ms of several schedules of a block.
+
+        After so many seconds no other is begun, but for the first few: there are as
+        many results as have been measured.
+        """
 
     def release(self) -> None:
         """Frees what the device holds of the blocks measured so far."""

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ _ROUNDS = 7
 _LONG_MS = 50.0
 _LONG_ROUNDS = 3
 _HOPELESS = 1.3
+# How many are measured, however long it takes: what is now, what was found, another.
+_LEAST_CANDIDATES = 3
 
 
 class MeasuredCostModel(SampledCostModel):
@@ -47,47 +50,63 @@ class MeasuredCostModel(SampledCostModel):
         return self._run(self._program(problem), schedule, self.measurement, lanes)
 
     def compare(
-        self, problem: Problem, candidates: Sequence[Sequence[Stage]]
+        self,
+        problem: Problem,
+        candidates: Sequence[Sequence[Stage]],
+        seconds: float = math.inf,
     ) -> list[float]:
-        """The median latencies of several schedules of a block."""
+        """The median latencies of several schedules of a block: see BlockCostModel."""
         program = self._program(problem)
         schedules = [Schedule(tuple(stages)).to_json() for stages in candidates]
-        return self._compare([[(program, schedule)] for schedule in schedules])
+        programs = [[(program, schedule)] for schedule in schedules]
+        return self._compare(programs, seconds)
 
     def compare_programs(
-        self, candidates: Sequence[Sequence[Mapping[str, Any]]]
+        self,
+        candidates: Sequence[Sequence[Mapping[str, Any]]],
+        seconds: float = math.inf,
     ) -> list[float]:
-        """The median latencies of several forms of a network.
+        """The median latencies of several forms of a network, of the first at least.
 
         A form is the {"block", "schedule"} objects of all its regions; its latency is
-        their sum.
+        their sum. `seconds` is as for `compare`.
         """
         return self._compare(
             [
                 [(_text(one["block"]), _text(one["schedule"])) for one in programs]
                 for programs in candidates
-            ]
+            ],
+            seconds,
         )
 
-    def _compare(self, candidates: Sequence[Sequence[tuple[str, str]]]) -> list[float]:
+    def _compare(
+        self, candidates: Sequence[Sequence[tuple[str, str]]], seconds: float
+    ) -> list[float]:
         # In turn, so that what disturbs the machine disturbs all alike.
-        self.measurements += len(candidates)
-        latencies: list[list[float]] = [[] for _ in candidates]
+        end = time.monotonic() + seconds
+        latencies: list[list[float]] = []
         once = Measurement(max(self.measurement.warmup, 1), self.measurement.number, 1)
-        hopeless = math.inf
-        for i in range(_ROUNDS):
-            if i > 0 and min(found[0] for found in latencies) > _LONG_MS:
-                once = Measurement(0, 1, 1)
-                hopeless = _HOPELESS * min(map(statistics.median, latencies))
-                if i == _LONG_ROUNDS:
-                    break
-            elif i > 0:
-                once = dataclasses.replace(once, warmup=1)
-            for candidate, found in zip(candidates, latencies, strict=True):
-                if found and statistics.median(found) > hopeless:
-                    continue
-                found.append(sum(self._run(*program, once)[0] for program in candidate))
+        for number, candidate in enumerate(candidates):
+            if number >= _LEAST_CANDIDATES and time.monotonic() > end:
+                break
+            latencies.append([self._milliseconds(candidate, once)])
+        self.measurements += len(latencies)
+        once = dataclasses.replace(once, warmup=1)
+        for done in range(1, _ROUNDS):
+            fastest = min(map(statistics.median, latencies))
+            long = fastest > _LONG_MS
+            if long and (done == _LONG_ROUNDS or time.monotonic() > end):
+                break
+            once = Measurement(0, 1, 1) if long else once
+            for candidate, found in zip(candidates, latencies, strict=False):
+                if not long or statistics.median(found) < _HOPELESS * fastest:
+                    found.append(self._milliseconds(candidate, once))
         return [statistics.median(found) for found in latencies]
+
+    def _milliseconds(
+        self, candidate: Sequence[tuple[str, str]], measurement: Measurement
+    ) -> float:
+        return sum(self._run(*program, measurement)[0] for program in candidate)
 
     def _program(self, problem: Problem) -> str:
         if problem.signature not in self._programs:

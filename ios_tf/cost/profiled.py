@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -43,9 +44,15 @@ class ProfiledCostModel(SampledCostModel):
         return self._measure(problem, [[stage]], self.measurement, lanes)[0]
 
     def compare(
-        self, problem: Problem, candidates: Sequence[Sequence[Stage]]
+        self,
+        problem: Problem,
+        candidates: Sequence[Sequence[Stage]],
+        seconds: float = math.inf,
     ) -> list[float]:
-        """The median latencies of several schedules of a block, measured in turn."""
+        """The median latencies of several schedules of a block, measured in turn.
+
+        All of them, however many `seconds` that takes.
+        """
         self.measurements += len(candidates)
         rounds = dataclasses.replace(self.measurement, repeat=_ROUNDS)
         return [

@@ -73,6 +73,7 @@ class Searcher:
       cost_model: what measures.
       searches: whether the strategy is one that searches, and not a baseline, which,
         asked for by name, is not replaced by something better.
+      time_limit: seconds for the searches of all blocks of a call together.
     """
 
     def __init__(
@@ -87,20 +88,19 @@ class Searcher:
         time_limit: float = 0.0,
         winograd: bool = False,
     ) -> None:
-        """`time_limit` is in seconds, for all blocks of a call together; 0: none.
+        """`time_limit`: 0: none. What a search has found by then is used.
 
-        What a search has found by then is used. `winograd`: whether searches choose
-        the algorithms of convolutions, too.
+        `winograd`: whether searches choose the algorithms of convolutions, too.
         """
         self.cost_model = cost_model
         self._cached = CachedCostModel(cost_model, database)
         self.searches = strategy not in BASELINES
+        self.time_limit = time_limit or math.inf
         self._strategy = strategy
         self._pruning = pruning
         self._cache = cache
         self._show_progress = show_progress
         self._patterns = patterns
-        self._time_limit = time_limit
         self._winograd = winograd
 
     def schedule_all(
@@ -133,7 +133,7 @@ class Searcher:
         stats.cached = len(schedules)
         waiting = [p for s, p in unique.items() if s not in schedules]
         left = sum(map(_weight, waiting))
-        end = start + self._time_limit if self._time_limit else math.inf
+        end = start + self.time_limit
         for i, problem in enumerate(waiting):
             algorithms = self._algorithms(problem, end, stats)
             # The time that one search leaves goes to the others.
@@ -200,7 +200,7 @@ class Searcher:
         )
         # Given more time than then, there may be a better one.
         stopped_after = schedule.metadata.get("stopped_after") if schedule else None
-        if stopped_after and not 0 < self._time_limit <= stopped_after:
+        if stopped_after and self.time_limit > stopped_after:
             return None
         return schedule
 
@@ -264,7 +264,7 @@ class Searcher:
             stats.stopped.setdefault(problem.signature, gap)
         metadata = dict(schedule.metadata)
         if problem.signature in stats.stopped:
-            metadata["stopped_after"] = self._time_limit
+            metadata["stopped_after"] = self.time_limit
         return dataclasses.replace(
             schedule,
             signature=problem.signature,
@@ -282,32 +282,40 @@ class Searcher:
         before = self.cost_model.measurements
         bar = Progress(label) if self._show_progress else None
         sequential = sequential_schedule(problem)
-        choices = [sequential]
+        choices, found = [sequential], []
+        searches = self.searches and not _is_chain(problem)
         if not self.searches:
             choices = [BASELINES[self._strategy](problem)]
-        elif not _is_chain(problem):
+        elif searches:
             try:
                 found, gap = self._found(problem, bar, deadline, stats)
-                choices += found
             except MemoryError:
                 stats.too_large.add(problem.name)
                 self.cost_model.release()
-            # A sum of stage latencies is an estimate; the whole block decides.
-            if self._strategy in ("both", "parallel"):
-                choices.append(greedy_schedule(problem))
+        # A sum of stage latencies is an estimate; the whole block decides. What is
+        # most likely to win comes first: time may end.
+        choices += found[:1]
         choices += self._splits(problem)
+        if searches and self._strategy in ("both", "parallel"):
+            choices.append(greedy_schedule(problem))
+        choices += found[1:]
         measured = list({s.stages: s for s in [*choices, sequential]}.values())
         latencies = dict(
             zip(
                 (schedule.stages for schedule in measured),
                 compare_within_memory(
-                    lambda candidates: self.cost_model.compare(problem, candidates),
+                    lambda candidates: self.cost_model.compare(
+                        problem, candidates, max(deadline - time.monotonic(), 0.0)
+                    ),
                     [schedule.stages for schedule in measured],
                     self.cost_model.release,
                 ),
-                strict=True,
+                strict=False,
             )
         )
+        if len(latencies) < len(measured):
+            choices = [one for one in choices if one.stages in latencies]
+            gap = 1.0 if gap is None else gap
         if math.inf in latencies.values():
             stats.too_large.add(problem.name)
         if latencies[sequential.stages] == math.inf:

@@ -270,6 +270,28 @@ def test_a_mean_that_is_an_output_is_left_one(tmp_path):
     check(function, tmp_path)
 
 
+@pytest.mark.parametrize("axes", [[3], [1, 2, 3]])
+def test_a_variance_that_comes_back_is_left_one(axes, tmp_path):
+    """What TensorFlow computes of it is no part of the norm's region."""
+
+    def norm(x):
+        mean, variance = tf.nn.moments(x, axes, keepdims=True)
+        y = tf.nn.batch_normalization(x, mean, variance, BETA, GAMMA, 1e-3)
+        return y * tf.sigmoid(variance)
+
+    def network(x):
+        x = tf.nn.conv2d(x, FILTERS, 1, "SAME")
+        y = x * tf.reduce_mean(x, [1, 2, 3], keepdims=True)
+        return [tf.nn.conv2d(one, LAST, 1, "SAME") for one in (y, norm(x))]
+
+    graph = gh.freeze(network, (None, None, None, 3))
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert "IosRegion" in lowered.ops()
+    for shape in [(1, 9, 7, 3), (3, 4, 6, 3)]:
+        x = gh.random_array(*shape)
+        gh.assert_equal(gh.run(lowered, x), gh.run(graph, x))
+
+
 def test_keras_model_of_norms(tmp_path):
     """A block of ConvNeXt, and an input that is normalised before any convolution."""
     inputs = keras.Input((12, 12, 3))

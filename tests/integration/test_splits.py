@@ -132,7 +132,7 @@ class Latencies:
     def group_latency(self, problem, group, lanes):
         return 0.0
 
-    def compare(self, problem, candidates):
+    def compare(self, problem, candidates, seconds):
         self.measurements += len(candidates)
         return [self.latency_ms.get(c[0].micro_batches, 1.0) for c in candidates]
 

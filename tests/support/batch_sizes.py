@@ -74,7 +74,7 @@ class Stopwatch:
     def __init__(self, latencies):
         self.latencies = latencies
 
-    def compare_programs(self, candidates):
+    def compare_programs(self, candidates, seconds):
         sizes = {
             p["block"]["inputs"][0][0] for programs in candidates for p in programs
         }

@@ -47,7 +47,7 @@ class Table:
 
     group_latency = None
 
-    def compare(self, problem, candidates):
+    def compare(self, problem, candidates, seconds):
         self.compared.append(problem)
         return [1.0] * len(candidates)
 

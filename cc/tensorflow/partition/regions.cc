@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -317,6 +318,41 @@ void NoteProducers(Partition* partition) {
   }
 }
 
+// Operators cover the nodes they stand for. What somebody else reads inside of
+// one, the variance of a norm say, TensorFlow computes once more: it is covered
+// no longer, nor is what it reads there.
+void UncoverWhatOthersRead(Partition* partition) {
+  const GraphIndex& graph = *partition->graph;
+  std::set<int> covered, results;
+  std::set<TensorRef> read;
+  for (const ImportedOperator& op : partition->operators) {
+    covered.insert(op.nodes.begin(), op.nodes.end());
+    results.insert(op.output.node);
+    const std::vector<int>& same = graph.aliases(op.output.node);
+    results.insert(same.begin(), same.end());
+    read.insert(op.inputs.begin(), op.inputs.end());
+  }
+  const auto is_shared = [&](int i) {
+    const std::vector<int>& readers = graph.Consumers({i, 0});
+    return graph.preserved(i) || read.count({i, 0}) > 0 ||
+           std::any_of(readers.begin(), readers.end(),
+                       [&](int r) { return covered.count(r) == 0; });
+  };
+  bool changed = true;
+  while (std::exchange(changed, false)) {
+    for (auto it = covered.begin(); it != covered.end();) {
+      const bool shared = results.count(*it) == 0 && is_shared(*it);
+      it = shared ? covered.erase(it) : std::next(it);
+      changed = changed || shared;
+    }
+  }
+  for (ImportedOperator& op : partition->operators) {
+    op.nodes.erase(std::remove_if(op.nodes.begin(), op.nodes.end(),
+                                  [&](int i) { return covered.count(i) == 0; }),
+                   op.nodes.end());
+  }
+}
+
 void LeaveToTensorFlow(std::vector<int> operators, Partition* partition) {
   std::sort(operators.rbegin(), operators.rend());
   for (int k : operators) {
@@ -415,6 +451,7 @@ absl::StatusOr<Partition> PartitionGraph(
     partition.shapes.clear();
     partition.operators = Fuse(
         graph, ImportNodes(&graph, options.placement, &partition.refusals));
+    UncoverWhatOthersRead(&partition);
     NoteProducers(&partition);
     TF_RETURN_IF_ERROR(FindRegions(&partition));
     std::set<int> covered;
