@@ -29,7 +29,11 @@ def add_commands(commands: Any) -> None:
     )
     arguments.add_pruning(parser)
     arguments.add_whole(
-        parser, "time_limit", 300, 0, "seconds the searches may take; 0: any"
+        parser,
+        "time_limit",
+        300,
+        0,
+        "seconds after which no measurement is begun that can be left out; 0: any",
     )
     arguments.add_winograd(parser)
     arguments.add_patterns(parser)

@@ -70,8 +70,8 @@ def convert(
         "sequential".
       max_groups: groups per stage the search considers, the paper's s; 0: any.
       max_group_size: operators per group, the paper's r; 0: any.
-      time_limit: seconds after which the searches end with what they have found; 0:
-        none.
+      time_limit: seconds after which the searches end with what they have found; of
+        each block three schedules are compared all the same. 0: none.
       units: regular expressions; operators whose names match one, and equally in its
         groups, are scheduled as one operator.
       borders: regular expressions; a block ends with an operator whose name matches.

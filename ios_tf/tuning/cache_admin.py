@@ -73,7 +73,7 @@ def entries(directory: str) -> list[Entry]:
     """
     if not tf.io.gfile.isdir(directory):
         raise UserError(f"{directory}: no such directory")
-    found = []
+    found: list[Entry] = []
     try:
         for device in _directories(directory, directory):
             below = os.path.join(directory, device)

@@ -148,11 +148,11 @@ def enable(
     except NativeLibraryError as error:
         _logger.warning("ios_tf.enable does nothing: %s", error)
         return status()
-    error = _take_string(
+    problem = _take_string(
         library.ios_tf_enable(directory.encode(), on_miss.encode(), batch_size)
     )
-    if error:
-        raise UserError(error)
+    if problem:
+        raise UserError(problem)
     if on_miss == "search":
         _start_search(pruning, progress)
     tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": True})

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ios_tf.cost.cached import CachedCostModel
@@ -16,6 +16,7 @@ from ios_tf.scheduler import (
     Problem,
     Pruning,
     Schedule,
+    Stage,
     greedy_schedule,
     search,
     sequential_schedule,
@@ -278,42 +279,13 @@ class Searcher:
         """A block's schedule; where the search was stopped, how much faster than it
         another one could be."""
         start = time.monotonic()
-        gap = None
         before = self.cost_model.measurements
         bar = Progress(label) if self._show_progress else None
         sequential = sequential_schedule(problem)
-        choices, found = [sequential], []
-        searches = self.searches and not _is_chain(problem)
-        if not self.searches:
-            choices = [BASELINES[self._strategy](problem)]
-        elif searches:
-            try:
-                found, gap = self._found(problem, bar, deadline, stats)
-            except MemoryError:
-                stats.too_large.add(problem.name)
-                self.cost_model.release()
-        # A sum of stage latencies is an estimate; the whole block decides. What is
-        # most likely to win comes first: time may end.
-        choices += found[:1]
-        choices += self._splits(problem)
-        if searches and self._strategy in ("both", "parallel"):
-            choices.append(greedy_schedule(problem))
-        choices += found[1:]
-        measured = list({s.stages: s for s in [*choices, sequential]}.values())
-        latencies = dict(
-            zip(
-                (schedule.stages for schedule in measured),
-                compare_within_memory(
-                    lambda candidates: self.cost_model.compare(
-                        problem, candidates, max(deadline - time.monotonic(), 0.0)
-                    ),
-                    [schedule.stages for schedule in measured],
-                    self.cost_model.release,
-                ),
-                strict=False,
-            )
-        )
-        if len(latencies) < len(measured):
+        choices, gap = self._choices(problem, bar, deadline, stats)
+        candidates = list({s.stages: s for s in [*choices, sequential]}.values())
+        latencies = self._latencies(problem, candidates, deadline)
+        if len(latencies) < len(candidates):
             choices = [one for one in choices if one.stages in latencies]
             gap = 1.0 if gap is None else gap
         if math.inf in latencies.values():
@@ -341,6 +313,49 @@ class Searcher:
                 f"{metadata['sequential_ms']:.2f} -> {metadata['latency_ms']:.2f} ms"
             )
         return dataclasses.replace(best, metadata=metadata), gap
+
+    def _choices(
+        self,
+        problem: Problem,
+        bar: Progress | None,
+        deadline: float,
+        stats: SearchStats,
+    ) -> tuple[list[Schedule], float | None]:
+        """The schedules to choose from, and `_search_stages`'s second result.
+
+        A sum of stage latencies is an estimate; the whole block decides. What is most
+        likely to win comes first: time may end.
+        """
+        if not self.searches:
+            return [BASELINES[self._strategy](problem)], None
+        sequential = sequential_schedule(problem)
+        if _is_chain(problem):
+            return [sequential, *self._splits(problem)], None
+        found: list[Schedule] = []
+        gap: float | None = None
+        try:
+            found, gap = self._found(problem, bar, deadline, stats)
+        except MemoryError:
+            stats.too_large.add(problem.name)
+            self.cost_model.release()
+        choices = [sequential, *found[:1], *self._splits(problem)]
+        if self._strategy in ("both", "parallel"):
+            choices.append(greedy_schedule(problem))
+        return choices + found[1:], gap
+
+    def _latencies(
+        self, problem: Problem, candidates: Sequence[Schedule], deadline: float
+    ) -> dict[tuple[Stage, ...], float]:
+        """Milliseconds, by stages, of as many as the time allows."""
+        stages = [schedule.stages for schedule in candidates]
+        latencies = compare_within_memory(
+            lambda some: self.cost_model.compare(
+                problem, some, max(deadline - time.monotonic(), 0.0)
+            ),
+            stages,
+            self.cost_model.release,
+        )
+        return dict(zip(stages, latencies, strict=False))
 
     def _found(
         self,

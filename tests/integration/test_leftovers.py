@@ -33,8 +33,9 @@ with temporary_directory() as directory:
     sys.stdin.read()
 """
 _WAITING_COMMAND = """
-import os, sys, tempfile
+import os, signal, sys, tempfile
 from ios_tf.cli import main, show
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 def wait(options):
     tempfile.mkdtemp()
     print(os.environ["TMPDIR"], flush=True)

@@ -1,0 +1,212 @@
+"""The functions that users give to `optimize`, and how they are called."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function import concrete_function as concrete
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
+
+from ios_tf.errors import UserError, first_line
+from ios_tf.model.loading import traced
+
+_KINDS = (
+    "a keras.Model, a tf.function with an input_signature, a ConcreteFunction or "
+    "tf.saved_model.load(DIRECTORY).signatures[NAME]"
+)
+
+
+class Call:
+    """How a function is called: between Python's arguments and flat tensors."""
+
+    def __init__(
+        self,
+        function: Any,
+        defaults: Mapping[str, Any],
+        prepare: Callable[..., Any] | None = None,
+    ) -> None:
+        """`prepare`: makes the arguments of those that a caller gives."""
+        self._type = function.function_type
+        self._defaults = defaults
+        self._keywords = function._arg_keywords
+        self._positional = function._num_positional_args
+        self._prepare = prepare
+        self.signature = inspect.signature(prepare) if prepare else self._signature()
+
+    @property
+    def types(self) -> Sequence[Any]:
+        """Of the tensors that the function's graph takes."""
+        return self._type.flat_inputs
+
+    def _signature(self) -> inspect.Signature:
+        return inspect.Signature(
+            [
+                inspect.Parameter(
+                    name,
+                    parameter.kind,
+                    default=self._defaults.get(name, inspect.Parameter.empty),
+                )
+                for name, parameter in self._type.parameters.items()
+            ]
+        )
+
+    def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tf.Tensor]:
+        """Arguments as the flat tensors that the function's graph takes.
+
+        Raises:
+          TypeError, ValueError: the arguments are not those of the function.
+        """
+        if self._prepare:
+            args, kwargs = self._prepare(*args, **kwargs), {}
+        try:
+            bound = self._type.bind_partial(*args, **kwargs)
+            for name, value in self._defaults.items():
+                bound.arguments.setdefault(name, value)
+            bound = self._type.bind_with_defaults(bound.args, bound.kwargs, {})
+        except TypeError:
+            # TensorFlow takes tensors by their own names, too, such as the only
+            # argument of a signature without its name.
+            values = {**dict(zip(self._keywords, args, strict=False)), **kwargs}
+            if len(args) > self._positional or values.keys() != {*self._keywords}:
+                raise
+            types = zip(self._keywords, self.types, strict=True)
+            return [one for key, of in types for one in of.to_tensors(values[key])]
+        return self._type.unpack_inputs(bound)
+
+    def result(self, tensors: Sequence[tf.Tensor]) -> Any:
+        """The flat tensors of the graph as the function returns them."""
+        return self._type.pack_output(tensors)
+
+
+class Original:
+    """The function that was given, with fixed types of its arguments."""
+
+    def __init__(self, name: str, owner: Any, function: Any, call: Call) -> None:
+        """`owner`: keeps alive what `function`, a ConcreteFunction, captures."""
+        self.name = name
+        self.call = call
+        self.owner = owner
+        self.function = function
+        if any(one.dtype in (tf.resource, tf.variant) for one in call.types):
+            raise UserError(
+                f"{name} takes variables or data sets as arguments: pass a function of "
+                "tensors"
+            )
+
+    @classmethod
+    def of(cls, given: Any) -> Original:
+        """Finds the function in what a user gives.
+
+        Raises:
+          UserError: there is none, or several.
+        """
+        import keras
+
+        if isinstance(given, keras.Model):
+            return cls._of_keras(given)
+        if isinstance(given, polymorphic_function.Function):
+            return cls._of_tf_function(given)
+        if isinstance(given, concrete.ConcreteFunction):
+            return cls(_name(given), given, given, Call(given, {}))
+        signatures = getattr(given, "signatures", None)
+        if isinstance(signatures, Mapping) and signatures:
+            if len(signatures) > 1:
+                names = ", ".join(sorted(signatures))
+                raise UserError(
+                    f"the model has several signatures, {names}: pass one of them, "
+                    f"model.signatures[{min(signatures)!r}]"
+                )
+            ((name, function),) = signatures.items()
+            return cls(name, given, function, Call(function, {}))
+        if isinstance(given, (str, os.PathLike)):
+            raise UserError(
+                f"a model on disk is converted by ios_tf.convert; pass {_KINDS}"
+            )
+        if callable(given) and not isinstance(given, type):
+            raise UserError(
+                f"{_name(given)} has no fixed signature: pass {_KINDS} (such as "
+                "tf.function(f, input_signature=[tf.TensorSpec([None, 224, 224, 3])]))"
+            )
+        raise UserError(f"pass {_KINDS}, not {type(given).__name__}")
+
+    @classmethod
+    def _of_tf_function(cls, given: Any) -> Original:
+        name = _name(given)
+        if given.input_signature is None:
+            raise UserError(
+                f"the tf.function {name} has no input_signature: pass "
+                f"{name}.get_concrete_function(tf.TensorSpec(SHAPE, DTYPE), ...)"
+            )
+        call_with = given.function_spec.default_values
+        try:
+            function = given.get_concrete_function()
+        # The function's own code may raise anything where it is traced.
+        except Exception as error:
+            raise UserError(
+                f"the tf.function {name} cannot be traced: {first_line(error)}"
+            ) from error
+        return cls(name, given, function, Call(function, call_with))
+
+    @classmethod
+    def _of_keras(cls, model: Any) -> Original:
+        import keras
+
+        function, specs = traced(model)
+
+        def convert(value: Any, spec: tf.TensorSpec) -> Any:
+            return keras.ops.convert_to_tensor(value, spec.dtype)
+
+        names = list(inspect.signature(model.call).parameters)[: len(specs)]
+
+        def prepare(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+            bound = signature.bind(*args, **kwargs)
+            if bound.arguments.pop("training", False):
+                raise ValueError(f"{model_name} was optimized for training=False")
+            return tuple(
+                _like(spec, value, convert)
+                for spec, value in zip(specs, bound.args, strict=True)
+            )
+
+        model_name = model.name
+        parameter = inspect.Parameter
+        signature = inspect.Signature(
+            [
+                *(parameter(name, parameter.POSITIONAL_OR_KEYWORD) for name in names),
+                parameter("training", parameter.KEYWORD_ONLY, default=False),
+            ]
+        )
+        prepare.__signature__ = signature
+        return cls(model_name, model, function, Call(function, {}, prepare))
+
+    def compute(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:
+        """The outputs of the function's graph."""
+        function = self.function
+        result = function._call_flat(tensors, function.captured_inputs)
+        output = function.function_type.output
+        return output.to_tensors(result) if output is not None else []
+
+
+def _name(function: Any) -> str:
+    name = getattr(function, "__name__", None) or getattr(function, "name", None)
+    name = name.decode() if isinstance(name, bytes) else name or type(function).__name__
+    # TensorFlow adds a prefix and a number to the name of a function that it traces.
+    return re.sub(r"^__inference_(.+)_\d+$", r"\1", name)
+
+
+def _like(spec: Any, value: Any, convert: Callable[[Any, tf.TensorSpec], Any]) -> Any:
+    """Puts a Keras model's argument into the structure it was built with."""
+    import keras
+
+    if isinstance(spec, Mapping) and isinstance(value, Mapping):
+        value = {name: value[name] for name in spec if name in value}
+    flat, specs = keras.tree.flatten(value), keras.tree.flatten(spec)
+    if len(flat) != len(specs):
+        raise ValueError(f"the model takes {len(specs)} tensors, not {len(flat)}")
+    return keras.tree.pack_sequence_as(
+        spec, [convert(one, of) for one, of in zip(flat, specs, strict=True)]
+    )
