@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import importlib.util
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from ios_tf.bench import arrays
 from ios_tf.bench.frameworks import interpreter
 from ios_tf.bench.frameworks.weights import random_weights
 from ios_tf.bench.network_search import schedule_json
+from ios_tf.bench.standalone import utc_now
 from ios_tf.errors import UserError
 from ios_tf.files import write_json
 from ios_tf.model.network import Network
@@ -347,9 +347,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.json:
         result = {
             "command": "python -m ios_tf.bench.checks " + " ".join(sys.argv[1:]),
-            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
-                timespec="seconds"
-            ),
+            "date": utc_now(),
             "device": fingerprint,
             "checks": [dataclasses.asdict(check) for check in checks],
         }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import datetime
 import json
 import os
 import re
@@ -23,6 +22,7 @@ import numpy as np
 
 from ios_tf.bench.frameworks.weights import random_weights
 from ios_tf.bench.network_search import schedule_json
+from ios_tf.bench.standalone import utc_now
 from ios_tf.errors import UserError
 from ios_tf.files import write_json
 from ios_tf.native import engine
@@ -117,9 +117,7 @@ def compare(
 def _write(path: str, device: str, found: Mapping[str, Sequence[str]]) -> None:
     result = {
         "command": "python -m ios_tf.bench.cudnn_plans " + " ".join(sys.argv[1:]),
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
-            timespec="seconds"
-        ),
+        "date": utc_now(),
         "device": engine.device_fingerprint(device),
         "plans": found,
     }

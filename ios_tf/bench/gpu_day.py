@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import datetime
 import importlib.util
 import os
 import shutil
@@ -18,10 +17,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ios_tf.bench.standalone import utc_now
 from ios_tf.errors import UserError
 from ios_tf.files import write_json
 from ios_tf.tables import table
@@ -156,9 +156,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{step.name}: {outcomes[-1].outcome}", flush=True)
         record = {
             "command": "python -m ios_tf.bench gpu_day " + " ".join(sys.argv[2:]),
-            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
-                timespec="seconds"
-            ),
+            "date": utc_now(),
             "minutes": options.minutes,
             "seconds": round(time.monotonic() - begin, 1),
             "steps": [dataclasses.asdict(one) for one in outcomes],
@@ -189,29 +187,18 @@ def _outcome(step: Step, limit: float, output: str) -> Outcome:
 
 def _run_for(seconds: float, command: Sequence[str], output: Any) -> int | None:
     """The exit code of a process with all its children; None: its time was over."""
-    with (
-        _killed_with_its_children(
-            subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        ) as process,
-        contextlib.suppress(subprocess.TimeoutExpired),
-    ):
-        return process.wait(seconds)
-    return None
-
-
-@contextlib.contextmanager
-def _killed_with_its_children(
-    process: subprocess.Popen[bytes],
-) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
     with process:
         try:
-            yield process
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
         finally:
             for number in (signal.SIGTERM, signal.SIGKILL):
                 with contextlib.suppress(ProcessLookupError):

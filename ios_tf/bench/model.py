@@ -7,7 +7,6 @@ all alike; medians and their ratios are reported.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import os
 import platform
 import statistics
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ios_tf.bench.standalone import utc_now
 from ios_tf.conversion.comparison import compare_outputs
 from ios_tf.conversion.convert import convert
 from ios_tf.model import frozen_graphs, saved_models
@@ -88,9 +88,7 @@ class Result:
         stock_ms = self.rows[0].median_ms
         return {
             "command": f"ios_tf bench {self.model} --batch_size={self.batch_size}",
-            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
-                timespec="seconds"
-            ),
+            "date": utc_now(),
             "model": self.model,
             "signature": self.signature,
             "device": self.device,

@@ -1,8 +1,9 @@
-"""Parsers and exit codes of the benchmarks that are run as modules."""
+"""Parsers, exit codes and dates of the benchmarks that are run as modules."""
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import sys
 from collections.abc import Callable
 from typing import TypeVar
@@ -44,3 +45,9 @@ def exit_code(
     except UserError as error:
         print(f"ios_tf: error: {error}", file=sys.stderr)
         return 1
+
+
+def utc_now() -> str:
+    """The date and time of a record: ISO 8601, to the second."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return now.isoformat(timespec="seconds")

@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from absl import app, flags
@@ -113,16 +113,10 @@ def _forget_output() -> None:
 def _interrupted_afterwards() -> Iterator[None]:
     """An interrupt waits: libraries that are interrupted while they load say that
     they could not be loaded."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     interrupts: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
-    try:
+    with _handled(lambda number, _: interrupts.append(number), signal.SIGINT):
         yield
-    finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
-    if interrupts and before is not signal.SIG_IGN:
+    if interrupts:
         raise KeyboardInterrupt
 
 
@@ -134,19 +128,28 @@ def _ended_by_exception() -> Iterator[None]:
     def end(number: int, frame: Any) -> NoReturn:
         sys.exit(128 + number)
 
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python handles no signals there
-        return
-    before = {
-        number: signal.signal(number, end)
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is not signal.SIG_IGN  # as nohup does
-    }
+    with _handled(end, signal.SIGTERM, signal.SIGHUP):
+        yield
+
+
+@contextlib.contextmanager
+def _handled(
+    handler: Callable[[int, Any], object], *numbers: signal.Signals
+) -> Iterator[None]:
+    """Signals that are not ignored, as by nohup, are handled so in the main thread.
+
+    Python handles none in others.
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in numbers:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)
+        for number, old in before.items():
+            signal.signal(number, old or signal.SIG_DFL)
 
 
 class _Parser(arguments.Parser):

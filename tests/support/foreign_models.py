@@ -294,38 +294,44 @@ def _tf1_network(x: tf.Tensor, use_resource: bool = False) -> tf.Tensor:
         return tf.reduce_mean(conv(tf.concat([a, b], -1), "c", 1, 4), [1, 2])
 
 
-@foreign_model
-def tf1_simple_save(path: str) -> Sequence[Call]:
+def _simple_save(
+    path: str,
+    network: Callable[[tf.Tensor], tf.Tensor],
+    shape: Sequence[int | None] = (None, 12, 12, 3),
+) -> Sequence[Call]:
     with tf.Graph().as_default(), v1.Session() as session:
-        x = v1.placeholder(tf.float32, [None, 12, 12, 3])
-        y = _tf1_network(x)
+        x = v1.placeholder(tf.float32, shape)
+        y = network(x)
         session.run(v1.global_variables_initializer())
         v1.saved_model.simple_save(session, path, {"x": x}, {"y": y})
     return batches()
+
+
+@foreign_model
+def tf1_simple_save(path: str) -> Sequence[Call]:
+    return _simple_save(path, _tf1_network)
 
 
 @foreign_model
 def tf1_unused_variables(path: str) -> Sequence[Call]:
-    """What training needs, and another signature."""
-    with tf.Graph().as_default(), v1.Session() as session:
-        x = v1.placeholder(tf.float32, [None, 12, 12, 3], "x")
+    """What training needs, and no signature reads."""
+
+    def trained(x: tf.Tensor) -> tf.Tensor:
         y = _tf1_network(x, use_resource=True)
         step = v1.train.create_global_step()
         with v1.variable_scope("optimizer", use_resource=True):
             v1.train.AdamOptimizer().minimize(tf.reduce_sum(y), step)
-        session.run(v1.global_variables_initializer())
-        v1.saved_model.simple_save(session, path, {"x": x}, {"y": y})
-    return batches()
+        return y
+
+    return _simple_save(path, trained)
 
 
 @foreign_model
 def unknown_channels(path: str) -> Sequence[Call]:
-    with tf.Graph().as_default(), v1.Session() as session:
-        x = v1.placeholder(tf.float32, [None, None, None, None])
-        y = _tf1_network(tf.ensure_shape(x, [None, None, None, 3]))
-        session.run(v1.global_variables_initializer())
-        v1.saved_model.simple_save(session, path, {"x": x}, {"y": y})
-    return batches()
+    def network(x: tf.Tensor) -> tf.Tensor:
+        return _tf1_network(tf.ensure_shape(x, [None, None, None, 3]))
+
+    return _simple_save(path, network, [None] * 4)
 
 
 def _save_tf1(

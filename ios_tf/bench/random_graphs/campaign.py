@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import datetime
 import functools
 import multiprocessing
 import os
@@ -20,6 +19,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from ios_tf.bench.standalone import utc_now
 from ios_tf.errors import UserError
 from ios_tf.files import check_writable, write_json
 from ios_tf.tables import table
@@ -231,9 +231,7 @@ def _record(
 
     return {
         "command": "python -m ios_tf.bench " + " ".join(sys.argv[1:]),
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
-            timespec="seconds"
-        ),
+        "date": utc_now(),
         "device": engine.device_fingerprint("cpu"),
         "tensorflow": tf.__version__,
         "seconds": round(seconds),
