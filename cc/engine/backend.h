@@ -84,8 +84,7 @@ struct TaskSpec {
   std::vector<int> pieces;
   TensorView output;
   std::vector<std::shared_ptr<Parameter>> parameters;  // of WeightShapes()
-  // Of concats, and of activations that read pieces: inputs that lie in their
-  // slice of the output already, as it shall be.
+  // Of concats: inputs that lie in their slice of the output already.
   std::vector<bool> in_place;
   int lanes = 1;  // that share the device while the task runs
 };

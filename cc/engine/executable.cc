@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cc/core/transforms/activations.h"
 #include "cc/core/transforms/commute.h"
 
 namespace ios {
@@ -19,28 +20,21 @@ StatusOr<std::unique_ptr<Executable>> Executable::Create(
 
 Status Executable::Plan(const Schedule& schedule, bool share_memory,
                         int64_t border_alignment) {
-  IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
-  if (backend_->traits().pools_activate) {
-    for (const auto& [to, from] : PoolAfterConvolutions(shapes_, &block_)) {
-      std::swap(parameters_[to], parameters_[from]);
-    }
-    IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
-  }
   MemoryPlanOptions options;
   options.device = backend_->traits();
   options.slice_alignment = options.device.SliceAlignment(block_.dtype);
   options.border_alignment = border_alignment;
   options.share_memory = share_memory;
-  plan_ = PlanMemory(block_, shapes_, schedule, options);
-  for (size_t i = 0; i < block_.operators.size(); ++i) {
-    Operator& op = block_.operators[i];
-    if (plan_.activations[i] != Activation::kNone) {
-      op.activation = plan_.activations[i];
-    }
-    if (plan_.pre_activations[i] != Activation::kNone) {
-      op.pre_activation = plan_.pre_activations[i];
+  IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
+  if (options.device.pools_activate) {
+    for (const auto& [to, from] : PoolAfterConvolutions(shapes_, &block_)) {
+      std::swap(parameters_[to], parameters_[from]);
     }
   }
+  ActivateBeforeConcats(options.device.reads_pieces, &block_);
+  ActivateAfterSums(options.device.reads_terms, &block_);
+  IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
+  plan_ = PlanMemory(block_, shapes_, schedule, options);
   return Status();
 }
 

@@ -1,7 +1,9 @@
 #include "cc/engine/memory_plan.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "cc/core/ir/readers.h"
+#include "cc/core/transforms/activations.h"
 
 namespace ios {
 namespace {
@@ -78,58 +80,22 @@ class Span {
 // The places of tensors relative to each other: each is its own buffer, or part
 // of another operator's output.
 struct Placement {
-  explicit Placement(int operators)
-      : host(operators, -1),
-        offset(operators, 0),
-        activations(operators, Activation::kNone) {}
+  explicit Placement(int operators) : host(operators, -1), offset(operators) {}
 
   std::vector<int> host;  // operator whose output contains this one's, or -1
-  std::vector<int64_t> offset;          // in channels of the host's output
-  std::vector<Activation> activations;  // MemoryPlan::activations
-};
-
-// Whether `op` can write any slice as fast as a dense tensor, on every device,
-// and has no activation but could.
-bool TakesActivation(const Operator& op) {
-  return (op.type == OperatorType::kAdd || op.type == OperatorType::kScale ||
-          op.type == OperatorType::kBinary) &&
-         op.activation == Activation::kNone;
-}
-
-// The readers of each operator's output.
-struct Readers {
-  explicit Readers(const Block& block)
-      : operators(block.operators.size()), outside(block.operators.size()) {
-    for (size_t i = 0; i < block.operators.size(); ++i) {
-      for (int ref : block.operators[i].inputs) {
-        if (ref >= 0) operators[ref].push_back(i);
-      }
-    }
-    for (int out : block.outputs) outside[out] = true;
-  }
-  std::vector<std::vector<int>> operators;
-  std::vector<bool> outside;  // an output of the block
+  std::vector<int64_t> offset;  // in channels of the host's output
 };
 
 std::vector<bool> LeftInPieces(const Block& block, const Readers& readers,
                                const MemoryPlanOptions& options) {
   const int n = block.operators.size();
-  const auto type = [&](int i) { return block.operators[i].type; };
-  // One reader adds the terms up, its first input; several would each do so.
   const auto sum_in_terms = [&](int i) {
-    const Operator& op = block.operators[i];
-    if (readers.operators[i].size() != 1) return false;
-    const Operator& reader = block.operators[readers.operators[i][0]];
-    return (op.activation == Activation::kNone ||
-            op.activation == Activation::kRelu) &&
-           reader.inputs[0] == i && options.device.reads_terms(reader) &&
-           std::none_of(op.inputs.begin(), op.inputs.end(), [&](int ref) {
-             return ref >= 0 && type(ref) == OperatorType::kConcat;
-           });
+    return block.operators[i].activation == Activation::kNone &&
+           ReaderOfTerms(block, readers, options.device.reads_terms, i) >= 0;
   };
   const auto concat_in_pieces = [&](int i) {
     return block.operators[i].inputs.size() <= kMaxPieces &&
-           !readers.operators[i].empty() &&
+           !readers.outside[i] && !readers.operators[i].empty() &&
            std::all_of(
                readers.operators[i].begin(), readers.operators[i].end(),
                [&](int reader) {
@@ -140,9 +106,8 @@ std::vector<bool> LeftInPieces(const Block& block, const Readers& readers,
   };
   std::vector<bool> in_pieces(n, false);
   for (int i = 0; i < n; ++i) {
-    in_pieces[i] = !readers.outside[i] &&
-                   ((type(i) == OperatorType::kConcat && concat_in_pieces(i)) ||
-                    (type(i) == OperatorType::kAdd && sum_in_terms(i)));
+    const bool is_concat = block.operators[i].type == OperatorType::kConcat;
+    in_pieces[i] = is_concat ? concat_in_pieces(i) : sum_in_terms(i);
   }
   return in_pieces;
 }
@@ -208,19 +173,6 @@ Placement PlaceInHosts(const Block& block, const std::vector<Shape>& shapes,
         }
         // A slice of such a source now is a view: both lie in the same place.
         if (fits_slice(ref, i, channel)) place(ref, i, channel);
-        channel += ShapeOf(block, shapes, ref).back();
-      }
-    } else if (op.type == OperatorType::kActivation && op.inputs[0] >= 0 &&
-               in_pieces[op.inputs[0]]) {
-      int64_t channel = 0;
-      for (int ref : block.operators[op.inputs[0]].inputs) {
-        if (ref >= 0 && readers[ref].size() == 1 &&
-            readers[op.inputs[0]].size() == 1 &&
-            TakesActivation(block.operators[ref]) &&
-            fits_slice(ref, op.inputs[0], channel)) {
-          place(ref, i, channel);
-          placement.activations[ref] = op.activation;
-        }
         channel += ShapeOf(block, shapes, ref).back();
       }
     } else if (op.type == OperatorType::kSlice) {
@@ -294,14 +246,6 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
   plan.in_pieces = LeftInPieces(block, readers, options);
   const Placement placement =
       PlaceInHosts(block, shapes, readers, plan.in_pieces, options);
-  plan.activations = placement.activations;
-  plan.pre_activations.resize(n, Activation::kNone);
-  for (int i = 0; i < n; ++i) {
-    if (plan.in_pieces[i] && block.operators[i].type == OperatorType::kAdd) {
-      plan.pre_activations[readers.operators[i][0]] =
-          block.operators[i].activation;
-    }
-  }
   for (size_t i = 0; i < block.inputs.size(); ++i) {
     const Shape& shape = block.inputs[i];
     plan.inputs.push_back({{shape, shape.back(), options.border_alignment},

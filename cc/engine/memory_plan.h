@@ -33,12 +33,6 @@ struct MemoryPlan {
   // Concats and sums that are left in pieces: they have no memory, and nothing
   // to do.
   std::vector<bool> in_pieces;
-  // The activation that an operator applies to its output because that lies in
-  // a slice of the output of its only reader, an activation of such a concat.
-  std::vector<Activation> activations;
-  // The activation that a separable convolution applies to its input because
-  // that is such a sum.
-  std::vector<Activation> pre_activations;
   std::vector<Buffer> buffers;
   int64_t arena_elements = 0;
 

@@ -124,65 +124,24 @@ TEST(ConcatsAreLeftInPieces) {
 }
 
 TEST(SumsAreLeftInTerms) {
-  const auto sepconv = [](int input) {
-    Operator op = Conv(input, 16, 3);
-    op.type = OperatorType::kSepConv;
-    return op;
-  };
-  Operator sum = Join(OperatorType::kAdd, {0, -1});
-  sum.activation = Activation::kRelu;
-  const Block block = MakeBlock({Conv(-1, 16, 1), sum, sepconv(1)}, {2});
+  Operator sepconv = Conv(1, 16, 3);
+  sepconv.type = OperatorType::kSepConv;
+  const Block block = MakeBlock(
+      {Conv(-1, 16, 1), Join(OperatorType::kAdd, {0, -1}), sepconv}, {2});
   MemoryPlanOptions options = Options();
   options.device.reads_terms = [](const Operator& op) {
     return op.type == OperatorType::kSepConv;
   };
-  const auto plan_of = [&](const Block& b) {
-    return Plan(b, SequentialSchedule(b), options);
-  };
-  const MemoryPlan plan = plan_of(block);
+  const MemoryPlan plan = Plan(block, SequentialSchedule(block), options);
   EXPECT(plan.IsView(block, 1));
   EXPECT(plan.Pieces(block, 1) == std::vector<int>({0, -1}));
-  EXPECT(plan.pre_activations[2] == Activation::kRelu);
   EXPECT(plan.arena_elements == kTensor);
 
-  // Two readers, one that is no such convolution, its residual, an activation
-  // that it cannot apply, a term that is a concat.
-  std::vector<Block> others(5, block);
-  others[0].operators.push_back(sepconv(1));
-  others[0].outputs = {2, 3};
-  others[1].operators[2].type = OperatorType::kConv2D;
-  others[2].operators[2].inputs = {0, 1};
-  others[2].operators[2].residual = true;
-  others[3].operators[1].activation = Activation::kTanh;
-  others[4].operators[0] = Join(OperatorType::kConcat, {-1});
-  for (const Block& other : others) {
-    const MemoryPlan whole = plan_of(other);
-    EXPECT(!whole.IsView(other, 1));
-    EXPECT(whole.pre_activations[2] == Activation::kNone);
-  }
-}
-
-TEST(ActivationsOfPiecesMoveToTheirProducers) {
-  Operator relu = Join(OperatorType::kActivation, {3});
-  relu.activation = Activation::kRelu;
-  // The convolution cannot write into a slice for nothing; one sum is read
-  // twice.
-  const Block block = MakeBlock(
-      {Join(OperatorType::kAdd, {-1, -1}), Join(OperatorType::kAdd, {-1, -1}),
-       Conv(-1, 16, 1), Join(OperatorType::kConcat, {0, 1, 2}), relu,
-       Conv(4, 16, 1), Conv(1, 16, 1)},
-      {5, 6});
-  MemoryPlanOptions options = Options();
-  options.device.reads_pieces = [](const Operator& op) {
-    return op.type == OperatorType::kActivation;
-  };
-  const MemoryPlan plan = Plan(block, SequentialSchedule(block), options);
-  EXPECT(plan.in_pieces[3]);
-  EXPECT(plan.operators[0].buffer == plan.operators[4].buffer);
-  EXPECT(plan.activations[0] == Activation::kRelu);
-  for (int i : {1, 2}) {
-    EXPECT(plan.OwnsBuffer(i) && plan.activations[i] == Activation::kNone);
-  }
+  // With an activation it has something to do.
+  Block activated = block;
+  activated.operators[1].activation = Activation::kRelu;
+  EXPECT(!Plan(activated, SequentialSchedule(block), options)
+              .IsView(activated, 1));
 }
 
 struct When {

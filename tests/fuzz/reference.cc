@@ -8,13 +8,6 @@
 
 #include "tests/fuzz/check.h"
 
-// Fuzzing is about the engine: counting which way the reference went would take
-// most of the time.
-#ifdef __clang__
-#pragma clang attribute push(__attribute__((no_sanitize("coverage"))), \
-                             apply_to = function)
-#endif
-
 namespace ios::fuzz {
 namespace {
 
@@ -389,7 +382,3 @@ std::vector<Tensor> Evaluate(const Block& block,
 }
 
 }  // namespace ios::fuzz
-
-#ifdef __clang__
-#pragma clang attribute pop
-#endif

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "cc/core/ir/readers.h"
+
 namespace ios {
 namespace {
 
@@ -21,13 +23,7 @@ bool IsPointwise(const Operator& op) {
 std::vector<std::pair<int, int>> PoolAfterConvolutions(
     const std::vector<Shape>& shapes, Block* block) {
   std::vector<Operator>& operators = block->operators;
-  std::vector<int> readers(operators.size());
-  for (const Operator& op : operators) {
-    for (int ref : op.inputs) {
-      if (ref >= 0) ++readers[ref];
-    }
-  }
-  for (int out : block->outputs) ++readers[out];
+  const Readers readers(*block);
   std::vector<std::pair<int, int>> moved;
   for (size_t i = 0; i < operators.size(); ++i) {
     const int at = operators[i].inputs.empty() ? -1 : operators[i].inputs[0];
@@ -35,7 +31,7 @@ std::vector<std::pair<int, int>> PoolAfterConvolutions(
     Operator pool = operators[at], convolution = operators[i];
     if (pool.type != OperatorType::kPool || pool.pool != PoolKind::kAvg ||
         pool.activation != Activation::kNone || pool.strides != kOne ||
-        pool.padding.type != PaddingType::kSame || readers[at] != 1 ||
+        pool.padding.type != PaddingType::kSame || readers.Only(at) < 0 ||
         convolution.filters >= shapes[at].back()) {
       continue;
     }

@@ -330,7 +330,6 @@ class KernelTask : public CpuTask {
         break;
       default:
         for (const Range& range : ranges_) {
-          if (in_place_[range.pieces[0].input]) continue;
           Activate(range.pieces[0].Of(inputs), op_.activation,
                    {output + range.channel, range.view});
         }

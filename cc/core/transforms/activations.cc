@@ -1,0 +1,80 @@
+#include "cc/core/transforms/activations.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace ios {
+namespace {
+
+// Whether `op` can write any slice as fast as a dense tensor, on every device,
+// and has no activation but could.
+bool TakesActivation(const Operator& op) {
+  return (op.type == OperatorType::kAdd || op.type == OperatorType::kScale ||
+          op.type == OperatorType::kBinary) &&
+         op.activation == Activation::kNone;
+}
+
+}  // namespace
+
+void ActivateBeforeConcats(const OperatorPredicate& is_wanted, Block* block) {
+  const Readers readers(*block);
+  std::vector<Operator>& operators = block->operators;
+  for (Operator& last : operators) {
+    if (last.type != OperatorType::kActivation || !is_wanted(last)) continue;
+    const int at = last.inputs[0];
+    if (readers.Only(at) < 0 || operators[at].type != OperatorType::kConcat) {
+      continue;
+    }
+    Operator& first = operators[at];
+    std::vector<int> parts = first.inputs, taken, left;
+    for (int ref : parts) {
+      const bool takes =
+          readers.Only(ref) >= 0 && TakesActivation(operators[ref]);
+      (takes ? taken : left).push_back(ref);
+    }
+    if (left.size() > 1 || taken.empty() || parts.size() < 2) continue;
+    for (int ref : taken) operators[ref].activation = last.activation;
+    if (left.empty()) {
+      first.inputs.pop_back();
+      parts = {at, parts.back()};
+    } else {
+      std::replace(parts.begin(), parts.end(), left[0], at);
+      first = std::exchange(last, first);
+      first.inputs = left;
+    }
+    last.type = OperatorType::kConcat;
+    last.activation = Activation::kNone;
+    last.inputs = parts;
+  }
+}
+
+int ReaderOfTerms(const Block& block, const Readers& readers,
+                  const OperatorPredicate& takes_terms, int sum) {
+  const int reader = readers.Only(sum);
+  const std::vector<int>& terms = block.operators[sum].inputs;
+  if (reader < 0 || block.operators[sum].type != OperatorType::kAdd ||
+      std::any_of(
+          terms.begin(), terms.end(),
+          [&](int ref) {
+            return ref >= 0 &&
+                   block.operators[ref].type == OperatorType::kConcat;
+          })) {
+    return -1;
+  }
+  const Operator& op = block.operators[reader];
+  return op.inputs[0] == sum && takes_terms(op) ? reader : -1;
+}
+
+void ActivateAfterSums(const OperatorPredicate& takes_terms, Block* block) {
+  const Readers readers(*block);
+  for (size_t i = 0; i < block->operators.size(); ++i) {
+    Operator& sum = block->operators[i];
+    const int reader = ReaderOfTerms(*block, readers, takes_terms, i);
+    if (reader < 0 || sum.activation != Activation::kRelu) continue;
+    block->operators[reader].pre_activation =
+        std::exchange(sum.activation, Activation::kNone);
+  }
+}
+
+}  // namespace ios

@@ -1,0 +1,123 @@
+// Which activations change places.
+#include "cc/core/transforms/activations.h"
+
+#include <vector>
+
+#include "tests/cc/blocks.h"
+#include "tests/cc/testing.h"
+
+namespace ios {
+namespace {
+
+using testing::Conv;
+using testing::Join;
+using testing::MakeBlock;
+
+bool All(const Operator&) { return true; }
+
+bool IsSepConv(const Operator& op) { return op.type == OperatorType::kSepConv; }
+
+Operator Relu(int input) {
+  Operator op = Join(OperatorType::kActivation, {input});
+  op.activation = Activation::kRelu;
+  return op;
+}
+
+// 0 and 1 are sums, 2 is a convolution; 3 joins `parts`, 4 activates that.
+Block Cell(std::vector<int> parts) {
+  const Operator sum = Join(OperatorType::kAdd, {-1, -1});
+  return MakeBlock({sum, sum, Conv(-1, 16, 1),
+                    Join(OperatorType::kConcat, std::move(parts)), Relu(3)},
+                   {4});
+}
+
+TEST(SumsAreActivatedBeforeTheyAreJoined) {
+  // A convolution cannot write into a slice for nothing.
+  Block block = Cell({0, 2, 1});
+  const std::vector<Shape> before = *InferShapes(block);
+  ActivateBeforeConcats(All, &block);
+  for (int i : {0, 1}) {
+    EXPECT(block.operators[i].activation == Activation::kRelu);
+  }
+  EXPECT(block.operators[2].activation == Activation::kNone);
+  EXPECT(block.operators[3].type == OperatorType::kActivation);
+  EXPECT(block.operators[3].activation == Activation::kRelu);
+  EXPECT(block.operators[3].inputs == std::vector<int>{2});
+  EXPECT(block.operators[4].type == OperatorType::kConcat);
+  EXPECT(block.operators[4].activation == Activation::kNone);
+  EXPECT(block.operators[4].inputs == std::vector<int>({0, 3, 1}));
+  EXPECT(Validate(block).ok());
+  EXPECT(InferShapes(block)->back() == before.back());
+}
+
+TEST(WhereAllAreActivatedNothingIsLeftToDo) {
+  const Operator sum = Join(OperatorType::kAdd, {-1, -1});
+  Block block =
+      MakeBlock({sum, sum, Join(OperatorType::kConcat, {0, 1}), Relu(2)}, {3});
+  ActivateBeforeConcats(All, &block);
+  for (int i : {0, 1}) {
+    EXPECT(block.operators[i].activation == Activation::kRelu);
+  }
+  EXPECT(block.operators[2].type == OperatorType::kConcat);
+  EXPECT(block.operators[2].inputs == std::vector<int>{0});
+  EXPECT(block.operators[3].type == OperatorType::kConcat);
+  EXPECT(block.operators[3].inputs == std::vector<int>({2, 1}));
+  EXPECT(Validate(block).ok());
+}
+
+TEST(OtherConcatsAreActivatedAfterwards) {
+  // Two parts that cannot be activated, none that can, a part that somebody
+  // else reads, a part and a concat that are read outside.
+  std::vector<Block> others = {Cell({0, 1, 2, -1}), Cell({2, -1}), Cell({0, 2}),
+                               Cell({0, 2}), Cell({0, 1})};
+  others[2].operators.push_back(Conv(0, 16, 1));
+  others[2].outputs = {4, 5};
+  others[3].outputs = {0, 4};
+  others[4].outputs = {3, 4};
+  for (Block& block : others) {
+    const Block before = block;
+    ActivateBeforeConcats(All, &block);
+    EXPECT(ToJson(block) == ToJson(before));
+  }
+  Block unwanted = Cell({0, 1});
+  ActivateBeforeConcats([](const Operator&) { return false; }, &unwanted);
+  EXPECT(ToJson(unwanted) == ToJson(Cell({0, 1})));
+}
+
+// 1 adds 0 up, 2 reads the sum.
+Block Summed() {
+  Operator sum = Join(OperatorType::kAdd, {0, -1});
+  sum.activation = Activation::kRelu;
+  Operator reader = Conv(1, 16, 3);
+  reader.type = OperatorType::kSepConv;
+  return MakeBlock({Conv(-1, 16, 1), sum, reader}, {2});
+}
+
+TEST(ReadersOfTermsActivateTheirSum) {
+  Block block = Summed();
+  ActivateAfterSums(IsSepConv, &block);
+  EXPECT(block.operators[1].activation == Activation::kNone);
+  EXPECT(block.operators[2].pre_activation == Activation::kRelu);
+  EXPECT(ReaderOfTerms(block, Readers(block), IsSepConv, 1) == 2);
+}
+
+TEST(OtherSumsActivateThemselves) {
+  // Two readers, one that is no such convolution, its residual, an activation
+  // that it cannot apply, a term that is a concat.
+  std::vector<Block> others(5, Summed());
+  others[0].operators.push_back(others[0].operators[2]);
+  others[0].outputs = {2, 3};
+  others[1].operators[2].type = OperatorType::kConv2D;
+  others[2].operators[2].inputs = {0, 1};
+  others[2].operators[2].residual = true;
+  others[3].operators[1].activation = Activation::kTanh;
+  others[4].operators[0] = Join(OperatorType::kConcat, {-1});
+  for (Block& block : others) {
+    const Block before = block;
+    ActivateAfterSums(IsSepConv, &block);
+    EXPECT(ToJson(block) == ToJson(before));
+  }
+}
+
+}  // namespace
+}  // namespace ios
