@@ -294,6 +294,28 @@ def test_flattened_maps_are_multiplied(channels_first, tmp_path):
     )
 
 
+def memory(field: str) -> float:
+    """In MiB, of /proc/self/status."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        (line,) = [line for line in status if line.startswith(field)]
+    return int(line.split()[1]) / 1024
+
+
+def test_large_values_are_not_computed_to_know_shapes(tmp_path):
+    """Numbers that depend on sizes alone may be shapes, or a gibibyte."""
+
+    def function(x):
+        mask = tf.fill(tf.shape(x) * [1, 32, 32, 1], 0.5)
+        return second(first(x * tf.nn.max_pool(mask, 32, 32, "VALID")))
+
+    graph = gh.freeze(function, (None, 192, 192, 3))
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as peak:
+        peak.write("5")  # from now on
+    before = memory("VmRSS")
+    assert len(gh.operators(gh.collect(graph, tmp_path))) == 4
+    assert memory("VmHWM") < before + 256
+
+
 def test_a_default_is_no_constant(tmp_path):
     def function(x):
         size = tf.compat.v1.placeholder_with_default(np.int32([8, 8]), [2], "size")

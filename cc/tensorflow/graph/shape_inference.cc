@@ -179,17 +179,20 @@ class Completion {
   std::optional<Tensor> Evaluate(int i) {
     const NodeDef& node = graph_.node(i);
     const auto* output = Output({i, 0});
+    // Before it is computed: a fill or a broadcast may be as large as images.
+    if (!output || KnownShape(output->shape()).num_elements() > kLongest) {
+      return std::nullopt;
+    }
     if (node.op() == "Const") {
       const auto value = node.attr().find("value");
       Tensor tensor;
-      if (value == node.attr().end() || !output ||
-          KnownShape(output->shape()).num_elements() > kLongest ||
+      if (value == node.attr().end() ||
           !tensor.FromProto(value->second.tensor())) {
         return std::nullopt;
       }
       return tensor;
     }
-    if (!output || inputs_[i].empty()) return std::nullopt;
+    if (inputs_[i].empty()) return std::nullopt;
     if (node.op() == "Shape") {
       const auto* input = Output(inputs_[i][0]);
       if (!input) return std::nullopt;
