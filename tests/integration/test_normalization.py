@@ -42,6 +42,27 @@ def hand_written_norm(x):
     return (x - mean) / tf.sqrt(variance + 1e-3) * GAMMA + BETA
 
 
+def by_inverse(x, axes):
+    """The second moment's own subtraction, the variance's inverse root."""
+    mean = tf.reduce_mean(x, axes, keepdims=True)
+    variance = tf.reduce_mean(tf.square(x - mean), axes, keepdims=True)
+    return GAMMA * ((x - mean) * tf.math.rsqrt(variance + 1e-3)) + BETA
+
+
+def by_variance(x):
+    variance = tf.math.reduce_variance(x, [1, 2], keepdims=True)
+    inverse = tf.math.rsqrt(1e-3 + variance) * GAMMA
+    return inverse * (x - tf.reduce_mean(x, [1, 2], keepdims=True))
+
+
+def group_norm_by_hand(x):
+    shape = tf.shape(x)
+    x = tf.reshape(x, [shape[0], shape[1], shape[2], 3, 4])
+    mean, variance = tf.nn.moments(x, [1, 2, 4], keepdims=True)
+    x = (x - mean) / tf.sqrt(variance + 1e-3)
+    return tf.reshape(x, shape) * GAMMA + BETA
+
+
 # A function, and its operators besides two convolutions; None: any.
 FUNCTIONS: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[str] | None]] = {
     "sum of maps": (lambda x: x * tf.reduce_sum(x, [1, 2], keepdims=True), None),
@@ -87,6 +108,27 @@ FUNCTIONS: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[str] | None]] 
             x, *tf.nn.moments(x, [1, 2], keepdims=True), BETA, GAMMA, 1e-3
         ),
         ["normalize"],
+    ),
+    "layer norm by hand": (hand_written_norm, ["normalize"]),
+    "layer norm by hand, inverse": (lambda x: by_inverse(x, -1), ["normalize"]),
+    "instance norm by hand": (lambda x: by_inverse(x, [1, 2]), ["normalize"]),
+    "image norm by hand": (lambda x: by_inverse(x, [1, 2, 3]), ["normalize"]),
+    "instance norm of a variance": (by_variance, ["normalize"]),
+    "group norm by hand": (group_norm_by_hand, ["normalize"]),
+    # What is added to the deviation, or divides by another one, is no norm.
+    "deviation": (
+        lambda x: (
+            (x - tf.reduce_mean(x, -1, keepdims=True))
+            / (tf.math.reduce_std(x, -1, keepdims=True) + 1e-2)
+        ),
+        None,
+    ),
+    "other mean": (
+        lambda x: (
+            (x - tf.reduce_max(x, -1, keepdims=True))
+            / tf.sqrt(tf.math.reduce_variance(x, -1, keepdims=True) + 1e-2)
+        ),
+        None,
     ),
     "sum of a list": (
         lambda x: tf.reduce_sum(tf.stack([x, tf.nn.relu(x), x * 2], -2), 3),

@@ -32,7 +32,9 @@ bool IsAncestor(const OperatorGraph& ops, TensorRef tensor, int i) {
 bool ComposeScales(OperatorGraph& ops, int i) {
   // Values far from 0 lose digits if they are scaled before they are shifted.
   constexpr double kLargestShift = 100.0;
-  const int next = ops.Is(i, OperatorType::kScale) ? ops.OnlyUser(i) : -1;
+  const bool scales =
+      ops.Is(i, OperatorType::kScale) || ops.Is(i, OperatorType::kNormalize);
+  const int next = scales ? ops.OnlyUser(i) : -1;
   if (!ops.Is(next, OperatorType::kScale)) return false;
   std::vector<float>& scale = ops[i].weights[0].values;
   std::vector<float>& shift = ops[i].weights[1].values;

@@ -28,7 +28,7 @@ bool DropIdentityScale(OperatorGraph& ops, int i);
 // Activations that a graph writes as several operators: gelu, swish, mish,
 // hard_sigmoid … The largest composition that ends here and is one.
 bool FuseActivation(OperatorGraph& ops, int i);
-// Two scales in a row are one.
+// Two scales in a row are one, and that after a norm is the norm's.
 bool ComposeScales(OperatorGraph& ops, int i);
 // Keras computes batch norms and means of half-precision tensors in float32,
 // between two Casts. The engine computes in float32 inside of every operator.

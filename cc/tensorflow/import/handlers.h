@@ -151,8 +151,8 @@ class Importer {
 
   // Norms (norms.cc).
 
-  // The norm that ends with node `add`, a sum of rank `rank`.
-  std::optional<Normalization> NormOf(int add, size_t rank);
+  // The norm that ends with a node of rank `rank`.
+  std::optional<Normalization> NormOf(int node, size_t rank);
   // Scale and shift have a number for each channel, in `groups` or not.
   Result EmitNorm(TensorRef x, const Normalization& norm, int64_t groups,
                   ImportedOperator op);

@@ -15,15 +15,15 @@ class Matcher {
  public:
   explicit Matcher(GraphIndex* graph) : graph_(*graph) {}
 
-  // x * factor + (shift - mean * factor), factor = rsqrt(variance + epsilon) *
-  // scale.
-  std::optional<Normalization> Match(int add) {
+  std::optional<Normalization> Match(int node) {
+    const bool adds = IsSum({node, 0});
     for (int k : {0, 1}) {
       found_ = Normalization();
-      found_.nodes = {add};
-      const TensorRef product = graph_.Input(add, k);
-      const TensorRef rest = graph_.Input(add, 1 - k);
-      if (Is(product, "Mul") && MatchProduct(product.node) && MatchRest(rest)) {
+      found_.nodes = {node};
+      const TensorRef one = graph_.Input(node, k);
+      const TensorRef other = graph_.Input(node, 1 - k);
+      if (adds ? MatchSum(one, other)
+               : MatchDifference(one) && MatchQuotient(node, k)) {
         return found_;
       }
     }
@@ -36,7 +36,12 @@ class Matcher {
            !graph_.constant(t.node) && !graph_.conditional(t.node);
   }
   bool IsSum(TensorRef t) const { return Is(t, "AddV2") || Is(t, "Add"); }
-  void Cover(TensorRef t) { found_.nodes.push_back(t.node); }
+  void Cover(TensorRef t) {
+    if (std::find(found_.nodes.begin(), found_.nodes.end(), t.node) ==
+        found_.nodes.end()) {
+      found_.nodes.push_back(t.node);
+    }
+  }
 
   // A node's operands: the one that is a constant, and the other.
   struct Operands {
@@ -50,6 +55,32 @@ class Matcher {
       }
     }
     return {};
+  }
+
+  // x * factor + (shift - mean * factor), factor = rsqrt(variance + epsilon) *
+  // scale.
+  bool MatchSum(TensorRef product, TensorRef rest) {
+    return Is(product, "Mul") && MatchProduct(product.node) && MatchRest(rest);
+  }
+
+  // x - mean.
+  bool MatchDifference(TensorRef difference) {
+    if (!Is(difference, "Sub")) return false;
+    found_.x = graph_.Input(difference.node, 0);
+    Cover(difference);
+    return true;
+  }
+
+  // (x - mean) * factor, or (x - mean) / sqrt(variance + epsilon): of a node,
+  // whose input `k` is the difference.
+  bool MatchQuotient(int node, int k) {
+    const TensorRef difference = graph_.Input(node, k);
+    factor_ = graph_.Input(node, 1 - k);
+    const std::string& op = graph_.node(node).op();
+    const bool matches = op == "Mul" ? MatchFactor()
+                                     : op == "RealDiv" && k == 0 &&
+                                           MatchDeviation(factor_, "Sqrt");
+    return matches && IsMean(graph_.Input(difference.node, 1));
   }
 
   bool MatchProduct(int mul) {
@@ -72,8 +103,15 @@ class Matcher {
       found_.scale = operands.constant;
       rsqrt = operands.other;
     }
-    if (!Is(rsqrt, "Rsqrt")) return false;
-    const TensorRef sum = graph_.Input(rsqrt.node, 0);
+    if (!MatchDeviation(rsqrt, "Rsqrt")) return false;
+    Cover(factor_);
+    return true;
+  }
+
+  // The root of variance + epsilon, or its inverse, by `op`.
+  bool MatchDeviation(TensorRef root, const char* op) {
+    if (!Is(root, op)) return false;
+    const TensorRef sum = graph_.Input(root.node, 0);
     const Operands operands = IsSum(sum) ? WithConstant(sum.node) : Operands();
     if (!operands.constant || operands.constant->NumElements() != 1 ||
         operands.constant->dtype() != tensorflow::DT_FLOAT ||
@@ -81,31 +119,47 @@ class Matcher {
       return false;
     }
     found_.epsilon = operands.constant->flat<float>()(0);
-    if (factor_ != rsqrt) Cover(factor_);
-    Cover(rsqrt);
+    Cover(root);
     Cover(sum);
     return true;
   }
 
+  // The mean of (x - mean)^2.
   bool MatchVariance(TensorRef variance) {
     if (!Is(variance, "Mean")) return false;
     const TensorRef squares = graph_.Input(variance.node, 0);
-    if (!Is(squares, "SquaredDifference")) return false;
+    TensorRef difference = squares;
+    if (Is(squares, "Square")) {
+      difference = graph_.Input(squares.node, 0);
+      if (!Is(difference, "Sub")) return false;
+    } else if (!Is(squares, "SquaredDifference")) {
+      return false;
+    }
     for (int k : {0, 1}) {
-      mean_ = graph_.Input(squares.node, k);
-      if (!Is(mean_, "Mean") || graph_.Input(squares.node, 1 - k) != found_.x ||
+      mean_ = graph_.Input(difference.node, k);
+      if (!Is(mean_, "Mean") ||
+          graph_.Input(difference.node, 1 - k) != found_.x ||
           graph_.Input(mean_.node, 0) != found_.x) {
         continue;
       }
       const auto axes = Axes(mean_.node);
       if (axes.empty() || axes != Axes(variance.node)) return false;
       found_.axes = axes;
-      Cover(mean_);
-      Cover(squares);
-      Cover(variance);
+      for (TensorRef t : {mean_, difference, squares, variance}) Cover(t);
       return true;
     }
     return false;
+  }
+
+  // Whether it is the mean, or computed once more.
+  bool IsMean(TensorRef t) {
+    if (t == mean_) return true;
+    if (!Is(t, "Mean") || graph_.Input(t.node, 0) != found_.x ||
+        Axes(t.node) != found_.axes) {
+      return false;
+    }
+    Cover(t);
+    return true;
   }
 
   // The axes of a Mean that keeps its dimensions, from the first one on.
@@ -154,7 +208,7 @@ class Matcher {
         Cover(mean);
         mean = graph_.Input(mean.node, 0);
       }
-      if (mean == mean_) return true;
+      if (IsMean(mean)) return true;
     }
     return false;
   }
@@ -166,8 +220,8 @@ class Matcher {
 
 }  // namespace
 
-std::optional<Normalization> MatchNormalization(GraphIndex* graph, int add) {
-  return Matcher(graph).Match(add);
+std::optional<Normalization> MatchNormalization(GraphIndex* graph, int node) {
+  return Matcher(graph).Match(node);
 }
 
 }  // namespace ios::tf

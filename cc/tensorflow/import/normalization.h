@@ -12,7 +12,8 @@
 namespace ios::tf {
 
 // (x - mean) / sqrt(variance + epsilon) * scale + shift, as Keras writes it and
-// tf.nn.batch_normalization does.
+// tf.nn.batch_normalization does; or by hand, mostly without scale and shift,
+// which are operators of their own then.
 struct Normalization {
   TensorRef x;
   std::vector<int64_t> axes;  // of the moments, as the graph has them, sorted
@@ -22,8 +23,8 @@ struct Normalization {
   std::vector<int> nodes;
 };
 
-// That which ends with node `add`, which adds two tensors.
-std::optional<Normalization> MatchNormalization(GraphIndex* graph, int add);
+// That which ends with `node`, which adds, multiplies or divides two tensors.
+std::optional<Normalization> MatchNormalization(GraphIndex* graph, int node);
 
 }  // namespace ios::tf
 

@@ -27,13 +27,14 @@ bool IsOfChannels(const Tensor& values, int64_t groups, int64_t channels) {
 
 }  // namespace
 
-std::optional<Normalization> Importer::NormOf(int add, size_t rank) {
-  const Shape* shape = graph_.shape({add, 0});
-  const std::string& op = graph_.node(add).op();
-  if ((op != "AddV2" && op != "Add") || !shape || RankOf(*shape) != rank) {
+std::optional<Normalization> Importer::NormOf(int node, size_t rank) {
+  const Shape* shape = graph_.shape({node, 0});
+  const std::string& op = graph_.node(node).op();
+  if ((op != "AddV2" && op != "Add" && op != "Mul" && op != "RealDiv") ||
+      !shape || RankOf(*shape) != rank) {
     return std::nullopt;
   }
-  return MatchNormalization(&graph_, add);
+  return MatchNormalization(&graph_, node);
 }
 
 Result Importer::EmitNorm(TensorRef x, const Normalization& norm,
@@ -82,8 +83,7 @@ Result Importer::Norm(int i) {
 }
 
 Result Importer::GroupNorm(int i) {
-  const int add = graph_.Input(i, 0).node;
-  const auto norm = NormOf(add, 5);
+  const auto norm = NormOf(graph_.Input(i, 0).node, 5);
   if (!norm || norm->axes != std::vector<int64_t>{1, 2, 4} ||
       graph_.node(norm->x.node).op() != "Reshape") {
     return Refuse("it is no group norm");
