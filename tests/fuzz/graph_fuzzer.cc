@@ -38,9 +38,18 @@ using ::tensorflow::NodeDef;
 constexpr int kMaxNodes = 64;
 
 // Whether a graph is one: what TensorFlow would not load is not ours to read.
-bool IsAccepted(const GraphDef& graph_def) {
+absl::Status Accept(const GraphDef& graph_def) {
   tensorflow::Graph graph(tensorflow::OpRegistry::Global());
-  return tensorflow::ImportGraphDef({}, graph_def, &graph, nullptr).ok();
+  return tensorflow::ImportGraphDef({}, graph_def, &graph, nullptr);
+}
+
+void CheckAccepted(const GraphDef& made, const GraphDef& of) {
+  const absl::Status status = Accept(made);
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s\n%s\n", status.ToString().c_str(),
+                 of.DebugString().c_str());
+  }
+  FUZZ_CHECK(status.ok());
 }
 
 // Whether TensorFlow itself reads it without gigabytes: a constant of one
@@ -132,7 +141,7 @@ void CheckLowered(const tensorflow::grappler::GrapplerItem& item,
       annotated ? Lower(*partition, AnnotatedSchedules(*partition), &lowered)
                 : Lower(*partition, every, &lowered);
   if (!regions.ok()) return;
-  FUZZ_CHECK(IsAccepted(lowered));
+  CheckAccepted(lowered, item.graph);
   for (const NodeDef& node : lowered.node()) {
     if (node.op() != "IosRegion") continue;
     FUZZ_CHECK(
@@ -146,7 +155,7 @@ void CheckRewritten(const tensorflow::grappler::GrapplerItem& item) {
   options.schedules = Directory();
   GraphDef rewritten = item.graph;
   if (!Rewrite(item, PartitionOptions(), options, &rewritten).ok()) return;
-  FUZZ_CHECK(IsAccepted(rewritten));
+  CheckAccepted(rewritten, item.graph);
   CheckLowered(Item(rewritten), /*annotated=*/true);
 }
 
@@ -374,7 +383,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size,
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   GraphDef graph;
   if (!Parse(data, size, &graph) || graph.node_size() > kMaxNodes ||
-      !IsModest(graph) || !IsAccepted(graph)) {
+      !IsModest(graph) || !Accept(graph).ok()) {
     return 0;
   }
   tensorflow::grappler::GrapplerItem item = Item(graph);

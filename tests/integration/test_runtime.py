@@ -159,6 +159,24 @@ def test_greedy_on_a_miss(cache, network):
     assert expected <= found
 
 
+def test_trifles_are_left_to_tensorflow(cache):
+    """One or two convolutions of so little work that entering a region is more."""
+    ios_tf.enable(cache_dir=cache, on_miss="greedy")
+    one, more = gh.constant(1, 1, 8, 8), gh.constant(3, 3, 8, 8, seed=1)
+
+    def stack(x, filters):
+        for each in filters:
+            x = tf.nn.relu(tf.nn.conv2d(x, each, 1, "SAME"))
+        return x
+
+    def regions(filters, size):
+        graph = gh.freeze(lambda x: stack(x, filters), (1, size, size, 8))
+        return check(graph, gh.random_array(1, size, size, 8))
+
+    assert regions([one], 4) == regions([one, one], 4) == regions([more], 8) == 0
+    assert regions([one] * 3, 4) == regions([more, more], 16) == 1
+
+
 def test_search_on_a_miss(cache, network):
     ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
     before = counts()

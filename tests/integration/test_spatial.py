@@ -222,6 +222,20 @@ def test_transposed_convolution_to_a_size(padding, size, dims, tmp_path):
         gh.assert_equal(gh.run(lowered, images), gh.run(graph, images))
 
 
+@pytest.mark.parametrize(
+    ("padding", "size"), [("SAME", (10, 12)), ("SAME", (13, 12)), ("VALID", (16, 15))]
+)
+def test_transposed_convolution_to_another_size_is_left(padding, size, tmp_path):
+    """No image as large is convolved to one as large as the input."""
+    filters = gh.constant(3, 4, 6, 5)
+    graph = gh.freeze(
+        lambda x: transposed(x, filters, size, (2, 2), padding), (None, 6, 6, 5)
+    )
+    with pytest.raises(tf.errors.OpError):
+        gh.run(graph, gh.random_array(1, 6, 6, 5))
+    assert gh.operators(gh.collect(graph, tmp_path)) == []
+
+
 @pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("block", [2, 3])
 def test_depth_to_space_and_back(block, data_format, tmp_path):

@@ -144,10 +144,18 @@ Result Importer::ReadTransposedSize(int i, const SizeExpressions& sizes,
       return ReadReference(sizes, imported);
     }
     cut[2 * k] = 0;
+    int64_t most = 0;  // that the convolution from output to input may add
     if (given.type == PaddingType::kSame) {
       cut[2 * k] = std::max<int64_t>(total, 0) / 2;
+      most = window - 1;
     } else if (given.type == PaddingType::kExplicit) {
       cut[2 * k] = k == 0 ? given.top : given.left;
+      most = k == 0 ? given.top + given.bottom : given.left + given.right;
+    }
+    // Else that would make another size of the output than the input's, which
+    // is an error when TensorFlow runs it.
+    if (total > most || total <= most - op.strides[k]) {
+      return Refuse("its input is not as large as its output says");
     }
     cut[2 * k + 1] = total - cut[2 * k];
   }

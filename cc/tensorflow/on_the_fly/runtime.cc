@@ -48,6 +48,25 @@ std::string EngineDevice(const std::string& device) {
   return device == kGpu ? FirstGpu() : "cpu";
 }
 
+// Whether TensorFlow may be faster, as far as can be said without measuring: it
+// computes a few multiplications in the thread that calls it, while a region
+// takes some 20 us to enter. Depthwise convolutions take TensorFlow longer, and
+// so does all that is more (docs/guide.md).
+bool IsTrifle(const Block& block) {
+  constexpr size_t kFewOperators = 2;
+  constexpr int64_t kFewFlops = 300'000;
+  if (block.operators.size() > kFewOperators) return false;
+  const StatusOr<std::vector<Shape>> shapes = InferShapes(block);
+  if (!shapes.ok()) return false;
+  int64_t flops = 0;
+  for (size_t i = 0; i < shapes->size(); ++i) {
+    const Operator& op = block.operators[i];
+    if (op.type != OperatorType::kConv2D || op.groups > 1) return false;
+    flops += Flops(op, InputShapes(block, *shapes, i), (*shapes)[i]);
+  }
+  return flops < kFewFlops;
+}
+
 class BlockScheduler {
  public:
   BlockScheduler(const Partition& partition, const RuntimeOptions& options)
@@ -232,6 +251,7 @@ absl::StatusOr<int> ScheduleAndLower(
           [&](const Region& region, const Block& block,
               const std::string& device) {
             BatchSchedules schedules;
+            if (IsTrifle(block)) return schedules;
             std::optional<Schedule> schedule = scheduler.Join(region, device);
             if (schedule) schedules[BatchSize(block)] = std::move(*schedule);
             return schedules;
