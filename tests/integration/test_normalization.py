@@ -312,6 +312,26 @@ def test_a_mean_that_is_an_output_is_left_one(tmp_path):
     check(function, tmp_path)
 
 
+@pytest.mark.parametrize("axes", [[3], [1, 2], [1, 2, 3]])
+def test_a_difference_that_others_read_is_computed(axes, tmp_path):
+    """Inside of the region, by TensorFlow between regions, and as an output."""
+
+    def function(x):
+        x = tf.nn.conv2d(x, FILTERS, 1, "SAME")
+        difference = x - tf.reduce_mean(x, axes, keepdims=True)
+        variance = tf.reduce_mean(tf.square(difference), axes, keepdims=True)
+        y = difference * tf.math.rsqrt(variance + 1e-3)
+        z = tf.cumsum(difference, -1) + tf.nn.relu(difference)
+        return tf.nn.conv2d(y + z, LAST, 1, "SAME"), difference
+
+    graph = gh.freeze(function, (None, None, None, 3))
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert "IosRegion" in lowered.ops()
+    for shape in [(1, 9, 7, 3), (3, 4, 6, 3)]:
+        x = gh.random_array(*shape)
+        gh.assert_equal(gh.run(lowered, x), gh.run(graph, x))
+
+
 @pytest.mark.parametrize("axes", [[3], [1, 2, 3]])
 def test_a_variance_that_comes_back_is_left_one(axes, tmp_path):
     """What TensorFlow computes of it is no part of the norm's region."""
