@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -37,6 +37,14 @@ _search: _SearchThread | None = None
 # How long TensorFlow waits for Python's global lock before it goes on without a
 # search: whoever holds the lock may be waiting for TensorFlow.
 _PATIENCE_MS = 10_000
+# TensorFlow's passes that the plugin runs after its own (ios_optimizer.cc);
+# TensorFlow does not tell it which of them the user has switched off.
+_PASSES = (
+    "remapping",
+    "layout_optimizer",
+    "arithmetic_optimization",
+    "common_subgraph_elimination",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +63,8 @@ class Status:
         "blocks_greedy", "blocks_searched", "blocks_missed", "failed_captures" (CUDA
         graphs that could not be made: their work is enqueued kernel by kernel),
         "warnings" (of the schedule cache).
+      not_off: TensorFlow's passes that its options switch off, and that run all the
+        same, in the plugin.
     """
 
     problem: str | None
@@ -65,6 +75,7 @@ class Status:
     batch_size: int | None = None
     pending: int = 0
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    not_off: Sequence[str] = ()
 
     def __str__(self) -> str:
         if self.problem:
@@ -102,6 +113,11 @@ class Status:
             )
         if count["warnings"]:
             lines.append(f"{count['warnings']} files of the cache were ignored")
+        if self.not_off:
+            lines.append(
+                f"switched off, but run by the plugin: {', '.join(self.not_off)}; "
+                "switch use_plugin_optimizers off, too"
+            )
         return "\n".join(lines)
 
 
@@ -198,6 +214,7 @@ def status() -> Status:
         found.get("batch_size"),
         pending,
         found["counts"],
+        [name for name in _PASSES if runs and options.get(name) is False],
     )
 
 

@@ -294,6 +294,40 @@ def test_disable_and_enable_again(cache, network):
     assert gh.executed_ops(gh.as_function(network), images)["IosRegion"] == 1
 
 
+@pytest.fixture
+def options():
+    """TensorFlow's, as they were before."""
+    before = tf.config.optimizer.get_experimental_options()
+    yield tf.config.optimizer.set_experimental_options
+    for name in tf.config.optimizer.get_experimental_options().keys() - before.keys():
+        before[name] = True
+    tf.config.optimizer.set_experimental_options(before)
+
+
+def test_status_names_passes_that_cannot_be_switched_off(options):
+    """TensorFlow runs them neither with its own plugin switched off."""
+
+    def fused(function):
+        executed = gh.executed_ops(tf.function(function), tf.ones((1, 8, 8, 3)))
+        return any("FusedConv2D" in op for op in executed)
+
+    def convolve(x):
+        return tf.nn.relu(
+            tf.nn.bias_add(
+                tf.nn.conv2d(x, tf.ones((3, 3, 3, 4)), 1, "SAME"), tf.ones(4)
+            )
+        )
+
+    assert ios_tf.status().not_off == []
+    options({"remapping": False, "layout_optimizer": True})
+    assert ios_tf.status().not_off == ["remapping"]
+    assert "run by the plugin: remapping" in str(ios_tf.status())
+    assert fused(convolve)
+    options({"use_plugin_optimizers": False})
+    assert ios_tf.status().not_off == []
+    assert not fused(convolve)
+
+
 def test_unloading_models_in_between(cache, network):
     ios_tf.enable(cache_dir=cache, on_miss="greedy")
     for _ in range(5):
