@@ -15,7 +15,7 @@ from ios_tf.bench.random_graphs.check import Difference, Result, check_program
 from ios_tf.bench.random_graphs.isolated import IsolatedChecker
 from ios_tf.bench.random_graphs.program import Program, Settings
 from ios_tf.bench.random_graphs.search import search
-from ios_tf.bench.random_graphs.steps import KINDS
+from ios_tf.bench.random_graphs.steps.registry import KINDS
 from ios_tf.bench.random_graphs.strategy import programs
 from ios_tf.model import graph_optimizer
 

@@ -140,6 +140,10 @@ class Builder:
             )
         )
 
+    def channels_last(self) -> list[str]:
+        """The float32 images of known channels, the latest first."""
+        return [name for name in self.floats(4) if self.shape(name)[3]]
+
     def choose(self, genes: Genes, names: Sequence[str]) -> str | None:
         """One of the names, most often the first; None if there is none."""
         if not names:

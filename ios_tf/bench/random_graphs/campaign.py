@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=lambda text: text.split(","),
         metavar="A,B",
-        help="kinds of steps to leave out, see random_graphs/steps.py",
+        help="kinds of steps to leave out, see random_graphs/steps",
     )
     parser.add_argument(
         "--known",
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         from ios_tf.bench.random_graphs.search import Totals, reason
-        from ios_tf.bench.random_graphs.steps import KINDS
+        from ios_tf.bench.random_graphs.steps.registry import KINDS
     except ModuleNotFoundError as error:
         raise UserError(
             f"{error.name} is not installed: pip install 'ios-tf[test]'"

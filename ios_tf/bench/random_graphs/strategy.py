@@ -9,7 +9,7 @@ from hypothesis import reject
 
 from ios_tf.bench.random_graphs.builder import Builder, Genes
 from ios_tf.bench.random_graphs.program import Program, Settings
-from ios_tf.bench.random_graphs.steps import FREQUENCY, KINDS
+from ios_tf.bench.random_graphs.steps.registry import FREQUENCY, KINDS
 
 _MOST_STEPS = 14
 _GENES = 24

@@ -1,0 +1,1 @@
+"""What random graphs are made of, step by step."""
