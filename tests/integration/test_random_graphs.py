@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ios_tf.bench.experiments import command
-from ios_tf.bench.random_graphs import check
 from ios_tf.bench.random_graphs.builder import Builder, Genes
-from ios_tf.bench.random_graphs.check import Difference, Result, check_program
+from ios_tf.bench.random_graphs.check import check_program
+from ios_tf.bench.random_graphs.differences import Difference, Result, different
 from ios_tf.bench.random_graphs.isolated import IsolatedChecker
 from ios_tf.bench.random_graphs.program import Program, Settings
 from ios_tf.bench.random_graphs.search import search
@@ -132,7 +132,7 @@ def test_outcomes_differ(expected, got, kind):
     def outcome(value):
         return value if isinstance(value, Exception) else [np.float32(value)]
 
-    found = check.different(outcome(expected), outcome(got), 1e-4)
+    found = different(outcome(expected), outcome(got), 1e-4)
     assert (found and found[0]) == kind
 
 

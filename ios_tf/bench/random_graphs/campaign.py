@@ -192,7 +192,7 @@ def _task(
     options: argparse.Namespace, number: int, count: int, often: Collection[str]
 ) -> tuple[Totals, Failure | None]:
     """Checks `count` graphs, or up to the first that fails."""
-    from ios_tf.bench.random_graphs.check import Difference
+    from ios_tf.bench.random_graphs.differences import Difference
     from ios_tf.bench.random_graphs.search import reason, search
 
     def is_known(difference: Difference) -> bool:

@@ -13,12 +13,8 @@ import tempfile
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from ios_tf.bench.random_graphs.check import (
-    Difference,
-    Result,
-    check_program,
-    run_stock,
-)
+from ios_tf.bench.random_graphs.check import check_program, run_stock
+from ios_tf.bench.random_graphs.differences import Difference, Result
 from ios_tf.bench.random_graphs.program import Program
 
 _SECONDS = 180.0  # for one phase of a check: more is a hang

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import hypothesis
 
-from ios_tf.bench.random_graphs.check import Difference, Result
+from ios_tf.bench.random_graphs.differences import Difference, Result
 from ios_tf.bench.random_graphs.program import Program
 from ios_tf.bench.random_graphs.strategy import programs
 
@@ -53,7 +53,7 @@ class Totals:
       with_regions: of which the engine runs a part.
       regions: of all graphs.
       roads: graphs that were saved, converted and loaded.
-      comparisons, skipped, operators, operations: see check.Result.
+      comparisons, skipped, operators, operations: see differences.Result.
       known: graphs with known differences.
       steps: number of the program's statements -> graphs.
     """

@@ -1,0 +1,86 @@
+"""Converts a frozen signature as `ios_tf.convert` does, with random schedules."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from ios_tf.bench.random_graphs.differences import Result
+from ios_tf.bench.random_graphs.program import Settings
+from ios_tf.bench.random_graphs.sessions import is_dynamic
+from ios_tf.model import graph_optimizer
+from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.graph_optimizer import Collected
+from ios_tf.scheduler import Problem, Schedule, Stage, validate
+from ios_tf.scheduler.problem import mask_of, operators_of
+
+
+def convert(
+    frozen: FrozenSignature, settings: Settings, directory: str, result: Result
+) -> Any:
+    """Converts a signature as `ios_tf.convert` does, with random schedules."""
+    folded = graph_optimizer.fold_constants(frozen)
+    sizes = list(settings.batch_sizes)
+    collected = {size: graph_optimizer.collect(folded, size) for size in sizes}
+    if not any(map(is_dynamic, frozen.inputs.values())):
+        sizes = sizes[:1]
+    first = collected[sizes[0]]
+    for size in sizes[1:]:
+        if _network(collected[size]) != _network(first):
+            raise ValueError(f"batch size {size} makes another network than {sizes[0]}")
+    result.regions = len({block["region"] for block in first.blocks})
+    for block in first.blocks:
+        result.operators.update(first.problems[block["signature"]].types)
+    random = np.random.default_rng(settings.seed)
+    for size in sizes:
+        for signature, problem in collected[size].problems.items():
+            schedule = random_schedule(problem, random)
+            validate(schedule, problem)
+            with open(os.path.join(directory, f"{signature}.json"), "w") as file:
+                file.write(schedule.to_json())
+    return graph_optimizer.rewrite(folded, sizes, directory)
+
+
+def _network(collected: Collected) -> list[Any]:
+    """The blocks without their batch sizes."""
+    return [
+        (
+            block["names"],
+            collected.problems[block["signature"]].block["operators"],
+            collected.problems[block["signature"]].block["outputs"],
+        )
+        for block in collected.blocks
+    ]
+
+
+def random_schedule(problem: Problem, random: np.random.Generator) -> Schedule:
+    """Any schedule that is valid: concurrent, merged and split stages."""
+    done, stages = 0, []
+    eager = random.uniform(0.3, 1.0)
+    while done != problem.all_operators:
+        ready = inside = 0
+        for op in operators_of(problem.all_operators & ~done):
+            before = problem.predecessors[op]
+            if not before & ~done:
+                ready |= 1 << op
+            if not before & ~(done | inside) and random.random() < eager:
+                inside |= 1 << op
+        mergeable = [
+            merge_class & ready
+            for merge_class in problem.merge_classes
+            if (merge_class & ready).bit_count() > 1
+        ]
+        if mergeable and random.random() < 0.7:
+            members = list(operators_of(mergeable[random.integers(len(mergeable))]))
+            stage = Stage.merge(mask_of(members))
+        else:
+            inside = inside or ready & -ready
+            if random.random() < 0.2:
+                stage = Stage.split(inside, int(random.integers(2, 5)))
+            else:
+                stage = Stage.concurrent(problem, inside)
+        stages.append(stage)
+        done |= stage.operators
+    return Schedule(tuple(stages), problem.signature)
