@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from random_blocks import RandomBlock, random_schedule
 
-from ios_tf.bench.chaos import FORKS
+from ios_tf.bench.chaos.children import FORKS
 from ios_tf.native import engine
 
 

@@ -1,15 +1,7 @@
-"""Injects faults into a converter and a server: processes are killed at random
-moments, the disk is full, directories may not be read or written, files of the cache
-are spoilt, processes fork, and threads and loads never end.
-
-    python -m ios_tf.bench.chaos MODEL [--kills=200] [--runs=100000] [--loads=100]
-
-Prints, for each, how many cases there were and what went wrong.
-"""
+"""The cases: what is done to processes, disks and caches, and what goes wrong then."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import dataclasses
@@ -23,124 +15,15 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ios_tf.bench.standalone import exit_code
-from ios_tf.model.loading import saved_model
-from ios_tf.tables import table
+from ios_tf.bench.chaos import children
 
 _MEASUREMENT = ("--warmup=0", "--number=1", "--repeat=1", "--max_groups=2")
-_CASES = (
-    "convert",
-    "tune",
-    "serve",
-    "disk",
-    "permissions",
-    "cache",
-    "forks",
-    "threads",
-    "loads",
-)
-_MEBIBYTE = 1 << 20
 # More time than any step takes: what is not done by then hangs.
 _PATIENCE = 1200
-# Loads and unloads a model, and prints how much memory that takes.
-_LOADER = """
-import resource, sys
-import tensorflow as tf
-import ios_tf
-from ios_tf.model import saved_models
-from ios_tf.model.inputs import example_inputs
-
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize() / 2**20
-
-path, loads = sys.argv[1], int(sys.argv[2])
-seen = []
-for _ in range(loads):
-    loaded = tf.saved_model.load(path)
-    function = loaded.signatures[saved_models.choose_signature(None, loaded)]
-    inputs = example_inputs(function, 1)
-    result = {k: v.numpy().tobytes() for k, v in function(**inputs).items()}
-    assert not seen or result == first
-    first = result
-    del loaded, function
-    seen.append(resident())
-    print(seen[-1], flush=True)
-"""
-# Serves the original for ever, with schedules from the cache as they come.
-_SERVER = """
-import sys
-import numpy as np
-import tensorflow as tf
-from tensorflow.python.framework import convert_to_constants
-import ios_tf
-from ios_tf.model import saved_models
-from ios_tf.model.inputs import example_inputs
-
-path, cache, on_miss = sys.argv[1:]
-loaded = tf.saved_model.load(path)
-original = loaded.signatures[saved_models.choose_signature(None, loaded)]
-inputs = [example_inputs(original, size) for size in (1, 2, 3)]
-expected = [list(original(**i).values()) for i in inputs]
-ios_tf.enable(cache_dir=cache, on_miss=on_miss, max_groups=2, progress=False)
-while True:
-    served = convert_to_constants.convert_variables_to_constants_v2(original)
-    for i, truth in zip(inputs, expected):
-        for x, y in zip(tf.nest.flatten(served(**i)), truth):
-            np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-3 * np.abs(y).max())
-"""
-# Forks while threads run, compile and evict what was compiled: more shapes than stay
-# compiled. The child runs the engine, too.
-FORKS = """
-import os
-import sys
-import threading
-import numpy as np
-forks, with_tensorflow = int(sys.argv[1]), sys.argv[2] == "tensorflow"
-if with_tensorflow:
-    import tensorflow as tf
-    tf.matmul(tf.ones((64, 64)), tf.ones((64, 64)))  # its threads run
-from ios_tf.native import engine
-
-conv = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 16}
-block = {"version": 1, "name": "", "inputs": [[1, 20, 20, 16]], "outputs": [0, 1],
-         "operators": [{**conv, "inputs": [-1]}, {**conv, "inputs": [-1]}]}
-schedule = {"version": 1,
-            "stages": [{"strategy": "concurrent", "groups": [[0], [1]]}]}
-rng = np.random.default_rng(0)
-weights = [rng.normal(size=(3, 3, 16, 16)).astype(np.float32) for _ in range(2)]
-program = engine.Program(block, schedule, weights)
-images = [rng.normal(size=(n, 20, 20, 16)).astype(np.float32) for n in range(1, 11)]
-expected = [program.run([x])[0] for x in images]
-going = True
-
-def work(k):
-    while going:
-        k = (k + 1) % len(images)
-        assert np.array_equal(program.run([images[k]])[0], expected[k])
-
-threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-for thread in threads:
-    thread.start()
-try:
-    for _ in range(forks):
-        child = os.fork()
-        if child == 0:
-            same = [np.array_equal(program.run([x])[0], y)
-                    for x, y in zip(images, expected)]
-            os._exit(0 if all(same) else 1)
-        assert os.waitpid(child, 0)[1] == 0
-finally:
-    going = False
-for thread in threads:
-    thread.join()
-print("all ran")
-"""
 # linux/prctl.h and linux/capability.h: root may read and write what it may not.
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
@@ -294,7 +177,7 @@ class Chaos:
         """Forks while threads run the engine, alone and with TensorFlow loaded."""
         outcome = Outcome("forks", 2 * forks)
         for loaded in ("alone", "tensorflow"):
-            self._run(outcome, ["-c", FORKS, str(forks), loaded])
+            self._run(outcome, ["-c", children.FORKS, str(forks), loaded])
         return outcome
 
     def hammer(self, threads: int, runs: int) -> Outcome:
@@ -314,7 +197,9 @@ class Chaos:
     def load(self, loads: int) -> Outcome:
         """Loads, calls and unloads the model."""
         outcome = Outcome("load and unload", loads)
-        seen = self._run(outcome, ["-c", _LOADER, str(self._output), str(loads)])
+        seen = self._run(
+            outcome, ["-c", children.LOADER, str(self._output), str(loads)]
+        )
         if seen:
             settled = max(map(float, seen[: max(1, loads // 10)]))
             outcome.growth = max(0.0, float(seen[-1]) - settled)
@@ -371,7 +256,9 @@ class Chaos:
         return self._start(["-m", "ios_tf.cli", *words])
 
     def _serve(self, on_miss: str) -> subprocess.Popen:
-        return self._start(["-c", _SERVER, self._model, str(self._cache), on_miss])
+        return self._start(
+            ["-c", children.SERVER, self._model, str(self._cache), on_miss]
+        )
 
     @property
     def _cache_flag(self) -> str:
@@ -455,55 +342,3 @@ def _obey_permissions() -> None:
     """Permissions hold for the program that is started next, even for root's."""
     for capability in (_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH):
         ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
-
-
-def main(options: argparse.Namespace) -> int:
-    """Runs all cases; gives 1 if one of them went wrong."""
-    with (
-        tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
-        saved_model(options.model) as model,
-    ):
-        chaos = Chaos(model, Path(directory), options.seed)
-        seconds = chaos.convert()
-        quarter = options.kills // 4
-        cases = {
-            "convert": lambda: chaos.kill_convert(options.kills - 2 * quarter, seconds),
-            "tune": lambda: chaos.kill_tune(quarter, seconds),
-            "serve": lambda: chaos.kill_server(quarter, 2 * seconds),
-            "disk": chaos.fill_disk,
-            "permissions": chaos.take_permissions,
-            "cache": chaos.spoil_cache,
-            "forks": lambda: chaos.fork(options.forks),
-            "threads": lambda: chaos.hammer(options.threads, options.runs),
-            "loads": lambda: chaos.load(options.loads),
-        }
-        outcomes = [cases[name]() for name in options.cases or _CASES]
-    fields = [field.name for field in dataclasses.fields(Outcome)]
-    header = ["", *fields[1:-1], "growth MiB"]
-    rows = [
-        [o.what, *(str(getattr(o, name)) for name in fields[1:-1]), f"{o.growth:.1f}"]
-        for o in outcomes
-    ]
-    print(table(header, rows))
-    return 0 if all(outcome.good for outcome in outcomes) else 1
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m ios_tf.bench.chaos")
-    parser.add_argument("model", metavar="MODEL", help="as for ios_tf convert")
-    parser.add_argument(
-        "--cases", nargs="*", choices=_CASES, help="which of them; default: all"
-    )
-    parser.add_argument(
-        "--kills", type=int, default=200, help="half of convert, the rest of others"
-    )
-    parser.add_argument("--forks", type=int, default=100)
-    parser.add_argument("--threads", type=int, default=24)
-    parser.add_argument("--runs", type=int, default=100_000, help="of all threads")
-    parser.add_argument("--loads", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main, _parser().parse_args()))

@@ -1,0 +1,1 @@
+"""Faults injected into a converter and a server."""

@@ -1,0 +1,96 @@
+"""Programs that the cases run in processes of their own."""
+
+# Loads and unloads a model, and prints how much memory that takes.
+LOADER = """
+import resource, sys
+import tensorflow as tf
+import ios_tf
+from ios_tf.model import saved_models
+from ios_tf.model.inputs import example_inputs
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 2**20
+
+path, loads = sys.argv[1], int(sys.argv[2])
+seen = []
+for _ in range(loads):
+    loaded = tf.saved_model.load(path)
+    function = loaded.signatures[saved_models.choose_signature(None, loaded)]
+    inputs = example_inputs(function, 1)
+    result = {k: v.numpy().tobytes() for k, v in function(**inputs).items()}
+    assert not seen or result == first
+    first = result
+    del loaded, function
+    seen.append(resident())
+    print(seen[-1], flush=True)
+"""
+# Serves the original for ever, with schedules from the cache as they come.
+SERVER = """
+import sys
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import convert_to_constants
+import ios_tf
+from ios_tf.model import saved_models
+from ios_tf.model.inputs import example_inputs
+
+path, cache, on_miss = sys.argv[1:]
+loaded = tf.saved_model.load(path)
+original = loaded.signatures[saved_models.choose_signature(None, loaded)]
+inputs = [example_inputs(original, size) for size in (1, 2, 3)]
+expected = [list(original(**i).values()) for i in inputs]
+ios_tf.enable(cache_dir=cache, on_miss=on_miss, max_groups=2, progress=False)
+while True:
+    served = convert_to_constants.convert_variables_to_constants_v2(original)
+    for i, truth in zip(inputs, expected):
+        for x, y in zip(tf.nest.flatten(served(**i)), truth):
+            np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-3 * np.abs(y).max())
+"""
+# Forks while threads run, compile and evict what was compiled: more shapes than stay
+# compiled. The child runs the engine, too.
+FORKS = """
+import os
+import sys
+import threading
+import numpy as np
+forks, with_tensorflow = int(sys.argv[1]), sys.argv[2] == "tensorflow"
+if with_tensorflow:
+    import tensorflow as tf
+    tf.matmul(tf.ones((64, 64)), tf.ones((64, 64)))  # its threads run
+from ios_tf.native import engine
+
+conv = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 16}
+block = {"version": 1, "name": "", "inputs": [[1, 20, 20, 16]], "outputs": [0, 1],
+         "operators": [{**conv, "inputs": [-1]}, {**conv, "inputs": [-1]}]}
+schedule = {"version": 1,
+            "stages": [{"strategy": "concurrent", "groups": [[0], [1]]}]}
+rng = np.random.default_rng(0)
+weights = [rng.normal(size=(3, 3, 16, 16)).astype(np.float32) for _ in range(2)]
+program = engine.Program(block, schedule, weights)
+images = [rng.normal(size=(n, 20, 20, 16)).astype(np.float32) for n in range(1, 11)]
+expected = [program.run([x])[0] for x in images]
+going = True
+
+def work(k):
+    while going:
+        k = (k + 1) % len(images)
+        assert np.array_equal(program.run([images[k]])[0], expected[k])
+
+threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+for thread in threads:
+    thread.start()
+try:
+    for _ in range(forks):
+        child = os.fork()
+        if child == 0:
+            same = [np.array_equal(program.run([x])[0], y)
+                    for x, y in zip(images, expected)]
+            os._exit(0 if all(same) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+finally:
+    going = False
+for thread in threads:
+    thread.join()
+print("all ran")
+"""
