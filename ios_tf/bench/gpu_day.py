@@ -13,21 +13,18 @@ import dataclasses
 import importlib.util
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from ios_tf.bench.processes import run_for
 from ios_tf.bench.standalone import utc_now
 from ios_tf.errors import UserError
 from ios_tf.files import write_json
 from ios_tf.tables import table
 
 _SANITIZER = "compute-sanitizer"
-_GRACE_SECONDS = 5  # from being asked to end to being ended
 _FINGERPRINT = (
     "import sys; from ios_tf.native import engine; "
     "print(engine.device_fingerprint(sys.argv[1]))"
@@ -177,34 +174,12 @@ def _outcome(step: Step, limit: float, output: str) -> Outcome:
     elif not step.missing:
         log = Path(output, f"{step.name}.log")
         with open(log, "wb") as file:
-            code = _run_for(limit, step.command, file)
+            code = run_for(limit, step.command, file)
         what = {0: "passed", None: "ended: no time"}.get(code, "failed")
         said = log.read_text(encoding="utf-8", errors="replace").split("\n")
         line = next((text.strip() for text in reversed(said) if text.strip()), "")
     seconds = round(time.monotonic() - start, 1)
     return Outcome(step.name, " ".join(step.command), what, seconds, line[:100])
-
-
-def _run_for(seconds: float, command: Sequence[str], output: Any) -> int | None:
-    """The exit code of a process with all its children; None: its time was over."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    with process:
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, number)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_GRACE_SECONDS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

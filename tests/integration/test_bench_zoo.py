@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras import layers
 
 import ios_tf
+from ios_tf.bench import processes
 from ios_tf.bench.zoo import command
 from ios_tf.bench.zoo.layers import classifier, conv_norm
 from ios_tf.bench.zoo.measure import Options, difference, measure
@@ -161,9 +162,10 @@ def test_a_process_that_fails_or_lasts_is_a_row(monkeypatch):
     )
 
     def started_as(*words):
-        popen = command.subprocess.Popen
         monkeypatch.setattr(
-            command.subprocess, "Popen", lambda _, **keywords: popen(words, **keywords)
+            command,
+            "run_for",
+            lambda seconds, _, *rest: processes.run_for(seconds, words, *rest),
         )
         row = command._measure("tf_module", [1], options)
         monkeypatch.undo()

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ios_tf.bench.processes import run_for
 from ios_tf.bench.standalone import exit_code
 from ios_tf.bench.zoo.page import page
 from ios_tf.errors import UserError
@@ -132,29 +130,16 @@ def _measure(name: str, sizes: list[int], options: argparse.Namespace) -> dict:
     with tempfile.TemporaryDirectory(prefix="ios_tf_zoo_") as directory:
         result, log = Path(directory, "row.json"), Path(directory, "log")
         command = [sys.executable, "-m", "ios_tf.bench.zoo.measure", name, str(result)]
-        # A group of its own, so that no conversion outlives its network.
-        with (
-            open(log, "wb") as output,
-            subprocess.Popen(
-                [*command, json.dumps(dataclasses.asdict(settings))],
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                env={**os.environ, "TMPDIR": directory, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            ) as process,
-        ):
-            try:
-                process.wait(options.process_limit)
-            except BaseException as error:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                if not isinstance(error, subprocess.TimeoutExpired):
-                    raise
-                return {"failure": f"took more than {options.process_limit} s"}
+        command.append(json.dumps(dataclasses.asdict(settings)))
+        environment = {**os.environ, "TMPDIR": directory, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        with open(log, "wb") as output:
+            code = run_for(options.process_limit, command, output, environment)
+        if code is None:
+            return {"failure": f"took more than {options.process_limit} s"}
         if result.exists():
             return json.loads(result.read_text(encoding="utf-8"))
-        if process.returncode < 0:
-            return {"failure": f"the process ended with signal {-process.returncode}"}
+        if code < 0:
+            return {"failure": f"the process ended with signal {-code}"}
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return {"failure": lines[-1] if lines else "the process failed"}
 

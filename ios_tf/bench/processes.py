@@ -1,0 +1,50 @@
+"""Processes of a benchmark's steps, which end with all their children."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+_GRACE_SECONDS = 5  # from being asked to end to being ended
+
+
+def run_for(
+    seconds: float,
+    command: Sequence[str],
+    output: IO[bytes],
+    environment: Mapping[str, str] | None = None,
+) -> int | None:
+    """Runs a command in a process group of its own, and ends the group afterwards.
+
+    Args:
+      seconds: the time it has.
+      command: the program and its arguments.
+      output: what takes both of its streams.
+      environment: this process's if None.
+
+    Returns:
+      Its exit code, negative for a signal; None: its time was over.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        env=environment,
+    )
+    with process:
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_GRACE_SECONDS)
