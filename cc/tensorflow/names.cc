@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cc/core/ir/block_json.h"
+#include "cc/core/document.h"
 
 namespace ios::tf {
 

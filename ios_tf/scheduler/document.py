@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# Of blocks, problems and schedules (cc/core/ir/block_json.h).
+# Of blocks, problems and schedules (cc/core/document.h).
 VERSION = 1
 # As in cc/core/limits.h.
 MAX_BYTES = 16 << 20

@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "cc/core/ir/block_json.h"
 #include "cc/core/ir/operator_checks.h"
 #include "cc/core/limits.h"
 #include "cc/core/sha256.h"

@@ -2,145 +2,17 @@
 
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <utility>
 
+#include "cc/core/document.h"
+#include "cc/core/ir/operator_names.h"
 #include "cc/core/limits.h"
 
 namespace ios {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::array<std::pair<OperatorType, const char*>, 21> kTypes = {{
-    {OperatorType::kConv2D, "conv2d"},
-    {OperatorType::kSepConv, "sepconv"},
-    {OperatorType::kPool, "pool"},
-    {OperatorType::kGlobalPool, "global_pool"},
-    {OperatorType::kConcat, "concat"},
-    {OperatorType::kAdd, "add"},
-    {OperatorType::kBinary, "binary"},
-    {OperatorType::kMatMul, "matmul"},
-    {OperatorType::kSoftmax, "softmax"},
-    {OperatorType::kPad, "pad"},
-    {OperatorType::kActivation, "activation"},
-    {OperatorType::kScale, "scale"},
-    {OperatorType::kSlice, "slice"},
-    {OperatorType::kReduce, "reduce"},
-    {OperatorType::kNormalize, "normalize"},
-    {OperatorType::kChannelShuffle, "channel_shuffle"},
-    {OperatorType::kResize, "resize"},
-    {OperatorType::kConv2DTranspose, "conv2d_transpose"},
-    {OperatorType::kDepthToSpace, "depth_to_space"},
-    {OperatorType::kSpaceToDepth, "space_to_depth"},
-    {OperatorType::kLrn, "lrn"},
-}};
-
-constexpr std::array<std::pair<Activation::Kind, const char*>,
-                     Activation::kKinds>
-    kActivations = {{
-        {Activation::kNone, "none"},
-        {Activation::kRelu, "relu"},
-        {Activation::kRelu6, "relu6"},
-        {Activation::kSigmoid, "sigmoid"},
-        {Activation::kTanh, "tanh"},
-        {Activation::kSwish, "swish"},
-        {Activation::kHardSigmoid, "hard_sigmoid"},
-        {Activation::kHardSwish, "hard_swish"},
-        {Activation::kElu, "elu"},
-        {Activation::kLeakyRelu, "leaky_relu"},
-        {Activation::kSelu, "selu"},
-        {Activation::kSoftplus, "softplus"},
-        {Activation::kSoftsign, "softsign"},
-        {Activation::kGelu, "gelu"},
-        {Activation::kGeluTanh, "gelu_tanh"},
-        {Activation::kMish, "mish"},
-        {Activation::kMaximum, "maximum"},
-        {Activation::kMinimum, "minimum"},
-        {Activation::kClip, "clip"},
-        {Activation::kThreshold, "threshold"},
-        {Activation::kExp, "exp"},
-        {Activation::kExpm1, "expm1"},
-        {Activation::kLog, "log"},
-        {Activation::kLog1p, "log1p"},
-        {Activation::kSqrt, "sqrt"},
-        {Activation::kRsqrt, "rsqrt"},
-        {Activation::kSquare, "square"},
-        {Activation::kPow, "pow"},
-        {Activation::kAbs, "abs"},
-        {Activation::kErf, "erf"},
-        {Activation::kErfc, "erfc"},
-    }};
-
-constexpr std::array<std::pair<Algorithm, const char*>, 3> kAlgorithms = {{
-    {Algorithm::kDirect, "direct"},
-    {Algorithm::kWinograd2, "winograd_2x2"},
-    {Algorithm::kWinograd4, "winograd_4x4"},
-}};
-
-constexpr std::array<std::pair<PoolKind, const char*>, 3> kPools = {{
-    {PoolKind::kMax, "max"},
-    {PoolKind::kAvg, "avg"},
-    {PoolKind::kSum, "sum"},
-}};
-
-constexpr std::array<std::pair<PadMode, const char*>, 3> kPadModes = {{
-    {PadMode::kConstant, "constant"},
-    {PadMode::kReflect, "reflect"},
-    {PadMode::kSymmetric, "symmetric"},
-}};
-
-constexpr std::array<std::pair<Interpolation, const char*>, 2> kInterpolations =
-    {{
-        {Interpolation::kNearest, "nearest"},
-        {Interpolation::kBilinear, "bilinear"},
-    }};
-
-constexpr std::array<std::pair<Coordinates, const char*>, 3> kCoordinates = {{
-    {Coordinates::kAsymmetric, "asymmetric"},
-    {Coordinates::kHalfPixel, "half_pixel"},
-    {Coordinates::kAlignCorners, "align_corners"},
-}};
-
-constexpr std::array<std::pair<BinaryFunction, const char*>, 7> kFunctions = {{
-    {BinaryFunction::kMultiply, "multiply"},
-    {BinaryFunction::kAdd, "add"},
-    {BinaryFunction::kSubtract, "subtract"},
-    {BinaryFunction::kDivide, "divide"},
-    {BinaryFunction::kMaximum, "maximum"},
-    {BinaryFunction::kMinimum, "minimum"},
-    {BinaryFunction::kSquaredDifference, "squared_difference"},
-}};
-
-template <typename Table, typename Enum>
-const char* NameIn(const Table& table, Enum value) {
-  for (const auto& [entry, name] : table) {
-    if (entry == value) return name;
-  }
-  return "unknown";
-}
-
-// Whether brackets nest no deeper than they may. Counting them is what reads a
-// text without recursion; whether it is JSON at all the parser says.
-bool IsShallow(const std::string& text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxDocumentDepth) return false;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return true;
-}
 
 // Reads the members of one JSON object; remembers the first that has a wrong
 // type or value, so that callers check once.
@@ -228,7 +100,7 @@ class Reader {
   }
   void Read(const char* key, Activation* value) {
     Activation::Kind kind = value->kind;
-    Read(key, kActivations, &kind);
+    Read(key, kActivationNames, &kind);
     *value = Activation(kind);
   }
   void Read(const char* key, Padding* value) {
@@ -277,7 +149,7 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
   Operator op;
   if (!reader.Find("type")) reader.Fail("has no type");
   reader.Read("name", &op.name);
-  reader.Read("type", kTypes, &op.type);
+  reader.Read("type", kTypeNames, &op.type);
   reader.Read("inputs", &op.inputs);
   reader.Read("kernel", &op.kernel);
   reader.Read("strides", &op.strides);
@@ -292,22 +164,22 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
   reader.Read("activation", &op.activation);
   reader.Read("alpha", &op.activation.alpha);
   reader.Read("beta", &op.activation.beta);
-  reader.Read("algorithm", kAlgorithms, &op.algorithm);
-  reader.Read("pool", kPools, &op.pool);
+  reader.Read("algorithm", kAlgorithmNames, &op.algorithm);
+  reader.Read("pool", kPoolNames, &op.pool);
   reader.Read("keep_dims", &op.keep_dims);
   reader.Read("offset", &op.offset);
   reader.Read("size", &op.size);
-  reader.Read("interpolation", kInterpolations, &op.interpolation);
-  reader.Read("coordinates", kCoordinates, &op.coordinates);
+  reader.Read("interpolation", kInterpolationNames, &op.interpolation);
+  reader.Read("coordinates", kCoordinatesNames, &op.coordinates);
   reader.Read("output_size", &op.output_size);
   reader.Read("factors", &op.factors);
   reader.Read("like", &op.like);
-  reader.Read("function", kFunctions, &op.function);
+  reader.Read("function", kFunctionNames, &op.function);
   reader.Read("operand", &op.operand);
   reader.Read("swapped", &op.swapped);
   reader.Read("whole_images", &op.whole_images);
   reader.Read("epsilon", &op.epsilon);
-  reader.Read("pad_mode", kPadModes, &op.pad_mode);
+  reader.Read("pad_mode", kPadModeNames, &op.pad_mode);
   reader.Read("pad_value", &op.pad_value);
   reader.Read("channel_padding", &op.channel_padding);
   reader.Read("block_size", &op.block_size);
@@ -318,25 +190,6 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
 }
 
 }  // namespace
-
-const char* ToString(OperatorType type) { return NameIn(kTypes, type); }
-const char* ToString(Algorithm algorithm) {
-  return NameIn(kAlgorithms, algorithm);
-}
-StatusOr<Algorithm> AlgorithmFromString(const std::string& text) {
-  for (const auto& [algorithm, name] : kAlgorithms) {
-    if (text == name) return algorithm;
-  }
-  return InvalidArgument("there is no algorithm '" + text + "'");
-}
-std::string ToString(const Activation& activation) {
-  std::string text = NameIn(kActivations, activation.kind);
-  if (activation == Activation(activation.kind)) return text;
-  char numbers[40];
-  std::snprintf(numbers, sizeof(numbers), "(%.9g, %.9g)", activation.alpha,
-                activation.beta);
-  return text + numbers;
-}
 
 // Members at their defaults are left out, so that a new attribute with a
 // default changes no signature.
@@ -356,26 +209,26 @@ json OperatorToJsonValue(const Operator& op) {
   if (op.bias) out["bias"] = true;
   if (op.residual) out["residual"] = true;
   if (op.pre_activation != Activation::kNone) {
-    out["pre_activation"] = NameIn(kActivations, op.pre_activation.kind);
+    out["pre_activation"] = NameIn(kActivationNames, op.pre_activation.kind);
   }
   if (op.activation != Activation::kNone) {
     const Activation usual(op.activation.kind);
-    out["activation"] = NameIn(kActivations, usual.kind);
+    out["activation"] = NameIn(kActivationNames, usual.kind);
     if (op.activation.alpha != usual.alpha) out["alpha"] = op.activation.alpha;
     if (op.activation.beta != usual.beta) out["beta"] = op.activation.beta;
   }
   if (op.algorithm != defaults.algorithm) {
     out["algorithm"] = ToString(op.algorithm);
   }
-  if (op.pool != defaults.pool) out["pool"] = NameIn(kPools, op.pool);
+  if (op.pool != defaults.pool) out["pool"] = NameIn(kPoolNames, op.pool);
   if (op.keep_dims) out["keep_dims"] = true;
   if (op.offset != 0) out["offset"] = op.offset;
   if (op.size != 0) out["size"] = op.size;
   if (op.interpolation != defaults.interpolation) {
-    out["interpolation"] = NameIn(kInterpolations, op.interpolation);
+    out["interpolation"] = NameIn(kInterpolationNames, op.interpolation);
   }
   if (op.coordinates != defaults.coordinates) {
-    out["coordinates"] = NameIn(kCoordinates, op.coordinates);
+    out["coordinates"] = NameIn(kCoordinatesNames, op.coordinates);
   }
   if (op.output_size != defaults.output_size) {
     out["output_size"] = op.output_size;
@@ -383,14 +236,14 @@ json OperatorToJsonValue(const Operator& op) {
   if (op.factors != defaults.factors) out["factors"] = op.factors;
   if (op.like) out["like"] = true;
   if (op.type == OperatorType::kBinary) {
-    out["function"] = NameIn(kFunctions, op.function);
+    out["function"] = NameIn(kFunctionNames, op.function);
   }
   if (!op.operand.empty()) out["operand"] = op.operand;
   if (op.swapped) out["swapped"] = true;
   if (op.whole_images) out["whole_images"] = true;
   if (op.epsilon != 0.0f) out["epsilon"] = op.epsilon;
   if (op.pad_mode != defaults.pad_mode) {
-    out["pad_mode"] = NameIn(kPadModes, op.pad_mode);
+    out["pad_mode"] = NameIn(kPadModeNames, op.pad_mode);
   }
   if (op.pad_value != 0.0f) out["pad_value"] = op.pad_value;
   if (op.channel_padding != defaults.channel_padding) {
@@ -417,36 +270,6 @@ std::string ToJson(const Block& block) {
   // any bytes; replace what is not UTF-8 rather than throw.
   return BlockToJsonValue(block).dump(-1, ' ', false,
                                       json::error_handler_t::replace);
-}
-
-StatusOr<json> ParseDocument(const std::string& text, const char* what) {
-  if (text.size() > kMaxDocumentBytes) {
-    return InvalidArgument(std::string(what) + " has " +
-                           std::to_string(text.size()) +
-                           " bytes, which are too many");
-  }
-  if (!IsShallow(text)) {
-    return InvalidArgument(std::string(what) + " is nested too deep");
-  }
-  json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded() || !value.is_object()) {
-    return InvalidArgument(std::string(what) + " is not a JSON object");
-  }
-  return value;
-}
-
-Status CheckVersion(const json& value, const char* what) {
-  if (!value.is_object()) {
-    return InvalidArgument(std::string(what) + " is not a JSON object");
-  }
-  const auto version = value.find("version");
-  if (version == value.end() || *version != kFormatVersion) {
-    const bool number = version != value.end() && version->is_number();
-    return InvalidArgument(std::string(what) + " has version " +
-                           (number ? version->dump() : "none") + ", expected " +
-                           std::to_string(kFormatVersion));
-  }
-  return Status();
 }
 
 StatusOr<Block> BlockFromJsonValue(const json& value) {

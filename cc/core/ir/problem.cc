@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cc/core/document.h"
 #include "cc/core/ir/block_json.h"
 #include "cc/core/transforms/merge.h"
 

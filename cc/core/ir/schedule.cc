@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "cc/core/document.h"
 #include "cc/core/ir/block_json.h"
 #include "cc/core/limits.h"
 #include "cc/core/transforms/merge.h"

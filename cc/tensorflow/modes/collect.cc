@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "cc/core/ir/block_json.h"
+#include "cc/core/document.h"
 #include "cc/core/ir/problem.h"
 #include "cc/tensorflow/status_util.h"
 

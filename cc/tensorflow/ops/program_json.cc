@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cc/core/document.h"
 #include "cc/core/ir/block_json.h"
 
 namespace ios::tf {

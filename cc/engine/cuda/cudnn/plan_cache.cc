@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cc/core/ir/block_json.h"
+#include "cc/core/document.h"
 #include "cc/core/limits.h"
 #include "cc/core/status.h"
 

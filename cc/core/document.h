@@ -1,0 +1,45 @@
+// JSON that others wrote: parsed within limits, before anything is made of it.
+#ifndef IOS_TF_CC_CORE_DOCUMENT_H_
+#define IOS_TF_CC_CORE_DOCUMENT_H_
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cc/core/status.h"
+
+namespace ios {
+
+// The version of every JSON format of this project; another one is refused.
+inline constexpr int kFormatVersion = 1;
+
+// The JSON object in `text`: what every document from outside goes through,
+// before anything is made of it. Deep nesting is refused, for whatever walks
+// through values calls itself. `what` names the document in errors.
+StatusOr<nlohmann::json> ParseDocument(const std::string& text,
+                                       const char* what);
+
+// Whether it is an object with "version": kFormatVersion.
+Status CheckVersion(const nlohmann::json& value, const char* what);
+
+// Whether `value` is a whole number that `number` can hold, and then it does.
+template <typename Int>
+bool ReadInteger(const nlohmann::json& value, Int* number) {
+  using Limits = std::numeric_limits<Int>;
+  if (value.is_number_unsigned()) {
+    const uint64_t found = value.get<uint64_t>();
+    if (found > static_cast<uint64_t>(Limits::max())) return false;
+    *number = static_cast<Int>(found);
+    return true;
+  }
+  if (!value.is_number_integer()) return false;
+  const int64_t found = value.get<int64_t>();
+  if (found < Limits::min() || found > Limits::max()) return false;
+  *number = static_cast<Int>(found);
+  return true;
+}
+
+}  // namespace ios
+
+#endif  // IOS_TF_CC_CORE_DOCUMENT_H_
