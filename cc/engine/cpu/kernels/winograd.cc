@@ -1,50 +1,15 @@
 #include "cc/engine/cpu/kernels/winograd.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "cc/engine/cpu/kernels/instruction_set.h"
 #include "cc/engine/cpu/kernels/vectorized.h"
+#include "cc/engine/cpu/kernels/winograd_transforms.h"
+#include "cc/engine/cpu/kernels/winograd_units.h"
 
 namespace ios::cpu {
 namespace {
-
-// Channels, or filters, that lie together: a line of a cache.
-constexpr int64_t kGroup = 16;
-// Filters that products are made for at a time.
-constexpr int64_t kBlock = 2 * kGroup;
-
-// A product keeps kRows tiles by kVectors vectors of filters in registers.
-struct Baseline {
-  typedef float Vector __attribute__((vector_size(16)));
-  static constexpr int kRows = 2, kVectors = 4;
-};
-struct Avx2 {
-  typedef float Vector __attribute__((vector_size(32)));
-  static constexpr int kRows = 6, kVectors = 2;
-};
-struct Avx512 {
-  typedef float Vector __attribute__((vector_size(64)));
-  static constexpr int kRows = 14, kVectors = 2;
-};
-
-template <typename V>
-constexpr int64_t Width() {
-  return sizeof(V) / sizeof(float);
-}
-
-int64_t MaxRows() {
-  switch (BestInstructionSet()) {
-    case InstructionSet::kAvx512:
-      return Avx512::kRows;
-    case InstructionSet::kAvx2:
-      return Avx2::kRows;
-    default:
-      return Baseline::kRows;
-  }
-}
 
 // `count` elements, or as many as there are; zeros behind them.
 template <typename V>
@@ -65,140 +30,6 @@ IOS_INLINE void Store(const V& v, int64_t count, float* to) {
   }
   for (int64_t i = 0; i < count; ++i) to[i] = v[i];
 }
-
-// The transforms in one dimension, by the number of points:
-//   4  0, 1, -1, infinity
-//   6  0, sqrt(1/2), -sqrt(1/2), sqrt(2), -sqrt(2), infinity. In their place
-//      1, -1, 2 and -2, the usual ones, make five times the largest error.
-//   8  0, 1, -1, 2, -2, 1/2, -1/2, infinity
-// One point is no transform.
-constexpr float kRootHalf = 0.70710678118654752f,
-                kRootTwo = 1.4142135623730950f;
-
-template <int kPoints, typename V>
-IOS_INLINE void TransformInput(const V* x, V* y, int step) {
-  if constexpr (kPoints == 1) {
-    y[0] = x[0];
-  } else if constexpr (kPoints == 4) {
-    y[0] = x[0] - x[2];
-    y[step] = x[1] + x[2];
-    y[2 * step] = x[2] - x[1];
-    y[3 * step] = x[3] - x[1];
-  } else if constexpr (kPoints == 6) {
-    const V even = x[4] - 2.0f * x[2];
-    const V odd = kRootHalf * (x[3] - 2.0f * x[1]);
-    const V even2 = x[4] - 0.5f * x[2];
-    const V odd2 = kRootTwo * (x[3] - 0.5f * x[1]);
-    y[0] = x[0] - 2.5f * x[2] + x[4];
-    y[step] = even + odd;
-    y[2 * step] = even - odd;
-    y[3 * step] = even2 + odd2;
-    y[4 * step] = even2 - odd2;
-    y[5 * step] = x[1] - 2.5f * x[3] + x[5];
-  } else {
-    static_assert(kPoints == 8);
-    const V even = x[2] - 4.25f * x[4] + x[6];
-    const V odd = x[1] - 4.25f * x[3] + x[5];
-    const V even2 = x[6] + 0.25f * x[2] - 1.25f * x[4];
-    const V odd2 = 0.5f * x[1] - 2.5f * x[3] + 2.0f * x[5];
-    const V even3 = x[6] + 4.0f * x[2] - 5.0f * x[4];
-    const V odd3 = 2.0f * x[1] - 2.5f * x[3] + 0.5f * x[5];
-    y[0] = x[0] - x[6] + 5.25f * (x[4] - x[2]);
-    y[step] = even + odd;
-    y[2 * step] = even - odd;
-    y[3 * step] = even2 + odd2;
-    y[4 * step] = even2 - odd2;
-    y[5 * step] = even3 + odd3;
-    y[6 * step] = even3 - odd3;
-    y[7 * step] = x[7] - x[1] + 5.25f * (x[3] - x[5]);
-  }
-}
-
-template <int kPoints, int kSide, typename V>
-IOS_INLINE void TransformOutput(const V* x, V* y) {
-  if constexpr (kPoints == 1) {
-    y[0] = x[0];
-  } else if constexpr (kPoints == 4) {
-    y[0] = x[0] + (x[1] + x[2]);
-    y[1] = (x[1] - x[2]) + x[3];
-  } else if constexpr (kPoints == 6) {
-    const V sum = x[1] + x[2], difference = kRootHalf * (x[1] - x[2]);
-    const V sum2 = x[3] + x[4], difference2 = kRootTwo * (x[3] - x[4]);
-    y[0] = x[0] + (sum + sum2);
-    y[1] = difference + difference2;
-    if constexpr (kSide == 2) {
-      y[1] += x[5];
-    } else {
-      y[2] = 0.5f * sum + 2.0f * sum2;
-      y[3] = (0.5f * difference + 2.0f * difference2) + x[5];
-    }
-  } else {
-    static_assert(kPoints == 8 && kSide == 2);
-    y[0] = x[0] + ((x[1] + x[2]) + (x[3] + x[4])) + (x[5] + x[6]);
-    y[1] =
-        ((x[1] - x[2]) + 2.0f * (x[3] - x[4])) + (0.5f * (x[5] - x[6]) + x[7]);
-  }
-}
-
-// The coefficient of cell `cell` of a window in the filter's value at a point.
-double FilterFactor(int64_t points, int64_t window, int64_t point,
-                    int64_t cell) {
-  static const double kAt[3][7] = {
-      {0, 1, -1},
-      {0, std::sqrt(0.5), -std::sqrt(0.5), std::sqrt(2.0), -std::sqrt(2.0)},
-      {0, 1, -1, 2, -2, 0.5, -0.5}};
-  static constexpr double kFactors[3][7] = {
-      {1, 0.5, 0.5},
-      {1, -2.0 / 3, -2.0 / 3, 1.0 / 6, 1.0 / 6},
-      {1, -2.0 / 9, -2.0 / 9, 1.0 / 90, 1.0 / 90, 32.0 / 45, 32.0 / 45},
-  };
-  if (points == 1) return 1;
-  if (point == points - 1) return cell == window - 1;  // infinity
-  const int64_t row = points / 2 - 2;
-  return kFactors[row][point] * std::pow(kAt[row][point], cell);
-}
-
-int64_t Quotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// Rounded up to an odd number of cache lines: planes that are a power of two
-// apart would share few sets of a cache.
-int64_t OddLines(int64_t floats) { return (Quotient(floats, 16) | 1) * 16; }
-
-// A unit, and where its planes lie in scratch memory.
-struct Unit {
-  Unit(const WinogradPlan& plan, int64_t number, float* scratch) {
-    const int64_t strip = number / plan.parts, part = number % plan.parts;
-    first = strip * plan.tiles() / plan.strips;
-    count = (strip + 1) * plan.tiles() / plan.strips - first;
-    const int64_t blocks_of_filters = Quotient(plan.filters, kBlock);
-    filter_begin = part * blocks_of_filters / plan.parts * kBlock;
-    filter_end = std::min((part + 1) * blocks_of_filters / plan.parts * kBlock,
-                          plan.filters);
-    blocks = Quotient(count, MaxRows());
-    rows = Quotient(count, blocks);
-    block_floats = Quotient(plan.channels, kGroup) * rows * kGroup;
-    tile_plane = OddLines(blocks * block_floats);
-    product_plane = OddLines(count * kBlock);
-    tiles = scratch;
-    products = scratch + plan.planes() * tile_plane;
-  }
-
-  int64_t first, count;  // tiles
-  int64_t filter_begin, filter_end;
-  int64_t blocks, rows;  // tiles that are multiplied together
-  int64_t block_floats, tile_plane, product_plane;
-  float* tiles;     // [planes][blocks][groups of channels][rows][kGroup]
-  float* products;  // [planes][tiles][kBlock]
-};
-
-// A tile's place: its first cell in the output.
-struct Place {
-  Place(const WinogradPlan& plan, int64_t tile)
-      : image(tile / (plan.tiles_high * plan.tiles_wide)),
-        y(tile / plan.tiles_wide % plan.tiles_high * plan.side[0]),
-        x(tile % plan.tiles_wide * plan.side[1]) {}
-  int64_t image, y, x;
-};
 
 // Points and sides of tiles, in height and width.
 template <int kHigh, int kHighSide, int kWide, int kWideSide>
@@ -555,98 +386,6 @@ RunFunction Find(const WinogradPlan& plan) {
 }
 
 }  // namespace
-
-WinogradPlan::WinogradPlan(const Operator& op, const Shape& input,
-                           const Shape& output, int threads)
-    : window(op.kernel),
-      images(input[0]),
-      height(input[1]),
-      width(input[2]),
-      channels(input[3]),
-      out_height(output[1]),
-      out_width(output[2]),
-      filters(op.filters) {
-  for (int d = 0; d < 2; ++d) {
-    const int64_t cells = op.algorithm == Algorithm::kWinograd4 ? 4 : 2;
-    side[d] = window[d] == 1 ? 1 : cells;
-    points[d] = side[d] + window[d] - 1;
-  }
-  tiles_high = Quotient(out_height, side[0]);
-  tiles_wide = Quotient(out_width, side[1]);
-  const std::array<int64_t, 4> pad = ExplicitPadding(op, input);
-  top = pad[0];
-  left = pad[2];
-  // Planes of a strip fit into half of a small core's cache (in floats); but a
-  // strip is long enough for its products to take longer than reading the
-  // filters for it.
-  constexpr int64_t kBudget = 64 * 1024, kLeast = 28;
-  const int64_t per_tile = planes() * (channels + kBlock);
-  const int64_t longest =
-      Quotient(std::max(kBudget / per_tile, kLeast), MaxRows()) * MaxRows();
-  strips = Quotient(tiles(), longest);
-  if (strips > threads) strips = Quotient(strips, threads) * threads;
-  strips = std::min(strips, tiles());
-  if (strips == 0) return;  // an image without cells
-  const int64_t blocks = Quotient(filters, kBlock);
-  parts = std::min<int64_t>(Quotient(threads, strips), blocks);
-}
-
-int64_t WinogradPlan::filter_floats() const {
-  return Quotient(filters, kGroup) * planes() * channels * kGroup;
-}
-
-int64_t WinogradPlan::scratch_floats() const {
-  if (units() == 0) return 0;
-  const int64_t count = Quotient(tiles(), strips);
-  const int64_t zeros = Quotient(channels, kGroup) * kGroup;
-  // Blocks of tiles are filled up.
-  const int64_t rows = count + MaxRows();
-  return zeros + planes() * (OddLines(rows * zeros) + OddLines(count * kBlock));
-}
-
-void TransformFilter(const WinogradPlan& plan, const float* filter, float* to) {
-  std::memset(to, 0, plan.filter_floats() * sizeof(float));
-  const auto factors = [&](int d) {
-    std::vector<double> of_points;
-    for (int64_t p = 0; p < plan.points[d]; ++p) {
-      for (int64_t cell = 0; cell < plan.window[d]; ++cell) {
-        of_points.push_back(
-            FilterFactor(plan.points[d], plan.window[d], p, cell));
-      }
-    }
-    return of_points;
-  };
-  const std::vector<double> high = factors(0), wide = factors(1);
-  const auto [kh, kw] = plan.window;
-  std::vector<double> rows(kh * plan.points[1]);
-  for (int64_t c = 0; c < plan.channels; ++c) {
-    for (int64_t f = 0; f < plan.filters; ++f) {
-      for (int64_t r = 0; r < kh; ++r) {
-        for (int64_t p = 0; p < plan.points[1]; ++p) {
-          double& sum = rows[r * plan.points[1] + p] = 0;
-          for (int64_t k = 0; k < kw; ++k) {
-            sum +=
-                wide[p * kw + k] *
-                filter[((r * kw + k) * plan.channels + c) * plan.filters + f];
-          }
-        }
-      }
-      float* out = to +
-                   (f / kGroup * plan.planes() * plan.channels + c) * kGroup +
-                   f % kGroup;
-      for (int64_t p = 0; p < plan.points[0]; ++p) {
-        for (int64_t q = 0; q < plan.points[1]; ++q) {
-          double sum = 0;
-          for (int64_t r = 0; r < kh; ++r) {
-            sum += high[p * kh + r] * rows[r * plan.points[1] + q];
-          }
-          *out = static_cast<float>(sum);
-          out += plan.channels * kGroup;
-        }
-      }
-    }
-  }
-}
 
 void RunWinograd(const WinogradPlan& plan, const WinogradArguments& arguments,
                  int64_t begin, int64_t end, float* scratch) {

@@ -1,0 +1,95 @@
+// Units of a WinogradPlan: their tiles and filters, and where these lie in
+// scratch memory, by the rows and vectors that products keep in registers.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_UNITS_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_UNITS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cc/engine/cpu/kernels/instruction_set.h"
+#include "cc/engine/cpu/kernels/winograd.h"
+
+namespace ios::cpu {
+
+// Channels, or filters, that lie together: a line of a cache.
+inline constexpr int64_t kGroup = 16;
+// Filters that products are made for at a time.
+inline constexpr int64_t kBlock = 2 * kGroup;
+
+// A product keeps kRows tiles by kVectors vectors of filters in registers.
+struct Baseline {
+  typedef float Vector __attribute__((vector_size(16)));
+  static constexpr int kRows = 2, kVectors = 4;
+};
+struct Avx2 {
+  typedef float Vector __attribute__((vector_size(32)));
+  static constexpr int kRows = 6, kVectors = 2;
+};
+struct Avx512 {
+  typedef float Vector __attribute__((vector_size(64)));
+  static constexpr int kRows = 14, kVectors = 2;
+};
+
+template <typename V>
+constexpr int64_t Width() {
+  return sizeof(V) / sizeof(float);
+}
+
+inline int64_t MaxRows() {
+  switch (BestInstructionSet()) {
+    case InstructionSet::kAvx512:
+      return Avx512::kRows;
+    case InstructionSet::kAvx2:
+      return Avx2::kRows;
+    default:
+      return Baseline::kRows;
+  }
+}
+
+inline int64_t Quotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Rounded up to an odd number of cache lines: planes that are a power of two
+// apart would share few sets of a cache.
+inline int64_t OddLines(int64_t floats) {
+  return (Quotient(floats, 16) | 1) * 16;
+}
+
+// A unit, and where its planes lie in scratch memory.
+struct Unit {
+  Unit(const WinogradPlan& plan, int64_t number, float* scratch) {
+    const int64_t strip = number / plan.parts, part = number % plan.parts;
+    first = strip * plan.tiles() / plan.strips;
+    count = (strip + 1) * plan.tiles() / plan.strips - first;
+    const int64_t blocks_of_filters = Quotient(plan.filters, kBlock);
+    filter_begin = part * blocks_of_filters / plan.parts * kBlock;
+    filter_end = std::min((part + 1) * blocks_of_filters / plan.parts * kBlock,
+                          plan.filters);
+    blocks = Quotient(count, MaxRows());
+    rows = Quotient(count, blocks);
+    block_floats = Quotient(plan.channels, kGroup) * rows * kGroup;
+    tile_plane = OddLines(blocks * block_floats);
+    product_plane = OddLines(count * kBlock);
+    tiles = scratch;
+    products = scratch + plan.planes() * tile_plane;
+  }
+
+  int64_t first, count;  // tiles
+  int64_t filter_begin, filter_end;
+  int64_t blocks, rows;  // tiles that are multiplied together
+  int64_t block_floats, tile_plane, product_plane;
+  float* tiles;     // [planes][blocks][groups of channels][rows][kGroup]
+  float* products;  // [planes][tiles][kBlock]
+};
+
+// A tile's place: its first cell in the output.
+struct Place {
+  Place(const WinogradPlan& plan, int64_t tile)
+      : image(tile / (plan.tiles_high * plan.tiles_wide)),
+        y(tile / plan.tiles_wide % plan.tiles_high * plan.side[0]),
+        x(tile % plan.tiles_wide * plan.side[1]) {}
+  int64_t image, y, x;
+};
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_UNITS_H_
