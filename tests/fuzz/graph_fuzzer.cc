@@ -18,6 +18,7 @@
 #include "cc/tensorflow/modes/lower.h"
 #include "cc/tensorflow/modes/rewrite.h"
 #include "cc/tensorflow/ops/program_json.h"
+#include "cc/tensorflow/partition/blocks.h"
 #include "cc/tensorflow/partition/regions.h"
 #include "google/protobuf/text_format.h"
 #include "tensorflow/core/common_runtime/graph_constructor.h"

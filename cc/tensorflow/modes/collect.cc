@@ -7,6 +7,7 @@
 
 #include "cc/core/document.h"
 #include "cc/core/ir/problem.h"
+#include "cc/tensorflow/partition/blocks.h"
 #include "cc/tensorflow/status_util.h"
 
 namespace ios::tf {

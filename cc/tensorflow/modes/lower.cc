@@ -20,6 +20,7 @@
 #include "cc/tensorflow/names.h"
 #include "cc/tensorflow/ops/engine_device.h"
 #include "cc/tensorflow/ops/program_json.h"
+#include "cc/tensorflow/partition/blocks.h"
 #include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor.h"

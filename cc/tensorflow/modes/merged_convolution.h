@@ -8,6 +8,7 @@
 #include "cc/core/transforms/merge.h"
 #include "cc/tensorflow/graph/graph_editor.h"
 #include "cc/tensorflow/modes/annotations.h"
+#include "cc/tensorflow/partition/blocks.h"
 #include "cc/tensorflow/partition/regions.h"
 
 namespace ios::tf {

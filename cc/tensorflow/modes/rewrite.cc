@@ -12,6 +12,7 @@
 #include "cc/tensorflow/graph/graph_editor.h"
 #include "cc/tensorflow/modes/annotations.h"
 #include "cc/tensorflow/modes/merged_convolution.h"
+#include "cc/tensorflow/partition/blocks.h"
 #include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/logging.h"

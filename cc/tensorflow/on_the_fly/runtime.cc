@@ -13,6 +13,7 @@
 #include "cc/tensorflow/on_the_fly/schedule_cache.h"
 #include "cc/tensorflow/on_the_fly/search_queue.h"
 #include "cc/tensorflow/ops/engine_device.h"
+#include "cc/tensorflow/partition/blocks.h"
 #include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/graph/tensor_id.h"
 #include "tensorflow/core/platform/logging.h"

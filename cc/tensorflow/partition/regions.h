@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -49,27 +48,11 @@ struct Partition {
   std::vector<Refusal> refusals;
 };
 
-// A block made of some of the partition's operators, and what its tensor
-// references stand for.
-struct PartitionBlock {
-  Block block;
-  std::vector<TensorRef> inputs;
-  std::vector<int> operators;  // by the block's operator index
-};
-
 // Imports the graph and partitions it. A region has at least one convolution;
 // other operators are TensorFlow's. The item must outlive the partition.
 absl::StatusOr<Partition> PartitionGraph(
     const tensorflow::grappler::GrapplerItem& item,
     const PartitionOptions& options);
-
-// `operators` must be in a topological order.
-PartitionBlock MakeBlock(const Partition& partition,
-                         const std::vector<int>& operators, std::string name);
-
-// Whether a block's operators depend on each other in a chain, so that there
-// is only one order to run them in and nothing to schedule.
-bool IsChain(const Block& block);
 
 }  // namespace ios::tf
 
