@@ -1,0 +1,300 @@
+// What GraphIndex knows of tensors for each probe: shapes, types, integers.
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/graph/graph_index.h"
+#include "cc/tensorflow/graph/one_of.h"
+#include "cc/tensorflow/graph/probes.h"
+#include "cc/tensorflow/graph/shape_inference.h"
+#include "cc/tensorflow/modes/annotations.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/graph/tensor_id.h"
+#include "tensorflow/core/grappler/costs/graph_properties.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::NodeDef;
+using ::tensorflow::grappler::GrapplerItem;
+
+// By which the sizes of tensors differ that only values tell.
+constexpr int64_t kFreshStep = 64;
+
+// The type of the numbers that the node computes.
+std::optional<tensorflow::DataType> NumberType(const NodeDef& node) {
+  const tensorflow::OpDef* op = nullptr;
+  tensorflow::DataType type;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok() ||
+      !tensorflow::OutputTypeForNode(node, *op, 0, &type).ok()) {
+    return std::nullopt;
+  }
+  return type;
+}
+
+// The item without weights: the values of large constants, which no shape
+// depends on, as inference copies the graph, and variables, whose shapes it
+// cannot know. And without the numbers that `unknown` nodes compute.
+GrapplerItem WithoutWeights(const GrapplerItem& item,
+                            const std::set<std::string>& unknown) {
+  constexpr int64_t kLarge = 1024;
+  tensorflow::GraphDef graph;
+  *graph.mutable_library() = item.graph.library();
+  *graph.mutable_versions() = item.graph.versions();
+  for (const NodeDef& node : item.graph.node()) {
+    NodeDef* copy = graph.add_node();
+    const auto become_placeholder = [&] {
+      copy->set_name(node.name());
+      copy->set_op("Placeholder");
+      copy->set_device(node.device());
+    };
+    const auto value = node.attr().find("value");
+    if (IsWeight(node)) {
+      become_placeholder();
+      const auto type =
+          node.attr().find(node.op() == "ReadVariableOp" ? "dtype" : "T");
+      if (type != node.attr().end()) {
+        (*copy->mutable_attr())["dtype"] = type->second;
+      }
+      (*copy->mutable_attr())["shape"] = node.attr().at(kShapeOfWeight);
+      continue;
+    }
+    const auto type =
+        unknown.count(node.name()) > 0 ? NumberType(node) : std::nullopt;
+    if (type) {
+      become_placeholder();
+      tensorflow::AddNodeAttr("dtype", *type, copy);
+      continue;
+    }
+    if (node.op() != "Const" || value == node.attr().end() ||
+        value->second.tensor().ByteSizeLong() < kLarge ||
+        tensorflow::TensorShape::IsValid(
+            value->second.tensor().tensor_shape()) == false) {
+      *copy = node;
+      continue;
+    }
+    become_placeholder();
+    for (const std::string& input : node.input()) copy->add_input(input);
+    tensorflow::AddNodeAttr("dtype", value->second.tensor().dtype(), copy);
+    *(*copy->mutable_attr())["shape"].mutable_shape() =
+        value->second.tensor().tensor_shape();
+  }
+  return item.WithGraph(std::move(graph));
+}
+
+}  // namespace
+
+absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
+                                    int64_t batch_size, int64_t image_size) {
+  std::set<std::string> unknown;
+  for (const auto& feed : item.feed) {
+    const std::string name(tensorflow::ParseTensorName(feed.first).node());
+    const int i = Find(name);
+    if (i < 0) continue;
+    nodes_[i].fed = true;
+    const auto type = NumberType(node(i));
+    if (!InputShape(node(i)) && type && tensorflow::DataTypeIsInteger(*type)) {
+      unknown.insert(name);
+    }
+  }
+  auto [probes, inputs_vary, sizes_vary] =
+      MakeProbes(item.graph, batch_size, image_size);
+  if (sizes_vary) AddBoundsOfSizes(&unknown);
+  const GrapplerItem small = WithoutWeights(item, unknown);
+  for (size_t k = 0; k < probes.size(); ++k) {
+    const Probe probe = probes[k];
+    GrapplerItem sized = small;
+    SetInputSizes(item.graph, probe, &sized.graph);
+    const bool more = k > 0 && !probe.optional;
+    TF_ASSIGN_OR_RETURN(const bool values_matter,
+                        InferShapes(sized, {k == 0, batch_size, probe.sizes,
+                                            more ? kFreshStep : 0}));
+    if (k > 0) continue;
+    if (values_matter && !sizes_vary) AddSizes(image_size, &probes);
+    // One probe says all if inputs have one size and no values matter.
+    if (!values_matter && !inputs_vary) probes.resize(1);
+  }
+  required_probes_ =
+      std::count_if(probes.begin(), probes.end(),
+                    [](const Probe& probe) { return !probe.optional; });
+  // A shape that is only known for some sizes is not known.
+  for (Node& node : nodes_) {
+    for (size_t port = 0; port < node.dtypes.size(); ++port) {
+      bool known = true;
+      for (int probe = 0; known && probe < probes_; ++probe) {
+        const auto& shapes = node.shapes[probe];
+        known = port < shapes.size() && shapes[port]
+                    ? shapes[port]->size() == node.shapes[0][port]->size()
+                    : probe >= required_probes_;
+      }
+      if (known) continue;
+      for (auto& shapes : node.shapes) {
+        if (port < shapes.size()) shapes[port].reset();
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+void GraphIndex::AddBoundsOfSizes(std::set<std::string>* nodes) const {
+  // The others that compute with sizes repeat what they do, as remainders do,
+  // or are proportional: a few sizes tell.
+  std::vector<bool> of_sizes(size(), false);
+  for (int i : order_) {
+    const std::string& op = node(i).op();
+    const std::vector<TensorRef>& inputs = nodes_[i].inputs;
+    // Data of a computed shape are no sizes.
+    const bool has_data =
+        !inputs.empty() && OneOf(op, {"Reshape", "StridedSlice", "Slice",
+                                      "Gather", "GatherV2", "SplitV"});
+    const bool reads_size = std::any_of(
+        inputs.begin(), has_data ? inputs.begin() + 1 : inputs.end(),
+        [&](const TensorRef& t) { return of_sizes[t.node]; });
+    of_sizes[i] =
+        OneOf(op, {"Shape", "ShapeN", "Size"}) ||
+        (reads_size &&
+         OneOf(op, {"StridedSlice", "Slice",      "Gather",   "GatherV2",
+                    "Split",        "SplitV",     "Unpack",   "Pack",
+                    "Concat",       "ConcatV2",   "Cast",     "Reshape",
+                    "Squeeze",      "ExpandDims", "Identity", "Add",
+                    "AddV2",        "Sub",        "Mul",      "Neg",
+                    "Div",          "RealDiv",    "FloorDiv", "TruncateDiv",
+                    "FloorMod",     "Mod",        "Floor",    "Ceil",
+                    "Round",        "Rint",       "Prod"}));
+    if (reads_size &&
+        OneOf(op, {"Minimum", "Maximum", "Min", "Max", "ClipByValue", "Relu",
+                   "Select", "SelectV2", "Abs", "Sign", "Merge"})) {
+      nodes->insert(node(i).name());
+    }
+  }
+}
+
+absl::StatusOr<bool> GraphIndex::InferShapes(const GrapplerItem& item,
+                                             const FreshSizes& fresh) {
+  tensorflow::grappler::GraphProperties properties(item);
+  TF_RETURN_IF_ERROR(properties.InferStatically(
+      /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/true,
+      /*include_tensor_values=*/false));
+  OutputProperties outputs;
+  std::vector<std::vector<TensorRef>> inputs;
+  for (const Node& node : nodes_) {
+    outputs.push_back(properties.GetOutputProperties(node.def->name()));
+    inputs.push_back(node.inputs);
+  }
+  bool values_matter =
+      CompleteShapes(item.graph, order_, inputs, fresh, &outputs) > 0;
+  integers_.emplace_back();
+  for (Node& node : nodes_) {
+    auto& results = node.shapes.emplace_back();
+    for (const auto& output : outputs[&node - nodes_.data()]) {
+      const tensorflow::TensorShapeProto& proto = output.shape();
+      const bool sequence = !proto.unknown_rank() && proto.dim_size() == 3;
+      const size_t port = results.size();
+      ReadIntegers(
+          {static_cast<int>(&node - nodes_.data()), static_cast<int>(port)},
+          output);
+      std::optional<Shape>& result = results.emplace_back();
+      if (fresh.example) {
+        node.dtypes.push_back(output.dtype());
+        node.sequences.push_back(sequence);
+      }
+      if (!tensorflow::DataTypeIsFloating(output.dtype()) ||
+          proto.unknown_rank() || port >= node.sequences.size() ||
+          node.sequences[port] != sequence) {
+        continue;
+      }
+      Shape shape;
+      for (const auto& dim : proto.dim()) shape.push_back(dim.size());
+      // How many boxes a detector finds, say, is the batch of what comes then.
+      // Grappler numbers unknown dimensions from -2 downwards.
+      if (!shape.empty() && shape[0] < -1) {
+        shape[0] = fresh.Batch(shape[0]);
+        values_matter = true;
+      }
+      if (std::all_of(shape.begin(), shape.end(),
+                      [](int64_t d) { return d >= 0; })) {
+        if (sequence) shape.insert(shape.begin() + 1, 1);
+        result = std::move(shape);
+      }
+    }
+  }
+  ++probes_;
+  return values_matter;
+}
+
+void GraphIndex::ReadIntegers(
+    TensorRef tensor, const tensorflow::OpInfo::TensorProperties& output) {
+  tensorflow::Tensor value;
+  if (!output.has_value() || !value.FromProto(output.value())) return;
+  auto numbers = Integers(&value);
+  if (numbers) integers_.back()[tensor] = std::move(*numbers);
+}
+
+const std::vector<int64_t>* GraphIndex::integers(TensorRef tensor,
+                                                 int probe) const {
+  const auto it = integers_[probe].find(tensor);
+  return it == integers_[probe].end() ? nullptr : &it->second;
+}
+
+bool GraphIndex::fixed_size(TensorRef tensor) const {
+  const Shape* example = shape(tensor);
+  if (!example) return false;
+  for (size_t d = 1; d < example->size(); ++d) {
+    if (!fixed(tensor, d)) return false;
+  }
+  return true;
+}
+
+bool GraphIndex::same_shape(TensorRef a, TensorRef b) const {
+  return Agree(a, b, std::equal_to<Shape>());
+}
+
+bool GraphIndex::same_dimensions(TensorRef a, TensorRef b, size_t first,
+                                 size_t last) const {
+  return Agree(a, b, [&](const Shape& x, const Shape& y) {
+    return x.size() >= last && y.size() >= last &&
+           std::equal(x.begin() + first, x.begin() + last, y.begin() + first);
+  });
+}
+
+const Shape* GraphIndex::shape(TensorRef tensor, int probe) const {
+  const auto& shapes = nodes_[tensor.node].shapes[probe];
+  if (tensor.port >= static_cast<int>(shapes.size())) return nullptr;
+  return shapes[tensor.port] ? &*shapes[tensor.port] : nullptr;
+}
+
+Layout GraphIndex::layout(TensorRef tensor) const {
+  if (channels_first(tensor)) return Layout::kChannelsFirst;
+  const std::vector<bool>& sequences = nodes_[tensor.node].sequences;
+  return tensor.port < static_cast<int>(sequences.size()) &&
+                 sequences[tensor.port]
+             ? Layout::kSequence
+             : Layout::kChannelsLast;
+}
+
+tensorflow::DataType GraphIndex::dtype(TensorRef tensor) const {
+  const auto& dtypes = nodes_[tensor.node].dtypes;
+  return tensor.port < static_cast<int>(dtypes.size()) ? dtypes[tensor.port]
+                                                       : tensorflow::DT_INVALID;
+}
+
+void GraphIndex::SetChannelsFirst(std::set<TensorRef> tensors) {
+  channels_first_ = std::move(tensors);
+  for (const TensorRef& t : channels_first_) {
+    Node& node = nodes_[t.node];
+    for (auto& shapes : node.shapes) {
+      if (t.port >= static_cast<int>(shapes.size())) continue;
+      if (std::optional<Shape>& s = shapes[t.port]; s && s->size() == 4) {
+        s = Shape{(*s)[0], (*s)[2], (*s)[3], (*s)[1]};
+      }
+    }
+  }
+}
+
+}  // namespace ios::tf
