@@ -19,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from ios_tf.bench.standalone import utc_now
-from ios_tf.conversion.comparison import compare_outputs
 from ios_tf.conversion.convert import convert
+from ios_tf.conversion.differences import compare_outputs
 from ios_tf.model import frozen_graphs, saved_models
 from ios_tf.model.inputs import Given, example_inputs, outputs_of
 from ios_tf.model.loading import saved_model

@@ -11,10 +11,15 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from ios_tf.conversion import timing
+from ios_tf.conversion.differences import (
+    allowed_difference,
+    compare_outputs,
+    relative_difference,
+    tolerance,
+)
 from ios_tf.conversion.made_up_inputs import (
     OTHER_SIZES,
     SIZES,
@@ -26,17 +31,11 @@ from ios_tf.conversion.made_up_inputs import (
     rounded_inputs,
 )
 from ios_tf.errors import UserError, first_line
-from ios_tf.model import function_library, graph_optimizer, subgraphs
+from ios_tf.model import graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 
 # Batch sizes of functions that do not take those which are asked for.
 _OTHER_BATCHES = (2, 4, 8, 16, 32)
-# How many times what rounded inputs change two computations may differ, and where
-# rounding alone decides (relative).
-_AMPLE = 2.0
-_CHAOS = 1e-2
-# More than any difference but one of shapes, or of what is a number and what is not.
-_ANYTHING = 1e30
 
 
 class DifferenceError(UserError):
@@ -235,7 +234,7 @@ class Reference:
             noise = noise or 0.0
             if best is None or noise < best[2]:
                 best = inputs, expected, noise
-            if noise * _AMPLE <= self._tolerance():
+            if allowed_difference(self._tolerance(), noise) <= self._tolerance():
                 break
         return best
 
@@ -272,7 +271,7 @@ class Reference:
             worst = _differing_region(
                 self._frozen, graph_def, self._inputs[batch_size], self._device
             )
-        allowed = _allowed(self._tolerance(), self._noise[batch_size])
+        allowed = allowed_difference(self._tolerance(), self._noise[batch_size])
         where, difference_there, allowed = worst or ("an output", difference, allowed)
         if difference_there > allowed:
             raise DifferenceError(self.name, batch_size, where, difference_there)
@@ -305,72 +304,6 @@ class Reference:
                 for function, plugin in turns[: 2 + portable]
             ]
         )
-
-
-def tolerance(frozen: FrozenSignature, device: str) -> float:
-    """The relative difference that rounding may make of a network's outputs."""
-    types = {
-        tf.dtypes.as_dtype(node.attr["T"].type)
-        for node in frozen.graph_def.node
-        if node.op in function_library.CONVOLUTIONS
-    }
-    if tf.bfloat16 in types:
-        return 0.2
-    if tf.float16 in types:
-        return 0.03
-    if device == "gpu" and tf.config.experimental.tensor_float_32_execution_enabled():
-        return 0.01
-    return 1e-3
-
-
-def _allowed(exact: float, noise: float) -> float:
-    """The difference allowed of outputs that rounding the inputs changes by `noise`."""
-    return _ANYTHING if noise > _CHAOS else max(exact, noise * _AMPLE)
-
-
-def compare_outputs(
-    found: Mapping[str, Any], expected: Mapping[str, Any]
-) -> tuple[float | None, dict[str, str]]:
-    """How far outputs are from those expected.
-
-    Returns:
-      The largest absolute difference of a float output over its largest absolute value,
-      None if there is no float output; and for every output of another type that is not
-      equal what to say about it.
-    """
-    worst, unequal = None, {}
-    for name, value in expected.items():
-        for one, truth in _pairs(found[name], value):
-            if _is_float(truth):
-                worst = max(worst or 0.0, relative_difference(one, truth))
-            elif one.shape != truth.shape:
-                unequal[name] = f"output {name!r} has another shape"
-            elif (one != truth).any():
-                count = int((one != truth).sum())
-                unequal[name] = (
-                    f"{count} of {truth.size} values of output {name!r} differ"
-                )
-    return worst, unequal
-
-
-def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference over the largest value; infinite for another shape.
-
-    NaN and infinities are equal to themselves.
-    """
-    if found.shape != expected.shape:
-        return float("inf")
-    if expected.dtype.kind != "c":
-        found, expected = found.astype(np.float64), expected.astype(np.float64)
-    finite = np.isfinite(expected)
-    if not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
-        return float("inf")
-    if not finite.any():
-        return 0.0
-    difference = np.abs(found[finite] - expected[finite]).max()
-    if not np.isfinite(difference):
-        return float("inf")
-    return float(difference / max(np.abs(expected[finite]).max(), 1e-30))
 
 
 @contextlib.contextmanager
@@ -430,26 +363,8 @@ def _differing_region(
         ]
     exact = tolerance(frozen, device)
     region, difference, noise = next(
-        (one for one in differences if one[1] > _allowed(exact, one[2])),
+        (one for one in differences if one[1] > allowed_difference(exact, one[2])),
         max(differences, key=lambda one: one[1]),
     )
     name = graph_optimizer.describe_region(lowered, region)
-    return name, difference, _allowed(exact, noise)
-
-
-def _pairs(found: Any, expected: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The components of an output, but for handles of variables and the like."""
-    for one, truth in zip(
-        tf.nest.flatten(found, expand_composites=True),
-        tf.nest.flatten(expected, expand_composites=True),
-        strict=True,
-    ):
-        if timing.is_value(truth):
-            yield np.asarray(one.numpy()), np.asarray(truth.numpy())
-
-
-def _is_float(array: np.ndarray) -> bool:
-    if array.dtype == object:
-        return False
-    dtype = tf.dtypes.as_dtype(array.dtype)
-    return dtype.is_floating or dtype.is_complex
+    return name, difference, allowed_difference(exact, noise)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from tensorflow.core.framework import graph_pb2
 
-from ios_tf.conversion.comparison import relative_difference
+from ios_tf.conversion.differences import relative_difference
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import write_bytes
 from ios_tf.model import frozen_graphs, function_library, saved_models

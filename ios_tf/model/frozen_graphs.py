@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import hashlib
 import re
 import types
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.python.eager import wrap_function
 from tensorflow.python.framework import convert_to_constants
-from tensorflow.python.ops import resource_variable_ops
 
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import function_library
+from ios_tf.model.captured_variables import (
+    Converter,
+    large_filters,
+    mark_filters,
+    variables_of,
+)
 from ios_tf.native import grappler
-from ios_tf.native.names import SHAPE_OF_WEIGHT
 
 _LARGE_BYTES = 1 << 12
 
@@ -225,82 +227,6 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
     return dataclasses.replace(whole, graph_def=graph_def, captures=captures)
 
 
-class _Converter(convert_to_constants._ConverterData):
-    """The variables of a function, for a graph in which it has been inlined."""
-
-    def __init__(
-        self,
-        inlined: FrozenSignature,
-        function: Any,
-        variables: Mapping[str, _Variable],
-        left: Iterable[str],
-    ) -> None:
-        """`variables`: by placeholder; `left`: those of them that stay variables."""
-        super().__init__(inlined.graph_def, variable_names_denylist=frozenset(left))
-        for index, (placeholder, tensor) in enumerate(inlined.captures.items()):
-            if not self._should_convert(placeholder):
-                continue
-            if placeholder in variables:
-                self._add(placeholder, variables[placeholder].read(), index)
-            elif tensor.dtype != tf.resource:
-                self._add(placeholder, np.array(tensor.numpy()), index)
-        for node in self.node_defs.values():
-            if node.op == "VariableV2":
-                self._add(node.name, _read_reference(function, node.name), None)
-
-    def _add(self, name: str, value: np.ndarray, index: int | None) -> None:
-        dtype = tf.dtypes.as_dtype(value.dtype).as_datatype_enum
-        self._tensor_data[name] = convert_to_constants._TensorData(value, dtype, index)
-
-
-def _read_reference(function: Any, name: str) -> np.ndarray:
-    """The value of a reference variable of TensorFlow 1, a node of the graph."""
-    with function.graph.as_default():
-        value = tf.identity(function.graph.as_graph_element(f"{name}:0"))
-    return function.prune([], [value.name])()[0].numpy()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Variable:
-    name: str
-    read: Callable[[], np.ndarray]
-
-
-def _variables(function: Any) -> dict[str, _Variable]:
-    """The variables that a function captures, by placeholder."""
-    references = (reference() for reference in function.graph._weak_variables)
-    alive = {id(one.handle): one for one in references if one is not None}
-    found = {}
-    for external, inside in function.graph.captures:
-        placeholder = inside.op.name
-        variable = alive.get(id(external))
-        if variable is not None:
-            name = variable.name.partition(":")[0]
-            found[placeholder] = _Variable(name, variable.numpy)
-            continue
-        # Its Python object is gone: `tf.saved_model.load(...).signatures[...]`.
-        dtype = _dtype_of_variable(external)
-        if dtype:
-            read = functools.partial(_read, external, dtype)
-            found[placeholder] = _Variable(placeholder, read)
-    return found
-
-
-def _dtype_of_variable(handle: tf.Tensor) -> tf.DType | None:
-    """The type of the variable that a handle stands for, if it is one's."""
-    if handle.dtype != tf.resource:
-        return None
-    data = resource_variable_ops.get_eager_safe_handle_data(handle)
-    # Tables have one of their keys, too.
-    if data is None or not data.is_set or len(data.shape_and_type) != 1:
-        return None
-    return tf.dtypes.as_dtype(data.shape_and_type[0].dtype)
-
-
-def _read(handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
-    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
-
-
 # These only read a resource, a variable or a table. Others may write to it.
 _READS = frozenset(
     ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
@@ -321,7 +247,7 @@ _TAKE_CONSTANTS = frozenset(
 def _with_constants(
     name: str, inlined: FrozenSignature, function: Any, keep_filters: bool
 ) -> FrozenSignature:
-    variables = _variables(function)
+    variables = variables_of(function)
     kinds = {  # whether it is a variable
         placeholder: placeholder in variables
         for placeholder, tensor in inlined.captures.items()
@@ -336,13 +262,16 @@ def _with_constants(
             raise ChangesVariableError(name, variables[placeholder].name)
         changes = placeholder
     left = {one for one, op, _ in uses if kinds[one] and op not in _TAKE_CONSTANTS}
-    filters = _large_filters(inlined) if keep_filters else {}
+    filters = {}
+    if keep_filters:
+        fetched = [tensor for tensor, _ in inlined.outputs.values()]
+        filters = large_filters(inlined.graph_def, inlined.captures, fetched)
     left |= filters.keys() & variables.keys()
     graph_def, _ = convert_to_constants._replace_variables_by_constants(
-        _Converter(inlined, function, variables, left)
+        Converter(inlined.graph_def, inlined.captures, function, variables, left)
     )
     function_library.drop_references(graph_def)
-    _mark_filters(graph_def, filters)
+    mark_filters(graph_def, filters)
     placeholders = {node.name for node in graph_def.node if node.op == "Placeholder"}
     return dataclasses.replace(
         inlined,
@@ -350,67 +279,6 @@ def _with_constants(
         captures={n: t for n, t in inlined.captures.items() if n in placeholders},
         changes=changes,
     )
-
-
-def _large_filters(inlined: FrozenSignature) -> dict[str, tf.TensorShape]:
-    """The placeholders of variables that are filters only, and large; their shapes."""
-    readers = collections.defaultdict(list)
-    for node in inlined.graph_def.node:
-        for k, tensor in enumerate(node.input):
-            readers[tensor.partition(":")[0]].append((node, k))
-    fetched = {tensor.partition(":")[0] for tensor, _ in inlined.outputs.values()}
-
-    def is_filter(name: str) -> bool:
-        """Whether nothing but filters is made of a variable, or of its value."""
-        return name not in fetched and all(
-            is_filter(node.name)
-            if node.op in ("Identity", "ReadVariableOp")
-            else k == 1 and node.op in function_library.WITH_FILTERS
-            for node, k in readers[name]
-        )
-
-    found = {}
-    for placeholder, handle in inlined.captures.items():
-        dtype = _dtype_of_variable(handle)
-        if not dtype or dtype.as_datatype_enum not in function_library.WEIGHT_TYPES:
-            continue
-        data = resource_variable_ops.get_eager_safe_handle_data(handle)
-        shape = tf.TensorShape(data.shape_and_type[0].shape)
-        if (
-            shape.is_fully_defined()
-            and shape.num_elements() * dtype.size >= function_library.LARGE_BYTES
-            and readers[placeholder]
-            and is_filter(placeholder)
-        ):
-            found[placeholder] = shape
-    return found
-
-
-def _mark_filters(
-    graph_def: graph_pb2.GraphDef, filters: Mapping[str, tf.TensorShape]
-) -> None:
-    """Marks what reads the variables of some placeholders as weights."""
-    nodes = {node.name: node for node in graph_def.node}
-    waits = set()
-    for node in graph_def.node:
-        # Differs between functions that compute the same.
-        node.attr.pop("_user_specified_name", None)
-        if node.op != "ReadVariableOp":
-            continue
-        handle = nodes[node.input[0]]
-        while handle.op == "Identity":
-            handle = nodes[handle.input[0]]
-        if handle.name in filters:
-            node.input[0] = handle.name
-            shape = filters[handle.name].as_proto()
-            node.attr[SHAPE_OF_WEIGHT].shape.CopyFrom(shape)
-            waits.add(f"^{node.name}")
-    # Nobody writes to them: there is nothing to wait for.
-    for node in graph_def.node:
-        if waits.intersection(node.input):
-            left = [tensor for tensor in node.input if tensor not in waits]
-            del node.input[:]
-            node.input.extend(left)
 
 
 def rebuild(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ios_tf.conversion.comparison import compare_outputs, relative_difference
+from ios_tf.conversion.differences import compare_outputs, relative_difference
 from ios_tf.conversion.made_up_inputs import CannotCompareError, made_up_inputs
 from ios_tf.model import function_library
 

@@ -1,0 +1,182 @@
+"""The variables that a function captures: what is read of them for constants of its
+graph, and which are large filters, which stay variables."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tensorflow.python.framework import convert_to_constants
+from tensorflow.python.ops import resource_variable_ops
+
+from ios_tf.model import function_library
+from ios_tf.native.names import SHAPE_OF_WEIGHT
+
+
+class Converter(convert_to_constants._ConverterData):
+    """The variables of a function, for a graph in which it has been inlined."""
+
+    def __init__(
+        self,
+        graph_def: graph_pb2.GraphDef,
+        captures: Mapping[str, tf.Tensor],
+        function: Any,
+        variables: Mapping[str, Variable],
+        left: Iterable[str],
+    ) -> None:
+        """Reads the values of variables.
+
+        Args:
+          graph_def: the graph.
+          captures: what it captures of the function, by placeholder.
+          function: the function.
+          variables: those of the captures that are variables.
+          left: those of them that stay variables.
+        """
+        super().__init__(graph_def, variable_names_denylist=frozenset(left))
+        for index, (placeholder, tensor) in enumerate(captures.items()):
+            if not self._should_convert(placeholder):
+                continue
+            if placeholder in variables:
+                self._add(placeholder, variables[placeholder].read(), index)
+            elif tensor.dtype != tf.resource:
+                self._add(placeholder, np.array(tensor.numpy()), index)
+        for node in self.node_defs.values():
+            if node.op == "VariableV2":
+                self._add(node.name, _read_reference(function, node.name), None)
+
+    def _add(self, name: str, value: np.ndarray, index: int | None) -> None:
+        dtype = tf.dtypes.as_dtype(value.dtype).as_datatype_enum
+        self._tensor_data[name] = convert_to_constants._TensorData(value, dtype, index)
+
+
+def _read_reference(function: Any, name: str) -> np.ndarray:
+    """The value of a reference variable of TensorFlow 1, a node of the graph."""
+    with function.graph.as_default():
+        value = tf.identity(function.graph.as_graph_element(f"{name}:0"))
+    return function.prune([], [value.name])()[0].numpy()
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """A captured variable.
+
+    Attributes:
+      name: the variable's, or its placeholder's where nobody knows it.
+      read: gives its value.
+    """
+
+    name: str
+    read: Callable[[], np.ndarray]
+
+
+def variables_of(function: Any) -> dict[str, Variable]:
+    """The variables that a function captures, by placeholder."""
+    references = (reference() for reference in function.graph._weak_variables)
+    alive = {id(one.handle): one for one in references if one is not None}
+    found = {}
+    for external, inside in function.graph.captures:
+        placeholder = inside.op.name
+        variable = alive.get(id(external))
+        if variable is not None:
+            name = variable.name.partition(":")[0]
+            found[placeholder] = Variable(name, variable.numpy)
+            continue
+        # Its Python object is gone: `tf.saved_model.load(...).signatures[...]`.
+        dtype = _dtype_of_variable(external)
+        if dtype:
+            read = functools.partial(_read, external, dtype)
+            found[placeholder] = Variable(placeholder, read)
+    return found
+
+
+def _dtype_of_variable(handle: tf.Tensor) -> tf.DType | None:
+    """The type of the variable that a handle stands for, if it is one's."""
+    if handle.dtype != tf.resource:
+        return None
+    data = resource_variable_ops.get_eager_safe_handle_data(handle)
+    # Tables have one of their keys, too.
+    if data is None or not data.is_set or len(data.shape_and_type) != 1:
+        return None
+    return tf.dtypes.as_dtype(data.shape_and_type[0].dtype)
+
+
+def _read(handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
+    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
+
+
+def large_filters(
+    graph_def: graph_pb2.GraphDef,
+    captures: Mapping[str, tf.Tensor],
+    outputs: Iterable[str],
+) -> dict[str, tf.TensorShape]:
+    """The placeholders of variables that are filters only, and large; their shapes.
+
+    Args:
+      graph_def: a graph whose functions are inlined.
+      captures: what it captures, by placeholder.
+      outputs: the tensors that are fetched.
+    """
+    readers = collections.defaultdict(list)
+    for node in graph_def.node:
+        for k, tensor in enumerate(node.input):
+            readers[tensor.partition(":")[0]].append((node, k))
+    fetched = {tensor.partition(":")[0] for tensor in outputs}
+
+    def is_filter(name: str) -> bool:
+        """Whether nothing but filters is made of a variable, or of its value."""
+        return name not in fetched and all(
+            is_filter(node.name)
+            if node.op in ("Identity", "ReadVariableOp")
+            else k == 1 and node.op in function_library.WITH_FILTERS
+            for node, k in readers[name]
+        )
+
+    found = {}
+    for placeholder, handle in captures.items():
+        dtype = _dtype_of_variable(handle)
+        if not dtype or dtype.as_datatype_enum not in function_library.WEIGHT_TYPES:
+            continue
+        data = resource_variable_ops.get_eager_safe_handle_data(handle)
+        shape = tf.TensorShape(data.shape_and_type[0].shape)
+        if (
+            shape.is_fully_defined()
+            and shape.num_elements() * dtype.size >= function_library.LARGE_BYTES
+            and readers[placeholder]
+            and is_filter(placeholder)
+        ):
+            found[placeholder] = shape
+    return found
+
+
+def mark_filters(
+    graph_def: graph_pb2.GraphDef, filters: Mapping[str, tf.TensorShape]
+) -> None:
+    """Marks what reads the variables of some placeholders as weights."""
+    nodes = {node.name: node for node in graph_def.node}
+    waits = set()
+    for node in graph_def.node:
+        # Differs between functions that compute the same.
+        node.attr.pop("_user_specified_name", None)
+        if node.op != "ReadVariableOp":
+            continue
+        handle = nodes[node.input[0]]
+        while handle.op == "Identity":
+            handle = nodes[handle.input[0]]
+        if handle.name in filters:
+            node.input[0] = handle.name
+            shape = filters[handle.name].as_proto()
+            node.attr[SHAPE_OF_WEIGHT].shape.CopyFrom(shape)
+            waits.add(f"^{node.name}")
+    # Nobody writes to them: there is nothing to wait for.
+    for node in graph_def.node:
+        if waits.intersection(node.input):
+            left = [tensor for tensor in node.input if tensor not in waits]
+            del node.input[:]
+            node.input.extend(left)
