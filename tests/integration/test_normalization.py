@@ -45,7 +45,8 @@ def hand_written_norm(x):
 def by_inverse(x, axes):
     """The second moment's own subtraction, the variance's inverse root."""
     mean = tf.reduce_mean(x, axes, keepdims=True)
-    variance = tf.reduce_mean(tf.square(x - mean), axes, keepdims=True)
+    difference = x - mean
+    variance = tf.reduce_mean(difference * difference, axes, keepdims=True)
     return GAMMA * ((x - mean) * tf.math.rsqrt(variance + 1e-3)) + BETA
 
 
@@ -284,6 +285,28 @@ def test_norms_of_large_maps_lose_no_digits(tmp_path):
     ).numpy()
     difference = np.abs(gh.run(lowered, image)[0] - truth).max()
     assert difference < 1e-4 * np.abs(truth).max()
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_means_of_large_maps_far_from_zero_lose_no_digits(batch, tmp_path):
+    """Of what is no norm that is known: more than a few digits of 1e4 are lost."""
+    graph = gh.freeze(
+        lambda x: tf.nn.conv2d(
+            tf.reduce_mean(x, [1, 2], keepdims=True) - x, FILTERS, 1, "SAME"
+        ),
+        (None, None, None, 3),
+    )
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert lowered.ops()["IosRegion"] == 1
+    random = np.random.default_rng(0)
+    image = (1e4 + random.normal(size=(batch, 256, 256, 3))).astype(np.float32)
+    exact = image.astype(np.float64)
+    truth = tf.nn.conv2d(
+        exact.mean((1, 2), keepdims=True) - exact, FILTERS.astype("d"), 1, "SAME"
+    ).numpy()
+    difference = np.abs(gh.run(lowered, image)[0] - truth).max()
+    # One unit in the last place of 1e4 is 1e-3.
+    assert difference < 1e-3 * np.abs(FILTERS).sum((0, 1, 2)).max()
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(101325.0, 3.0), (0.5, 0.25)])

@@ -36,6 +36,10 @@ class Matcher {
            !graph_.constant(t.node) && !graph_.conditional(t.node);
   }
   bool IsSum(TensorRef t) const { return Is(t, "AddV2") || Is(t, "Add"); }
+  bool IsSquare(TensorRef t) const {
+    return Is(t, "Square") ||
+           (Is(t, "Mul") && graph_.Input(t.node, 0) == graph_.Input(t.node, 1));
+  }
   void Cover(TensorRef t) {
     if (std::find(found_.nodes.begin(), found_.nodes.end(), t.node) ==
         found_.nodes.end()) {
@@ -129,7 +133,7 @@ class Matcher {
     if (!Is(variance, "Mean")) return false;
     const TensorRef squares = graph_.Input(variance.node, 0);
     TensorRef difference = squares;
-    if (Is(squares, "Square")) {
+    if (IsSquare(squares)) {
       difference = graph_.Input(squares.node, 0);
       if (!Is(difference, "Sub")) return false;
     } else if (!Is(squares, "SquaredDifference")) {

@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kGrainFloats = 4096;
 // Channels that are summed together: four cache lines.
 constexpr int64_t kChunk = 64;
+// Of a sum in float32: of more, a large map far from 0 would lose digits.
+constexpr int64_t kPartialPixels = 32;
 
 // out[i] = activation(VALUE) for i in [0, n). A Relu is part of the loop, for
 // it is what most of these have; like TensorFlow's it keeps NaN.
@@ -45,9 +47,6 @@ IOS_VECTORIZED void MaxRow(const float* x, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) {
     out[i] = x[i] > out[i] || x[i] != x[i] ? x[i] : out[i];
   }
-}
-IOS_VECTORIZED void TimesRow(float factor, int64_t n, float* out) {
-  for (int64_t i = 0; i < n; ++i) out[i] *= factor;
 }
 
 #undef IOS_ROW
@@ -263,6 +262,22 @@ void Scale(const Source& x, const float* scale, const float* shift,
           });
 }
 
+namespace {
+
+// Adds `x` to `out`, or takes the larger ones; a NaN stays one.
+template <typename T>
+void Join(PoolKind kind, const T* x, int64_t n, double* out) {
+  if (kind != PoolKind::kMax) {
+    for (int64_t i = 0; i < n; ++i) out[i] += x[i];
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] = x[i] > out[i] || std::isnan(x[i]) ? x[i] : out[i];
+  }
+}
+
+}  // namespace
+
 void GlobalPool(const Source& x, PoolKind kind, const Target& to) {
   const int64_t images = x.view.shape[0], channels = x.view.channels();
   const int64_t per_image = x.view.shape[1] * x.view.shape[2];
@@ -271,38 +286,44 @@ void GlobalPool(const Source& x, PoolKind kind, const Target& to) {
                         : kind == PoolKind::kAvg ? NAN
                                                  : 0.0f;
   const int64_t chunks = (channels + kChunk - 1) / kChunk;
-  const auto chunk = [&](int64_t i, int64_t first, int64_t last, float* out) {
-    const int64_t image = i / chunks, c = i % chunks * kChunk;
-    const int64_t n = std::min(kChunk, channels - c);
-    const int64_t before = image * per_image;
-    if (first == last) {
-      std::fill(out, out + n, nothing);
-      return;
-    }
-    std::memcpy(out, At(x, before + first, c), n * sizeof(float));
-    if (kind != PoolKind::kMax) {
-      SumPixels(At(x, before + first + 1, c), x.view.pitch, last - first - 1, n,
-                out);
-      return;
-    }
-    for (int64_t p = first + 1; p < last; ++p) {
-      MaxRow(At(x, before + p, c), n, out);
+  const auto width = [&](int64_t i) {
+    return std::min(kChunk, channels - i % chunks * kChunk);
+  };
+  // The sums or maxima of a chunk's channels over some of its image's pixels.
+  const auto chunk = [&](int64_t i, int64_t first, int64_t last, double* out) {
+    const int64_t c = i % chunks * kChunk, n = width(i);
+    const int64_t before = i / chunks * per_image;
+    if (first == last) std::fill(out, out + n, nothing);
+    float row[kChunk];
+    for (int64_t p = first; p < last; p += kPartialPixels) {
+      const int64_t more = std::min(kPartialPixels, last - p) - 1;
+      std::memcpy(row, At(x, before + p, c), n * sizeof(float));
+      if (kind != PoolKind::kMax) {
+        SumPixels(At(x, before + p + 1, c), x.view.pitch, more, n, row);
+      } else {
+        for (int64_t k = 1; k <= more; ++k) {
+          MaxRow(At(x, before + p + k, c), n, row);
+        }
+      }
+      if (p == first) {
+        std::copy(row, row + n, out);
+      } else {
+        Join(kind, row, n, out);
+      }
     }
   };
-  const auto finish = [&](int64_t i, float* out) {
-    if (kind == PoolKind::kAvg && per_image > 0) {
-      const int64_t c = i % chunks * kChunk;
-      TimesRow(1.0f / per_image, std::min(kChunk, channels - c), out);
+  const auto finish = [&](int64_t i, const double* sums) {
+    float* out = At(to, i / chunks, i % chunks * kChunk);
+    const double count = kind == PoolKind::kAvg ? per_image : 1;
+    for (int64_t k = 0; k < width(i); ++k) {
+      out[k] = static_cast<float>(sums[k] / count);
     }
-  };
-  const auto target = [&](int64_t i) {
-    return At(to, i / chunks, i % chunks * kChunk);
   };
   // A few large ones are cut into as many parts as there are threads.
   const Lane* lane = CurrentThread().lane;
   const int64_t parts = lane ? lane->size : 1;
   if (images * chunks < parts && per_image * kChunk >= parts * kGrainFloats) {
-    std::vector<float> sums(images * chunks * parts * kChunk);
+    std::vector<double> sums(images * chunks * parts * kChunk);
     const auto sum = [&](int64_t i, int64_t part) {
       return sums.data() + (i * parts + part) * kChunk;
     };
@@ -314,17 +335,10 @@ void GlobalPool(const Source& x, PoolKind kind, const Target& to) {
       }
     });
     for (int64_t i = 0; i < images * chunks; ++i) {
-      const int64_t n = std::min(kChunk, channels - i % chunks * kChunk);
-      float* out = target(i);
-      std::memcpy(out, sum(i, 0), n * sizeof(float));
       for (int64_t part = 1; part < parts; ++part) {
-        if (kind == PoolKind::kMax) {
-          MaxRow(sum(i, part), n, out);
-        } else {
-          AddRow(out, sum(i, part), n, Activation::kNone, out);
-        }
+        Join(kind, sum(i, part), width(i), sum(i, 0));
       }
-      finish(i, out);
+      finish(i, sum(i, 0));
     }
     return;
   }
@@ -332,9 +346,10 @@ void GlobalPool(const Source& x, PoolKind kind, const Target& to) {
               std::max<int64_t>(
                   1, kGrainFloats / (kChunk * std::max<int64_t>(1, per_image))),
               [&](int64_t begin, int64_t end) {
+                double sums[kChunk];
                 for (int64_t i = begin; i < end; ++i) {
-                  chunk(i, 0, per_image, target(i));
-                  finish(i, target(i));
+                  chunk(i, 0, per_image, sums);
+                  finish(i, sums);
                 }
               });
 }
