@@ -335,6 +335,42 @@ def test_a_mean_that_is_an_output_is_left_one(tmp_path):
     check(function, tmp_path)
 
 
+def batch_norm(x, axes, shape):
+    moments = tf.nn.moments(x, axes, keepdims=True)
+    beta, gamma = BETA.reshape(shape), GAMMA.reshape(shape)
+    return tf.nn.batch_normalization(x, *moments, beta, gamma, 1e-3)
+
+
+def hand_written(x, axes, shape):
+    mean, variance = tf.nn.moments(x, axes, keepdims=True)
+    return (x - mean) * tf.math.rsqrt(variance + 1e-3) * GAMMA.reshape(shape)
+
+
+@pytest.mark.parametrize("norm", [batch_norm, hand_written])
+@pytest.mark.parametrize("axes", [[1], [2, 3], [3, 1, -2]])
+def test_norms_of_channels_first(axes, norm, tmp_path):
+    def function(x):
+        x = tf.transpose(tf.nn.conv2d(x, FILTERS, 1, "SAME"), [0, 3, 1, 2])
+        x = tf.transpose(norm(x, axes, (12, 1, 1)), [0, 2, 3, 1])
+        return tf.nn.conv2d(x, LAST, 1, "SAME")
+
+    # As many columns as channels, too: which of them a scale is of, its shape says.
+    check(function, tmp_path, ((1, 9, 12, 3), (3, 4, 6, 3)), types=["normalize"])
+
+
+def test_scales_of_columns_are_none_of_channels_first(tmp_path):
+    def function(x):
+        x = tf.transpose(tf.nn.conv2d(x, FILTERS, 1, "SAME"), [0, 3, 1, 2])
+        x = tf.transpose(batch_norm(x, [2, 3], (12,)), [0, 2, 3, 1])
+        return tf.nn.conv2d(x, LAST, 1, "SAME")
+
+    graph = gh.freeze(function, (None, 9, 12, 3))
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    assert "IosRegion" in lowered.ops()
+    x = gh.random_array(2, 9, 12, 3)
+    gh.assert_equal(gh.run(lowered, x), gh.run(graph, x))
+
+
 @pytest.mark.parametrize("axes", [[3], [1, 2], [1, 2, 3]])
 def test_a_difference_that_others_read_is_computed(axes, tmp_path):
     """Inside of the region, by TensorFlow between regions, and as an output."""

@@ -13,7 +13,7 @@ using ::tensorflow::Tensor;
 
 namespace {
 
-// Whether a tensor has one number for each channel, given as [C] or, where they
+// Whether a tensor has one number for each channel, given as [C] or, as they
 // are in groups, as [groups, C / groups].
 bool IsOfChannels(const Tensor& values, int64_t groups, int64_t channels) {
   Shape shape, wanted = {groups, channels / groups};
@@ -39,18 +39,20 @@ std::optional<Normalization> Importer::NormOf(int node, size_t rank) {
 
 Result Importer::EmitNorm(TensorRef x, const Normalization& norm,
                           int64_t groups, ImportedOperator op) {
-  const int64_t channels = graph_.shape(x)->back();
+  const Shape& shape = *graph_.shape(x);
+  const int64_t channels = shape.back();
+  const bool in_groups = graph_.shape(norm.x)->size() == 5;
   op.op.epsilon = norm.epsilon;
   op.weights = {std::vector<float>(channels, 1.0f),
                 std::vector<float>(channels, 0.0f)};
   for (int k : {0, 1}) {
     const Tensor* values = k == 0 ? norm.scale : norm.shift;
     if (!values) continue;
-    if (!ToDataType(values->dtype()) ||
-        !(values->NumElements() == 1 ||
-          IsOfChannels(*values, groups, channels))) {
-      return Refuse("its scale and shift are not of channels");
-    }
+    const bool fits = in_groups ? ToDataType(values->dtype()) &&
+                                      (values->NumElements() == 1 ||
+                                       IsOfChannels(*values, groups, channels))
+                                : PerChannel(values, shape).has_value();
+    if (!fits) return Refuse("its scale and shift are not of channels");
     op.weights[k] = *Repeated(*values, channels);
   }
   op.nodes.insert(op.nodes.end(), norm.nodes.begin(), norm.nodes.end());
@@ -59,11 +61,15 @@ Result Importer::EmitNorm(TensorRef x, const Normalization& norm,
 
 Result Importer::Norm(int i) {
   const Shape* x = graph_.shape({i, 0});
-  if (!x || layout_ == Layout::kChannelsFirst) return Refuse("unknown shape");
+  if (!x) return Refuse("unknown shape");
   const int64_t rank = RankOf(*x);
-  const auto norm = NormOf(i, rank);
+  auto norm = NormOf(i, rank);
   if (!norm || !graph_.same_shape(norm->x, {i, 0})) {
     return Refuse("it is no norm");
+  }
+  if (layout_ == Layout::kChannelsFirst) {
+    for (int64_t& axis : norm->axes) axis = LogicalAxis(axis, *x);
+    std::sort(norm->axes.begin(), norm->axes.end());
   }
   ImportedOperator op = Make(i, OperatorType::kNormalize, {norm->x});
   // Of pixels, of images, and of each channel of images.
