@@ -25,8 +25,8 @@ Status Executable::Plan(const Schedule& schedule, bool share_memory,
   options.slice_alignment = options.device.SliceAlignment(block_.dtype);
   options.border_alignment = border_alignment;
   options.share_memory = share_memory;
-  IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
   if (options.device.pools_activate) {
+    IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
     for (const auto& [to, from] : PoolAfterConvolutions(shapes_, &block_)) {
       std::swap(parameters_[to], parameters_[from]);
     }

@@ -153,9 +153,9 @@ class Importer {
 
   // The norm that ends with a node of rank `rank`.
   std::optional<Normalization> NormOf(int node, size_t rank);
-  // Scale and shift have a number for each channel, in `groups` or not.
-  Result EmitNorm(TensorRef x, const Normalization& norm, int64_t groups,
-                  ImportedOperator op);
+  // Scale and shift have a number for each channel, in the operator's groups if
+  // the norm is written of these.
+  Result EmitNorm(TensorRef x, const Normalization& norm, ImportedOperator op);
   // With the mean and variance of each pixel, image, or channel of an image.
   Result Norm(int i);
   // [N,H,W,C], as [N,H,W,groups,C/groups], with the mean and variance of each

@@ -23,7 +23,7 @@ class Matcher {
       const TensorRef one = graph_.Input(node, k);
       const TensorRef other = graph_.Input(node, 1 - k);
       if (adds ? MatchSum(one, other)
-               : MatchDifference(one) && MatchQuotient(node, k)) {
+               : MatchQuotient(graph_.node(node).op(), one, other, k == 0)) {
         return found_;
       }
     }
@@ -67,22 +67,15 @@ class Matcher {
     return Is(product, "Mul") && MatchProduct(product.node) && MatchRest(rest);
   }
 
-  // x - mean.
-  bool MatchDifference(TensorRef difference) {
+  // (x - mean) * factor, or (x - mean) / sqrt(variance + epsilon), by `op`.
+  bool MatchQuotient(const std::string& op, TensorRef difference,
+                     TensorRef factor, bool in_order) {
     if (!Is(difference, "Sub")) return false;
     found_.x = graph_.Input(difference.node, 0);
+    factor_ = factor;
     Cover(difference);
-    return true;
-  }
-
-  // (x - mean) * factor, or (x - mean) / sqrt(variance + epsilon): of a node,
-  // whose input `k` is the difference.
-  bool MatchQuotient(int node, int k) {
-    const TensorRef difference = graph_.Input(node, k);
-    factor_ = graph_.Input(node, 1 - k);
-    const std::string& op = graph_.node(node).op();
     const bool matches = op == "Mul" ? MatchFactor()
-                                     : op == "RealDiv" && k == 0 &&
+                                     : op == "RealDiv" && in_order &&
                                            MatchDeviation(factor_, "Sqrt");
     return matches && IsMean(graph_.Input(difference.node, 1));
   }

@@ -38,7 +38,7 @@ std::optional<Normalization> Importer::NormOf(int node, size_t rank) {
 }
 
 Result Importer::EmitNorm(TensorRef x, const Normalization& norm,
-                          int64_t groups, ImportedOperator op) {
+                          ImportedOperator op) {
   const Shape& shape = *graph_.shape(x);
   const int64_t channels = shape.back();
   const bool in_groups = graph_.shape(norm.x)->size() == 5;
@@ -48,10 +48,11 @@ Result Importer::EmitNorm(TensorRef x, const Normalization& norm,
   for (int k : {0, 1}) {
     const Tensor* values = k == 0 ? norm.scale : norm.shift;
     if (!values) continue;
-    const bool fits = in_groups ? ToDataType(values->dtype()) &&
-                                      (values->NumElements() == 1 ||
-                                       IsOfChannels(*values, groups, channels))
-                                : PerChannel(values, shape).has_value();
+    const bool fits = in_groups
+                          ? ToDataType(values->dtype()) &&
+                                (values->NumElements() == 1 ||
+                                 IsOfChannels(*values, op.op.groups, channels))
+                          : PerChannel(values, shape).has_value();
     if (!fits) return Refuse("its scale and shift are not of channels");
     op.weights[k] = *Repeated(*values, channels);
   }
@@ -85,7 +86,7 @@ Result Importer::Norm(int i) {
       }
     }
   }
-  return EmitNorm(norm->x, *norm, 1, std::move(op));
+  return EmitNorm(norm->x, *norm, std::move(op));
 }
 
 Result Importer::GroupNorm(int i) {
@@ -107,7 +108,7 @@ Result Importer::GroupNorm(int i) {
   op.op.whole_images = true;
   op.op.groups = (*grouped)[3];
   op.nodes.push_back(norm->x.node);
-  return EmitNorm(x, *norm, op.op.groups, std::move(op));
+  return EmitNorm(x, *norm, std::move(op));
 }
 
 Result Importer::ChannelShuffle(int i) {
