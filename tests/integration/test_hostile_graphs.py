@@ -130,3 +130,36 @@ def test_what_is_no_program_is_an_error(rewritten, text):
     region.attr["program"].s = text
     with pytest.raises((tf.errors.OpError, ValueError)):
         gh.run(lowered, gh.random_array(1, *SHAPE[1:]))
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**31, 2**62, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize(
+    ("op", "attribute"),
+    [
+        ("Conv2D", "strides"),
+        ("Conv2D", "dilations"),
+        ("Conv2DBackpropInput", "strides"),
+        ("Conv2DBackpropInput", "dilations"),
+        ("MaxPool", "ksize"),
+        ("MaxPool", "strides"),
+    ],
+)
+def test_steps_that_no_window_takes_are_left_to_tensorflow(
+    op, attribute, number, tmp_path
+):
+    filters = gh.constant(3, 3, 3, 3)
+
+    def network(x):
+        x = tf.nn.conv2d(x, filters, 1, "SAME")
+        x = tf.nn.conv2d_transpose(x, filters, [2, 10, 9, 3], 1, "SAME")
+        return tf.nn.max_pool2d(x, 2, 2, "SAME")
+
+    graph = gh.freeze(network, (2, 10, 9, 3))
+    assert len(operator_types(graph, tmp_path)) == 3
+    (node,) = (n for n in graph.graph_def.node if n.op == op)
+    node.attr[attribute].list.i[:] = [1, number, number, 1]
+    assert len(operator_types(graph, tmp_path)) < 3
+
+
+def operator_types(graph: gh.Graph, directory) -> list[str]:
+    return [o["type"] for o in gh.operators(gh.collect(graph, directory))]

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/core/limits.h"
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/graph/graph_index.h"
 #include "cc/tensorflow/graph/one_of.h"
@@ -218,7 +219,7 @@ absl::StatusOr<bool> GraphIndex::InferShapes(const GrapplerItem& item,
         values_matter = true;
       }
       if (std::all_of(shape.begin(), shape.end(),
-                      [](int64_t d) { return d >= 0; })) {
+                      [](int64_t d) { return d >= 0 && d <= kMaxDimension; })) {
         if (sequence) shape.insert(shape.begin() + 1, 1);
         result = std::move(shape);
       }

@@ -97,7 +97,8 @@ class Importer {
   Result Emit(ImportedOperator op);
   Result EmitScale(int i, TensorRef x, std::vector<float> scale,
                    std::vector<float> shift);
-  // Height and width of a list of four, [1, h, w, 1].
+  // Height and width of a list of four, [1, h, w, 1]; at least 1 and no more
+  // than an operator may have.
   bool Spatial(const std::vector<int64_t>& of_dimensions,
                std::array<int64_t, 2>* result) const;
 

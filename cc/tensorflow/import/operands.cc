@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "cc/core/limits.h"
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/graph/layouts.h"
 #include "cc/tensorflow/import/handlers.h"
@@ -181,7 +182,9 @@ bool Importer::Spatial(const std::vector<int64_t>& of_dimensions,
   const std::vector<int64_t> list = Logical(of_dimensions);
   if (list.size() != 4 || list[0] != 1 || list[3] != 1) return false;
   *result = {list[1], list[2]};
-  return true;
+  return std::all_of(result->begin(), result->end(), [](int64_t number) {
+    return number >= 1 && number <= kMaxDimension;
+  });
 }
 
 }  // namespace ios::tf
