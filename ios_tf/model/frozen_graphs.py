@@ -72,7 +72,8 @@ class FrozenSignature:
         filters = set()
         for node in self.graph_def.node:
             if node.op in function_library.WITH_FILTERS:
-                filters.add(node.input[1].partition(":")[0])
+                # An Einsum may have one input.
+                filters.update(name.partition(":")[0] for name in node.input[1:2])
         light = graph_pb2.GraphDef(versions=self.graph_def.versions)
         light.library.CopyFrom(self.graph_def.library)
         for node in self.graph_def.node:

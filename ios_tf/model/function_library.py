@@ -12,7 +12,7 @@ from tensorflow.python.framework import op_def_registry
 
 CONVOLUTIONS = ("Conv2D", "Conv2DBackpropInput", "DepthwiseConv2dNative")
 # Those whose second input is a filter.
-WITH_FILTERS = (*CONVOLUTIONS, "MatMul")
+WITH_FILTERS = (*CONVOLUTIONS, "MatMul", "BatchMatMul", "BatchMatMulV2", "Einsum")
 # Smaller weights cost little as constants, and optimizers fold them.
 LARGE_BYTES = 1 << 16
 WEIGHT_TYPES = (types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)

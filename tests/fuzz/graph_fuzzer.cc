@@ -169,11 +169,13 @@ void CheckRewritten(const tensorflow::grappler::GrapplerItem& item) {
 const char* const kOps[] = {"Add",
                             "AddV2",
                             "AvgPool",
+                            "BatchMatMulV2",
                             "BiasAdd",
                             "Conv2D",
                             "ConcatV2",
                             "DepthToSpace",
                             "DepthwiseConv2dNative",
+                            "Einsum",
                             "Elu",
                             "Exp",
                             "ExpandDims",
@@ -211,6 +213,7 @@ const char* const kOps[] = {"Add",
                             "Tanh",
                             "Tile",
                             "Transpose",
+                            "ZerosLike",
                             "_Retval",
                             "IosRegion",
                             "NoSuchOperation"};
@@ -220,9 +223,21 @@ const char* const kAttributes[] = {
     "_ios_batch",  "_ios_stage",  "_ios_stream",   "_ios_merge",
     "_ios_shape",  "begin_mask",  "new_axis_mask", "shrink_axis_mask",
     "block_size",  "epsilon",     "alpha",         "explicit_paddings",
-    "_class",      "is_training", "program",       "_output_shapes"};
-const char* const kWords[] = {"SAME", "VALID",       "EXPLICIT", "NHWC",
-                              "NCHW", "NCHW_VECT_C", "",         "x"};
+    "_class",      "is_training", "program",       "_output_shapes",
+    "equation",    "adj_x",       "adj_y",         "transpose_b"};
+const char* const kWords[] = {"SAME",
+                              "VALID",
+                              "EXPLICIT",
+                              "NHWC",
+                              "NCHW",
+                              "NCHW_VECT_C",
+                              "",
+                              "x",
+                              "bhwc,cd->bhwd",
+                              "bc,dc->bd",
+                              "...c,cd->...d",
+                              "bbc,cd->bbd",
+                              ",->"};
 constexpr int64_t kNumbers[] = {0, 1,    2,       3,         -1,
                                 7, 4096, 1 << 30, INT64_MAX, INT64_MIN};
 

@@ -82,6 +82,15 @@ def depthwise(x):
     return conv(tf.reshape(tf.transpose(y, [0, 1, 2, 4, 3]), [-1, 6, 5, 4]), 1, 1)
 
 
+def products(x):
+    y = tf.linalg.matmul(conv(x, 1, 4), filters(2, 4), transpose_b=True)
+    y = tf.where(y > 0.5, y, tf.zeros_like(y))
+    y = tf.reshape(tf.einsum("bhwc,cd->bhwd", y, filters(2, 4)), [-1, 30, 2, 2])
+    mean, variance = tf.nn.moments(y, [1, 3], keepdims=True)
+    y = (y - mean) * tf.math.rsqrt(variance + 1e-3)
+    return tf.einsum("cd,bc->bd", filters(120, 3), tf.reshape(y, [-1, 120]))
+
+
 def write(name, graph_def):
     for node in graph_def.node:
         node.ClearField("experimental_debug_info")
@@ -103,6 +112,7 @@ def main():
         channels_first,
         sequences,
         depthwise,
+        products,
     ):
         graph = gh.freeze(function, shape)
         write(function.__name__, graph.graph_def)

@@ -37,6 +37,11 @@ CASES = {
     "relu6": (layers.ReLU(6.0), "relu6", {}),
     "relu_to_4": (layers.ReLU(4.0), "clip", {"beta": 4.0}),
     "relu_above": (layers.ReLU(threshold=0.5), "threshold", {"alpha": 0.5}),
+    "relu_above_by_hand": (
+        lambda x: tf.where(x > 0.5, x, tf.zeros_like(x)),
+        "threshold",
+        {"alpha": 0.5},
+    ),
     "relu_above_to": (lambda x: tf.minimum(layers.ReLU()(x), 6.0), "relu6", {}),
     "leaky_relu": (layers.LeakyReLU(0.3), "leaky_relu", {"alpha": 0.3}),
     "sloped_relu": (layers.ReLU(negative_slope=0.1), "leaky_relu", {"alpha": 0.1}),

@@ -64,6 +64,14 @@ def group_norm_by_hand(x):
     return tf.reshape(x, shape) * GAMMA + BETA
 
 
+def group_norm_of_rows(x):
+    shape = tf.shape(x)
+    x = tf.reshape(x, [shape[0], -1, 3, 4])
+    mean, variance = tf.nn.moments(x, [1, 3], keepdims=True)
+    x = (x - mean) * tf.math.rsqrt(variance + 1e-3)
+    return tf.reshape(x, shape) * GAMMA + BETA
+
+
 # A function, and its operators besides two convolutions; None: any.
 FUNCTIONS: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[str] | None]] = {
     "sum of maps": (lambda x: x * tf.reduce_sum(x, [1, 2], keepdims=True), None),
@@ -116,6 +124,7 @@ FUNCTIONS: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[str] | None]] 
     "image norm by hand": (lambda x: by_inverse(x, [1, 2, 3]), ["normalize"]),
     "instance norm of a variance": (by_variance, ["normalize"]),
     "group norm by hand": (group_norm_by_hand, ["normalize"]),
+    "group norm of rows": (group_norm_of_rows, ["normalize"]),
     # What is added to the deviation, or divides by another one, is no norm.
     "deviation": (
         lambda x: (

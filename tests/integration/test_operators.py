@@ -348,6 +348,48 @@ def test_matmul(units, transposed, tmp_path):
     check(gh.anchored(function, 9), tmp_path, (6, 7, 9))
 
 
+@pytest.mark.parametrize(
+    ("product", "shape", "height"),
+    [
+        (tf.linalg.matmul, (9, 5), 6),
+        (lambda x, m: tf.linalg.matmul(x, m, transpose_b=True), (5, 9), 6),
+        (lambda x, m: tf.einsum("bhwc,cd->bhwd", x, m), (9, 5), 6),
+        (lambda x, m: tf.einsum("...c,dc->...d", x, m), (5, 9), 6),
+        (lambda x, m: tf.einsum("cd,bhwc->bhwd", m, x), (9, 5), 6),
+        (lambda x, m: tf.einsum("bc,cd->bd", tf.reduce_max(x, [1, 2]), m), (9, 5), 6),
+        (lambda x, m: tf.einsum("bwc,cd->bwd", x[:, 0], m)[:, None], (9, 5), 1),
+    ],
+)
+def test_products_of_channels(product, shape, height, tmp_path):
+    matrix = gh.constant(*shape)
+    # TensorFlow 2.21's BatchMatMulV2 of images one pixel high corrupts memory.
+    check(
+        gh.anchored(lambda x: tf.nn.relu(product(x, matrix)), 9),
+        tmp_path,
+        (height, 7, 9),
+    )
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda x: tf.einsum("bhwc,wd->bhdc", x, gh.constant(7, 7)),
+        lambda x: tf.einsum("bhwc,cc->bhwc", x, gh.constant(9, 9)),
+        lambda x: tf.einsum("bhwc,cd->bhw", x, gh.constant(9, 5)),
+        lambda x: tf.raw_ops.Einsum(
+            inputs=[x[:, :, :6], gh.constant(9, 9)], equation="bhhc,cd->bhhd"
+        ),
+        lambda x: tf.einsum("bhwc->bwhc", x),
+        lambda x: tf.einsum("bhwc,bhwd->bhcd", x, x),
+        lambda x: tf.linalg.matmul(x, gh.constant(7, 5), transpose_a=True),
+    ],
+)
+def test_products_of_other_dimensions_are_left_to_tensorflow(product, tmp_path):
+    graph = gh.freeze(gh.anchored(product, 9), (None, 6, 7, 9))
+    lowered = gh.assert_lowered_equals(graph, tmp_path, (2, 6, 7, 9))
+    assert lowered.ops()["Einsum"] + lowered.ops()["BatchMatMulV2"] == 1
+
+
 @pytest.mark.parametrize("rank", [2, 4])
 def test_softmax(rank, tmp_path):
     check(

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/graph/layouts.h"
 #include "cc/tensorflow/import/handlers.h"
@@ -243,17 +244,66 @@ void Importer::ReadSpaceToBatch(ImportedOperator* op) {
 }
 
 Result Importer::MatMul(int i) {
-  const NodeDef& node = graph_.node(i);
-  auto weight = Filter(i, 1, 2);
-  if (!InputShape(i, 0, {2}) || Attr<bool>(node, "transpose_a", false) ||
-      !weight) {
-    return Refuse("it does not multiply [N,C] by a constant matrix");
+  if (Attr<bool>(graph_.node(i), "transpose_a", false)) {
+    return Refuse("it multiplies the images with each other");
   }
-  ImportedOperator op = Make(i, OperatorType::kMatMul, {graph_.Input(i, 0)});
-  const bool transposed = Attr<bool>(node, "transpose_b", false);
+  return EmitProduct(i, 0, {2},
+                     Attr<bool>(graph_.node(i), "transpose_b", false));
+}
+
+Result Importer::BatchMatMul(int i) {
+  if (Attr<bool>(graph_.node(i), "adj_x", false)) {
+    return Refuse("it multiplies cells with each other");
+  }
+  return EmitProduct(i, 0, {4}, Attr<bool>(graph_.node(i), "adj_y", false));
+}
+
+Result Importer::Einsum(int i) {
+  const std::vector<std::string> sides =
+      absl::StrSplit(Attr<std::string>(graph_.node(i), "equation", ""), "->");
+  const std::vector<std::string> operands = absl::StrSplit(sides[0], ',');
+  if (sides.size() != 2 || operands.size() != 2 ||
+      graph_.inputs(i).size() != 2) {
+    return Refuse("it is no product of two tensors");
+  }
+  const size_t k = Constant(i, 0) || graph_.variable(graph_.Input(i, 0).node);
+  // The sum over the last dimension of x, whose place the matrix' other one
+  // takes.
+  const std::string &x = operands[k], &matrix = operands[1 - k], &y = sides[1];
+  if (matrix.size() != 2 || x.empty() || y.size() != x.size() ||
+      x.compare(0, x.size() - 1, y, 0, y.size() - 1) != 0 ||
+      y.find(x.back()) != std::string::npos) {
+    return Refuse("it is no product of channels and a matrix");
+  }
+  for (char label : x) {
+    if (label != '.' && std::count(x.begin(), x.end(), label) > 1) {
+      return Refuse("it reads a diagonal");
+    }
+  }
+  const bool transposed = matrix[0] == y.back();
+  if (matrix[transposed] != x.back() || matrix[!transposed] != y.back()) {
+    return Refuse("it is no product of channels and a matrix");
+  }
+  return EmitProduct(i, k, {2, 4}, transposed);
+}
+
+Result Importer::EmitProduct(int i, size_t k,
+                             std::initializer_list<size_t> ranks,
+                             bool transposed) {
+  const Shape* x = InputShape(i, k, ranks);
+  auto weight = Filter(i, 1 - k, 2);
+  if (!x || !weight || (x->size() == 4 && layout_ == Layout::kChannelsFirst)) {
+    return Refuse("it does not multiply channels by a constant matrix");
+  }
   const Shape& shape = weight->second;
+  if (shape[transposed] != x->back()) {
+    return Refuse("its matrix does not fit its input");
+  }
+  ImportedOperator op =
+      Make(i, x->size() == 2 ? OperatorType::kMatMul : OperatorType::kConv2D,
+           {graph_.Input(i, k)});
   if (transposed) weight->first.Swap({1, shape[0], shape[1], 1});
-  op.op.filters = shape[transposed ? 0 : 1];
+  op.op.filters = shape[!transposed];
   op.weights = {std::move(weight->first)};
   TF_RETURN_IF_ERROR(ReadFusedOps(i, &op));
   return Emit(std::move(op));

@@ -300,24 +300,38 @@ Result Importer::Clip(int i) {
   return Unary(i, {Activation::kClip, *low, *high});
 }
 
+std::optional<float> Importer::SelectedNumber(int i, int k,
+                                              std::vector<int>* nodes) {
+  const TensorRef value = graph_.Input(i, k);
+  if (graph_.node(value.node).op() == "ZerosLike" &&
+      graph_.same_shape(value, {i, 0}) && OnlyConsumer(value) == i &&
+      graph_.controls(value.node).empty()) {
+    nodes->push_back(value.node);
+    return 0.0f;
+  }
+  return Scalar(Constant(i, k));
+}
+
 Result Importer::Threshold(int i) {
   const TensorRef condition = graph_.Input(i, 0), x = graph_.Input(i, 1);
-  const std::optional<float> otherwise = Scalar(Constant(i, 2));
   const int greater = condition.node;
+  std::vector<int> nodes = {i, greater};
+  const std::optional<float> otherwise = SelectedNumber(i, 2, &nodes);
   if (graph_.node(greater).op() != "Greater" || graph_.Input(greater, 0) != x ||
       OnlyConsumer(condition) != i || otherwise != 0.0f) {
     return Refuse("it is no threshold");
   }
   const std::optional<float> threshold = Scalar(Constant(greater, 1));
   if (!threshold || !std::isfinite(*threshold) ||
-      Constant(greater, 1)->dims() > 0 || Constant(i, 2)->dims() > 0 ||
       !graph_.controls(greater).empty()) {
     return Refuse("its threshold is no constant number");
   }
-  if (!InputShape(i, 1, {2, 4})) return Refuse("unknown shape");
+  if (!InputShape(i, 1, {2, 4}) || !graph_.same_shape(x, {i, 0})) {
+    return Refuse("unknown shape");
+  }
   ImportedOperator op = Make(i, OperatorType::kActivation, {x});
   op.op.activation = {Activation::kThreshold, *threshold};
-  op.nodes.push_back(greater);
+  op.nodes = std::move(nodes);
   return Emit(std::move(op));
 }
 
@@ -344,12 +358,7 @@ Result Importer::Select(int i) {
   for (const auto& [k, number] :
        {std::pair(1, &selection.first), std::pair(2, &selection.second)}) {
     const TensorRef value = graph_.Input(i, k);
-    *number = Scalar(Constant(i, k));
-    if (graph_.node(value.node).op() == "ZerosLike" &&
-        OnlyConsumer(value) == i && graph_.controls(value.node).empty()) {
-      *number = 0.0f;
-      op.nodes.push_back(value.node);
-    }
+    *number = SelectedNumber(i, k, &op.nodes);
     if (*number) continue;
     if (!graph_.same_shape(value, y)) {
       return Refuse("it selects from tensors of several shapes");

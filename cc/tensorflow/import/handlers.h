@@ -122,6 +122,12 @@ class Importer {
   // SpaceToBatchND and BatchToSpaceND: takes all three into `op`.
   void ReadSpaceToBatch(ImportedOperator* op);
   Result MatMul(int i);
+  Result BatchMatMul(int i);
+  Result Einsum(int i);
+  // Input k times the constant matrix that is the other one: [N,C] or, with
+  // their channels last, maps.
+  Result EmitProduct(int i, size_t k, std::initializer_list<size_t> ranks,
+                     bool transposed);
 
   // Elementwise operators and scales (elementwise.cc).
 
@@ -144,6 +150,9 @@ class Importer {
   Result Negative(int i);
   Result Power(int i);
   Result Clip(int i);
+  // The number that is selected, as operand k or as zeros of x's shape; what
+  // computes these is appended to `nodes`.
+  std::optional<float> SelectedNumber(int i, int k, std::vector<int>* nodes);
   // x where x > number, else 0: a Relu with a threshold.
   Result Threshold(int i);
   // Of tensors as large as what is compared, and of numbers: fusion.cc looks
@@ -159,8 +168,8 @@ class Importer {
   Result EmitNorm(TensorRef x, const Normalization& norm, ImportedOperator op);
   // With the mean and variance of each pixel, image, or channel of an image.
   Result Norm(int i);
-  // [N,H,W,C], as [N,H,W,groups,C/groups], with the mean and variance of each
-  // image's groups, and back by Reshape `i`.
+  // [N,H,W,C], as [N,H,W,groups,C/groups] or [N,H*W,groups,C/groups], with the
+  // mean and variance of each image's groups, and back by Reshape `i`.
   Result GroupNorm(int i);
   // [N,H,W,C], as [N,H,W,groups,C/groups], with these two exchanged, and back
   // by Reshape `i`.

@@ -41,7 +41,7 @@ Result Importer::EmitNorm(TensorRef x, const Normalization& norm,
                           ImportedOperator op) {
   const Shape& shape = *graph_.shape(x);
   const int64_t channels = shape.back();
-  const bool in_groups = graph_.shape(norm.x)->size() == 5;
+  const bool in_groups = norm.x != x;
   op.op.epsilon = norm.epsilon;
   op.weights = {std::vector<float>(channels, 1.0f),
                 std::vector<float>(channels, 0.0f)};
@@ -90,23 +90,33 @@ Result Importer::Norm(int i) {
 }
 
 Result Importer::GroupNorm(int i) {
-  const auto norm = NormOf(graph_.Input(i, 0).node, 5);
-  if (!norm || norm->axes != std::vector<int64_t>{1, 2, 4} ||
+  const int last = graph_.Input(i, 0).node;
+  auto norm = NormOf(last, 5);
+  const bool flat = !norm;  // [N,cells,groups,C/groups]
+  if (flat) norm = NormOf(last, 4);
+  using Axes = std::vector<int64_t>;
+  if (!norm || norm->axes != (flat ? Axes{1, 3} : Axes{1, 2, 4}) ||
       graph_.node(norm->x.node).op() != "Reshape") {
     return Refuse("it is no group norm");
   }
   const TensorRef x = graph_.Input(norm->x.node, 0);
   const Shape* grouped = graph_.shape(norm->x);
+  const size_t groups = flat ? 2 : 3;
+  const auto keeps_cells = [&](const Shape& image, const Shape& in_groups) {
+    return image[0] == in_groups[0] &&
+           (flat ? image[1] * image[2] == in_groups[1]
+                 : image[1] == in_groups[1] && image[2] == in_groups[2]);
+  };
   if (!graph_.shape(x) || graph_.shape(x)->size() != 4 ||
       graph_.layout(x) != Layout::kChannelsLast ||
       graph_.layout({i, 0}) != Layout::kChannelsLast ||
-      !graph_.same_shape(x, {i, 0}) ||
-      !graph_.same_dimensions(x, norm->x, 0, 3) || !graph_.fixed(norm->x, 3)) {
+      !graph_.same_shape(x, {i, 0}) || !graph_.Agree(x, norm->x, keeps_cells) ||
+      !graph_.fixed(norm->x, groups)) {
     return Refuse("it changes the order of cells");
   }
   ImportedOperator op = Make(i, OperatorType::kNormalize, {x});
   op.op.whole_images = true;
-  op.op.groups = (*grouped)[3];
+  op.op.groups = (*grouped)[groups];
   op.nodes.push_back(norm->x.node);
   return EmitNorm(x, *norm, std::move(op));
 }
