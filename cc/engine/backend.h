@@ -16,6 +16,8 @@
 
 namespace ios {
 
+class CompiledBlock;
+
 // A tensor as a kernel sees it: pixels (all dimensions but the last) of
 // shape.back() elements each, `pitch` elements from one pixel to the next. A
 // pitch above shape.back() is a range of channels of a wider tensor.
@@ -102,23 +104,24 @@ struct TensorLocation {
            const std::vector<void*>& outputs, void* arena) const;
 };
 
-// Stages with their memory: what an Execution is made of. The tasks must
-// outlive it.
-struct Work {
+// A schedule of tasks whose tensors have their places: what an Execution is
+// made of.
+struct BoundSchedule {
   std::vector<BoundStage> stages;
   std::vector<TensorLocation> tensors;  // what the stages' indices mean
   std::vector<int64_t> input_bytes, output_bytes;  // of a call
   int64_t arena_bytes = 0;
+  std::vector<std::shared_ptr<CompiledBlock>> blocks;  // that own the tasks
 };
 
-// Work that is ready to run, with memory of its own.
+// A bound schedule that is ready to run, with memory of its own.
 class Execution {
  public:
   virtual ~Execution() = default;
 
-  // Runs the work once. On a GPU it is enqueued on `stream` (a CUstream), and
-  // the pointers are device memory aligned to 16 bytes; on the CPU it is done
-  // when the call returns. Safe to call from many threads at once.
+  // Runs the schedule once. On a GPU it is enqueued on `stream` (a CUstream),
+  // and the pointers are device memory aligned to 16 bytes; on the CPU it is
+  // done when the call returns. Safe to call from many threads at once.
   virtual Status Run(const std::vector<const void*>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 };
@@ -140,7 +143,7 @@ class Backend {
   virtual StatusOr<std::shared_ptr<Parameter>> MakeParameter(
       const ConstArray& array) = 0;
   virtual StatusOr<std::unique_ptr<Task>> Compile(const TaskSpec& spec) = 0;
-  virtual StatusOr<std::unique_ptr<Execution>> Load(Work work) = 0;
+  virtual StatusOr<std::unique_ptr<Execution>> Load(BoundSchedule schedule) = 0;
 
   // Device memory, aligned for any task; ResourceExhausted if there is not
   // enough.

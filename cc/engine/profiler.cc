@@ -1,6 +1,7 @@
 // Profiler: latencies of stages and schedules of one block. Stages share one
-// executable, in which every tensor keeps its place, so that a candidate costs
-// its tasks only. A schedule of the whole block runs as it does in a program.
+// compiled block, in which every tensor keeps its place, so that a candidate
+// costs its tasks only. A schedule of the whole block runs as it does in a
+// program.
 
 #include "cc/engine/profiler.h"
 
@@ -12,9 +13,9 @@
 #include <utility>
 
 #include "cc/core/transforms/merge.h"
-#include "cc/engine/assembly.h"
 #include "cc/engine/backend.h"
-#include "cc/engine/executable.h"
+#include "cc/engine/bind_schedule.h"
+#include "cc/engine/compiled_block.h"
 #include "cc/engine/fork_guard.h"
 #include "cc/engine/host_memory.h"
 
@@ -101,7 +102,7 @@ class ProfilerImpl : public Profiler {
   // Operators with memory of their own, and where their tensors are in
   // tensors_.
   struct Bench {
-    std::unique_ptr<Executable> executable;
+    std::unique_ptr<CompiledBlock> compiled;
     Memory memory;
     int64_t bytes = 0;  // at least
     int first_tensor = 0;
@@ -109,9 +110,8 @@ class ProfilerImpl : public Profiler {
 
   // A schedule with memory of its own; its stages are of tensors in tensors_.
   struct Whole {
-    std::unique_ptr<Assembly> assembly;
+    BoundSchedule bound;
     Memory memory;
-    std::vector<BoundStage> stages;
   };
 
   // Those of the operators of a block made of the profiler's: origin[i] says
@@ -161,24 +161,22 @@ class ProfilerImpl : public Profiler {
     IOS_ASSIGN_OR_RETURN(const Parameters parameters,
                          ParametersOf(block, shapes, origin));
     IOS_ASSIGN_OR_RETURN(
-        bench->executable,
-        Executable::Create(backend_, block, SequentialSchedule(block),
-                           parameters, /*share_memory=*/false));
+        bench->compiled,
+        CompiledBlock::Create(backend_, block, SequentialSchedule(block),
+                              parameters, /*share_memory=*/false));
     IOS_ASSIGN_OR_RETURN(
-        bench->memory,
-        Allocate(block, shapes, bench->executable->arena_bytes()));
+        bench->memory, Allocate(block, shapes, bench->compiled->arena_bytes()));
     bench->first_tensor = tensors_.size();
-    const std::vector<TensorLocation> locations =
-        bench->executable->Locations();
+    const std::vector<TensorLocation> locations = bench->compiled->Locations();
     const int num_inputs = block.inputs.size();
     for (size_t i = 0; i < locations.size(); ++i) {
       tensors_.push_back(AddressOf(locations[i], bench->memory));
       // Candidates read what earlier operators would have written. Only tensors
       // that are whole buffers are filled; the rest lie inside of them.
       const int op = static_cast<int>(i) - num_inputs;
-      if (op >= 0 && bench->executable->OwnsBuffer(op)) {
+      if (op >= 0 && bench->compiled->OwnsBuffer(op)) {
         IOS_RETURN_IF_ERROR(
-            UploadRandom(bench->executable->shapes()[op], tensors_.back()));
+            UploadRandom(bench->compiled->shapes()[op], tensors_.back()));
       }
     }
     return bench;
@@ -229,7 +227,7 @@ class ProfilerImpl : public Profiler {
                                            const std::vector<Stage>& stages,
                                            int lanes) {
     IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> bound,
-                         bench->executable->Bind(stages, lanes));
+                         bench->compiled->Bind(stages, lanes));
     ShiftTensors(bench->first_tensor, &bound);
     return bound;
   }
@@ -330,7 +328,7 @@ class ProfilerImpl : public Profiler {
 
   StatusOr<std::vector<BoundStage>> BindWhole(const Schedule& schedule) {
     std::unique_ptr<Whole>& known = wholes_[ToJson(schedule)];
-    if (known) return known->stages;
+    if (known) return known->bound.stages;
     auto whole = std::make_unique<Whole>();
     IOS_ASSIGN_OR_RETURN(const Lowered lowered, LowerMerges(block_, schedule));
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes,
@@ -338,19 +336,17 @@ class ProfilerImpl : public Profiler {
     IOS_RETURN_IF_ERROR(CheckMemory(lowered.block, shapes, true).status());
     IOS_ASSIGN_OR_RETURN(const Parameters parameters,
                          ParametersOf(lowered.block, shapes, lowered.origin));
-    IOS_ASSIGN_OR_RETURN(whole->assembly,
-                         Assembly::Create(backend_, lowered.block,
-                                          lowered.schedule, parameters));
-    const Work& work = whole->assembly->work();
+    BoundSchedule& bound = whole->bound;
+    IOS_ASSIGN_OR_RETURN(bound, BindSchedule(backend_, lowered.block, shapes,
+                                             lowered.schedule, parameters));
     IOS_ASSIGN_OR_RETURN(whole->memory,
-                         Allocate(lowered.block, shapes, work.arena_bytes));
-    whole->stages = work.stages;
-    ShiftTensors(tensors_.size(), &whole->stages);
-    for (const TensorLocation& location : work.tensors) {
+                         Allocate(lowered.block, shapes, bound.arena_bytes));
+    ShiftTensors(tensors_.size(), &bound.stages);
+    for (const TensorLocation& location : bound.tensors) {
       tensors_.push_back(AddressOf(location, whole->memory));
     }
     known = std::move(whole);
-    return known->stages;
+    return known->bound.stages;
   }
 
   StatusOr<std::vector<BoundStage>> BindStages(const Schedule& schedule,

@@ -6,16 +6,18 @@
 #include <utility>
 
 #include "cc/core/transforms/merge.h"
-#include "cc/engine/assembly.h"
 #include "cc/engine/backend.h"
+#include "cc/engine/bind_schedule.h"
+#include "cc/engine/compiled_block.h"
 #include "cc/engine/devices.h"
 #include "cc/engine/fork_guard.h"
 
 namespace ios {
 namespace {
 
-// Shapes a program keeps compiled; more evict the least recently used.
-constexpr size_t kMaxCompiled = 8;
+// Executions a program keeps, one for each set of shapes; more evict the least
+// recently used.
+constexpr size_t kMaxExecutions = 8;
 
 // Every operator's weights have the shapes its attributes ask for.
 Status CheckWeights(const Block& block, const std::vector<Shape>& shapes,
@@ -131,13 +133,12 @@ class ProgramImpl : public Program {
 
   // Compiles for these input shapes, if that was not done.
   Status Prepare(const std::vector<Shape>& inputs) {
-    return CompiledFor(inputs).status();
+    return ExecutionFor(inputs).status();
   }
 
  private:
-  struct Compiled {
+  struct CachedExecution {
     std::vector<Shape> inputs, outputs;
-    std::unique_ptr<Assembly> assembly;
     std::unique_ptr<Execution> execution;
   };
 
@@ -146,8 +147,8 @@ class ProgramImpl : public Program {
     {
       const NoForkMeanwhile no_fork;
       std::lock_guard<std::mutex> lock(mutex_);
-      for (const auto& compiled : compiled_) {
-        if (compiled->inputs == inputs) return compiled->outputs;
+      for (const auto& cached : executions_) {
+        if (cached->inputs == inputs) return cached->outputs;
       }
     }
     IOS_ASSIGN_OR_RETURN(const Block block, WithInputs(block_, inputs));
@@ -166,9 +167,9 @@ class ProgramImpl : public Program {
     if (outputs.size() != block_.outputs.size()) {
       return InvalidArgument("wrong number of outputs");
     }
-    IOS_ASSIGN_OR_RETURN(const std::shared_ptr<Compiled> compiled,
-                         CompiledFor(shapes));
-    return compiled->execution->Run(data, outputs, stream);
+    IOS_ASSIGN_OR_RETURN(const std::shared_ptr<CachedExecution> cached,
+                         ExecutionFor(shapes));
+    return cached->execution->Run(data, outputs, stream);
   }
 
   Status CopyAndRun(const std::vector<TensorArray>& inputs,
@@ -237,14 +238,14 @@ class ProgramImpl : public Program {
     return block;
   }
 
-  StatusOr<std::shared_ptr<Compiled>> CompiledFor(
+  StatusOr<std::shared_ptr<CachedExecution>> ExecutionFor(
       const std::vector<Shape>& inputs) {
     const NoForkMeanwhile no_fork;
     std::lock_guard<std::mutex> lock(mutex_);
-    for (auto it = compiled_.begin(); it != compiled_.end(); ++it) {
+    for (auto it = executions_.begin(); it != executions_.end(); ++it) {
       if ((*it)->inputs == inputs) {
-        compiled_.splice(compiled_.begin(), compiled_, it);
-        return compiled_.front();
+        executions_.splice(executions_.begin(), executions_, it);
+        return executions_.front();
       }
     }
     // Also refuses calls without an input, of which there is no batch.
@@ -252,24 +253,24 @@ class ProgramImpl : public Program {
     const auto& [lowered, parameters] =
         NearestBatch(scheduled_, BatchSize(inputs))->second;
     IOS_ASSIGN_OR_RETURN(const Block block, WithInputs(lowered.block, inputs));
-    auto compiled = std::make_shared<Compiled>();
-    compiled->inputs = inputs;
+    auto cached = std::make_shared<CachedExecution>();
+    cached->inputs = inputs;
+    IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
+    cached->outputs = OfOutputs(block, shapes);
     IOS_ASSIGN_OR_RETURN(
-        compiled->assembly,
-        Assembly::Create(backend_, block, lowered.schedule, parameters));
-    compiled->outputs = OfOutputs(block, compiled->assembly->shapes());
-    IOS_ASSIGN_OR_RETURN(compiled->execution,
-                         backend_->Load(compiled->assembly->work()));
-    compiled_.push_front(compiled);
-    if (compiled_.size() > kMaxCompiled) compiled_.pop_back();
-    return compiled;
+        BoundSchedule bound,
+        BindSchedule(backend_, block, shapes, lowered.schedule, parameters));
+    IOS_ASSIGN_OR_RETURN(cached->execution, backend_->Load(std::move(bound)));
+    executions_.push_front(cached);
+    if (executions_.size() > kMaxExecutions) executions_.pop_back();
+    return cached;
   }
 
   Backend* const backend_;
   const Block block_;
-  const std::map<int64_t, Scheduled> scheduled_;   // by batch size
-  mutable std::mutex mutex_;                       // of compiled_
-  std::list<std::shared_ptr<Compiled>> compiled_;  // most recent first
+  const std::map<int64_t, Scheduled> scheduled_;            // by batch size
+  mutable std::mutex mutex_;                                // of executions_
+  std::list<std::shared_ptr<CachedExecution>> executions_;  // latest first
 };
 
 StatusOr<std::unique_ptr<Program>> CreateProgram(

@@ -71,11 +71,11 @@ MUTATIONS = [
         _DEVICE + "test_memory_that_work_still_uses_is_not_written",
     ),
     Mutation(
-        "a context for each caller on a stream",
+        "an instance for each caller on a stream",
         _CUDA + "driver/execution.cc",
-        "if (slot.stream == stream) own = &slot;",
-        "if (slot.stream == stream && !slot.in_use) own = &slot;",
-        _ENGINE + "test_threads_that_share_a_stream_share_a_context",
+        "if (instance.stream == stream) own = &instance;",
+        "if (instance.stream == stream && !instance.in_use) own = &instance;",
+        _ENGINE + "test_threads_that_share_a_stream_share_an_instance",
     ),
     Mutation(
         "only the largest difference of a network counts",
@@ -170,11 +170,11 @@ MUTATIONS = [
         _ENGINE + "test_where_capturing_fails_work_runs_eagerly",
     ),
     Mutation(
-        "contexts share handles of cuDNN",
+        "instances share handles of cuDNN",
         _CUDA + "cudnn/cudnn_graph.cc",
         "return handles->Take();",
         "return std::shared_ptr<CudnnHandle>(handles->builder(), [](void*) {});",
-        _ENGINE + "test_each_context_has_a_handle_of_cudnn",
+        _ENGINE + "test_each_instance_has_a_handle_of_cudnn",
     ),
     Mutation(
         "own Relu drops NaN",

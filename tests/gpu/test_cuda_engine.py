@@ -138,7 +138,7 @@ def test_threads_share_a_program(gpu, seed):
 
 
 def test_threads_enqueue_without_waiting(gpu):
-    """Callers take contexts whose last run may not be over."""
+    """Callers take instances whose last run may not be over."""
     case = Case(5, 8)
     inputs = case.inputs()
     expected = case.expected(inputs)
@@ -153,7 +153,7 @@ def test_threads_enqueue_without_waiting(gpu):
         run.close()
 
 
-def test_threads_that_share_a_stream_share_a_context(gpu):
+def test_threads_that_share_a_stream_share_an_instance(gpu):
     """As TensorFlow's do: its one compute stream runs their calls in turn."""
     case = Case(5, 8)
     inputs = case.inputs()
@@ -177,7 +177,7 @@ def test_threads_that_share_a_stream_share_a_context(gpu):
         thread.start()
     for thread in threads:
         thread.join()
-    for kind in ("stream", "event"):  # what each context has
+    for kind in ("stream", "event"):  # what each instance has
         assert gpu.fake.report()["live"][kind] == before[kind]
     for run in runs:
         case.assert_right(run.results(), expected)
@@ -185,7 +185,7 @@ def test_threads_that_share_a_stream_share_a_context(gpu):
         run.close()
 
 
-def test_each_context_has_a_handle_of_cudnn(gpu):
+def test_each_instance_has_a_handle_of_cudnn(gpu):
     """And gives it back: there are no more than have been in use at once."""
     case = Case(5, 8)
     inputs = case.inputs()

@@ -228,8 +228,8 @@ def test_a_profiler_that_has_no_memory(gpu):
         assert profiler.measure([schedule]).min() > 0
 
 
-def test_no_memory_for_another_context(gpu):
-    """Callers then wait for the contexts that there are."""
+def test_no_memory_for_another_instance(gpu):
+    """Callers then wait for the instances that there are."""
     program = engine.Program(BLOCK, SCHEDULE, WEIGHTS, cuda_engine.DEVICE)
     expected = run("cpu")
     runs = [cuda_engine.DeviceRun(gpu, program, INPUTS, "float32") for _ in range(4)]

@@ -96,7 +96,7 @@ class Cpu : public Backend {
     return task;
   }
 
-  StatusOr<std::unique_ptr<Execution>> Load(Work work) override;
+  StatusOr<std::unique_ptr<Execution>> Load(BoundSchedule schedule) override;
 
   StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {
     std::shared_ptr<void> memory = AllocateFloats((bytes + 3) / 4);
@@ -147,12 +147,6 @@ class Cpu : public Backend {
   }
 
  private:
-  struct LaneResources {
-    dnnl::stream stream;
-    std::shared_ptr<float> scratch;
-    int64_t scratch_floats = 0;
-  };
-
   // Scratch memory is the lanes', shared by all programs.
   Status ReserveScratch(const std::vector<BoundStage>& stages) {
     for (const BoundStage& stage : stages) {
@@ -182,8 +176,6 @@ class Cpu : public Backend {
 
   void RunGroup(const std::vector<BoundTask>& group, int lane,
                 const std::vector<void*>& tensors) {
-    const ExecutionContext context = {lanes_[lane].stream.get(),
-                                      lanes_[lane].scratch.get()};
     std::vector<const float*> inputs;
     for (const BoundTask& bound : group) {
       inputs.clear();
@@ -192,7 +184,7 @@ class Cpu : public Backend {
       }
       static_cast<CpuTask*>(bound.task)
           ->Run(inputs.data(), static_cast<float*>(tensors[bound.output]),
-                context);
+                lanes_[lane]);
     }
   }
 
@@ -239,32 +231,36 @@ class Cpu : public Backend {
   std::vector<LaneResources> lanes_;  // used inside a session
 };
 
-// Since one work runs at a time, one arena is enough for all callers.
+// Since one execution runs at a time, one arena is enough for all callers.
 class CpuExecution : public Execution {
  public:
-  CpuExecution(Cpu* backend, Work work, std::shared_ptr<void> arena)
-      : backend_(backend), work_(std::move(work)), arena_(std::move(arena)) {}
+  CpuExecution(Cpu* backend, BoundSchedule schedule,
+               std::shared_ptr<void> arena)
+      : backend_(backend),
+        schedule_(std::move(schedule)),
+        arena_(std::move(arena)) {}
 
   Status Run(const std::vector<const void*>& inputs,
              const std::vector<void*>& outputs, void*) override {
     std::vector<void*> tensors;
-    tensors.reserve(work_.tensors.size());
-    for (const TensorLocation& location : work_.tensors) {
+    tensors.reserve(schedule_.tensors.size());
+    for (const TensorLocation& location : schedule_.tensors) {
       tensors.push_back(location.In(inputs, outputs, arena_.get()));
     }
-    return backend_->Run(work_.stages, tensors);
+    return backend_->Run(schedule_.stages, tensors);
   }
 
  private:
   Cpu* const backend_;
-  const Work work_;
+  const BoundSchedule schedule_;
   const std::shared_ptr<void> arena_;
 };
 
-StatusOr<std::unique_ptr<Execution>> Cpu::Load(Work work) {
-  IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> arena, Allocate(work.arena_bytes));
+StatusOr<std::unique_ptr<Execution>> Cpu::Load(BoundSchedule schedule) {
+  IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> arena,
+                       Allocate(schedule.arena_bytes));
   return std::unique_ptr<Execution>(
-      new CpuExecution(this, std::move(work), std::move(arena)));
+      new CpuExecution(this, std::move(schedule), std::move(arena)));
 }
 
 }  // namespace

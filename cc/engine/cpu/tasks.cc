@@ -54,12 +54,12 @@ class ConvTask : public CpuTask {
   int64_t scratch_floats() const override { return scratch_.floats(); }
 
   void Run(const float* const* inputs, float* output,
-           const ExecutionContext& context) override {
-    float* scratch = context.scratch;
+           const LaneResources& lane) override {
+    float* scratch = lane.scratch.get();
     const float* residual =
         has_residual_ ? residual_.Get(inputs[1], scratch) : nullptr;
     convolution_.Run(input_.Get(inputs[0], scratch), residual,
-                     output_.Begin(output, scratch), context.stream,
+                     output_.Begin(output, scratch), lane.stream.get(),
                      scratch + scratchpad_);
     output_.Finish(output, scratch, convolution_.rest());
   }
@@ -108,7 +108,7 @@ class WinogradTask : public CpuTask {
   }
 
   void Run(const float* const* inputs, float* output,
-           const ExecutionContext& context) override {
+           const LaneResources& lane) override {
     WinogradArguments arguments;
     arguments.input = inputs[0];
     arguments.input_pitch = input_.pitch;
@@ -127,7 +127,7 @@ class WinogradTask : public CpuTask {
     ParallelFor(plan_.units(), 1, [&](int64_t begin, int64_t end) {
       const int thread = CurrentThread().team ? CurrentThread().index : 0;
       RunWinograd(plan_, arguments, begin, end,
-                  context.scratch + thread * plan_.scratch_floats());
+                  lane.scratch.get() + thread * plan_.scratch_floats());
     });
     if (!at_once_) Activate({output, output_}, activation_, {output, output_});
   }
@@ -209,11 +209,11 @@ class PrimitiveTask : public CpuTask {
   int64_t scratch_floats() const override { return scratch_.floats(); }
 
   void Run(const float* const* inputs, float* output,
-           const ExecutionContext& context) override {
-    float* scratch = context.scratch;
+           const LaneResources& lane) override {
+    float* scratch = lane.scratch.get();
     primitive_.Set(source_, input_.Get(inputs[0], scratch));
     primitive_.Set(target_, output_.Begin(output, scratch));
-    primitive_.Execute(context.stream, scratch + scratchpad_);
+    primitive_.Execute(lane.stream.get(), scratch + scratchpad_);
     output_.Finish(output, scratch, rest_);
   }
 
@@ -254,7 +254,7 @@ class KernelTask : public CpuTask {
   }
 
   void Run(const float* const* inputs, float* output,
-           const ExecutionContext& context) override {
+           const LaneResources& lane) override {
     const auto source = [&](size_t i) { return Source{inputs[i], inputs_[i]}; };
     const Target target{output, output_};
     switch (op_.type) {
@@ -302,7 +302,7 @@ class KernelTask : public CpuTask {
         if (op_.whole_images) {
           image_norm_.Run(
               source(0), op_.epsilon, AsCpu(parameters_[0])->plain(),
-              AsCpu(parameters_[1])->plain(), target, context.scratch);
+              AsCpu(parameters_[1])->plain(), target, lane.scratch.get());
         } else {
           NormalizePixels(source(0), op_.groups, op_.epsilon,
                           AsCpu(parameters_[0])->plain(),
@@ -363,7 +363,7 @@ class ConvolutionOfNothing : public CpuTask {
   }
 
   void Run(const float* const* inputs, float* output,
-           const ExecutionContext&) override {
+           const LaneResources&) override {
     const int64_t channels = output_.channels();
     const float* bias =
         op_.bias ? static_cast<const float*>(bias_.get_data_handle()) : nullptr;

@@ -2,6 +2,7 @@
 #ifndef IOS_TF_CC_ENGINE_CPU_TASKS_H_
 #define IOS_TF_CC_ENGINE_CPU_TASKS_H_
 
+#include <cstdint>
 #include <dnnl.hpp>
 #include <memory>
 
@@ -9,16 +10,18 @@
 
 namespace ios::cpu {
 
-// A task's stream and scratch memory; its lane is the calling thread's.
-struct ExecutionContext {
-  dnnl_stream_t stream = nullptr;
-  float* scratch = nullptr;  // of at least scratch_floats()
+// What tasks use of the lane they run on, beside its threads: those of the
+// calling thread's.
+struct LaneResources {
+  dnnl::stream stream;
+  std::shared_ptr<float> scratch;
+  int64_t scratch_floats = 0;  // no fewer than the task's
 };
 
 class CpuTask : public Task {
  public:
   virtual void Run(const float* const* inputs, float* output,
-                   const ExecutionContext& context) = 0;
+                   const LaneResources& lane) = 0;
   virtual int64_t scratch_floats() const { return 0; }
 };
 

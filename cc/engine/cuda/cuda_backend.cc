@@ -89,8 +89,8 @@ class Cuda : public Backend {
     return CompileTask(device_, tf32_, spec);
   }
 
-  StatusOr<std::unique_ptr<Execution>> Load(Work work) override {
-    return LoadExecution(device_, std::move(work));
+  StatusOr<std::unique_ptr<Execution>> Load(BoundSchedule schedule) override {
+    return LoadExecution(device_, std::move(schedule));
   }
 
   StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {

@@ -13,8 +13,8 @@ namespace ios::cuda {
 
 class CudnnHandle;
 
-// The lane that a task runs on.
-struct LaneContext {
+// What tasks use of the lane they run on.
+struct LaneResources {
   CUstream stream = nullptr;
   void* scratch = nullptr;       // of at least scratch_bytes(), the lane's own
   CudnnHandle* cudnn = nullptr;  // the caller's
@@ -27,7 +27,7 @@ class CudaTask : public Task {
   // that it can be captured into a graph. May be called by several threads at
   // once. Pointers are aligned as their TensorViews say.
   virtual Status Enqueue(const void* const* inputs, void* output,
-                         const LaneContext& lane) const = 0;
+                         const LaneResources& lane) const = 0;
   virtual int64_t scratch_bytes() const { return 0; }
 };
 

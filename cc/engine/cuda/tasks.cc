@@ -24,13 +24,13 @@ using Layout = CudaParameter::Layout;
 class FunctionTask : public CudaTask {
  public:
   using Function = std::function<Status(const void* const* inputs, void* output,
-                                        const LaneContext& lane)>;
+                                        const LaneResources& lane)>;
 
   explicit FunctionTask(Function function, int64_t scratch_bytes = 0)
       : function_(std::move(function)), scratch_bytes_(scratch_bytes) {}
 
   Status Enqueue(const void* const* inputs, void* output,
-                 const LaneContext& lane) const override {
+                 const LaneResources& lane) const override {
     return function_(inputs, output, lane);
   }
   int64_t scratch_bytes() const override { return scratch_bytes_; }
@@ -86,7 +86,7 @@ struct Weighted {
     return Status();
   }
   Status Enqueue(const void* input, const void* residual, void* output,
-                 const LaneContext& lane) const {
+                 const LaneResources& lane) const {
     return convolution->Enqueue(input, filter.get(), bias.get(), residual,
                                 output, lane);
   }
@@ -124,7 +124,7 @@ TaskOr CompileConvolution(Device* device, bool tf32, const TaskSpec& spec) {
   IOS_RETURN_IF_ERROR(weighted.Create(device, spec, 0, what));
   return MakeTask(
       [weighted, residual = op.residual](
-          const void* const* inputs, void* output, const LaneContext& lane) {
+          const void* const* inputs, void* output, const LaneResources& lane) {
         return weighted.Enqueue(inputs[0], residual ? inputs[1] : nullptr,
                                 output, lane);
       },
@@ -146,7 +146,7 @@ TaskOr CompileMatMul(Device* device, bool tf32, const TaskSpec& spec) {
   IOS_RETURN_IF_ERROR(weighted.Create(device, spec, 0, what));
   return MakeTask(
       [weighted](const void* const* inputs, void* output,
-                 const LaneContext& lane) {
+                 const LaneResources& lane) {
         return weighted.Enqueue(inputs[0], nullptr, output, lane);
       },
       weighted.convolution->scratch_bytes());
@@ -187,7 +187,7 @@ TaskOr CompileDepthwise(Device* device, const TaskSpec& spec) {
                        Pack(spec, 1, Layout::kPlain));
   return MakeTask([kernel, filter, bias, residual = op.residual](
                       const void* const* inputs, void* output,
-                      const LaneContext& lane) {
+                      const LaneResources& lane) {
     return kernel.Enqueue(inputs[0], filter.get(), bias.get(),
                           residual ? inputs[1] : nullptr, output, lane.stream);
   });
@@ -216,11 +216,11 @@ TaskOr CompileSepConv(Device* device, bool tf32, const TaskSpec& spec) {
       (NumElements(shape) * SizeOf(spec.dtype) + kLine - 1) / kLine * kLine;
   return MakeTask(
       [depthwise, filter, pointwise, offset, residual = op.residual](
-          const void* const* inputs, void* output, const LaneContext& lane) {
+          const void* const* inputs, void* output, const LaneResources& lane) {
         IOS_RETURN_IF_ERROR(depthwise.Enqueue(inputs[0], filter.get(), nullptr,
                                               nullptr, lane.scratch,
                                               lane.stream));
-        LaneContext rest = lane;
+        LaneResources rest = lane;
         rest.scratch = static_cast<char*>(lane.scratch) + offset;
         return pointwise.Enqueue(lane.scratch, residual ? inputs[1] : nullptr,
                                  output, rest);
@@ -235,7 +235,7 @@ TaskOr CompilePool(Device* device, const TaskSpec& spec) {
   IOS_ASSIGN_OR_RETURN(const WindowKernel kernel,
                        WindowKernel::Create(device, window));
   return MakeTask([kernel](const void* const* inputs, void* output,
-                           const LaneContext& lane) {
+                           const LaneResources& lane) {
     return kernel.Enqueue(inputs[0], nullptr, nullptr, nullptr, output,
                           lane.stream);
   });
@@ -261,7 +261,7 @@ TaskOr CompileConcat(Device* device, const TaskSpec& spec) {
                        CopyKernel::Create(device, spec.dtype, pieces));
   return MakeTask(
       [kernel, sources, dtype = spec.dtype](
-          const void* const* inputs, void* output, const LaneContext& lane) {
+          const void* const* inputs, void* output, const LaneResources& lane) {
         std::vector<const void*> from;
         std::vector<void*> to;
         for (const Source& source : sources) {
@@ -280,7 +280,7 @@ TaskOr CompileSlice(Device* device, const TaskSpec& spec) {
       CopyKernel::Create(device, spec.dtype, {{from, spec.output}}));
   return MakeTask(
       [kernel, offset, dtype = spec.dtype](
-          const void* const* inputs, void* output, const LaneContext& lane) {
+          const void* const* inputs, void* output, const LaneResources& lane) {
         const void* const source = Advance(inputs[0], offset, dtype);
         return kernel.Enqueue(&source, &output, lane.stream);
       });
@@ -293,7 +293,7 @@ TaskOr CompileAdd(Device* device, const TaskSpec& spec) {
       SumKernel::Create(device, spec.dtype, spec.inputs, /*bias=*/false,
                         spec.op->activation, spec.output));
   return MakeTask([kernel](const void* const* inputs, void* output,
-                           const LaneContext& lane) {
+                           const LaneResources& lane) {
     return kernel.Enqueue(inputs, nullptr, output, lane.stream);
   });
 }
@@ -311,7 +311,7 @@ TaskOr CompileBinary(Device* device, const TaskSpec& spec) {
                            op.activation, spec.output));
   return MakeTask(
       [kernel, constant, swapped = op.swapped](
-          const void* const* inputs, void* output, const LaneContext& lane) {
+          const void* const* inputs, void* output, const LaneResources& lane) {
         const void* x = inputs[0];
         const void* y = constant ? constant.get() : inputs[1];
         if (swapped) std::swap(x, y);
@@ -329,7 +329,7 @@ TaskOr CompileScale(Device* device, const TaskSpec& spec) {
                        Pack(spec, 1, Layout::kPlain));
   return MakeTask([kernel, scale, shift](const void* const* inputs,
                                          void* output,
-                                         const LaneContext& lane) {
+                                         const LaneResources& lane) {
     return kernel.Enqueue(inputs[0], scale.get(), shift.get(), output,
                           lane.stream);
   });
@@ -341,7 +341,7 @@ TaskOr CompileGlobalPool(Device* device, const TaskSpec& spec) {
       GlobalPoolKernel::Create(device, spec.dtype, spec.inputs[0],
                                spec.op->pool, spec.output));
   return MakeTask([kernel](const void* const* inputs, void* output,
-                           const LaneContext& lane) {
+                           const LaneResources& lane) {
     return kernel.Enqueue(inputs[0], output, lane.stream);
   });
 }
@@ -357,7 +357,7 @@ TaskOr CompileNormalization(Device* device, const TaskSpec& spec) {
                        Pack(spec, 1, Layout::kPlain));
   return MakeTask([kernel, scale, shift](const void* const* inputs,
                                          void* output,
-                                         const LaneContext& lane) {
+                                         const LaneResources& lane) {
     return kernel.Enqueue(inputs[0], scale.get(), shift.get(), output,
                           lane.stream);
   });
@@ -368,7 +368,7 @@ TaskOr CompileSoftmax(Device* device, const TaskSpec& spec) {
       const SoftmaxKernel kernel,
       SoftmaxKernel::Create(device, spec.dtype, spec.inputs[0], spec.output));
   return MakeTask([kernel](const void* const* inputs, void* output,
-                           const LaneContext& lane) {
+                           const LaneResources& lane) {
     return kernel.Enqueue(inputs[0], output, lane.stream);
   });
 }
@@ -380,7 +380,7 @@ TaskOr CompileSpatial(Device* device, const TaskSpec& spec) {
                        Kernel::Create(device, spec.dtype, *spec.op,
                                       spec.inputs[0], spec.output));
   return MakeTask([kernel](const void* const* inputs, void* output,
-                           const LaneContext& lane) {
+                           const LaneResources& lane) {
     return kernel.Enqueue(inputs[0], output, lane.stream);
   });
 }
@@ -393,7 +393,7 @@ TaskOr CompilePad(Device* device, const TaskSpec& spec) {
                                          {spec.op->pad_mode, spec.op->pad_value,
                                           spec.op->channel_padding[0]}));
   return MakeTask([kernel](const void* const* inputs, void* output,
-                           const LaneContext& lane) {
+                           const LaneResources& lane) {
     return kernel.Enqueue(inputs[0], output, lane.stream);
   });
 }

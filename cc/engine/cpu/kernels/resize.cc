@@ -84,7 +84,7 @@ class ResizeTask : public CpuTask {
   }
 
   void Run(const float* const* inputs, float* output,
-           const ExecutionContext&) override {
+           const LaneResources&) override {
     const int64_t height = output_.shape[1], width = output_.shape[2];
     const int64_t channels = output_.channels();
     const int64_t input_row = input_.shape[2] * input_.pitch;

@@ -80,8 +80,8 @@ class PrimitiveSepConvTask : public SepConvTask {
   }
 
   void Run(const float* const* inputs, float* output,
-           const ExecutionContext& context) override {
-    float* scratch = context.scratch;
+           const LaneResources& lane) override {
+    float* scratch = lane.scratch.get();
     const float* x = inputs[0];
     if (copies_) {
       const Target target = {scratch + activated_, DenseView(terms_[0].shape)};
@@ -96,10 +96,10 @@ class PrimitiveSepConvTask : public SepConvTask {
       }
       x = scratch + activated_;
     }
-    depthwise_.Run(x, nullptr, scratch + middle_, context.stream,
+    depthwise_.Run(x, nullptr, scratch + middle_, lane.stream.get(),
                    scratch + scratchpad_);
     pointwise_.Run(scratch + middle_, Residual(inputs, scratch),
-                   output_.Begin(output, scratch), context.stream,
+                   output_.Begin(output, scratch), lane.stream.get(),
                    scratch + scratchpad_);
     output_.Finish(output, scratch, pointwise_.rest());
   }
@@ -158,8 +158,8 @@ class KernelSepConvTask : public SepConvTask {
   }
 
   void Run(const float* const* inputs, float* output,
-           const ExecutionContext& context) override {
-    float* scratch = context.scratch;
+           const LaneResources& lane) override {
+    float* scratch = lane.scratch.get();
     const float* residual = Residual(inputs, scratch);
     const auto* filter = static_cast<float*>(filter_.get_data_handle());
     float* target = output_.Begin(output, scratch);
@@ -178,7 +178,7 @@ class KernelSepConvTask : public SepConvTask {
       const int64_t offset = row * depthwise_.out_width() * filters_;
       pointwise_[strip].Run(scratch + middle_ + row * depthwise_.row_floats(),
                             residual ? residual + offset : nullptr,
-                            target + offset, context.stream,
+                            target + offset, lane.stream.get(),
                             scratch + scratchpads_[strip]);
     };
     if (strips_ == 1) {

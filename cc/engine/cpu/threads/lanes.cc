@@ -137,16 +137,16 @@ LanePool::Session::~Session() {
 
 void LanePool::RunLanesImpl(int lanes, int threads,
                             void (*function)(void*, int), void* argument) {
-  struct Context {
+  struct Closure {
     LanePool* pool;
     int threads;
     void (*function)(void*, int);
     void* argument;
     Thrown thrown;
-  } context{this, threads, function, argument, {}};
+  } closure{this, threads, function, argument, {}};
   const Job job = {
       [](void* p) {
-        auto* const c = static_cast<Context*>(p);
+        auto* const c = static_cast<Closure*>(p);
         ThreadState& thread = CurrentThread();
         const ThreadState saved = thread;
         Lane lane{c->pool, saved.index * c->threads, c->threads};
@@ -156,7 +156,7 @@ void LanePool::RunLanesImpl(int lanes, int threads,
         c->thrown.Catch([&] { c->function(c->argument, saved.index); });
         thread = saved;
       },
-      &context};
+      &closure};
   ThreadState& thread = CurrentThread();
   thread.index = 0;
   stage_team_.Open(job, lanes);
@@ -166,7 +166,7 @@ void LanePool::RunLanesImpl(int lanes, int threads,
   }
   job.function(job.argument);
   stage_team_.Close();
-  context.thrown.Rethrow();
+  closure.thrown.Rethrow();
 }
 
 void LanePool::StartParallel(Job job, int count) {

@@ -164,11 +164,11 @@ inline void Split(int64_t n, int size, int index, int64_t* begin,
 // Pieces are at least `grain` long.
 template <typename F>
 void ParallelFor(int64_t n, int64_t grain, F&& function) {
-  struct Context {
+  struct Closure {
     std::remove_reference_t<F>* function;
     int64_t n;
     Thrown thrown;
-  } context{&function, n, {}};
+  } closure{&function, n, {}};
   const Lane* lane = CurrentThread().lane;
   const bool nested = CurrentThread().team != nullptr;
   int count = 1;
@@ -181,7 +181,7 @@ void ParallelFor(int64_t n, int64_t grain, F&& function) {
     return;
   }
   const Job job = {[](void* argument) {
-                     auto* const c = static_cast<Context*>(argument);
+                     auto* const c = static_cast<Closure*>(argument);
                      const ThreadState& thread = CurrentThread();
                      int64_t begin, end;
                      Split(c->n, thread.team->pieces(), thread.index, &begin,
@@ -189,11 +189,11 @@ void ParallelFor(int64_t n, int64_t grain, F&& function) {
                      if (begin == end) return;
                      c->thrown.Catch([&] { (*c->function)(begin, end); });
                    },
-                   &context};
+                   &closure};
   LanePool::StartParallel(job, count);
   job.function(job.argument);
   LanePool::EndParallel();
-  context.thrown.Rethrow();
+  closure.thrown.Rethrow();
 }
 
 }  // namespace ios::cpu

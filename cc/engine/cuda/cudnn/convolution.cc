@@ -32,7 +32,7 @@ bool FewKernelsForAll(const ConvolutionSpec& spec) {
          (spec.residual && !IsDense(*spec.residual, spec.dtype));
 }
 
-void* At(const LaneContext& lane, int64_t offset) {
+void* At(const LaneResources& lane, int64_t offset) {
   return static_cast<char*>(lane.scratch) + offset;
 }
 
@@ -217,7 +217,7 @@ StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
 
 Status Convolution::Enqueue(const void* input, const void* filter,
                             const void* bias, const void* residual,
-                            void* output, const LaneContext& lane) const {
+                            void* output, const LaneResources& lane) const {
   if (pad_) {
     void* const padded = At(lane, input_offset_);
     IOS_RETURN_IF_ERROR(pad_->Enqueue(input, padded, lane.stream));

@@ -33,7 +33,7 @@ class Convolution {
   // there is none. Can be captured; may be called by several threads at once.
   Status Enqueue(const void* input, const void* filter, const void* bias,
                  const void* residual, void* output,
-                 const LaneContext& lane) const;
+                 const LaneResources& lane) const;
 
  private:
   // One way to compute a spec.

@@ -18,9 +18,9 @@
 namespace ios::cuda {
 namespace {
 
-// Contexts an execution has at most; further callers wait for the GPU.
-constexpr size_t kMaxContexts = 16;
-// Graphs a context keeps; more evict the least recently used.
+// Instances an execution has at most; further callers wait for the GPU.
+constexpr size_t kMaxInstances = 16;
+// Graphs an instance keeps; more evict the least recently used.
 constexpr size_t kMaxGraphs = 8;
 // Input and output pointers remembered: what comes back is worth a graph. A
 // graph that so many runs did not use makes room for another one.
@@ -83,22 +83,26 @@ class CapturePolicy {
 };
 
 // Memory, lanes and graphs of one caller at a time.
-class Context {
+class Instance {
  public:
-  static StatusOr<std::unique_ptr<Context>> Create(const Device* device,
-                                                   const Work& work,
-                                                   const LaneNeeds& needs) {
-    std::unique_ptr<Context> context(new Context(device, work));
-    IOS_ASSIGN_OR_RETURN(context->arena_, device->Allocate(work.arena_bytes));
-    IOS_ASSIGN_OR_RETURN(LaneSet lanes, LaneSet::Create(device, needs));
-    context->lanes_ = std::make_unique<LaneSet>(std::move(lanes));
-    IOS_ASSIGN_OR_RETURN(context->capture_stream_, MakeStream(device));
-    IOS_ASSIGN_OR_RETURN(context->done_, MakeEvent(device, /*timing=*/false));
-    return context;
+  Instance(const Device* device, const BoundSchedule& schedule)
+      : device_(device), schedule_(schedule) {}
+
+  ~Instance() {
+    if (used_) device_->driver().cuEventSynchronize(done_.get());
   }
 
-  ~Context() {
-    if (used_) device_->driver().cuEventSynchronize(done_.get());
+  // To call once, before all else.
+  Status Initialize(const LaneNeeds& needs) {
+    IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> arena,
+                         device_->Allocate(schedule_.arena_bytes));
+    IOS_ASSIGN_OR_RETURN(LaneSet lanes, LaneSet::Create(device_, needs));
+    IOS_ASSIGN_OR_RETURN(Stream capture_stream, MakeStream(device_));
+    IOS_ASSIGN_OR_RETURN(done_, MakeEvent(device_, /*timing=*/false));
+    arena_ = std::move(arena);
+    lanes_ = std::make_unique<LaneSet>(std::move(lanes));
+    capture_stream_ = std::move(capture_stream);
+    return Status();
   }
 
   // Whether its last run, if any, is over.
@@ -121,6 +125,10 @@ class Context {
     return status;
   }
 
+  // Of CudaExecution, under its mutex:
+  bool in_use = false;             // by a caller that enqueues
+  std::optional<CUstream> stream;  // of the last caller
+
  private:
   struct CachedGraph {
     Pointers pointers;
@@ -136,14 +144,11 @@ class Context {
     GraphExec exec;
   };
 
-  Context(const Device* device, const Work& work)
-      : device_(device), work_(work) {}
-
   std::vector<void*> Tensors(const std::vector<const void*>& inputs,
                              const std::vector<void*>& outputs) const {
     std::vector<void*> tensors;
-    tensors.reserve(work_.tensors.size());
-    for (const TensorLocation& location : work_.tensors) {
+    tensors.reserve(schedule_.tensors.size());
+    for (const TensorLocation& location : schedule_.tensors) {
       tensors.push_back(location.In(inputs, outputs, arena_.get()));
     }
     return tensors;
@@ -181,14 +186,14 @@ class Context {
       }
     }
     ++eager_runs_;
-    return lanes_->Enqueue(work_.stages, Tensors(inputs, outputs), stream);
+    return lanes_->Enqueue(schedule_.stages, Tensors(inputs, outputs), stream);
   }
 
   StatusOr<GraphExec> Capture(const std::vector<const void*>& inputs,
                               const std::vector<void*>& outputs) const {
     const std::vector<void*> tensors = Tensors(inputs, outputs);
     return CaptureGraph(device_, capture_stream_.get(), [&](CUstream capture) {
-      return lanes_->Enqueue(work_.stages, tensors, capture);
+      return lanes_->Enqueue(schedule_.stages, tensors, capture);
     });
   }
 
@@ -218,11 +223,11 @@ class Context {
       staging->memory.push_back(std::move(memory));
       return staging->memory.back().get();
     };
-    for (int64_t bytes : work_.input_bytes) {
+    for (int64_t bytes : schedule_.input_bytes) {
       IOS_ASSIGN_OR_RETURN(void* const input, allocate(bytes));
       staging->inputs.push_back(input);
     }
-    for (int64_t bytes : work_.output_bytes) {
+    for (int64_t bytes : schedule_.output_bytes) {
       IOS_ASSIGN_OR_RETURN(void* const output, allocate(bytes));
       staging->outputs.push_back(output);
     }
@@ -235,13 +240,13 @@ class Context {
   Status LaunchStaged(const std::vector<const void*>& inputs,
                       const std::vector<void*>& outputs, CUstream stream) {
     for (size_t i = 0; i < inputs.size(); ++i) {
-      IOS_RETURN_IF_ERROR(Copy(inputs[i], work_.input_bytes[i],
+      IOS_RETURN_IF_ERROR(Copy(inputs[i], schedule_.input_bytes[i],
                                const_cast<void*>(staging_->inputs[i]), stream));
     }
     IOS_CUDA_RETURN_IF_ERROR(device_, cuGraphLaunch, staging_->exec.get(),
                              stream);
     for (size_t i = 0; i < outputs.size(); ++i) {
-      IOS_RETURN_IF_ERROR(Copy(staging_->outputs[i], work_.output_bytes[i],
+      IOS_RETURN_IF_ERROR(Copy(staging_->outputs[i], schedule_.output_bytes[i],
                                outputs[i], stream));
     }
     return Status();
@@ -257,7 +262,7 @@ class Context {
   }
 
   const Device* const device_;
-  const Work& work_;
+  const BoundSchedule& schedule_;
   std::shared_ptr<void> arena_;
   std::unique_ptr<LaneSet> lanes_;
   Stream capture_stream_;
@@ -272,23 +277,19 @@ class Context {
 
 class CudaExecution : public Execution {
  public:
-  CudaExecution(const Device* device, Work work)
-      : device_(device), work_(std::move(work)) {
-    needs_.Add(work_.stages);
+  CudaExecution(const Device* device, BoundSchedule schedule)
+      : device_(device), schedule_(std::move(schedule)) {
+    needs_.Add(schedule_.stages);
   }
 
   ~CudaExecution() override {
     const Device::Scope scope(device_);
-    contexts_.clear();
+    instances_.clear();
   }
 
   Status Initialize() {
     const Device::Scope scope(device_);
-    IOS_ASSIGN_OR_RETURN(std::unique_ptr<Context> context,
-                         Context::Create(device_, work_, needs_));
-    contexts_.emplace_back();
-    contexts_.back().context = std::move(context);
-    return Status();
+    return instances_.emplace_back(device_, schedule_).Initialize(needs_);
   }
 
   Status Run(const std::vector<const void*>& inputs,
@@ -297,21 +298,15 @@ class CudaExecution : public Execution {
     for (const void* output : outputs) IOS_RETURN_IF_ERROR(Check(output));
     const Device::Scope scope(device_);
     const auto cuda_stream = static_cast<CUstream>(stream);
-    Slot* const slot = Acquire(cuda_stream);
-    const Status status = slot->context->Run(inputs, outputs, cuda_stream);
+    Instance* const instance = Acquire(cuda_stream);
+    const Status status = instance->Run(inputs, outputs, cuda_stream);
     std::lock_guard<std::mutex> lock(mutex_);
-    slot->in_use = false;
+    instance->in_use = false;
     released_.notify_all();  // each may wait for another one
     return status;
   }
 
  private:
-  struct Slot {
-    std::unique_ptr<Context> context;  // null while it is made
-    bool in_use = false;               // by a caller that enqueues
-    std::optional<CUstream> stream;    // of the last caller
-  };
-
   static Status Check(const void* pointer) {
     if (reinterpret_cast<uintptr_t>(pointer) % kPointerAlignment == 0) {
       return Status();
@@ -320,28 +315,26 @@ class CudaExecution : public Execution {
                            std::to_string(kPointerAlignment) + " bytes");
   }
 
-  // The context that ran on the same stream last, even if another caller
+  // The instance that ran on the same stream last, even if another caller
   // enqueues there at the moment: the stream runs one after the other anyway.
   // For another stream one whose run is over; a new one; any other. Runs on the
-  // GPU are put in order by Context::Run.
-  Slot* Acquire(CUstream stream) {
+  // GPU are put in order by Instance::Run.
+  Instance* Acquire(CUstream stream) {
     std::unique_lock<std::mutex> lock(mutex_);
     bool room = true;  // for one more
     while (true) {
-      Slot* own = nullptr;
-      Slot* idle = nullptr;
-      for (Slot& slot : contexts_) {
-        if (slot.stream == stream) own = &slot;
-        if (slot.in_use) continue;
+      Instance* own = nullptr;
+      Instance* idle = nullptr;
+      for (Instance& instance : instances_) {
+        if (instance.stream == stream) own = &instance;
+        if (instance.in_use) continue;
         // The one idle for longest, unless one is free.
-        if (!idle || (!idle->context->Free() && slot.context->Free())) {
-          idle = &slot;
-        }
+        if (!idle || (!idle->Free() && instance.Free())) idle = &instance;
       }
       if (own && !own->in_use) return Take(own, stream);
-      if (!own && idle && idle->context->Free()) return Take(idle, stream);
-      if (!own && room && contexts_.size() < kMaxContexts) {
-        if (Slot* const made = Make(stream, &lock)) return made;
+      if (!own && idle && idle->Free()) return Take(idle, stream);
+      if (!own && room && instances_.size() < kMaxInstances) {
+        if (Instance* const made = Make(stream, &lock)) return made;
         room = false;
         continue;  // share what there is, which may have changed
       }
@@ -350,37 +343,33 @@ class CudaExecution : public Execution {
     }
   }
 
-  // A new context; null if there is no memory for one more. The mutex is free
-  // while it is made.
-  Slot* Make(CUstream stream, std::unique_lock<std::mutex>* lock) {
-    contexts_.emplace_back();
-    const auto slot = std::prev(contexts_.end());
-    Take(&*slot, stream);
+  // A new instance; null if there is no memory for one more. The mutex is free
+  // while it is made, and the instance in use.
+  Instance* Make(CUstream stream, std::unique_lock<std::mutex>* lock) {
+    Instance& instance = instances_.emplace_back(device_, schedule_);
+    const auto made = std::prev(instances_.end());
+    Take(&instance, stream);
     lock->unlock();
-    StatusOr<std::unique_ptr<Context>> context =
-        Context::Create(device_, work_, needs_);
+    const Status status = instance.Initialize(needs_);
     lock->lock();
-    if (context.ok()) {
-      slot->context = std::move(*context);
-      return &*slot;
-    }
-    contexts_.erase(slot);
+    if (status.ok()) return &instance;
+    instances_.erase(made);
     released_.notify_all();
     return nullptr;
   }
 
-  static Slot* Take(Slot* slot, CUstream stream) {
-    slot->in_use = true;
-    slot->stream = stream;
-    return slot;
+  static Instance* Take(Instance* instance, CUstream stream) {
+    instance->in_use = true;
+    instance->stream = stream;
+    return instance;
   }
 
   const Device* const device_;
-  const Work work_;
+  const BoundSchedule schedule_;
   LaneNeeds needs_;
   std::mutex mutex_;
   std::condition_variable released_;
-  std::list<Slot> contexts_;  // a list: slots stay where they are
+  std::list<Instance> instances_;  // a list: they stay where they are
 };
 
 }  // namespace
@@ -388,8 +377,8 @@ class CudaExecution : public Execution {
 int64_t FailedCaptures() { return failed_captures; }
 
 StatusOr<std::unique_ptr<Execution>> LoadExecution(const Device* device,
-                                                   Work work) {
-  auto execution = std::make_unique<CudaExecution>(device, std::move(work));
+                                                   BoundSchedule schedule) {
+  auto execution = std::make_unique<CudaExecution>(device, std::move(schedule));
   IOS_RETURN_IF_ERROR(execution->Initialize());
   return std::unique_ptr<Execution>(std::move(execution));
 }

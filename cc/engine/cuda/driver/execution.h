@@ -1,5 +1,5 @@
-// Execution of the CUDA backend: a context for each stream that it is called
-// on, and the whole work as CUDA graphs.
+// Execution of the CUDA backend: an instance for each stream that it is called
+// on, and the whole schedule as CUDA graphs.
 #ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_EXECUTION_H_
 #define IOS_TF_CC_ENGINE_CUDA_DRIVER_EXECUTION_H_
 
@@ -12,9 +12,9 @@
 
 namespace ios::cuda {
 
-// The first context is made now, others when callers need them.
+// The first instance is made now, others when callers need them.
 StatusOr<std::unique_ptr<Execution>> LoadExecution(const Device* device,
-                                                   Work work);
+                                                   BoundSchedule schedule);
 
 // How many times a CUDA graph could not be made in this process.
 int64_t FailedCaptures();

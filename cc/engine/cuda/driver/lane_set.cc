@@ -55,15 +55,15 @@ StatusOr<LaneSet> LaneSet::Create(const Device* device,
 Status LaneSet::EnqueueGroup(const std::vector<BoundTask>& group,
                              const std::vector<void*>& tensors, int lane,
                              CUstream stream) const {
-  const LaneContext context = {stream, lanes_[lane].scratch.get(),
-                               cudnn_.get()};
+  const LaneResources resources = {stream, lanes_[lane].scratch.get(),
+                                   cudnn_.get()};
   std::vector<const void*> inputs;
   for (const BoundTask& bound : group) {
     inputs.clear();
     for (int i : bound.inputs) inputs.push_back(tensors[i]);
     IOS_RETURN_IF_ERROR(
         static_cast<const CudaTask*>(bound.task)
-            ->Enqueue(inputs.data(), tensors[bound.output], context));
+            ->Enqueue(inputs.data(), tensors[bound.output], resources));
   }
   return Status();
 }

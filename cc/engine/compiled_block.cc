@@ -1,4 +1,4 @@
-#include "cc/engine/executable.h"
+#include "cc/engine/compiled_block.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,18 +8,17 @@
 
 namespace ios {
 
-StatusOr<std::unique_ptr<Executable>> Executable::Create(
+StatusOr<std::unique_ptr<CompiledBlock>> CompiledBlock::Create(
     Backend* backend, const Block& block, const Schedule& schedule,
     const Parameters& parameters, bool share_memory, int64_t border_alignment) {
-  std::unique_ptr<Executable> executable(
-      new Executable(backend, block, parameters));
-  IOS_RETURN_IF_ERROR(
-      executable->Plan(schedule, share_memory, border_alignment));
-  return executable;
+  std::unique_ptr<CompiledBlock> compiled(
+      new CompiledBlock(backend, block, parameters));
+  IOS_RETURN_IF_ERROR(compiled->Plan(schedule, share_memory, border_alignment));
+  return compiled;
 }
 
-Status Executable::Plan(const Schedule& schedule, bool share_memory,
-                        int64_t border_alignment) {
+Status CompiledBlock::Plan(const Schedule& schedule, bool share_memory,
+                           int64_t border_alignment) {
   MemoryPlanOptions options;
   options.device = backend_->traits();
   options.slice_alignment = options.device.SliceAlignment(block_.dtype);
@@ -38,7 +37,7 @@ Status Executable::Plan(const Schedule& schedule, bool share_memory,
   return Status();
 }
 
-StatusOr<Task*> Executable::TaskFor(int op, int lanes) {
+StatusOr<Task*> CompiledBlock::TaskFor(int op, int lanes) {
   std::unique_ptr<Task>& task = tasks_[{op, lanes}];
   if (!task) {
     const Operator& description = block_.operators[op];
@@ -66,7 +65,7 @@ StatusOr<Task*> Executable::TaskFor(int op, int lanes) {
   return task.get();
 }
 
-StatusOr<std::vector<BoundStage>> Executable::Bind(
+StatusOr<std::vector<BoundStage>> CompiledBlock::Bind(
     const std::vector<Stage>& stages, int lanes) {
   std::vector<BoundStage> bound;
   for (const Stage& stage : stages) {
@@ -110,7 +109,7 @@ StatusOr<std::vector<BoundStage>> Executable::Bind(
   return bound;
 }
 
-std::vector<TensorLocation> Executable::Locations() const {
+std::vector<TensorLocation> CompiledBlock::Locations() const {
   std::vector<TensorLocation> locations;
   locations.reserve(plan_.inputs.size() + plan_.operators.size());
   const auto add = [&](const TensorPlace& place) {

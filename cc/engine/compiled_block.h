@@ -1,7 +1,7 @@
-// Executable: operators of a block, compiled for one set of shapes, with one
-// memory plan.
-#ifndef IOS_TF_CC_ENGINE_EXECUTABLE_H_
-#define IOS_TF_CC_ENGINE_EXECUTABLE_H_
+// CompiledBlock: operators of a block as tasks, compiled for one set of shapes,
+// and one memory plan.
+#ifndef IOS_TF_CC_ENGINE_COMPILED_BLOCK_H_
+#define IOS_TF_CC_ENGINE_COMPILED_BLOCK_H_
 
 #include <map>
 #include <memory>
@@ -19,11 +19,11 @@ namespace ios {
 // The weights of every operator on the device: [operator][WeightShapes index].
 using Parameters = std::vector<std::vector<std::shared_ptr<Parameter>>>;
 
-class Executable {
+class CompiledBlock {
  public:
   // `schedule` has concurrent stages only. `share_memory`, `border_alignment`:
   // see MemoryPlanOptions.
-  static StatusOr<std::unique_ptr<Executable>> Create(
+  static StatusOr<std::unique_ptr<CompiledBlock>> Create(
       Backend* backend, const Block& block, const Schedule& schedule,
       const Parameters& parameters, bool share_memory,
       int64_t border_alignment = TensorView::kMaxAlignment);
@@ -47,7 +47,8 @@ class Executable {
   }
 
  private:
-  Executable(Backend* backend, const Block& block, const Parameters& parameters)
+  CompiledBlock(Backend* backend, const Block& block,
+                const Parameters& parameters)
       : backend_(backend), block_(block), parameters_(parameters) {}
 
   Status Plan(const Schedule& schedule, bool share_memory,
@@ -68,4 +69,4 @@ class Executable {
 
 }  // namespace ios
 
-#endif  // IOS_TF_CC_ENGINE_EXECUTABLE_H_
+#endif  // IOS_TF_CC_ENGINE_COMPILED_BLOCK_H_

@@ -1,0 +1,270 @@
+#include "cc/engine/bind_schedule.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace ios {
+namespace {
+
+// Bytes: what lanes write all the time is not to lie on each other's pages, and
+// what starts there is aligned for any task.
+constexpr int64_t kArenaAlignment = 8192;
+
+int64_t AlignForArena(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
+// The part for so many images.
+Block WithBatch(Block block, int64_t images) {
+  for (Shape& shape : block.inputs) shape[0] = images;
+  return block;
+}
+
+// The alignment, in elements, of every image of the part's inputs and outputs.
+int64_t ImageAlignment(const PartOfBlock& part,
+                       const std::vector<Shape>& shapes) {
+  int64_t alignment = TensorView::kMaxAlignment;
+  const auto include = [&](const Shape& shape) {
+    alignment = std::min(alignment, AlignmentOf(NumElements(shape) / shape[0]));
+  };
+  for (const Shape& shape : part.block.inputs) include(shape);
+  for (int op : part.outputs) include(shapes[op]);
+  return alignment;
+}
+
+// Stages of equal micro-batches, and their operators as a block.
+struct Segment {
+  int64_t micro_batches = 1;
+  Schedule schedule;  // concurrent stages of the whole block's operators
+  PartOfBlock part;
+};
+
+class ScheduleBinder {
+ public:
+  ScheduleBinder(Backend* backend, const Block& block,
+                 const std::vector<Shape>& shapes, const Parameters& parameters)
+      : backend_(backend),
+        block_(block),
+        shapes_(shapes),
+        parameters_(parameters),
+        outputs_(block.operators.size()) {}
+
+  StatusOr<BoundSchedule> Bind(const Schedule& schedule);
+
+ private:
+  std::vector<Segment> SegmentsOf(const Schedule& schedule) const;
+  int64_t MicroBatches(const Stage& stage) const;
+  // Gives the tensors that leave segments their places: `part` has those of
+  // one.
+  void PlaceOutputs(const PartOfBlock& part);
+  Status Append(const Segment& segment);
+  StatusOr<CompiledBlock*> AddBlock(const Block& block,
+                                    const Schedule& schedule,
+                                    const Parameters& parameters,
+                                    int64_t border_alignment);
+  // Adds the compiled block's tensors to the table, the inputs and outputs of
+  // the part from an image on, its arena at an offset. Returns the first one's
+  // index.
+  int AddTensors(const CompiledBlock& compiled, const PartOfBlock& part,
+                 int64_t first_image, int64_t arena_offset);
+  void UseArena(int64_t bytes) {
+    bound_.arena_bytes = std::max(bound_.arena_bytes, bytes);
+  }
+  int64_t BytesOf(const Shape& shape) const {
+    return NumElements(shape) * SizeOf(block_.dtype);
+  }
+
+  Backend* const backend_;
+  const Block& block_;
+  const std::vector<Shape>& shapes_;
+  const Parameters& parameters_;
+  // By operator, of those that leave segments.
+  std::vector<TensorLocation> outputs_;
+  // Of the arena: what leaves segments, not the block.
+  int64_t outputs_bytes_ = 0;
+  BoundSchedule bound_;
+};
+
+StatusOr<BoundSchedule> ScheduleBinder::Bind(const Schedule& schedule) {
+  const std::vector<Segment> segments = SegmentsOf(schedule);
+  for (const Segment& segment : segments) PlaceOutputs(segment.part);
+  for (const Segment& segment : segments) {
+    IOS_RETURN_IF_ERROR(Append(segment));
+  }
+  for (const Shape& shape : block_.inputs) {
+    bound_.input_bytes.push_back(BytesOf(shape));
+  }
+  for (int op : block_.outputs) {
+    bound_.output_bytes.push_back(BytesOf(shapes_[op]));
+  }
+  return std::move(bound_);
+}
+
+std::vector<Segment> ScheduleBinder::SegmentsOf(
+    const Schedule& schedule) const {
+  std::vector<Segment> segments;
+  for (const Stage& stage : schedule.stages) {
+    const int64_t micro_batches = MicroBatches(stage);
+    if (segments.empty() || segments.back().micro_batches != micro_batches) {
+      segments.push_back({micro_batches, {}, {}});
+    }
+    std::vector<Stage>& stages = segments.back().schedule.stages;
+    if (stage.strategy != Strategy::kSplit) {
+      stages.push_back(stage);
+      continue;
+    }
+    for (int op : stage.groups[0]) {
+      stages.push_back({Strategy::kConcurrent, {{op}}});
+    }
+  }
+  for (Segment& segment : segments) {
+    std::vector<int> operators;
+    for (const Stage& stage : segment.schedule.stages) {
+      for (const std::vector<int>& group : stage.groups) {
+        operators.insert(operators.end(), group.begin(), group.end());
+      }
+    }
+    segment.part = TakePart(block_, shapes_, operators);
+  }
+  return segments;
+}
+
+// No more than images; and where not all tensors have one entry for each image,
+// nothing is split.
+int64_t ScheduleBinder::MicroBatches(const Stage& stage) const {
+  if (stage.strategy != Strategy::kSplit) return 1;
+  const int64_t images = BatchSize(block_);
+  for (int op : stage.groups[0]) {
+    if (shapes_[op][0] != images) return 1;
+    const Shape& operand = block_.operators[op].operand;
+    if (!operand.empty() && operand[0] != 1) return 1;
+    for (const Shape& shape : InputShapes(block_, shapes_, op)) {
+      if (shape[0] != images) return 1;
+    }
+  }
+  return std::clamp<int64_t>(images, 1, stage.micro_batches);
+}
+
+void ScheduleBinder::PlaceOutputs(const PartOfBlock& part) {
+  for (int op : part.outputs) {
+    const auto output =
+        std::find(block_.outputs.begin(), block_.outputs.end(), op);
+    if (output != block_.outputs.end()) {
+      outputs_[op] = {TensorLocation::kOutput,
+                      static_cast<int>(output - block_.outputs.begin()), 0};
+      continue;
+    }
+    outputs_[op] = {TensorLocation::kArena, 0, outputs_bytes_};
+    outputs_bytes_ += AlignForArena(BytesOf(shapes_[op]));
+  }
+}
+
+Status ScheduleBinder::Append(const Segment& segment) {
+  const PartOfBlock& part = segment.part;
+  Parameters parameters;
+  Schedule schedule = segment.schedule;
+  for (Stage& stage : schedule.stages) {
+    for (std::vector<int>& group : stage.groups) {
+      for (int& op : group) {
+        parameters.push_back(parameters_[op]);
+        op = static_cast<int>(parameters.size()) - 1;  // as TakePart numbers it
+      }
+    }
+  }
+  const int64_t count = segment.micro_batches;
+  const int64_t images = BatchSize(block_);
+  if (count == 1) {
+    IOS_ASSIGN_OR_RETURN(
+        CompiledBlock* const compiled,
+        AddBlock(part.block, schedule, parameters, TensorView::kMaxAlignment));
+    IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> stages,
+                         compiled->Bind(schedule.stages));
+    ShiftTensors(AddTensors(*compiled, part, 0, outputs_bytes_), &stages);
+    std::move(stages.begin(), stages.end(), std::back_inserter(bound_.stages));
+    UseArena(outputs_bytes_ + compiled->arena_bytes());
+    return Status();
+  }
+
+  BoundStage split;
+  split.lanes = backend_->traits().LanesFor(count);
+  int64_t arena_end = outputs_bytes_;
+  for (int lane = 0; lane < split.lanes; ++lane) {
+    const int64_t arena = arena_end;
+    // By images; tasks serve one lane at a time.
+    std::map<int64_t, CompiledBlock*> by_images;
+    std::vector<BoundTask> tasks;
+    for (int64_t i = lane; i < count; i += split.lanes) {
+      const int64_t first_image = i * images / count;
+      const int64_t size = (i + 1) * images / count - first_image;
+      CompiledBlock*& compiled = by_images[size];
+      if (!compiled) {
+        IOS_ASSIGN_OR_RETURN(
+            compiled, AddBlock(WithBatch(part.block, size), schedule,
+                               parameters, ImageAlignment(part, shapes_)));
+      }
+      arena_end =
+          std::max(arena_end, AlignForArena(arena + compiled->arena_bytes()));
+      IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> stages,
+                           compiled->Bind(schedule.stages, split.lanes));
+      ShiftTensors(AddTensors(*compiled, part, first_image, arena), &stages);
+      for (const BoundStage& stage : stages) {
+        tasks.insert(tasks.end(), stage.groups[0].begin(),
+                     stage.groups[0].end());
+      }
+    }
+    split.groups.push_back(std::move(tasks));
+  }
+  bound_.stages.push_back(std::move(split));
+  UseArena(arena_end);
+  return Status();
+}
+
+StatusOr<CompiledBlock*> ScheduleBinder::AddBlock(const Block& block,
+                                                  const Schedule& schedule,
+                                                  const Parameters& parameters,
+                                                  int64_t border_alignment) {
+  IOS_ASSIGN_OR_RETURN(
+      std::shared_ptr<CompiledBlock> compiled,
+      CompiledBlock::Create(backend_, block, schedule, parameters,
+                            /*share_memory=*/true, border_alignment));
+  bound_.blocks.push_back(std::move(compiled));
+  return bound_.blocks.back().get();
+}
+
+int ScheduleBinder::AddTensors(const CompiledBlock& compiled,
+                               const PartOfBlock& part, int64_t first_image,
+                               int64_t arena_offset) {
+  const int first = bound_.tensors.size();
+  for (const TensorLocation& inside : compiled.Locations()) {
+    TensorLocation location = {TensorLocation::kArena, 0, arena_offset};
+    if (inside.kind != TensorLocation::kArena) {
+      const int ref = inside.kind == TensorLocation::kInput
+                          ? part.inputs[inside.index]
+                          : part.outputs[inside.index];
+      const Shape& shape = ShapeOf(block_, shapes_, ref);
+      location = ref < 0 ? TensorLocation{TensorLocation::kInput, -1 - ref, 0}
+                         : outputs_[ref];
+      if (first_image > 0) {
+        location.offset += BytesOf(shape) / shape[0] * first_image;
+      }
+    }
+    location.offset += inside.offset;
+    bound_.tensors.push_back(location);
+  }
+  return first;
+}
+
+}  // namespace
+
+StatusOr<BoundSchedule> BindSchedule(Backend* backend, const Block& block,
+                                     const std::vector<Shape>& shapes,
+                                     const Schedule& schedule,
+                                     const Parameters& parameters) {
+  return ScheduleBinder(backend, block, shapes, parameters).Bind(schedule);
+}
+
+}  // namespace ios
