@@ -227,10 +227,11 @@ StatusOr<CompiledBlock*> ScheduleBinder::AddBlock(const Block& block,
                                                   const Schedule& schedule,
                                                   const Parameters& parameters,
                                                   int64_t border_alignment) {
+  MemoryPlanOptions options;
+  options.border_alignment = border_alignment;
   IOS_ASSIGN_OR_RETURN(
       std::shared_ptr<CompiledBlock> compiled,
-      CompiledBlock::Create(backend_, block, schedule, parameters,
-                            /*share_memory=*/true, border_alignment));
+      CompiledBlock::Create(backend_, block, schedule, parameters, options));
   bound_.blocks.push_back(std::move(compiled));
   return bound_.blocks.back().get();
 }

@@ -10,20 +10,17 @@ namespace ios {
 
 StatusOr<std::unique_ptr<CompiledBlock>> CompiledBlock::Create(
     Backend* backend, const Block& block, const Schedule& schedule,
-    const Parameters& parameters, bool share_memory, int64_t border_alignment) {
+    const Parameters& parameters, const MemoryPlanOptions& options) {
   std::unique_ptr<CompiledBlock> compiled(
       new CompiledBlock(backend, block, parameters));
-  IOS_RETURN_IF_ERROR(compiled->Plan(schedule, share_memory, border_alignment));
+  IOS_RETURN_IF_ERROR(compiled->Plan(schedule, options));
   return compiled;
 }
 
-Status CompiledBlock::Plan(const Schedule& schedule, bool share_memory,
-                           int64_t border_alignment) {
-  MemoryPlanOptions options;
+Status CompiledBlock::Plan(const Schedule& schedule,
+                           MemoryPlanOptions options) {
   options.device = backend_->traits();
   options.slice_alignment = options.device.SliceAlignment(block_.dtype);
-  options.border_alignment = border_alignment;
-  options.share_memory = share_memory;
   if (options.device.pools_activate) {
     IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
     for (const auto& [to, from] : PoolAfterConvolutions(shapes_, &block_)) {

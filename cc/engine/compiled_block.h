@@ -21,12 +21,11 @@ using Parameters = std::vector<std::vector<std::shared_ptr<Parameter>>>;
 
 class CompiledBlock {
  public:
-  // `schedule` has concurrent stages only. `share_memory`, `border_alignment`:
-  // see MemoryPlanOptions.
+  // `schedule` has concurrent stages only. Of `options`, what the device asks
+  // for is the backend's.
   static StatusOr<std::unique_ptr<CompiledBlock>> Create(
       Backend* backend, const Block& block, const Schedule& schedule,
-      const Parameters& parameters, bool share_memory,
-      int64_t border_alignment = TensorView::kMaxAlignment);
+      const Parameters& parameters, const MemoryPlanOptions& options);
 
   // As executed: those of tensors inside may differ from the block's.
   const std::vector<Shape>& shapes() const { return shapes_; }
@@ -51,8 +50,7 @@ class CompiledBlock {
                 const Parameters& parameters)
       : backend_(backend), block_(block), parameters_(parameters) {}
 
-  Status Plan(const Schedule& schedule, bool share_memory,
-              int64_t border_alignment);
+  Status Plan(const Schedule& schedule, MemoryPlanOptions options);
   StatusOr<Task*> TaskFor(int op, int lanes);
   // Index of a tensor reference in Locations().
   int TensorIndex(int ref) const {

@@ -59,9 +59,15 @@ ios::StatusOr<char*> Copied(const std::string& text) {
   return copy;
 }
 
+// Weights as callers give them.
+struct WeightArrays {
+  const float* const* data = nullptr;
+  const int64_t* sizes = nullptr;
+  int count = 0;
+};
+
 ios::StatusOr<ios::Weights> ArrangeWeights(const ios::Block& block,
-                                           const float* const* weights,
-                                           const int64_t* sizes, int count) {
+                                           const WeightArrays& weights) {
   IOS_ASSIGN_OR_RETURN(const std::vector<ios::Shape> shapes,
                        ios::InferShapes(block));
   ios::Weights arranged;
@@ -70,30 +76,32 @@ ios::StatusOr<ios::Weights> ArrangeWeights(const ios::Block& block,
     std::vector<ios::ConstArray> arrays;
     for (const ios::Shape& shape :
          ios::WeightShapes(op, ios::ShapeOf(block, shapes, op.inputs[0]))) {
-      if (next >= count || sizes[next] != ios::NumElements(shape)) {
+      if (next >= weights.count ||
+          weights.sizes[next] != ios::NumElements(shape)) {
         return ios::InvalidArgument("weight " + std::to_string(next) + " of '" +
                                     op.name + "' is missing or is not " +
                                     ios::ToString(shape));
       }
-      arrays.push_back({weights[next++], shape});
+      arrays.push_back({weights.data[next++], shape});
     }
     arranged.push_back(std::move(arrays));
   }
-  if (next != count) {
-    return ios::InvalidArgument(std::to_string(count) + " weights given, " +
-                                std::to_string(next) + " needed");
+  if (next != weights.count) {
+    return ios::InvalidArgument(std::to_string(weights.count) +
+                                " weights given, " + std::to_string(next) +
+                                " needed");
   }
   return arranged;
 }
 
 ios::Status CreateProgram(const char* block_json, const char* schedule_json,
-                          const float* const* weights, const int64_t* sizes,
-                          int count, const char* device, ios_program* out) {
+                          const WeightArrays& weights, const char* device,
+                          ios_program* out) {
   IOS_ASSIGN_OR_RETURN(const ios::Block block, ios::BlockFromJson(block_json));
   IOS_ASSIGN_OR_RETURN(const ios::Schedule schedule,
                        ios::ScheduleFromJson(schedule_json));
   IOS_ASSIGN_OR_RETURN(const ios::Weights arranged,
-                       ArrangeWeights(block, weights, sizes, count));
+                       ArrangeWeights(block, weights));
   IOS_ASSIGN_OR_RETURN(
       out->program,
       ios::Program::Create(block, {{1, schedule}}, arranged, device));
@@ -231,7 +239,7 @@ ios_program* ios_program_create(const char* block, const char* schedule,
                                 const char* device) {
   return OrNull([&]() -> ios::StatusOr<ios_program*> {
     auto program = std::make_unique<ios_program>();
-    IOS_RETURN_IF_ERROR(CreateProgram(block, schedule, weights, sizes, count,
+    IOS_RETURN_IF_ERROR(CreateProgram(block, schedule, {weights, sizes, count},
                                       device, program.get()));
     return program.release();
   });

@@ -160,10 +160,12 @@ class ProfilerImpl : public Profiler {
     IOS_ASSIGN_OR_RETURN(bench->bytes, CheckMemory(block, shapes, false));
     IOS_ASSIGN_OR_RETURN(const Parameters parameters,
                          ParametersOf(block, shapes, origin));
+    MemoryPlanOptions options;
+    options.share_memory = false;
     IOS_ASSIGN_OR_RETURN(
         bench->compiled,
         CompiledBlock::Create(backend_, block, SequentialSchedule(block),
-                              parameters, /*share_memory=*/false));
+                              parameters, options));
     IOS_ASSIGN_OR_RETURN(
         bench->memory, Allocate(block, shapes, bench->compiled->arena_bytes()));
     bench->first_tensor = tensors_.size();

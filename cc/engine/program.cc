@@ -44,60 +44,74 @@ Status CheckWeights(const Block& block, const std::vector<Shape>& shapes,
   return Status();
 }
 
-// Those of the operators of lowered blocks, by the operators they come from.
-using KnownParameters =
-    std::map<std::vector<int>, std::vector<std::shared_ptr<Parameter>>>;
+// Brings a block's weights to the device.
+class ParameterMaker {
+ public:
+  ParameterMaker(Backend* backend, const Block& block,
+                 const std::vector<Shape>& shapes, const Weights& weights)
+      : backend_(backend), block_(block), shapes_(shapes), weights_(weights) {}
 
-// The weights of the lowered block's operators, on the device. What schedules
-// have in common is in `known`, and there once.
-StatusOr<Parameters> MakeParameters(Backend* backend, const Block& block,
-                                    const std::vector<Shape>& shapes,
-                                    const Weights& weights,
-                                    const Lowered& lowered,
-                                    KnownParameters* known) {
-  Parameters parameters;
-  for (size_t i = 0; i < lowered.block.operators.size(); ++i) {
-    const Operator& op = lowered.block.operators[i];
-    if (op.type == OperatorType::kSlice) {
-      parameters.emplace_back();
-      continue;
+  // Those of the lowered block's operators. What schedules have in common is
+  // there once.
+  StatusOr<Parameters> For(const Lowered& lowered) {
+    Parameters parameters;
+    for (size_t i = 0; i < lowered.block.operators.size(); ++i) {
+      const Operator& op = lowered.block.operators[i];
+      if (op.type == OperatorType::kSlice) {
+        parameters.emplace_back();
+        continue;
+      }
+      const std::vector<int>& origin = lowered.origin[i];
+      const auto [known, is_new] = known_.try_emplace(origin);
+      if (is_new) {
+        IOS_ASSIGN_OR_RETURN(known->second, Make(op, origin));
+      }
+      parameters.push_back(known->second);
     }
-    const std::vector<int>& origin = lowered.origin[i];
-    const auto [entry, is_new] = known->try_emplace(origin);
-    std::vector<std::shared_ptr<Parameter>>& of_operator = entry->second;
-    if (!is_new) {
-      parameters.push_back(of_operator);
-      continue;
-    }
+    return parameters;
+  }
+
+ private:
+  using OfOperator = std::vector<std::shared_ptr<Parameter>>;
+
+  // Those of `op`, made of the block's operators `origin`.
+  StatusOr<OfOperator> Make(const Operator& op,
+                            const std::vector<int>& origin) {
     std::vector<ConstArray> arrays;
     std::vector<float> filter, bias;
     if (origin.size() > 1) {
-      IOS_ASSIGN_OR_RETURN(const MergePlan plan, PlanMerge(block, origin));
+      IOS_ASSIGN_OR_RETURN(const MergePlan plan, PlanMerge(block_, origin));
       const Shape& input =
-          ShapeOf(block, shapes, block.operators[origin[0]].inputs[0]);
+          ShapeOf(block_, shapes_, block_.operators[origin[0]].inputs[0]);
       std::vector<const float*> filters, biases;
       for (int part : origin) {
-        filters.push_back(weights[part][0].data);
-        biases.push_back(block.operators[part].bias ? weights[part][1].data
-                                                    : nullptr);
+        filters.push_back(weights_[part][0].data);
+        biases.push_back(block_.operators[part].bias ? weights_[part][1].data
+                                                     : nullptr);
       }
-      filter = StackFilters(plan, block, input[3], filters);
-      bias = StackBiases(plan, block, biases);
+      filter = StackFilters(plan, block_, input[3], filters);
+      bias = StackBiases(plan, block_, biases);
       const std::vector<Shape> wanted = WeightShapes(op, input);
       arrays.push_back({filter.data(), wanted[0]});
       if (op.bias) arrays.push_back({bias.data(), wanted[1]});
     } else {
-      arrays = weights[origin[0]];
+      arrays = weights_[origin[0]];
     }
+    OfOperator made;
     for (const ConstArray& array : arrays) {
       IOS_ASSIGN_OR_RETURN(std::shared_ptr<Parameter> parameter,
-                           backend->MakeParameter(array));
-      of_operator.push_back(std::move(parameter));
+                           backend_->MakeParameter(array));
+      made.push_back(std::move(parameter));
     }
-    parameters.push_back(of_operator);
+    return made;
   }
-  return parameters;
-}
+
+  Backend* const backend_;
+  const Block& block_;
+  const std::vector<Shape>& shapes_;
+  const Weights& weights_;
+  std::map<std::vector<int>, OfOperator> known_;  // by origin
+};
 
 // The block with the merge stages of one of its schedules made, and its
 // weights.
@@ -283,13 +297,11 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(
   IOS_RETURN_IF_ERROR(CheckWeights(block, shapes, weights));
   if (schedules.empty()) return InvalidArgument("there is no schedule");
   std::map<int64_t, Scheduled> scheduled;
-  KnownParameters known;
+  ParameterMaker parameters(backend, block, shapes, weights);
   for (const auto& [batch, schedule] : schedules) {
     Scheduled& of_batch = scheduled[batch];
     IOS_ASSIGN_OR_RETURN(of_batch.lowered, LowerMerges(block, schedule));
-    IOS_ASSIGN_OR_RETURN(of_batch.parameters,
-                         MakeParameters(backend, block, shapes, weights,
-                                        of_batch.lowered, &known));
+    IOS_ASSIGN_OR_RETURN(of_batch.parameters, parameters.For(of_batch.lowered));
   }
   auto program =
       std::make_unique<ProgramImpl>(backend, block, std::move(scheduled));

@@ -22,27 +22,27 @@ bool IsWindowed(OperatorType type) {
 struct Window {
   int64_t output, before, after;
 };
-Window ComputeWindow(int64_t input, int64_t kernel, int64_t stride,
-                     int64_t dilation, PaddingType type, int64_t before,
-                     int64_t after) {
-  const int64_t extent = (kernel - 1) * dilation + 1;
-  if (type == PaddingType::kSame) {
+// `before`, `after`: the padding where it is explicit.
+Window ComputeWindow(const Operator& op, int axis, int64_t input,
+                     int64_t before, int64_t after) {
+  const int64_t stride = op.strides[axis];
+  const int64_t extent = (op.kernel[axis] - 1) * op.dilations[axis] + 1;
+  if (op.padding.type == PaddingType::kSame) {
     const int64_t output = (input + stride - 1) / stride;
     const int64_t total =
         std::max<int64_t>((output - 1) * stride + extent - input, 0);
     return {output, total / 2, total - total / 2};
   }
-  if (type == PaddingType::kValid) before = after = 0;
+  if (op.padding.type == PaddingType::kValid) before = after = 0;
   // As TensorFlow rounds, windows that are a little too large give no output,
   // and larger ones an error.
   return {(input + before + after - extent + stride) / stride, before, after};
 }
 
 std::array<Window, 2> ComputeWindows(const Operator& op, const Shape& input) {
-  return {ComputeWindow(input[1], op.kernel[0], op.strides[0], op.dilations[0],
-                        op.padding.type, op.padding.top, op.padding.bottom),
-          ComputeWindow(input[2], op.kernel[1], op.strides[1], op.dilations[1],
-                        op.padding.type, op.padding.left, op.padding.right)};
+  const Padding& p = op.padding;
+  return {ComputeWindow(op, 0, input[1], p.top, p.bottom),
+          ComputeWindow(op, 1, input[2], p.left, p.right)};
 }
 
 // The size that a window of a convolution from output to input has been moved
@@ -63,9 +63,7 @@ StatusOr<std::array<int64_t, 2>> TransposedSize(const Operator& op,
     size[i] = FullSize(op, i, input);
     if (op.like) {
       size[i] = in.back()[1 + i];
-      if (ComputeWindow(size[i], op.kernel[i], op.strides[i], op.dilations[i],
-                        p.type, 0, 0)
-              .output != input) {
+      if (ComputeWindow(op, i, size[i], 0, 0).output != input) {
         return InvalidArgument("no convolution makes " + ToString(in[0]) +
                                " of an image like " + ToString(in.back()));
       }

@@ -36,18 +36,9 @@ class ConvTask : public CpuTask {
         output_(spec.output, &scratch_),
         has_residual_(spec.op->residual) {
     const Operator& op = *spec.op;
-    if (op.type == OperatorType::kConv2DTranspose) {
-      convolution_.CreateTransposed(
-          engine, op, spec.inputs[0].shape, spec.output.shape,
-          AsCpu(spec.parameters[0]),
-          op.bias ? AsCpu(spec.parameters[1]) : nullptr);
-      scratchpad_ = scratch_.Take(convolution_.scratchpad_floats());
-      return;
-    }
-    convolution_.Create(engine, op, op.groups, op.filters, spec.inputs[0].shape,
-                        spec.output.shape, AsCpu(spec.parameters[0]),
-                        op.bias ? AsCpu(spec.parameters[1]) : nullptr,
-                        op.residual, op.activation);
+    convolution_.Create(engine, op, spec.inputs[0].shape, spec.output.shape,
+                        {AsCpu(spec.parameters[0]),
+                         op.bias ? AsCpu(spec.parameters[1]) : nullptr});
     scratchpad_ = scratch_.Take(convolution_.scratchpad_floats());
   }
 
@@ -298,17 +289,17 @@ class KernelTask : public CpuTask {
       case OperatorType::kReduce:
         ReduceChannels(source(0), op_.pool, target);
         break;
-      case OperatorType::kNormalize:
+      case OperatorType::kNormalize: {
+        const Normalization normalization = {op_.epsilon,
+                                             AsCpu(parameters_[0])->plain(),
+                                             AsCpu(parameters_[1])->plain()};
         if (op_.whole_images) {
-          image_norm_.Run(
-              source(0), op_.epsilon, AsCpu(parameters_[0])->plain(),
-              AsCpu(parameters_[1])->plain(), target, lane.scratch.get());
+          image_norm_.Run(source(0), normalization, target, lane.scratch.get());
         } else {
-          NormalizePixels(source(0), op_.groups, op_.epsilon,
-                          AsCpu(parameters_[0])->plain(),
-                          AsCpu(parameters_[1])->plain(), target);
+          NormalizePixels(source(0), op_.groups, normalization, target);
         }
         break;
+      }
       case OperatorType::kChannelShuffle:
         ShuffleChannels(source(0), op_.groups, target);
         break;

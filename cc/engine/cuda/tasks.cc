@@ -87,8 +87,8 @@ struct Weighted {
   }
   Status Enqueue(const void* input, const void* residual, void* output,
                  const LaneResources& lane) const {
-    return convolution->Enqueue(input, filter.get(), bias.get(), residual,
-                                output, lane);
+    return convolution->Enqueue(
+        {input, filter.get(), bias.get(), residual, output}, lane);
   }
 };
 
@@ -185,12 +185,13 @@ TaskOr CompileDepthwise(Device* device, const TaskSpec& spec) {
                        Pack(spec, 0, Layout::kPlain));
   IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> bias,
                        Pack(spec, 1, Layout::kPlain));
-  return MakeTask([kernel, filter, bias, residual = op.residual](
-                      const void* const* inputs, void* output,
-                      const LaneResources& lane) {
-    return kernel.Enqueue(inputs[0], filter.get(), bias.get(),
-                          residual ? inputs[1] : nullptr, output, lane.stream);
-  });
+  return MakeTask(
+      [kernel, filter, bias, residual = op.residual](
+          const void* const* inputs, void* output, const LaneResources& lane) {
+        return kernel.Enqueue({inputs[0], filter.get(), bias.get(),
+                               residual ? inputs[1] : nullptr, output},
+                              lane.stream);
+      });
 }
 
 TaskOr CompileSepConv(Device* device, bool tf32, const TaskSpec& spec) {
@@ -217,9 +218,9 @@ TaskOr CompileSepConv(Device* device, bool tf32, const TaskSpec& spec) {
   return MakeTask(
       [depthwise, filter, pointwise, offset, residual = op.residual](
           const void* const* inputs, void* output, const LaneResources& lane) {
-        IOS_RETURN_IF_ERROR(depthwise.Enqueue(inputs[0], filter.get(), nullptr,
-                                              nullptr, lane.scratch,
-                                              lane.stream));
+        IOS_RETURN_IF_ERROR(depthwise.Enqueue(
+            {inputs[0], filter.get(), nullptr, nullptr, lane.scratch},
+            lane.stream));
         LaneResources rest = lane;
         rest.scratch = static_cast<char*>(lane.scratch) + offset;
         return pointwise.Enqueue(lane.scratch, residual ? inputs[1] : nullptr,
@@ -236,7 +237,7 @@ TaskOr CompilePool(Device* device, const TaskSpec& spec) {
                        WindowKernel::Create(device, window));
   return MakeTask([kernel](const void* const* inputs, void* output,
                            const LaneResources& lane) {
-    return kernel.Enqueue(inputs[0], nullptr, nullptr, nullptr, output,
+    return kernel.Enqueue({inputs[0], nullptr, nullptr, nullptr, output},
                           lane.stream);
   });
 }
@@ -290,8 +291,8 @@ TaskOr CompileSlice(Device* device, const TaskSpec& spec) {
 TaskOr CompileAdd(Device* device, const TaskSpec& spec) {
   IOS_ASSIGN_OR_RETURN(
       const SumKernel kernel,
-      SumKernel::Create(device, spec.dtype, spec.inputs, /*bias=*/false,
-                        spec.op->activation, spec.output));
+      SumKernel::Create(device, {spec.dtype, spec.inputs, /*bias=*/false,
+                                 spec.op->activation, spec.output}));
   return MakeTask([kernel](const void* const* inputs, void* output,
                            const LaneResources& lane) {
     return kernel.Enqueue(inputs, nullptr, output, lane.stream);
@@ -307,8 +308,8 @@ TaskOr CompileBinary(Device* device, const TaskSpec& spec) {
   if (op.swapped) std::swap(first, second);
   IOS_ASSIGN_OR_RETURN(
       const BinaryKernel kernel,
-      BinaryKernel::Create(device, spec.dtype, op.function, first, second,
-                           op.activation, spec.output));
+      BinaryKernel::Create(device, {spec.dtype, op.function, first, second,
+                                    op.activation, spec.output}));
   return MakeTask(
       [kernel, constant, swapped = op.swapped](
           const void* const* inputs, void* output, const LaneResources& lane) {
@@ -387,11 +388,12 @@ TaskOr CompileSpatial(Device* device, const TaskSpec& spec) {
 
 TaskOr CompilePad(Device* device, const TaskSpec& spec) {
   const Padding& padding = spec.op->padding;
-  IOS_ASSIGN_OR_RETURN(const PadKernel kernel,
-                       PadKernel::Create(device, spec.dtype, spec.inputs[0],
-                                         padding.top, padding.left, spec.output,
-                                         {spec.op->pad_mode, spec.op->pad_value,
-                                          spec.op->channel_padding[0]}));
+  IOS_ASSIGN_OR_RETURN(
+      const PadKernel kernel,
+      PadKernel::Create(device,
+                        {spec.dtype, spec.inputs[0], spec.output, padding.top,
+                         padding.left, spec.op->pad_mode, spec.op->pad_value,
+                         spec.op->channel_padding[0]}));
   return MakeTask([kernel](const void* const* inputs, void* output,
                            const LaneResources& lane) {
     return kernel.Enqueue(inputs[0], output, lane.stream);

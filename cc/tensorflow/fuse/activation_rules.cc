@@ -54,7 +54,7 @@ void Activate(const Activation& activation, std::vector<double>* row) {
 }
 void Combine(BinaryFunction function, const std::vector<float>& other,
              std::vector<float>* row) {
-  cpu::BinaryRow(function, row->data(), 1, other.data(), 1, row->size(),
+  cpu::BinaryRow(function, {row->data()}, {other.data()}, row->size(),
                  row->data());
 }
 void Combine(BinaryFunction function, const std::vector<double>& other,

@@ -125,23 +125,23 @@ void BroadcastRows::Advance(Row* row) const {
   }
 }
 
-void BinaryRow(BinaryFunction function, const float* x, int64_t x_step,
-               const float* y, int64_t y_step, int64_t n, float* out) {
+void BinaryRow(BinaryFunction function, const RowOperand& x,
+               const RowOperand& y, int64_t n, float* out) {
   switch (function) {
     case BinaryFunction::kMultiply:
-      return MultiplyRow(x, x_step, y, y_step, n, out);
+      return MultiplyRow(x.data, x.step, y.data, y.step, n, out);
     case BinaryFunction::kAdd:
-      return AddRow(x, x_step, y, y_step, n, out);
+      return AddRow(x.data, x.step, y.data, y.step, n, out);
     case BinaryFunction::kSubtract:
-      return SubtractRow(x, x_step, y, y_step, n, out);
+      return SubtractRow(x.data, x.step, y.data, y.step, n, out);
     case BinaryFunction::kDivide:
-      return DivideRow(x, x_step, y, y_step, n, out);
+      return DivideRow(x.data, x.step, y.data, y.step, n, out);
     case BinaryFunction::kMaximum:
-      return MaximumRow(x, x_step, y, y_step, n, out);
+      return MaximumRow(x.data, x.step, y.data, y.step, n, out);
     case BinaryFunction::kMinimum:
-      return MinimumRow(x, x_step, y, y_step, n, out);
+      return MinimumRow(x.data, x.step, y.data, y.step, n, out);
     case BinaryFunction::kSquaredDifference:
-      return SquaredDifferenceRow(x, x_step, y, y_step, n, out);
+      return SquaredDifferenceRow(x.data, x.step, y.data, y.step, n, out);
   }
 }
 

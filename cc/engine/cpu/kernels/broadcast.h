@@ -42,9 +42,15 @@ class BroadcastRows {
   std::vector<Dimension> outer_;  // from inside to outside
 };
 
-// out[i] = function(x[i * x_step], y[i * y_step]) for i in [0, n).
-void BinaryRow(BinaryFunction function, const float* x, int64_t x_step,
-               const float* y, int64_t y_step, int64_t n, float* out);
+// An operand of a row: element i is data[i * step].
+struct RowOperand {
+  const float* data = nullptr;
+  int64_t step = 1;
+};
+
+// out[i] = function(x[i], y[i]) for i in [0, n).
+void BinaryRow(BinaryFunction function, const RowOperand& x,
+               const RowOperand& y, int64_t n, float* out);
 
 }  // namespace ios::cpu
 

@@ -269,8 +269,7 @@ int64_t Depthwise::scratch_floats() const {
 }
 
 void Depthwise::Run(const std::vector<Term>& terms, const float* filter,
-                    int64_t begin, int64_t end, float* to,
-                    float* scratch) const {
+                    Rows rows, float* to, float* scratch) const {
   const int64_t vector_step = padded_width() * kLanes;
   const int64_t ring_step = vectors() * vector_step;
   std::memset(scratch, 0, ring_rows() * ring_step * sizeof(float));
@@ -309,7 +308,7 @@ void Depthwise::Run(const std::vector<Term>& terms, const float* filter,
       channels_ < kLanes ? (kLanes - channels_ + channels_ - 1) / channels_ : 0;
   const int64_t pixels = images_ * height_ * width_;
   int64_t image = -1, ready = 0;  // rows of the image up to here were copied
-  for (int64_t row = begin; row < end; ++row, to += row_floats()) {
+  for (int64_t row = rows.begin; row < rows.end; ++row, to += row_floats()) {
     if (row / out_height_ != image) {
       image = row / out_height_;
       ready = 0;
@@ -330,7 +329,7 @@ void Depthwise::Run(const std::vector<Term>& terms, const float* filter,
          at += dilations_[0]) {
       output.rows[output.count++] = scratch + at % ring_rows() * ring_step;
     }
-    output.whole = (end - row) * out_width_ - beyond;
+    output.whole = (rows.end - row) * out_width_ - beyond;
     for (int64_t v = 0; v < vectors(); ++v) {
       const int64_t channel = FirstChannel(v * kLanes, channels_);
       output.filter = filter + channel;

@@ -38,11 +38,16 @@ class Depthwise {
     int64_t pitch = 0;
   };
 
-  // Computes rows [begin, end) of the output on the calling thread. The input
-  // is the sum of one or more terms, `filter` is [kh,kw,C], and row `begin`
-  // goes to `to`, the others behind it.
-  void Run(const std::vector<Term>& terms, const float* filter, int64_t begin,
-           int64_t end, float* to, float* scratch) const;
+  // Rows [begin, end) of the output.
+  struct Rows {
+    int64_t begin = 0, end = 0;
+  };
+
+  // Computes some rows on the calling thread. The input is the sum of one or
+  // more terms, `filter` is [kh,kw,C], and the first row goes to `to`, the
+  // others behind it.
+  void Run(const std::vector<Term>& terms, const float* filter, Rows rows,
+           float* to, float* scratch) const;
 
  private:
   int64_t ring_rows() const { return (kernel_[0] - 1) * dilations_[0] + 1; }

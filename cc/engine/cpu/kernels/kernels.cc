@@ -197,8 +197,8 @@ void BinaryPerChannel(BinaryFunction function, const Source& x, const Source& y,
                     const int64_t n =
                         std::min(operand.times(), last - begin) * channels;
                     float* out = At(to, begin, 0);
-                    BinaryRow(function, At(x, begin, 0), 1, operand.data(), 1,
-                              n, out);
+                    BinaryRow(function, {At(x, begin, 0)}, {operand.data()}, n,
+                              out);
                     if (activation != Activation::kNone) {
                       ActivateRow(out, n, activation, out);
                     }
@@ -225,9 +225,9 @@ void Binary(BinaryFunction function, const Source& x, const Source& y,
           const int64_t first = piece * kGrainFloats;
           const int64_t n = std::min(kGrainFloats, rows.length() - first);
           float* out = to.data + row.to + first;
-          BinaryRow(function, x.data + row.x + first * rows.x_step(),
-                    rows.x_step(), y.data + row.y + first * rows.y_step(),
-                    rows.y_step(), n, out);
+          BinaryRow(
+              function, {x.data + row.x + first * rows.x_step(), rows.x_step()},
+              {y.data + row.y + first * rows.y_step(), rows.y_step()}, n, out);
           if (activation != Activation::kNone) {
             ActivateRow(out, n, activation, out);
           }

@@ -115,8 +115,8 @@ void ReduceChannels(const Source& x, PoolKind kind, const Target& to) {
               });
 }
 
-void NormalizePixels(const Source& x, int64_t groups, float epsilon,
-                     const float* scale, const float* shift, const Target& to) {
+void NormalizePixels(const Source& x, int64_t groups,
+                     const Normalization& normalization, const Target& to) {
   const int64_t n = x.view.channels() / groups;
   const int64_t parts = to.view.pixels() * groups;
   ParallelFor(parts, Grain(n), [&](int64_t begin, int64_t end) {
@@ -127,8 +127,9 @@ void NormalizePixels(const Source& x, int64_t groups, float epsilon,
       AddTo(in, n, partial);
       const float mean = Total(partial) / n;
       const float variance = SumOfSquares(in, mean, n) / n;
-      NormalizeRow(in, mean, 1.0 / std::sqrt(variance + epsilon), scale + c,
-                   shift + c, n, to.data + pixel * to.view.pitch + c);
+      NormalizeRow(in, mean, 1.0 / std::sqrt(variance + normalization.epsilon),
+                   normalization.scale + c, normalization.shift + c, n,
+                   to.data + pixel * to.view.pitch + c);
     }
   });
 }
@@ -152,9 +153,8 @@ ImageNorm::ImageNorm(const TensorView& x, const TensorView& to, int64_t groups)
   shifts_ = scratch_.Take(row);
 }
 
-void ImageNorm::Run(const Source& x, float epsilon, const float* scale,
-                    const float* shift, const Target& to,
-                    float* scratch) const {
+void ImageNorm::Run(const Source& x, const Normalization& normalization,
+                    const Target& to, float* scratch) const {
   const int64_t rows = pixels_ / repeat_, n = repeat_ * channels_;
   const int64_t pitch = repeat_ * x.view.pitch;
   const int64_t out_pitch = repeat_ * to.view.pitch;
@@ -163,7 +163,8 @@ void ImageNorm::Run(const Source& x, float epsilon, const float* scale,
   float* const means = scratch + means_;
   float* const factors = scratch + factors_;
   float* const shifts = scratch + shifts_;
-  for (int64_t i = 0; i < n; ++i) shifts[i] = shift[i % channels_];
+  for (int64_t i = 0; i < n; ++i)
+    shifts[i] = normalization.shift[i % channels_];
   const auto for_chunks = [&](auto&& function) {
     ParallelFor(chunks_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t chunk = begin; chunk < end; ++chunk) {
@@ -209,9 +210,11 @@ void ImageNorm::Run(const Source& x, float epsilon, const float* scale,
                        sums + chunk * n);
     });
     for (int64_t group = 0; group < groups_; ++group) {
-      const double factor = 1.0 / std::sqrt(mean_of(group) + epsilon);
-      fill(factors, group,
-           [&](int64_t c) { return static_cast<float>(factor * scale[c]); });
+      const double factor =
+          1.0 / std::sqrt(mean_of(group) + normalization.epsilon);
+      fill(factors, group, [&](int64_t c) {
+        return static_cast<float>(factor * normalization.scale[c]);
+      });
     }
     for_chunks([&](int64_t, int64_t first, int64_t count) {
       NormalizeRows(in + first * pitch, pitch, count, n, means, factors, shifts,

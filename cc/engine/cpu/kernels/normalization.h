@@ -13,10 +13,16 @@ namespace ios::cpu {
 // Of each pixel's channels; `to` has one.
 void ReduceChannels(const Source& x, PoolKind kind, const Target& to);
 
-// (x - mean) / sqrt(variance + epsilon) * scale[c] + shift[c], with the mean
-// and variance of each pixel's groups of channels.
-void NormalizePixels(const Source& x, int64_t groups, float epsilon,
-                     const float* scale, const float* shift, const Target& to);
+// (x - mean) / sqrt(variance + epsilon) * scale[c] + shift[c].
+struct Normalization {
+  float epsilon = 0;
+  const float* scale = nullptr;
+  const float* shift = nullptr;
+};
+
+// With the mean and variance of each pixel's groups of channels.
+void NormalizePixels(const Source& x, int64_t groups,
+                     const Normalization& normalization, const Target& to);
 
 // The same of each image's groups of channels. The result does not depend on
 // the number of threads.
@@ -26,8 +32,8 @@ class ImageNorm {
   ImageNorm(const TensorView& x, const TensorView& to, int64_t groups);
 
   int64_t scratch_floats() const { return scratch_.floats(); }
-  void Run(const Source& x, float epsilon, const float* scale,
-           const float* shift, const Target& to, float* scratch) const;
+  void Run(const Source& x, const Normalization& normalization,
+           const Target& to, float* scratch) const;
 
  private:
   // Rows that are summed in float32, by one thread.

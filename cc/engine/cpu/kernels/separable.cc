@@ -32,14 +32,16 @@ class SepConvTask : public CpuTask {
 
   static Convolution Pointwise(const TaskSpec& spec, const dnnl::engine& engine,
                                int64_t pixels) {
-    const Operator& op = *spec.op;
-    const int64_t channels = spec.inputs[0].channels() * op.multiplier;
+    const int64_t channels = spec.inputs[0].channels() * spec.op->multiplier;
+    Operator op;
+    op.filters = spec.op->filters;
+    op.residual = spec.op->residual;
+    op.activation = spec.op->activation;
     Convolution pointwise;
-    pointwise.Create(engine, Operator(), /*groups=*/1, op.filters,
-                     {1, pixels, 1, channels}, {1, pixels, 1, op.filters},
-                     AsCpu(spec.parameters[1]),
-                     op.bias ? AsCpu(spec.parameters[2]) : nullptr, op.residual,
-                     op.activation);
+    pointwise.Create(engine, op, {1, pixels, 1, channels},
+                     {1, pixels, 1, op.filters},
+                     {AsCpu(spec.parameters[1]),
+                      spec.op->bias ? AsCpu(spec.parameters[2]) : nullptr});
     return pointwise;
   }
 
@@ -63,17 +65,20 @@ class PrimitiveSepConvTask : public SepConvTask {
  public:
   PrimitiveSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
       : SepConvTask(spec), activation_(spec.op->pre_activation) {
-    const Operator& op = *spec.op;
     const Shape& in = spec.inputs[0].shape;
     Shape middle = spec.output.shape;
-    middle[3] = in[3] * op.multiplier;
+    middle[3] = in[3] * spec.op->multiplier;
     copies_ = activation_ != Activation::kNone || terms_.size() > 1 ||
               !terms_[0].dense();
     if (copies_) activated_ = scratch_.Take(NumElements(in));
     middle_ = scratch_.Take(NumElements(middle));
-    depthwise_.Create(engine, op, /*groups=*/in[3], middle[3], in, middle,
-                      AsCpu(spec.parameters[0]), nullptr, false,
-                      Activation::kNone);
+    Operator depthwise = *spec.op;
+    depthwise.groups = in[3];
+    depthwise.filters = middle[3];
+    depthwise.residual = false;
+    depthwise.activation = Activation::kNone;
+    depthwise_.Create(engine, depthwise, in, middle,
+                      {AsCpu(spec.parameters[0])});
     pointwise_ = Pointwise(spec, engine, spec.output.pixels());
     scratchpad_ = scratch_.Take(std::max(depthwise_.scratchpad_floats(),
                                          pointwise_.scratchpad_floats()));
@@ -169,7 +174,7 @@ class KernelSepConvTask : public SepConvTask {
     }
     const auto depthwise = [&](int64_t begin, int64_t end) {
       const int thread = CurrentThread().team ? CurrentThread().index : 0;
-      depthwise_.Run(terms, filter, begin, end,
+      depthwise_.Run(terms, filter, {begin, end},
                      scratch + middle_ + begin * depthwise_.row_floats(),
                      scratch + rings_ + thread * ring_floats_);
     };

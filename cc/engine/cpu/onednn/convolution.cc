@@ -21,26 +21,28 @@ memory::desc PlainFilterDesc(const Operator& op, int64_t groups,
 }
 
 template <typename PrimitiveDesc>
-void Convolution::Create(const dnnl::engine& engine, const PrimitiveDesc& desc,
-                         const memory::desc& plain, CpuParameter* filter,
-                         CpuParameter* bias) {
+void Convolution::CreatePrimitive(const dnnl::engine& engine,
+                                  const PrimitiveDesc& desc,
+                                  const memory::desc& plain,
+                                  const ConvolutionWeights& weights) {
   primitive_.Create(desc, engine);
   source_ = primitive_.AddArgument(DNNL_ARG_SRC, desc.src_desc());
   target_ = primitive_.AddArgument(DNNL_ARG_DST, desc.dst_desc());
-  primitive_.AddArgument(DNNL_ARG_WEIGHTS,
-                         filter->Packed(engine, plain, desc.weights_desc()));
-  if (bias) {
+  primitive_.AddArgument(
+      DNNL_ARG_WEIGHTS,
+      weights.filter->Packed(engine, plain, desc.weights_desc()));
+  if (weights.bias) {
     primitive_.AddArgument(
         DNNL_ARG_BIAS,
-        bias->Packed(engine, FlatDesc(desc.dst_desc().get_dims()[1]),
-                     desc.bias_desc()));
+        weights.bias->Packed(engine, FlatDesc(desc.dst_desc().get_dims()[1]),
+                             desc.bias_desc()));
   }
 }
 
 void Convolution::CreateTransposed(const dnnl::engine& engine,
                                    const Operator& op, const Shape& input,
-                                   const Shape& output, CpuParameter* filter,
-                                   CpuParameter* bias) {
+                                   const Shape& output,
+                                   const ConvolutionWeights& weights) {
   const memory::desc plain =
       PlainFilterDesc(op, /*groups=*/1, input[3], op.filters);
   dnnl::post_ops ops;
@@ -51,35 +53,38 @@ void Convolution::CreateTransposed(const dnnl::engine& engine,
       algorithm::deconvolution_direct, NhwcDesc(input),
       memory::desc(plain.get_dims(), memory::data_type::f32,
                    memory::format_tag::any),
-      bias ? FlatDesc(op.filters) : memory::desc(), NhwcDesc(output),
+      weights.bias ? FlatDesc(op.filters) : memory::desc(), NhwcDesc(output),
       {op.strides[0], op.strides[1]},
       {op.dilations[0] - 1, op.dilations[1] - 1}, {cut[0], cut[2]},
       {cut[1], cut[3]}, AttributesWith(ops));
-  Create(engine, desc, plain, filter, bias);
+  CreatePrimitive(engine, desc, plain, weights);
 }
 
 void Convolution::Create(const dnnl::engine& engine, const Operator& op,
-                         int64_t groups, int64_t filters, const Shape& input,
-                         const Shape& output, CpuParameter* filter,
-                         CpuParameter* bias, bool residual,
-                         Activation activation) {
-  const memory::desc plain = PlainFilterDesc(op, groups, input[3], filters);
+                         const Shape& input, const Shape& output,
+                         const ConvolutionWeights& weights) {
+  if (op.type == OperatorType::kConv2DTranspose) {
+    CreateTransposed(engine, op, input, output, weights);
+    return;
+  }
+  const memory::desc plain =
+      PlainFilterDesc(op, op.groups, input[3], op.filters);
   dnnl::post_ops ops;
   const memory::desc target = NhwcDesc(output);
-  if (residual) ops.append_binary(algorithm::binary_add, target);
-  rest_ = AppendActivation(activation, &ops);
+  if (op.residual) ops.append_binary(algorithm::binary_add, target);
+  rest_ = AppendActivation(op.activation, &ops);
   const std::array<int64_t, 4> pad = ExplicitPadding(op, input);
   const dnnl::convolution_forward::primitive_desc desc(
       engine, dnnl::prop_kind::forward_inference, algorithm::convolution_direct,
       NhwcDesc(input),
       memory::desc(plain.get_dims(), memory::data_type::f32,
                    memory::format_tag::any),
-      bias ? FlatDesc(filters) : memory::desc(), target,
+      weights.bias ? FlatDesc(op.filters) : memory::desc(), target,
       {op.strides[0], op.strides[1]},
       {op.dilations[0] - 1, op.dilations[1] - 1}, {pad[0], pad[2]},
       {pad[1], pad[3]}, AttributesWith(ops));
-  Create(engine, desc, plain, filter, bias);
-  if (residual) {
+  CreatePrimitive(engine, desc, plain, weights);
+  if (op.residual) {
     residual_ = primitive_.AddArgument(
         DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, target);
   }

@@ -16,19 +16,19 @@ namespace ios::cpu {
 dnnl::memory::desc PlainFilterDesc(const Operator& op, int64_t groups,
                                    int64_t channels, int64_t filters);
 
+struct ConvolutionWeights {
+  CpuParameter* filter = nullptr;
+  CpuParameter* bias = nullptr;  // null without one
+};
+
 // filter [+ bias] [+ residual] + activation, unless that is left to do.
 class Convolution {
  public:
-  // `groups` > 1 splits channels.
-  void Create(const dnnl::engine& engine, const Operator& op, int64_t groups,
-              int64_t filters, const Shape& input, const Shape& output,
-              CpuParameter* filter, CpuParameter* bias, bool residual,
-              Activation activation);
-
-  // op.type is kConv2DTranspose.
-  void CreateTransposed(const dnnl::engine& engine, const Operator& op,
-                        const Shape& input, const Shape& output,
-                        CpuParameter* filter, CpuParameter* bias);
+  // Of `op`, its window, filters, groups, residual and activation count, and
+  // whether it is transposed.
+  void Create(const dnnl::engine& engine, const Operator& op,
+              const Shape& input, const Shape& output,
+              const ConvolutionWeights& weights);
 
   // The same convolution, to run on another thread at the same time.
   Convolution Clone() const;
@@ -42,10 +42,13 @@ class Convolution {
            dnnl_stream_t stream, float* scratchpad);
 
  private:
+  void CreateTransposed(const dnnl::engine& engine, const Operator& op,
+                        const Shape& input, const Shape& output,
+                        const ConvolutionWeights& weights);
   template <typename PrimitiveDesc>
-  void Create(const dnnl::engine& engine, const PrimitiveDesc& desc,
-              const dnnl::memory::desc& plain, CpuParameter* filter,
-              CpuParameter* bias);
+  void CreatePrimitive(const dnnl::engine& engine, const PrimitiveDesc& desc,
+                       const dnnl::memory::desc& plain,
+                       const ConvolutionWeights& weights);
 
   Primitive primitive_;
   Activation rest_;

@@ -121,7 +121,7 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
       plan.input = DenseView(spec.input.shape);
       IOS_ASSIGN_OR_RETURN(
           made->pad_,
-          PadKernel::Create(device, spec.dtype, spec.input, 0, 0, plan.input));
+          PadKernel::Create(device, {spec.dtype, spec.input, plan.input}));
     }
     if (form.cut_output) {
       const Shape& shape = spec.output.shape;
@@ -129,8 +129,8 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
                                shape[2] + left + right, shape[3]});
       plan.padding = {0, 0, 0, 0};
       IOS_ASSIGN_OR_RETURN(
-          made->cut_, PadKernel::Create(device, spec.dtype, plan.output, -top,
-                                        -left, spec.output));
+          made->cut_, PadKernel::Create(device, {spec.dtype, plan.output,
+                                                 spec.output, -top, -left}));
     }
   } else if (form.copy_input) {
     const Shape& shape = spec.input.shape;
@@ -138,9 +138,9 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
     plan.input = DenseView(
         {shape[0], shape[1] + top + bottom, shape[2] + left + right, shape[3]});
     plan.padding = {0, 0, 0, 0};
-    IOS_ASSIGN_OR_RETURN(
-        made->pad_, PadKernel::Create(device, spec.dtype, spec.input, top, left,
-                                      plan.input));
+    IOS_ASSIGN_OR_RETURN(made->pad_,
+                         PadKernel::Create(device, {spec.dtype, spec.input,
+                                                    plan.input, top, left}));
   }
   if (form.copy_output) plan.output = DenseView(spec.output.shape);
 
@@ -151,14 +151,14 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
   if (form.copy_output || made->rest_bias_ || made->rest_residual_ ||
       activate) {
     // A cut output lies in the spec's output already.
-    std::vector<TensorView> terms = {form.cut_output ? spec.output
-                                                     : plan.output};
-    if (made->rest_residual_) terms.push_back(*spec.residual);
-    IOS_ASSIGN_OR_RETURN(
-        made->rest_,
-        SumKernel::Create(device, spec.dtype, terms, made->rest_bias_,
-                          activate ? spec.activation : Activation::kNone,
-                          spec.output));
+    SumSpec sum;
+    sum.dtype = spec.dtype;
+    sum.terms = {form.cut_output ? spec.output : plan.output};
+    if (made->rest_residual_) sum.terms.push_back(*spec.residual);
+    sum.bias = made->rest_bias_;
+    if (activate) sum.activation = spec.activation;
+    sum.output = spec.output;
+    IOS_ASSIGN_OR_RETURN(made->rest_, SumKernel::Create(device, sum));
   }
 
   made->scratch_bytes_ = made->plan_->workspace_bytes();
@@ -201,9 +201,8 @@ StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
   std::vector<Enqueuer> works;
   for (const Convolution* convolution : {&whole, &steps}) {
     works.push_back([convolution, &pointers, &handle](CUstream stream) {
-      return convolution->Enqueue(
-          pointers.input, pointers.filter, pointers.bias, pointers.residual,
-          pointers.output, {stream, pointers.workspace, handle.get()});
+      return convolution->Enqueue(pointers,
+                                  {stream, pointers.workspace, handle.get()});
     });
   }
   IOS_ASSIGN_OR_RETURN(const std::vector<double> times,
@@ -215,20 +214,15 @@ StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
   return faster;
 }
 
-Status Convolution::Enqueue(const void* input, const void* filter,
-                            const void* bias, const void* residual,
-                            void* output, const LaneResources& lane) const {
+Status Convolution::Enqueue(ConvolutionPointers pointers,
+                            const LaneResources& lane) const {
   if (pad_) {
     void* const padded = At(lane, input_offset_);
-    IOS_RETURN_IF_ERROR(pad_->Enqueue(input, padded, lane.stream));
-    input = padded;
+    IOS_RETURN_IF_ERROR(pad_->Enqueue(pointers.input, padded, lane.stream));
+    pointers.input = padded;
   }
-  ConvolutionPointers pointers;
-  pointers.input = input;
-  pointers.filter = filter;
-  pointers.bias = bias;
-  pointers.residual = residual;
-  pointers.output = output_offset_ ? At(lane, *output_offset_) : output;
+  void* const output = pointers.output;
+  if (output_offset_) pointers.output = At(lane, *output_offset_);
   pointers.workspace = lane.scratch;
   IOS_RETURN_IF_ERROR(plan_->Enqueue(pointers, lane.stream, lane.cudnn));
   if (cut_) {
@@ -236,8 +230,8 @@ Status Convolution::Enqueue(const void* input, const void* filter,
   }
   if (!rest_) return Status();
   const void* const terms[] = {cut_ ? output : pointers.output,
-                               rest_residual_ ? residual : nullptr};
-  return rest_->Enqueue(terms, rest_bias_ ? bias : nullptr, output,
+                               rest_residual_ ? pointers.residual : nullptr};
+  return rest_->Enqueue(terms, rest_bias_ ? pointers.bias : nullptr, output,
                         lane.stream);
 }
 

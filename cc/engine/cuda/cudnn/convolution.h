@@ -28,12 +28,10 @@ class Convolution {
   // Of the lane's memory that Enqueue() uses.
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
-  // `filter` is [filters, height, width, channels / groups] and `bias`
-  // [filters], both in the spec's dtype and aligned to 16 bytes; null where
-  // there is none. Can be captured; may be called by several threads at once.
-  Status Enqueue(const void* input, const void* filter, const void* bias,
-                 const void* residual, void* output,
-                 const LaneResources& lane) const;
+  // Weights are in the spec's dtype and aligned to 16 bytes; null where there
+  // is none. The workspace is the lane's. Can be captured; may be called by
+  // several threads at once.
+  Status Enqueue(ConvolutionPointers pointers, const LaneResources& lane) const;
 
  private:
   // One way to compute a spec.

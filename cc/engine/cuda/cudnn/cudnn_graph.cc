@@ -189,28 +189,20 @@ fe::PointwiseMode_t ToCudnn(const Activation& activation) {
 }
 
 // cuDNN's dimensions are in the order NCHW whatever the layout.
-fe::Tensor MakeTensor(int64_t uid, fe::DataType_t type,
-                      const std::array<int64_t, 4>& nhwc, int64_t pitch,
-                      int64_t alignment, bool is_virtual) {
-  const auto [n, h, w, c] = nhwc;
-  const std::array<int64_t, 4> dims = {n, c, h, w};
+fe::Tensor MakeTensor(int64_t uid, DataType dtype, const TensorView& view,
+                      bool is_virtual = false) {
+  const int64_t n = view.shape[0], h = view.shape[1], w = view.shape[2];
+  const int64_t pitch = view.pitch;
+  const std::array<int64_t, 4> dims = {n, view.channels(), h, w};
   const std::array<int64_t, 4> strides = {h * w * pitch, 1, w * pitch, pitch};
   return fe::TensorBuilder()
-      .setDataType(type)
+      .setDataType(ToCudnn(dtype))
       .setDim(4, dims.data())
       .setStride(4, strides.data())
       .setId(uid)
-      .setAlignment(alignment)
+      .setAlignment(AlignmentBytes(view, dtype))
       .setVirtual(is_virtual)
       .build();
-}
-
-fe::Tensor MakeTensor(int64_t uid, DataType dtype, const TensorView& view) {
-  const Shape& shape = view.shape;
-  return MakeTensor(uid, ToCudnn(dtype),
-                    {shape[0], shape[1], shape[2], shape[3]}, view.pitch,
-                    AlignmentBytes(view, dtype),
-                    /*is_virtual=*/false);
 }
 
 fe::Operation MakeConvolution(const ConvolutionSpec& spec, const fe::Tensor& x,
@@ -310,7 +302,6 @@ fe::PointWiseDesc DescribeIdentity() {
 fe::OperationGraph MakeGraph(const ConvolutionSpec& spec, bool identity,
                              cudnnHandle_t handle) {
   const int64_t filters = spec.output.channels();
-  const fe::DataType_t type = ToCudnn(spec.dtype);
   const fe::Tensor x = MakeTensor(kX, spec.dtype, spec.input);
   const fe::Tensor w = MakeTensor(kW, spec.dtype, FilterView(spec));
 
@@ -321,10 +312,8 @@ fe::OperationGraph MakeGraph(const ConvolutionSpec& spec, bool identity,
   // The results between the operations exist in registers only, in float32.
   const auto result = [&]() -> fe::Tensor {
     if (--left == 0) return MakeTensor(kY, spec.dtype, spec.output);
-    const Shape& shape = spec.output.shape;
-    return MakeTensor(next_virtual++, fe::DataType_t::FLOAT,
-                      {shape[0], shape[1], shape[2], shape[3]}, filters,
-                      /*alignment=*/16, /*is_virtual=*/true);
+    return MakeTensor(next_virtual++, DataType::kFloat32,
+                      DenseView(spec.output.shape), /*is_virtual=*/true);
   };
   std::vector<fe::Operation> operations;
   fe::Tensor last = result();
@@ -337,11 +326,9 @@ fe::OperationGraph MakeGraph(const ConvolutionSpec& spec, bool identity,
   }
   if (spec.bias) {
     fe::Tensor sum = result();
-    operations.push_back(
-        MakeAdd(last,
-                MakeTensor(kBias, type, {1, 1, 1, filters}, filters,
-                           /*alignment=*/16, /*is_virtual=*/false),
-                sum));
+    operations.push_back(MakeAdd(
+        last, MakeTensor(kBias, spec.dtype, DenseView({1, 1, 1, filters})),
+        sum));
     last = std::move(sum);
   }
   if (spec.activation != Activation::kNone) {

@@ -62,15 +62,14 @@ Macros CopyMacros(int64_t bytes) {
 
 }  // namespace
 
-StatusOr<SumKernel> SumKernel::Create(const Device* device, DataType dtype,
-                                      const std::vector<TensorView>& terms,
-                                      bool bias, Activation activation,
-                                      const TensorView& output) {
+StatusOr<SumKernel> SumKernel::Create(const Device* device,
+                                      const SumSpec& spec) {
+  const std::vector<TensorView>& terms = spec.terms;
   SumKernel kernel;
   for (size_t done = 0; done < terms.size();) {
     // The sum of more terms than a launch takes goes on from the output.
     std::vector<TensorView> views;
-    if (done > 0) views.push_back(output);
+    if (done > 0) views.push_back(spec.output);
     Step step;
     while (done < terms.size() && views.size() < kMaxTerms) {
       views.push_back(terms[done++]);
@@ -78,14 +77,14 @@ StatusOr<SumKernel> SumKernel::Create(const Device* device, DataType dtype,
     }
     const bool last = done == terms.size();
     const int count = views.size();
-    views.push_back(output);
-    IOS_ASSIGN_OR_RETURN(
-        const Walk walk,
-        MakeWalk(dtype, std::move(views), /*flatten=*/!(last && bias)));
-    Macros macros = ElementwiseMacros(dtype, walk.vector,
-                                      last ? activation : Activation::kNone);
+    views.push_back(spec.output);
+    IOS_ASSIGN_OR_RETURN(const Walk walk,
+                         MakeWalk(spec.dtype, std::move(views),
+                                  /*flatten=*/!(last && spec.bias)));
+    Macros macros = ElementwiseMacros(
+        spec.dtype, walk.vector, last ? spec.activation : Activation::kNone);
     macros.push_back({"IOS_TERMS", count});
-    macros.push_back({"IOS_BIAS", last && bias});
+    macros.push_back({"IOS_BIAS", last && spec.bias});
     SetGrid(device, walk.count(), &step.launch);
     IOS_RETURN_IF_ERROR(GetFunction(device, "Sum", kElementwiseSource, macros,
                                     &step.launch.function));
@@ -113,10 +112,9 @@ Status SumKernel::Enqueue(const void* const* terms, const void* bias,
   return Status();
 }
 
-StatusOr<BinaryKernel> BinaryKernel::Create(
-    const Device* device, DataType dtype, BinaryFunction function,
-    const TensorView& x, const TensorView& y, Activation activation,
-    const TensorView& output) {
+StatusOr<BinaryKernel> BinaryKernel::Create(const Device* device,
+                                            const BinarySpec& spec) {
+  const TensorView &x = spec.x, &y = spec.y, &output = spec.output;
   const bool broadcasts = x.shape != output.shape || y.shape != output.shape;
   const auto scalar = [&](const TensorView& view) {
     return view.channels() == 1 && output.channels() > 1;
@@ -127,12 +125,12 @@ StatusOr<BinaryKernel> BinaryKernel::Create(
     // All of a vector's elements are multiplied by one: it limits no vector.
     if (!scalar(view)) views.push_back(view);
   }
-  IOS_ASSIGN_OR_RETURN(const Walk walk, MakeWalk(dtype, std::move(views),
+  IOS_ASSIGN_OR_RETURN(const Walk walk, MakeWalk(spec.dtype, std::move(views),
                                                  /*flatten=*/!broadcasts));
   BinaryKernel kernel;
   SetGrid(device, walk.count(), &kernel.launch_);
-  Macros macros = ElementwiseMacros(dtype, walk.vector, activation);
-  macros.push_back({"IOS_FUNCTION", static_cast<int>(function)});
+  Macros macros = ElementwiseMacros(spec.dtype, walk.vector, spec.activation);
+  macros.push_back({"IOS_FUNCTION", static_cast<int>(spec.function)});
   macros.push_back({"IOS_X_SCALAR", scalar(x)});
   macros.push_back({"IOS_Y_SCALAR", scalar(y)});
   IOS_RETURN_IF_ERROR(GetFunction(device, "Binary", kElementwiseSource, macros,
@@ -252,14 +250,14 @@ Status CopyKernel::Enqueue(const void* const* from, void* const* to,
   return Status();
 }
 
-StatusOr<PadKernel> PadKernel::Create(const Device* device, DataType dtype,
-                                      const TensorView& input, int64_t top,
-                                      int64_t left, const TensorView& output,
-                                      const Surroundings& surroundings) {
+StatusOr<PadKernel> PadKernel::Create(const Device* device,
+                                      const PadSpec& spec) {
+  const DataType dtype = spec.dtype;
+  const TensorView &input = spec.input, &output = spec.output;
   IOS_RETURN_IF_ERROR(CheckIndices(input));
   IOS_RETURN_IF_ERROR(CheckIndices(output));
   int64_t vector = std::min(VectorOf(dtype, input), VectorOf(dtype, output));
-  while (surroundings.channels_before % vector != 0) vector /= 2;
+  while (spec.channels_before % vector != 0) vector /= 2;
   const int64_t vectors = output.channels() / vector;
   PadKernel kernel;
   SetGrid(device, output.pixels() * vectors, &kernel.launch_);
@@ -270,17 +268,17 @@ StatusOr<PadKernel> PadKernel::Create(const Device* device, DataType dtype,
   params.input_pitch = input.pitch / vector;
   params.output_pitch = output.pitch / vector;
   params.count = output.pixels() * vectors;
-  params.top = top;
-  params.left = left;
+  params.top = spec.top;
+  params.left = spec.left;
   params.input_height = input.shape[1];
   params.input_width = input.shape[2];
-  params.mode = static_cast<int>(surroundings.mode);
-  params.first_word = surroundings.channels_before / vector;
+  params.mode = static_cast<int>(spec.mode);
+  params.first_word = spec.channels_before / vector;
   params.input_words = input.channels() / vector;
   // Two elements of half precision make a word.
   char fill[sizeof(params.fill)];
   for (size_t at = 0; at < sizeof(fill); at += SizeOf(dtype)) {
-    ConvertFromFloat(&surroundings.value, 1, dtype, fill + at);
+    ConvertFromFloat(&spec.value, 1, dtype, fill + at);
   }
   std::memcpy(&params.fill, fill, sizeof(fill));
   params.vectors = MakeDivisor(vectors);

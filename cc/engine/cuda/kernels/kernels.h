@@ -25,12 +25,17 @@ namespace ios::cuda {
 
 // output = activation(sum of terms + bias), of equal shapes; the output may be
 // one of the terms.
+struct SumSpec {
+  DataType dtype = DataType::kFloat32;
+  std::vector<TensorView> terms;
+  bool bias = false;
+  Activation activation = Activation::kNone;
+  TensorView output;
+};
+
 class SumKernel {
  public:
-  static StatusOr<SumKernel> Create(const Device* device, DataType dtype,
-                                    const std::vector<TensorView>& terms,
-                                    bool bias, Activation activation,
-                                    const TensorView& output);
+  static StatusOr<SumKernel> Create(const Device* device, const SumSpec& spec);
   // `bias` has the output's channels; null without one.
   Status Enqueue(const void* const* terms, const void* bias, void* output,
                  CUstream stream) const;
@@ -44,13 +49,18 @@ class SumKernel {
 };
 
 // output = activation(function(x, y)); x and y broadcast to the output's shape.
+struct BinarySpec {
+  DataType dtype = DataType::kFloat32;
+  BinaryFunction function = BinaryFunction::kMultiply;
+  TensorView x, y;
+  Activation activation = Activation::kNone;
+  TensorView output;
+};
+
 class BinaryKernel {
  public:
-  static StatusOr<BinaryKernel> Create(const Device* device, DataType dtype,
-                                       BinaryFunction function,
-                                       const TensorView& x, const TensorView& y,
-                                       Activation activation,
-                                       const TensorView& output);
+  static StatusOr<BinaryKernel> Create(const Device* device,
+                                       const BinarySpec& spec);
   Status Enqueue(const void* x, const void* y, void* output,
                  CUstream stream) const;
 
@@ -91,21 +101,21 @@ class CopyKernel {
   std::vector<Place> places_;  // of the pieces
 };
 
-// The padding around an image that is copied: Operator::pad_mode and so on.
-struct Surroundings {
+// Copies an image to where it lies in a larger or smaller one:
+// output[n, h, w] = input[n, h - top, w - left].
+struct PadSpec {
+  DataType dtype = DataType::kFloat32;
+  TensorView input, output;
+  int64_t top = 0, left = 0;
+  // What lies around the image: Operator::pad_mode and so on.
   PadMode mode = PadMode::kConstant;
   float value = 0.0f;
   int64_t channels_before = 0;
 };
 
-// Copies an image to where it lies in a larger or smaller one:
-// output[n, h, w] = input[n, h - top, w - left].
 class PadKernel {
  public:
-  static StatusOr<PadKernel> Create(const Device* device, DataType dtype,
-                                    const TensorView& input, int64_t top,
-                                    int64_t left, const TensorView& output,
-                                    const Surroundings& surroundings = {});
+  static StatusOr<PadKernel> Create(const Device* device, const PadSpec& spec);
   Status Enqueue(const void* input, void* output, CUstream stream) const;
 
  private:

@@ -181,15 +181,14 @@ StatusOr<WindowKernel> WindowKernel::Create(const Device* device,
   return kernel;
 }
 
-Status WindowKernel::Enqueue(const void* input, const void* weights,
-                             const void* bias, const void* residual,
-                             void* output, CUstream stream) const {
+Status WindowKernel::Enqueue(const WindowPointers& pointers,
+                             CUstream stream) const {
   WindowParams params = launch_.params;
-  params.input = input;
-  params.weights = weights;
-  params.bias = bias;
-  params.residual = residual;
-  params.output = output;
+  params.input = pointers.input;
+  params.weights = pointers.weights;
+  params.bias = pointers.bias;
+  params.residual = pointers.residual;
+  params.output = pointers.output;
   return launch_.Enqueue(params, stream);
 }
 

@@ -36,14 +36,20 @@ struct WindowSpec {
   Activation activation = Activation::kNone;
 };
 
+// Device pointers of one execution; null where the specification has none.
+struct WindowPointers {
+  const void* input = nullptr;
+  const void* weights = nullptr;  // [kernel height, width, output channels]
+  const void* bias = nullptr;     // [output channels]
+  const void* residual = nullptr;
+  void* output = nullptr;
+};
+
 class WindowKernel {
  public:
   static StatusOr<WindowKernel> Create(const Device* device,
                                        const WindowSpec& spec);
-  // `weights` [kernel height, width, output channels], `bias` [output channels]
-  // and `residual` are null where the specification has none.
-  Status Enqueue(const void* input, const void* weights, const void* bias,
-                 const void* residual, void* output, CUstream stream) const;
+  Status Enqueue(const WindowPointers& pointers, CUstream stream) const;
 
  private:
   Launch<WindowParams> launch_;
