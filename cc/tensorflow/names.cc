@@ -15,6 +15,7 @@ std::string NamesJson() {
       {"merged", kMerged},
       {"optimizer", kOptimizer},
       {"region", kRegion},
+      {"passes", {kRemappingPass, kLayoutPass, kArithmeticPass, kSubgraphPass}},
       {"pending", kPending},
       {"version", kFormatVersion},
   }

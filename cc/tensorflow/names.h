@@ -25,6 +25,13 @@ inline constexpr char kMerged[] = "/ios_merge";
 inline constexpr char kOptimizer[] = "IosOptimizer";
 inline constexpr char kRegion[] = "IosRegion";
 
+// TensorFlow's options for the passes that the plugin runs itself, after its
+// own: their users cannot switch them off.
+inline constexpr char kRemappingPass[] = "remapping";
+inline constexpr char kLayoutPass[] = "layout_optimizer";
+inline constexpr char kArithmeticPass[] = "arithmetic_optimization";
+inline constexpr char kSubgraphPass[] = "common_subgraph_elimination";
+
 // Of a schedule cache: where blocks wait for `ios_tf tune`.
 inline constexpr char kPending[] = "pending";
 

@@ -15,5 +15,13 @@ SHAPE_OF_WEIGHT = "_ios_shape"
 MERGED = "/ios_merge"
 OPTIMIZER = "IosOptimizer"
 REGION = "IosRegion"
+# TensorFlow's passes that the plugin runs itself, by the names of its options;
+# TensorFlow does not tell it which of them the user has switched off.
+PASSES = (
+    "remapping",
+    "layout_optimizer",
+    "arithmetic_optimization",
+    "common_subgraph_elimination",
+)
 # Where blocks wait for `ios_tf tune`, below a cache's directory.
 PENDING = "pending"

@@ -23,7 +23,7 @@ from tensorflow.core.protobuf import config_pb2
 
 from ios_tf.errors import NativeLibraryError, UserError, first_line
 from ios_tf.native import plugin
-from ios_tf.native.names import OPTIMIZER
+from ios_tf.native.names import OPTIMIZER, PASSES
 from ios_tf.scheduler import Pruning
 from ios_tf.tuning.cache import directory_of
 from ios_tf.tuning.pending import BlockTuner, pending_files, problem_of
@@ -37,14 +37,6 @@ _search: _SearchThread | None = None
 # How long TensorFlow waits for Python's global lock before it goes on without a
 # search: whoever holds the lock may be waiting for TensorFlow.
 _PATIENCE_MS = 10_000
-# TensorFlow's passes that the plugin runs after its own (ios_optimizer.cc);
-# TensorFlow does not tell it which of them the user has switched off.
-_PASSES = (
-    "remapping",
-    "layout_optimizer",
-    "arithmetic_optimization",
-    "common_subgraph_elimination",
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,7 +206,7 @@ def status() -> Status:
         found.get("batch_size"),
         pending,
         found["counts"],
-        [name for name in _PASSES if runs and options.get(name) is False],
+        [name for name in PASSES if runs and options.get(name) is False],
     )
 
 

@@ -16,6 +16,7 @@ def test_names_are_those_of_the_library():
         "merged": names.MERGED,
         "optimizer": names.OPTIMIZER,
         "region": names.REGION,
+        "passes": list(names.PASSES),
         "pending": names.PENDING,
         "version": document.VERSION,
     }

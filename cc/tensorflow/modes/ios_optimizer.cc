@@ -258,9 +258,9 @@ bool RegisterPlugin(const char* device, bool leaves_gpu_graphs) {
     return false;
   }
   ConfigList config(/*disable_model_pruning=*/false,
-                    {{"remapping", RewriterConfig::OFF},
-                     {"layout_optimizer", RewriterConfig::OFF},
-                     {"arithmetic_optimization", RewriterConfig::OFF}});
+                    {{kRemappingPass, RewriterConfig::OFF},
+                     {kLayoutPass, RewriterConfig::OFF},
+                     {kArithmeticPass, RewriterConfig::OFF}});
   Registry::RegisterPluginOptimizerOrDie(
       [leaves_gpu_graphs] { return new IosPlugin(leaves_gpu_graphs); }, device,
       config);
