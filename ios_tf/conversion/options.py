@@ -17,9 +17,10 @@ from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
 from ios_tf.native import devices, plugin
 from ios_tf.scheduler import STRATEGIES, Pruning
+from ios_tf.tuning.block_search import BASELINES
 from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
 from ios_tf.tuning.parts import Patterns
-from ios_tf.tuning.searcher import BASELINES, Searcher
+from ios_tf.tuning.searcher import Searcher
 
 _one_at_a_time = threading.RLock()
 

@@ -1,4 +1,4 @@
-"""Finds the schedules of a model's blocks: cache, dynamic program, final check."""
+"""Gives a model's blocks their schedules: cache, parts, time, searches."""
 
 from __future__ import annotations
 
@@ -6,33 +6,20 @@ import collections
 import dataclasses
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ios_tf.cost.cached import CachedCostModel
-from ios_tf.cost.cost_model import BlockCostModel, compare_within_memory
+from ios_tf.cost.cost_model import BlockCostModel
 from ios_tf.cost.database import LatencyDatabase
-from ios_tf.scheduler import (
-    Problem,
-    Pruning,
-    Schedule,
-    Stage,
-    greedy_schedule,
-    search,
-    sequential_schedule,
-    split_schedules,
-)
-from ios_tf.scheduler import Progress as SearchProgress
+from ios_tf.scheduler import Problem, Pruning, Schedule
 from ios_tf.tuning.algorithms import choose, with_algorithms
+from ios_tf.tuning.block_search import BlockSearch, SearchSettings, is_chain
 from ios_tf.tuning.parts import DEFAULT_PATTERNS, Part, Patterns, joined, parts_of
 from ios_tf.tuning.progress import Progress
 
 if TYPE_CHECKING:  # it needs TensorFlow, which not every search has
     from ios_tf.tuning.cache import ScheduleCache
-
-BASELINES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
-# Of several schedules measured the fastest one looks faster than it is.
-_WORTHWHILE = 0.98
 
 
 @dataclasses.dataclass
@@ -95,7 +82,10 @@ class Searcher:
         """
         self.cost_model = cost_model
         self._cached = CachedCostModel(cost_model, database)
-        self.searches = strategy not in BASELINES
+        self._settings = SearchSettings(
+            cost_model, self._cached, strategy, pruning, patterns
+        )
+        self.searches = self._settings.searches
         self.time_limit = time_limit or math.inf
         self._strategy = strategy
         self._pruning = pruning
@@ -181,17 +171,12 @@ class Searcher:
             )
         by_count: dict[int, dict[str, Schedule]] = {}
         for problem in problems:
-            for split in self._splits(problem):
+            for split in self._settings.splits(problem):
                 signature = problem.signature
                 by_count.setdefault(split.stages[0].micro_batches, dict(found))[
                     signature
                 ] = dataclasses.replace(split, algorithms=found[signature].algorithms)
         return others + list(by_count.values())
-
-    def _splits(self, problem: Problem) -> list[Schedule]:
-        if self._strategy != "both" or not self.cost_model.lanes_divide_device:
-            return []
-        return split_schedules(problem, self.cost_model.lanes)
 
     def _look_up(self, problem: Problem) -> Schedule | None:
         if not self._cache:
@@ -258,11 +243,18 @@ class Searcher:
         stats: SearchStats,
     ) -> Schedule:
         """That of a block with these algorithms."""
-        schedule, gap = self._search_stages(
-            with_algorithms(problem, algorithms), label, deadline, stats
+        search = BlockSearch(
+            self._settings,
+            with_algorithms(problem, algorithms),
+            deadline,
+            Progress(label) if self._show_progress else None,
         )
-        if gap is not None:
-            stats.stopped.setdefault(problem.signature, gap)
+        schedule = search.run()
+        stats.bounded += search.bounded
+        if search.too_large:
+            stats.too_large.add(problem.name)
+        if search.gap is not None:
+            stats.stopped.setdefault(problem.signature, search.gap)
         metadata = dict(schedule.metadata)
         if problem.signature in stats.stopped:
             metadata["stopped_after"] = self.time_limit
@@ -273,131 +265,7 @@ class Searcher:
             metadata=metadata,
         )
 
-    def _search_stages(
-        self, problem: Problem, label: str, deadline: float, stats: SearchStats
-    ) -> tuple[Schedule, float | None]:
-        """A block's schedule; where the search was stopped, how much faster than it
-        another one could be."""
-        start = time.monotonic()
-        before = self.cost_model.measurements
-        bar = Progress(label) if self._show_progress else None
-        sequential = sequential_schedule(problem)
-        choices, gap = self._choices(problem, bar, deadline, stats)
-        candidates = list({s.stages: s for s in [*choices, sequential]}.values())
-        latencies = self._latencies(problem, candidates, deadline)
-        if len(latencies) < len(candidates):
-            choices = [one for one in choices if one.stages in latencies]
-            gap = 1.0 if gap is None else gap
-        if math.inf in latencies.values():
-            stats.too_large.add(problem.name)
-        if latencies[sequential.stages] == math.inf:
-            # The other latencies are of no use without it.
-            latencies = dict.fromkeys(latencies, 0.0)
-        best = min(choices, key=lambda schedule: latencies[schedule.stages])
-        limit = _WORTHWHILE * latencies[sequential.stages]
-        if self.searches and latencies[best.stages] > limit:
-            best = sequential
-        metadata = {
-            "block": problem.name,
-            "latency_ms": latencies[best.stages],
-            "sequential_ms": latencies[sequential.stages],
-            "measurements": self.cost_model.measurements - before,
-            "search_seconds": round(time.monotonic() - start, 3),
-        }
-        greedy_ms = latencies.get(greedy_schedule(problem).stages)
-        if greedy_ms is not None:
-            metadata["greedy_ms"] = greedy_ms
-        if bar:
-            bar.close(
-                f"{len(problem)} operators, {len(best.stages)} stages, "
-                f"{metadata['sequential_ms']:.2f} -> {metadata['latency_ms']:.2f} ms"
-            )
-        return dataclasses.replace(best, metadata=metadata), gap
-
-    def _choices(
-        self,
-        problem: Problem,
-        bar: Progress | None,
-        deadline: float,
-        stats: SearchStats,
-    ) -> tuple[list[Schedule], float | None]:
-        """The schedules to choose from, and `_search_stages`'s second result.
-
-        A sum of stage latencies is an estimate; the whole block decides. What is most
-        likely to win comes first: time may end.
-        """
-        if not self.searches:
-            return [BASELINES[self._strategy](problem)], None
-        sequential = sequential_schedule(problem)
-        if _is_chain(problem):
-            return [sequential, *self._splits(problem)], None
-        found: list[Schedule] = []
-        gap: float | None = None
-        try:
-            found, gap = self._found(problem, bar, deadline, stats)
-        except MemoryError:
-            stats.too_large.add(problem.name)
-            self.cost_model.release()
-        choices = [sequential, *found[:1], *self._splits(problem)]
-        if self._strategy in ("both", "parallel"):
-            choices.append(greedy_schedule(problem))
-        return choices + found[1:], gap
-
-    def _latencies(
-        self, problem: Problem, candidates: Sequence[Schedule], deadline: float
-    ) -> dict[tuple[Stage, ...], float]:
-        """Milliseconds, by stages, of as many as the time allows."""
-        stages = [schedule.stages for schedule in candidates]
-        latencies = compare_within_memory(
-            lambda some: self.cost_model.compare(
-                problem, some, max(deadline - time.monotonic(), 0.0)
-            ),
-            stages,
-            self.cost_model.release,
-        )
-        return dict(zip(stages, latencies, strict=False))
-
-    def _found(
-        self,
-        problem: Problem,
-        bar: Progress | None,
-        deadline: float,
-        stats: SearchStats,
-    ) -> tuple[list[Schedule], float | None]:
-        """The schedule of the lowest cost, and near ties of it; `_search_stages`'s
-        second result."""
-
-        def update(done: SearchProgress) -> None:
-            if bar:
-                bar.update(
-                    done.done,
-                    f"{len(problem)} operators, {done.stages_asked} of "
-                    f"{done.stages_total} stages measured",
-                )
-
-        result = search(
-            problem,
-            self._cached,
-            self._strategy,
-            self._pruning,
-            update,
-            self._cached.lower_bound,
-            1 - _WORTHWHILE,
-            self._patterns.units_of(problem),
-            tie=1 - _WORTHWHILE,
-            stop=lambda: time.monotonic() > deadline,
-        )
-        stats.bounded += result.stats.stages_total - result.stats.stages_asked
-        return [result.schedule, *result.near_ties], result.gap
-
 
 def _weight(problem: Problem) -> int:
     """The part of the time a search gets: there are more stages than operators."""
-    return 0 if _is_chain(problem) else len(problem) ** 2
-
-
-def _is_chain(problem: Problem) -> bool:
-    """Whether every operator reads the one before: there is nothing to schedule."""
-    return all(
-        problem.predecessors[op] >> (op - 1) & 1 for op in range(1, len(problem))
-    )
+    return 0 if is_chain(problem) else len(problem) ** 2

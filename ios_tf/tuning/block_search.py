@@ -1,0 +1,194 @@
+"""Searches the stages of one block: dynamic program, near ties, final check."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+
+from ios_tf.cost.cached import CachedCostModel
+from ios_tf.cost.cost_model import BlockCostModel, compare_within_memory
+from ios_tf.scheduler import (
+    Problem,
+    Pruning,
+    Schedule,
+    Stage,
+    greedy_schedule,
+    search,
+    sequential_schedule,
+    split_schedules,
+)
+from ios_tf.scheduler import Progress as SearchProgress
+from ios_tf.tuning.parts import Patterns
+from ios_tf.tuning.progress import Progress
+
+BASELINES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
+# Of several schedules measured the fastest one looks faster than it is.
+_WORTHWHILE = 0.98
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchSettings:
+    """What the searches of all blocks have in common.
+
+    Attributes:
+      cost_model: measures whole blocks.
+      cached: the same for stages, each of which it measures once.
+      strategy: one of `search`, or a baseline.
+      pruning, patterns: what stages and units there are.
+    """
+
+    cost_model: BlockCostModel
+    cached: CachedCostModel
+    strategy: str
+    pruning: Pruning
+    patterns: Patterns
+
+    @property
+    def searches(self) -> bool:
+        """Whether the strategy is one that searches, and not a baseline."""
+        return self.strategy not in BASELINES
+
+    def splits(self, problem: Problem) -> list[Schedule]:
+        """Schedules that split all of a block, where the strategy has them."""
+        if self.strategy != "both" or not self.cost_model.lanes_divide_device:
+            return []
+        return split_schedules(problem, self.cost_model.lanes)
+
+
+class BlockSearch:
+    """One search of a block, until a time of `time.monotonic`.
+
+    Attributes, once it has run:
+      gap: where the search was stopped, how much faster than its schedule another one
+        could be, as a fraction; else None.
+      too_large: whether not all could be measured in the memory that was free.
+      bounded: candidates that need not be measured, as they could not win.
+    """
+
+    def __init__(
+        self,
+        settings: SearchSettings,
+        problem: Problem,
+        deadline: float,
+        bar: Progress | None = None,
+    ) -> None:
+        self.gap: float | None = None
+        self.too_large = False
+        self.bounded = 0
+        self._settings = settings
+        self._problem = problem
+        self._deadline = deadline
+        self._bar = bar
+
+    def run(self) -> Schedule:
+        """The block's schedule, with its latencies in its metadata."""
+        problem, cost_model = self._problem, self._settings.cost_model
+        start = time.monotonic()
+        before = cost_model.measurements
+        sequential = sequential_schedule(problem)
+        choices = self._choices()
+        candidates = list({s.stages: s for s in [*choices, sequential]}.values())
+        latencies = self._latencies(candidates)
+        if len(latencies) < len(candidates):
+            choices = [one for one in choices if one.stages in latencies]
+            self.gap = 1.0 if self.gap is None else self.gap
+        if math.inf in latencies.values():
+            self.too_large = True
+        if latencies[sequential.stages] == math.inf:
+            # The other latencies are of no use without it.
+            latencies = dict.fromkeys(latencies, 0.0)
+        best = min(choices, key=lambda schedule: latencies[schedule.stages])
+        limit = _WORTHWHILE * latencies[sequential.stages]
+        if self._settings.searches and latencies[best.stages] > limit:
+            best = sequential
+        metadata = {
+            "block": problem.name,
+            "latency_ms": latencies[best.stages],
+            "sequential_ms": latencies[sequential.stages],
+            "measurements": cost_model.measurements - before,
+            "search_seconds": round(time.monotonic() - start, 3),
+        }
+        greedy_ms = latencies.get(greedy_schedule(problem).stages)
+        if greedy_ms is not None:
+            metadata["greedy_ms"] = greedy_ms
+        if self._bar:
+            self._bar.close(
+                f"{len(problem)} operators, {len(best.stages)} stages, "
+                f"{metadata['sequential_ms']:.2f} -> {metadata['latency_ms']:.2f} ms"
+            )
+        return dataclasses.replace(best, metadata=metadata)
+
+    def _choices(self) -> list[Schedule]:
+        """The schedules to choose from.
+
+        A sum of stage latencies is an estimate; the whole block decides. What is most
+        likely to win comes first: time may end.
+        """
+        problem, settings = self._problem, self._settings
+        if not settings.searches:
+            return [BASELINES[settings.strategy](problem)]
+        sequential = sequential_schedule(problem)
+        if is_chain(problem):
+            return [sequential, *settings.splits(problem)]
+        optima: list[Schedule] = []
+        try:
+            optima = self._optima()
+        except MemoryError:
+            self.too_large = True
+            settings.cost_model.release()
+        choices = [sequential, *optima[:1], *settings.splits(problem)]
+        if settings.strategy in ("both", "parallel"):
+            choices.append(greedy_schedule(problem))
+        return choices + optima[1:]
+
+    def _optima(self) -> list[Schedule]:
+        """The schedule of the lowest cost, and near ties of it."""
+        problem, settings = self._problem, self._settings
+
+        def update(done: SearchProgress) -> None:
+            if self._bar:
+                self._bar.update(
+                    done.done,
+                    f"{len(problem)} operators, {done.stages_asked} of "
+                    f"{done.stages_total} stages measured",
+                )
+
+        result = search(
+            problem,
+            settings.cached,
+            settings.strategy,
+            settings.pruning,
+            update,
+            settings.cached.lower_bound,
+            1 - _WORTHWHILE,
+            settings.patterns.units_of(problem),
+            tie=1 - _WORTHWHILE,
+            stop=lambda: time.monotonic() > self._deadline,
+        )
+        self.bounded = result.stats.stages_total - result.stats.stages_asked
+        self.gap = result.gap
+        return [result.schedule, *result.near_ties]
+
+    def _latencies(
+        self, candidates: Sequence[Schedule]
+    ) -> dict[tuple[Stage, ...], float]:
+        """Milliseconds, by stages, of as many as the time allows."""
+        cost_model = self._settings.cost_model
+        stages = [schedule.stages for schedule in candidates]
+        latencies = compare_within_memory(
+            lambda some: cost_model.compare(
+                self._problem, some, max(self._deadline - time.monotonic(), 0.0)
+            ),
+            stages,
+            cost_model.release,
+        )
+        return dict(zip(stages, latencies, strict=False))
+
+
+def is_chain(problem: Problem) -> bool:
+    """Whether every operator reads the one before: there is nothing to schedule."""
+    return all(
+        problem.predecessors[op] >> (op - 1) & 1 for op in range(1, len(problem))
+    )
