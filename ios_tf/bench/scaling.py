@@ -120,10 +120,12 @@ def _problem(operators: int, edges: Sequence[tuple[int, int]]) -> Problem:
     """A graph whose operators are convolutions of a few kinds."""
     graph = Problem.from_edges(operators, edges)
     shapes = [(1, 14, 14, 32 << op % 4) for op in range(operators)]
+    convolution = {"type": "conv2d", "kernel": [3, 3]}
     return dataclasses.replace(
         graph,
+        block={**graph.block, "operators": [convolution] * operators},
         shapes=tuple(shapes),
-        flops=tuple(14 * 14 * shape[3] * 9 * 64 for shape in shapes),
+        flops=tuple(2 * 14 * 14 * shape[3] * 9 * 64 for shape in shapes),
         operator_keys=tuple(f"convolution {op % 4}" for op in range(operators)),
     )
 

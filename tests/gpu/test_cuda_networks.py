@@ -14,15 +14,22 @@ import pytest
 import scheduler_helpers
 from random_blocks import components
 
-from ios_tf.cost.simulated import SimulatedCostModel, SimulatedDevice
+from ios_tf.cost.simulated import Arithmetic, SimulatedCostModel, SimulatedDevice
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import STRATEGIES, Problem, Pruning, Schedule, search
 
 NETWORKS = ["inception", "squeezenet", "randwire", "nasnet"]
 # Small enough that branches of the small networks pay, too.
+_ARITHMETIC = Arithmetic(1e8, ((16, 16), (8, 8)), depth=8, element_bytes=4)
 DEVICE = SimulatedDevice(
-    flops_per_ms=1e6, bytes_per_ms=1e5, multiprocessors=8, tile=64, launch_ms=1e-3
+    _ARITHMETIC,
+    _ARITHMETIC,
+    bytes_per_ms=1e7,
+    cache_bytes_per_ms=1e8,
+    multiprocessors=8,
+    launch_ms=1e-3,
+    stage_ms=1e-3,
 )
 # Rounding errors on the way add up.
 TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}

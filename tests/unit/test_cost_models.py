@@ -1,4 +1,4 @@
-"""Cost models: medians, stage keys and their reuse, simulated latencies by hand."""
+"""Cost models: medians, stage keys and their reuse."""
 
 import itertools
 import math
@@ -11,8 +11,6 @@ from ios_tf.cost import (
     CachedCostModel,
     Measurement,
     SampledCostModel,
-    SimulatedCostModel,
-    SimulatedDevice,
     stage_key,
 )
 from ios_tf.cost.cached import least_time
@@ -274,61 +272,3 @@ def test_equal_keys_are_isomorphic_groups():
                 and {(order.index(u), order.index(v)) for u, v in edges} == other_edges
                 for order in itertools.permutations(range(len(keys)))
             )
-
-
-# One operator reads and writes 1024 elements of 4 bytes and does 1000 flops.
-_DEVICE = SimulatedDevice(
-    flops_per_ms=1000,
-    bytes_per_ms=1e9,
-    multiprocessors=2,
-    tile=1024,
-    launch_ms=0.25,
-    stage_ms=0.125,
-    lanes=2,
-)
-
-
-@pytest.mark.parametrize(
-    "groups, strategy, expected",
-    [
-        # Half of the device is filled: 1 ms of work takes 2 ms, and a launch.
-        ([[0]], "concurrent", 0.125 + 2.25),
-        # One after another on one lane.
-        ([[0, 1, 2]], "concurrent", 0.125 + 3 * 2.25),
-        # Two lanes of half the device each.
-        ([[0], [3]], "concurrent", 0.125 + 2.25),
-        ([[0, 1, 2], [3]], "concurrent", 0.125 + 3 * 2.25),
-        # Three groups on two lanes.
-        ([[0], [2], [3]], "concurrent", 0.125 + 2 * 2.25),
-        # As one operator: one launch, twice the work, the whole device.
-        ([[0, 3]], "merge", 0.125 + 0.25 + 2.0),
-    ],
-)
-def test_simulated_latencies(groups, strategy, expected):
-    problem = Problem.from_json(make_problem())
-    stage = Stage(Strategy(strategy), tuple(map(tuple, groups)))
-    model = SimulatedCostModel(_DEVICE)
-    assert model.stage_latency(problem, stage) == pytest.approx(expected)
-
-
-def test_the_simulated_device_cannot_do_more_than_all_of_it():
-    problem = Problem.from_json(make_problem())
-    wide = SimulatedDevice(1000, 1e9, 1, 1024, launch_ms=0, stage_ms=0)
-    both = Stage(Strategy.CONCURRENT, ((0,), (3,)))
-    assert SimulatedCostModel(wide).stage_latency(problem, both) == pytest.approx(2.0)
-
-
-def test_a_merge_pays_for_padded_kernels():
-    data = make_problem(flops=[9000, 1000, 1000, 1000])
-    problem = Problem.from_json(data)
-    merge = Stage(Strategy.MERGE, ((0, 3),))
-    latency = SimulatedCostModel(_DEVICE).stage_latency(problem, merge)
-    assert latency == pytest.approx(0.125 + 0.25 + 18.0)
-
-
-def test_simulated_search_uses_concurrency_where_operators_are_small():
-    problem = Problem.from_json(make_problem())
-    model = SimulatedCostModel()
-    best = search(problem, model)
-    assert best.latency_ms < search(problem, model, "sequential").latency_ms
-    assert max(len(stage.groups) for stage in best.schedule.stages) == 2

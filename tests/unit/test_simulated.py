@@ -1,0 +1,256 @@
+"""Simulated devices: latencies by hand."""
+
+import dataclasses
+import itertools
+import math
+
+import pytest
+from scheduler_helpers import make_problem
+
+from ios_tf.cost.simulated import (
+    DEVICES,
+    Arithmetic,
+    SimulatedCostModel,
+    SimulatedDevice,
+)
+from ios_tf.native import engine
+from ios_tf.scheduler import Problem, Stage, Strategy, search
+
+# A step of a tile: 2 * 16 * 16 * 8 flops take one of two multiprocessors 1 ms. Each has
+# room for two CTAs. Memory and cache are fast.
+_DEVICE = SimulatedDevice(
+    single=Arithmetic(8192, ((16, 16),), depth=8, element_bytes=4),
+    half=Arithmetic(2 * 8192, ((16, 16),), depth=8, element_bytes=2),
+    bytes_per_ms=1e12,
+    cache_bytes_per_ms=1e12,
+    multiprocessors=2,
+    launch_ms=0.25,
+    stage_ms=0.125,
+    accumulators=512,
+    step_ms=0.5,
+    contention=0.5,
+    lanes=2,
+)
+
+
+def _changed(**changes):
+    return dataclasses.replace(_DEVICE, **changes)
+
+
+def _problem(operators, *inputs, dtype="float32"):
+    block = {
+        "version": 1,
+        "name": "small",
+        "dtype": dtype,
+        "inputs": [list(shape) for shape in inputs],
+        "operators": operators,
+        "outputs": [len(operators) - 1],
+    }
+    return Problem.from_json(engine.problem(block))
+
+
+def _conv(filters, kernel=(1, 1), **attributes):
+    return {
+        "type": "conv2d",
+        "inputs": [-1],
+        "filters": filters,
+        "kernel": list(kernel),
+        "padding": "SAME",
+        **attributes,
+    }
+
+
+def _alone_ms(operator, *inputs, device=_DEVICE, dtype="float32"):
+    """An operator's latency without its launches."""
+    problem = _problem([operator], *inputs, dtype=dtype)
+    model = SimulatedCostModel(device)
+    return model.group_latency(problem, (0,), 1) - device.launch_ms
+
+
+@pytest.mark.parametrize(
+    "height, expected",
+    [
+        # 16 channels are two steps, and one before that loads. One or two CTAs, each on
+        # a multiprocessor of its own: 0.5 ms of waiting and 1 ms of work a step.
+        (1, 3 * 1.5),
+        (2, 3 * 1.5),
+        # Two on each: one computes while the other waits.
+        (3, 3 * 2.0),
+        (4, 3 * 2.0),
+        # A wave of four, and one more.
+        (5, 3 * (2.0 + 1.5)),
+        (16, 4 * 3 * 2.0),
+    ],
+)
+def test_ctas_run_in_waves(height, expected):
+    # 16 pixels a row: as many tiles as rows.
+    assert _alone_ms(_conv(16), (1, height, 16, 16)) == pytest.approx(expected)
+
+
+def test_a_part_of_a_tile_or_of_a_step_takes_all_of_it():
+    # 17 filters are two tiles; 3x3 windows of one channel are two steps, as are 16.
+    assert _alone_ms(_conv(17), (1, 1, 16, 16)) == pytest.approx(3 * 1.5)
+    assert _alone_ms(_conv(33), (1, 1, 16, 16)) == pytest.approx(3 * 2.0)
+    assert _alone_ms(_conv(16, (3, 3)), (1, 1, 16, 1)) == pytest.approx(3 * 1.5)
+
+
+def test_the_fastest_tile_is_taken():
+    def taking(*tiles, **changes):
+        single = dataclasses.replace(_DEVICE.single, tiles=tiles)
+        device = _changed(single=single, **changes)
+        return _alone_ms(_conv(16), (1, 8, 16, 16), device=device)
+
+    # 8 CTAs in two waves, or 4, each alone on its multiprocessor, in two.
+    assert taking((16, 16)) == pytest.approx(3 * 2 * 2.0)
+    assert taking((32, 16)) == pytest.approx(3 * 2 * 2.5)
+    assert taking((32, 16), (16, 16)) == pytest.approx(3 * 2 * 2.0)
+    # Of the cache small tiles read more: (16 + 16) * 8 * 4 bytes a step, 4 ms at 256
+    # bytes a multiprocessor; large ones (32 + 16) * 8 * 4, 6 ms, half as often.
+    slow = {"cache_bytes_per_ms": 512}
+    assert taking((16, 16), **slow) == pytest.approx(3 * 2 * 8.0)
+    assert taking((32, 16), **slow) == pytest.approx(3 * 2 * 6.5)
+    assert taking((32, 16), (16, 16), **slow) == pytest.approx(3 * 2 * 6.5)
+
+
+def test_half_precision_has_its_own_arithmetic():
+    latency = _alone_ms(_conv(16), (1, 1, 16, 16), dtype="float16")
+    assert latency == pytest.approx(3 * (0.5 + 0.5))
+
+
+def test_loads_ahead_shorten_the_wait():
+    single = dataclasses.replace(_DEVICE.single, prefetched=2)
+    latency = _alone_ms(_conv(16), (1, 1, 16, 16), device=_changed(single=single))
+    assert latency == pytest.approx(3 * (0.25 + 1.0))
+
+
+def test_slow_memory_is_the_limit():
+    # 256 elements in, 256 of weights, 256 out.
+    slow = _changed(bytes_per_ms=100)
+    latency = _alone_ms(_conv(16), (1, 1, 16, 16), device=slow)
+    assert latency == pytest.approx(3 * 256 * 4 / 100)
+
+
+def test_what_computes_little_moves_bytes():
+    slow = _changed(bytes_per_ms=1024)
+    pool = {"type": "pool", "inputs": [-1], "kernel": [2, 2], "strides": [2, 2]}
+    # 4096 elements in, 1024 out: one CTA, so half of the bandwidth.
+    assert _alone_ms(pool, (1, 16, 16, 16), device=slow) == pytest.approx(5 * 4 * 2)
+    # 1024 out and 1024 in, twice; two CTAs take all of it.
+    add = {"type": "add", "inputs": [-1, -2]}
+    shape = (1, 8, 16, 16)
+    assert _alone_ms(add, shape, shape, device=slow) == pytest.approx(3 * 2 * 4)
+    depthwise = _conv(16, (3, 3), groups=16)
+    moved = 2 * 2048 + 9 * 16
+    latency = _alone_ms(depthwise, shape, device=slow)
+    assert latency == pytest.approx(moved * 4 / 1024)
+
+
+def test_a_separable_convolution_is_two_kernels():
+    problem = _problem([_conv(16, (3, 3), type="sepconv")], (1, 1, 16, 16))
+    latency = SimulatedCostModel(_DEVICE).group_latency(problem, (0,), 1)
+    assert latency == pytest.approx(2 * 0.25 + 3 * 1.5)
+
+
+def test_grouped_convolutions_have_tiles_of_their_own():
+    # Four products of 16 x 4 x 4, in one step and the first.
+    latency = _alone_ms(_conv(16, groups=4), (1, 1, 16, 16))
+    assert latency == pytest.approx(2 * 2.0)
+
+
+def test_a_concat_takes_nothing():
+    operators = [_conv(16), {"type": "concat", "inputs": [0, -1]}]
+    problem = _problem(operators, (1, 1, 16, 16))
+    model = SimulatedCostModel(_DEVICE)
+    assert model.stage_latency(problem, Stage.concurrent(problem, 2)) == 0.0
+    assert model.group_latency(problem, (0, 1), 1) == pytest.approx(0.25 + 3 * 1.5)
+
+
+def _branches(count):
+    """Convolutions of one CTA each, all of the same image."""
+    return _problem([_conv(16)] * count, (1, 1, 16, 16))
+
+
+# Alone a branch takes 3 * 1.5 ms; four of them fill the device for 3 * 2 ms.
+@pytest.mark.parametrize(
+    "contention, beside", [(0.0, 1.5), (1.0, 4.5), (0.5, math.sqrt(1.5 * 4.5))]
+)
+def test_groups_share_multiprocessors(contention, beside):
+    problem = _branches(2)
+    stage = Stage.concurrent(problem, problem.all_operators)
+    model = SimulatedCostModel(_changed(contention=contention))
+    expected = 0.125 + 0.25 + 4.5 + beside
+    assert model.stage_latency(problem, stage) == pytest.approx(expected)
+
+
+def test_groups_share_bandwidth():
+    # Each needs 3 * 256 * 4 bytes, and all of the bandwidth for 30.72 ms.
+    problem = _branches(2)
+    stage = Stage.concurrent(problem, problem.all_operators)
+    model = SimulatedCostModel(_changed(bytes_per_ms=100))
+    expected = 0.125 + 0.25 + 2 * 30.72
+    assert model.stage_latency(problem, stage) == pytest.approx(expected)
+
+
+def test_more_groups_than_lanes_queue():
+    problem = _branches(3)
+    stage = Stage.concurrent(problem, problem.all_operators)
+    model = SimulatedCostModel(_changed(contention=0.0))
+    expected = 0.125 + 2 * (0.25 + 4.5) + 1.5
+    assert model.stage_latency(problem, stage) == pytest.approx(expected)
+
+
+def test_a_chain_needs_no_fork():
+    problem = Problem.from_json(make_problem(flops=[2 * 64 * 16 * 16] * 4))
+    model = SimulatedCostModel(_DEVICE)
+    stage = Stage(Strategy.CONCURRENT, ((0, 1, 2),))
+    # 64 pixels: two CTAs on each multiprocessor.
+    assert model.stage_latency(problem, stage) == pytest.approx(3 * (0.25 + 3 * 2.0))
+
+
+def test_a_merge_pays_for_the_padded_kernel():
+    # 1x3 and 3x1 windows of 8 channels in 3x3: 9 steps and the first, of 2 CTAs.
+    problem = _problem([_conv(16, (1, 3)), _conv(8, (3, 1))], (1, 1, 16, 8))
+    latency = SimulatedCostModel(_DEVICE).stage_latency(problem, Stage.merge(0b11))
+    assert latency == pytest.approx(0.25 + 10 * 1.5)
+    # It reads its input once: 128 elements, 9 * 8 * 24 weights, 16 * 24 written.
+    slow = SimulatedCostModel(_changed(bytes_per_ms=10))
+    latency = slow.stage_latency(problem, Stage.merge(0b11))
+    assert latency == pytest.approx(0.25 + (128 + 1728 + 384) * 4 / 10)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_larger_batches_take_longer_and_less_an_image(name, dtype):
+    latencies = []
+    for batch in (1, 4, 16, 64, 256):
+        operators = [_conv(128, (3, 3)), _conv(64)]
+        problem = _problem(operators, (batch, 17, 17, 192), dtype=dtype)
+        stage = Stage.concurrent(problem, problem.all_operators)
+        model = SimulatedCostModel(DEVICES[name])
+        latencies.append((batch, model.stage_latency(problem, stage)))
+    for (small, first_ms), (large, second_ms) in itertools.pairwise(latencies):
+        assert first_ms < second_ms < first_ms * large / small
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_groups_bound_their_stages(name):
+    """As CachedCostModel's bounds assume."""
+    operators = [_conv(n, (k, k)) for n in (16, 64, 384) for k in (1, 3, 5)]
+    problem = _problem(operators, (1, 17, 17, 192))
+    model = SimulatedCostModel(DEVICES[name])
+    alone = [model.group_latency(problem, (op,), 1) for op in range(len(operators))]
+    for first in range(len(operators)):
+        for second in range(first):
+            both = 1 << first | 1 << second
+            least = max(alone[first], alone[second])
+            concurrent = Stage.concurrent(problem, both)
+            assert model.stage_latency(problem, concurrent) > least
+            assert model.stage_latency(problem, Stage.merge(both)) >= least
+
+
+def test_a_search_uses_concurrency_where_operators_are_small():
+    problem = Problem.from_json(make_problem(flops=[2 * 64 * 16 * 1600] * 4))
+    model = SimulatedCostModel(DEVICES["v100"])
+    best = search(problem, model, "parallel")
+    assert best.latency_ms < search(problem, model, "sequential").latency_ms
+    assert max(len(stage.groups) for stage in best.schedule.stages) == 2
