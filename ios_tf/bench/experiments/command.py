@@ -25,6 +25,7 @@ from ios_tf.bench.experiments.pruning import PruningExperiment
 from ios_tf.bench.experiments.roofline import Roofline
 from ios_tf.bench.experiments.schedules import Schedules
 from ios_tf.bench.experiments.search import Search
+from ios_tf.bench.experiments.simulated import Simulated
 from ios_tf.bench.experiments.specialization import Specialization
 from ios_tf.bench.experiments.utilization import Utilization
 from ios_tf.bench.random_graphs import campaign
@@ -44,6 +45,7 @@ EXPERIMENTS: Sequence[Experiment] = (
     Roofline(),
     Operators(),
     Search(),
+    Simulated(),
 )
 _ROUNDS, _QUICK_ROUNDS = 20, 6
 _TIME_LIMIT, _QUICK_TIME_LIMIT = 300.0, 20.0  # seconds of each search
