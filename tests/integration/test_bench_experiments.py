@@ -279,7 +279,7 @@ def test_simulated(measured):
     assert list(found["pruning"]) == ["1,3", "3,8"]
     assert found["batch"][0][0] == pytest.approx(schedules["both"])
     lines = _rows(out)
-    assert lines["both"].split()[-3:-1] == ["2.000", "2.00"]  # the paper's
+    assert lines["both"].split()[-3:-1] == ["2.00", "2.00"]  # the paper's
     # The paper's, by hand: 5.0 / 2.5, 2.5 / 2.0, 4.0 / 3.0, 3.0 / 2.0.
     for name, published in [
         ("tiny: batch 2, speedup of both", "2.000"),

@@ -32,8 +32,7 @@ This page is made by `ios_tf bench page` from the JSON files in
 * The paper's numbers are those its authors measured on an NVIDIA V100.
 """
 _NO_GPU = """
-**Nothing has been measured on a GPU yet**: all measurements below are a
-CPU's.
+**Nothing has been measured on a GPU yet**: all measurements below are a CPU's.
 """
 
 

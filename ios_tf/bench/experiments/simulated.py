@@ -20,7 +20,6 @@ from ios_tf.bench.experiments.experiment import (
     Context,
     Experiment,
     Table,
-    ms,
     paper_name,
     paper_results,
     short_name,
@@ -109,9 +108,9 @@ class Simulated(Experiment):
             speedups = _speedups(network, found["schedules"], paper)
             for strategy, latency_ms in found["schedules"].items():
                 speedup = found["schedules"]["sequential"] / latency_ms
-                row = [strategy, ms(latency_ms), f"{speedup:.2f}"]
+                row = [strategy, f"{latency_ms:.2f}", f"{speedup:.2f}"]
                 if published:
-                    row += [ms(published[strategy])]
+                    row += [f"{published[strategy]:.2f}"]
                     row += [f"{published['sequential'] / published[strategy]:.2f}"]
                     wrong = {r.name: f"{100 * r.error:+.0f}" for r in speedups}
                     row += [wrong.get(strategy, "")]
