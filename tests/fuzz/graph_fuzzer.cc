@@ -58,14 +58,21 @@ void CheckAccepted(const GraphDef& made, const GraphDef& of) {
   FUZZ_CHECK(status.ok());
 }
 
-// Whether TensorFlow itself reads it without gigabytes: a constant of one
-// number may be said to have any shape, and a list any length.
-bool IsModest(const GraphDef& graph) {
+// Whether TensorFlow itself reads it, and without gigabytes: a constant of one
+// number may be said to have any shape, and a list any length. A constant of
+// another type than its output's ends the process.
+bool TensorFlowReads(const GraphDef& graph) {
   constexpr double kMaxElements = 1 << 24;
   constexpr int64_t kMaxLength = 1 << 16;
   for (const NodeDef& node : graph.node()) {
     const tensorflow::OpDef* op = nullptr;
     if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) {
+      return false;
+    }
+    if (node.op() == "Const" && node.attr().count("value") &&
+        node.attr().count("dtype") &&
+        node.attr().at("value").tensor().dtype() !=
+            node.attr().at("dtype").type()) {
       return false;
     }
     std::set<std::string> lengths;
@@ -404,7 +411,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size,
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   GraphDef graph;
   if (!Parse(data, size, &graph) || graph.node_size() > kMaxNodes ||
-      !IsModest(graph) || !Accept(graph).ok()) {
+      !TensorFlowReads(graph) || !Accept(graph).ok()) {
     return 0;
   }
   tensorflow::grappler::GrapplerItem item = Item(graph);
