@@ -12,8 +12,7 @@ import dataclasses
 
 # Of the memory's bandwidth in data sheets, what copies of large tensors usually reach.
 _BANDWIDTH = 0.8
-# Of the bytes per clock of the L2 cache, what microbenchmarks reach on a V100 (Jia et
-# al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018).
+# Of the bytes per clock of the L2 cache, likewise: an assumption.
 _CACHE = 0.7
 # Calibrated: a load from global memory and the barrier after it, on a V100.
 _STEP_MS = 0.000418
@@ -95,7 +94,8 @@ _TENSOR_CORE_TILES = (
 )
 
 DEVICES = {
-    # H200 SXM: 494 TFLOPS in TF32, 989 in 16 bits, 4.8 TB/s, 5120 bytes of L2 a clock.
+    # H200 SXM: 494 TFLOPS in TF32, 989 in 16 bits, 4.8 TB/s; as many bytes of L2 a clock
+    # as the A100, 5120, are an assumption.
     # Launches from a CUDA graph, here and on the A100, are assumptions: there was
     # nothing to calibrate them on.
     "h200": SimulatedDevice(
@@ -107,8 +107,7 @@ DEVICES = {
         launch_ms=0.002,
         stage_ms=0.004,
     ),
-    # A100 SXM, 80 GB: 156 TFLOPS in TF32, 312 in 16 bits, 2.039 TB/s; L2
-    # as above.
+    # A100 SXM, 80 GB: 156 TFLOPS in TF32, 312 in 16 bits, 2.039 TB/s.
     "a100": SimulatedDevice(
         Arithmetic(156e9, _TENSOR_CORE_TILES, 32, 4, prefetched=3),
         Arithmetic(312e9, _TENSOR_CORE_TILES, 64, 2, prefetched=3),
