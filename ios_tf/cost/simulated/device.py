@@ -94,10 +94,9 @@ _TENSOR_CORE_TILES = (
 )
 
 DEVICES = {
-    # H200 SXM: 494 TFLOPS in TF32, 989 in 16 bits, 4.8 TB/s; as many bytes of L2 a clock
-    # as the A100, 5120, are an assumption.
-    # Launches from a CUDA graph, here and on the A100, are assumptions: there was
-    # nothing to calibrate them on.
+    # H200 SXM: 494 TFLOPS in TF32, 989 in 16 bits, 4.8 TB/s. That it has as many bytes
+    # of L2 a clock as the A100, 5120, is an assumption; so are launches from a CUDA
+    # graph, here and there: there was nothing to calibrate them on.
     "h200": SimulatedDevice(
         Arithmetic(494e9, _TENSOR_CORE_TILES, 32, 4, prefetched=3),
         Arithmetic(989e9, _TENSOR_CORE_TILES, 64, 2, prefetched=3),
