@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "../fake_cuda/machine.h"
+#include "fake_cuda/machine.h"
 
 struct cudnnContext {
   cudaStream_t stream = nullptr;
