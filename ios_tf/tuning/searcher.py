@@ -87,11 +87,8 @@ class Searcher:
         )
         self.searches = self._settings.searches
         self.time_limit = time_limit or math.inf
-        self._strategy = strategy
-        self._pruning = pruning
         self._cache = cache
         self._show_progress = show_progress
-        self._patterns = patterns
         self._winograd = winograd
 
     def schedule_all(
@@ -107,7 +104,9 @@ class Searcher:
         start = time.monotonic()
         parts: dict[str, list[Part]] = {}
         for problem in problems:
-            found, forced = parts_of(problem, self._pruning, self._patterns)
+            found, forced = parts_of(
+                problem, self._settings.pruning, self._settings.patterns
+            )
             parts[problem.signature] = found
             if forced:
                 stats.cut[problem.name] = forced
@@ -182,7 +181,11 @@ class Searcher:
         if not self._cache:
             return None
         schedule = self._cache.get(
-            problem, self._strategy, self._pruning, self._patterns, self._winograd
+            problem,
+            self._settings.strategy,
+            self._settings.pruning,
+            self._settings.patterns,
+            self._winograd,
         )
         # Given more time than then, there may be a better one.
         stopped_after = schedule.metadata.get("stopped_after") if schedule else None
@@ -213,7 +216,11 @@ class Searcher:
     def _keep(self, schedule: Schedule) -> None:
         if self._cache:
             self._cache.put(
-                schedule, self._strategy, self._pruning, self._patterns, self._winograd
+                schedule,
+                self._settings.strategy,
+                self._settings.pruning,
+                self._settings.patterns,
+                self._winograd,
             )
 
     def _algorithms(
