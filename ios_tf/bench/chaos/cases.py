@@ -121,7 +121,8 @@ class Chaos:
                 shutil.rmtree(self._cache, ignore_errors=True)
             self._kill(outcome, self._serve(("search", "pass")[kill % 2]), seconds)
             outcome.wrong += self._broken()
-        self._finish(outcome, self._tune())
+        if self._cache.exists():  # the last ones may have been killed before
+            self._finish(outcome, self._tune())
         return outcome
 
     def take_permissions(self) -> Outcome:
@@ -279,6 +280,8 @@ class Chaos:
         """Files of the cache that are not whole."""
         from ios_tf.tuning import cache_admin
 
+        if not self._cache.exists():
+            return 0
         return sum(
             entry.problem is not None and entry.kind != "temporary"
             for entry in cache_admin.entries(str(self._cache))
