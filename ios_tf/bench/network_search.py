@@ -16,6 +16,7 @@ from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import PAPER_PRUNING, Pruning, Schedule
 from ios_tf.tuning.searcher import Searcher, SearchStats
+from ios_tf.tuning.settings import SearchSettings
 
 # Runs of one measurement together take at least so long.
 _LEAST_MS = 20.0
@@ -71,9 +72,8 @@ def find_schedules(
     """
     large = network.batch_size >= _LARGE_BATCH
     model = _TimedCostModel(device, _FEW_RUNS if large else DEFAULT_MEASUREMENT)
-    searcher = Searcher(
-        model, strategy, pruning, time_limit=time_limit, winograd=device == "cpu"
-    )
+    settings = SearchSettings(strategy, pruning, winograd=device == "cpu")
+    searcher = Searcher(model, settings, time_limit=time_limit)
     schedules, stats = searcher.schedule_all(network.problems.values())
     choices = [schedules]
     choices += searcher.alternatives(network.problems.values(), schedules)

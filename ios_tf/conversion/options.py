@@ -17,10 +17,10 @@ from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
 from ios_tf.native import devices, plugin
 from ios_tf.scheduler import STRATEGIES, Pruning
-from ios_tf.tuning.block_search import BASELINES
 from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
 from ios_tf.tuning.parts import Patterns
 from ios_tf.tuning.searcher import Searcher
+from ios_tf.tuning.settings import BASELINES, SearchSettings
 
 _one_at_a_time = threading.RLock()
 
@@ -109,14 +109,16 @@ class SearchOptions:
             with contextlib.closing(database):
                 yield Searcher(
                     MeasuredCostModel(device, self._measurement()),
-                    self.strategy,
-                    self._pruning(),
+                    SearchSettings(
+                        self.strategy,
+                        self._pruning(),
+                        self._patterns(),
+                        self.winograd and device.kind == "cpu",
+                    ),
                     ScheduleCache(cache_dir, name),
-                    progress,
                     database,
-                    self._patterns(),
                     validation.seconds("time_limit", self.time_limit),
-                    self.winograd and device.kind == "cpu",
+                    progress,
                 )
 
     @property

@@ -11,7 +11,6 @@ from ios_tf.cost.cached import CachedCostModel
 from ios_tf.cost.cost_model import BlockCostModel, compare_within_memory
 from ios_tf.scheduler import (
     Problem,
-    Pruning,
     Schedule,
     Stage,
     greedy_schedule,
@@ -20,41 +19,11 @@ from ios_tf.scheduler import (
     split_schedules,
 )
 from ios_tf.scheduler import Progress as SearchProgress
-from ios_tf.tuning.parts import Patterns
 from ios_tf.tuning.progress import Progress
+from ios_tf.tuning.settings import BASELINES, SearchSettings
 
-BASELINES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
 # Of several schedules measured the fastest one looks faster than it is.
 _WORTHWHILE = 0.98
-
-
-@dataclasses.dataclass(frozen=True)
-class SearchSettings:
-    """What the searches of all blocks have in common.
-
-    Attributes:
-      cost_model: measures whole blocks.
-      cached: the same for stages, each of which it measures once.
-      strategy: one of `search`, or a baseline.
-      pruning, patterns: what stages and units there are.
-    """
-
-    cost_model: BlockCostModel
-    cached: CachedCostModel
-    strategy: str
-    pruning: Pruning
-    patterns: Patterns
-
-    @property
-    def searches(self) -> bool:
-        """Whether the strategy is one that searches, and not a baseline."""
-        return self.strategy not in BASELINES
-
-    def splits(self, problem: Problem) -> list[Schedule]:
-        """Schedules that split all of a block, where the strategy has them."""
-        if self.strategy != "both" or not self.cost_model.lanes_divide_device:
-            return []
-        return split_schedules(problem, self.cost_model.lanes)
 
 
 class BlockSearch:
@@ -69,14 +38,19 @@ class BlockSearch:
 
     def __init__(
         self,
+        cost_model: BlockCostModel,
+        cached: CachedCostModel,
         settings: SearchSettings,
         problem: Problem,
         deadline: float,
         bar: Progress | None = None,
     ) -> None:
+        """`cost_model` measures whole blocks, `cached` stages, each of them once."""
         self.gap: float | None = None
         self.too_large = False
         self.bounded = 0
+        self._cost_model = cost_model
+        self._cached = cached
         self._settings = settings
         self._problem = problem
         self._deadline = deadline
@@ -84,7 +58,7 @@ class BlockSearch:
 
     def run(self) -> Schedule:
         """The block's schedule, with its latencies in its metadata."""
-        problem, cost_model = self._problem, self._settings.cost_model
+        problem, cost_model = self._problem, self._cost_model
         start = time.monotonic()
         before = cost_model.measurements
         sequential = sequential_schedule(problem)
@@ -130,15 +104,16 @@ class BlockSearch:
         if not settings.searches:
             return [BASELINES[settings.strategy](problem)]
         sequential = sequential_schedule(problem)
+        splitting = splits(problem, settings, self._cost_model)
         if is_chain(problem):
-            return [sequential, *settings.splits(problem)]
+            return [sequential, *splitting]
         optima: list[Schedule] = []
         try:
             optima = self._optima()
         except MemoryError:
             self.too_large = True
-            settings.cost_model.release()
-        choices = [sequential, *optima[:1], *settings.splits(problem)]
+            self._cost_model.release()
+        choices = [sequential, *optima[:1], *splitting]
         if settings.strategy in ("both", "parallel"):
             choices.append(greedy_schedule(problem))
         return choices + optima[1:]
@@ -157,11 +132,11 @@ class BlockSearch:
 
         result = search(
             problem,
-            settings.cached,
+            self._cached,
             settings.strategy,
             settings.pruning,
             update,
-            settings.cached.lower_bound,
+            self._cached.lower_bound,
             1 - _WORTHWHILE,
             settings.patterns.units_of(problem),
             tie=1 - _WORTHWHILE,
@@ -175,7 +150,7 @@ class BlockSearch:
         self, candidates: Sequence[Schedule]
     ) -> dict[tuple[Stage, ...], float]:
         """Milliseconds, by stages, of as many as the time allows."""
-        cost_model = self._settings.cost_model
+        cost_model = self._cost_model
         stages = [schedule.stages for schedule in candidates]
         latencies = compare_within_memory(
             lambda some: cost_model.compare(
@@ -185,6 +160,15 @@ class BlockSearch:
             cost_model.release,
         )
         return dict(zip(stages, latencies, strict=False))
+
+
+def splits(
+    problem: Problem, settings: SearchSettings, cost_model: BlockCostModel
+) -> list[Schedule]:
+    """Schedules that split all of a block, where the strategy has them."""
+    if settings.strategy != "both" or not cost_model.lanes_divide_device:
+        return []
+    return split_schedules(problem, cost_model.lanes)
 
 
 def is_chain(problem: Problem) -> bool:

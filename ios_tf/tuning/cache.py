@@ -13,19 +13,17 @@ from __future__ import annotations
 import json
 import logging
 import os
-from typing import Any
 
 import tensorflow as tf
 
 from ios_tf import validation
 from ios_tf.errors import first_line
 from ios_tf.native.names import PENDING
-from ios_tf.scheduler import Problem, Pruning, Schedule, validate
+from ios_tf.scheduler import Problem, Schedule, validate
 from ios_tf.tuning import cache_files
-from ios_tf.tuning.parts import DEFAULT_PATTERNS, Patterns
+from ios_tf.tuning.settings import DEFAULT_STRATEGY, SearchSettings
 
 _logger = logging.getLogger("ios_tf")
-DEFAULT_STRATEGY = "both"
 
 
 def default_directory() -> str:
@@ -71,19 +69,12 @@ class ScheduleCache:
         suffix = "" if strategy == DEFAULT_STRATEGY else f".{strategy}"
         return os.path.join(self._directory, f"{signature}{suffix}.json")
 
-    def get(
-        self,
-        problem: Problem,
-        strategy: str,
-        pruning: Pruning,
-        patterns: Patterns = DEFAULT_PATTERNS,
-        winograd: bool = True,
-    ) -> Schedule | None:
+    def get(self, problem: Problem, settings: SearchSettings) -> Schedule | None:
         """The schedule of a block found with these settings, or None.
 
         A file that is not such a schedule is ignored with one warning.
         """
-        path = self.path(problem.signature, strategy)
+        path = self.path(problem.signature, settings.strategy)
         try:
             data = cache_files.read(self._root, path)
         except tf.errors.NotFoundError:
@@ -102,23 +93,15 @@ class ScheduleCache:
         except ValueError as error:
             _logger.warning("%s is ignored: %s", path, first_line(error))
             return None
-        wanted = _settings(strategy, pruning, patterns, winograd)
+        wanted = settings.to_json()
         if any(schedule.metadata.get(key) != value for key, value in wanted.items()):
             return None
         return schedule
 
-    def put(
-        self,
-        schedule: Schedule,
-        strategy: str,
-        pruning: Pruning,
-        patterns: Patterns = DEFAULT_PATTERNS,
-        winograd: bool = True,
-    ) -> None:
+    def put(self, schedule: Schedule, settings: SearchSettings) -> None:
         """Keeps a schedule. A cache that cannot be written is one warning."""
-        path = self.path(schedule.signature, strategy)
-        settings = _settings(strategy, pruning, patterns, winograd)
-        data = {**json.loads(schedule.to_json()), **settings}
+        path = self.path(schedule.signature, settings.strategy)
+        data = {**json.loads(schedule.to_json()), **settings.to_json()}
         try:
             cache_files.write(self._root, path, json.dumps(data) + "\n")
         except tf.errors.OpError as error:
@@ -127,18 +110,3 @@ class ScheduleCache:
                 self._directory,
                 first_line(error),
             )
-
-
-def _settings(
-    strategy: str, pruning: Pruning, patterns: Patterns, winograd: bool
-) -> dict[str, Any]:
-    """The settings of a schedule's search, as its file has them."""
-    return {
-        "strategy_option": strategy,
-        # No limit has two spellings.
-        "max_groups": pruning.max_groups or 0,
-        "max_group_size": pruning.max_group_size or 0,
-        "units": list(patterns.units),
-        "borders": list(patterns.borders),
-        "winograd": winograd,
-    }

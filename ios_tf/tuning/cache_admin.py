@@ -21,8 +21,8 @@ from ios_tf.native.names import PENDING
 from ios_tf.scheduler import STRATEGIES, Schedule, document
 from ios_tf.tables import table
 from ios_tf.tuning import cache_files
-from ios_tf.tuning.cache import DEFAULT_STRATEGY
 from ios_tf.tuning.pending import problem_of
+from ios_tf.tuning.settings import DEFAULT_STRATEGY
 
 _PLANS = "plans"  # cuDNN's, see cc/engine/cuda/cudnn/plan_cache.h
 _VERSION = 1

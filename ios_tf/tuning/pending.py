@@ -20,13 +20,13 @@ from ios_tf.scheduler import PAPER_PRUNING, Problem, Pruning, Schedule, document
 from ios_tf.tables import table
 from ios_tf.tuning import cache_files
 from ios_tf.tuning.cache import (
-    DEFAULT_STRATEGY,
     ScheduleCache,
     directory_of,
     latency_database,
     pending_directory,
 )
 from ios_tf.tuning.searcher import Searcher
+from ios_tf.tuning.settings import DEFAULT_STRATEGY, SearchSettings
 
 _logger = logging.getLogger("ios_tf")
 
@@ -55,12 +55,10 @@ class BlockTuner:
         self._cache = ScheduleCache(cache_dir, fingerprint)
         self._searcher = Searcher(
             ProfiledCostModel(device, measurement),
-            DEFAULT_STRATEGY,
-            pruning,
+            SearchSettings(pruning=pruning, winograd=winograd and device == "cpu"),
             self._cache,
-            progress,
             open_database(latency_database(cache_dir), fingerprint),
-            winograd=winograd and device == "cpu",
+            show_progress=progress,
         )
 
     def tune(self, problem: Problem) -> Schedule:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from ios_tf.cost.cached import CachedCostModel
 from ios_tf.cost.cost_model import BlockCostModel
 from ios_tf.cost.database import LatencyDatabase
-from ios_tf.scheduler import Problem, Pruning, Schedule
+from ios_tf.scheduler import Problem, Schedule
 from ios_tf.tuning.algorithms import choose, with_algorithms
-from ios_tf.tuning.block_search import BlockSearch, SearchSettings, is_chain
-from ios_tf.tuning.parts import DEFAULT_PATTERNS, Part, Patterns, joined, parts_of
+from ios_tf.tuning.block_search import BlockSearch, is_chain, splits
+from ios_tf.tuning.parts import Part, joined, parts_of
 from ios_tf.tuning.progress import Progress
+from ios_tf.tuning.settings import SearchSettings
 
 if TYPE_CHECKING:  # it needs TensorFlow, which not every search has
     from ios_tf.tuning.cache import ScheduleCache
@@ -52,7 +53,7 @@ class SearchStats:
 
 
 class Searcher:
-    """Schedules blocks for one device with one strategy.
+    """Schedules blocks for one device with the same settings.
 
     Equal stages are measured once, across all blocks it is given, and across all
     searches that share the database.
@@ -67,29 +68,20 @@ class Searcher:
     def __init__(
         self,
         cost_model: BlockCostModel,
-        strategy: str,
-        pruning: Pruning,
+        settings: SearchSettings,
         cache: ScheduleCache | None = None,
-        show_progress: bool = False,
         database: LatencyDatabase | None = None,
-        patterns: Patterns = DEFAULT_PATTERNS,
         time_limit: float = 0.0,
-        winograd: bool = False,
+        show_progress: bool = False,
     ) -> None:
-        """`time_limit`: 0: none. What a search has found by then is used.
-
-        `winograd`: whether searches choose the algorithms of convolutions, too.
-        """
+        """`time_limit`: 0: none. What a search has found by then is used."""
         self.cost_model = cost_model
+        self.searches = settings.searches
+        self._settings = settings
         self._cached = CachedCostModel(cost_model, database)
-        self._settings = SearchSettings(
-            cost_model, self._cached, strategy, pruning, patterns
-        )
-        self.searches = self._settings.searches
         self.time_limit = time_limit or math.inf
         self._cache = cache
         self._show_progress = show_progress
-        self._winograd = winograd
 
     def schedule_all(
         self, problems: Iterable[Problem]
@@ -170,7 +162,7 @@ class Searcher:
             )
         by_count: dict[int, dict[str, Schedule]] = {}
         for problem in problems:
-            for split in self._settings.splits(problem):
+            for split in splits(problem, self._settings, self.cost_model):
                 signature = problem.signature
                 by_count.setdefault(split.stages[0].micro_batches, dict(found))[
                     signature
@@ -180,13 +172,7 @@ class Searcher:
     def _look_up(self, problem: Problem) -> Schedule | None:
         if not self._cache:
             return None
-        schedule = self._cache.get(
-            problem,
-            self._settings.strategy,
-            self._settings.pruning,
-            self._settings.patterns,
-            self._winograd,
-        )
+        schedule = self._cache.get(problem, self._settings)
         # Given more time than then, there may be a better one.
         stopped_after = schedule.metadata.get("stopped_after") if schedule else None
         if stopped_after and self.time_limit > stopped_after:
@@ -215,19 +201,13 @@ class Searcher:
 
     def _keep(self, schedule: Schedule) -> None:
         if self._cache:
-            self._cache.put(
-                schedule,
-                self._settings.strategy,
-                self._settings.pruning,
-                self._settings.patterns,
-                self._winograd,
-            )
+            self._cache.put(schedule, self._settings)
 
     def _algorithms(
         self, problem: Problem, end: float, stats: SearchStats
     ) -> dict[int, str]:
         """Those of a block's operators; of all of them where the time allows."""
-        if not self._winograd or not self.searches:
+        if not self._settings.winograd or not self.searches:
             return {}
         algorithms: dict[int, str] = {}
         try:
@@ -251,6 +231,8 @@ class Searcher:
     ) -> Schedule:
         """That of a block with these algorithms."""
         search = BlockSearch(
+            self.cost_model,
+            self._cached,
             self._settings,
             with_algorithms(problem, algorithms),
             deadline,

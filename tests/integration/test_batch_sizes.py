@@ -31,6 +31,7 @@ from ios_tf.scheduler import (
 )
 from ios_tf.tuning.cache import ScheduleCache
 from ios_tf.tuning.searcher import Searcher
+from ios_tf.tuning.settings import SearchSettings
 
 # Batch sizes and what is to run by their schedules: the nearest by ratio.
 NEAREST = {1: 1, 2: 1, 5: 8, 8: 8, 9: 8, 32: 32}
@@ -163,7 +164,7 @@ def test_a_size_whose_schedules_are_slower_is_sequential(latencies, expected, sa
         for size, of_size in collected.items()
         for signature, problem in of_size.problems.items()
     }
-    searcher = Searcher(Stopwatch(latencies), "both", Pruning())
+    searcher = Searcher(Stopwatch(latencies), SearchSettings())
     checked = network_check.check(frozen, collected, schedules, searcher)
     graph_def = network_check.rewrite(frozen, checked.schedules, list(collected))
     assert stages(dataclasses.replace(frozen, graph_def=graph_def)) == expected
@@ -178,11 +179,12 @@ def fill_cache(directory: str, source: str, forms) -> None:
     """Keeps schedules as those that strategy "greedy" gives: it keeps what it gets."""
     cache = ScheduleCache(directory, plugin.device_fingerprint("cpu"))
     pruning = Pruning(FAST["max_group_size"], FAST["max_groups"])
+    settings = SearchSettings("greedy", pruning, winograd=True)
     latencies = {"latency_ms": 1.0, "sequential_ms": 1.0}
     for size, form in forms.items():
         for problem in graph_optimizer.collect(freeze(source), size).problems.values():
             schedule = dataclasses.replace(form(problem), metadata=latencies)
-            cache.put(schedule, "greedy", pruning)
+            cache.put(schedule, settings)
 
 
 def test_conversion_for_several_batch_sizes(cache, network, saved, tmp_path):

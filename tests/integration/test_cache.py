@@ -8,8 +8,10 @@ import pytest
 
 from ios_tf.scheduler import Problem, Pruning, Schedule, sequential_schedule
 from ios_tf.tuning.cache import ScheduleCache, default_directory
+from ios_tf.tuning.parts import Patterns
+from ios_tf.tuning.settings import SearchSettings
 
-PRUNING = Pruning()
+SETTINGS = SearchSettings()
 
 
 @pytest.fixture
@@ -51,9 +53,9 @@ def cache(tmp_path) -> ScheduleCache:
 
 
 def test_gives_back_what_was_put(cache, problem, schedule):
-    assert cache.get(problem, "both", PRUNING) is None
-    cache.put(schedule, "both", PRUNING)
-    found = cache.get(problem, "both", PRUNING)
+    assert cache.get(problem, SETTINGS) is None
+    cache.put(schedule, SETTINGS)
+    found = cache.get(problem, SETTINGS)
     assert found.stages == schedule.stages
     assert found.metadata["latency_ms"] == 1.5
     name = os.path.basename(cache.path(problem.signature, "both"))
@@ -62,9 +64,14 @@ def test_gives_back_what_was_put(cache, problem, schedule):
 
 
 def test_other_settings_are_other_schedules(cache, problem, schedule):
-    cache.put(schedule, "both", PRUNING)
-    assert cache.get(problem, "merge", PRUNING) is None
-    assert cache.get(problem, "both", Pruning(max_groups=2)) is None
+    cache.put(schedule, SETTINGS)
+    for others in (
+        SearchSettings("merge"),
+        SearchSettings(pruning=Pruning(max_groups=2)),
+        SearchSettings(patterns=Patterns(units=("a",))),
+        SearchSettings(winograd=True),
+    ):
+        assert cache.get(problem, others) is None
 
 
 def _without(key):
@@ -87,7 +94,7 @@ BROKEN = {
 def test_a_broken_schedule_is_ignored_with_one_warning(
     cache, problem, schedule, caplog, name
 ):
-    cache.put(schedule, "both", PRUNING)
+    cache.put(schedule, SETTINGS)
     path = cache.path(problem.signature, "both")
     with open(path) as file:
         data = json.load(file)
@@ -95,7 +102,7 @@ def test_a_broken_schedule_is_ignored_with_one_warning(
     with open(path, "w") as file:
         json.dump(data, file)
     with caplog.at_level(logging.WARNING):
-        assert cache.get(problem, "both", PRUNING) is None
+        assert cache.get(problem, SETTINGS) is None
     (record,) = caplog.records
     assert path in record.getMessage()
     assert "\n" not in record.getMessage()
@@ -105,12 +112,12 @@ def test_a_broken_schedule_is_ignored_with_one_warning(
 def test_a_file_that_is_no_schedule_is_ignored(
     cache, problem, schedule, caplog, content
 ):
-    cache.put(schedule, "both", PRUNING)
+    cache.put(schedule, SETTINGS)
     path = cache.path(problem.signature, "both")
     with open(path, "wb") as file:
         file.write(content)
     with caplog.at_level(logging.WARNING):
-        assert cache.get(problem, "both", PRUNING) is None
+        assert cache.get(problem, SETTINGS) is None
     (record,) = caplog.records
     assert path in record.getMessage()
 
@@ -121,8 +128,8 @@ def test_a_cache_that_cannot_be_written_is_a_warning(
     (tmp_path / "file").write_text("")
     cache = ScheduleCache(str(tmp_path / "file"), "device")
     with caplog.at_level(logging.WARNING):
-        cache.put(schedule, "both", PRUNING)
-        assert cache.get(problem, "both", PRUNING) is None
+        cache.put(schedule, SETTINGS)
+        assert cache.get(problem, SETTINGS) is None
     assert str(tmp_path / "file") in caplog.records[0].getMessage()
 
 

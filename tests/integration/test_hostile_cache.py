@@ -13,9 +13,10 @@ from cache_helpers import DEVICE, add_pending, run
 
 from ios_tf.errors import UserError
 from ios_tf.native import engine
-from ios_tf.scheduler import PAPER_PRUNING, Problem
+from ios_tf.scheduler import Problem
 from ios_tf.tuning import cache_admin, pending
 from ios_tf.tuning.cache import ScheduleCache, pending_directory
+from ios_tf.tuning.settings import SearchSettings
 
 FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 2, "max_group_size": 2}
 BLOCK = {
@@ -82,7 +83,7 @@ def test_what_is_no_schedule_is_one_warning(cache, problem, caplog, capfd, how):
     opened = ScheduleCache(cache, DEVICE)
     path = opened.path(problem.signature, "both")
     spoil(path, SPOILS[how])
-    assert opened.get(problem, "both", PAPER_PRUNING) is None
+    assert opened.get(problem, SearchSettings()) is None
     if how != "dangling":  # as if there were none
         (record,) = caplog.records
         assert path in record.getMessage()

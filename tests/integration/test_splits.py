@@ -17,7 +17,6 @@ from ios_tf.model import graph_optimizer
 from ios_tf.native import engine
 from ios_tf.scheduler import (
     Problem,
-    Pruning,
     Schedule,
     Stage,
     Strategy,
@@ -26,6 +25,7 @@ from ios_tf.scheduler import (
     split_schedules,
 )
 from ios_tf.tuning.searcher import Searcher
+from ios_tf.tuning.settings import SearchSettings
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,7 @@ def problem(request):
 def test_a_search_finds_splits(latency_ms, options, chosen, problem):
     options = {"strategy": "both", "lanes_divide_device": True, **options}
     cost_model = Latencies(latency_ms, options["lanes_divide_device"])
-    searcher = Searcher(cost_model, options["strategy"], Pruning())
+    searcher = Searcher(cost_model, SearchSettings(options["strategy"]))
     schedules, _ = searcher.schedule_all([problem])
     first = schedules[problem.signature].stages[0]
     assert first.micro_batches == chosen
@@ -192,7 +192,7 @@ def test_the_network_decides_whether_all_blocks_are_split(latencies, expected, s
     frozen = freeze(saved)
     collected = {8: graph_optimizer.collect(frozen, 8)}
     schedules = {s: greedy_schedule(p) for s, p in collected[8].problems.items()}
-    searcher = Searcher(DividedStopwatch({8: latencies}), "both", Pruning())
+    searcher = Searcher(DividedStopwatch({8: latencies}), SearchSettings())
     checked = network_check.check(frozen, collected, schedules, searcher)
     graph_def = network_check.rewrite(frozen, checked.schedules, [8])
     kept = dataclasses.replace(frozen, graph_def=graph_def)

@@ -3,9 +3,10 @@
 import pytest
 
 from ios_tf.native import engine
-from ios_tf.scheduler import Problem, Pruning, Schedule, sequential_schedule, validate
+from ios_tf.scheduler import Problem, Schedule, sequential_schedule, validate
 from ios_tf.tuning.algorithms import choose, with_algorithms
 from ios_tf.tuning.searcher import Searcher
+from ios_tf.tuning.settings import SearchSettings
 
 
 def chain() -> Problem:
@@ -104,7 +105,7 @@ def test_blocks_with_algorithms_are_other_blocks():
 def test_a_searched_schedule_has_them(winograd):
     problem = chain()
     model = Table({(0, "winograd_2x2"): 0.5})
-    searcher = Searcher(model, "both", Pruning(), winograd=winograd)
+    searcher = Searcher(model, SearchSettings(winograd=winograd))
     found, _ = searcher.schedule_all([problem])
     schedule = found[problem.signature]
     validate(schedule, problem)
@@ -119,7 +120,7 @@ def test_a_searched_schedule_has_them(winograd):
 def test_a_baseline_that_is_asked_for_computes_directly():
     problem = chain()
     searcher = Searcher(
-        Table({(0, "winograd_2x2"): 0.5}), "sequential", Pruning(), winograd=True
+        Table({(0, "winograd_2x2"): 0.5}), SearchSettings("sequential", winograd=True)
     )
     found, _ = searcher.schedule_all([problem])
     assert found[problem.signature].algorithms == {}

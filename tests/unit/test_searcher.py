@@ -6,8 +6,9 @@ from ios_tf.cost import Measurement
 from ios_tf.cost.cost_model import compare_within_memory
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.native import engine
-from ios_tf.scheduler import Problem, Pruning, sequential_schedule
+from ios_tf.scheduler import Problem, sequential_schedule
 from ios_tf.tuning.searcher import Searcher
+from ios_tf.tuning.settings import SearchSettings
 
 
 def branches(batch: int, size: int) -> Problem:
@@ -31,7 +32,7 @@ def branches(batch: int, size: int) -> Problem:
 def test_what_cannot_be_measured_is_sequential(size):
     problem = branches(1 << 16, size)
     cost_model = ProfiledCostModel("cpu", Measurement(0, 1, 1))
-    found, stats = Searcher(cost_model, "both", Pruning()).schedule_all([problem])
+    found, stats = Searcher(cost_model, SearchSettings()).schedule_all([problem])
     schedule = found[problem.signature]
     assert schedule.stages == sequential_schedule(problem).stages
     assert schedule.metadata["latency_ms"] == schedule.metadata["sequential_ms"] == 0

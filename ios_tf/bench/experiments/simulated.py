@@ -28,6 +28,7 @@ from ios_tf.bench.experiments.schedules import PAPER_STRATEGIES
 from ios_tf.bench.predictions import (
     CALIBRATED,
     STRATEGIES,
+    Latencies,
     SearchParts,
     calibrated,
     fitted,
@@ -85,11 +86,12 @@ class Simulated(Experiment):
             v100 = calibrated(v100, those, known, context.say)
             k80 = dataclasses.replace(k80, **_constants(v100))
         found = {name: parts[name].all_schedules(v100) for name in parts}
+        devices = {"v100": v100, "k80": k80}
         networks = {}
         for network in context.networks:
             name = network.name
             networks[name] = _predictions(
-                network, parts[name], found[name], (v100, k80), paper
+                network, parts[name], found[name], devices, paper
             )
             if context.options.calibrate and name in known and len(known) > 1:
                 others = {other: parts[other] for other in known if other != name}
@@ -191,43 +193,54 @@ def _predictions(
     network: Network,
     parts: SearchParts,
     found: Mapping[str, Sequence[Schedule]],
-    devices: tuple[SimulatedDevice, SimulatedDevice],
+    devices: Mapping[str, SimulatedDevice],
     paper: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Latencies in ms of all that the paper has of a network, on a V100 and a K80."""
-    v100, k80 = devices
-    predicted: dict[str, Any] = {
-        "schedules": {s: parts.latency_ms(v100, found[s]) for s in STRATEGIES}
-    }
+    v100 = devices["v100"]
     name = paper_name(network.name)
-    predicted["batch_sizes"] = {}
-    for size in paper.get(f"batch_sizes_{name}", {}):
-        at_size = SearchParts(network.with_batch(int(size)))
-        predicted["batch_sizes"][size] = {
-            s: at_size.latency_ms(v100, at_size.schedules(v100, s))
-            for s in ("sequential", "both")
-        }
     special = paper.get(f"specialization_{name}", {})
-    sizes = special.get("batch", {}).get("sizes", ())
-    at = {size: SearchParts(network.with_batch(size)) for size in sizes}
-    best = {size: at[size].schedules(v100) for size in sizes}
-    predicted["batch"] = [
-        [at[size].latency_ms(v100, best[other]) for other in sizes] for size in sizes
-    ]
+    predicted: dict[str, Any] = {
+        "schedules": {s: parts.latency_ms(v100, found[s]) for s in STRATEGIES},
+        "batch_sizes": {
+            size: _at_batch(network, int(size), v100)
+            for size in paper.get(f"batch_sizes_{name}", {})
+        },
+        "batch": _by_schedules_of_others(
+            network, special.get("batch", {}).get("sizes", ()), v100
+        ),
+        "pruning": {},
+    }
     if "device" in special:
-        made = {"v100": found["both"], "k80": parts.schedules(k80)}
+        made = {"v100": found["both"], "k80": parts.schedules(devices["k80"])}
         predicted["device"] = {
             there: {
                 f"optimised_for_{n}": parts.latency_ms(device, s)
                 for n, s in made.items()
             }
-            for there, device in (("v100", v100), ("k80", k80))
+            for there, device in devices.items()
         }
-    predicted["pruning"] = {}
     for key in paper.get("pruning_r_s", {}).get(name, {}):
         pruned = SearchParts(network, Pruning(*map(int, key.split(","))))
         predicted["pruning"][key] = pruned.latency_ms(v100, pruned.schedules(v100))
     return predicted
+
+
+def _at_batch(network: Network, size: int, device: SimulatedDevice) -> dict[str, float]:
+    parts = SearchParts(network.with_batch(size))
+    return {
+        s: parts.latency_ms(device, parts.schedules(device, s))
+        for s in ("sequential", "both")
+    }
+
+
+def _by_schedules_of_others(
+    network: Network, sizes: Sequence[int], device: SimulatedDevice
+) -> list[list[float]]:
+    """Latencies in ms at each batch size, by the schedules found for each."""
+    at = [SearchParts(network.with_batch(size)) for size in sizes]
+    best = [parts.schedules(device) for parts in at]
+    return [[parts.latency_ms(device, other) for other in best] for parts in at]
 
 
 def _schedules(paper: Mapping[str, Any], network: str) -> dict[str, float]:
@@ -260,6 +273,7 @@ def _held_out(
 ) -> Iterator[Ratio]:
     """Ratios that the constants were not fitted to."""
     name = paper_name(network)
+    special = paper.get(f"specialization_{name}", {})
     for size, row in found["batch_sizes"].items():
         published = paper[f"batch_sizes_{name}"][size]
         if int(size) > 1:
@@ -269,38 +283,10 @@ def _held_out(
                 row["sequential"] / row["both"],
                 published["sequential"] / published["ios_both"],
             )
-    special = paper.get(f"specialization_{name}", {})
     if found["batch"]:
-        sizes, published = special["batch"]["sizes"], special["batch"]["latency"]
-        for i, j in np.ndindex(len(sizes), len(sizes)):
-            if i != j:
-                yield Ratio(
-                    "schedules of other batches",
-                    f"batch {sizes[i]} by the schedule for {sizes[j]}, to its own",
-                    found["batch"][i][j] / found["batch"][i][i],
-                    published[i][j] / published[i][i],
-                )
+        yield from _other_batches(found["batch"], special["batch"])
     if "device" in found:
-        own = [found["device"][d][f"optimised_for_{d}"] for d in ("k80", "v100")]
-        published = [
-            special["device"][d][f"optimised_for_{d}"] for d in ("k80", "v100")
-        ]
-        yield Ratio(
-            "latency on another device",
-            "latency of the K80, to the V100",
-            own[0] / own[1],
-            published[0] / published[1],
-        )
-    for here, row in found.get("device", {}).items():
-        own = f"optimised_for_{here}"
-        (other,) = row.keys() - {own}
-        published = special["device"][here]
-        yield Ratio(
-            "schedules of other devices",
-            f"{here.upper()} by the schedule for the other device, to its own",
-            row[other] / row[own],
-            published[other] / published[own],
-        )
+        yield from _other_devices(found["device"], special["device"])
     if found["pruning"]:
         published = paper["pruning_r_s"][name]
         for key, latency_ms in found["pruning"].items():
@@ -311,6 +297,47 @@ def _held_out(
                     latency_ms / found["pruning"][_WIDEST],
                     published[key][0] / published[_WIDEST][0],
                 )
+
+
+def _other_batches(
+    predicted: Sequence[Sequence[float]], published: Mapping[str, Any]
+) -> Iterator[Ratio]:
+    sizes, latency = published["sizes"], published["latency"]
+    for i, j in np.ndindex(len(sizes), len(sizes)):
+        if i != j:
+            yield Ratio(
+                "schedules of other batches",
+                f"batch {sizes[i]} by the schedule for {sizes[j]}, to its own",
+                predicted[i][j] / predicted[i][i],
+                latency[i][j] / latency[i][i],
+            )
+
+
+def _other_devices(
+    predicted: Mapping[str, Latencies], published: Mapping[str, Latencies]
+) -> Iterator[Ratio]:
+    """By device: latencies by the schedules for each."""
+    made_for = {device: f"optimised_for_{device}" for device in ("k80", "v100")}
+
+    def of_both(latencies: Mapping[str, Latencies]) -> float:
+        k80, v100 = (latencies[device][own] for device, own in made_for.items())
+        return k80 / v100
+
+    yield Ratio(
+        "latency on another device",
+        "latency of the K80, to the V100",
+        of_both(predicted),
+        of_both(published),
+    )
+    for device, row in predicted.items():
+        own = made_for[device]
+        (other,) = row.keys() - {own}
+        yield Ratio(
+            "schedules of other devices",
+            f"{device.upper()} by the schedule for the other device, to its own",
+            row[other] / row[own],
+            published[device][other] / published[device][own],
+        )
 
 
 def _summary(results: Mapping[str, Any], paper: Mapping[str, Any]) -> Table:
