@@ -7,25 +7,28 @@ all alike; medians and their ratios are reported.
 from __future__ import annotations
 
 import dataclasses
-import os
 import platform
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
 
 from ios_tf.bench.standalone import utc_now
-from ios_tf.conversion.convert import convert
 from ios_tf.conversion.differences import compare_outputs
+from ios_tf.conversion.options import SearchOptions
+from ios_tf.conversion.planning import Function, Plan
 from ios_tf.model import frozen_graphs, saved_models
 from ios_tf.model.inputs import Given, example_inputs, outputs_of
 from ios_tf.model.loading import saved_model
+from ios_tf.model.weights import Weights
+from ios_tf.native import devices, plugin
 from ios_tf.tables import table
 from ios_tf.tuning.progress import Progress
+from ios_tf.tuning.searcher import Searcher
 
 STOCK = "TensorFlow"
 FROZEN = "frozen"  # TensorFlow, too: what freezing the variables alone gives
@@ -137,35 +140,44 @@ def bench(
     Raises:
       UserError: as for `ios_tf.convert`; inputs of unknown shape, or not numbers.
     """
-    with (
-        saved_model(model, weights, say) as source,
-        tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
-    ):
-        functions = {}
-        stock = saved_models.load(source, tags)
-        signature = saved_models.choose_signature(signature, stock)
-        functions[STOCK] = stock.signatures[signature]
-        arguments = example_inputs(functions[STOCK], batch_size, inputs)
-        outputs_of(functions[STOCK], arguments)  # fails now, before the searches
-        frozen = frozen_graphs.freeze(signature, functions[STOCK])
-        functions[FROZEN] = frozen_graphs.rebuild(frozen, frozen.graph_def)
-        for strategy in strategies:
-            output = os.path.join(directory, strategy)
-            report = convert(
-                source,
-                output,
-                batch_size=batch_size,
-                device=device,
-                strategy=strategy,
-                signatures=[signature],
-                tags=tags,
-                cache_dir=cache_dir,
-                keep_slower=True,
-                progress=progress,
-            )
-            functions[strategy] = tf.saved_model.load(output).signatures[signature]
-        rows = measure(functions, arguments, rounds, progress)
-    return Result(str(model), signature, report.device, batch_size, rows)
+    chosen = devices.choose(device, say)
+    options = SearchOptions(batch_size, device, cache_dir=cache_dir, keep_slower=True)
+    with saved_model(model, weights, say) as source:
+        loaded = saved_models.load(source, tags)
+    signature = saved_models.choose_signature(signature, loaded)
+    stock = loaded.signatures[signature]
+    arguments = example_inputs(stock, batch_size, inputs)
+    outputs_of(stock, arguments)  # fails now, before the searches
+    frozen = frozen_graphs.freeze(signature, stock)
+    functions = {STOCK: stock, FROZEN: frozen_graphs.rebuild(frozen, frozen.graph_def)}
+    shared = Weights()
+    function = Function.find(
+        signature,
+        stock,
+        frozen_graphs.freeze(signature, stock, keep_filters=True),
+        options.batch_sizes,
+        chosen.kind,
+        shared,
+    )
+    for strategy in strategies:
+        options = dataclasses.replace(options, strategy=strategy)
+        with options.searcher(say, progress) as searcher:
+            graph_def = _scheduled(function, searcher)
+        functions[strategy] = frozen_graphs.rebuild(
+            function.frozen, *shared.take(function.frozen, graph_def)
+        )
+    rows = measure(functions, arguments, rounds, progress)
+    fingerprint = plugin.device_fingerprint(chosen.engine)
+    return Result(str(model), signature, fingerprint, batch_size, rows)
+
+
+def _scheduled(function: Function, searcher: Searcher) -> graph_pb2.GraphDef:
+    """The graph that `convert` writes with a strategy, whether it is faster or not."""
+    if not function.problems:
+        return function.frozen.graph_def
+    schedules, _ = searcher.schedule_all(function.problems.values())
+    plan = Plan.find(function, schedules, searcher, keeps_all=True)
+    return plan.rewrite(searcher.cost_model.device.kind)
 
 
 def measure(
