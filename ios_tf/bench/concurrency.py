@@ -22,6 +22,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ios_tf.bench.memory import resident
 from ios_tf.bench.standalone import exit_code
 from ios_tf.conversion.convert import convert
 from ios_tf.files import write_json
@@ -29,8 +30,6 @@ from ios_tf.model import saved_models
 from ios_tf.model.inputs import example_inputs
 from ios_tf.model.loading import saved_model
 from ios_tf.tables import table
-
-_MEBIBYTE = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +77,7 @@ def hammer(
     """
     inputs = [example_inputs(function, size) for size in batch_sizes]
     expected = [_bits(function(**i)) for i in inputs]
-    loaded = _resident()
+    loaded = resident()
     lock = threading.Lock()
     done = differing = 0
     settled = peak = loaded
@@ -94,9 +93,9 @@ def hammer(
                 number, done = done, done + 1
                 if number % sample_every == 0:
                     if number <= runs // 10:
-                        settled = max(settled, _resident())
+                        settled = max(settled, resident())
                     else:
-                        peak = max(peak, _resident())
+                        peak = max(peak, resident())
             which = number % len(inputs)
             try:
                 same = _bits(function(**inputs[which])) == expected[which]
@@ -175,12 +174,6 @@ def _child(arguments: str) -> None:
 
 def _bits(outputs: dict[str, tf.Tensor]) -> dict[str, bytes]:
     return {name: value.numpy().tobytes() for name, value in outputs.items()}
-
-
-def _resident() -> float:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        pages = int(file.read().split()[1])
-    return pages * 4096 / _MEBIBYTE
 
 
 def main() -> int:

@@ -18,6 +18,7 @@ ENGINE_TESTS = (
     "activations",
     "commute",
     "schedule",
+    "memory",
     "memory_plan",
     "program",
     "host_memory",

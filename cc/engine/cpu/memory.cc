@@ -34,16 +34,17 @@ std::shared_ptr<float> AllocateFloats(int64_t floats) {
 std::shared_ptr<float> FloatPool::Allocate(int64_t floats) {
   std::lock_guard<std::mutex> lock(mutex_);
   const int64_t rounded = AlignUp(floats, kCacheLine / sizeof(float));
-  if (!slab_ || used_ + rounded > size_) {
+  std::shared_ptr<float> slab = slab_.lock();
+  if (!slab || used_ + rounded > size_) {
     const int64_t size = std::max(rounded, kSlabFloats);
-    std::shared_ptr<float> slab = AllocateFloats(size);
+    slab = AllocateFloats(size);
     if (!slab) return nullptr;
-    slab_ = std::move(slab);
+    slab_ = slab;
     used_ = 0;
     size_ = size;
   }
   // Keeps the whole slab alive.
-  std::shared_ptr<float> piece(slab_, slab_.get() + used_);
+  std::shared_ptr<float> piece(slab, slab.get() + used_);
   used_ += rounded;
   return piece;
 }

@@ -13,14 +13,15 @@ namespace ios::cpu {
 std::shared_ptr<float> AllocateFloats(int64_t floats);
 
 // Hands out pieces of large allocations, for arrays that are smaller than a
-// huge page and live about as long as each other. Thread-safe.
+// huge page and live about as long as each other; one is given back with the
+// last of its pieces. Thread-safe.
 class FloatPool {
  public:
   std::shared_ptr<float> Allocate(int64_t floats);
 
  private:
   std::mutex mutex_;
-  std::shared_ptr<float> slab_;
+  std::weak_ptr<float> slab_;
   int64_t used_ = 0, size_ = 0;  // of slab_, in floats
 };
 

@@ -2,28 +2,26 @@
 
 # Loads and unloads a model, and prints how much memory that takes.
 LOADER = """
-import resource, sys
+import gc
+import sys
 import tensorflow as tf
-import ios_tf
+from ios_tf.bench.memory import resident
 from ios_tf.model import saved_models
 from ios_tf.model.inputs import example_inputs
 
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize() / 2**20
-
-path, loads = sys.argv[1], int(sys.argv[2])
-seen = []
+path, loads, plugin = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "plugin"
+tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": plugin})
+first = None
 for _ in range(loads):
     loaded = tf.saved_model.load(path)
     function = loaded.signatures[saved_models.choose_signature(None, loaded)]
     inputs = example_inputs(function, 1)
     result = {k: v.numpy().tobytes() for k, v in function(**inputs).items()}
-    assert not seen or result == first
+    assert first in (None, result)
     first = result
     del loaded, function
-    seen.append(resident())
-    print(seen[-1], flush=True)
+    gc.collect()  # cycles, which Python lets pile up
+    print(resident(), flush=True)
 """
 # Serves the original for ever, with schedules from the cache as they come.
 SERVER = """

@@ -1,0 +1,25 @@
+// Memory of the CPU backend: who keeps a slab of the pool.
+#include "cc/engine/cpu/memory.h"
+
+#include <memory>
+
+#include "tests/cc/testing.h"
+
+namespace ios::cpu {
+namespace {
+
+TEST(SlabGoesWithTheLastOfItsPieces) {
+  FloatPool pool;
+  std::shared_ptr<float> first = pool.Allocate(100);
+  std::shared_ptr<float> second = pool.Allocate(1);
+  const std::weak_ptr<float> slab = first;
+  EXPECT(second.get() >= first.get() + 100);
+  first.reset();
+  EXPECT(!slab.expired());
+  second.reset();
+  EXPECT(slab.expired());
+  EXPECT(pool.Allocate(1) != nullptr);
+}
+
+}  // namespace
+}  // namespace ios::cpu
