@@ -117,7 +117,7 @@ def bench(
     batch_size: int = 1,
     device: str = "cpu",
     strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "both"),
-    rounds: int = 20,
+    rounds: int = 10,
     signature: str | None = None,
     tags: Sequence[str] | None = None,
     inputs: Mapping[str, Given] | None = None,

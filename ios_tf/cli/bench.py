@@ -54,7 +54,7 @@ def add_commands(commands: Any) -> None:
     arguments.add_signature(model, "the one to call")
     arguments.add_input(model)
     arguments.add_strategies(model)
-    arguments.add_whole(model, "rounds", 20, 1, "rounds of measurements")
+    arguments.add_whole(model, "rounds", 10, 1, "rounds of measurements")
     arguments.add_cache_dir(model)
     model.add_argument("--json", metavar="FILE", help="write the results here")
     page = arguments.command(

@@ -61,8 +61,11 @@ def _frozen(
     signature: str | None,
     say: Callable[[str], None],
     tags: Sequence[str] | None,
+    calibrated: bool,
 ) -> frozen_graphs.FrozenSignature:
-    keras_model = None if signature else keras_model_of(model, say=say)
+    keras_model = None
+    if not signature:
+        keras_model = keras_model_of(model, say=say, calibrated=calibrated)
     if keras_model is not None:
         function, _ = traced(keras_model)
         return frozen_graphs.freeze_flat(keras_model.name, function, keep_filters=True)
@@ -87,14 +90,14 @@ def blocks_of(
 ) -> Blocks:
     """The blocks that `ios_tf.convert` would search, see there for the arguments.
 
-    With `count_only`, those that are too large to search are not cut, as long as what
-    is in them can be counted.
+    With `count_only` - for `complexity_table` - those that are too large to search are
+    not cut, and batch norms of `models:NAME` keep the statistics they begin with.
 
     Raises:
       UserError: as for `ios_tf.convert`.
     """
-    limit = {"max_transitions": MAX_TRANSITIONS} if count_only else {}
-    frozen = _frozen(model, signature, say, tags)
+    limit = {"max_transitions": None} if count_only else {}
+    frozen = _frozen(model, signature, say, tags, not count_only)
     collected = graph_optimizer.collect(
         graph_optimizer.fold_constants(frozen), batch_size
     )
@@ -105,10 +108,7 @@ def blocks_of(
         problem = collected.problems[block["signature"]]
         parts, forced = parts_of(problem, pruning, patterns, **limit)
         if forced:
-            notes.append(
-                f"block {problem.name} is too large for one search: "
-                f"{forced} cuts more than its waists"
-            )
+            notes.append(_too_large(problem, "search", forced))
         for part in parts:
             counts[part.problem.signature] += 1
             problems.setdefault(part.problem.signature, part.problem)
@@ -120,22 +120,32 @@ def blocks_of(
 def complexity_table(
     blocks: Blocks, pruning: Pruning, patterns: Patterns = DEFAULT_PATTERNS
 ) -> str:
-    """The paper's Table 1 of all blocks, the largest last."""
+    """The paper's Table 1 of all blocks, the largest last.
+
+    What has too many transitions to be counted at once is cut like for a search.
+    """
     rows, largest = [], None
-    for problem in blocks.problems:
+    notes = list(blocks.notes)
+    waiting = [
+        (problem, blocks.counts[problem.signature]) for problem in blocks.problems
+    ]
+    while waiting:
+        problem, times = waiting.pop(0)
         units = make_units(problem, patterns.units_of(problem))
         try:
             counted = complexity(units.contracted, pruning)
         except BlockTooLargeError:
-            rows.append((_label(problem, blocks), str(len(units.masks)), *["?"] * 5))
+            parts, forced = parts_of(problem, pruning, patterns, MAX_TRANSITIONS)
+            notes.append(_too_large(problem, "count", forced))
+            waiting[:0] = [(part.problem, times) for part in parts]
             continue
-        rows.append((_label(problem, blocks), *_columns(counted)))
+        rows.append((_label(problem, times), *_columns(counted)))
         if largest is None or counted.transitions > largest[1].transitions:
             largest = (problem, counted)
     if largest:
         rows.append((f"largest: {_short(largest[0])}", *_columns(largest[1])))
     header = ("block", "n", "d", "states", "bound", "transitions", "schedules")
-    return "\n".join([table(header, rows), *(f"note: {n}" for n in blocks.notes)])
+    return "\n".join([table(header, rows), *(f"note: {n}" for n in notes)])
 
 
 def latency_table(
@@ -164,7 +174,7 @@ def latency_table(
                 latencies[strategy] = math.nan
             count = blocks.counts[problem.signature]
             totals[strategy] += latencies[strategy] * count
-        rows.append((_label(problem, blocks), *map(_ms, latencies.values())))
+        rows.append((_label(problem, count), *map(_ms, latencies.values())))
     rows.append(("all", *map(_ms, totals.values())))
     first = totals[ordered[0]]
     ratios = [f"{ms / first:.3f}" for ms in totals.values()]
@@ -215,8 +225,14 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value < 1e6 else f"{value:.1e}"
 
 
-def _label(problem: Problem, blocks: Blocks) -> str:
-    count = blocks.counts[problem.signature]
+def _too_large(problem: Problem, for_one: str, cuts: int) -> str:
+    return (
+        f"block {problem.name} is too large for one {for_one}: "
+        f"{cuts} cuts more than its waists"
+    )
+
+
+def _label(problem: Problem, count: int) -> str:
     return _short(problem) + (f" x{count}" if count > 1 else "")
 
 

@@ -61,10 +61,12 @@ def keras_model_of(
     model: Any,
     weights: str | None = None,
     say: Callable[[str], None] = lambda line: None,
+    calibrated: bool = True,
 ) -> Any | None:
     """The Keras model that `model` names; None if it is a SavedModel's directory.
 
-    The arguments and errors are those of `saved_model`.
+    The arguments and errors are those of `saved_model`; `calibrated` is that of
+    `ios_tf.models.build`.
     """
     if weights is not None and not _has_prefix(model, KERAS_PREFIX):
         raise UserError(f"weights={weights!r} is only for MODEL keras:NAME")
@@ -72,7 +74,7 @@ def keras_model_of(
         name = model.removeprefix(KERAS_PREFIX)
         return _build_keras_application(name, weights, say)
     if _has_prefix(model, MODELS_PREFIX):
-        return _build_network(model.removeprefix(MODELS_PREFIX), say)
+        return _build_network(model.removeprefix(MODELS_PREFIX), say, calibrated)
     if isinstance(model, (str, os.PathLike)):
         path = os.fspath(model)
         if not path.endswith(_KERAS_FILES) or tf.io.gfile.isdir(path):
@@ -213,7 +215,7 @@ def _build_keras_application(
         raise UserError(f"keras:{name}: {first_line(error)}") from error
 
 
-def _build_network(name: str, say: Callable[[str], None]) -> Any:
+def _build_network(name: str, say: Callable[[str], None], calibrated: bool) -> Any:
     name, _, graphs = name.partition(":")
     if graphs and name != "randwire":
         raise UserError(f"models:{name} is not made of graphs: leave out :{graphs}")
@@ -224,7 +226,7 @@ def _build_network(name: str, say: Callable[[str], None]) -> Any:
         )
     say(f"models:{name} gets random weights")
     try:
-        return models.build(name, graphs=graphs)
+        return models.build(name, graphs=graphs, calibrated=calibrated)
     except ImportError as error:  # networkx, for random graphs
         raise UserError(
             f"models:{name} needs {error.name}: pip install 'ios-tf[models]'"

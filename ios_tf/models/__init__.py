@@ -47,7 +47,9 @@ NETWORKS: Mapping[str, Callable[[int, str], keras.Model]] = {
 }
 
 
-def build(name: str, seed: int = 0, graphs: str = "") -> keras.Model:
+def build(
+    name: str, seed: int = 0, graphs: str = "", calibrated: bool = True
+) -> keras.Model:
     """One of NETWORKS with random weights.
 
     Args:
@@ -56,16 +58,19 @@ def build(name: str, seed: int = 0, graphs: str = "") -> keras.Model:
         graphs of randwire.
       graphs: a file with the graphs of randwire (`randwire.read_graphs`), in place of
         generated ones.
+      calibrated: with batch statistics, which take seconds; without, its outputs mean
+        nothing.
 
     Raises:
       KeyError: there is no such network.
     """
     import keras
 
-    from ios_tf.models.calibration import calibrate
-
     make = NETWORKS[name]
     keras.utils.set_random_seed(seed)
     model = make(seed, graphs)
-    calibrate(model, seed)
+    if calibrated:
+        from ios_tf.models.calibration import calibrate
+
+        calibrate(model, seed)
     return model

@@ -76,14 +76,14 @@ def parts_of(
     problem: Problem,
     pruning: Pruning,
     patterns: Patterns = DEFAULT_PATTERNS,
-    max_transitions: int = _MAX_TRANSITIONS,
+    max_transitions: int | None = _MAX_TRANSITIONS,
 ) -> tuple[list[Part], int]:
     """The parts of a block in the order to run them in.
 
     Args:
       problem: the block.
       pruning, patterns: what the search forbids, and what is asked for.
-      max_transitions: of a part; a block that has more is cut.
+      max_transitions: of a part; a block that has more is cut. None: any.
 
     Returns:
       The parts, and how many cuts were made only because the search could not hold
@@ -98,6 +98,8 @@ def parts_of(
         raise UserError(str(error)) from None
 
     def fits(mask: int) -> bool:
+        if max_transitions is None:
+            return True
         members = list(operators_of(mask))
         number = {unit: i for i, unit in enumerate(members)}
         reads = units.contracted.predecessors
