@@ -1,5 +1,6 @@
 """Settings and fixtures that tests share."""
 
+import contextlib
 import gc
 import os
 import shutil
@@ -23,6 +24,29 @@ def pytest_unconfigure(config):
     if hasattr(config, "ios_tf_shared"):
         shutil.rmtree(config.ios_tf_shared, ignore_errors=True)
         del os.environ[shared.DIRECTORY]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cores(request):
+    """One core for a test module marked `one_core`, each worker another.
+
+    Threads that share one small operator wake each other all the time, and beside
+    other workers that takes longer than the operator.
+    """
+    if request.node.get_closest_marker("one_core") is None:
+        yield
+        return
+    allowed = sorted(os.sched_getaffinity(0))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    _run_on([allowed[worker % len(allowed)]])
+    yield
+    _run_on(allowed)
+
+
+def _run_on(cores):
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(int(thread), cores)
 
 
 @pytest.fixture

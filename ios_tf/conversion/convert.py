@@ -305,6 +305,7 @@ class _Conversion:
         try:
             self._write(graph_defs, directory)
             size = sum(graph_def.ByteSize() for graph_def in graph_defs.values())
+            size += self._weights.nbytes
             malloc.release_unused(size)
             written = tf.saved_model.load(directory)
         # TensorFlow raises all kinds of errors for what it cannot save or load.

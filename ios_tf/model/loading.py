@@ -54,6 +54,7 @@ def saved_model(
                 f"the Keras model {keras_model.name!r} cannot be exported: "
                 f"{first_line(error)}"
             ) from error
+        del keras_model  # it may be all that keeps its weights in memory
         yield path
 
 

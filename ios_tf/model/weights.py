@@ -39,6 +39,11 @@ class Weights:
     def variables(self) -> list[tf.Variable]:
         return list(self._variables.values())
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all variables."""
+        return sum(v.dtype.size * v.shape.num_elements() for v in self.variables)
+
     def copied(self, frozen: FrozenSignature) -> FrozenSignature:
         """A signature with copies of the variables that are filters."""
         captures = dict(frozen.captures)

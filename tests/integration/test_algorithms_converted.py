@@ -148,11 +148,11 @@ def test_what_rounds_too_much_is_computed_directly(tmp_path, monkeypatch, winogr
     report = ios_tf.convert(source, output, **sequential)
     assert algorithms(output) == {1: {FOUR: 2}}
     inexact = report.comparisons[0].difference
-    monkeypatch.setattr(comparison, "tolerance", lambda frozen, device: inexact / 2)
+    monkeypatch.setattr(comparison, "tolerance", lambda frozen, device: 0.99 * inexact)
     monkeypatch.setattr(differences, "_AMPLE", 0.0)
     report = ios_tf.convert(source, output, overwrite=True, **sequential)
     assert algorithms(output) == {1: {}}
-    assert report.comparisons[0].difference < inexact / 2
+    assert report.comparisons[0].difference < inexact
     assert any("its convolutions are computed directly" in n for n in report.notes)
     fast = ios_tf.optimize(model, **sequential)
     assert any("are computed directly" in note for note in fast.report.notes)
