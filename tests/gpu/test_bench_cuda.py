@@ -7,6 +7,8 @@ import pytest
 from ios_tf.bench.frameworks.ios_runner import IosRunner
 from ios_tf.bench.frameworks.runner import Target
 
+pytestmark = pytest.mark.one_core
+
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_the_engine_as_a_peer(cuda, dtype):

@@ -15,6 +15,8 @@ import pytest
 
 from ios_tf.native import engine
 
+pytestmark = pytest.mark.one_core
+
 SHAPE = [1, 9, 7, 16]
 CONV = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 8}
 CONV |= {"bias": True, "activation": "relu", "inputs": [-1]}

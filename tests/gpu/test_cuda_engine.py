@@ -10,6 +10,8 @@ from random_blocks import RandomBlock, random_schedule
 
 from ios_tf.native import engine
 
+pytestmark = pytest.mark.one_core
+
 
 class Case:
     """A random block with a random schedule, as a program on the fake GPU."""

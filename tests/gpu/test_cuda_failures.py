@@ -14,6 +14,8 @@ import pytest
 
 from ios_tf.native import engine
 
+pytestmark = pytest.mark.one_core
+
 CONV = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 8}
 BLOCK = {
     "version": 1,

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from cuda_driver import CudaError
 
+pytestmark = pytest.mark.one_core
+
 COUNT = 64
 KERNELS = """
 template <typename T>

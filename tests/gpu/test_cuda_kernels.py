@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from nvrtc import Nvrtc, find
 
+pytestmark = pytest.mark.one_core
+
 CUDA = Path(__file__).resolve().parents[2] / "cc/engine/cuda/kernels"
 ARCHITECTURES = [70, 80, 90]
 ELEMENT_BYTES = {0: 4, 1: 2, 2: 2}  # of IOS_DTYPE

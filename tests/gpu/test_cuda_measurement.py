@@ -17,6 +17,8 @@ import pytest
 
 from ios_tf.native import engine
 
+pytestmark = pytest.mark.one_core
+
 RELU = {"type": "activation", "activation": "relu"}
 CONV = {"type": "conv2d", "kernel": [1, 1], "filters": 16}
 POOL = {"type": "pool", "pool": "max", "kernel": [3, 3], "padding": "SAME"}

@@ -19,6 +19,8 @@ from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import STRATEGIES, Problem, Pruning, Schedule, search
 
+pytestmark = pytest.mark.one_core
+
 NETWORKS = ["inception", "squeezenet", "randwire", "nasnet"]
 # Small enough that branches of the small networks pay, too.
 _ARITHMETIC = Arithmetic(1e8, ((16, 16), (8, 8)), depth=8, element_bytes=4)

@@ -12,6 +12,8 @@ from ios_tf.bench.frameworks import interpreter
 from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
 from ios_tf.native import engine
 
+pytestmark = pytest.mark.one_core
+
 DTYPES = ["float32", "float16", "bfloat16"]
 # Where the operator's input and output lie: tensors of their own, or ranges of
 # channels of wider tensors, at multiples of 16 channels or anywhere.

@@ -11,6 +11,8 @@ import pytest
 
 from ios_tf.bench import cudnn_plans, gpu_day
 
+pytestmark = pytest.mark.one_core
+
 
 @pytest.fixture
 def environment(tmp_path):

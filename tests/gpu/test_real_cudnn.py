@@ -9,6 +9,8 @@ import pytest
 import real_cudnn
 import record
 
+pytestmark = pytest.mark.one_core
+
 _EVERY = 8
 
 

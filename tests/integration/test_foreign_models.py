@@ -20,6 +20,8 @@ from ios_tf.cli import main
 from ios_tf.conversion import convert, network_check
 from ios_tf.model import frozen_graphs, function_library, saved_models
 
+pytestmark = pytest.mark.one_core
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):

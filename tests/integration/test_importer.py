@@ -10,6 +10,8 @@ import shared
 import tensorflow as tf
 from keras import layers
 
+pytestmark = pytest.mark.one_core
+
 
 def model(build, *shapes) -> gh.Graph:
     inputs = [keras.Input(shape) for shape in shapes]

@@ -20,6 +20,8 @@ import tensorflow as tf
 from keras import layers
 from tensorflow.core.framework import graph_pb2
 
+pytestmark = pytest.mark.one_core
+
 
 def programs(graph: gh.Graph) -> list[dict]:
     return [

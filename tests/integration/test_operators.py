@@ -10,6 +10,8 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+pytestmark = pytest.mark.one_core
+
 BATCHES = [1, 3]
 
 

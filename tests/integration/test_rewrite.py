@@ -14,6 +14,8 @@ import shared
 import tensorflow as tf
 from keras import layers
 
+pytestmark = pytest.mark.one_core
+
 
 def parallel(*convolutions, **keywords):
     """Convolutions of one tensor, concatenated; between two more of them."""

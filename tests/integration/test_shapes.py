@@ -16,6 +16,8 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+pytestmark = pytest.mark.one_core
+
 random = np.random.default_rng(0)
 
 

@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+pytestmark = pytest.mark.one_core
+
 COMPUTING = {"Placeholder", "IosRegion", "Identity", "NoOp", "Const", "Transpose"}
 
 

@@ -11,6 +11,8 @@ from keras import layers
 
 from ios_tf.models.calibration import calibrate
 
+pytestmark = pytest.mark.one_core
+
 
 def conv(x, filters, kernel=3, strides=1, dilation=1, activation="relu"):
     x = layers.Conv2D(

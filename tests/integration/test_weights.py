@@ -28,6 +28,8 @@ from ios_tf.model import (
     weights,
 )
 
+pytestmark = pytest.mark.one_core
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
