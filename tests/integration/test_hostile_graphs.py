@@ -163,3 +163,38 @@ def test_steps_that_no_window_takes_are_left_to_tensorflow(
 
 def operator_types(graph: gh.Graph, directory) -> list[str]:
     return [o["type"] for o in gh.operators(gh.collect(graph, directory))]
+
+
+def test_images_of_more_cells_than_can_be_counted(tmp_path):
+    graph = gh.freeze(
+        lambda x: tf.nn.conv2d(x, gh.constant(1, 1, 3, 3), 1, "SAME"), (None, 10, 9, 3)
+    )
+    (image,) = (n for n in graph.graph_def.node if n.op == "Placeholder")
+    sizes = [2**30, 2**30, -1, 3]
+    for dim, size in zip(image.attr["shape"].shape.dim, sizes, strict=True):
+        dim.size = size
+    assert set(operator_types(graph, tmp_path)) <= {"conv2d"}
+
+
+@pytest.mark.parametrize(
+    "made_from",
+    [
+        # Two numbers for images of batch 1, and none for those of batch 4.
+        lambda shape: shape[shape[0] : 3],
+        # A row of two numbers for a batch of 1.
+        lambda shape: tf.reshape([5, 5], tf.constant([1, 2])[shape[0] - 1 :]),
+    ],
+    ids=["none", "row"],
+)
+def test_sizes_that_are_not_two_numbers(made_from, tmp_path):
+    """TensorFlow's own shape functions end the process if a value is not what the
+    shape says that goes with it."""
+    filters = gh.constant(1, 1, 3, 3)
+
+    def network(x):
+        y = tf.nn.conv2d(x, filters, 1, "SAME")
+        y = tf.raw_ops.ResizeBilinear(images=y, size=made_from(tf.shape(x)))
+        return tf.nn.conv2d(y, filters, 1, "SAME")
+
+    graph = gh.freeze(network, (None, 10, 9, 3))
+    assert "conv2d" in operator_types(graph, tmp_path)

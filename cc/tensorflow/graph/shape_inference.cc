@@ -27,12 +27,17 @@ using ::tensorflow::shape_inference::InferenceContext;
 constexpr int64_t kLongest = 64;
 
 // Grappler numbers unknown dimensions from -2 downwards, which TensorFlow does
-// not take.
+// not take. Of a shape that is none, of more elements than can be counted, say,
+// nothing is known.
 PartialTensorShape KnownShape(tensorflow::TensorShapeProto shape) {
   for (auto& dim : *shape.mutable_dim()) {
     dim.set_size(std::max<int64_t>(dim.size(), -1));
   }
-  return PartialTensorShape(shape);
+  PartialTensorShape known;
+  if (!PartialTensorShape::BuildPartialTensorShape(shape, &known).ok()) {
+    return PartialTensorShape();
+  }
+  return known;
 }
 
 // As far as the registration of its operation tells.
@@ -107,9 +112,13 @@ class Completion {
     for (const TensorRef& t : inputs_[i]) {
       const auto* input = Output(t);
       if (!input) return true;
-      shapes.push_back(KnownShape(input->shape()));
+      const Tensor* value = Value(t);
+      if (value && value->dtype() != input->dtype()) return true;
+      // Shape functions read a value as its shape says, and do not look again.
+      shapes.push_back(value ? PartialTensorShape(value->shape().dim_sizes())
+                             : KnownShape(input->shape()));
       as_shapes.emplace_back();
-      values.push_back(Value(t));
+      values.push_back(value);
     }
     NodeDef complete = node;
     tensorflow::AddDefaultsToNodeDef(op->op_def, &complete);
