@@ -12,7 +12,15 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from native_build import CORPUS, ENGINE_TESTS, FUZZERS, ROOT, installed, linker
+from native_build import (
+    CORPUS,
+    ENGINE_TESTS,
+    FUZZERS,
+    GRAPH_TESTS,
+    ROOT,
+    installed,
+    linker,
+)
 
 from ios_tf.native import plugin
 
@@ -77,10 +85,14 @@ def test_lanes(flag, tmp_path):
     run([*unit_test("lanes"), *sources], tmp_path, flags)
 
 
-def test_lower(tmp_path):
+def test_graph_optimizer(tmp_path):
+    """As one program: reading TensorFlow's headers takes most of the time."""
+    every = tmp_path / "every.cc"
+    files = [file for name in GRAPH_TESTS for file in unit_test(name)]
+    every.write_text("".join(f'#include "{file}"\n' for file in dict.fromkeys(files)))
     directory = Path(tf.sysconfig.get_lib())
     flags = [f.replace("-I", "-isystem", 1) for f in tf.sysconfig.get_compile_flags()]
     flags += ["-l:libios_tf_ops.so", "-lios_engine", f"-Wl,-rpath,{directory}"]
     flags += [str(directory / f"libtensorflow_{x}.so.2") for x in ("cc", "framework")]
     flags += linker()
-    run(unit_test("lower"), tmp_path, flags)
+    run([str(every)], tmp_path, flags)

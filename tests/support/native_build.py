@@ -24,6 +24,15 @@ ENGINE_TESTS = (
     "host_memory",
     "threads",
 )
+# Those of the graph optimizer, with TensorFlow.
+GRAPH_TESTS = (
+    "activation_rules",
+    "convolution_rules",
+    "layout_rules",
+    "lower",
+    "reshape_rules",
+    "window_rules",
+)
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 _MUTATOR = "tests/fuzz/json_mutator.cc"
 # Their sources.

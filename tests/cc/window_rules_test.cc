@@ -1,0 +1,143 @@
+// The rules for windows and what is around them, one at a time.
+#include "tests/cc/graphs.h"
+#include "tests/cc/testing.h"
+
+namespace ios::tf {
+namespace {
+
+using Types = std::vector<OperatorType>;
+using Pair = std::array<int64_t, 2>;
+
+bool Pads(const Operator& op, std::array<int64_t, 4> cells) {
+  const Padding& p = op.padding;
+  return p.type == PaddingType::kExplicit &&
+         std::array<int64_t, 4>{p.top, p.bottom, p.left, p.right} == cells;
+}
+
+TEST(PadsInARowAreOne) {
+  TestGraph graph({1, 8, 8, 3});
+  graph.Pad("first", "image", {1, 2, 3, 4});
+  graph.Fetch(graph.Pad("second", "first", {10, 20, 30, 40}));
+  ImportedGraph imported(graph);
+  EXPECT(imported.Apply(ComposePads) == 1);
+  EXPECT(imported.Types() == Types{OperatorType::kPad});
+  EXPECT(Pads(imported.At(0).op, {11, 22, 33, 44}));
+}
+
+TEST(CellsThatWereCutDoNotComeBack) {
+  TestGraph graph({1, 8, 8, 3});
+  const std::string from = graph.Integers("from", {4}, {0, 1, 0, 0});
+  const std::string size = graph.Integers("size", {4}, {-1, 7, 8, 3});
+  graph.Add(graph.Builder("cut", "Slice",
+                          {{"image"},
+                           {from, ::tensorflow::DT_INT32},
+                           {size, ::tensorflow::DT_INT32}}));
+  graph.Fetch(graph.Pad("pad", "cut", {1, 0, 0, 0}));
+  ImportedGraph imported(graph);
+  const int all = imported.size();
+  EXPECT(imported.Apply(ComposePads) == 0 && imported.size() == all);
+}
+
+TEST(PaddingGoesIntoTheConvolution) {
+  TestGraph graph({1, 8, 8, 3});
+  graph.Pad("pad", "image", {1, 2, 3, 4});
+  graph.Fetch(graph.Convolution("conv", "pad", 3, 3, 4, 2, "VALID"));
+  ImportedGraph imported(graph);
+  EXPECT(imported.Apply(FoldPad) == 1);
+  EXPECT(imported.Types() == Types{OperatorType::kConv2D});
+  EXPECT(Pads(imported.At(0).op, {1, 2, 3, 4}));
+}
+
+TEST(PaddingOfOneSizeOnlyStaysBeforeAStride) {
+  TestGraph graph({1, 8, 8, 3});
+  graph.Pad("pad", "image", {1, 1, 1, 1});
+  graph.Fetch(graph.Convolution("conv", "pad", 3, 3, 4, 2, "SAME"));
+  ImportedGraph imported(graph);
+  EXPECT(imported.Apply(FoldPad) == 0);
+}
+
+TEST(PaddingGoesIntoAMaximumOfWhatIsNotNegative) {
+  for (const bool relu : {false, true}) {
+    TestGraph graph({1, 8, 8, 3});
+    const std::string input =
+        relu ? graph.Op("relu", "Relu", {"image"}) : "image";
+    graph.Pad("pad", input, {1, 1, 1, 1});
+    graph.Fetch(graph.Pool("pool", "pad", 3, 2));
+    ImportedGraph imported(graph);
+    EXPECT(imported.Apply(FoldPad) == (relu ? 1 : 0));
+  }
+}
+
+TEST(PaddingStaysIfAWindowLiesInIt) {
+  TestGraph graph({1, 8, 8, 3});
+  graph.Op("relu", "Relu", {"image"});
+  graph.Pad("pad", "relu", {3, 0, 0, 0});
+  graph.Fetch(graph.Pool("pool", "pad", 3, 2));
+  ImportedGraph imported(graph);
+  EXPECT(imported.Apply(FoldPad) == 0);
+}
+
+TEST(SubsamplingIsTheStrideOfThePointwiseConvolutionsAfterIt) {
+  TestGraph graph({1, 8, 8, 3});
+  graph.Pool("pool", "image", 1, 2);
+  graph.Fetch(graph.Convolution("left", "pool", 1, 3, 4));
+  graph.Fetch(graph.Convolution("right", "pool", 1, 3, 5));
+  ImportedGraph imported(graph);
+  EXPECT(imported.Apply(FoldSubsampling) == 1);
+  EXPECT(imported.Types() ==
+         (Types{OperatorType::kConv2D, OperatorType::kConv2D}));
+  for (int k : {0, 1}) EXPECT(imported.At(k).op.strides == (Pair{2, 2}));
+}
+
+TEST(SubsamplingStaysBeforeALargerWindow) {
+  TestGraph graph({1, 8, 8, 3});
+  graph.Pool("pool", "image", 1, 2);
+  graph.Fetch(graph.Convolution("conv", "pool", 3, 3, 4));
+  ImportedGraph imported(graph);
+  EXPECT(imported.Apply(FoldSubsampling) == 0);
+}
+
+TEST(RepeatsInARowAreOne) {
+  TestGraph graph({1, 8, 8, 3});
+  graph.Op("first", "Relu", {"image"});
+  graph.Op("second", "Relu", {"first"});
+  graph.Fetch(graph.Op("third", "Relu", {"second"}));
+  ImportedGraph imported(graph);
+  OperatorGraph& ops = imported.operators();
+  for (int i : {0, 1, 2}) {
+    ops[i].op.type = OperatorType::kResize;
+    ops[i].op.interpolation = Interpolation::kNearest;
+    ops[i].op.coordinates = Coordinates::kHalfPixel;
+    ops[i].op.factors = {2, i + 1};
+  }
+  ops[2].op.interpolation = Interpolation::kBilinear;
+  EXPECT(imported.Apply(ComposeRepeats) == 1);
+  EXPECT(imported.size() == 2);
+  EXPECT(imported.At(0).op.factors == (Pair{4, 2}));
+  EXPECT(imported.At(1).op.factors == (Pair{2, 3}));
+}
+
+TEST(OnePaddingIsWrittenInOneWay) {
+  ImportedOperator imported;
+  Operator& op = imported.op;
+  op.type = OperatorType::kConv2D;
+  op.kernel = {3, 5};
+  op.padding = {PaddingType::kExplicit, 1, 1, 2, 2};
+  NormalisePadding(&imported);
+  EXPECT(op.padding.type == PaddingType::kSame);
+  op.strides = {2, 2};  // SAME depends on the image's size
+  op.padding = {PaddingType::kExplicit, 1, 1, 2, 2};
+  NormalisePadding(&imported);
+  EXPECT(Pads(op, {1, 1, 2, 2}));
+  op.padding = {PaddingType::kExplicit, 0, 0, 0, 0};
+  NormalisePadding(&imported);
+  EXPECT(op.padding.type == PaddingType::kValid);
+  op.kernel = {1, 1};
+  op.padding = Padding();
+  op.padding.type = PaddingType::kSame;
+  NormalisePadding(&imported);
+  EXPECT(op.padding.type == PaddingType::kValid);
+}
+
+}  // namespace
+}  // namespace ios::tf
