@@ -150,7 +150,8 @@ class TestGraph {
   ::tensorflow::grappler::GrapplerItem item_;
 };
 
-// A graph's operators, one for each node, as rules find them.
+// A graph's operators, one for each node, as rules find them. The graph must
+// outlive it.
 class ImportedGraph {
  public:
   explicit ImportedGraph(const TestGraph& graph,
@@ -167,6 +168,7 @@ class ImportedGraph {
 
   OperatorGraph& operators() { return *operators_; }
   GraphIndex& index() { return *index_; }
+  const GraphIndex& index() const { return *index_; }
 
   // How often the rule applied.
   int Apply(Rule rule) {

@@ -28,7 +28,10 @@ ENGINE_TESTS = (
 GRAPH_TESTS = (
     "activation_rules",
     "convolution_rules",
+    "graph_editor",
+    "importer",
     "layout_rules",
+    "layouts",
     "lower",
     "reshape_rules",
     "window_rules",

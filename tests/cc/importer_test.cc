@@ -1,0 +1,279 @@
+// What nodes become by themselves, a family of handlers after the other; that
+// operators compute what nodes did, tests/integration asserts.
+#include "cc/tensorflow/import/importer.h"
+
+#include "tests/cc/graphs.h"
+#include "tests/cc/testing.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::DT_FLOAT;
+using ::tensorflow::DT_INT32;
+using Types = std::vector<OperatorType>;
+using Pair = std::array<int64_t, 2>;
+
+// The only operator of a graph whose fetched node is its only one.
+ImportedOperator Only(const TestGraph& graph) {
+  const ImportedGraph imported(graph);
+  EXPECT(imported.size() == 1);
+  return imported.size() == 1 ? imported.At(0) : ImportedOperator();
+}
+
+// Convolutions and products.
+
+TEST(Convolutions) {
+  TestGraph graph({1, 9, 8, 4});
+  graph.Add(
+      graph
+          .Builder("conv", "Conv2D",
+                   {{"image"}, {graph.Floats("f", {3, 5, 2, 6})}})
+          .Attr("strides", TestGraph::Sizes{1, 2, 3, 1})
+          .Attr("padding", "EXPLICIT")
+          .Attr("explicit_paddings", TestGraph::Sizes{0, 0, 1, 2, 3, 4, 0, 0}));
+  graph.Fetch("conv");
+  const ImportedOperator imported = Only(graph);
+  const Operator& op = imported.op;
+  EXPECT(op.type == OperatorType::kConv2D && op.filters == 6);
+  EXPECT(op.groups == 2);  // of four channels, filters read two
+  EXPECT(op.kernel == (Pair{3, 5}) && op.strides == (Pair{2, 3}));
+  EXPECT(op.padding.type == PaddingType::kExplicit);
+  EXPECT(op.padding.top == 1 && op.padding.bottom == 2);
+  EXPECT(op.padding.left == 3 && op.padding.right == 4);
+  EXPECT(imported.weights.size() == 1 && !op.bias);
+}
+
+TEST(DepthwiseConvolutions) {
+  TestGraph graph({1, 9, 8, 4});
+  graph.Fetch(graph.Convolution("conv", "image", 3, 4, 2, 1, "SAME",
+                                "DepthwiseConv2dNative"));
+  const ImportedOperator imported = Only(graph);
+  EXPECT(imported.op.type == OperatorType::kConv2D);
+  EXPECT(imported.op.groups == 4 && imported.op.filters == 8);
+}
+
+TEST(FiltersThatAreComputedAreNoWeights) {
+  TestGraph graph({3, 3, 4, 4});
+  graph.Add(graph.Builder("conv", "Conv2D", {{"image"}, {"image"}})
+                .Attr("strides", TestGraph::Sizes{1, 1, 1, 1})
+                .Attr("padding", "SAME"));
+  graph.Fetch("conv");
+  EXPECT(ImportedGraph(graph).size() == 0);
+}
+
+TEST(ConvolutionsThatMakeNoSteps) {
+  TestGraph graph({1, 9, 8, 4});
+  graph.Add(graph
+                .Builder("conv", "Conv2D",
+                         {{"image"}, {graph.Floats("f", {1, 1, 4, 4})}})
+                .Attr("strides", TestGraph::Sizes{1, 0, 1, 1})
+                .Attr("padding", "SAME"));
+  graph.Fetch("conv");
+  auto index = GraphIndex::Create(graph.item(), 1, 224);
+  // TensorFlow may refuse the graph, or leave the node without a shape.
+  EXPECT(!index.ok() || !(*index)->shape({(*index)->Find("conv"), 0}));
+}
+
+TEST(TransposedConvolutions) {
+  TestGraph graph({1, 4, 5, 3});
+  const std::string size = graph.Integers("size", {4}, {1, 8, 10, 6});
+  graph.Add(
+      graph
+          .Builder(
+              "up", "Conv2DBackpropInput",
+              {{size, DT_INT32}, {graph.Floats("f", {2, 2, 6, 3})}, {"image"}})
+          .Attr("T", DT_FLOAT)
+          .Attr("strides", TestGraph::Sizes{1, 2, 2, 1})
+          .Attr("padding", "SAME"));
+  graph.Fetch("up");
+  const ImportedOperator imported = Only(graph);
+  EXPECT(imported.op.type == OperatorType::kConv2DTranspose);
+  EXPECT(imported.op.filters == 6 && imported.op.strides == (Pair{2, 2}));
+}
+
+// Elementwise operators and scales.
+
+TEST(ArithmeticByNumbersOfChannelsIsAScale) {
+  const std::vector<float> numbers = {1, 2, 4};
+  const std::pair<const char*, std::array<std::vector<float>, 2>> kCases[] = {
+      {"Mul", {{{1, 2, 4}, {0, 0, 0}}}},
+      {"AddV2", {{{1, 1, 1}, {1, 2, 4}}}},
+      {"Sub", {{{1, 1, 1}, {-1, -2, -4}}}},
+      {"RealDiv", {{{1, 0.5f, 0.25f}, {0, 0, 0}}}},
+      {"BiasAdd", {{{1, 1, 1}, {1, 2, 4}}}},
+  };
+  for (const auto& [op, wanted] : kCases) {
+    TestGraph graph({1, 8, 8, 3});
+    graph.Fetch(graph.Op("y", op, {"image", graph.Floats("by", {3}, numbers)}));
+    const ImportedOperator imported = Only(graph);
+    EXPECT(imported.op.type == OperatorType::kScale);
+    EXPECT(imported.weights.size() == 2);
+    for (size_t k = 0; k < imported.weights.size(); ++k) {
+      EXPECT(imported.weights[k].values == wanted[k]);
+    }
+  }
+}
+
+TEST(NumbersOfRowsAreNoScale) {
+  TestGraph graph({1, 3, 8, 3});
+  graph.Fetch(graph.Op("y", "Mul",
+                       {"image", graph.Floats("by", {3, 1, 1}, {1, 2, 4})}));
+  const ImportedGraph imported(graph);
+  for (int k = 0; k < imported.size(); ++k) {
+    EXPECT(imported.At(k).op.type != OperatorType::kScale);
+  }
+}
+
+TEST(BatchNormsAreScales) {
+  TestGraph graph({1, 8, 8, 2});
+  const std::string gamma = graph.Floats("gamma", {2}, {2, 3});
+  const std::string beta = graph.Floats("beta", {2}, {5, 7});
+  const std::string mean = graph.Floats("mean", {2}, {1, -1});
+  const std::string variance = graph.Floats("variance", {2}, {4, 16});
+  graph.Add(graph
+                .Builder("norm", "FusedBatchNormV3",
+                         {{"image"}, {gamma}, {beta}, {mean}, {variance}})
+                .Attr("epsilon", 0.0f)
+                .Attr("is_training", false));
+  graph.Fetch(graph.Op("y", "Identity", {"norm"}));
+  const ImportedOperator imported = Only(graph);
+  EXPECT(imported.op.type == OperatorType::kScale);
+  // gamma / sqrt(variance), and beta less mean times that.
+  EXPECT(imported.weights[0].values == (std::vector<float>{1, 0.75f}));
+  EXPECT(imported.weights[1].values == (std::vector<float>{4, 7.75f}));
+}
+
+TEST(SumsAndProductsOfTensors) {
+  TestGraph graph({1, 8, 8, 2});
+  graph.Op("relu", "Relu", {"image"});
+  graph.Op("sum", "AddV2", {"image", "relu"});
+  graph.Fetch(graph.Op("product", "Mul", {"sum", "relu"}));
+  const ImportedGraph imported(graph);
+  EXPECT(imported.Types() ==
+         (Types{OperatorType::kActivation, OperatorType::kAdd,
+                OperatorType::kBinary}));
+}
+
+TEST(FunctionsOfOneTensorAreActivations) {
+  const std::pair<const char*, Activation> kFunctions[] = {
+      {"Relu", Activation::kRelu},       {"Tanh", Activation::kTanh},
+      {"Sigmoid", Activation::kSigmoid}, {"Elu", Activation::kElu},
+      {"Exp", Activation::kExp},         {"Erf", Activation::kErf},
+  };
+  for (const auto& [op, activation] : kFunctions) {
+    TestGraph graph({1, 8, 8, 2});
+    graph.Fetch(graph.Op("y", op, {"image"}));
+    EXPECT(Only(graph).op.activation == activation);
+  }
+}
+
+// Windows and reductions.
+
+TEST(Pools) {
+  for (const bool mean : {false, true}) {
+    TestGraph graph({1, 9, 8, 3});
+    graph.Add(graph.Builder("pool", mean ? "AvgPool" : "MaxPool", {{"image"}})
+                  .Attr("ksize", TestGraph::Sizes{1, 3, 2, 1})
+                  .Attr("strides", TestGraph::Sizes{1, 2, 1, 1})
+                  .Attr("padding", "SAME"));
+    graph.Fetch("pool");
+    const Operator op = Only(graph).op;
+    EXPECT(op.type == OperatorType::kPool);
+    EXPECT(op.pool == (mean ? PoolKind::kAvg : PoolKind::kMax));
+    EXPECT(op.kernel == (Pair{3, 2}) && op.strides == (Pair{2, 1}));
+  }
+}
+
+TEST(MeansOfImages) {
+  for (const bool keep_dims : {false, true}) {
+    TestGraph graph({1, 9, 8, 3});
+    graph.Fetch(graph.Mean("mean", "image", keep_dims));
+    const Operator op = Only(graph).op;
+    EXPECT(op.type == OperatorType::kGlobalPool && op.keep_dims == keep_dims);
+  }
+}
+
+TEST(WindowsOverChannelsAreTensorFlows) {
+  TestGraph graph({1, 8, 8, 4});
+  graph.Add(graph.Builder("pool", "MaxPool", {{"image"}})
+                .Attr("ksize", TestGraph::Sizes{1, 1, 1, 2})
+                .Attr("strides", TestGraph::Sizes{1, 1, 1, 2})
+                .Attr("padding", "VALID"));
+  graph.Fetch("pool");
+  EXPECT(ImportedGraph(graph).size() == 0);
+}
+
+// Parts of tensors.
+
+TEST(SplitsAreSlices) {
+  TestGraph graph({1, 8, 8, 6});
+  const std::string axis = graph.Integers("axis", {}, {3});
+  graph.Add(graph.Builder("split", "Split", {{axis, DT_INT32}, {"image"}})
+                .Attr("T", DT_FLOAT)
+                .Attr("num_split", 3));
+  graph.Add(TestGraph::NodeDefBuilder("sum", "AddV2")
+                .Input("split", 0, DT_FLOAT)
+                .Input("split", 2, DT_FLOAT));
+  graph.Fetch("sum");
+  const ImportedGraph imported(graph);
+  std::vector<int64_t> offsets;
+  for (int k = 0; k < imported.size(); ++k) {
+    const Operator& op = imported.At(k).op;
+    if (op.type != OperatorType::kSlice) continue;
+    EXPECT(op.size == 2);
+    offsets.push_back(op.offset);
+  }
+  EXPECT(offsets.size() >= 2 && offsets.front() == 0 && offsets.back() == 4);
+}
+
+TEST(ConcatsAreAlongChannels) {
+  TestGraph graph({1, 8, 8, 3});
+  graph.Fetch(graph.Concat("channels", {"image", "image"}));
+  const std::string rows = graph.Integers("rows/axis", {}, {1});
+  graph.Add(TestGraph::NodeDefBuilder("rows", "ConcatV2")
+                .Input(std::vector<TestGraph::NodeDefBuilder::NodeOut>{
+                    {"image", 0, DT_FLOAT}, {"image", 0, DT_FLOAT}})
+                .Input(rows, 0, DT_INT32));
+  graph.Fetch("rows");
+  const ImportedGraph imported(graph);
+  EXPECT(imported.Types() == Types{OperatorType::kConcat});
+  EXPECT(imported.index().Name(imported.At(0).output) == "channels");
+}
+
+TEST(PadsOfImages) {
+  TestGraph graph({1, 8, 8, 3});
+  graph.Fetch(graph.Pad("pad", "image", {1, 2, 3, 4}));
+  const Padding p = Only(graph).op.padding;
+  EXPECT(p.top == 1 && p.bottom == 2 && p.left == 3 && p.right == 4);
+}
+
+// Sizes of images.
+
+TEST(Resizes) {
+  TestGraph graph({1, 8, 9, 3});
+  const std::string size = graph.Integers("size", {2}, {5, 17});
+  graph.Add(
+      graph.Builder("resize", "ResizeBilinear", {{"image"}, {size, DT_INT32}})
+          .Attr("half_pixel_centers", true));
+  graph.Fetch("resize");
+  const Operator op = Only(graph).op;
+  EXPECT(op.type == OperatorType::kResize);
+  EXPECT(op.interpolation == Interpolation::kBilinear);
+  EXPECT(op.coordinates == Coordinates::kHalfPixel);
+}
+
+TEST(CellsAndChannels) {
+  for (const bool to_depth : {false, true}) {
+    TestGraph graph({1, 8, 8, 4});
+    graph.Add(graph
+                  .Builder("moved", to_depth ? "SpaceToDepth" : "DepthToSpace",
+                           {{"image"}})
+                  .Attr("block_size", 2));
+    graph.Fetch("moved");
+    EXPECT(Only(graph).op.type == (to_depth ? OperatorType::kSpaceToDepth
+                                            : OperatorType::kDepthToSpace));
+  }
+}
+
+}  // namespace
+}  // namespace ios::tf
