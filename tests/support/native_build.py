@@ -17,6 +17,7 @@ ENGINE_TESTS = (
     "block",
     "activations",
     "commute",
+    "depthwise",
     "schedule",
     "memory",
     "memory_plan",
