@@ -28,6 +28,7 @@ from ios_tf.native import engine
 from ios_tf.scheduler import (
     Problem,
     Schedule,
+    SearchOptions,
     Stage,
     Strategy,
     greedy_schedule,
@@ -135,7 +136,7 @@ def _without_measuring(problem: Problem, strategy: str) -> Schedule:
     if strategy == "sequential":
         return sequential_schedule(problem)
     # Fewest stages: every merge that is allowed is made.
-    return search(problem, _OneEach(), strategy).schedule
+    return search(problem, _OneEach(), SearchOptions(strategy)).schedule
 
 
 class _OneEach:

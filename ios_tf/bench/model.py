@@ -19,7 +19,7 @@ from tensorflow.core.framework import graph_pb2
 
 from ios_tf.bench.standalone import utc_now
 from ios_tf.conversion.differences import compare_outputs
-from ios_tf.conversion.options import SearchOptions
+from ios_tf.conversion.options import ConvertOptions
 from ios_tf.conversion.planning import Function, Plan
 from ios_tf.model import frozen_graphs, saved_models
 from ios_tf.model.inputs import Given, example_inputs, outputs_of
@@ -141,7 +141,7 @@ def bench(
       UserError: as for `ios_tf.convert`; inputs of unknown shape, or not numbers.
     """
     chosen = devices.choose(device, say)
-    options = SearchOptions(batch_size, device, cache_dir=cache_dir, keep_slower=True)
+    options = ConvertOptions(batch_size, device, cache_dir=cache_dir, keep_slower=True)
     with saved_model(model, weights, say) as source:
         loaded = saved_models.load(source, tags)
     signature = saved_models.choose_signature(signature, loaded)

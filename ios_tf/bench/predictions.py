@@ -10,7 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ios_tf.cost.simulated import SimulatedCostModel, SimulatedDevice
 from ios_tf.model.network import Network
-from ios_tf.scheduler import PAPER_PRUNING, Problem, Pruning, Schedule, search
+from ios_tf.scheduler import (
+    PAPER_PRUNING,
+    Problem,
+    Pruning,
+    Schedule,
+    SearchOptions,
+    search,
+)
 from ios_tf.tuning.parts import DEFAULT_PATTERNS, parts_of
 
 # Searched in this order; a sequential schedule is what others are compared with.
@@ -66,7 +73,9 @@ class SearchParts:
         self, problem: Problem, model: SimulatedCostModel, strategy: str
     ) -> Schedule:
         units = DEFAULT_PATTERNS.units_of(problem)
-        return search(problem, model, strategy, self._pruning, units=units).schedule
+        return search(
+            problem, model, SearchOptions(strategy, self._pruning, units=units)
+        ).schedule
 
     def latency_ms(
         self, device: SimulatedDevice, schedules: Sequence[Schedule]

@@ -26,8 +26,10 @@ from ios_tf.scheduler import (
     PAPER_PRUNING,
     UNPRUNED,
     BlockTooLargeError,
+    Bounds,
     Complexity,
     Problem,
+    SearchOptions,
     Stage,
     bitsets,
     complexity,
@@ -81,16 +83,14 @@ def _points(family: str, problem: Problem) -> Iterator[Point]:
     seconds = math.inf
     for _ in range(_REPEAT):  # the fastest: the machine may be busy
         start = time.perf_counter()
-        search(problem, _Known(), "parallel", UNPRUNED)
+        search(problem, _Known(), SearchOptions("parallel", UNPRUNED))
         seconds = min(seconds, time.perf_counter() - start)
     cached = CachedCostModel(SimulatedCostModel(DEVICES["h200"]))
     search(
         problem,
         cached,
-        "parallel",
-        PAPER_PRUNING,
-        bound=cached.lower_bound,
-        tolerance=0.02,
+        SearchOptions("parallel", PAPER_PRUNING),
+        Bounds(cached.lower_bound, 0.02),
     )
     counts = complexity(problem)
     yield Point(family, counts, seconds, space.stages.shape[1], cached.measured)

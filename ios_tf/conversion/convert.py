@@ -12,7 +12,7 @@ import tensorflow as tf
 from ios_tf import validation
 from ios_tf.conversion import notes
 from ios_tf.conversion.comparison import Comparison, DifferenceError
-from ios_tf.conversion.options import SearchOptions
+from ios_tf.conversion.options import ConvertOptions
 from ios_tf.conversion.planning import Function, Plan, computed_directly
 from ios_tf.conversion.report import Report, step
 from ios_tf.errors import UserError, first_line
@@ -104,7 +104,7 @@ def convert(
       UserError: one line that says what is wrong with the input.
       NativeLibraryError: the native library is missing.
     """
-    options = SearchOptions(
+    options = ConvertOptions(
         batch_size,
         device,
         strategy,

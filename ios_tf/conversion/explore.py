@@ -25,6 +25,7 @@ from ios_tf.scheduler import (
     Complexity,
     Problem,
     Pruning,
+    SearchOptions,
     complexity,
     make_units,
     search,
@@ -166,9 +167,7 @@ def latency_table(
                 latencies[strategy] = search(
                     problem,
                     cost_model,
-                    strategy,
-                    pruning,
-                    units=patterns.units_of(problem),
+                    SearchOptions(strategy, pruning, units=patterns.units_of(problem)),
                 ).latency_ms
             except LookupError:  # too little has been measured
                 latencies[strategy] = math.nan

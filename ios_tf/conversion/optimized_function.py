@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ios_tf.conversion import notes
 from ios_tf.conversion.comparison import Comparison, DifferenceError
-from ios_tf.conversion.options import SearchOptions
+from ios_tf.conversion.options import ConvertOptions
 from ios_tf.conversion.originals import Original
 from ios_tf.conversion.planning import Function, Plan, computed_directly
 from ios_tf.conversion.report import Report
@@ -98,7 +98,7 @@ def optimize(
       UserError: one line that says what is wrong with the input.
       NativeLibraryError: the native library is missing.
     """
-    options = SearchOptions(
+    options = ConvertOptions(
         batch_size,
         device,
         strategy,

@@ -35,7 +35,7 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 
 @dataclasses.dataclass(frozen=True)
-class SearchOptions:
+class ConvertOptions:
     """The target and settings of a search: arguments of `convert` of the same names.
 
     Raises:

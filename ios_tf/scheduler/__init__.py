@@ -12,8 +12,10 @@ from ios_tf.scheduler.pruning import PAPER_PRUNING, UNPRUNED, Pruning
 from ios_tf.scheduler.schedule import Schedule, Stage, Strategy, validate
 from ios_tf.scheduler.search import (
     STRATEGIES,
+    Bounds,
     CostModel,
     Progress,
+    SearchOptions,
     SearchResult,
     search,
 )
@@ -25,12 +27,14 @@ __all__ = [
     "STRATEGIES",
     "UNPRUNED",
     "BlockTooLargeError",
+    "Bounds",
     "Complexity",
     "CostModel",
     "Problem",
     "Progress",
     "Pruning",
     "Schedule",
+    "SearchOptions",
     "SearchResult",
     "Stage",
     "Strategy",

@@ -88,48 +88,77 @@ class SearchResult:
     gap: float | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class SearchOptions:
+    """Which schedules a search is among.
+
+    Attributes:
+      strategy: one of STRATEGIES.
+      pruning: limits on stages; the baselines know none.
+      units: disjoint sets of operators that are scheduled as if each were one, as
+        bitmasks; pruning counts units. The baselines know none.
+      tie: how much above the best schedule's latency that of a near tie may be, as a
+        fraction. None: near ties are not looked for.
+
+    Raises:
+      ValueError: unknown strategy.
+    """
+
+    strategy: str = "both"
+    pruning: Pruning = PAPER_PRUNING
+    units: Iterable[int] = ()
+    tie: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise ValueError(
+                f"unknown strategy {self.strategy!r}: use one of "
+                f"{', '.join(STRATEGIES)}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """What a search may leave unasked.
+
+    Attributes:
+      latency_ms: milliseconds that a stage cannot be faster than. The cost model is
+        asked only for stages of schedules that could win.
+      tolerance: the schedule's latency may be so much above the lowest one, as a
+        fraction.
+      stop: ends the search when it says so. The schedule is then the best one of those
+        whose stages have all been asked for.
+    """
+
+    latency_ms: Callable[[Problem, Stage], float]
+    tolerance: float = 0.0
+    stop: Callable[[], bool] = lambda: False
+
+
 def search(
     problem: Problem,
     cost_model: CostModel,
-    strategy: str = "both",
-    pruning: Pruning = PAPER_PRUNING,
+    options: SearchOptions = SearchOptions(),
+    bounds: Bounds | None = None,
     progress: Callable[[Progress], None] | None = None,
-    bound: Callable[[Problem, Stage], float] | None = None,
-    tolerance: float = 0.0,
-    units: Iterable[int] = (),
-    tie: float | None = None,
-    stop: Callable[[], bool] = lambda: False,
 ) -> SearchResult:
     """Finds the schedule of the lowest total stage latency (paper, section 4).
 
     Args:
       problem: the block.
       cost_model: asked at most once for every (stage, strategy) that can be in a
-        schedule; without `bound`, exactly once.
-      strategy: one of STRATEGIES.
-      pruning: limits on stages; the baselines know none.
+        schedule; without `bounds`, exactly once.
+      options: which schedules it is among.
+      bounds: what need not be asked. The baselines ask for all.
       progress: called before the first latency is asked for, and after each.
-      bound: milliseconds that a stage cannot be faster than. The cost
-        model is then asked only for stages of schedules that could win.
-      tolerance: with `bound`, the schedule's latency may be so much above the lowest
-        one, as a fraction.
-      units: disjoint sets of operators that are scheduled as if each were one, as
-        bitmasks; pruning counts units. The baselines know none.
-      tie: how much above the best schedule's latency that of a near tie may be, as a
-        fraction. None: near ties are not looked for.
-      stop: with `bound`, ends the search when it says so. The schedule is then the
-        best one of those whose stages have all been asked for.
 
     Raises:
-      ValueError: unknown strategy, a latency that is not a number >= 0, units that
-        overlap or that no order can run.
+      ValueError: a latency that is not a number >= 0, units that overlap or that no
+        order can run.
       LookupError: the cost model does not know enough latencies.
       BlockTooLargeError: too many transitions to hold.
     """
-    if strategy not in STRATEGIES:
-        raise ValueError(
-            f"unknown strategy {strategy!r}: use one of {', '.join(STRATEGIES)}"
-        )
+    strategy = options.strategy
     if strategy in ("sequential", "greedy"):
         make = sequential_schedule if strategy == "sequential" else greedy_schedule
         schedule = make(problem)
@@ -138,8 +167,8 @@ def search(
         latency_ms = math.fsum([asker.ask(stage) for stage in schedule.stages])
         return SearchResult(schedule, latency_ms, asker.state)
 
-    made = make_units(problem, units)
-    space = build_state_space(made.contracted, pruning, strategy == "merge")
+    made = make_units(problem, options.units)
+    space = build_state_space(made.contracted, options.pruning, strategy == "merge")
     mergeable = may_merge(made.contracted, space.stages)
     if strategy == "parallel":
         mergeable[:] = False
@@ -155,8 +184,8 @@ def search(
     asker = _Asker(problem, cost_model, progress, start)
     candidates = _Candidates(made, space, asker, mergeable, concurrent)
     gap = None
-    if bound:
-        chosen, latency_ms, gap = candidates.solve_with_bounds(bound, tolerance, stop)
+    if bounds:
+        chosen, latency_ms, gap = candidates.solve_with_bounds(bounds)
     else:
         candidates.ask_all()
         chosen, latency_ms = solve(space, candidates.known_ms())
@@ -166,7 +195,9 @@ def search(
             "stages to make a schedule of them"
         )
     stages = tuple(map(candidates.stage, chosen))
-    near_ties = candidates.near_ties(chosen, latency_ms, tie) if tie is not None else ()
+    near_ties: tuple[Schedule, ...] = ()
+    if options.tie is not None:
+        near_ties = candidates.near_ties(chosen, latency_ms, options.tie)
     return SearchResult(
         Schedule(stages, problem.signature), latency_ms, asker.state, near_ties, gap
     )
@@ -248,10 +279,7 @@ class _Candidates:
         return tuple(Schedule(stages, signature) for stages in best)
 
     def solve_with_bounds(
-        self,
-        bound: Callable[[Problem, Stage], float],
-        tolerance: float,
-        stop: Callable[[], bool],
+        self, bounds: Bounds
     ) -> tuple[list[int], float, float | None]:
         """`solve`, asking only for the stages that could be in its result.
 
@@ -260,7 +288,7 @@ class _Candidates:
         The third result is the gap of a search that was stopped.
         """
         asker = self._asker
-        optimistic_ms, complete = self._bounds(bound, stop)
+        optimistic_ms, complete = self._lower_bounds(bounds)
         asker.done, first_gap = 0.0, None
         found_ms = math.inf  # the best schedule whose stages have all been asked for
         while True:
@@ -273,8 +301,8 @@ class _Candidates:
                 self._ask(row, i)
                 optimistic_ms[row, i] = self._ms[row, i]
             found_ms = min(found_ms, math.fsum(self.known_ms()[chosen]))
-            gap_ms = found_ms * (1 - tolerance) - lowest_ms
-            if (complete and gap_ms <= 0) or not unknown or stop():
+            gap_ms = found_ms * (1 - bounds.tolerance) - lowest_ms
+            if (complete and gap_ms <= 0) or not unknown or bounds.stop():
                 # All stages asked for so far may make a better schedule still.
                 best, best_ms = solve(self._space, self.known_ms())
                 if complete and gap_ms <= 0:
@@ -283,9 +311,7 @@ class _Candidates:
             first_gap = first_gap or gap_ms
             asker.done = max(asker.done, 1 - gap_ms / first_gap)
 
-    def _bounds(
-        self, bound: Callable[[Problem, Stage], float], stop: Callable[[], bool]
-    ) -> tuple[np.ndarray, bool]:
+    def _lower_bounds(self, bounds: Bounds) -> tuple[np.ndarray, bool]:
         """Lower bounds of the costs of all forms, and whether all were looked at.
 
         Small stages come first: of the smallest there is always a schedule.
@@ -293,11 +319,12 @@ class _Candidates:
         optimistic_ms = np.full(self._exists.shape, math.inf)
         sizes = bitsets.sizes(self._space.stages)
         for i in np.argsort(sizes, kind="stable").tolist():
-            if sizes[i] > 1 and stop():
+            if sizes[i] > 1 and bounds.stop():
                 return optimistic_ms, False
             for row in np.flatnonzero(self._exists[:, i]).tolist():
                 stage = self._stage(row, i)
-                optimistic_ms[row, i] = bound(self._asker.problem, stage)
+                latency_ms = bounds.latency_ms(self._asker.problem, stage)
+                optimistic_ms[row, i] = latency_ms
         return optimistic_ms, True
 
     def _ask(self, row: int, i: int) -> None:

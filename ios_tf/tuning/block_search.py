@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from ios_tf.cost.cached import CachedCostModel
 from ios_tf.cost.cost_model import BlockCostModel, compare_within_memory
 from ios_tf.scheduler import (
+    Bounds,
     Problem,
     Schedule,
+    SearchOptions,
     Stage,
     greedy_schedule,
     search,
@@ -133,14 +135,18 @@ class BlockSearch:
         result = search(
             problem,
             self._cached,
-            settings.strategy,
-            settings.pruning,
-            update,
-            self._cached.lower_bound,
-            1 - _WORTHWHILE,
-            settings.patterns.units_of(problem),
-            tie=1 - _WORTHWHILE,
-            stop=lambda: time.monotonic() > self._deadline,
+            SearchOptions(
+                settings.strategy,
+                settings.pruning,
+                units=settings.patterns.units_of(problem),
+                tie=1 - _WORTHWHILE,
+            ),
+            Bounds(
+                self._cached.lower_bound,
+                1 - _WORTHWHILE,
+                lambda: time.monotonic() > self._deadline,
+            ),
+            progress=update,
         )
         self.bounded = result.stats.stages_total - result.stats.stages_asked
         self.gap = result.gap

@@ -17,7 +17,14 @@ from random_blocks import components
 from ios_tf.cost.simulated import Arithmetic, SimulatedCostModel, SimulatedDevice
 from ios_tf.model.network import Network
 from ios_tf.native import engine
-from ios_tf.scheduler import STRATEGIES, Problem, Pruning, Schedule, search
+from ios_tf.scheduler import (
+    STRATEGIES,
+    Problem,
+    Pruning,
+    Schedule,
+    SearchOptions,
+    search,
+)
 
 pytestmark = pytest.mark.one_core
 
@@ -106,7 +113,9 @@ def schedule_of(name: str, strategy: str, seed: int) -> dict:
 @functools.cache
 def _searched(name: str, signature: str, strategy: str) -> Schedule:
     problem: Problem = network(name).problems[signature]
-    return search(problem, SimulatedCostModel(DEVICE), strategy, Pruning(2, 4)).schedule
+    return search(
+        problem, SimulatedCostModel(DEVICE), SearchOptions(strategy, Pruning(2, 4))
+    ).schedule
 
 
 def _random_schedule(rng: np.random.Generator, problem: dict, most: int) -> dict:

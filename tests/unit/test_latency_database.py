@@ -23,7 +23,7 @@ from ios_tf.cost import (
     known_devices,
 )
 from ios_tf.cost import open_database as open_or_warn
-from ios_tf.scheduler import Problem, Pruning, Stage, search
+from ios_tf.scheduler import Problem, Pruning, SearchOptions, Stage, search
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -33,7 +33,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _SEARCH = """
 import json, os, signal, sys
 from ios_tf.cost import CachedCostModel, LatencyDatabase
-from ios_tf.scheduler import Problem, UNPRUNED, search
+from ios_tf.scheduler import UNPRUNED, Problem, SearchOptions, search
 
 path, log, die, when = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 problem = Problem.from_edges(7, [(0, 2), (1, 2), (2, 5), (3, 5), (4, 6)])
@@ -63,7 +63,9 @@ def put(*arguments):
 
 
 database.put = put
-result = search(problem, CachedCostModel(model, database), "parallel", UNPRUNED)
+result = search(
+    problem, CachedCostModel(model, database), SearchOptions("parallel", UNPRUNED)
+)
 print(json.dumps([result.latency_ms, len(result.schedule.stages), model.count]))
 """
 
@@ -158,13 +160,14 @@ def test_an_offline_search_needs_no_device():
     with pytest.raises(LookupError, match="too few stages"):
         search(problem, offline)
     with pytest.raises(LookupError, match="was never measured"):
-        search(problem, offline, "sequential")
+        search(problem, offline, SearchOptions("sequential"))
     online = search(problem, CachedCostModel(Model(), database))
     # With more limits fewer stages are needed: all are known.
     assert search(problem, offline).schedule == online.schedule
-    narrow = search(problem, offline, pruning=Pruning(1, 1))
+    narrow = search(problem, offline, SearchOptions(pruning=Pruning(1, 1)))
     assert (
-        narrow.latency_ms == search(problem, Model(), pruning=Pruning(1, 1)).latency_ms
+        narrow.latency_ms
+        == search(problem, Model(), SearchOptions(pruning=Pruning(1, 1))).latency_ms
     )
     # Other blocks may hold stages that are known, too.
     chain = Problem.from_edges(2, [(0, 1)])

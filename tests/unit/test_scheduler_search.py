@@ -18,9 +18,11 @@ from scheduler_helpers import (
 
 from ios_tf.scheduler import (
     UNPRUNED,
+    Bounds,
     Problem,
     Progress,
     Pruning,
+    SearchOptions,
     Stage,
     Strategy,
     bitsets,
@@ -99,7 +101,7 @@ def test_finds_the_optimum(seed):
     strategy = ("both", "parallel", "merge", "both")[seed // 8 % 4]
     pruning = _PRUNINGS[seed // 32 % len(_PRUNINGS)]
     costs = _RandomCosts(seed)
-    result = search(problem, costs, strategy, pruning)
+    result = search(problem, costs, SearchOptions(strategy, pruning))
     best, count = _brute_force(operators, edges, classes, costs, strategy, pruning)
 
     assert result.latency_ms == pytest.approx(best, rel=1e-12)
@@ -121,7 +123,7 @@ def test_bounds_leave_the_optimum_as_it_is(seed, tightness):
     problem, _, _ = problem_of(seed, 7)
     strategy = ("both", "parallel", "merge")[seed % 3]
     pruning = _PRUNINGS[seed % len(_PRUNINGS)]
-    everything = search(problem, _RandomCosts(seed), strategy, pruning)
+    everything = search(problem, _RandomCosts(seed), SearchOptions(strategy, pruning))
 
     def bound(problem, stage):
         operators = frozenset(op for group in stage.groups for op in group)
@@ -129,14 +131,16 @@ def test_bounds_leave_the_optimum_as_it_is(seed, tightness):
         return low * costs.cost(operators, stage.strategy.value)
 
     costs = _RandomCosts(seed)
-    bounded = search(problem, costs, strategy, pruning, bound=bound)
+    bounded = search(problem, costs, SearchOptions(strategy, pruning), Bounds(bound))
     assert bounded.latency_ms == pytest.approx(everything.latency_ms, rel=1e-12)
     validate(bounded.schedule, problem)
     assert bounded.stats.stages_asked == len(costs.asked)
     assert bounded.stats.stages_asked <= everything.stats.stages_asked
 
     costs = _RandomCosts(seed)
-    tolerant = search(problem, costs, strategy, pruning, bound=bound, tolerance=0.1)
+    tolerant = search(
+        problem, costs, SearchOptions(strategy, pruning), Bounds(bound, 0.1)
+    )
     assert tolerant.latency_ms * 0.9 <= everything.latency_ms * (1 + 1e-12)
     assert tolerant.stats.stages_asked <= bounded.stats.stages_asked
 
@@ -146,7 +150,7 @@ def test_bounds_leave_the_optimum_as_it_is(seed, tightness):
 def test_a_search_that_is_stopped_says_how_far_it_may_be(seed, questions):
     problem, _, _ = problem_of(seed, 7)
     strategy = ("both", "parallel", "merge")[seed % 3]
-    everything = search(problem, _RandomCosts(seed), strategy, UNPRUNED)
+    everything = search(problem, _RandomCosts(seed), SearchOptions(strategy, UNPRUNED))
     costs = _RandomCosts(seed)
     left = iter(range(questions))
 
@@ -157,10 +161,8 @@ def test_a_search_that_is_stopped_says_how_far_it_may_be(seed, questions):
     result = search(
         problem,
         costs,
-        strategy,
-        UNPRUNED,
-        bound=bound,
-        stop=lambda: next(left, None) is None,
+        SearchOptions(strategy, UNPRUNED),
+        Bounds(bound, stop=lambda: next(left, None) is None),
     )
     validate(result.schedule, problem)
     if result.gap is None:
@@ -173,14 +175,18 @@ def test_a_search_that_is_stopped_says_how_far_it_may_be(seed, questions):
 
 def test_tight_bounds_save_most_of_the_questions():
     problem, _, _ = problem_of(3, 8)
-    everything = search(problem, _RandomCosts(3), "parallel", UNPRUNED).stats
+    everything = search(
+        problem, _RandomCosts(3), SearchOptions("parallel", UNPRUNED)
+    ).stats
     costs = _RandomCosts(3)
 
     def bound(problem, stage):
         operators = {op for group in stage.groups for op in group}
         return 0.99 * costs.cost(operators, stage.strategy.value)
 
-    bounded = search(problem, costs, "parallel", UNPRUNED, bound=bound).stats
+    bounded = search(
+        problem, costs, SearchOptions("parallel", UNPRUNED), Bounds(bound)
+    ).stats
     assert bounded.stages_total == everything.stages_asked
     assert bounded.stages_asked * 5 < everything.stages_asked
 
@@ -190,9 +196,9 @@ def test_the_complete_space_holds_better_schedules_than_the_restricted():
     for seed in range(40):
         problem, _, _ = problem_of(seed, 7)
         costs = [_RandomCosts(seed), _RandomCosts(seed)]
-        complete = search(problem, costs[0], "both", UNPRUNED).latency_ms
+        complete = search(problem, costs[0], SearchOptions("both", UNPRUNED)).latency_ms
         restricted = Pruning(None, None, single_source=True)
-        single = search(problem, costs[1], "both", restricted).latency_ms
+        single = search(problem, costs[1], SearchOptions("both", restricted)).latency_ms
         assert complete <= single
         better += complete < single
     assert better > 5
@@ -203,7 +209,7 @@ def test_a_table_of_latencies_gives_the_same(seed):
     problem, _, _ = problem_of(seed, 7)
     strategy = ("both", "parallel", "merge")[seed % 3]
     pruning = _PRUNINGS[seed % len(_PRUNINGS)]
-    one_by_one = search(problem, _RandomCosts(seed), strategy, pruning)
+    one_by_one = search(problem, _RandomCosts(seed), SearchOptions(strategy, pruning))
 
     class Table(_RandomCosts):
         def concurrent_latencies(self, problem, stages):
@@ -213,7 +219,7 @@ def test_a_table_of_latencies_gives_the_same(seed):
                 found.append(self.cost(operators, "concurrent"))
             return np.array(found)
 
-    at_once = search(problem, Table(seed), strategy, pruning)
+    at_once = search(problem, Table(seed), SearchOptions(strategy, pruning))
     assert at_once.schedule == one_by_one.schedule
     assert at_once.latency_ms == one_by_one.latency_ms
     assert at_once.stats == one_by_one.stats
@@ -242,7 +248,7 @@ def test_stages_of_unknown_latency_are_left_out(seed):
     edges, classes = random_graph(seed, operators)
     problem = Problem.from_edges(operators, edges, classes)
     costs = _KnowsSome(seed, 0.4)
-    result = search(problem, costs, "both", Pruning(3, 2))
+    result = search(problem, costs, SearchOptions("both", Pruning(3, 2)))
 
     def least(stage):
         known = []
@@ -282,7 +288,7 @@ def test_near_ties_are_other_schedules_within_the_limit(seed, tie):
     edges, classes = random_graph(seed, operators)
     problem = Problem.from_edges(operators, edges, classes)
     costs = _RandomCosts(seed)
-    result = search(problem, costs, "both", UNPRUNED, tie=tie)
+    result = search(problem, costs, SearchOptions("both", UNPRUNED, tie=tie))
 
     def total(schedule):
         return sum(
@@ -328,18 +334,18 @@ class _PerOperator:
 @pytest.mark.parametrize("seed", range(20))
 def test_exact_ties_go_to_fewest_stages_and_to_concurrent(seed):
     problem, edges, _ = problem_of(seed, 7)
-    result = search(problem, _PerOperator(), "both", UNPRUNED)
+    result = search(problem, _PerOperator(), SearchOptions("both", UNPRUNED))
     assert result.latency_ms == 7
     assert len(result.schedule.stages) == 1
     assert result.schedule.stages[0].strategy is Strategy.CONCURRENT
     pruning = Pruning(1, 2)
-    result = search(problem, _PerOperator(), "parallel", pruning)
+    result = search(problem, _PerOperator(), SearchOptions("parallel", pruning))
     fewest = min(
         len(stages)
         for stages in all_schedules(7, edges, lambda s: fits_pruning(s, edges, pruning))
     )
     assert len(result.schedule.stages) == fewest
-    again = search(problem, _PerOperator(), "parallel", pruning)
+    again = search(problem, _PerOperator(), SearchOptions("parallel", pruning))
     assert again.schedule == result.schedule
 
 
@@ -350,7 +356,7 @@ def test_a_merge_that_gains_nothing_is_not_made():
         def stage_latency(self, problem, stage):
             return 1.0
 
-    (stage,) = search(problem, OnePerStage(), "both").schedule.stages
+    (stage,) = search(problem, OnePerStage(), SearchOptions("both")).schedule.stages
     assert stage == Stage(Strategy.CONCURRENT, ((0,), (1,)))
 
 
@@ -361,9 +367,9 @@ def _stages(result):
 def test_baselines():
     # 0 -> 1 -> 4, 2 -> 4, 3 alone
     problem = Problem.from_edges(5, [(0, 1), (1, 4), (2, 4)], [[0, 2]])
-    sequential = search(problem, _PerOperator(), "sequential")
+    sequential = search(problem, _PerOperator(), SearchOptions("sequential"))
     assert _stages(sequential) == [((i,),) for i in range(5)]
-    greedy = search(problem, _PerOperator(), "greedy", Pruning(1, 1))
+    greedy = search(problem, _PerOperator(), SearchOptions("greedy", Pruning(1, 1)))
     assert _stages(greedy) == [((0,), (2,), (3,)), ((1,),), ((4,),)]
     for result in (sequential, greedy):
         validate(result.schedule, problem)
@@ -374,9 +380,11 @@ def test_baselines():
 @pytest.mark.parametrize("seed", range(30))
 def test_baselines_are_valid_and_never_better(seed):
     problem, edges, _ = problem_of(seed, 8)
-    optimum = search(problem, _RandomCosts(seed), "both", UNPRUNED).latency_ms
+    optimum = search(
+        problem, _RandomCosts(seed), SearchOptions("both", UNPRUNED)
+    ).latency_ms
     for strategy in ("sequential", "greedy"):
-        result = search(problem, _RandomCosts(seed), strategy)
+        result = search(problem, _RandomCosts(seed), SearchOptions(strategy))
         validate(result.schedule, problem)
         assert optimum <= result.latency_ms + 1e-12
         for stage in result.schedule.stages:
@@ -394,11 +402,11 @@ def test_merge_stages_are_one_operator_or_a_legal_merge():
                 return 0.5
             return super().stage_latency(problem, stage)
 
-    result = search(problem, MergesAreFree(), "merge")
+    result = search(problem, MergesAreFree(), SearchOptions("merge"))
     assert _stages(result) == [((0, 1, 2),), ((3,),)]
     assert result.latency_ms == 1.5
     # The operators of a merge count as one group each.
-    result = search(problem, MergesAreFree(), "merge", Pruning(3, 2))
+    result = search(problem, MergesAreFree(), SearchOptions("merge", Pruning(3, 2)))
     assert len(_stages(result)) == 3
 
 
@@ -423,12 +431,12 @@ def test_refuses_impossible_latencies(latency):
 
     for strategy in ("both", "sequential"):
         with pytest.raises(ValueError, match="the cost model gave"):
-            search(Problem.from_edges(2, [(0, 1)]), Broken(), strategy)
+            search(Problem.from_edges(2, [(0, 1)]), Broken(), SearchOptions(strategy))
 
 
 def test_refuses_unknown_strategies():
     with pytest.raises(ValueError, match="unknown strategy 'fast': use one of both"):
-        search(Problem.from_edges(1, []), _PerOperator(), "fast")
+        search(Problem.from_edges(1, []), _PerOperator(), SearchOptions("fast"))
 
 
 def test_long_chains_do_not_recurse():

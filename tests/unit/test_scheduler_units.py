@@ -8,6 +8,7 @@ from scheduler_helpers import make_problem, problem_of, random_edges
 from ios_tf.scheduler import (
     UNPRUNED,
     Problem,
+    SearchOptions,
     Stage,
     make_units,
     matching_units,
@@ -68,7 +69,9 @@ def test_a_search_of_units_is_one_of_the_contracted_graph(seed):
     op = rng.randrange(7)
     # Neighbours in a topological order: no path leaves the pair and comes back.
     pair = 0b11 << op
-    result = search(problem, _Costs(), "parallel", UNPRUNED, units=[pair])
+    result = search(
+        problem, _Costs(), SearchOptions("parallel", UNPRUNED, units=[pair])
+    )
     validate(result.schedule, problem)
     for stage in result.schedule.stages:
         assert stage.operators & pair in (0, pair)
@@ -84,7 +87,7 @@ def test_a_search_of_units_is_one_of_the_contracted_graph(seed):
             operators = mask_of(i for i in range(8) if number[i] in inside)
             return _Costs().stage_latency(problem, Stage.concurrent(problem, operators))
 
-    expected = search(contracted, Expanded(), "parallel", UNPRUNED)
+    expected = search(contracted, Expanded(), SearchOptions("parallel", UNPRUNED))
     assert result.latency_ms == pytest.approx(expected.latency_ms, rel=1e-12)
     assert result.stats.transitions == expected.stats.transitions
 

@@ -19,7 +19,7 @@ from ios_tf.cost.simulated import (
 )
 from ios_tf.model.network import Network
 from ios_tf.native import engine
-from ios_tf.scheduler import Problem, Stage, Strategy, search
+from ios_tf.scheduler import Problem, SearchOptions, Stage, Strategy, search
 
 # A step of a tile: 2 * 16 * 16 * 8 flops take one of two multiprocessors 1 ms. Each has
 # room for two CTAs. Memory and cache are fast.
@@ -256,8 +256,10 @@ def test_groups_bound_their_stages(name):
 def test_a_search_uses_concurrency_where_operators_are_small():
     problem = Problem.from_json(make_problem(flops=[2 * 64 * 16 * 1600] * 4))
     model = SimulatedCostModel(DEVICES["v100"])
-    best = search(problem, model, "parallel")
-    assert best.latency_ms < search(problem, model, "sequential").latency_ms
+    best = search(problem, model, SearchOptions("parallel"))
+    assert (
+        best.latency_ms < search(problem, model, SearchOptions("sequential")).latency_ms
+    )
     assert max(len(stage.groups) for stage in best.schedule.stages) == 2
 
 
