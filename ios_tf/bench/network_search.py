@@ -15,6 +15,7 @@ from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import PAPER_PRUNING, Pruning, Schedule
+from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.searcher import Searcher, SearchStats
 from ios_tf.tuning.settings import SearchSettings
 
@@ -72,7 +73,7 @@ def find_schedules(
     """
     large = network.batch_size >= _LARGE_BATCH
     model = _TimedCostModel(device, _FEW_RUNS if large else DEFAULT_MEASUREMENT)
-    settings = SearchSettings(strategy, pruning, winograd=device == "cpu")
+    settings = SearchSettings(strategy, pruning, algorithms=allowed(device))
     searcher = Searcher(model, settings, time_limit=time_limit)
     schedules, stats = searcher.schedule_all(network.problems.values())
     choices = [schedules]

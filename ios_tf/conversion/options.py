@@ -17,6 +17,7 @@ from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
 from ios_tf.native import devices, plugin
 from ios_tf.scheduler import STRATEGIES, Pruning
+from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
 from ios_tf.tuning.parts import Patterns
 from ios_tf.tuning.searcher import Searcher
@@ -113,7 +114,7 @@ class ConvertOptions:
                         self.strategy,
                         self._pruning(),
                         self._patterns(),
-                        self.winograd and device.kind == "cpu",
+                        allowed(device.kind, self.winograd),
                     ),
                     ScheduleCache(cache_dir, name),
                     database,

@@ -19,6 +19,7 @@ from ios_tf.native import engine, plugin
 from ios_tf.scheduler import PAPER_PRUNING, Problem, Pruning, Schedule, document
 from ios_tf.tables import table
 from ios_tf.tuning import cache_files
+from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.cache import (
     ScheduleCache,
     directory_of,
@@ -55,7 +56,7 @@ class BlockTuner:
         self._cache = ScheduleCache(cache_dir, fingerprint)
         self._searcher = Searcher(
             ProfiledCostModel(device, measurement),
-            SearchSettings(pruning=pruning, winograd=winograd and device == "cpu"),
+            SearchSettings(pruning=pruning, algorithms=allowed(device, winograd)),
             self._cache,
             open_database(latency_database(cache_dir), fingerprint),
             show_progress=progress,

@@ -207,12 +207,15 @@ class Searcher:
         self, problem: Problem, end: float, stats: SearchStats
     ) -> dict[int, str]:
         """Those of a block's operators; of all of them where the time allows."""
-        if not self._settings.winograd or not self.searches:
+        if not self._settings.algorithms or not self.searches:
             return {}
         algorithms: dict[int, str] = {}
         try:
             algorithms, complete = choose(
-                problem, self._cached, stop=lambda: time.monotonic() > end
+                problem,
+                self._cached,
+                self._settings.algorithms,
+                stop=lambda: time.monotonic() > end,
             )
             if not complete:
                 stats.stopped[problem.signature] = 1.0

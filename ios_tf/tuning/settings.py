@@ -24,13 +24,13 @@ class SearchSettings:
     Attributes:
       strategy: one of `search`, or a baseline.
       pruning, patterns: what stages and units there are.
-      winograd: whether the algorithms of convolutions are chosen, too.
+      algorithms: by which convolutions may be computed, beside the direct one.
     """
 
     strategy: str = DEFAULT_STRATEGY
     pruning: Pruning = PAPER_PRUNING
     patterns: Patterns = DEFAULT_PATTERNS
-    winograd: bool = False
+    algorithms: tuple[str, ...] = ()
 
     @property
     def searches(self) -> bool:
@@ -46,5 +46,5 @@ class SearchSettings:
             "max_group_size": self.pruning.max_group_size or 0,
             "units": list(self.patterns.units),
             "borders": list(self.patterns.borders),
-            "winograd": self.winograd,
+            "algorithms_option": list(self.algorithms),
         }

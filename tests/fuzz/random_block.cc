@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/core/ir/operator_names.h"
 #include "cc/core/transforms/merge.h"
 
 namespace ios::fuzz {
@@ -256,7 +257,8 @@ Schedule RandomSchedule(const Block& block, Bytes* bytes) {
     schedule.stages.push_back(std::move(stage));
   }
   for (int op = 0; op < n; ++op) {
-    const auto algorithm = static_cast<Algorithm>(bytes->Below(3));
+    const auto algorithm =
+        static_cast<Algorithm>(bytes->Below(kAlgorithmNames.size()));
     if (algorithm != Algorithm::kDirect &&
         MayCompute(block.operators[op], algorithm)) {
       schedule.algorithms[op] = algorithm;

@@ -35,7 +35,7 @@ def by(algorithm, form):
     """Schedules of that form that compute by the algorithm whatever can be."""
 
     def schedule(problem):
-        operators = (i for i, names in enumerate(problem.algorithms) if names)
+        operators = (i for i, a in enumerate(problem.algorithms) if algorithm in a)
         return dataclasses.replace(
             form(problem), algorithms=dict.fromkeys(operators, algorithm)
         )
@@ -85,7 +85,7 @@ def test_every_batch_size_has_its_own(tmp_path):
 def test_merged_convolutions_have_it_if_all_parts_have(tmp_path):
     source = shared.branches()
     model = write(source, {1: by(FOUR, merge_everything)}, str(tmp_path / "converted"))
-    # Merged with 1x1 convolutions, which have no algorithm but the direct one.
+    # Merged with 1x1 convolutions, which Winograd's minimal filtering is not for.
     assert algorithms(model) == {1: {FOUR: 2}}
 
 
@@ -95,20 +95,21 @@ def convert(output, *flags) -> None:
     assert main.main([*command, *flags]) == 0
 
 
-def winograd_of(cache) -> list[bool]:
+def allowed(cache) -> set[str]:
     files = sorted(cache.glob("*/*.json"))
-    return [json.loads(file.read_text())["winograd"] for file in files]
+    settings = [json.loads(file.read_text())["algorithms_option"] for file in files]
+    return {" ".join(names) for names in settings}
 
 
 def test_without(tmp_path, cache, capsys):
     convert(tmp_path / "off", "--winograd=off")
-    assert set(winograd_of(cache)) == {False}
-    assert algorithms(str(tmp_path / "off")) == {1: {}}
+    assert allowed(cache) == {"gemm"}
+    assert not {FOUR, TWO} & set(algorithms(str(tmp_path / "off"))[1])
     convert(tmp_path / "again", "--winograd=off")
     assert "0 from cache" not in capsys.readouterr().out.split("blocks")[-1]
     # Schedules that were searched without Winograd are not those asked for now.
     convert(tmp_path / "on")
-    assert set(winograd_of(cache)) == {True}
+    assert allowed(cache) == {f"{TWO} {FOUR} gemm"}
     assert "0 from cache" in capsys.readouterr().out
 
 

@@ -29,6 +29,7 @@ from ios_tf.scheduler import (
     greedy_schedule,
     sequential_schedule,
 )
+from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.cache import ScheduleCache
 from ios_tf.tuning.searcher import Searcher
 from ios_tf.tuning.settings import SearchSettings
@@ -179,7 +180,7 @@ def fill_cache(directory: str, source: str, forms) -> None:
     """Keeps schedules as those that strategy "greedy" gives: it keeps what it gets."""
     cache = ScheduleCache(directory, plugin.device_fingerprint("cpu"))
     pruning = Pruning(FAST["max_group_size"], FAST["max_groups"])
-    settings = SearchSettings("greedy", pruning, winograd=True)
+    settings = SearchSettings("greedy", pruning, algorithms=allowed("cpu"))
     latencies = {"latency_ms": 1.0, "sequential_ms": 1.0}
     for size, form in forms.items():
         for problem in graph_optimizer.collect(freeze(source), size).problems.values():

@@ -69,7 +69,7 @@ def test_other_settings_are_other_schedules(cache, problem, schedule):
         SearchSettings("merge"),
         SearchSettings(pruning=Pruning(max_groups=2)),
         SearchSettings(patterns=Patterns(units=("a",))),
-        SearchSettings(winograd=True),
+        SearchSettings(algorithms=("gemm",)),
     ):
         assert cache.get(problem, others) is None
 

@@ -4,9 +4,11 @@ import pytest
 
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Schedule, sequential_schedule, validate
-from ios_tf.tuning.algorithms import choose, with_algorithms
+from ios_tf.tuning.algorithms import allowed, choose, with_algorithms
 from ios_tf.tuning.searcher import Searcher
 from ios_tf.tuning.settings import SearchSettings
+
+WINOGRAD = ("winograd_2x2", "winograd_4x4")
 
 
 def chain() -> Problem:
@@ -57,8 +59,17 @@ class Table:
 
 
 def test_only_some_convolutions_have_a_choice():
-    both = ("winograd_2x2", "winograd_4x4")
-    assert chain().algorithms == (both, (), (), both, ())  # 4 filters are too few
+    # The last one has too few filters.
+    assert chain().algorithms == (WINOGRAD, ("gemm",), (), WINOGRAD, ())
+
+
+def test_only_some_algorithms_may_be_chosen():
+    assert allowed("cpu") == (*WINOGRAD, "gemm")
+    assert allowed("cpu", winograd=False) == ("gemm",)
+    assert allowed("cuda") == ()
+    table = Table({(0, "winograd_4x4"): 0.5, (1, "gemm"): 0.5})
+    assert choose(chain(), table, ["gemm"]) == ({1: "gemm"}, True)
+    assert choose(chain(), table, allowed("cpu"))[0] == {0: WINOGRAD[1], 1: "gemm"}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +86,7 @@ def test_only_some_convolutions_have_a_choice():
 def test_what_rounds_more_must_be_faster(two, four, expected):
     latencies = {(3, "winograd_2x2"): two, (3, "winograd_4x4"): four}
     chosen = {3: expected} if expected else {}
-    assert choose(chain(), Table(latencies)) == (chosen, True)
+    assert choose(chain(), Table(latencies), WINOGRAD) == (chosen, True)
 
 
 def test_time_ends_the_choice():
@@ -88,8 +99,8 @@ def test_time_ends_the_choice():
 
     table = Clock({(op, "winograd_4x4"): 0.5 for op in (0, 3)})
     stop = lambda: len(asked) > 2  # noqa: E731
-    assert choose(chain(), table, stop) == ({0: "winograd_4x4"}, False)
-    assert choose(chain(), table, lambda: True) == ({}, False)
+    assert choose(chain(), table, WINOGRAD, stop) == ({0: "winograd_4x4"}, False)
+    assert choose(chain(), table, WINOGRAD, lambda: True) == ({}, False)
 
 
 def test_blocks_with_algorithms_are_other_blocks():
@@ -105,7 +116,8 @@ def test_blocks_with_algorithms_are_other_blocks():
 def test_a_searched_schedule_has_them(winograd):
     problem = chain()
     model = Table({(0, "winograd_2x2"): 0.5})
-    searcher = Searcher(model, SearchSettings(winograd=winograd))
+    settings = SearchSettings(algorithms=WINOGRAD if winograd else ())
+    searcher = Searcher(model, settings)
     found, _ = searcher.schedule_all([problem])
     schedule = found[problem.signature]
     validate(schedule, problem)
@@ -119,9 +131,8 @@ def test_a_searched_schedule_has_them(winograd):
 
 def test_a_baseline_that_is_asked_for_computes_directly():
     problem = chain()
-    searcher = Searcher(
-        Table({(0, "winograd_2x2"): 0.5}), SearchSettings("sequential", winograd=True)
-    )
+    settings = SearchSettings("sequential", algorithms=WINOGRAD)
+    searcher = Searcher(Table({(0, "winograd_2x2"): 0.5}), settings)
     found, _ = searcher.schedule_all([problem])
     assert found[problem.signature].algorithms == {}
     assert searcher.alternatives([problem], found) == []

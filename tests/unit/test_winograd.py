@@ -2,82 +2,20 @@
 
 import numpy as np
 import pytest
+from convolution_cases import (
+    beside_sequential,
+    by_definition,
+    conv_block,
+    random_weights,
+    run,
+    sequential,
+)
 
 from ios_tf.native import engine
 
 ALGORITHMS = ("winograd_2x2", "winograd_4x4")
 # Of float32, relative to the largest value.
 TOLERANCE = {"direct": 2e-6, "winograd_2x2": 3e-6, "winograd_4x4": 5e-6}
-
-
-def conv_block(shape, filters, **attributes):
-    op = {
-        "type": "conv2d",
-        "inputs": [-1, -2] if attributes.get("residual") else [-1],
-        "kernel": [3, 3],
-        "padding": "SAME",
-        "filters": filters,
-        **attributes,
-    }
-    inputs = [list(shape)]
-    block = {"version": 1, "inputs": inputs, "operators": [op], "outputs": [0]}
-    if op.get("residual"):
-        plain = {**op, "inputs": [-1], "residual": False}
-        inputs.append(output_shape({**block, "operators": [plain]}))
-    return block
-
-
-def output_shape(block):
-    return engine.problem(block)["shapes"][0]
-
-
-def sequential(block):
-    count = len(block["operators"])
-    stages = [{"strategy": "concurrent", "groups": [[i]]} for i in range(count)]
-    return {"version": 1, "stages": stages}
-
-
-def random_weights(block, rng):
-    shapes = engine.problem(block)["weight_shapes"]
-    return [
-        rng.normal(size=shape).astype(np.float32)
-        for of_operator in shapes
-        for shape in of_operator
-    ]
-
-
-def by_definition(x, filters, bias, padding, residual):
-    """In float64; `padding` is before and after, in height and width."""
-    (top, bottom), (left, right) = padding
-    x = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
-    high, wide = filters.shape[:2]
-    height, width = x.shape[1] - high + 1, x.shape[2] - wide + 1
-    out = sum(
-        x[:, r : r + height, k : k + width] @ filters[r, k].astype(np.float64)
-        for r in range(high)
-        for k in range(wide)
-    )
-    if bias is not None:
-        out = out + bias
-    return out if residual is None else out + residual
-
-
-def run(block, algorithm, weights, inputs):
-    schedule = sequential(block)
-    if algorithm != "direct":
-        schedule["algorithms"] = {algorithm: list(range(len(block["operators"])))}
-    return engine.Program(block, schedule, weights).run(inputs)
-
-
-def beside_sequential(block, schedule, rng):
-    """Each output by the schedule, and computed directly, one after the other."""
-    weights = random_weights(block, rng)
-    x = rng.normal(size=block["inputs"][0]).astype(np.float32)
-    found, expected = (
-        engine.Program(block, each, weights).run([x])
-        for each in (schedule, sequential(block))
-    )
-    return zip(found, expected, strict=True)
 
 
 @pytest.mark.parametrize("algorithm", ["direct", *ALGORITHMS])

@@ -21,6 +21,14 @@ std::string Where(const Operator& op, int index) {
 bool MayCompute(const Operator& op, Algorithm algorithm) {
   using Pair = std::array<int64_t, 2>;
   if (algorithm == Algorithm::kDirect) return true;
+  if (algorithm == Algorithm::kGemm) {
+    const bool pads = op.padding.type == PaddingType::kExplicit &&
+                      (op.padding.top != 0 || op.padding.bottom != 0 ||
+                       op.padding.left != 0 || op.padding.right != 0);
+    return op.type == OperatorType::kSepConv ||
+           (op.type == OperatorType::kConv2D && op.kernel == Pair{1, 1} &&
+            op.strides == Pair{1, 1} && op.groups == 1 && !pads);
+  }
   const auto [least, most] = std::minmax(op.kernel[0], op.kernel[1]);
   const bool has_window =
       most == 3 || (algorithm == Algorithm::kWinograd2 &&

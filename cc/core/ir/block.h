@@ -117,12 +117,13 @@ struct Padding {
 
 enum class PoolKind { kMax, kAvg, kSum };
 
-// How a convolution is computed: by its definition, or by Winograd's minimal
-// filtering (Lavin and Gray, "Fast Algorithms for Convolutional Neural
-// Networks", 2016) with tiles of the output of 2 or 4 cells in each dimension
-// in which the window has more than one. Results differ by rounding. A device
-// may take no notice of it.
-enum class Algorithm { kDirect, kWinograd2, kWinograd4 };
+// How a convolution is computed: as the device's library does by itself, by
+// Winograd's minimal filtering (Lavin and Gray, "Fast Algorithms for
+// Convolutional Neural Networks", 2016) with tiles of the output of 2 or 4
+// cells in each dimension in which the window has more than one, or as a
+// product of matrices, pixels x channels by channels x filters. Results differ
+// by rounding. A device may take no notice of it.
+enum class Algorithm { kDirect, kWinograd2, kWinograd4, kGemm };
 
 // The cells around an image: a value, or cells of the image mirrored at its
 // outermost cells (which are not repeated) or at its border.
@@ -174,7 +175,7 @@ struct Operator {
                                                   // softmax, pad, slice,
                                                   // resize, lrn, to space,
                                                   // to depth
-  Algorithm algorithm = Algorithm::kDirect;       // Conv2D, see MayCompute
+  Algorithm algorithm = Algorithm::kDirect;       // see MayCompute
   PoolKind pool = PoolKind::kMax;                 // Pool GlobalPool Reduce
   bool keep_dims = false;                         // GlobalPool
   int64_t offset = 0, size = 0;                   // Slice
@@ -218,7 +219,9 @@ inline int64_t BatchSize(const Block& block) { return BatchSize(block.inputs); }
 
 // Whether it can be computed that way: Winograd's are for Conv2D that move by
 // one cell, not dilated, not grouped, with windows of 3x3, 1x3 or 3x1; tiles of
-// 2 for 5x5, 1x5, 5x1, 1x7 and 7x1, too.
+// 2 for 5x5, 1x5, 5x1, 1x7 and 7x1, too. A product of matrices is a Conv2D of
+// 1x1 that neither moves further nor pads nor is grouped, and the 1x1
+// convolution of a SepConv.
 bool MayCompute(const Operator& op, Algorithm algorithm);
 
 // Of maps with filters: Conv2D, SepConv, Conv2DTranspose.

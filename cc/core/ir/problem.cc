@@ -9,13 +9,19 @@
 namespace ios {
 namespace {
 
-// With fewer channels or filters the transforms take longer than they save.
+// With fewer channels or filters Winograd's transforms take longer than they
+// save, and with fewer pixels a product of matrices reads more than it
+// computes.
 constexpr int64_t kFewest = 8;
 
-bool IsWorthTrying(const Operator& op, Algorithm algorithm,
-                   const Shape& input) {
-  return MayCompute(op, algorithm) &&
-         std::min(op.filters, input.back()) >= kFewest;
+bool IsWorthTrying(const Operator& op, Algorithm algorithm, const Shape& input,
+                   const Shape& output) {
+  if (!MayCompute(op, algorithm)) return false;
+  const int64_t least =
+      algorithm == Algorithm::kGemm
+          ? NumElements({output.begin(), output.end() - 1})  // pixels
+          : std::min(op.filters, input.back());
+  return least >= kFewest;
 }
 
 }  // namespace
@@ -33,8 +39,9 @@ StatusOr<std::string> ProblemJson(const Block& block) {
     flops.push_back(Flops(op, inputs, shapes[i]));
     weights.push_back(WeightShapes(op, inputs[0]));
     algorithms.emplace_back();
-    for (Algorithm algorithm : {Algorithm::kWinograd2, Algorithm::kWinograd4}) {
-      if (IsWorthTrying(op, algorithm, inputs[0])) {
+    for (Algorithm algorithm :
+         {Algorithm::kWinograd2, Algorithm::kWinograd4, Algorithm::kGemm}) {
+      if (IsWorthTrying(op, algorithm, inputs[0], shapes[i])) {
         algorithms.back().push_back(ToString(algorithm));
       }
     }

@@ -9,6 +9,7 @@
 #include "cc/engine/cpu/kernels/kernels.h"
 #include "cc/engine/cpu/kernels/normalization.h"
 #include "cc/engine/cpu/kernels/pieces.h"
+#include "cc/engine/cpu/kernels/pointwise.h"
 #include "cc/engine/cpu/kernels/resize.h"
 #include "cc/engine/cpu/kernels/separable.h"
 #include "cc/engine/cpu/kernels/spatial.h"
@@ -404,6 +405,8 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
       case OperatorType::kConv2D:
         if (spec.op->algorithm == Algorithm::kDirect) {
           task = std::make_unique<ConvTask>(spec, engine);
+        } else if (spec.op->algorithm == Algorithm::kGemm) {
+          task = MakePointwiseTask(spec, engine);
         } else {
           task = std::make_unique<WinogradTask>(spec, engine);
         }

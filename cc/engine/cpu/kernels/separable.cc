@@ -9,6 +9,8 @@
 #include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/depthwise.h"
 #include "cc/engine/cpu/kernels/kernels.h"
+#include "cc/engine/cpu/kernels/pointwise.h"
+#include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/onednn/convolution.h"
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/scratch.h"
@@ -16,6 +18,10 @@
 
 namespace ios::cpu {
 namespace {
+
+// Between what threads write again and again: a core that reads ahead would
+// take the other's lines away (measured: a third of the time, below 8 KiB).
+constexpr int64_t kApart = 2048;
 
 // The common base of both tasks: holds the terms of their input, the residual
 // and the output of the 1x1 convolution, and creates that convolution.
@@ -208,10 +214,6 @@ class KernelSepConvTask : public SepConvTask {
   }
 
  private:
-  // Between what threads write again and again: a core that reads ahead would
-  // take the other's lines away (measured: a third of the time, below 8 KiB).
-  static constexpr int64_t kApart = 2048;
-
   // Of a strip's intermediate rows: 1 MiB, half of a core's cache.
   static constexpr int64_t kStripFloats = 256 * 1024;
 
@@ -242,11 +244,99 @@ class KernelSepConvTask : public SepConvTask {
   int64_t middle_ = 0, rings_ = 0, ring_floats_ = 0;
 };
 
+// The same, with products of matrices instead of oneDNN's 1x1 convolution: of
+// pitched tensors, in more strips than there are threads.
+class GemmSepConvTask : public CpuTask {
+ public:
+  GemmSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
+      : terms_(spec.inputs.begin(), spec.inputs.begin() + spec.pieces[0]),
+        residual_(spec.inputs.back()),
+        output_(spec.output),
+        has_residual_(spec.op->residual),
+        activation_(spec.op->activation),
+        depthwise_(*spec.op, spec.inputs[0].shape, spec.output.shape),
+        weights_(engine, depthwise_.channels(), spec.op->filters,
+                 AsCpu(spec.parameters[1]),
+                 spec.op->bias ? AsCpu(spec.parameters[2]) : nullptr) {
+    const int64_t channels = depthwise_.channels();
+    const dnnl::memory::desc plain =
+        PlainFilterDesc(*spec.op, /*groups=*/channels, channels, channels);
+    filter_ = AsCpu(spec.parameters[0])->Packed(engine, plain, plain);
+    const int threads = CurrentThread().lane->size;
+    const int64_t rows = depthwise_.rows();
+    // A strip is long enough for its products to take longer than reading the
+    // filters for it, and the rows around it.
+    constexpr int64_t kLeastPixels = 112, kLeastRows = 4;
+    const int64_t length =
+        std::max(Quotient(kLeastPixels, depthwise_.out_width()), kLeastRows);
+    strips_ = Quotient(rows, length);
+    strips_ = std::min(Quotient(strips_, threads) * threads, rows);
+    const int64_t longest = Quotient(rows, strips_);
+    rows_ = scratch_.Take(longest * depthwise_.row_floats());
+    ring_ = scratch_.Take(depthwise_.scratch_floats());
+    scratch_.Take(kApart);
+    threads_ = threads;
+  }
+
+  int64_t scratch_floats() const override {
+    return threads_ * scratch_.floats();
+  }
+
+  void Run(const float* const* inputs, float* output,
+           const LaneResources& lane) override {
+    std::vector<Depthwise::Term> terms;
+    for (size_t i = 0; i < terms_.size(); ++i) {
+      terms.push_back({inputs[i], terms_[i].pitch});
+    }
+    const auto* filter = static_cast<const float*>(filter_.get_data_handle());
+    ParallelFor(strips_, 1, [&](int64_t first, int64_t last) {
+      const int thread = CurrentThread().team ? CurrentThread().index : 0;
+      float* const scratch = lane.scratch.get() + thread * scratch_.floats();
+      for (int64_t strip = first; strip < last; ++strip) {
+        const int64_t begin = strip * depthwise_.rows() / strips_;
+        const int64_t end = (strip + 1) * depthwise_.rows() / strips_;
+        depthwise_.Run(terms, filter, {begin, end}, scratch + rows_,
+                       scratch + ring_);
+        const int64_t pixel = begin * depthwise_.out_width();
+        GemmArguments arguments = weights_.Arguments();
+        arguments.input = scratch + rows_;
+        arguments.input_pitch = depthwise_.channels();
+        if (has_residual_) {
+          arguments.residual = inputs[terms_.size()] + pixel * residual_.pitch;
+          arguments.residual_pitch = residual_.pitch;
+        }
+        arguments.activation = activation_;
+        arguments.output = output + pixel * output_.pitch;
+        arguments.output_pitch = output_.pitch;
+        const GemmPlan plan((end - begin) * depthwise_.out_width(),
+                            depthwise_.channels(), output_.channels(),
+                            /*threads=*/1);
+        RunGemm(plan, arguments, 0, plan.units());
+      }
+    });
+  }
+
+ private:
+  const std::vector<TensorView> terms_;
+  const TensorView residual_, output_;
+  const bool has_residual_;
+  const Activation activation_;
+  const Depthwise depthwise_;
+  const PointwiseWeights weights_;
+  dnnl::memory filter_;  // of the depthwise convolution, as TensorFlow has it
+  int64_t strips_ = 0, threads_ = 1;
+  ScratchLayout scratch_;  // of a thread
+  int64_t rows_ = 0, ring_ = 0;
+};
+
 }  // namespace
 
 std::unique_ptr<Task> MakeSepConvTask(const TaskSpec& spec,
                                       const dnnl::engine& engine) {
   if (Depthwise::Takes(*spec.op, spec.inputs[0].shape, spec.output.shape)) {
+    if (spec.op->algorithm == Algorithm::kGemm) {
+      return std::make_unique<GemmSepConvTask>(spec, engine);
+    }
     return std::make_unique<KernelSepConvTask>(spec, engine);
   }
   return std::make_unique<PrimitiveSepConvTask>(spec, engine);

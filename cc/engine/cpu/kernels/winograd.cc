@@ -4,32 +4,13 @@
 #include <cstring>
 
 #include "cc/engine/cpu/kernels/instruction_set.h"
+#include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/kernels/vectorized.h"
 #include "cc/engine/cpu/kernels/winograd_transforms.h"
 #include "cc/engine/cpu/kernels/winograd_units.h"
 
 namespace ios::cpu {
 namespace {
-
-// `count` elements, or as many as there are; zeros behind them.
-template <typename V>
-IOS_INLINE void Load(const float* from, int64_t count, V* v) {
-  if (count >= Width<V>()) {
-    std::memcpy(v, from, sizeof(V));
-    return;
-  }
-  *v = V{};
-  for (int64_t i = 0; i < count; ++i) (*v)[i] = from[i];
-}
-
-template <typename V>
-IOS_INLINE void Store(const V& v, int64_t count, float* to) {
-  if (count >= Width<V>()) {
-    std::memcpy(to, &v, sizeof(V));
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) to[i] = v[i];
-}
 
 // Points and sides of tiles, in height and width.
 template <int kHigh, int kHighSide, int kWide, int kWideSide>
@@ -324,9 +305,6 @@ struct OfBaseline {
 };
 
 #ifdef __x86_64__
-#define IOS_AVX2 __attribute__((target("arch=x86-64-v3")))
-#define IOS_AVX512 __attribute__((target("arch=x86-64-v4")))
-
 IOS_AVX2 void MultiplyAvx2(const WinogradPlan& plan,
                            const WinogradArguments& arguments, const Unit& unit,
                            int64_t first_filter) {

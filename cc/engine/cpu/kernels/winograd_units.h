@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cc/engine/cpu/kernels/instruction_set.h"
+#include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/kernels/winograd.h"
 
 namespace ios::cpu {
@@ -15,25 +16,6 @@ namespace ios::cpu {
 inline constexpr int64_t kGroup = 16;
 // Filters that products are made for at a time.
 inline constexpr int64_t kBlock = 2 * kGroup;
-
-// A product keeps kRows tiles by kVectors vectors of filters in registers.
-struct Baseline {
-  typedef float Vector __attribute__((vector_size(16)));
-  static constexpr int kRows = 2, kVectors = 4;
-};
-struct Avx2 {
-  typedef float Vector __attribute__((vector_size(32)));
-  static constexpr int kRows = 6, kVectors = 2;
-};
-struct Avx512 {
-  typedef float Vector __attribute__((vector_size(64)));
-  static constexpr int kRows = 14, kVectors = 2;
-};
-
-template <typename V>
-constexpr int64_t Width() {
-  return sizeof(V) / sizeof(float);
-}
 
 inline int64_t MaxRows() {
   switch (BestInstructionSet()) {
@@ -45,8 +27,6 @@ inline int64_t MaxRows() {
       return Baseline::kRows;
   }
 }
-
-inline int64_t Quotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Rounded up to an odd number of cache lines: planes that are a power of two
 // apart would share few sets of a cache.

@@ -1,0 +1,243 @@
+#include "cc/engine/cpu/kernels/gemm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cc/engine/cpu/kernels/activations.h"
+#include "cc/engine/cpu/kernels/instruction_set.h"
+#include "cc/engine/cpu/kernels/registers.h"
+#include "cc/engine/cpu/kernels/vectorized.h"
+
+namespace ios::cpu {
+namespace {
+
+template <typename Isa>
+constexpr int64_t kPanelOf = Isa::kVectors * Width<typename Isa::Vector>();
+
+// Channels that a tile walks through before the next one does: so much of a
+// panel stays in a core's first cache, of 32 KiB at least.
+constexpr int64_t kDepth = 384;
+
+// Pixels that all panels of a unit are multiplied with before the next pixels
+// are: with kDepth channels they stay in a second cache of 256 KiB.
+constexpr int64_t kPixels = 112;
+
+// A tile of a unit: some pixels and the filters of a panel, or what is left.
+struct Tile {
+  const float* input;
+  int64_t input_pitch;
+  const float* panel;
+  int64_t depth;  // channels
+  float* output;
+  int64_t output_pitch;
+  int64_t filters;
+  bool first, last;  // of the channels
+  const float* bias;
+  const float* residual;
+  int64_t residual_pitch;
+  Activation::Kind activation;  // kNone, kRelu or kRelu6
+};
+
+template <typename Isa, int kRows, int kVectors>
+IOS_INLINE void Multiply(const Tile& tile) {
+  using V = typename Isa::Vector;
+  constexpr int64_t kWidth = Width<V>();
+  V sums[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      sums[r][v] = V{};
+      if (!tile.first) {
+        Load(tile.output + r * tile.output_pitch + v * kWidth,
+             tile.filters - v * kWidth, &sums[r][v]);
+      }
+    }
+  }
+  const float* panel = tile.panel;
+  for (int64_t c = 0; c < tile.depth; ++c, panel += kPanelOf<Isa>) {
+    V factors[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      std::memcpy(&factors[v], panel + v * kWidth, sizeof(V));
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const float x = tile.input[r * tile.input_pitch + c];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sums[r][v] += x * factors[v];
+    }
+  }
+  if (tile.last) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t count = tile.filters - v * kWidth;
+      V bias{};
+      if (tile.bias) Load(tile.bias + v * kWidth, count, &bias);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        V& sum = sums[r][v];
+        sum += bias;
+        if (tile.residual) {
+          V residual;
+          Load(tile.residual + r * tile.residual_pitch + v * kWidth, count,
+               &residual);
+          sum += residual;
+        }
+        if (tile.activation != Activation::kNone) {
+          sum = sum < 0.0f ? V{} : sum;  // keeps NaN
+          if (tile.activation == Activation::kRelu6) {
+            sum = sum > 6.0f ? V{} + 6.0f : sum;
+          }
+        }
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      Store(sums[r][v], tile.filters - v * kWidth,
+            tile.output + r * tile.output_pitch + v * kWidth);
+    }
+  }
+}
+
+// The vectors of a panel that hold filters.
+template <typename Isa, int kRows, int kVectors = Isa::kVectors>
+IOS_INLINE void MultiplyVectors(const Tile& tile) {
+  if constexpr (kVectors > 1) {
+    if (tile.filters <= (kVectors - 1) * Width<typename Isa::Vector>()) {
+      return MultiplyVectors<Isa, kRows, kVectors - 1>(tile);
+    }
+  }
+  Multiply<Isa, kRows, kVectors>(tile);
+}
+
+template <typename Isa, int kRows = Isa::kRows>
+IOS_INLINE void MultiplyRows(int64_t rows, const Tile& tile) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return MultiplyRows<Isa, kRows - 1>(rows, tile);
+  }
+  MultiplyVectors<Isa, kRows>(tile);
+}
+
+template <typename Isa>
+IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
+                         int64_t begin, int64_t end) {
+  const Activation& activation = arguments.activation;
+  const bool at_once = activation == Activation::kNone ||
+                       activation == Activation::kRelu ||
+                       activation == Activation::kRelu6;
+  constexpr int64_t kPanel = kPanelOf<Isa>;
+  const int64_t panels = Quotient(plan.filters, kPanel);
+  Tile tile;
+  tile.input_pitch = arguments.input_pitch;
+  tile.output_pitch = arguments.output_pitch;
+  tile.residual_pitch = arguments.residual_pitch;
+  tile.activation = at_once ? activation.kind : Activation::kNone;
+  // Equally deep steps.
+  const int64_t steps = Quotient(plan.channels, kDepth);
+  for (int64_t number = begin; number < end; ++number) {
+    const int64_t strip = number / plan.parts, part = number % plan.parts;
+    const int64_t first_panel = part * panels / plan.parts;
+    const int64_t last_panel = (part + 1) * panels / plan.parts;
+    const int64_t first_filter = first_panel * kPanel;
+    const int64_t end_filter = std::min(last_panel * kPanel, plan.filters);
+    const int64_t first_pixel = strip * plan.pixels / plan.strips;
+    const int64_t end_pixel = (strip + 1) * plan.pixels / plan.strips;
+    const int64_t all = end_pixel - first_pixel;
+    const int64_t at_a_time = Quotient(all, Quotient(all, kPixels));
+    for (int64_t p = first_pixel; p < end_pixel; p += at_a_time) {
+      const int64_t count = std::min(at_a_time, end_pixel - p);
+      // As equally high tiles as there can be.
+      const int64_t rows =
+          Quotient(count, Quotient(count, static_cast<int64_t>(Isa::kRows)));
+      for (int64_t step = 0; step < steps; ++step) {
+        const int64_t channel = step * plan.channels / steps;
+        tile.depth = (step + 1) * plan.channels / steps - channel;
+        tile.first = step == 0;
+        tile.last = step == steps - 1;
+        for (int64_t f = first_filter; f < end_filter; f += kPanel) {
+          tile.panel = arguments.filter + f * plan.channels + channel * kPanel;
+          tile.filters = std::min(kPanel, end_filter - f);
+          tile.bias = arguments.bias ? arguments.bias + f : nullptr;
+          for (int64_t i = 0; i < count; i += rows) {
+            const int64_t pixel = p + i;
+            tile.input =
+                arguments.input + pixel * arguments.input_pitch + channel;
+            tile.output = arguments.output + pixel * arguments.output_pitch + f;
+            tile.residual =
+                arguments.residual
+                    ? arguments.residual + pixel * arguments.residual_pitch + f
+                    : nullptr;
+            MultiplyRows<Isa>(std::min(rows, count - i), tile);
+          }
+        }
+      }
+      if (at_once) continue;
+      for (int64_t i = 0; i < count; ++i) {
+        float* const row =
+            arguments.output + (p + i) * arguments.output_pitch + first_filter;
+        ActivateRow(row, end_filter - first_filter, activation, row);
+      }
+    }
+  }
+}
+
+// The code of units, once for each instruction set.
+void RunBaseline(const GemmPlan& plan, const GemmArguments& arguments,
+                 int64_t begin, int64_t end) {
+  RunUnits<Baseline>(plan, arguments, begin, end);
+}
+#ifdef __x86_64__
+IOS_AVX2 void RunAvx2(const GemmPlan& plan, const GemmArguments& arguments,
+                      int64_t begin, int64_t end) {
+  RunUnits<Avx2>(plan, arguments, begin, end);
+}
+IOS_AVX512 void RunAvx512(const GemmPlan& plan, const GemmArguments& arguments,
+                          int64_t begin, int64_t end) {
+  RunUnits<Avx512>(plan, arguments, begin, end);
+}
+#endif
+
+}  // namespace
+
+GemmPlan::GemmPlan(int64_t pixels, int64_t channels, int64_t filters,
+                   int threads)
+    : pixels(pixels), channels(channels), filters(filters) {
+  // Several units a thread, so that one that lost its core delays little; but
+  // of whole tiles, and as many for each thread.
+  constexpr int64_t kPerThread = 2;
+  const int64_t wanted = threads == 1 ? 1 : threads * kPerThread;
+  strips = std::min(Quotient(pixels, kPixels / 2), wanted);
+  parts = std::min(Quotient(wanted, std::max<int64_t>(strips, 1)),
+                   Quotient(filters, GemmPanel()));
+}
+
+int64_t GemmPanel() {
+  switch (BestInstructionSet()) {
+    case InstructionSet::kAvx512:
+      return kPanelOf<Avx512>;
+    case InstructionSet::kAvx2:
+      return kPanelOf<Avx2>;
+    default:
+      return kPanelOf<Baseline>;
+  }
+}
+
+void RunGemm(const GemmPlan& plan, const GemmArguments& arguments,
+             int64_t begin, int64_t end) {
+  switch (BestInstructionSet()) {
+#ifdef __x86_64__
+    case InstructionSet::kAvx512:
+      return RunAvx512(plan, arguments, begin, end);
+    case InstructionSet::kAvx2:
+      return RunAvx2(plan, arguments, begin, end);
+#endif
+    default:
+      return RunBaseline(plan, arguments, begin, end);
+  }
+}
+
+}  // namespace ios::cpu

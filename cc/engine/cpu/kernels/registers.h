@@ -1,0 +1,62 @@
+// Tiles of products that stay in registers: their sizes for each instruction
+// set, and their way from memory and back.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_REGISTERS_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_REGISTERS_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "cc/engine/cpu/kernels/vectorized.h"
+
+#ifdef __x86_64__
+#define IOS_AVX2 __attribute__((target("arch=x86-64-v3")))
+#define IOS_AVX512 __attribute__((target("arch=x86-64-v4")))
+#endif
+
+namespace ios::cpu {
+
+// A product keeps kRows rows by kVectors vectors in registers.
+struct Baseline {
+  typedef float Vector __attribute__((vector_size(16)));
+  static constexpr int kRows = 2, kVectors = 4;
+};
+struct Avx2 {
+  typedef float Vector __attribute__((vector_size(32)));
+  static constexpr int kRows = 6, kVectors = 2;
+};
+struct Avx512 {
+  typedef float Vector __attribute__((vector_size(64)));
+  static constexpr int kRows = 14, kVectors = 2;
+};
+
+template <typename V>
+constexpr int64_t Width() {
+  return sizeof(V) / sizeof(float);
+}
+
+// `count` elements, or as many as there are; zeros behind them.
+template <typename V>
+IOS_INLINE void Load(const float* from, int64_t count, V* v) {
+  if (count >= Width<V>()) {
+    std::memcpy(v, from, sizeof(V));
+    return;
+  }
+  *v = V{};
+  for (int64_t i = 0; i < count; ++i) (*v)[i] = from[i];
+}
+
+template <typename V>
+IOS_INLINE void Store(const V& v, int64_t count, float* to) {
+  if (count >= Width<V>()) {
+    std::memcpy(to, &v, sizeof(V));
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) to[i] = v[i];
+}
+
+// Rounded up.
+inline int64_t Quotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_REGISTERS_H_

@@ -1,0 +1,201 @@
+"""1x1 convolutions as products of matrices: against the definition in float64."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from convolution_cases import (
+    beside_sequential,
+    by_definition,
+    conv_block,
+    random_weights,
+    run,
+    sequential,
+)
+
+from ios_tf.native import engine
+
+ATOL = 3e-6  # of float32, relative to the largest value
+
+
+def one(shape, filters, **attributes):
+    return conv_block(shape, filters, kernel=[1, 1], **attributes)
+
+
+def check(block, rng):
+    weights = random_weights(block, rng)
+    inputs = [rng.normal(size=s).astype(np.float32) for s in block["inputs"]]
+    (found,) = run(block, "gemm", weights, inputs)
+    (op,) = block["operators"]
+    expected = by_definition(
+        inputs[0],
+        weights[0],
+        weights[1] if op.get("bias") else None,
+        ((0, 0), (0, 0)),
+        inputs[1] if op.get("residual") else None,
+    )
+    largest = np.abs(expected).max()
+    if op.get("activation") in ("relu", "relu6"):
+        expected = np.maximum(expected, 0)
+    if op.get("activation") == "relu6":
+        expected = np.minimum(expected, 6)
+    np.testing.assert_allclose(found, expected, atol=ATOL * largest)
+
+
+@pytest.mark.parametrize("pixels", [*range(1, 31), 113, 361, 1000])
+def test_every_number_of_pixels(pixels):
+    rng = np.random.default_rng(pixels)
+    filters = 1 + 7 * pixels % 70
+    check(one((1, 1, pixels, 1 + pixels * 5 % 37), filters, bias=True), rng)
+
+
+@pytest.mark.parametrize("filters", [*range(1, 35), 47, 63, 64, 65, 130])
+def test_every_number_of_filters(filters):
+    rng = np.random.default_rng(filters)
+    attributes = {"residual": filters % 2 == 0, "bias": filters % 3 == 0}
+    activation = ("none", "relu", "relu6")[filters % 3]
+    check(one((2, 5, 7, 19), filters, activation=activation, **attributes), rng)
+
+
+@pytest.mark.parametrize("channels", [1, 383, 384, 385, 728, 769, 1100])
+def test_every_depth(channels):
+    """Deep ones are walked through in several steps."""
+    rng = np.random.default_rng(channels)
+    attributes = {"residual": True, "bias": True, "activation": "relu"}
+    check(one((1, 9, 15, channels), 50, **attributes), rng)
+
+
+@pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
+def test_other_instruction_sets(isa):
+    """The same tests, in a process that has no wider one."""
+    code = (
+        "import test_gemm as t, numpy as np\n"
+        "for n in (1, 5, 6, 7, 113): t.test_every_number_of_pixels(n)\n"
+        "for n in (1, 9, 16, 17, 33, 64): t.test_every_number_of_filters(n)\n"
+        "t.test_every_depth(769)\n"
+        "t.test_separable_convolutions({'residual': True}, (2, 9, 13, 20))\n"
+    )
+    here = Path(__file__).parent
+    paths = [str(here), str(here.parent / "support"), *sys.path]
+    environment = {
+        **os.environ,
+        "ONEDNN_MAX_CPU_ISA": isa,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    }
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"kernel": [3, 3]},
+        {"kernel": [1, 1], "strides": [2, 2]},
+        {"kernel": [1, 1], "padding": [1, 0, 0, 0]},
+        {"kernel": [1, 1], "groups": 2},
+    ],
+)
+def test_what_is_no_product(attributes):
+    block = conv_block((1, 12, 12, 4), 4, **attributes, algorithm="gemm")
+    with pytest.raises(engine.EngineError, match="algorithm cannot be gemm"):
+        engine.problem(block)
+
+
+@pytest.mark.parametrize("activation", ["swish", "elu", "gelu_tanh", "sigmoid"])
+def test_other_activations_are_those_of_direct_convolutions(activation):
+    rng = np.random.default_rng(2)
+    block = one((1, 11, 11, 24), 40, bias=True, activation=activation)
+    weights = random_weights(block, rng)
+    x = rng.normal(size=block["inputs"][0]).astype(np.float32)
+    (expected,) = run(block, "direct", weights, [x])
+    (found,) = run(block, "gemm", weights, [x])
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("activation", ["none", "relu", "relu6", "swish"])
+def test_what_is_not_finite_stays_where_it_is(activation):
+    rng = np.random.default_rng(3)
+    block = one((2, 13, 10, 400), 35, bias=True, activation=activation)
+    weights = random_weights(block, rng)
+    x = rng.normal(size=block["inputs"][0]).astype(np.float32)
+    x[0, 4, 4, 3], x[1, 12, 9, 17], x[1, 0, 0, 399] = np.nan, np.inf, -np.inf
+    (expected,) = run(block, "direct", weights, [x])
+    (found,) = run(block, "gemm", weights, [x])
+    np.testing.assert_allclose(found, expected, atol=5e-4)  # NaN where NaN is
+
+
+def test_tensors_that_are_slices_of_others():
+    """Convolutions write into a concat, and read a part of it."""
+    rng = np.random.default_rng(5)
+    conv = one((1, 15, 12, 20), 24, bias=True)["operators"][0]
+    block = {
+        "version": 1,
+        "inputs": [[1, 15, 12, 20]],
+        "operators": [
+            {**conv, "activation": "swish"},
+            {**conv, "filters": 9},
+            {"type": "concat", "inputs": [0, 1]},
+            {"type": "slice", "inputs": [2], "offset": 7, "size": 21},
+            {**conv, "inputs": [3], "filters": 33},
+        ],
+        "outputs": [2, 4],
+    }
+    schedule = {**sequential(block), "algorithms": {"gemm": [0, 1, 4]}}
+    for a, b in beside_sequential(block, schedule, rng):
+        np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max())
+
+
+def test_merged_convolutions_keep_what_their_parts_have():
+    rng = np.random.default_rng(6)
+    conv = one((2, 10, 10, 16), 24, bias=True)["operators"][0]
+    block = {
+        "version": 1,
+        "inputs": [[2, 10, 10, 16]],
+        "operators": [conv, {**conv, "filters": 17}],
+        "outputs": [0, 1],
+    }
+    schedule = {
+        "version": 1,
+        "stages": [{"strategy": "merge", "groups": [[0, 1]]}],
+        "algorithms": {"gemm": [0, 1]},
+    }
+    for a, b in beside_sequential(block, schedule, rng):
+        np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max())
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 19, 19, 40), (2, 9, 13, 20), (1, 3, 150, 8), (1, 1, 1, 16)]
+)
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"residual": True},
+        {"pre_activation": "relu", "bias": True, "activation": "swish"},
+        {"strides": [2, 2], "kernel": [5, 5], "activation": "relu6"},
+        {"multiplier": 2},
+    ],
+)
+def test_separable_convolutions(attributes, shape):
+    rng = np.random.default_rng(7)
+    block = conv_block(shape, 45, **{"bias": True, **attributes}, type="sepconv")
+    schedule = {**sequential(block), "algorithms": {"gemm": [0]}}
+    weights = random_weights(block, rng)
+    inputs = [rng.normal(size=s).astype(np.float32) for s in block["inputs"]]
+    found, expected = (
+        engine.Program(block, each, weights).run(inputs)[0]
+        for each in (schedule, sequential(block))
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("shape", [(0, 8, 8, 8), (1, 0, 8, 8), (1, 8, 0, 8)])
+def test_images_without_cells(shape):
+    block = one((1, 8, 8, 8), 12, bias=True)
+    weights = random_weights(block, np.random.default_rng(9))
+    x = np.zeros(shape, np.float32)
+    (expected,) = run(block, "direct", weights, [x])
+    (found,) = run(block, "gemm", weights, [x])
+    assert found.shape == expected.shape == (*shape[:3], 12)
