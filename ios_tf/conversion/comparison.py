@@ -116,7 +116,7 @@ class Reference:
           graph_def: the graph it was made of, with schedules.
           batch_sizes: those to compare outputs at: beside the first one with images of
             another size, where they may have any.
-          timed: those to measure latencies at.
+          timed: those to measure latencies at; if it takes none of them, another one.
           portable: whether to measure it in TensorFlow alone, too.
 
         Raises:
@@ -137,11 +137,10 @@ class Reference:
                 notes += self._explain(
                     graph_def, batch_size, difference or 0.0, unequal
                 )
-        latencies = {
-            size: self._latencies(found, size, portable)
-            for size in timed
-            if size in self._inputs
-        }
+        measured = [size for size in timed if size in self._inputs]
+        if timed and not measured:
+            measured = list(references)[:1]
+        latencies = {size: self._latencies(found, size, portable) for size in measured}
         return Comparison(
             self.name,
             max(differences, default=None),
@@ -153,13 +152,17 @@ class Reference:
         )
 
     def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
-        """Made-up arguments, by those of the batch sizes for which there are any."""
+        """Made-up arguments, by those of the batch sizes for which there are any.
+
+        If there are for none, by another one.
+        """
         for batch_size in batch_sizes:
             with contextlib.suppress(CannotCompareError):
                 self._reference(batch_size)
-        return {
-            size: self._inputs[size] for size in batch_sizes if size in self._inputs
-        }
+        found = [size for size in batch_sizes if size in self._inputs]
+        if not found:
+            found = list(self._references(batch_sizes, batch_sizes)[0])
+        return {size: self._inputs[size] for size in found}
 
     def _references(
         self, batch_sizes: Sequence[int], timed: Sequence[int]

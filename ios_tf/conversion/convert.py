@@ -228,31 +228,39 @@ class _Conversion:
         report = self._report
         graph_defs = {n: f.frozen.graph_def for n, f in self._functions.items()}
         graph_defs |= {n: plan.rewrite(self._device) for n, plan in plans.items()}
-        comparisons = self._save(graph_defs, directory, timed=plans)
-        changed, lost = False, []
-        for number, comparison in comparisons.items():
-            plan = plans[number]
-            if not self._keeps_all and not (plan.gains and comparison.is_faster()):
-                lost.append(number)
-                notes.slower(report, comparison)
-                graph_defs[number] = plan.function.frozen.graph_def
-            elif comparison.slower_in_tensorflow() and not self._keeps_all:
-                # A merged convolution may be what only the engine gains by.
-                changed = True
-                graph_defs[number] = plan.rewrite(
-                    self._device, materialise_merges=False
-                )
-        if len(lost) == len(plans):
-            tf.io.gfile.rmtree(directory)
-            return False
-        if changed or lost:
-            tf.io.gfile.rmtree(directory)
-            kept = [number for number in plans if number not in lost]
+        kept, merged = dict(plans), set(plans)
+        lost: dict[int, Comparison] = {}
+        # Whatever changes is judged again. Of each function that is once for merges
+        # and once for all of it, so this ends.
+        while kept:
             comparisons = self._save(graph_defs, directory, timed=kept)
-        for number in comparisons:
+            changed = False
+            for number, comparison in comparisons.items():
+                plan = plans[number]
+                if self._keeps_all:
+                    continue
+                if not plan.is_faster(comparison):
+                    changed = True
+                    lost[number] = comparison
+                    del kept[number]
+                    graph_defs[number] = plan.function.frozen.graph_def
+                elif number in merged and comparison.slower_in_tensorflow():
+                    # A merged convolution may be what only the engine gains by.
+                    merged.remove(number)
+                    before = graph_defs[number]
+                    graph_defs[number] = plan.rewrite(
+                        self._device, materialise_merges=False
+                    )
+                    changed |= graph_defs[number] != before
+            if not changed:
+                break
+            tf.io.gfile.rmtree(directory)
+        for number, comparison in lost.items():
+            notes.slower(report, plans[number], comparison)
+        for number in kept:
             notes.plan(report, plans[number], schedules)
-        notes.comparisons(report, list(comparisons.values()))
-        return True
+        notes.comparisons(report, [comparisons[number] for number in kept])
+        return bool(kept)
 
     def _copy(self, directory: str) -> None:
         self._report.notes.append("the model is copied unchanged")

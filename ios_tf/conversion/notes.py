@@ -25,6 +25,16 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> None:
     report.comparisons = list(found)
     for comparison in found:
         report.notes += comparison.notes
+        if not comparison.converted_ms:
+            report.notes.append(
+                f"signature {comparison.signature!r} was not timed: "
+                + (
+                    "that it is faster is known of its regions only, which were called "
+                    "with tensors that were made up"
+                    if report.regions
+                    else "whether it is faster is not known"
+                )
+            )
         sizes = ", ".join(map(str, comparison.slower_in_tensorflow()))
         if sizes:
             report.notes.append(
@@ -33,12 +43,27 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> None:
             )
 
 
-def slower(report: Report, comparison: Comparison) -> None:
+def slower(report: Report, made: Plan, comparison: Comparison) -> None:
     """Says in the report that a function stays as it was."""
-    report.notes.append(
-        f"signature {comparison.signature!r} stays TensorFlow's, which is as fast "
-        "here and now: " + _beside(comparison.converted_ms, comparison.tensorflow_ms)
-    )
+    stays = f"signature {comparison.signature!r} stays TensorFlow's, "
+    if comparison.converted_ms:
+        report.notes.append(
+            f"{stays}which is as fast here and now: "
+            + _beside(comparison.converted_ms, comparison.tensorflow_ms)
+        )
+        return
+    report.notes += comparison.notes
+    if made.regions:
+        report.notes.append(
+            f"{stays}which is as fast here and now in each region of it; it could not "
+            "be called itself"
+        )
+        _slow_regions(report, made)
+    else:
+        report.notes.append(
+            f"{stays}as neither it nor a region of it could be timed; --keep_slower "
+            "converts it all the same"
+        )
 
 
 def search(report: Report, stats: SearchStats) -> None:
@@ -106,6 +131,11 @@ def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> None:
         report.operators += len(block["names"])
         report.blocks += schedules[block["signature"]].metadata["parts"]
     report.regions += made.regions
+    _slow_regions(report, made)
+
+
+def _slow_regions(report: Report, made: Plan) -> None:
+    """Says in the report which regions stay TensorFlow's."""
     report.notes += [
         f"{one.name} stays TensorFlow's, which is as fast here and now: "
         + _beside(one.region_ms, one.tensorflow_ms)

@@ -156,8 +156,8 @@ def _faster(
             raise
         notes.too_inexact(report, error)
         plan, compute, comparison = find(computed_directly(schedules))
-    if not keeps_all and not (plan.gains and comparison.is_faster()):
-        notes.slower(report, comparison)
+    if not keeps_all and not plan.is_faster(comparison):
+        notes.slower(report, plan, comparison)
         return None
     notes.plan(report, plan, schedules)
     notes.comparisons(report, [comparison])

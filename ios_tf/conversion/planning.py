@@ -216,15 +216,21 @@ class Plan:
         )
         if keeps_all:
             return plan
-        sizes = list(collected)
-        regions = region_check.measure(
-            function.frozen,
-            functools.partial(plan.rewrite, device),
-            collected[sizes[0]],
-            function.reference.inputs(function.timed_sizes(sizes)),
-            device,
-        )
-        left = {n for one in regions if not one.is_faster() for n in one.regions}
+        sizes = function.timed_sizes(list(collected))
+        first = next(iter(collected.values()))
+        rewrite = functools.partial(plan.rewrite, device)
+        inputs = function.reference.inputs(sizes)
+        if inputs:
+            regions = region_check.measure(
+                function.frozen, rewrite, first, inputs, device
+            )
+            left = {n for one in regions if not one.is_faster() for n in one.regions}
+        else:
+            regions = region_check.measure_made_up(
+                function.frozen, rewrite, first, sizes, device
+            )
+            left = {block["region"] for block in first.blocks}
+            left -= {n for one in regions if one.is_faster() for n in one.regions}
         return dataclasses.replace(plan, regions=regions, left=frozenset(left))
 
     @property
@@ -232,6 +238,14 @@ class Plan:
         """Whether a region is left that is not TensorFlow's."""
         blocks = next(iter(self.function.collected.values())).blocks
         return any(block["region"] not in self.left for block in blocks)
+
+    def is_faster(self, comparison: Comparison) -> bool:
+        """Whether the function is worth having, by what was measured.
+
+        Of one that cannot be called these are its regions: each that it has wins.
+        """
+        measured = comparison.is_faster() if comparison.converted_ms else self.regions
+        return self.gains and bool(measured)
 
     def rewrite(
         self, device: str, materialise_merges: bool = True

@@ -2,22 +2,25 @@
 
 A region that is not faster stays TensorFlow's. Where a graph has one region only, the
 comparison of the whole network tells; here each of several is cut out and called with
-what the network's own tensors are.
+what the network's own tensors are. Where nobody knows what the network takes, also a
+single one is, with tensors that are made up.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.conversion import timing
 from ios_tf.conversion.comparison import Inputs, running
+from ios_tf.conversion.made_up_inputs import CannotCompareError, made_up_inputs
 from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
@@ -59,9 +62,7 @@ def measure(
       inputs: of the signature, by batch size.
       device: "cpu" or "gpu".
     """
-    number = {
-        name: block["region"] for block in collected.blocks for name in block["names"]
-    }
+    number = _numbers(collected)
     if len(set(number.values())) < 2 or not inputs:
         return []
     lowered = graph_optimizer.lowered(
@@ -79,27 +80,63 @@ def measure(
             )
             for size, one in inputs.items()
         }
-    measured = []
-    for part in parts:
-        regions = {
-            number[operator]
-            for name in part.regions
-            for operator in _operators(lowered, name)
-            if operator in number
-        }
-        times = {
-            size: _latencies(part, frozen, lowered, of_size, device)
-            for size, of_size in values.items()
-        }
-        measured.append(
-            RegionLatency(
-                tuple(sorted(regions)),
-                graph_optimizer.describe_region(lowered, part.regions[0]),
-                {size: one for size, (one, _) in times.items()},
-                {size: one for size, (_, one) in times.items()},
-            )
+    return [
+        _timed(
+            part,
+            number,
+            lowered,
+            {
+                size: _latencies(part, frozen, lowered, of_size, device)
+                for size, of_size in values.items()
+            },
         )
+        for part in parts
+    ]
+
+
+def measure_made_up(
+    frozen: FrozenSignature,
+    rewrite: Callable[[], graph_pb2.GraphDef],
+    collected: Collected,
+    batch_sizes: Sequence[int],
+    device: str,
+) -> list[RegionLatency]:
+    """Times the regions of a graph that cannot be called, with made-up tensors.
+
+    Regions for which that does not go either are not among them.
+
+    Args:
+      frozen, rewrite, collected, device: as of `measure`.
+      batch_sizes: those to measure at.
+    """
+    lowered = graph_optimizer.lowered(
+        dataclasses.replace(frozen, graph_def=rewrite()), device=device
+    )
+    number = _numbers(collected)
+    measured = []
+    for part in _parts(frozen, lowered):
+        tensors = subgraphs.tensors(frozen, frozen.graph_def, part.inputs).outputs
+        specs = {
+            name: tf.TensorSpec(tensor.shape, tensor.dtype)
+            for name, tensor in zip(part.inputs, tensors, strict=True)
+        }
+        # What the tensors' shapes have to do with each other is not known.
+        with contextlib.suppress(CannotCompareError, tf.errors.OpError, ValueError):
+            times = {
+                size: _latencies(
+                    part, frozen, lowered, made_up_inputs(specs, size), device
+                )
+                for size in batch_sizes
+            }
+            measured.append(_timed(part, number, lowered, times))
     return measured
+
+
+def _numbers(collected: Collected) -> dict[str, int]:
+    """The region of each operator, by its name."""
+    return {
+        name: block["region"] for block in collected.blocks for name in block["names"]
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +202,27 @@ def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
         for first, regions in members.items()
         if outputs[first]
     ]
+
+
+def _timed(
+    part: _Part,
+    number: Mapping[str, int],
+    lowered: graph_pb2.GraphDef,
+    times: Mapping[int, Sequence[float]],
+) -> RegionLatency:
+    """What was measured of a part: in TensorFlow, and of its regions, by batch size."""
+    regions = {
+        number[operator]
+        for name in part.regions
+        for operator in _operators(lowered, name)
+        if operator in number
+    }
+    return RegionLatency(
+        tuple(sorted(regions)),
+        graph_optimizer.describe_region(lowered, part.regions[0]),
+        {size: one for size, (one, _) in times.items()},
+        {size: one for size, (_, one) in times.items()},
+    )
 
 
 def _latencies(

@@ -78,11 +78,11 @@ def is_value(tensor: tf.Tensor) -> bool:
 def is_faster(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> bool:
     """Whether latencies, by batch size, are worth leaving TensorFlow's.
 
-    What was not measured is.
+    What was not measured is not.
     """
     speedups = [tensorflow_ms[size] / one for size, one in ms.items()]
     gained = math.prod(speedups) >= _GAIN ** len(speedups)
-    return not speedups or (gained and not slower(tensorflow_ms, ms))
+    return bool(speedups) and gained and not slower(tensorflow_ms, ms)
 
 
 def slower(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> list[int]:

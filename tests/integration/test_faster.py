@@ -41,7 +41,7 @@ def cache(tmp_path, monkeypatch):
         ({1: 2.0, 8: 9.0}, {1: 1.0, 8: 9.1}, True, []),
         ({1: 2.0, 8: 9.0}, {1: 1.0, 8: 9.5}, False, [8]),
         ({1: 2.0, 8: 9.0}, {1: 1.98, 8: 9.1}, False, []),
-        ({}, {}, True, []),
+        ({}, {}, False, []),
     ],
 )
 def test_what_counts_as_faster(tensorflow, ours, faster, slower):
@@ -118,6 +118,148 @@ def test_functions_that_gain_are_converted(tmp_path, monkeypatch):
         found = tf.saved_model.load(output).signatures[name](x)["y"]
         truth = tf.saved_model.load(source).signatures[name](x)["y"]
         assert networks.relative_difference(found.numpy(), truth.numpy()) < 1e-5
+
+
+def all_merge(monkeypatch) -> None:
+    """What the search finds merges all that it can."""
+    check = network_check.check
+
+    def merging(frozen, collected, schedules, searcher):
+        problems = [p for c in collected.values() for p in c.problems.items()]
+        return dataclasses.replace(
+            check(frozen, collected, schedules, searcher),
+            schedules={s: merge_everything(problem) for s, problem in problems},
+        )
+
+    monkeypatch.setattr(network_check, "check", merging)
+
+
+@pytest.mark.parametrize("second", [[1.0, 0.5, 1.5], [1.0, 1.5, 1.5]])
+def test_what_is_written_in_place_of_slow_merges_is_judged(
+    second, tmp_path, monkeypatch
+):
+    output = str(tmp_path / "converted")
+    all_merge(monkeypatch)
+    made_up(monkeypatch, [1.0, 0.5, 1.5], second)
+    report = ios_tf.convert(shared.branches(), output, **FAST)
+    kept = second[1] < 1
+    assert len(regions_of(output, "serving_default")) == kept
+    assert ("the model is copied unchanged" in report.notes) == (not kept)
+    assert any("1.50 ms against 1.00" in note for note in report.notes) == (not kept)
+    assert len(report.comparisons) == kept
+
+
+def test_functions_that_stay_are_judged_beside_one_that_does_not(tmp_path, monkeypatch):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    two_signatures(source)
+    made_up(monkeypatch, [1.0, 1.5, 1.0], [2.0, 1.0, 1.0], [2.0, 2.1, 1.0])
+    report = ios_tf.convert(source, output, **FAST)
+    assert [note.partition(",")[0] for note in report.notes] == [
+        "signature 'one' stays TensorFlow's",
+        "signature 'two' stays TensorFlow's",
+        "the model is copied unchanged",
+    ]
+    assert regions_of(output, "two") == []
+
+
+# Models that cannot be called: nobody knows what the strings are.
+
+
+def records(path: str) -> None:
+    """A SavedModel with two regions and records that decode to images."""
+    network = fm.Network()
+
+    def function(record):
+        x = tf.map_fn(
+            lambda one: tf.ensure_shape(tf.io.parse_tensor(one, tf.float32), [9, 9, 3]),
+            record,
+            tf.TensorSpec([9, 9, 3]),
+        )
+        x = tf.math.cumsum(network.features(x), 3)[..., :3]
+        return {"y": network(x)}
+
+    fm.save(network, path, function, tf.TensorSpec([None], tf.string, "record"))
+
+
+@pytest.mark.parametrize(
+    ("latencies", "regions"),
+    [([[2.0, 1.0], [2.0, 2.1]], 1), ([[2.0, 1.0]] * 2, 2), ([[2.0, 2.0]] * 2, 0)],
+)
+def test_regions_of_models_that_cannot_be_called_are_timed(
+    latencies, regions, tmp_path, monkeypatch
+):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    records(source)
+    made_up(monkeypatch, *latencies)
+    report = ios_tf.convert(source, output, **FAST)
+    assert len(regions_of(output, "serving_default")) == regions
+    slow = [note for note in report.notes if note.startswith("region ")]
+    assert len(slow) == 2 - regions
+    assert ("the model is copied unchanged" in report.notes) == (regions == 0)
+    known = [note for note in report.notes if "is known of its regions only" in note]
+    assert len(known) == (regions > 0)
+    if regions:
+        x = np.random.default_rng(0).random((2, 9, 9, 3), np.float32)
+        record = tf.stack([tf.io.serialize_tensor(one) for one in x])
+        found, truth = (
+            tf.saved_model.load(p).signatures["serving_default"](record)["y"]
+            for p in (output, source)
+        )
+        assert networks.relative_difference(found.numpy(), truth.numpy()) < 1e-5
+
+
+def test_both_sides_of_a_region_get_the_same_made_up_tensors(tmp_path, monkeypatch):
+    source = str(tmp_path / "model")
+    records(source)
+    results = []
+
+    def run(turns):
+        for context, call in turns:
+            with context():
+                results.append([one.numpy() for one in call()])
+        return [2.0, 1.0]
+
+    signature = saved_models.load(source).signatures["serving_default"]
+    frozen = graph_optimizer.fold_constants(
+        frozen_graphs.freeze("serving_default", signature)
+    )
+    plan = planned(frozen, merge_everything)
+    monkeypatch.setattr(timing, "latencies", run)
+    measured = region_check.measure_made_up(
+        frozen, lambda: plan.rewrite("cpu"), plan.function.collected[1], [1, 4], "cpu"
+    )
+    assert [one.regions for one in measured] == [(0,), (1,)]
+    assert [sorted(one.region_ms) for one in measured] == [[1, 4]] * 2
+    assert [one[0].shape[0] for one in results] == [1, 1, 4, 4] * 2
+    for (truth,), (one,) in zip(results[::2], results[1::2], strict=True):
+        assert np.abs(truth).max() > 0
+        assert networks.relative_difference(one, truth) < 1e-5
+
+
+def test_what_cannot_be_timed_at_all_stays_tensorflows(tmp_path, monkeypatch):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    records(source)
+    monkeypatch.setattr(region_check, "measure_made_up", lambda *args: [])
+    report = ios_tf.convert(source, output, **FAST)
+    assert "neither it nor a region of it could be timed" in report.notes[-2]
+    assert report.notes[-1] == "the model is copied unchanged"
+    report = ios_tf.convert(source, output, overwrite=True, **shared.FAST)
+    assert len(regions_of(output, "serving_default")) == 2
+    assert any("whether it is faster is not known" in n for n in report.notes)
+
+
+def test_models_that_take_another_batch_size_are_timed_at_it(tmp_path, monkeypatch):
+    network = fm.Network()
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+
+    def function(x):  # says that it takes any, and takes 8
+        return {"y": tf.matmul(tf.ones([2, 8]), network(x))}
+
+    fm.save(network, source, function, fm.image_spec())
+    made_up(monkeypatch, [1.0, 1.1, 1.0])
+    report = ios_tf.convert(source, output, **FAST)
+    assert "1.10 ms against 1.00 at batch size 8" in report.notes[-2]
+    assert report.notes[-1] == "the model is copied unchanged"
 
 
 def test_optimize_runs_the_original_where_nothing_is_gained(monkeypatch):
