@@ -1,5 +1,6 @@
 #include "cc/engine/program.h"
 
+#include <algorithm>
 #include <list>
 #include <map>
 #include <mutex>
@@ -153,6 +154,7 @@ class ProgramImpl : public Program {
  private:
   struct CachedExecution {
     std::vector<Shape> inputs, outputs;
+    int lanes = 0;  // that the device had
     std::unique_ptr<Execution> execution;
   };
 
@@ -256,12 +258,27 @@ class ProgramImpl : public Program {
       const std::vector<Shape>& inputs) {
     const NoForkMeanwhile no_fork;
     std::lock_guard<std::mutex> lock(mutex_);
-    for (auto it = executions_.begin(); it != executions_.end(); ++it) {
-      if ((*it)->inputs == inputs) {
-        executions_.splice(executions_.begin(), executions_, it);
-        return executions_.front();
-      }
+    const auto known = std::find_if(
+        executions_.begin(), executions_.end(),
+        [&](const auto& cached) { return cached->inputs == inputs; });
+    if (known != executions_.end()) {
+      executions_.splice(executions_.begin(), executions_, known);
+      // On a CPU the process may have been given more cores.
+      if ((*known)->lanes >= backend_->traits().lanes) return *known;
     }
+    StatusOr<std::shared_ptr<CachedExecution>> compiled = CompileFor(inputs);
+    if (known != executions_.end()) {
+      if (!compiled.ok()) return *known;
+      executions_.erase(known);
+    }
+    if (!compiled.ok()) return compiled.status();
+    executions_.push_front(*compiled);
+    if (executions_.size() > kMaxExecutions) executions_.pop_back();
+    return compiled;
+  }
+
+  StatusOr<std::shared_ptr<CachedExecution>> CompileFor(
+      const std::vector<Shape>& inputs) const {
     // Also refuses calls without an input, of which there is no batch.
     IOS_RETURN_IF_ERROR(WithInputs(block_, inputs).status());
     const auto& [lowered, parameters] =
@@ -269,14 +286,13 @@ class ProgramImpl : public Program {
     IOS_ASSIGN_OR_RETURN(const Block block, WithInputs(lowered.block, inputs));
     auto cached = std::make_shared<CachedExecution>();
     cached->inputs = inputs;
+    cached->lanes = backend_->traits().lanes;
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
     cached->outputs = OfOutputs(block, shapes);
     IOS_ASSIGN_OR_RETURN(
         BoundSchedule bound,
         BindSchedule(backend_, block, shapes, lowered.schedule, parameters));
     IOS_ASSIGN_OR_RETURN(cached->execution, backend_->Load(std::move(bound)));
-    executions_.push_front(cached);
-    if (executions_.size() > kMaxExecutions) executions_.pop_back();
     return cached;
   }
 

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <new>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -195,6 +196,36 @@ TEST(WhatAPieceThrowsEndsTheSectionAndNoThread) {
     }
     EXPECT(caught == 2);
     EXPECT(RunsOnce(4));
+  }
+}
+
+std::atomic<int> usable_cores{1};
+
+TEST(ThePoolFollowsWhatTheProcessMayUse) {
+  leads = true;
+  LanePool* pool = new LanePool(1, 4, [] { return usable_cores.load(); });
+  // Where pieces wait for each other, each needs a thread of its own.
+  const auto threads = [&] {
+    const LanePool::Session mine(pool);
+    std::vector<std::thread::id> ids(pool->cores());
+    Section(pool->cores(), [&] {
+      if (CurrentThread().team) LanePool::Barrier(CurrentThread().team);
+      ids[Index()] = std::this_thread::get_id();
+    });
+    return std::set<std::thread::id>(ids.begin(), ids.end()).size();
+  };
+  EXPECT(pool->cores() == 1 && threads() == 1);
+  const struct {
+    int usable, cores, active;
+  } steps[] = {{3, 3, 3}, {2, 3, 2}, {9, 4, 4}, {1, 4, 1}, {4, 4, 4}};
+  for (const auto& step : steps) {
+    usable_cores = step.usable;
+    pool->CountCores();
+    EXPECT(pool->cores() == step.cores && pool->active() == step.active);
+    EXPECT(pool->most_cores() == 4);
+    EXPECT(threads() == static_cast<size_t>(step.cores));
+    const LanePool::Session mine(pool);
+    EXPECT(RunsOnce(step.cores));
   }
 }
 

@@ -395,6 +395,65 @@ def test_threads_stay_free_to_move():
     pytest.fail("a thread was left on some of the cores")
 
 
+_WIDENED = """
+import os, sys
+import numpy as np
+from ios_tf.native import engine
+from random_blocks import RandomBlock, random_schedule
+
+allowed = os.sched_getaffinity(0)
+os.sched_setaffinity(0, {min(allowed)})
+programs = []
+for seed in range(6):
+    random = np.random.default_rng(seed)
+    block = RandomBlock(random, operators=8)
+    schedule = random_schedule(random, engine.problem(block.json))
+    program = engine.Program(block.json, schedule, block.weights)
+    programs.append((program, block.random_inputs(2)))
+before = [program.run(inputs) for program, inputs in programs]
+name = engine.device_fingerprint()
+assert engine.lane_count() == 1 and ", 1 cores," in name, name
+os.sched_setaffinity(0, allowed)
+for _ in range(100_000):  # it looks every 0.1 s of calls
+    programs[0][0].run(programs[0][1])
+    if engine.lane_count() > 1:
+        break
+assert engine.lane_count() == len(allowed), engine.lane_count()
+assert f", {len(allowed)} cores," in engine.device_fingerprint()
+# Its workers, and this thread.
+threads = os.listdir("/proc/self/task")
+assert len(threads) >= len(allowed), threads
+os.sched_setaffinity(0, {min(allowed)})
+for _ in range(2):
+    for (program, inputs), outputs in zip(programs, before):
+        for one, truth in zip(program.run(inputs), outputs, strict=True):
+            np.testing.assert_allclose(one, truth, rtol=1e-4, atol=1e-4)
+pid = os.fork()
+if not pid:  # has programs for all cores, and may use one
+    for program, inputs in programs:
+        program.run(inputs)
+    os._exit(0 if engine.lane_count() == len(allowed) else 1)
+assert os.waitpid(pid, 0)[1] == 0
+print("done")
+"""
+
+
+def test_more_cores_are_used_once_there_are():
+    """The process is started on one core, and given the others later."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("there is one core")
+    path = os.pathsep.join(p for p in sys.path if p)
+    environment = {**os.environ, "PYTHONPATH": path}
+    environment.pop("IOS_TF_NUM_THREADS", None)
+    done = subprocess.run(
+        [sys.executable, "-c", _WIDENED],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.stdout == "done\n", done.stderr
+
+
 @pytest.mark.parametrize(
     ("operator", "shapes", "weights", "expected"),
     [

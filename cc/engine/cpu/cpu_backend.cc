@@ -43,24 +43,43 @@ std::string InstructionSet() {
   return has(dnnl_cpu_isa_avx) ? "AVX" : "SSE4.1";
 }
 
+// The current thread leads a lane of no more than `threads` while it lives.
+class Narrowed {
+ public:
+  explicit Narrowed(int threads)
+      : lane_(CurrentThread().lane), size_(lane_->size) {
+    lane_->size = std::min(size_, threads);
+  }
+  ~Narrowed() { lane_->size = size_; }
+  Narrowed(const Narrowed&) = delete;
+  Narrowed& operator=(const Narrowed&) = delete;
+
+ private:
+  Lane* const lane_;
+  const int size_;
+};
+
 class Cpu : public Backend {
  public:
   Cpu()
-      : cores_(LanePool::Get().cores()),
-        engine_(dnnl::engine::kind::cpu, 0),
-        lanes_(cores_) {
+      : engine_(dnnl::engine::kind::cpu, 0),
+        lanes_(LanePool::Get().most_cores()) {
     for (LaneResources& lane : lanes_) lane.stream = dnnl::stream(engine_);
-    traits_.reads_pitched = TaskReadsPitched;
-    traits_.reads_pieces = TaskReadsPieces;
-    traits_.reads_terms = TaskReadsTerms;
-    traits_.pools_activate = true;
-    traits_.lanes = cores_;
-    traits_.lanes_divide_device = true;
+    DeviceTraits traits;
+    traits.reads_pitched = TaskReadsPitched;
+    traits.reads_pieces = TaskReadsPieces;
+    traits.reads_terms = TaskReadsTerms;
+    traits.pools_activate = true;
+    traits.lanes_divide_device = true;
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      traits.lanes = i + 1;
+      traits_.push_back(traits);
+    }
   }
 
   std::string Fingerprint() const override {
     const dnnl_version_t* version = dnnl_version();
-    return ProcessorName() + ", " + std::to_string(cores_) + " cores, " +
+    return ProcessorName() + ", " + std::to_string(Cores()) + " cores, " +
            InstructionSet() + ", oneDNN " + std::to_string(version->major) +
            "." + std::to_string(version->minor) + "." +
            std::to_string(version->patch) + ", revision " +
@@ -73,7 +92,8 @@ class Cpu : public Backend {
                          "' is not computed on the CPU; float32 is");
   }
 
-  const DeviceTraits& traits() const override { return traits_; }
+  // Others where the process may use more cores than before.
+  const DeviceTraits& traits() const override { return traits_[Cores() - 1]; }
 
   StatusOr<std::shared_ptr<Parameter>> MakeParameter(
       const ConstArray& array) override {
@@ -86,13 +106,14 @@ class Cpu : public Backend {
     ThreadState& thread = CurrentThread();
     const ThreadState saved = thread;
     Lane lane;
-    lane.size = std::max(1, cores_ / spec.lanes);
+    lane.size = std::max(1, Cores() / spec.lanes);
     lane.planning = true;
     thread = ThreadState{};
     thread.lane = &lane;
     StatusOr<std::unique_ptr<Task>> task =
         Guarded([&] { return CompileTask(spec, engine_); });
     thread = saved;
+    if (task.ok()) static_cast<CpuTask*>(task->get())->set_threads(lane.size);
     return task;
   }
 
@@ -147,6 +168,8 @@ class Cpu : public Backend {
   }
 
  private:
+  static int Cores() { return LanePool::Get().cores(); }
+
   // Scratch memory is the lanes', shared by all programs.
   Status ReserveScratch(const std::vector<BoundStage>& stages) {
     for (const BoundStage& stage : stages) {
@@ -182,8 +205,9 @@ class Cpu : public Backend {
       for (int i : bound.inputs) {
         inputs.push_back(static_cast<const float*>(tensors[i]));
       }
-      static_cast<CpuTask*>(bound.task)
-          ->Run(inputs.data(), static_cast<float*>(tensors[bound.output]),
+      CpuTask* const task = static_cast<CpuTask*>(bound.task);
+      const Narrowed narrowed(task->threads());
+      task->Run(inputs.data(), static_cast<float*>(tensors[bound.output]),
                 lanes_[lane]);
     }
   }
@@ -215,7 +239,7 @@ class Cpu : public Backend {
       }
       // Each lane takes the next group when it is done with one.
       std::atomic<int> next{0};
-      const int threads = cores_ / stage.lanes;
+      const int threads = Cores() / stage.lanes;
       LanePool::Get().RunLanes(stage.lanes, threads, [&](int lane) {
         for (int g = next.fetch_add(1); g < groups; g = next.fetch_add(1)) {
           RunGroup(stage.groups[g], lane, tensors);
@@ -224,8 +248,7 @@ class Cpu : public Backend {
     }
   }
 
-  const int cores_;
-  DeviceTraits traits_;
+  std::vector<DeviceTraits> traits_;  // for so many cores, less one
   dnnl::engine engine_;
   FloatPool weights_;
   std::vector<LaneResources> lanes_;  // used inside a session

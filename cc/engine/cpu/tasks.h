@@ -23,6 +23,14 @@ class CpuTask : public Task {
   virtual void Run(const float* const* inputs, float* output,
                    const LaneResources& lane) = 0;
   virtual int64_t scratch_floats() const { return 0; }
+
+  // Threads it was compiled for: on a lane of more, it would write beyond its
+  // scratch memory.
+  int threads() const { return threads_; }
+  void set_threads(int threads) { threads_ = threads; }
+
+ private:
+  int threads_ = 1;
 };
 
 // Call with the current thread leading a lane of as many threads as the task

@@ -91,18 +91,17 @@ int UsableCores() {
 
 int WantedThreads() {
   const char* text = std::getenv("IOS_TF_NUM_THREADS");
-  if (!text || !*text) return UsableCores();
+  if (!text || !*text) return 0;
   char* end = nullptr;
   const long wanted = std::strtol(text, &end, 10);
   if (wanted <= 0 || *end) {
-    const int usable = UsableCores();
     std::fprintf(stderr,
                  "ios_tf: IOS_TF_NUM_THREADS=%s is no number of threads; %d "
                  "threads are used\n",
-                 text, usable);
-    return usable;
+                 text, UsableCores());
+    return 0;
   }
-  const long machine = std::max<long>(1, sysconf(_SC_NPROCESSORS_CONF));
+  const long machine = MachineCores();
   if (wanted > machine) {
     std::fprintf(
         stderr,
@@ -111,6 +110,12 @@ int WantedThreads() {
         text, machine, machine);
   }
   return static_cast<int>(std::min(wanted, machine));
+}
+
+int MachineCores() {
+  // A mask may have cores that the system's list lacks.
+  const long configured = sysconf(_SC_NPROCESSORS_CONF);
+  return static_cast<int>(std::max<long>({1, configured, UsableCores()}));
 }
 
 }  // namespace ios::cpu

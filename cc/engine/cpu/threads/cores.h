@@ -10,9 +10,12 @@ namespace ios::cpu {
 // quota of less processor time: 1.5 cores' worth are 2. At least 1.
 int UsableCores();
 
-// UsableCores(), or IOS_TF_NUM_THREADS: at most the machine's cores, with a
-// warning.
+// IOS_TF_NUM_THREADS: at most the machine's cores, with a warning. 0: it says
+// nothing, or no number, with a warning.
 int WantedThreads();
+
+// The cores of the machine, whoever may use them. At least 1.
+int MachineCores();
 
 // Processor time, in cores, that control groups (version 1 or 2) leave to the
 // process whose /proc/PID/cgroup is `groups`, where `root` is /sys/fs/cgroup;

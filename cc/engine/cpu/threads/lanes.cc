@@ -2,11 +2,11 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <memory>
+#include <system_error>
 #include <thread>
-
-#include "cc/engine/cpu/threads/cores.h"
 
 namespace ios::cpu {
 namespace {
@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kCountEvery = 100'000'000;
 
 std::atomic<LanePool*> the_pool{nullptr};
+std::atomic<int> cores_of_parent{0};
 
 }  // namespace
 
@@ -32,24 +33,35 @@ struct alignas(64) LanePool::Worker {
 };
 
 LanePool& LanePool::Get() {
-  // A child of fork() has none of the threads, and perhaps a locked mutex.
-  static const int threads = [] {
-    pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr); });
+  // A child of fork() has none of the threads, and perhaps a locked mutex; it
+  // has what was compiled for its parent's cores.
+  static const int wanted = [] {
+    pthread_atfork(nullptr, nullptr, [] {
+      if (const LanePool* pool = the_pool.exchange(nullptr)) {
+        cores_of_parent.store(pool->cores());
+      }
+    });
     return WantedThreads();
   }();
   LanePool* pool = the_pool.load();
   if (pool) return *pool;
-  LanePool* fresh = new LanePool(threads);
+  LanePool* fresh;
+  if (wanted > 0) {
+    fresh = new LanePool(wanted);
+  } else {
+    const int cores = std::max(UsableCores(), cores_of_parent.load());
+    fresh = new LanePool(cores, std::max(cores, MachineCores()), UsableCores);
+  }
   if (the_pool.compare_exchange_strong(pool, fresh)) return *fresh;
   delete fresh;
   return *pool;
 }
 
-void LanePool::StartWorkers() {
-  for (int i = workers_.size() + 1; i < cores_; ++i) {
+void LanePool::StartWorkers(int cores) {
+  for (int i = workers_.size() + 1; i < cores; ++i) {
     auto worker = std::make_unique<Worker>();
     worker->number = i;
-    workers_.reserve(cores_);
+    workers_.reserve(most_);
     // The next session tries again where the system has no more threads.
     std::thread([this, w = worker.get()] { WorkerLoop(w); }).detach();
     workers_.push_back(worker.release());
@@ -57,14 +69,33 @@ void LanePool::StartWorkers() {
 }
 
 void LanePool::CountCores() {
+  const int usable = usable_();
+  const int cores = std::min(usable, most_);
+  if (cores > this->cores()) {
+    try {
+      StartWorkers(cores);
+      cores_.store(cores, std::memory_order_relaxed);
+    } catch (const std::system_error&) {
+      // There are no more threads to be had now: it goes on with those it has.
+    }
+  }
+  active_.store(std::min(this->cores(), usable), std::memory_order_relaxed);
+}
+
+void LanePool::CountCoresNowAndThen() {
   const int64_t now = Now();
   if (counted_at_ != 0 && now - counted_at_ < kCountEvery) return;
   counted_at_ = now;
-  active_.store(std::min(cores_, UsableCores()), std::memory_order_relaxed);
+  CountCores();
 }
 
 void LanePool::WorkerLoop(Worker* worker) {
   CurrentThread().own = &worker->own;
+  // Not that of the thread it was started by, which may be pinned.
+  cpu_set_t allowed;
+  if (sched_getaffinity(getpid(), sizeof(allowed), &allowed) == 0) {
+    sched_setaffinity(0, sizeof(allowed), &allowed);
+  }
   uint32_t seen = 0;
   while (true) {
     const bool slept =
@@ -113,9 +144,9 @@ void LanePool::Call(int thread, Team* team) {
 
 LanePool::Session::Session(LanePool* pool)
     : pool_(pool), lock_(pool->session_mutex_), saved_(CurrentThread()) {
-  pool->StartWorkers();
-  pool->CountCores();
-  lane_ = {pool, 0, pool->cores_, false};
+  pool->StartWorkers(pool->cores());
+  pool->CountCoresNowAndThen();
+  lane_ = {pool, 0, pool->cores(), false};
   CurrentThread() = ThreadState{};
   CurrentThread().lane = &lane_;
   CurrentThread().own = &pool->leaders_team_;

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/engine/cpu/threads/cores.h"
 #include "cc/engine/cpu/threads/team.h"
 
 namespace ios::cpu {
@@ -45,12 +46,25 @@ class LanePool {
   // own.
   static LanePool& Get();
 
-  // For `cores` threads, of which callers of a session are one.
-  explicit LanePool(int cores) : cores_(cores), active_(cores) {}
+  // For `cores` threads, of which callers of a session are one, or as many as
+  // `usable` says later, up to `most`.
+  explicit LanePool(int cores) : LanePool(cores, cores, UsableCores) {}
+  LanePool(int cores, int most, int (*usable)())
+      : most_(most), usable_(usable), cores_(cores), active_(cores) {}
 
-  // The cores that lanes are made for: those this process might use at first,
-  // or IOS_TF_NUM_THREADS.
-  int cores() const { return cores_; }
+  // The cores that lanes are made for: IOS_TF_NUM_THREADS, or the most that
+  // this process could use so far. It grows only, and only between sessions,
+  // so that what was compiled for fewer has its threads.
+  int cores() const { return cores_.load(std::memory_order_relaxed); }
+
+  // What cores() never exceeds.
+  int most_cores() const { return most_; }
+
+  // Notices how many cores the process may use now; not inside a session.
+  void CountCores();
+
+  // Threads that are called upon, at most cores().
+  int active() const { return active_.load(std::memory_order_relaxed); }
 
   // Exclusive use of all cores by the calling thread, which becomes the leader
   // of a lane of all of them. Callers queue.
@@ -95,9 +109,9 @@ class LanePool {
  private:
   struct Worker;
 
-  void StartWorkers();  // those that are missing; throws std::system_error
-  // Notices that the process may use fewer cores than before.
-  void CountCores();
+  // Those that are missing of a pool for `cores`; throws std::system_error.
+  void StartWorkers(int cores);
+  void CountCoresNowAndThen();
   void RunLanesImpl(int lanes, int threads, void (*function)(void*, int),
                     void* argument);
   void Call(int thread, Team* team);
@@ -106,8 +120,9 @@ class LanePool {
   // other thread of this session was last seen on.
   void TakeCore(int thread);
 
-  const int cores_;
-  std::atomic<int> active_;  // threads that are called upon
+  const int most_;
+  int (*const usable_)();
+  std::atomic<int> cores_, active_;
   std::mutex session_mutex_;
   std::atomic<bool> in_session_{false};
   std::atomic<uint32_t> sessions_{0};  // begun so far
