@@ -14,6 +14,7 @@ import tensorflow as tf
 from ios_tf import models
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import is_special
+from ios_tf.native import malloc
 
 KERAS_PREFIX = "keras:"
 MODELS_PREFIX = "models:"
@@ -55,6 +56,7 @@ def saved_model(
                 f"{first_line(error)}"
             ) from error
         del keras_model  # it may be all that keeps its weights in memory
+        malloc.release_unused()  # or what is loaded next lies beside it
         yield path
 
 
