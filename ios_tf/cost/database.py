@@ -1,48 +1,48 @@
-"""The latency database: every measurement ever made, in one SQLite file.
+"""The latency database: every measurement ever made, one a line of one file.
 
-A row is committed as soon as it is measured, so a search that is killed loses no more
+A line is written as soon as it is measured, so a search that is killed loses no more
 than the measurement it was making. Processes that share a database measure in turn -
 measurements at the same time would disturb each other - and each looks again before
 it measures: none repeats what another one did.
+
+Whoever may write into the directory may write anything into the file. So it has no
+definitions that could run, nothing beside it that would be played back, and is not
+mapped into memory: a line has one form, and what has another is ignored.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import logging
 import math
 import os
-import pathlib
-import sqlite3
+import re
 import stat
 import time
+import urllib.parse
+import weakref
 from collections.abc import Iterator
 
 from ios_tf.cost.cost_model import Latency
 
 _logger = logging.getLogger("ios_tf")
+# Begins each line. Lines of other versions may be in the same file.
 _VERSION = 1
-_SCHEMA = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS devices (
-  id INTEGER PRIMARY KEY,
-  fingerprint TEXT NOT NULL UNIQUE
-);
-CREATE TABLE IF NOT EXISTS latencies (
-  device INTEGER NOT NULL REFERENCES devices (id),
-  key TEXT NOT NULL,        -- SHA-256 of the stage
-  stage TEXT NOT NULL,      -- the stage key itself
-  median_ms REAL NOT NULL,
-  spread REAL,              -- NULL: a single sample
-  samples INTEGER NOT NULL,
-  measured_at REAL NOT NULL,  -- seconds since 1970
-  PRIMARY KEY (device, key)
-) WITHOUT ROWID;
-PRAGMA user_version = {_VERSION};
-COMMIT;
-"""
+# Some 400,000 latencies.
+_MAX_BYTES = 64 << 20
+# Of a line that somebody is writing, or was when it was killed.
+_BEGINNINGS = (b"%d" % _VERSION, b"%d " % _VERSION)
+# Version, device, SHA-256 of the stage key, median ms, spread, samples, seconds since
+# 1970.
+_LINE = re.compile(
+    rb"^%d ([A-Za-z0-9_.~%%-]{1,300}) ([0-9a-f]{64}) ([0-9.e+-]{1,24}) "
+    rb"([0-9.e+-]{1,24}|inf) ([0-9]{1,9}) [0-9]{1,20}$" % _VERSION,
+    re.MULTILINE,
+)
+_OPEN = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class LatencyDatabase:
@@ -56,170 +56,233 @@ class LatencyDatabase:
           device: fingerprint of the device.
 
         Raises:
-          sqlite3.Error, OSError: it cannot be opened, or is no database.
-          ValueError: it belongs to another version of this package.
+          OSError: it cannot be opened.
+          ValueError: it is no file of ours.
         """
         self._path = path
-        self._lock_path = f"{path}.lock" if path else None
+        self._device = _quoted(device)
+        self._latencies: dict[str, Latency] = {}
+        self._file: int | None = None
+        self._whole = 0  # where the lines end that have been read
+        self._size = 0  # of the file, when it was read
+        self._locked = False
         self._warned = False
         if path:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            _check_plain(path)
-        # Autocommit: every statement is a transaction.
-        self._connection = sqlite3.connect(
-            path or ":memory:", timeout=60, isolation_level=None
-        )
-        # SQLite does not wait for others when it changes the journal's mode.
-        with self.measuring():
-            self._initialize(device)
-
-    def _initialize(self, device: str) -> None:
-        # Definitions in the file must not call functions that have effects.
-        self._connection.execute("PRAGMA trusted_schema = OFF")
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if version not in (0, _VERSION):
-            raise ValueError(f"it has version {version}, not {_VERSION}")
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-        if version == 0:
-            self._connection.executescript(_SCHEMA)
-        self._connection.execute(
-            "INSERT OR IGNORE INTO devices (fingerprint) VALUES (?)", (device,)
-        )
-        (self._device,) = self._connection.execute(
-            "SELECT id FROM devices WHERE fingerprint = ?", (device,)
-        ).fetchone()
+            self._file = _open(path)
+            # Open for as long as this is used: what its name leads to later, and
+            # whether the directory is still there, changes nothing.
+            self._close = weakref.finalize(self, os.close, self._file)
+            ignored = self._read(self._file)
+            if ignored:
+                _logger.warning(
+                    "the latency database %s has %d lines that are no latencies; they "
+                    "are ignored",
+                    path,
+                    ignored,
+                )
 
     def get(self, stage: str) -> Latency | None:
         """The latency of the stage with this key, if it is known."""
-        try:
-            row = self._connection.execute(
-                "SELECT median_ms, spread, samples FROM latencies"
-                " WHERE device = ? AND key = ?",
-                (self._device, _hash(stage)),
-            ).fetchone()
-        except sqlite3.Error as error:
-            self._warn(error)
-            return None
-        if row is None:
-            return None
-        median_ms, spread, samples = row
-        spread = math.inf if spread is None else spread
-        # Others may write the file, and SQLite keeps whatever it is given.
-        if (
-            not isinstance(median_ms, float)
-            or not isinstance(spread, float)
-            or not isinstance(samples, int)
-            or not 0 < median_ms < math.inf
-            or not spread >= 0
-            or samples < 1
-        ):
-            return None
-        return Latency(median_ms, spread, samples)
+        if self._file is not None:
+            try:
+                self._read(self._file)
+            except (OSError, ValueError) as error:
+                self._warn(error)
+        return self._latencies.get(_hash(stage))
 
     def put(self, stage: str, latency: Latency) -> None:
-        """Keeps a latency; committed when the call returns.
+        """Keeps a latency; in the file when the call returns.
 
         A file that takes no more, on a full disk say, is one warning.
         """
-        try:
-            self._connection.execute(
-                "INSERT OR REPLACE INTO latencies VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    self._device,
-                    _hash(stage),
-                    stage,
-                    latency.median_ms,
-                    latency.spread if math.isfinite(latency.spread) else None,
-                    latency.samples,
-                    time.time(),
-                ),
-            )
-        except sqlite3.Error as error:
-            self._warn(error)
-
-    def _warn(self, error: sqlite3.Error) -> None:
-        if not self._warned:
-            _logger.warning(
-                "the latency database %s fails: %s; what is measured now may not be "
-                "known later",
-                self._path,
-                error,
-            )
-        self._warned = True
+        key = _hash(stage)
+        self._latencies[key] = latency
+        if self._file is None:
+            return
+        words = (
+            _VERSION,
+            self._device,
+            key,
+            float(latency.median_ms),
+            float(latency.spread),
+            latency.samples,
+            int(abs(time.time())),
+        )
+        with self.measuring():
+            try:
+                self._append(self._file, " ".join(map(str, words)) + "\n")
+            except (OSError, ValueError) as error:
+                self._warn(error)
 
     def __len__(self) -> int:
         """How many latencies of the device are known."""
-        (count,) = self._connection.execute(
-            "SELECT COUNT(*) FROM latencies WHERE device = ?", (self._device,)
-        ).fetchone()
-        return int(count)
+        return len(self._latencies)
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
         """While the block runs, no other process measures with this database.
 
-        The kernel gives the lock back when a process ends, however it ends.
+        The kernel gives the lock back when a process ends, however it ends. Where
+        there are no locks, processes measure at the same time, after one warning.
         """
-        if self._lock_path is None:
+        if self._file is None or self._locked:
             yield
             return
-        # A link is not followed, and nothing that is there is changed.
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with open(os.open(self._lock_path, flags, 0o666), "rb+", buffering=0) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        except OSError as error:
+            self._warn(error)
+        self._locked = True
+        try:
             yield
+        finally:
+            self._locked = False
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        self._connection.close()
+        """Nothing is known or kept afterwards but in memory."""
+        if self._file is not None:
+            self._close()
+            self._file = None
 
+    def _read(self, file: int) -> int:
+        """Reads what has been written since; gives how many lines are no latencies."""
+        size = os.fstat(file).st_size
+        if size == self._size:
+            return 0
+        self._size = size
+        self._whole = min(self._whole, size)  # somebody may have made it shorter
+        if size > _MAX_BYTES:
+            raise ValueError(f"it has more than {_MAX_BYTES} bytes")
+        data = os.pread(file, size - self._whole, self._whole)
+        # Somebody may be writing the rest.
+        end = data.rfind(b"\n") + 1
+        data, rest = data[:end], data[end:]
+        self._whole += end
+        ignored = data.count(b"\n") + (rest[:2] not in (b"", *_BEGINNINGS))
+        device = self._device.encode()
+        for line in _LINE.finditer(data):
+            latency = _latency(line)
+            if latency is None:
+                continue
+            ignored -= 1
+            if line[1] == device:
+                self._latencies[line[2].decode()] = latency
+        return ignored
 
-def _check_plain(path: str) -> None:
-    """SQLite follows links, and waits for who writes into a named pipe."""
-    for suffix in ("", "-journal", "-wal", "-shm"):
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISREG(os.lstat(path + suffix).st_mode):
-                raise ValueError(f"{path}{suffix} is no regular file")
+    def _append(self, file: int, line: str) -> None:
+        """The lock is held: nobody else writes."""
+        found = os.fstat(file)
+        if not found.st_nlink:
+            raise ValueError("it has been removed")
+        self._read(file)
+        # What follows the last line belongs to a process that was killed, or to a disk
+        # that was full. Without it the next line is whole.
+        if os.fstat(file).st_size > self._whole:
+            os.ftruncate(file, self._whole)
+        data = line.encode()
+        if self._whole + len(data) > _MAX_BYTES:
+            raise ValueError(f"it would have more than {_MAX_BYTES} bytes")
+        if os.write(file, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            _logger.warning(
+                "the latency database %s fails: %s; what is measured now may not be "
+                "known later",
+                self._path,
+                _why(error),
+            )
+        self._warned = True
 
 
 def known_devices(path: str) -> list[str]:
     """The fingerprints of the devices in a database; none if there is none."""
     try:
-        _check_plain(path)
-        uri = f"{pathlib.Path(path).absolute().as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(uri, uri=True)) as file:
-            rows = file.execute("SELECT fingerprint FROM devices ORDER BY id")
-            return [str(fingerprint) for (fingerprint,) in rows]
-    except (OSError, ValueError, sqlite3.Error):
+        file = _open(path, may_write=False)
+        try:
+            size = os.fstat(file).st_size
+            data = os.pread(file, size, 0) if size <= _MAX_BYTES else b""
+        finally:
+            os.close(file)
+    except (OSError, ValueError):
         return []
+    names = dict.fromkeys(line[1].decode() for line in _LINE.finditer(data))
+    return [urllib.parse.unquote(name) for name in names]
 
 
 def open_database(path: str | None, device: str) -> LatencyDatabase:
-    """A database at `path`, or with one warning one in memory if that cannot be.
-
-    A file that is no database goes aside, to PATH.broken.
-    """
+    """A database at `path`, or with one warning one in memory if that cannot be."""
     if path:
         try:
             return LatencyDatabase(path, device)
-        except (sqlite3.OperationalError, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             _logger.warning(
                 "the latency database %s cannot be used: %s; what is measured now will "
                 "not be known later",
                 path,
-                error,
+                _why(error),
             )
-        except sqlite3.DatabaseError as error:
-            aside = f"{path}.broken"
-            os.replace(path, aside)
-            _logger.warning(
-                "the latency database %s is ignored and now called %s: %s",
-                path,
-                aside,
-                error,
-            )
-            return LatencyDatabase(path, device)
     return LatencyDatabase(None, device)
+
+
+def _open(path: str, may_write: bool = True) -> int:
+    """A descriptor of a regular file that has no other name.
+
+    Whoever may write into the directory could have a link, or another name of the same
+    file, lead to what is not theirs.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        _check_plain(os.lstat(path))  # opening a device does things
+    if may_write:
+        try:
+            file = os.open(path, _OPEN | os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            # What others measured is of use where nothing can be kept.
+            try:
+                file = os.open(path, _OPEN | os.O_RDONLY)
+            except OSError:
+                raise error from None
+    else:
+        file = os.open(path, _OPEN | os.O_RDONLY)
+    try:
+        _check_plain(os.fstat(file))
+    except ValueError:
+        os.close(file)
+        raise
+    return file
+
+
+def _check_plain(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("it is no regular file")
+    if found.st_nlink > 1:
+        raise ValueError("the file has another name, too")
+
+
+def _latency(line: re.Match[bytes]) -> Latency | None:
+    """Of a line that looks like one; None if its numbers are none."""
+    try:
+        median_ms, spread, samples = float(line[3]), float(line[4]), int(line[5])
+    except ValueError:
+        return None
+    if not 0 < median_ms < math.inf or not spread >= 0 or samples < 1:
+        return None
+    return Latency(median_ms, spread, samples)
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else "") or str(error)
+
+
+def _quoted(device: str) -> str:
+    """Without spaces, which separate words."""
+    return urllib.parse.quote(device, safe="")
 
 
 def _hash(stage: str) -> str:

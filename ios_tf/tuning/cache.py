@@ -45,10 +45,10 @@ def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
 def latency_database(directory: str) -> str:
     """The file of the latency database beside the schedules of a directory.
 
-    SQLite needs a local file: for a remote directory it is the default one's.
+    Lines are added to a local file: for a remote directory it is the default one's.
     """
     local = default_directory() if "://" in directory else directory
-    return os.path.join(local, "latencies.sqlite")
+    return os.path.join(local, "latencies.txt")
 
 
 def pending_directory(directory: str, device: str) -> str:

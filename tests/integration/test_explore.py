@@ -64,7 +64,7 @@ def test_explore_compares_strategies(capfd, network, tmp_path):
 
 
 def test_explore_says_what_was_never_measured(capfd, network, tmp_path):
-    LatencyDatabase(str(tmp_path / "latencies.sqlite"), "some_gpu").put(
+    LatencyDatabase(str(tmp_path / "latencies.txt"), "some_gpu").put(
         "another stage", Latency(1.0, 0.0, 3)
     )
     device = ("--device=measured:some_gpu", f"--cache_dir={tmp_path}")

@@ -1,16 +1,19 @@
 """The latency database: processes that are killed, and processes side by side."""
 
 import collections
-import itertools
+import errno
 import json
 import logging
 import math
 import os
 import pathlib
+import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -23,6 +26,7 @@ from ios_tf.cost import (
     known_devices,
 )
 from ios_tf.cost import open_database as open_or_warn
+from ios_tf.cost.stage_key import stage_key
 from ios_tf.scheduler import Problem, Pruning, SearchOptions, Stage, search
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -71,7 +75,7 @@ print(json.dumps([result.latency_ms, len(result.schedule.stages), model.count]))
 
 
 def _start(tmp_path, die=0, when="before"):
-    arguments = [str(tmp_path / "db" / "latencies.sqlite"), str(tmp_path / "log")]
+    arguments = [str(tmp_path / "db" / "latencies.txt"), str(tmp_path / "log")]
     return subprocess.Popen(
         [sys.executable, "-c", _SEARCH, *arguments, str(die), when],
         stdout=subprocess.PIPE,
@@ -99,9 +103,12 @@ def _whole(tmp_path):
 
 
 def _check(tmp_path, known):
-    connection = sqlite3.connect(tmp_path / "db" / "latencies.sqlite")
-    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert connection.execute("SELECT COUNT(*) FROM latencies").fetchone() == (known,)
+    lines = (tmp_path / "db" / "latencies.txt").read_text().splitlines()
+    assert len({line.split()[2] for line in lines}) == len(lines) == known
+    assert (
+        len(LatencyDatabase(str(tmp_path / "db" / "latencies.txt"), "device")) == known
+    )
+    assert os.listdir(tmp_path / "db") == ["latencies.txt"]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -135,7 +142,7 @@ def test_two_searches_share_the_work(tmp_path):
 
 
 def test_remembers_latencies_of_each_device(tmp_path):
-    path = str(tmp_path / "latencies.sqlite")
+    path = str(tmp_path / "latencies.txt")
     first = LatencyDatabase(path, "first")
     first.put("stage", Latency(1.5, 0.25, 4))
     first.put("once", Latency(2.5, math.inf, 1))
@@ -195,12 +202,7 @@ def test_what_was_measured_with_less_care_is_measured_again():
         cached = CachedCostModel(model, database)
         assert cached.stage_latency(problem, stage) == expected
     assert (model.asked, cached.reused) == (0, 1)
-    assert database.get(next(_stages(database))).samples == 5
-
-
-def _stages(database):
-    rows = database._connection.execute("SELECT stage FROM latencies")
-    return (stage for (stage,) in rows)
+    assert database.get(stage_key(problem, stage, {})).samples == 5
 
 
 def _warning(caplog, path):
@@ -214,82 +216,189 @@ def _warning(caplog, path):
     assert cached.measured == len(database) == 3
 
 
-@pytest.mark.parametrize("kind", ["version", "directory"])
-def test_an_unusable_database_is_one_warning(tmp_path, caplog, kind):
-    path = tmp_path / "latencies.sqlite"
-    if kind == "version":
-        connection = sqlite3.connect(path)
-        connection.execute("PRAGMA user_version = 99")
-        connection.close()
-    else:
+_KEY = "0" * 64
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no database" * 1000,
+        b"no database\n" * 1000,
+        b'{"version": 1',
+        bytes(100),
+        b"SQLite format 3\0" + bytes(8176) + b"\n",
+        f"2 device {_KEY} 1.0 0.1 3 17\n".encode(),
+        f"1 device {_KEY} 1.0 0.1 3\n".encode(),
+        f"1 device {_KEY} 1.0 0.1 3 17 18\n".encode(),
+        f"1 device {_KEY} -1.0 0.1 3 17\n".encode(),
+        f"1 device {_KEY} 9e999 0.1 3 17\n".encode(),
+        f"1 device {_KEY} 0.0 0.1 3 17\n".encode(),
+        f"1 device {_KEY} 1.0 -0.1 3 17\n".encode(),
+        f"1 device {_KEY} 1.0 nan 3 17\n".encode(),
+        f"1 device {_KEY} 1.e.5 0.1 3 17\n".encode(),
+        f"1 device {_KEY} 1.0 0.1 0 17\n".encode(),
+        f"1 device {_KEY} 1.0 0.1 {'9' * 100} 17\n".encode(),
+        f"1 device {'0' * 63} 1.0 0.1 3 17\n".encode(),
+        b"\n" * 2_000_000,
+    ],
+)
+def test_lines_that_are_no_latencies_are_one_warning(tmp_path, caplog, content):
+    path = tmp_path / "latencies.txt"
+    path.write_bytes(content)
+    _warning(caplog, path)
+    if content.endswith(b"\n"):  # others may read them
+        assert path.read_bytes().startswith(content)
+    database = LatencyDatabase(str(path), "device")
+    database.put("stage", Latency(1.5, 0.25, 4))
+    again = LatencyDatabase(str(path), "device")
+    assert again.get("stage") == Latency(1.5, 0.25, 4)
+
+
+def test_what_a_killed_writer_has_begun_costs_one_measurement(tmp_path):
+    """Wherever in its line it was killed; and the next line is whole."""
+    path = tmp_path / "latencies.txt"
+    first = LatencyDatabase(str(path), "device")
+    first.put("known", Latency(1.5, 0.25, 4))
+    whole = path.read_bytes()
+    first.put("torn", Latency(12.5, 0.125, 8))
+    line = path.read_bytes()[len(whole) :]
+    for end in range(len(line)):
+        path.write_bytes(whole + line[:end])
+        database = LatencyDatabase(str(path), "device")
+        assert (len(database), database.get("torn")) == (1, None)
+        database.put("next", Latency(2.5, 0.5, 2))
+        again = LatencyDatabase(str(path), "device")
+        assert again.get("known") == Latency(1.5, 0.25, 4)
+        assert again.get("next") == Latency(2.5, 0.5, 2)
+        assert len(path.read_bytes().splitlines()) == 2
+
+
+def test_who_reads_while_another_writes_sees_whole_lines(tmp_path):
+    path = tmp_path / "latencies.txt"
+    reader = LatencyDatabase(str(path), "device")
+    writer = LatencyDatabase(str(path), "device")
+    writer.put("stage", Latency(12.5, 0.125, 8))
+    line = path.read_bytes()
+    path.write_bytes(b"")
+    for end in range(len(line)):
+        with open(path, "ab") as file:
+            file.write(line[end : end + 1])
+        expected = Latency(12.5, 0.125, 8) if end == len(line) - 1 else None
+        assert reader.get("stage") == expected
+
+
+def test_a_journal_beside_the_file_is_not_played_back(tmp_path):
+    """A journal names a file that SQLite removes once it is played back."""
+    victim = tmp_path / "victim"
+    victim.write_text("years of work")
+    connection = sqlite3.connect(tmp_path / "latencies.txt")
+    connection.executescript("PRAGMA user_version = 1; CREATE TABLE x (a);")
+    connection.close()
+    name, magic = str(victim).encode(), bytes.fromhex("d9d505f920a163d7")
+    journal = (magic + struct.pack(">5I", 0, 0, 2, 512, 4096)).ljust(512, b"\0")
+    journal += struct.pack(">I", 0x40000000 // 4096 + 1) + name
+    journal += struct.pack(">II", len(name), sum(name)) + magic
+    (tmp_path / "latencies.txt-journal").write_bytes(journal)
+    database = open_or_warn(str(tmp_path / "latencies.txt"), "device")
+    database.put("stage", Latency(1.5, 0.25, 4))
+    assert known_devices(str(tmp_path / "latencies.txt")) == ["device"]
+    assert victim.read_text() == "years of work"
+    assert (tmp_path / "latencies.txt-journal").read_bytes() == journal
+
+
+def test_a_file_of_ten_gigabytes_is_not_read(tmp_path, caplog):
+    path = tmp_path / "latencies.txt"
+    with open(path, "wb") as file:
+        file.truncate(10 << 30)  # of holes
+    _warning(caplog, path)
+    assert known_devices(str(path)) == []
+
+
+def test_a_file_that_grows_or_shrinks_meanwhile_is_one_warning(tmp_path, caplog):
+    path = tmp_path / "latencies.txt"
+    database = LatencyDatabase(str(path), "device")
+    database.put("stage", Latency(1.5, 0.25, 4))
+    for size in (10 << 30, 20, 11 << 30, 0):
+        os.truncate(path, size)
+        for name in ("stage", f"stage {size}"):
+            database.put(name, Latency(1.5, 0.25, 4))
+            assert database.get(name) == Latency(1.5, 0.25, 4)
+    (record,) = caplog.records
+    assert str(path) in record.getMessage()
+    assert len(LatencyDatabase(str(path), "device")) == 2
+
+
+@pytest.mark.parametrize("how", ["removed", "link", "directory", "moved"])
+def test_a_name_that_leads_elsewhere_meanwhile_is_one_warning(tmp_path, caplog, how):
+    precious = tmp_path / "precious"
+    precious.write_text("years of work")
+    path = tmp_path / "shared" / "latencies.txt"
+    database = open_or_warn(str(path), "device")
+    if how == "removed":
+        shutil.rmtree(path.parent)
+    elif how == "link":
+        path.unlink()
+        path.symlink_to(precious)
+    elif how == "directory":
+        path.unlink()
         path.mkdir()
-    _warning(caplog, path)
-    left = {name.removesuffix(".lock") for name in os.listdir(tmp_path)}
-    assert left == {"latencies.sqlite"}  # as it is
+    else:
+        path.parent.rename(tmp_path / "other")
+    for stage in ("one", "two"):
+        with database.measuring():
+            database.put(stage, Latency(1.0, 0.0, 3))
+        assert database.get(stage) == Latency(1.0, 0.0, 3)
+    assert len(caplog.records) == (0 if how == "moved" else 1)
+    assert precious.read_text() == "years of work"
 
 
-def test_a_file_that_is_no_database_goes_aside(tmp_path, caplog):
-    path = tmp_path / "latencies.sqlite"
-    path.write_bytes(b"no database" * 1000)
-    _warning(caplog, path)
-    assert (tmp_path / "latencies.sqlite.broken").read_bytes().startswith(b"no data")
-    assert len(LatencyDatabase(str(path), "device")) == 3
-
-
-@pytest.mark.parametrize("name", ["latencies.sqlite.lock", "latencies.sqlite"])
-def test_what_a_link_points_to_stays_as_it_is(tmp_path, caplog, name):
+@pytest.mark.parametrize("kind", ["link", "hard link"])
+def test_what_a_link_points_to_stays_as_it_is(tmp_path, caplog, kind):
     precious = tmp_path / "precious"
     precious.write_text("years of work")
     directory = tmp_path / "shared"
     directory.mkdir()
-    (directory / name).symlink_to(precious)
-    _warning(caplog, directory / "latencies.sqlite")
+    path = directory / "latencies.txt"
+    (path.symlink_to if kind == "link" else path.hardlink_to)(precious)
+    _warning(caplog, path)
     assert precious.read_text() == "years of work"
     assert sorted(os.listdir(tmp_path)) == ["precious", "shared"]
 
 
-def test_a_lock_keeps_what_is_in_it(tmp_path):
-    lock = tmp_path / "latencies.sqlite.lock"
-    lock.write_text("a note")
-    LatencyDatabase(str(tmp_path / "latencies.sqlite"), "device").close()
-    assert lock.read_text() == "a note"
-
-
-@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal", ".lock"])
-@pytest.mark.parametrize("kind", ["pipe", "directory", "link", "device"])
-def test_what_is_no_file_is_one_warning_and_no_wait(tmp_path, caplog, suffix, kind):
-    path = tmp_path / f"latencies.sqlite{suffix}"
+@pytest.mark.parametrize("kind", ["pipe", "directory", "dangling", "device"])
+def test_what_is_no_file_is_one_warning_and_no_wait(tmp_path, caplog, kind):
+    path = tmp_path / "latencies.txt"
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "directory":
         path.mkdir()
     else:
         path.symlink_to("/dev/zero" if kind == "device" else tmp_path / "nothing")
-    if kind == "pipe" and suffix == ".lock":  # locks like a file
-        LatencyDatabase(str(tmp_path / "latencies.sqlite"), "device").close()
-    else:
-        _warning(caplog, tmp_path / "latencies.sqlite")
-    assert not (tmp_path / "nothing").exists()
-    assert known_devices(str(tmp_path / "latencies.sqlite")) in ([], ["device"])
+    _warning(caplog, path)
+    assert os.listdir(tmp_path) == ["latencies.txt"]
+    assert known_devices(str(path)) == []
 
 
-def test_values_that_are_no_latencies_are_measured_again(tmp_path):
-    path = str(tmp_path / "latencies.sqlite")
-    problem = Problem.from_edges(2, [(0, 1)])
-    search(
-        problem,
-        CachedCostModel(_Model(Measurement(repeat=1)), LatencyDatabase(path, "d")),
-    )
-    expected = len(LatencyDatabase(path, "d"))
-    columns = itertools.product(("median_ms", "spread", "samples"), ("abc", b"\x00"))
-    for column, value in [*columns, ("median_ms", -1.0), ("median_ms", 9e999)]:
-        with sqlite3.connect(path) as connection:
-            connection.execute(f"UPDATE latencies SET {column} = ?", (value,))
-        cached = CachedCostModel(
-            _Model(Measurement(repeat=1)), LatencyDatabase(path, "d")
-        )
-        search(problem, cached)
-        assert cached.measured == expected, (column, value)
+def test_a_database_that_may_only_be_read_is_used(tmp_path, caplog, monkeypatch):
+    path = tmp_path / "latencies.txt"
+    LatencyDatabase(str(path), "device").put("stage", Latency(1.5, 0.25, 4))
+    before = path.read_bytes()
+    really = os.open
+
+    def denied(name, flags, *mode):  # the tests may run as root
+        if flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return really(name, flags, *mode)
+
+    monkeypatch.setattr(os, "open", denied)
+    database = open_or_warn(str(path), "device")
+    assert database.get("stage") == Latency(1.5, 0.25, 4)
+    for stage in ("one", "two"):
+        with database.measuring():
+            database.put(stage, Latency(1.0, 0.0, 3))
+    (record,) = caplog.records
+    assert str(path) in record.getMessage()
+    assert path.read_bytes() == before
 
 
 def test_a_full_disk_is_one_warning_and_the_search_goes_on(tmp_path):
@@ -312,7 +421,7 @@ edges = [(i, 8) for i in range(8)]
 result = search(Problem.from_edges(9, edges), cached)
 print(result.schedule.stages != (), cached.measured)
 """
-    path = str(tmp_path / "latencies.sqlite")
+    path = str(tmp_path / "latencies.txt")
     done = subprocess.run(
         [sys.executable, "-c", code, path], capture_output=True, text=True
     )
@@ -326,11 +435,11 @@ print(result.schedule.stages != (), cached.measured)
     assert database.get("new") == Latency(1.0, 0.1, 3)
 
 
-def test_a_clock_that_jumps_changes_nothing(tmp_path):
-    path = str(tmp_path / "latencies.sqlite")
+def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
+    path = str(tmp_path / "latencies.txt")
     for shift in (0, -1e9, 1e12):
+        monkeypatch.setattr(time, "time", lambda shift=shift: shift)
         database = LatencyDatabase(path, "device")
-        with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE latencies SET measured_at = ?", (shift,))
         database.put("stage", Latency(2.0, 0.1, 3))
-        assert database.get("stage") == Latency(2.0, 0.1, 3)
+        again = LatencyDatabase(path, "device")
+        assert again.get("stage") == database.get("stage")
