@@ -39,7 +39,9 @@ def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
     Raises:
       UserError: it is no path.
     """
-    return validation.path("cache_dir", cache_dir) if cache_dir else default_directory()
+    named = validation.path("cache_dir", cache_dir) if cache_dir else None
+    # Of a local directory links are looked at.
+    return (named or default_directory()).removeprefix("file://")
 
 
 def latency_database(directory: str) -> str:

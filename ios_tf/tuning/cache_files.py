@@ -45,12 +45,28 @@ def write(directory: str, path: str, text: str) -> None:
     Raises:
       tf.errors.OpError: it cannot be written; nothing is left of it.
     """
+    if "://" in path:
+        _write_remote(path, text)
+        return
+    parent, name = os.path.split(path)
+    temporary = f"{name}.{uuid.uuid4().hex}.tmp"
+    with _os_errors(), _directory(directory, parent or ".") as place:
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            made = os.open(temporary, flags, 0o666, dir_fd=place)
+            with open(made, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.rename(temporary, name, src_dir_fd=place, dst_dir_fd=place)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(temporary, dir_fd=place)
+            raise
+
+
+def _write_remote(path: str, text: str) -> None:
     temporary = f"{path}.{uuid.uuid4().hex}.tmp"
     try:
-        parent = os.path.dirname(path) or "."
-        tf.io.gfile.makedirs(parent)
-        if "://" not in path:
-            _check_inside(directory, parent)
+        tf.io.gfile.makedirs(os.path.dirname(path))
         with tf.io.gfile.GFile(temporary, "w") as file:
             file.write(text)
         tf.io.gfile.rename(temporary, path, overwrite=True)
@@ -58,6 +74,32 @@ def write(directory: str, path: str, text: str) -> None:
         with contextlib.suppress(tf.errors.OpError):
             tf.io.gfile.remove(temporary)
         raise
+
+
+@contextlib.contextmanager
+def _directory(root: str, path: str) -> Iterator[int]:
+    """A descriptor of a directory below `root`; makes what is missing.
+
+    Where its links lead is looked up before anything is made, and no link is followed
+    afterwards: whoever changes one meanwhile leads nobody out.
+    """
+    os.makedirs(root, exist_ok=True)
+    _check_inside(root, path)
+    root = os.path.realpath(root)
+    below = os.path.relpath(os.path.realpath(path), root)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    place = os.open(root, flags)
+    try:
+        for name in below.split(os.sep):
+            with contextlib.suppress(FileExistsError):
+                if name != ".":
+                    os.mkdir(name, dir_fd=place)
+            inner = os.open(name, flags, dir_fd=place)
+            os.close(place)
+            place = inner
+        yield place
+    finally:
+        os.close(place)
 
 
 def is_inside(directory: str, path: str) -> bool:

@@ -9,12 +9,13 @@ import sys
 import tempfile
 
 import pytest
+import tensorflow as tf
 from cache_helpers import DEVICE, add_pending, run
 
 from ios_tf.errors import UserError
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem
-from ios_tf.tuning import cache_admin, pending
+from ios_tf.tuning import cache_admin, cache_files, pending
 from ios_tf.tuning.cache import ScheduleCache, pending_directory
 from ios_tf.tuning.settings import SearchSettings
 
@@ -181,6 +182,50 @@ def test_nothing_is_written_through_links(cache, problem, tmp_path):
     tuned = pending.tune(cache, **FAST)
     assert tuned.kept == 1 and os.path.exists(path)
     assert list(elsewhere.iterdir()) == []
+
+
+def test_no_directory_is_made_through_links(cache, problem, schedule, tmp_path):
+    """Wherever on the way the link is, and whether it leads to anything."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for target in (elsewhere, elsewhere / "missing", "../elsewhere"):
+        link = os.path.join(cache, "linked")
+        os.symlink(target, link)
+        path = os.path.join(link, "a", "b", "x.json")
+        with pytest.raises(tf.errors.OpError, match="leads out of"):
+            cache_files.write(cache, path, "{}")
+        os.remove(link)
+    assert list(elsewhere.iterdir()) == []
+    os.symlink("cpu/inner", os.path.join(cache, "linked"))  # missing, but inside
+    cache_files.write(cache, os.path.join(cache, "linked", "a", "x.json"), "{}")
+    assert os.path.isfile(os.path.join(cache, "cpu", "inner", "a", "x.json"))
+
+
+def test_a_link_that_appears_meanwhile_leads_nowhere(
+    cache, problem, tmp_path, monkeypatch
+):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    really = os.mkdir
+
+    def replaced(name, *arguments, **keywords):
+        really(name, *arguments, **keywords)
+        if name == "a":
+            os.rmdir(os.path.join(cache, "a"))
+            os.symlink(elsewhere, os.path.join(cache, "a"))
+
+    monkeypatch.setattr(os, "mkdir", replaced)
+    with pytest.raises(tf.errors.OpError):
+        cache_files.write(cache, os.path.join(cache, "a", "b", "x.json"), "{}")
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_directory_with_a_scheme_is_as_local(cache, problem, capfd):
+    for kind in ("pipe", "device"):
+        path = ScheduleCache(cache, DEVICE).path(problem.signature, kind)
+        spoil(path, SPOILS[kind])
+    code, out, _ = run(capfd, "cache", "list", f"--cache_dir=file://{cache}")
+    assert code == 0 and out.count("it is no regular file") == 2, out
 
 
 NAMES = [

@@ -483,7 +483,7 @@ def test_nothing_is_written_through_a_link_out_of_the_cache(cache, network, tmp_
     assert check(network) == 0
     ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
     check(network)
-    assert list(elsewhere.rglob("*.json")) == []
+    assert list(elsewhere.iterdir()) == []
 
 
 def damage_order(schedule):

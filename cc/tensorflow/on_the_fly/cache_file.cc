@@ -9,9 +9,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "cc/core/limits.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/path.h"
@@ -25,6 +29,11 @@ using ::tensorflow::io::JoinPath;
 
 bool IsLocal(const std::string& path) {
   return !absl::StrContains(path, "://");
+}
+
+// Of a local file what its links lead to is looked at.
+std::string WithoutScheme(const std::string& path) {
+  return std::string(absl::StripPrefix(path, "file://"));
 }
 
 absl::Status LastError() {
@@ -57,12 +66,16 @@ class Descriptor {
   ~Descriptor() {
     if (descriptor_ >= 0) close(descriptor_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor(Descriptor&& other)
+      : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
   operator int() const { return descriptor_; }  // NOLINT
 
  private:
-  const int descriptor_;
+  int descriptor_;
 };
 
 absl::StatusOr<std::string> ReadLocal(const std::string& directory,
@@ -98,11 +111,74 @@ absl::StatusOr<std::string> ReadLocal(const std::string& directory,
   return content;
 }
 
+// A directory below another one; makes what is missing. Where its links lead is
+// looked up before anything is made, and no link is followed afterwards:
+// whoever changes one meanwhile leads nobody out.
+absl::StatusOr<Descriptor> MakeInside(const std::string& directory,
+                                      const std::string& below) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path root = fs::canonical(directory, error);
+  if (error) return absl::ErrnoToStatus(error.value(), "it cannot be opened");
+  const fs::path target = fs::weakly_canonical(root / below, error);
+  if (error) return absl::ErrnoToStatus(error.value(), "it cannot be opened");
+  const fs::path names = target.lexically_relative(root);
+  if (names.empty() || *names.begin() == "..") {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it leads out of ", directory));
+  }
+  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  Descriptor place(open(root.c_str(), kFlags));
+  if (place < 0) return LastError();
+  for (const fs::path& name : names) {
+    if (name != "." && mkdirat(place, name.c_str(), 0777) != 0 &&
+        errno != EEXIST) {
+      return LastError();
+    }
+    place = Descriptor(openat(place, name.c_str(), kFlags));
+    if (place < 0) return LastError();
+  }
+  return place;
+}
+
+absl::Status WriteAll(int file, const std::string& content) {
+  for (size_t done = 0; done < content.size();) {
+    const ssize_t count = write(file, &content[done], content.size() - done);
+    if (count < 0 && errno != EINTR) return LastError();
+    if (count > 0) done += count;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteLocal(const std::string& directory, const std::string& below,
+                        const std::string& name, const std::string& temporary,
+                        const std::string& content) {
+  TF_RETURN_IF_ERROR(Env::Default()->RecursivelyCreateDir(directory));
+  const absl::StatusOr<Descriptor> made = MakeInside(directory, below);
+  if (!made.ok()) return made.status();
+  const int place = *made;
+  absl::Status status;
+  {
+    const Descriptor file(openat(place, temporary.c_str(),
+                                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                                 0666));
+    if (file < 0) return LastError();
+    status = WriteAll(file, content);
+  }
+  if (status.ok() &&
+      renameat(place, temporary.c_str(), place, name.c_str()) != 0) {
+    status = LastError();
+  }
+  if (!status.ok()) unlinkat(place, temporary.c_str(), 0);
+  return status;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadCacheFile(const std::string& directory,
                                           const std::string& path) {
-  if (IsLocal(path)) return ReadLocal(directory, path);
+  const std::string local = WithoutScheme(path);
+  if (IsLocal(local)) return ReadLocal(WithoutScheme(directory), local);
   uint64_t size = 0;
   TF_RETURN_IF_ERROR(Env::Default()->GetFileSize(path, &size));
   if (size > kMaxDocumentBytes) return TooLarge();
@@ -115,17 +191,20 @@ absl::StatusOr<std::string> ReadCacheFile(const std::string& directory,
 absl::Status WriteCacheFile(const std::string& directory,
                             const std::string& below, const std::string& name,
                             const std::string& content) {
+  // A reader sees a whole file or none.
+  const std::string temporary =
+      absl::StrCat(name, ".", tensorflow::random::New64(), ".tmp");
+  const std::string local = WithoutScheme(directory);
+  if (IsLocal(local)) {
+    return WriteLocal(local, below, name, temporary, content);
+  }
   Env* const env = Env::Default();
   const std::string parent = JoinPath(directory, below);
   TF_RETURN_IF_ERROR(env->RecursivelyCreateDir(parent));
-  if (IsLocal(directory)) TF_RETURN_IF_ERROR(CheckInside(directory, parent));
-  const std::string path = JoinPath(parent, name);
-  // A reader sees a whole file or none.
-  const std::string temporary =
-      absl::StrCat(path, ".", tensorflow::random::New64(), ".tmp");
-  absl::Status status = tensorflow::WriteStringToFile(env, temporary, content);
-  if (status.ok()) status = env->RenameFile(temporary, path);
-  if (!status.ok()) env->DeleteFile(temporary).IgnoreError();
+  const std::string begun = JoinPath(parent, temporary);
+  absl::Status status = tensorflow::WriteStringToFile(env, begun, content);
+  if (status.ok()) status = env->RenameFile(begun, JoinPath(parent, name));
+  if (!status.ok()) env->DeleteFile(begun).IgnoreError();
   return status;
 }
 
