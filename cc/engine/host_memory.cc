@@ -4,6 +4,8 @@
 #include <fstream>
 #include <limits>
 
+#include "cc/engine/control_groups.h"
+
 namespace ios {
 namespace {
 
@@ -27,20 +29,33 @@ int64_t NumberIn(const std::string& path) {
   return file >> number ? number : -1;
 }
 
+// What a group leaves; the largest number if it has no limit, or no files.
+int64_t FreeOfGroup(const ControlGroup& group) {
+  const bool new_names = group.version == 2;
+  const auto file = [&](const char* name, const char* of_version_1) {
+    return group.directory + "/memory." + (new_names ? name : of_version_1);
+  };
+  const int64_t most = NumberIn(file("max", "limit_in_bytes"));  // or "max"
+  const int64_t used = NumberIn(file("current", "usage_in_bytes"));
+  if (most < 0 || used < 0) return std::numeric_limits<int64_t>::max();
+  // Memory that caches files is given back where it is needed.
+  const int64_t cached =
+      NumberIn(file("stat", "stat"),
+               new_names ? "inactive_file" : "total_inactive_file");
+  const int64_t kept =
+      std::max<int64_t>(used - std::max<int64_t>(cached, 0), 0);
+  return std::max<int64_t>(most - kept, 0);
+}
+
 }  // namespace
 
-int64_t FreeHostMemory(const std::string& proc, const std::string& group) {
+int64_t FreeHostMemory(const std::string& proc, const std::string& root) {
   int64_t free = std::numeric_limits<int64_t>::max();
   const int64_t kibibytes = NumberIn(proc + "/meminfo", "MemAvailable:");
   if (kibibytes >= 0 && kibibytes < free / 1024) free = kibibytes * 1024;
-  const int64_t most = NumberIn(group + "/memory.max");  // or "max"
-  const int64_t used = NumberIn(group + "/memory.current");
-  if (most >= 0 && used >= 0) {
-    // Memory that caches files is given back where it is needed.
-    const int64_t cached = NumberIn(group + "/memory.stat", "inactive_file");
-    const int64_t kept =
-        std::max<int64_t>(used - std::max<int64_t>(cached, 0), 0);
-    free = std::min(free, std::max<int64_t>(most - kept, 0));
+  for (const ControlGroup& group :
+       ControlGroups(proc + "/self/cgroup", root, "memory")) {
+    free = std::min(free, FreeOfGroup(group));
   }
   return free;
 }

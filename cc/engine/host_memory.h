@@ -15,9 +15,9 @@ namespace ios {
 Status CheckHostMemory(int64_t bytes);
 
 // Bytes that are free or can be freed, by the files of a /proc and of the
-// control group (version 2) at `group`, of which each may be missing; or the
-// largest number.
-int64_t FreeHostMemory(const std::string& proc, const std::string& group);
+// control groups (versions 1 and 2) below `root` that this process is in, of
+// which each may be missing; or the largest number.
+int64_t FreeHostMemory(const std::string& proc, const std::string& root);
 
 }  // namespace ios
 

@@ -78,9 +78,9 @@ def test_lanes(flag, tmp_path):
         for step in ([*command, tmp_path / "probe"], [tmp_path / "probe"])
     ):
         pytest.skip(f"programs compiled with {flag} do not run here")
-    sources = [
-        f"cc/engine/cpu/threads/{n}.cc" for n in ("cores", "lanes", "team", "waiting")
-    ]
+    threads = ("cores", "lanes", "team", "waiting")
+    sources = [f"cc/engine/cpu/threads/{name}.cc" for name in threads]
+    sources.append("cc/engine/control_groups.cc")
     flags = ["-DIOS_TF_TEST_DELAYS", flag, "-pthread"]
     run([*unit_test("lanes"), *sources], tmp_path, flags)
 

@@ -8,8 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <thread>
+
+#include "cc/engine/control_groups.h"
 
 namespace ios::cpu {
 namespace {
@@ -40,39 +41,14 @@ double QuotaOfVersion1(const std::string& directory) {
   return Ratio(quota_file, period_file);
 }
 
-// Of a group and all those it is in.
-template <typename Quota>
-double SmallestQuota(const std::string& root, std::string group, Quota quota) {
-  double smallest = quota(root);
-  while (group.size() > 1) {
-    smallest = Smaller(smallest, quota(root + group));
-    group.resize(group.rfind('/'));
-  }
-  return smallest;
-}
-
 }  // namespace
 
 double CoresOfQuota(const std::string& groups, const std::string& root) {
-  std::ifstream file(groups);
-  std::string line;
   double smallest = 0;
-  while (std::getline(file, line)) {  // "4:cpu,cpuacct:/a/b", "0::/a/b"
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos || line.compare(second + 1, 1, "/") != 0)
-      continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string group = line.substr(second + 1);
-    if (controllers.empty()) {
-      smallest = Smaller(smallest, SmallestQuota(root, group, QuotaOf));
-    }
-    std::istringstream names(controllers);
-    for (std::string name; std::getline(names, name, ',');) {
-      if (name != "cpu") continue;
-      // Mounted under the name of all controllers, with a link for each.
-      smallest = Smaller(smallest,
-                         SmallestQuota(root + "/cpu", group, QuotaOfVersion1));
-    }
+  for (const ControlGroup& group : ControlGroups(groups, root, "cpu")) {
+    smallest = Smaller(smallest, group.version == 2
+                                     ? QuotaOf(group.directory)
+                                     : QuotaOfVersion1(group.directory));
   }
   return smallest;
 }
