@@ -8,10 +8,12 @@ it. Nothing else happens at import; in particular, TensorFlow is not imported.
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.native import plugin
+from ios_tf.printable import only_printable
 
 if TYPE_CHECKING:
     from ios_tf.conversion.convert import convert
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from ios_tf.tuning.on_the_fly import disable, enable, session_config, status
     from ios_tf.tuning.pending import tune
 
+logging.getLogger("ios_tf").addFilter(only_printable)
 __version__ = "0.1.0"
 __all__ = [
     "NativeLibraryError",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ios_tf.printable import printable
+
 
 class UserError(ValueError):
     """Bad input; the command line prints it as one line and exits with code 1."""
@@ -22,4 +24,4 @@ def first_line(error: BaseException) -> str:
         text = text.rstrip().rpartition("\n\n")[2]
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(_OF_NO_USE)]
-    return lines[0] if lines else type(error).__name__
+    return printable(lines[0]) if lines else type(error).__name__

@@ -10,6 +10,7 @@ from absl.flags import argparse_flags
 
 from ios_tf import models
 from ios_tf.errors import UserError
+from ios_tf.printable import printable
 from ios_tf.scheduler import STRATEGIES
 from ios_tf.validation import whole
 
@@ -24,7 +25,7 @@ Parser = argparse_flags.ArgumentParser
 
 def say(line: str) -> None:
     """Prints a line at once."""
-    print(line, flush=True)
+    print(printable(line), flush=True)
 
 
 def command(

@@ -8,6 +8,7 @@ from typing import Any
 
 from ios_tf.cli import arguments
 from ios_tf.errors import UserError
+from ios_tf.printable import printable
 
 
 def add_commands(commands: Any) -> None:
@@ -104,7 +105,7 @@ def _verify(options: argparse.Namespace) -> None:
 
     bad = cache_admin.verify(_directory(options))
     for entry in bad:
-        print(f"{entry.path}: {entry.problem}")
+        print(printable(f"{entry.path}: {entry.problem}"))
     if bad:
         raise UserError(
             f"{len(bad)} entries are ignored; ios_tf cache prune removes them"
@@ -121,7 +122,7 @@ def _prune(options: argparse.Namespace) -> None:
         device = plugin.device_fingerprint(options.device)
     removed = cache_admin.prune(_directory(options), device)
     for entry in removed:
-        print(entry.path)
+        print(printable(entry.path))
     print(f"{len(removed)} entries removed")
 
 

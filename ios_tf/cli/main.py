@@ -19,6 +19,7 @@ from absl import logging as absl_logging
 from ios_tf.cli import arguments, bench, cache, convert, explore, show
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.model import leftovers
+from ios_tf.printable import printable
 
 _COMMANDS = (convert, explore, show, cache, bench)
 
@@ -205,7 +206,7 @@ def _quiet_standard_error() -> Iterator[None]:
 
 
 def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
+    text = printable(" ".join(str(error).split()))
     if isinstance(error, (UserError, NativeLibraryError)):
         return text
     return f"{type(error).__name__}: {text}; --traceback shows where it comes from"

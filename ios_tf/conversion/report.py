@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from ios_tf.printable import printable
 from ios_tf.scheduler import Schedule, Strategy
 from ios_tf.tables import two_columns
 
@@ -100,7 +101,7 @@ class Report:
         """The report as lines of text."""
         if not self.blocks:
             written = [f"written: {self.output}"] if self.output else []
-            return "\n".join([*self.notes, *written])
+            return "\n".join(map(printable, [*self.notes, *written]))
         rows = [
             ("device", self.device),
             ("operators", str(self.operators)),
@@ -121,7 +122,8 @@ class Report:
             *self._comparisons(),
             *([("written", self.output)] if self.output else []),
         ]
-        return "\n".join([two_columns(rows), *(f"note: {n}" for n in self.notes)])
+        notes = (printable(f"note: {note}") for note in self.notes)
+        return "\n".join([two_columns(rows), *notes])
 
     def _regions(self) -> Iterator[tuple[str, str]]:
         """How many regions are faster than TensorFlow, where there are several."""

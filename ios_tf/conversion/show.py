@@ -11,6 +11,7 @@ from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.loading import saved_model
 from ios_tf.native.names import MERGED
+from ios_tf.printable import printable
 from ios_tf.scheduler import Schedule
 
 
@@ -51,7 +52,7 @@ def show(
         ) or graph_optimizer.lowered_programs(one, device="gpu")
         for number, program in enumerate(programs, 1):
             lines += _region(number, program["block"], program["schedules"])
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _region(

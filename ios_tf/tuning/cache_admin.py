@@ -18,6 +18,7 @@ import tensorflow as tf
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import is_special
 from ios_tf.native.names import PENDING
+from ios_tf.printable import printable
 from ios_tf.scheduler import STRATEGIES, Schedule, document
 from ios_tf.tables import table
 from ios_tf.tuning import cache_files
@@ -317,7 +318,7 @@ def _is_default(entry: Entry) -> bool:
 def _description(entry: Entry) -> str:
     lines = [entry.path]
     if entry.problem:
-        return "\n".join([*lines, f"  ignored: {entry.problem}"])
+        return _joined([*lines, f"  ignored: {entry.problem}"])
     if entry.kind == PENDING:
         block = entry.data["block"]
         shapes = " ".join(str(shape) for shape in block["inputs"])
@@ -326,7 +327,7 @@ def _description(entry: Entry) -> str:
             f"  {i}: {op['type']} {op.get('name', '')} of {op['inputs']}"
             for i, op in enumerate(block["operators"])
         ]
-        return "\n".join(lines)
+        return _joined(lines)
     for number, stage in enumerate(entry.data["stages"]):
         groups = " | ".join(" ".join(map(str, group)) for group in stage["groups"])
         how = " ".join(str(stage[key]) for key in _HOW if key in stage)
@@ -336,7 +337,11 @@ def _description(entry: Entry) -> str:
         for key, value in entry.data.items()
         if key not in ("stages", "version", "signature")
     ]
-    return "\n".join(lines)
+    return _joined(lines)
+
+
+def _joined(lines: list[str]) -> str:
+    return "\n".join(map(printable, lines))
 
 
 def _write(directory: str, path: str, data: dict[str, Any]) -> None:

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import TextIO
 
+from ios_tf.printable import printable
+
 
 class Progress:
     """One line that is rewritten on a terminal, a line now and then elsewhere."""
@@ -40,6 +42,7 @@ class Progress:
             self._stream.flush()
 
     def _write(self, line: str) -> None:
+        line = printable(line)
         self._stream.write(f"\r\x1b[K{line}" if self._terminal else line + "\n")
         self._stream.flush()
 

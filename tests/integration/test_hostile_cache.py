@@ -275,6 +275,67 @@ def test_an_archive_of_ten_gigabytes_is_not_read(tmp_path):
         cache_admin.import_(str(tmp_path / "to"), str(path))
 
 
+def test_names_in_a_cache_are_printable(cache, capfd):
+    """Of operators, blocks, files and directories."""
+    evil = "\x1b]0;title\x07\x1b[2J\nname\x9b31m\u202e"
+    first, *others = BLOCK["operators"]
+    block = {**BLOCK, "name": evil, "operators": [{**first, "name": evil}, *others]}
+    problem = Problem.from_json(engine.problem(block))
+    path = add_pending(cache, problem)
+    with open(path) as file:
+        assert "\\u001b" in file.read()
+    spoil(os.path.join(cache, "\x1b[31mdevice", "a" * 64 + ".json"), b"{}")
+    spoil(os.path.join(cache, DEVICE, "b" * 64 + ".\x1b[31m\n.json"), b"{}")
+    tuned = ["tune", "--number=1", "--repeat=1", "--warmup=0"]
+    for words in (
+        ["cache", "list"],
+        ["cache", "show", ""],
+        ["cache", "verify"],
+        tuned,
+        ["cache", "prune"],
+    ):
+        _, out, err = run(capfd, *words, f"--cache_dir={cache}")
+        assert all(line.isprintable() for line in out.splitlines()), out
+        assert "\x1b" not in err and "\x9b" not in err, err
+        assert "x1b" in out, words
+
+
+@pytest.mark.parametrize("step", ["makedirs", "write", "rename", "remove"])
+def test_a_remote_filesystem_that_fails_midway(problem, monkeypatch, caplog, step):
+    """TensorFlow's in memory; Python can register none, so its calls fail here."""
+    cache = f"ram://midway_{step}"
+    path = ScheduleCache(cache, DEVICE).path(problem.signature, "both")
+    begun = []
+
+    def fail(*arguments, **keywords):
+        raise tf.errors.UnavailableError(None, None, "the network is down")
+
+    class Torn(tf.io.gfile.GFile):
+        def write(self, text):
+            begun.append(self.name)
+            super().write(text[: len(text) // 2])
+            self.flush()
+            fail()
+
+    cache_files.write(cache, path, "before")
+    if step in ("write", "remove"):
+        monkeypatch.setattr(tf.io.gfile, "GFile", Torn)
+    if step != "write":
+        monkeypatch.setattr(tf.io.gfile, step, fail)
+    with pytest.raises(tf.errors.UnavailableError, match="the network is down"):
+        cache_files.write(cache, path, "after, and longer")
+    monkeypatch.undo()
+    left = tf.io.gfile.listdir(os.path.dirname(path))
+    assert len(left) == (2 if step == "remove" else 1), left
+    assert cache_files.read(cache, path) == b"before"
+    assert all(name.endswith(".tmp") for name in begun)
+    # It is a warning of who keeps schedules, and one line of who reads them.
+    monkeypatch.setattr(tf.io.gfile, "stat", fail)
+    assert ScheduleCache(cache, DEVICE).get(problem, SearchSettings()) is None
+    (record,) = caplog.records
+    assert "the network is down" in record.getMessage()
+
+
 def in_process(code: str, *arguments: str) -> subprocess.CompletedProcess:
     code = f"FAST = {FAST!r}\n{code}"
     return subprocess.run(

@@ -32,11 +32,24 @@ std::set<std::string>& Warned() {
   return *warned;
 }
 
+// Others' text may hold what a terminal obeys, and line ends.
+std::string Printable(const std::string& text) {
+  std::string printable;
+  for (const char c : text) {
+    if (absl::ascii_iscntrl(c)) {
+      absl::StrAppend(&printable, "\\x", absl::Hex(c & 0xff, absl::kZeroPad2));
+    } else {
+      printable += c;
+    }
+  }
+  return printable;
+}
+
 // A server that loads its models again and again says it once.
 void WarnOnce(const std::string& path, const std::string& text) {
   std::lock_guard<std::mutex> lock(WarnedMutex());
   if (Warned().insert(path).second) {
-    LOG(WARNING) << "ios_tf: " << path << " " << text;
+    LOG(WARNING) << "ios_tf: " << Printable(absl::StrCat(path, " ", text));
   }
 }
 
