@@ -26,7 +26,7 @@ from ios_tf.bench.standalone import utc_now
 from ios_tf.errors import UserError
 from ios_tf.files import write_json
 from ios_tf.native import engine
-from ios_tf.scheduler import Schedule, Stage, Strategy
+from ios_tf.scheduler import Schedule, Stage, Strategy, document
 
 _CASES = (("float32", 1), ("float16", 1), ("float32", 32), ("float16", 32))
 
@@ -126,7 +126,7 @@ def _write(path: str, device: str, found: Mapping[str, Sequence[str]]) -> None:
 
 def _read(path: str) -> Any:
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return document.read(path)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
 

@@ -15,7 +15,7 @@ from typing import Any
 from ios_tf.errors import UserError
 from ios_tf.files import write_text
 from ios_tf.native import engine
-from ios_tf.scheduler import Problem, Schedule
+from ios_tf.scheduler import Problem, Schedule, document
 
 VERSION = 1
 
@@ -149,8 +149,7 @@ class Network:
           UserError: one line that says what is wrong with the file.
         """
         try:
-            with open(path, encoding="utf-8") as file:
-                data = json.load(file)
+            data = document.read(path)
         except (OSError, ValueError) as error:
             raise UserError(f"{os.fspath(path)}: cannot be read: {error}") from None
         if not isinstance(data, dict) or data.get("version") != VERSION:

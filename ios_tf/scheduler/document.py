@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,8 @@ VERSION = 1
 # As in cc/core/limits.h.
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
+# Of files that the user names, of many documents.
+MAX_FILE_BYTES = 256 << 20
 MAX_OPERATORS = 10_000
 
 # No group is repeated: what it matches would be remembered, character by character.
@@ -44,6 +47,16 @@ def parse(data: str | bytes, what: str, max_bytes: int = MAX_BYTES) -> Any:
         )
     except ValueError as error:
         raise ValueError(f"{what} is not JSON: {error}") from None
+
+
+def read(path: str | os.PathLike[str]) -> Any:
+    """The value of a JSON file that the user names, wherever it is: a pipe, say.
+
+    Raises:
+      OSError, ValueError: it cannot be read, or is refused.
+    """
+    with open(path, "rb") as file:
+        return parse(file.read(MAX_FILE_BYTES + 1), "the file", MAX_FILE_BYTES)
 
 
 def check_version(data: Mapping[str, Any], what: str) -> None:

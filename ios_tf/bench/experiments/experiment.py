@@ -12,7 +12,6 @@ import dataclasses
 import datetime
 import importlib.metadata
 import importlib.util
-import json
 import os
 import platform
 import statistics
@@ -26,6 +25,7 @@ from ios_tf.errors import UserError
 from ios_tf.files import write_json
 from ios_tf.model.network import Network
 from ios_tf.native import engine
+from ios_tf.scheduler import document
 
 VERSION = 1
 FOUR_NETWORKS = (
@@ -189,8 +189,7 @@ class Record:
           UserError: one line that says what is wrong with the file.
         """
         try:
-            with open(path, encoding="utf-8") as file:
-                data = json.load(file)
+            data = document.read(path)
             if data.pop("version") != VERSION:
                 raise ValueError(f"it is not of version {VERSION}")
             return cls(**data)
@@ -268,8 +267,7 @@ def paper_results(path: str | None = None) -> dict[str, Any]:
       UserError: the file cannot be read.
     """
     try:
-        with open(path or _PAPER, encoding="utf-8") as file:
-            return json.load(file)
+        return document.read(path or _PAPER)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from ios_tf.bench.experiments.command import EXPERIMENTS, by_name, draw
 from ios_tf.bench.experiments.experiment import Record, Table, paper_results, short_name
 from ios_tf.errors import UserError
 from ios_tf.files import write_text
+from ios_tf.scheduler import document
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 
@@ -133,8 +133,7 @@ def _facts(command: str, date: str, device: str) -> str:
 def _model(path: Path) -> Mapping[str, Any] | None:
     """The results that `ios_tf bench MODEL --json` wrote; None for other JSON."""
     try:
-        with open(path, encoding="utf-8") as file:
-            data = json.load(file)
+        data = document.read(path)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
     return data if isinstance(data, dict) and "variants" in data else None

@@ -18,6 +18,7 @@ from ios_tf.bench.standalone import exit_code
 from ios_tf.bench.zoo.page import page
 from ios_tf.errors import UserError
 from ios_tf.files import check_writable, write_json, write_text
+from ios_tf.scheduler import document
 
 _VERSION = 1
 
@@ -108,7 +109,7 @@ def _record(path: str, sizes: list[int]) -> dict[str, Any]:
     if not os.path.exists(path):
         return fresh
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = document.read(path)
         differing = [
             key for key in fresh if key != "networks" and found[key] != fresh[key]
         ]
