@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from ios_tf.conversion.planning import Function, Plan, computed_directly
 from ios_tf.conversion.report import Report, step
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import frozen_graphs, saved_models
+from ios_tf.model.leftovers import step_directory
 from ios_tf.model.loading import saved_model
 from ios_tf.model.outputs import copy_directory, written_directory
 from ios_tf.model.weights import Weights
@@ -296,7 +296,7 @@ class _Conversion:
             number: function.rewrite_sequential(self._device)
             for number, function in self._functions.items()
         }
-        with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        with step_directory() as directory:
             self._save(graph_defs, os.path.join(directory, "model"))
 
     def _save(

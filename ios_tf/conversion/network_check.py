@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import math
 import os
-import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from ios_tf.cost.cost_model import compare_within_memory
 from ios_tf.model import graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
+from ios_tf.model.leftovers import step_directory
 from ios_tf.scheduler import Schedule, Stage, sequential_schedule
 from ios_tf.scheduler.problem import batch_size_of
 from ios_tf.tuning.searcher import Searcher
@@ -139,7 +139,7 @@ def rewrite(
 
     The other arguments are those of `graph_optimizer.rewrite`.
     """
-    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+    with step_directory() as directory:
         for signature, schedule in schedules.items():
             path = os.path.join(directory, f"{signature}.json")
             with open(path, "w", encoding="utf-8") as file:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from tensorflow.core.framework import graph_pb2
+from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from ios_tf.model.constants import with_single_factors
 from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.leftovers import step_directory
 from ios_tf.native import grappler
 from ios_tf.native.grappler import Parameters
 from ios_tf.native.names import ANNOTATIONS, OPTIMIZER, REGION
-from ios_tf.scheduler import Problem
+from ios_tf.scheduler import Problem, document
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Co
       batch_size: takes the place of an unknown leading dimension of the inputs.
       device: "cpu" or "gpu": what cannot run there is left to TensorFlow.
     """
-    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+    with step_directory() as directory:
         path = os.path.join(directory, "problems.json")
         parameters = {"mode": "collect", "output": path, "batch_size": batch_size}
         parameters["device"] = device
@@ -118,7 +118,7 @@ def lowered_programs(
     (cc/tensorflow/ops/program_json.h).
     """
     return [
-        json.loads(node.attr["program"].s)
+        _program(node)
         for node in lowered(frozen.without_weights, batch_size, device).node
         if node.op == REGION
     ]
@@ -130,14 +130,18 @@ def describe_region(graph_def: graph_pb2.GraphDef, name: str) -> str:
     (number,) = (i for i, node in enumerate(regions, 1) if node.name == name)
     names = [
         operator["name"]
-        for operator in json.loads(regions[number - 1].attr["program"].s)["block"][
-            "operators"
-        ]
+        for operator in _program(regions[number - 1])["block"]["operators"]
     ]
     return (
         f"region {number} of {len(regions)} ({len(names)} operators, from {names[0]} "
         f"to {names[-1]})"
     )
+
+
+def _program(node: node_def_pb2.NodeDef) -> dict[str, Any]:
+    # The model may have brought it along.
+    data = node.attr["program"].s
+    return document.parse(data, f"the program of {node.name}", len(data))
 
 
 def _optimize(

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 # Between making a directory and locking it no process takes so long.
 _YOUNG_SECONDS = 60
 _PREFIX = "ios_tf_run_"
+_STEP_PREFIX = "ios_tf_step_"
 
 
 @contextlib.contextmanager
@@ -41,6 +42,20 @@ def remove_abandoned(parent: str, prefix: str, suffix: str = "") -> None:
             if found.st_uid == os.geteuid() and not os.path.islink(path):
                 with _locked(path):
                     shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def step_directory() -> Iterator[str]:
+    """A directory for the files of one step; removes those of dead processes.
+
+    Nothing of the process changes, which may be anybody's.
+    """
+    remove_abandoned(tempfile.gettempdir(), _STEP_PREFIX)
+    with (
+        tempfile.TemporaryDirectory(prefix=_STEP_PREFIX) as directory,
+        owned(directory),
+    ):
+        yield directory
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import tensorflow as tf
 from ios_tf import models
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import is_special
+from ios_tf.model.leftovers import step_directory
 from ios_tf.native import malloc
 
 KERAS_PREFIX = "keras:"
@@ -45,7 +45,7 @@ def saved_model(
         _check_saved_model(path)
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+    with step_directory() as directory:
         path = os.path.join(directory, "model")
         try:
             _export(keras_model, path)

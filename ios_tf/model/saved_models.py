@@ -145,7 +145,9 @@ def save(
                 root.weights.append(trackable)
         elif isinstance(trackable, resource.CapturableResource):
             root.resources.append(trackable)
-    tf.saved_model.save(
+    # There is no Python to convert; AutoGraph would write some to temporary files,
+    # which a process that is killed leaves.
+    tf.autograph.experimental.do_not_convert(tf.saved_model.save)(
         root,
         directory,
         signatures=dict(signatures),

@@ -10,6 +10,7 @@ import time
 import pytest
 import tensorflow as tf
 
+import ios_tf
 from ios_tf.model import leftovers
 from ios_tf.model.outputs import written_directory
 
@@ -28,6 +29,16 @@ import os, sys, tempfile
 from ios_tf.model.leftovers import temporary_directory
 with temporary_directory() as directory:
     tempfile.mkdtemp(prefix="__autograph_generated")
+    os.utime(directory, (1e9, 1e9))
+    print(directory, flush=True)
+    sys.stdin.read()
+"""
+_STEP = """
+import os, sys, tempfile
+from ios_tf.model.leftovers import step_directory
+before = tempfile.gettempdir()
+with step_directory() as directory:
+    assert tempfile.gettempdir() == before == os.environ["TMPDIR"]
     os.utime(directory, (1e9, 1e9))
     print(directory, flush=True)
     sys.stdin.read()
@@ -87,6 +98,51 @@ def test_commands_that_are_asked_to_end_tidy_up(number, tmp_path):
     process.communicate()
     assert process.returncode == 128 + number
     assert os.listdir(tmp_path) == []
+
+
+def test_a_killed_step_of_a_library_is_removed_by_the_next(tmp_path):
+    killed, abandoned = start(_STEP, TMPDIR=str(tmp_path))
+    living, in_use = start(_STEP, TMPDIR=str(tmp_path))
+    killed.kill()
+    killed.wait()
+    assert os.path.isdir(abandoned)
+    third, other = start(_STEP, TMPDIR=str(tmp_path))
+    assert {str(p) for p in tmp_path.iterdir()} == {in_use, other}
+    for process in (living, third):
+        process.communicate("")
+        assert process.returncode == 0
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_conversion_writes_no_temporary_files_of_autograph(tmp_path, monkeypatch):
+    """They stay where a process is killed."""
+    model = tf.Module()
+    weights = tf.ones((3, 3, 4, 4))
+
+    @tf.function(input_signature=[tf.TensorSpec((1, 8, 8, 4))], autograph=False)
+    def network(x):
+        return {"y": tf.nn.relu(tf.nn.conv2d(x, weights, 1, "SAME"))}
+
+    model.network = network
+    tf.saved_model.save(model, str(tmp_path / "model"), signatures=network)
+    begun = []
+    really = tempfile.NamedTemporaryFile
+
+    def noted(*arguments, **keywords):
+        begun.append(keywords.get("prefix"))
+        return really(*arguments, **keywords)
+
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", noted)
+    ios_tf.convert(
+        str(tmp_path / "model"),
+        str(tmp_path / "out"),
+        cache_dir=str(tmp_path / "cache"),
+        keep_slower=True,
+        warmup=0,
+        number=1,
+        repeat=1,
+    )
+    assert begun == []
 
 
 def test_temporary_files_of_killed_commands(tmp_path):
