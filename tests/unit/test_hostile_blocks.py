@@ -437,3 +437,23 @@ def test_many_callers_of_hostile_blocks_at_once():
         thread.join()
     assert not wrong
     still_works()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_reaches_as_far_as_the_largest_window_of_a_merge(value):
+    """And no further; what is finite is the same. See SECURITY.md."""
+    found = block(conv(), conv(kernel=[5, 5]), outputs=[0, 1])
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=(k, k, 4, 4)).astype(np.float32) for k in (1, 5)]
+    merged = {"version": 1, "stages": [{"strategy": "merge", "groups": [[0, 1]]}]}
+    image = rng.normal(size=(1, 8, 8, 4)).astype(np.float32)
+    image[0, 4, 4, 2] = value
+    results = []
+    for schedule, pixels in ((sequential(found), 1), (merged, 25)):
+        small, large = engine.Program(found, schedule, weights).run([image])
+        for output, expected in ((small, pixels), (large, 25)):
+            assert (~np.isfinite(output)).any(-1).sum() == expected
+        results.append((small, large))
+    for one, other in zip(*results, strict=True):
+        both = np.isfinite(one) & np.isfinite(other)
+        np.testing.assert_allclose(one[both], other[both], rtol=1e-4, atol=1e-4)
