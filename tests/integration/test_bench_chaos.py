@@ -4,6 +4,24 @@ import subprocess
 import sys
 
 import keras
+import pytest
+
+from ios_tf.bench.chaos.cases import Outcome
+
+
+@pytest.mark.parametrize(
+    ("found", "good"),
+    [
+        ({}, True),
+        ({"leftovers": 1, "growth": 7.0}, True),
+        ({"leftovers": 2}, False),
+        ({"growth": 9.0}, False),
+        ({"wrong": 1}, False),
+        ({"lost": 1}, False),
+    ],
+)
+def test_what_is_good(found, good):
+    assert Outcome("some", **found).good is good
 
 
 def test_chaos(tmp_path):

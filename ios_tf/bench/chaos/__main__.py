@@ -1,6 +1,7 @@
 """Injects faults into a converter and a server: processes are killed at random
 moments, the disk is full, directories may not be read or written, files of the cache
-are spoilt, processes fork, and threads and loads never end.
+are spoilt, or are links, pipes and directories, processes fork, and threads and loads
+never end.
 
     python -m ios_tf.bench.chaos MODEL [--kills=200] [--runs=100000] [--loads=100]
 

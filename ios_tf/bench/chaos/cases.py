@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 import random
@@ -23,6 +24,11 @@ from ios_tf.bench.chaos import children
 _MEASUREMENT = ("--warmup=0", "--number=1", "--repeat=1", "--max_groups=2")
 # More time than any step takes: what is not done by then hangs.
 _PATIENCE = 1200
+# MiB: what allocators keep differs by a few from run to run.
+_MOST_GROWTH = 8.0
+_PRECIOUS = b"years of work"
+# KiB of a disk: nothing fits, some, and nearly all of a small conversion.
+_DISKS = (16, 64, 256, 1024)
 # linux/prctl.h and linux/capability.h: root may read and write what it may not.
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
@@ -52,7 +58,7 @@ class Outcome:
     @property
     def good(self) -> bool:
         broken = self.crashes + self.hangs + self.wrong + self.lost
-        return broken == 0 and self.leftovers <= 1
+        return broken == 0 and self.leftovers <= 1 and self.growth <= _MOST_GROWTH
 
 
 class Chaos:
@@ -68,6 +74,8 @@ class Chaos:
         for made in (self._outputs, self._temporary):
             made.mkdir()
         self._output = self._outputs / "model"
+        self._checked: bytes | None = None  # the content last found right
+        self._victim.write_bytes(_PRECIOUS)
 
     def convert(self) -> float:
         """Converts the model; gives the seconds that took."""
@@ -75,7 +83,6 @@ class Chaos:
         code = self._convert().wait(_PATIENCE)
         if code:
             raise RuntimeError(f"{self._model} cannot be converted: exit code {code}")
-        self._files = self._tree(self._output)
         return time.monotonic() - start
 
     def kill_convert(self, kills: int, seconds: float) -> Outcome:
@@ -85,7 +92,7 @@ class Chaos:
             if kill % 2:  # measures anew; else the cache has all
                 shutil.rmtree(self._cache, ignore_errors=True)
             self._kill(outcome, self._convert(), seconds)
-            outcome.wrong += self._tree(self._output) not in ([], self._files)
+            outcome.wrong += self._is_wrong()
         self._finish(outcome, self._convert())
         return outcome
 
@@ -130,49 +137,112 @@ class Chaos:
         outcome = Outcome("convert, permissions")
         for directory in (self._cache, self._outputs, self._temporary):
             for mode in (0o500, 0o000):
-                whole, before = self._tree(self._output), self._leftovers()
+                whole, before = self._content(self._output), self._leftovers()
                 directory.chmod(mode)
                 code = self._wait(outcome, self._convert(before=_obey_permissions))
                 directory.chmod(0o700)
                 outcome.cases += 1
                 outcome.crashes += code not in (0, 1)
-                outcome.wrong += self._tree(self._output) != whole
+                if code:
+                    outcome.wrong += self._content(self._output) != whole
+                else:
+                    outcome.wrong += self._is_wrong()
                 outcome.leftovers = max(outcome.leftovers, self._more_than(before))
         return outcome
 
     def fill_disk(self) -> Outcome:
-        """Converts where no file may grow, at several sizes."""
+        """Converts where the disk is small; where none may be mounted, where no file
+        may grow."""
         outcome = Outcome("convert, disk full")
-        whole = self._tree(self._output)
-        for size in (0, 100, 10_000, 1_000_000):
-            before = self._leftovers()
-            limit = functools.partial(_limit_files, size)
-            code = self._wait(outcome, self._convert(before=limit))
-            outcome.cases += 1
-            outcome.crashes += code not in (0, 1)
-            outcome.wrong += self._tree(self._output) != whole
-            outcome.leftovers = max(outcome.leftovers, self._more_than(before))
+        whole = self._content(self._output)
+        for size in _DISKS:
+            with self._small_disk(size) as mounted:
+                if not mounted:
+                    outcome.what = "convert, files limited (no disk may be mounted)"
+                limit = None if mounted else functools.partial(_limit_files, size << 10)
+                expected = b"" if mounted else whole
+                before = self._leftovers()
+                code = self._wait(outcome, self._convert(before=limit))
+                outcome.cases += 1
+                outcome.crashes += code not in (0, 1)
+                if code:
+                    outcome.wrong += self._content(self._output) != expected
+                else:
+                    outcome.wrong += self._is_wrong()
+                outcome.leftovers = max(outcome.leftovers, self._more_than(before))
         return outcome
 
-    def spoil_cache(self) -> Outcome:
-        """Spoils every file of the cache in turn, and reads the cache each time."""
-        from ios_tf.tuning import cache_admin
+    @contextlib.contextmanager
+    def _small_disk(self, kibibytes: int) -> Iterator[bool]:
+        """All that is written lies on a disk of this size; False: none is mounted."""
+        disk = self._outputs.parent / "disk"
+        disk.mkdir(exist_ok=True)
+        options = f"size={kibibytes}k"
+        mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)]
+        try:
+            mounted = subprocess.run(mount, capture_output=True).returncode == 0
+        except OSError:
+            mounted = False
+        if not mounted:
+            yield False
+            return
+        before = self._cache, self._outputs, self._temporary, self._output
+        self._cache, self._outputs = disk / "cache", disk / "outputs"
+        self._temporary, self._output = disk / "tmp", disk / "outputs" / "model"
+        try:
+            self._outputs.mkdir()
+            self._temporary.mkdir()
+            yield True
+        finally:
+            self._cache, self._outputs, self._temporary, self._output = before
+            subprocess.run(["umount", str(disk)], check=True)
 
+    def spoil_cache(self) -> Outcome:
+        """Spoils every file of the cache in turn, and converts and serves each time."""
         outcome = Outcome("cache, file spoilt")
-        for entry in cache_admin.entries(str(self._cache)):
-            path = Path(entry.path)
+        for path in sorted(p for p in self._cache.rglob("*") if p.is_file()):
             good = path.read_bytes()
             for bad in self._spoilt(good):
                 path.write_bytes(bad)
-                outcome.cases += 1
-                try:
-                    found = cache_admin.verify(str(self._cache))
-                    # Another number may be as good; but no JSON is no schedule.
-                    outcome.wrong += not found and not _is_json(bad)
-                except Exception:
-                    outcome.crashes += 1
-            path.write_bytes(good)
+                self._use_cache(outcome)
+            for make in (os.mkdir, os.mkfifo, self._link):
+                path.unlink()
+                make(path)
+                self._use_cache(outcome)
+                if path.is_dir() and not path.is_symlink():
+                    path.rmdir()
+                else:
+                    path.unlink(missing_ok=True)
+                path.write_bytes(good)
+        outcome.wrong += self._victim.read_bytes() != _PRECIOUS
         return outcome
+
+    @property
+    def _victim(self) -> Path:
+        return self._outputs.parent / "victim"
+
+    def _link(self, path: Path) -> None:
+        """What a link leads to must stay as it is."""
+        path.symlink_to(self._victim)
+
+    def _use_cache(self, outcome: Outcome) -> None:
+        """Converts and serves; the model computes what the original does."""
+        outcome.cases += 1
+        outcome.crashes += self._wait(outcome, self._convert()) != 0
+        outcome.wrong += self._is_wrong()
+        outcome.crashes += self._wait(outcome, self._serve("pass", rounds=1)) != 0
+
+    def _is_wrong(self) -> bool:
+        """Whether there is an output, and it does not compute what the model does."""
+        content = self._content(self._output)
+        if content in (b"", self._checked):
+            return False
+        command = [sys.executable, "-c", children.COMPARER]
+        command += [self._model, str(self._output)]
+        if subprocess.run(command, capture_output=True).returncode:
+            return True
+        self._checked = content
+        return False
 
     def fork(self, forks: int) -> Outcome:
         """Forks while threads run the engine, alone and with TensorFlow loaded."""
@@ -258,10 +328,9 @@ class Chaos:
         words = ["tune", self._cache_flag, *_MEASUREMENT]
         return self._start(["-m", "ios_tf.cli", *words])
 
-    def _serve(self, on_miss: str) -> subprocess.Popen:
-        return self._start(
-            ["-c", children.SERVER, self._model, str(self._cache), on_miss]
-        )
+    def _serve(self, on_miss: str, rounds: int = 0) -> subprocess.Popen:
+        arguments = [self._model, str(self._cache), on_miss, str(rounds)]
+        return self._start(["-c", children.SERVER, *arguments])
 
     @property
     def _cache_flag(self) -> str:
@@ -315,18 +384,16 @@ class Chaos:
         return path.read_bytes().count(b"\n") if path.exists() else 0
 
     @staticmethod
-    def _tree(directory: Path) -> list[str]:
+    def _content(directory: Path) -> bytes:
+        """A hash of all names and files; empty if there is none."""
         if not directory.exists():
-            return []
-        return sorted(str(p.relative_to(directory)) for p in directory.rglob("*"))
-
-
-def _is_json(data: bytes) -> bool:
-    try:
-        json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return True
+            return b""
+        content = hashlib.sha256()
+        for path in sorted(p for p in directory.rglob("*") if p.is_file()):
+            data = path.read_bytes()
+            content.update(f"{path.relative_to(directory)} {len(data)} ".encode())
+            content.update(data)
+        return content.digest()
 
 
 def _limit_files(size: int) -> None:

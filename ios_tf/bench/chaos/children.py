@@ -23,8 +23,10 @@ for _ in range(loads):
     gc.collect()  # cycles, which Python lets pile up
     print(resident(), flush=True)
 """
-# Serves the original for ever, with schedules from the cache as they come.
+# Serves the original, for ever or so many rounds, with schedules from the cache as they
+# come.
 SERVER = """
+import itertools
 import sys
 import numpy as np
 import tensorflow as tf
@@ -33,17 +35,38 @@ import ios_tf
 from ios_tf.model import saved_models
 from ios_tf.model.inputs import example_inputs
 
-path, cache, on_miss = sys.argv[1:]
+path, cache, on_miss, rounds = sys.argv[1:]
 loaded = tf.saved_model.load(path)
 original = loaded.signatures[saved_models.choose_signature(None, loaded)]
 inputs = [example_inputs(original, size) for size in (1, 2, 3)]
 expected = [list(original(**i).values()) for i in inputs]
 ios_tf.enable(cache_dir=cache, on_miss=on_miss, max_groups=2, progress=False)
-while True:
+for _ in range(int(rounds)) if int(rounds) else itertools.count():
     served = convert_to_constants.convert_variables_to_constants_v2(original)
     for i, truth in zip(inputs, expected):
         for x, y in zip(tf.nest.flatten(served(**i)), truth):
             np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-3 * np.abs(y).max())
+"""
+# Compares what two models compute, for several batch sizes.
+COMPARER = """
+import sys
+import numpy as np
+import tensorflow as tf
+import ios_tf
+from ios_tf.model import saved_models
+from ios_tf.model.inputs import example_inputs
+
+loaded = [tf.saved_model.load(path) for path in sys.argv[1:]]
+original, converted = (
+    model.signatures[saved_models.choose_signature(None, model)] for model in loaded
+)
+for size in (1, 3):
+    inputs = example_inputs(original, size)
+    expected, found = original(**inputs), converted(**inputs)
+    assert expected.keys() == found.keys()
+    for key, y in expected.items():
+        atol = 1e-3 * np.abs(y).max()
+        np.testing.assert_allclose(found[key], y, rtol=1e-3, atol=atol)
 """
 # Forks while threads run, compile and evict what was compiled: more shapes than stay
 # compiled. The child runs the engine, too.
