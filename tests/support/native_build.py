@@ -17,6 +17,7 @@ ENGINE_TESTS = (
     "block",
     "activations",
     "commute",
+    "pad_channels",
     "depthwise",
     "schedule",
     "memory",

@@ -1,0 +1,482 @@
+#include "cc/core/transforms/pad_channels.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "cc/core/ir/readers.h"
+
+namespace ios {
+namespace {
+
+int64_t Padded(const ChannelRanges& ranges) {
+  int64_t padded = 0;
+  for (const ChannelRange& range : ranges) padded += range.padded;
+  return padded;
+}
+
+bool IsPadded(const ChannelRanges& ranges) {
+  return std::any_of(ranges.begin(), ranges.end(), [](const ChannelRange& r) {
+    return r.padded != r.channels;
+  });
+}
+
+// Ranges that are not padded are one where they meet: equal channels have equal
+// ranges.
+void Append(const ChannelRange& range, ChannelRanges* ranges) {
+  if (range.channels == 0) return;
+  if (!ranges->empty() && !IsPadded({range, ranges->back()})) {
+    ranges->back().channels += range.channels;
+    ranges->back().padded += range.padded;
+  } else {
+    ranges->push_back(range);
+  }
+}
+
+// As a weight's padding says it.
+ChannelRanges OfWeight(const ChannelRanges& ranges) {
+  return IsPadded(ranges) ? ranges : ChannelRanges{};
+}
+
+// Those of an output that has `multiplier` channels for each.
+ChannelRanges Times(ChannelRanges ranges, int64_t multiplier) {
+  for (ChannelRange& range : ranges) {
+    range.channels *= multiplier;
+    range.padded *= multiplier;
+  }
+  return ranges;
+}
+
+bool IsDepthwise(const Operator& op, int64_t channels) {
+  return op.type == OperatorType::kConv2D && op.groups > 1 &&
+         op.groups == channels;
+}
+
+// Whether every channel of the output is a sum over all of the input's.
+bool SumsChannels(const Operator& op) {
+  return (op.type == OperatorType::kConv2D && op.groups == 1) ||
+         op.type == OperatorType::kSepConv ||
+         op.type == OperatorType::kConv2DTranspose ||
+         op.type == OperatorType::kMatMul;
+}
+
+class ChannelPadder {
+ public:
+  ChannelPadder(const Block& block, const std::vector<Shape>& shapes,
+                const ChannelPadding& padding)
+      : block_(block),
+        shapes_(shapes),
+        padding_(padding),
+        readers_(block),
+        free_(block.operators.size()),
+        ranges_(block.operators.size()) {
+    for (size_t k = 0; k < block.inputs.size(); ++k) {
+      input_readers_.emplace_back();
+    }
+    for (size_t i = 0; i < block.operators.size(); ++i) {
+      for (int ref : block.operators[i].inputs) {
+        if (ref < 0) input_readers_[-1 - ref].push_back(i);
+      }
+    }
+  }
+
+  PaddedBlock Pad();
+
+ private:
+  int64_t Channels(int ref) const {
+    return ShapeOf(block_, shapes_, ref).back();
+  }
+  const ChannelRanges& Ranges(int ref) const {
+    return ref < 0 ? input_ranges_[-1 - ref] : ranges_[ref];
+  }
+  const std::vector<int>& ReadersOf(int ref) const {
+    return ref < 0 ? input_readers_[-1 - ref] : readers_.operators[ref];
+  }
+  bool IsBorder(int ref) const {
+    return !padding_.borders && (ref < 0 || readers_.outside[ref]);
+  }
+
+  ChannelRange Range(int64_t channels) const;
+  bool IsByChannel(int i) const;
+  std::vector<int> SourcesOf(int i) const;
+  bool ReadsAnyRanges(int i, int ref) const;
+  bool MayPad(int ref) const;
+  ChannelRanges RangesToMake(int i) const;
+  ChannelRanges BetweenCuts(int i) const;
+
+  bool PadSlice(int i, Operator* op);
+  bool PadSum(int i, Operator* op);
+  bool PadByChannel(int i, Operator* op);
+  bool PadConcat(int i);
+  void Emit(Operator op, bool padded);
+
+  const Block& block_;
+  const std::vector<Shape>& shapes_;
+  const ChannelPadding& padding_;
+  const Readers readers_;
+  std::vector<std::vector<int>> input_readers_;
+  // Whether an operator's output may have channels added anywhere: all who
+  // read it take that.
+  std::vector<bool> free_;
+  std::vector<ChannelRanges> input_ranges_, ranges_;  // as tensors now are
+  PaddedBlock result_;
+};
+
+ChannelRange ChannelPadder::Range(int64_t channels) const {
+  const int64_t multiple = padding_.multiple;
+  const int64_t padded = (channels + multiple - 1) / multiple * multiple;
+  return {channels, padded <= 2 * channels ? padded : channels};
+}
+
+// Whether each channel of the output is a function of those in the same place
+// of the operator's sources.
+bool ChannelPadder::IsByChannel(int i) const {
+  const Operator& op = block_.operators[i];
+  switch (op.type) {
+    case OperatorType::kConv2D:
+      return IsDepthwise(op, Channels(op.inputs[0]));
+    case OperatorType::kPad:
+      return op.channel_padding == std::array<int64_t, 2>{0, 0};
+    case OperatorType::kPool:
+    case OperatorType::kGlobalPool:
+    case OperatorType::kAdd:
+    case OperatorType::kBinary:
+    case OperatorType::kActivation:
+    case OperatorType::kScale:
+    case OperatorType::kResize:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// What an operator by channel reads of: not what is looked at for its size, nor
+// what broadcasts to all channels.
+std::vector<int> ChannelPadder::SourcesOf(int i) const {
+  const Operator& op = block_.operators[i];
+  std::vector<int> sources = op.inputs;
+  if (op.like) sources.pop_back();
+  if (op.type == OperatorType::kBinary) {
+    const auto broadcasts = [&](int ref) {
+      return Channels(ref) != shapes_[i].back();
+    };
+    sources.erase(std::remove_if(sources.begin(), sources.end(), broadcasts),
+                  sources.end());
+  }
+  return sources;
+}
+
+// Whether operator `i` reads `ref` as well if channels are added anywhere.
+bool ChannelPadder::ReadsAnyRanges(int i, int ref) const {
+  const Operator& op = block_.operators[i];
+  if (op.type == OperatorType::kConcat) return free_[i];
+  const bool sums = SumsChannels(op);
+  if (!sums && (!IsByChannel(i) || !free_[i])) return false;
+  // Two sources had to have the same ranges.
+  if (sums) return !op.residual || op.inputs.back() != ref;
+  return SourcesOf(i).size() == 1;
+}
+
+// Whether channels may be added at the end of `ref`. A concat that is not
+// padded would copy a slice that somebody has copied.
+bool ChannelPadder::MayPad(int ref) const {
+  const std::vector<int>& readers = ReadersOf(ref);
+  return !IsBorder(ref) &&
+         std::all_of(readers.begin(), readers.end(), [&](int reader) {
+           return block_.operators[reader].type != OperatorType::kConcat ||
+                  free_[reader];
+         });
+}
+
+// Those of what operator `i`, which sums over channels, is to make.
+ChannelRanges ChannelPadder::RangesToMake(int i) const {
+  const Operator& op = block_.operators[i];
+  const int64_t channels = shapes_[i].back();
+  if (!MayPad(i)) return {{channels, channels}};
+  if (op.residual) {
+    const ChannelRanges& residual = Ranges(op.inputs.back());
+    if (residual.size() == 1) return residual;
+    return {{channels, channels}};
+  }
+  const ChannelRanges cut = BetweenCuts(i);
+  return cut.empty() ? ChannelRanges{Range(channels)} : cut;
+}
+
+// Ranges such that each slice of the output of operator `i` is one of them;
+// empty if there are no slices, or somebody reads all of it who could not do
+// with that.
+ChannelRanges ChannelPadder::BetweenCuts(int i) const {
+  std::set<std::pair<int64_t, int64_t>> slices;
+  for (int reader : readers_.operators[i]) {
+    const Operator& op = block_.operators[reader];
+    if (op.type == OperatorType::kSlice) {
+      slices.emplace(op.offset, op.offset + op.size);
+    } else if (!ReadsAnyRanges(reader, i)) {
+      return {};
+    }
+  }
+  if (slices.empty()) return {};
+  ChannelRanges ranges;
+  int64_t end = 0;
+  for (const auto& [first, last] : slices) {
+    if (first < end) return {};
+    Append(Range(first - end), &ranges);
+    Append(Range(last - first), &ranges);
+    end = last;
+  }
+  Append(Range(shapes_[i].back() - end), &ranges);
+  return ranges;
+}
+
+// The slice of channels that are padded, or of the tensor's very channels; true
+// if its own are padded.
+bool ChannelPadder::PadSlice(int i, Operator* op) {
+  const ChannelRanges& source = Ranges(op->inputs[0]);
+  // Its end, in channels of the tensor and as it is now.
+  int64_t end = 0, padded_end = 0;
+  for (const ChannelRange& range : source) {
+    if (op->offset < end + range.channels) {
+      const bool whole = op->offset == end && op->size == range.channels;
+      op->offset += padded_end - end;
+      if (!whole || range.padded == range.channels || !MayPad(i)) return false;
+      op->size = range.padded;
+      ranges_[i] = {range};
+      return true;
+    }
+    end += range.channels;
+    padded_end += range.padded;
+  }
+  return false;
+}
+
+bool ChannelPadder::PadSum(int i, Operator* op) {
+  ranges_[i] = RangesToMake(i);
+  op->filters = Padded(ranges_[i]);
+  const ChannelRanges read = OfWeight(Ranges(op->inputs[0]));
+  const ChannelRanges made = OfWeight(ranges_[i]);
+  std::vector<WeightPadding>& weights = result_.weights.back();
+  if (op->type == OperatorType::kSepConv) {
+    const ChannelRanges middle = Times(read, op->multiplier);
+    weights = {{{}, middle}, {middle, made}};
+  } else {
+    weights = {{read, made}};
+  }
+  if (op->bias) weights.push_back({{}, made});
+  // Others that are looked at have any channels; the residual has these.
+  return !op->residual || Ranges(op->inputs.back()) == ranges_[i];
+}
+
+// Whether all sources have the same ranges, which the output then has.
+bool ChannelPadder::PadByChannel(int i, Operator* op) {
+  const std::vector<int> sources = SourcesOf(i);
+  if (sources.empty()) return false;
+  // A depthwise convolution has some channels for each that it reads, and its
+  // residual as many.
+  const bool depthwise = op->type == OperatorType::kConv2D;
+  const int64_t multiplier = depthwise ? op->filters / op->groups : 1;
+  const ChannelRanges ranges = Times(Ranges(sources[0]), multiplier);
+  if (!IsPadded(ranges) || !MayPad(i)) return false;
+  for (size_t k = 1; k < sources.size(); ++k) {
+    if (!(Ranges(sources[k]) == ranges)) return false;
+  }
+  std::vector<WeightPadding>& weights = result_.weights.back();
+  if (depthwise) {
+    op->groups = Padded(Ranges(sources[0]));
+    op->filters = Padded(ranges);
+    weights.assign(op->bias ? 2 : 1, {{}, ranges});
+  } else if (op->type == OperatorType::kScale) {
+    weights.assign(2, {{}, ranges});
+  } else if (!op->operand.empty()) {
+    const bool has_all = op->operand.back() == shapes_[i].back();
+    weights = {{{}, has_all ? ranges : ChannelRanges{}}};
+    if (has_all) op->operand.back() = Padded(ranges);
+  }
+  ranges_[i] = ranges;
+  return true;
+}
+
+bool ChannelPadder::PadConcat(int i) {
+  if (!free_[i]) return false;
+  ranges_[i].clear();
+  for (int ref : block_.operators[i].inputs) {
+    for (const ChannelRange& range : Ranges(ref)) Append(range, &ranges_[i]);
+  }
+  return true;
+}
+
+// Adds an operator, after slices of what it does not read as it is now.
+void ChannelPadder::Emit(Operator op, bool padded) {
+  Block& block = result_.block;
+  const auto now = [&](int ref) {
+    return ref < 0 ? ref : result_.operators[ref].back();
+  };
+  std::vector<int> indices;
+  std::map<int, int> slices;  // by what they are of
+  const auto slice_of = [&](int ref) {
+    const auto [known, is_new] = slices.try_emplace(ref);
+    if (is_new) {
+      Operator slice;
+      slice.name = op.name;
+      slice.type = OperatorType::kSlice;
+      slice.inputs = {now(ref)};
+      slice.size = Channels(ref);
+      known->second = block.operators.size();
+      indices.push_back(known->second);
+      block.operators.push_back(std::move(slice));
+      // Before the operator's own.
+      result_.weights.insert(result_.weights.end() - 1,
+                             std::vector<WeightPadding>());
+    }
+    return known->second;
+  };
+  const bool sums = SumsChannels(op);
+  for (size_t k = 0; k < op.inputs.size(); ++k) {
+    const int ref = op.inputs[k];
+    const bool is_residual = op.residual && k + 1 == op.inputs.size();
+    const bool reads_ranges = padded || op.type == OperatorType::kSlice ||
+                              (sums && !is_residual) ||
+                              (op.like && k + 1 == op.inputs.size());
+    op.inputs[k] =
+        reads_ranges || !IsPadded(Ranges(ref)) ? now(ref) : slice_of(ref);
+  }
+  indices.push_back(block.operators.size());
+  block.operators.push_back(std::move(op));
+  result_.operators.push_back(std::move(indices));
+}
+
+PaddedBlock ChannelPadder::Pad() {
+  const int n = block_.operators.size();
+  for (int i = n - 1; i >= 0; --i) {
+    const std::vector<int>& readers = readers_.operators[i];
+    free_[i] = !IsBorder(i) &&
+               std::all_of(readers.begin(), readers.end(), [&](int reader) {
+                 return ReadsAnyRanges(reader, i);
+               });
+  }
+  result_.block = block_;
+  result_.block.operators.clear();
+  for (size_t k = 0; k < block_.inputs.size(); ++k) {
+    const int64_t channels = block_.inputs[k].back();
+    const bool pad = MayPad(-1 - static_cast<int>(k));
+    input_ranges_.push_back(
+        {pad ? Range(channels) : ChannelRange{channels, channels}});
+    result_.block.inputs[k].back() = Padded(input_ranges_[k]);
+  }
+  for (int i = 0; i < n; ++i) {
+    Operator op = block_.operators[i];
+    ranges_[i] = {{shapes_[i].back(), shapes_[i].back()}};
+    // As if nothing was padded.
+    result_.weights.emplace_back(
+        WeightShapes(op, ShapeOf(block_, shapes_, op.inputs[0])).size());
+    bool padded = false;
+    if (op.type == OperatorType::kSlice) {
+      padded = PadSlice(i, &op);
+    } else if (SumsChannels(op)) {
+      padded = PadSum(i, &op);
+    } else if (op.type == OperatorType::kConcat) {
+      padded = PadConcat(i);
+    } else if (IsByChannel(i)) {
+      padded = PadByChannel(i, &op);
+    }
+    Emit(std::move(op), padded);
+  }
+  for (int& out : result_.block.outputs) out = result_.operators[out].back();
+  return std::move(result_);
+}
+
+// A block as its own padded one.
+PaddedBlock Unchanged(const Block& block, const std::vector<Shape>& shapes) {
+  PaddedBlock same;
+  same.block = block;
+  for (size_t i = 0; i < block.operators.size(); ++i) {
+    const Operator& op = block.operators[i];
+    same.operators.push_back({static_cast<int>(i)});
+    same.weights.emplace_back(
+        WeightShapes(op, ShapeOf(block, shapes, op.inputs[0])).size());
+  }
+  return same;
+}
+
+// An element of a dimension, times a factor.
+struct Source {
+  int64_t index;
+  float factor;
+};
+
+// What each element of a padded dimension is made of; `summed`: those that
+// become two add up to what they were.
+std::vector<Source> ElementsOf(const ChannelRanges& ranges, int64_t size,
+                               bool summed) {
+  std::vector<Source> sources;
+  if (ranges.empty()) {
+    for (int64_t i = 0; i < size; ++i) sources.push_back({i, 1.0f});
+    return sources;
+  }
+  int64_t first = 0;
+  for (const ChannelRange& range : ranges) {
+    for (int64_t k = 0; k < range.padded; ++k) {
+      const int64_t at = k % range.channels;
+      const bool is_twice = at < range.padded - range.channels;
+      sources.push_back({first + at, summed && is_twice ? 0.5f : 1.0f});
+    }
+    first += range.channels;
+  }
+  return sources;
+}
+
+}  // namespace
+
+std::vector<Stage> PaddedBlock::Translate(
+    const std::vector<Stage>& stages) const {
+  std::vector<Stage> translated = stages;
+  for (Stage& stage : translated) {
+    for (std::vector<int>& group : stage.groups) {
+      std::vector<int> members;
+      for (int i : group) {
+        members.insert(members.end(), operators[i].begin(), operators[i].end());
+      }
+      group = std::move(members);
+    }
+  }
+  return translated;
+}
+
+PaddedBlock PadChannels(const Block& block, const std::vector<Shape>& shapes,
+                        const ChannelPadding& padding) {
+  if (padding.multiple <= 1) return Unchanged(block, shapes);
+  PaddedBlock padded = ChannelPadder(block, shapes, padding).Pad();
+  // It may be larger than blocks may be.
+  return InferShapes(padded.block).ok() ? padded : Unchanged(block, shapes);
+}
+
+Shape PaddedShape(const Shape& weight, const WeightPadding& padding) {
+  Shape shape = weight;
+  if (!padding.made.empty()) shape.back() = Padded(padding.made);
+  if (!padding.read.empty()) shape[shape.size() - 2] = Padded(padding.read);
+  return shape;
+}
+
+std::vector<float> PadWeight(const float* weight, const Shape& shape,
+                             const WeightPadding& padding) {
+  const int64_t made = shape.back();
+  const int64_t read = shape.size() > 1 ? shape[shape.size() - 2] : 1;
+  const std::vector<Source> rows = ElementsOf(padding.read, read, true);
+  const std::vector<Source> columns = ElementsOf(padding.made, made, false);
+  std::vector<float> result;
+  const int64_t matrices =
+      NumElements(shape) / std::max<int64_t>(read * made, 1);
+  result.reserve(matrices * rows.size() * columns.size());
+  for (int64_t m = 0; m < matrices; ++m) {
+    for (const Source& row : rows) {
+      const float* const from = weight + (m * read + row.index) * made;
+      for (const Source& column : columns) {
+        result.push_back(from[column.index] * row.factor);
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace ios
