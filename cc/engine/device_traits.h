@@ -3,6 +3,8 @@
 #define IOS_TF_CC_ENGINE_DEVICE_TRAITS_H_
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "cc/core/ir/block.h"
@@ -29,6 +31,9 @@ struct DeviceTraits {
   // To which a range of channels must be aligned for tasks to write it as fast
   // as a dense tensor.
   int64_t slice_bytes = 1;
+  // Of which numbers of channels convolutions and matrix products are computed
+  // without copies that have more, by data type.
+  std::array<int64_t, 3> channel_multiples = {1, 1, 1};
   // The most that a stage runs on.
   int lanes = 1;
   // Whether a lane has a fixed part of the device, so that a group on one of
@@ -39,6 +44,9 @@ struct DeviceTraits {
   // In elements.
   int64_t SliceAlignment(DataType dtype) const {
     return std::max<int64_t>(slice_bytes / SizeOf(dtype), 1);
+  }
+  int64_t ChannelMultiple(DataType dtype) const {
+    return channel_multiples[static_cast<size_t>(dtype)];
   }
 };
 

@@ -10,9 +10,11 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <tuple>
 #include <utility>
 
 #include "cc/core/transforms/merge.h"
+#include "cc/core/transforms/pad_channels.h"
 #include "cc/engine/backend.h"
 #include "cc/engine/bind_schedule.h"
 #include "cc/engine/compiled_block.h"
@@ -102,6 +104,7 @@ class ProfilerImpl : public Profiler {
   // Operators with memory of their own, and where their tensors are in
   // tensors_.
   struct Bench {
+    PaddedBlock padded;
     std::unique_ptr<CompiledBlock> compiled;
     Memory memory;
     int64_t bytes = 0;  // at least
@@ -114,25 +117,34 @@ class ProfilerImpl : public Profiler {
     Memory memory;
   };
 
-  // Those of the operators of a block made of the profiler's: origin[i] says
-  // from which operators i comes.
+  // Those of a padded block's operators. It was made of one whose operator i
+  // comes from the profiler's operators origin[i].
   StatusOr<Parameters> ParametersOf(
-      const Block& block, const std::vector<Shape>& shapes,
+      const PaddedBlock& padded, const std::vector<Shape>& shapes,
       const std::vector<std::vector<int>>& origin) {
-    Parameters parameters;
-    for (size_t i = 0; i < block.operators.size(); ++i) {
-      const Operator& op = block.operators[i];
-      const std::pair key(op.type, origin[i]);
+    const Block& block = padded.block;
+    Parameters parameters(block.operators.size());
+    for (size_t i = 0; i < origin.size(); ++i) {
+      const int at = padded.operators[i].back();
+      const Operator& op = block.operators[at];
+      const Shape& input = ShapeOf(block, shapes, op.inputs[0]);
+      const ParameterKey key = {op.type, WeightShapes(op, input), origin[i]};
       if (parameters_.count(key) == 0) {
-        IOS_ASSIGN_OR_RETURN(
-            auto made,
-            RandomParameters(backend_, op, ShapeOf(block, shapes, op.inputs[0]),
-                             &random_));
+        IOS_ASSIGN_OR_RETURN(auto made,
+                             RandomParameters(backend_, op, input, &random_));
         parameters_[key] = std::move(made);
       }
-      parameters.push_back(parameters_[key]);
+      parameters[at] = parameters_[key];
     }
     return parameters;
+  }
+
+  // As it is inside of a network: what is read and written there by others is
+  // padded, too.
+  PaddedBlock Pad(const Block& block, const std::vector<Shape>& shapes) const {
+    return PadChannels(
+        block, shapes,
+        {backend_->traits().ChannelMultiple(block.dtype), /*borders=*/true});
   }
 
   // Before any of it is made: all tensors, unless they share memory (an arena
@@ -154,12 +166,16 @@ class ProfilerImpl : public Profiler {
   }
 
   StatusOr<std::unique_ptr<Bench>> MakeBench(
-      const Block& block, const std::vector<std::vector<int>>& origin) {
+      const Block& plain, const std::vector<std::vector<int>>& origin) {
     auto bench = std::make_unique<Bench>();
+    IOS_ASSIGN_OR_RETURN(const std::vector<Shape> plain_shapes,
+                         InferShapes(plain));
+    bench->padded = Pad(plain, plain_shapes);
+    const Block& block = bench->padded.block;
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
     IOS_ASSIGN_OR_RETURN(bench->bytes, CheckMemory(block, shapes, false));
     IOS_ASSIGN_OR_RETURN(const Parameters parameters,
-                         ParametersOf(block, shapes, origin));
+                         ParametersOf(bench->padded, shapes, origin));
     MemoryPlanOptions options;
     options.share_memory = false;
     IOS_ASSIGN_OR_RETURN(
@@ -228,8 +244,9 @@ class ProfilerImpl : public Profiler {
   StatusOr<std::vector<BoundStage>> BindOn(Bench* bench,
                                            const std::vector<Stage>& stages,
                                            int lanes) {
-    IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> bound,
-                         bench->compiled->Bind(stages, lanes));
+    IOS_ASSIGN_OR_RETURN(
+        std::vector<BoundStage> bound,
+        bench->compiled->Bind(bench->padded.Translate(stages), lanes));
     ShiftTensors(bench->first_tensor, &bound);
     return bound;
   }
@@ -289,7 +306,7 @@ class ProfilerImpl : public Profiler {
 
   void ForgetMerges() {
     for (auto it = parameters_.begin(); it != parameters_.end();) {
-      const bool is_merged = it->first.second.size() > 1;
+      const bool is_merged = std::get<2>(it->first).size() > 1;
       it = is_merged ? parameters_.erase(it) : std::next(it);
     }
     merges_.clear();
@@ -333,16 +350,20 @@ class ProfilerImpl : public Profiler {
     if (known) return known->bound.stages;
     auto whole = std::make_unique<Whole>();
     IOS_ASSIGN_OR_RETURN(const Lowered lowered, LowerMerges(block_, schedule));
-    IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes,
+    IOS_ASSIGN_OR_RETURN(const std::vector<Shape> lowered_shapes,
                          InferShapes(lowered.block));
-    IOS_RETURN_IF_ERROR(CheckMemory(lowered.block, shapes, true).status());
+    const PaddedBlock padded = Pad(lowered.block, lowered_shapes);
+    const Block& block = padded.block;
+    IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
+    IOS_RETURN_IF_ERROR(CheckMemory(block, shapes, true).status());
     IOS_ASSIGN_OR_RETURN(const Parameters parameters,
-                         ParametersOf(lowered.block, shapes, lowered.origin));
+                         ParametersOf(padded, shapes, lowered.origin));
+    const Schedule translated = {padded.Translate(lowered.schedule.stages), {}};
     BoundSchedule& bound = whole->bound;
-    IOS_ASSIGN_OR_RETURN(bound, BindSchedule(backend_, lowered.block, shapes,
-                                             lowered.schedule, parameters));
+    IOS_ASSIGN_OR_RETURN(
+        bound, BindSchedule(backend_, block, shapes, translated, parameters));
     IOS_ASSIGN_OR_RETURN(whole->memory,
-                         Allocate(lowered.block, shapes, bound.arena_bytes));
+                         Allocate(block, shapes, bound.arena_bytes));
     ShiftTensors(tensors_.size(), &bound.stages);
     for (const TensorLocation& location : bound.tensors) {
       tensors_.push_back(AddressOf(location, whole->memory));
@@ -393,11 +414,11 @@ class ProfilerImpl : public Profiler {
   std::mutex mutex_;
   std::mt19937 random_{1};
   std::vector<void*> tensors_;  // of all benches
-  // By the operators they come from: several for a merged one, its slices
-  // aside.
-  std::map<std::pair<OperatorType, std::vector<int>>,
-           std::vector<std::shared_ptr<Parameter>>>
-      parameters_;
+  // By their shapes and the operators they come from: several for a merged one,
+  // its slices aside.
+  using ParameterKey =
+      std::tuple<OperatorType, std::vector<Shape>, std::vector<int>>;
+  std::map<ParameterKey, std::vector<std::shared_ptr<Parameter>>> parameters_;
   std::unique_ptr<Bench> plain_;  // of the operators as they are
   std::map<std::vector<int>, std::unique_ptr<Bench>> merges_;
   int64_t merge_bytes_ = 0;                               // of all of them

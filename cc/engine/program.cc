@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cc/core/transforms/merge.h"
+#include "cc/core/transforms/pad_channels.h"
 #include "cc/engine/backend.h"
 #include "cc/engine/bind_schedule.h"
 #include "cc/engine/compiled_block.h"
@@ -52,22 +53,21 @@ class ParameterMaker {
                  const std::vector<Shape>& shapes, const Weights& weights)
       : backend_(backend), block_(block), shapes_(shapes), weights_(weights) {}
 
-  // Those of the lowered block's operators. What schedules have in common is
-  // there once.
-  StatusOr<Parameters> For(const Lowered& lowered) {
-    Parameters parameters;
+  // Those of the operators of `padded`, which is the lowered block. What
+  // schedules have in common is there once.
+  StatusOr<Parameters> For(const Lowered& lowered, const PaddedBlock& padded) {
+    Parameters parameters(padded.block.operators.size());
     for (size_t i = 0; i < lowered.block.operators.size(); ++i) {
       const Operator& op = lowered.block.operators[i];
-      if (op.type == OperatorType::kSlice) {
-        parameters.emplace_back();
-        continue;
-      }
-      const std::vector<int>& origin = lowered.origin[i];
-      const auto [known, is_new] = known_.try_emplace(origin);
+      if (op.type == OperatorType::kSlice) continue;
+      const int at = padded.operators[i].back();
+      const auto [known, is_new] =
+          known_.try_emplace({lowered.origin[i], padded.weights[at]});
       if (is_new) {
-        IOS_ASSIGN_OR_RETURN(known->second, Make(op, origin));
+        IOS_ASSIGN_OR_RETURN(known->second,
+                             Make(op, lowered.origin[i], padded.weights[at]));
       }
-      parameters.push_back(known->second);
+      parameters[at] = known->second;
     }
     return parameters;
   }
@@ -75,9 +75,9 @@ class ParameterMaker {
  private:
   using OfOperator = std::vector<std::shared_ptr<Parameter>>;
 
-  // Those of `op`, made of the block's operators `origin`.
-  StatusOr<OfOperator> Make(const Operator& op,
-                            const std::vector<int>& origin) {
+  // Those of `op`, made of the block's operators `origin`, and padded.
+  StatusOr<OfOperator> Make(const Operator& op, const std::vector<int>& origin,
+                            const std::vector<WeightPadding>& paddings) {
     std::vector<ConstArray> arrays;
     std::vector<float> filter, bias;
     if (origin.size() > 1) {
@@ -99,7 +99,13 @@ class ParameterMaker {
       arrays = weights_[origin[0]];
     }
     OfOperator made;
-    for (const ConstArray& array : arrays) {
+    for (size_t k = 0; k < arrays.size(); ++k) {
+      ConstArray array = arrays[k];
+      std::vector<float> padded;
+      if (!(paddings[k] == WeightPadding{})) {
+        padded = PadWeight(array.data, array.shape, paddings[k]);
+        array = {padded.data(), PaddedShape(array.shape, paddings[k])};
+      }
       IOS_ASSIGN_OR_RETURN(std::shared_ptr<Parameter> parameter,
                            backend_->MakeParameter(array));
       made.push_back(std::move(parameter));
@@ -111,13 +117,16 @@ class ParameterMaker {
   const Block& block_;
   const std::vector<Shape>& shapes_;
   const Weights& weights_;
-  std::map<std::vector<int>, OfOperator> known_;  // by origin
+  // By origin, and as they are padded.
+  std::map<std::pair<std::vector<int>, std::vector<WeightPadding>>, OfOperator>
+      known_;
 };
 
-// The block with the merge stages of one of its schedules made, and its
-// weights.
+// The block as it is executed under one of its schedules: with merges made and
+// channels padded; and its weights.
 struct Scheduled {
-  Lowered lowered;
+  Block block;
+  Schedule schedule;
   Parameters parameters;
 };
 
@@ -281,9 +290,10 @@ class ProgramImpl : public Program {
       const std::vector<Shape>& inputs) const {
     // Also refuses calls without an input, of which there is no batch.
     IOS_RETURN_IF_ERROR(WithInputs(block_, inputs).status());
-    const auto& [lowered, parameters] =
+    const Scheduled& scheduled =
         NearestBatch(scheduled_, BatchSize(inputs))->second;
-    IOS_ASSIGN_OR_RETURN(const Block block, WithInputs(lowered.block, inputs));
+    IOS_ASSIGN_OR_RETURN(const Block block,
+                         WithInputs(scheduled.block, inputs));
     auto cached = std::make_shared<CachedExecution>();
     cached->inputs = inputs;
     cached->lanes = backend_->traits().lanes;
@@ -291,7 +301,8 @@ class ProgramImpl : public Program {
     cached->outputs = OfOutputs(block, shapes);
     IOS_ASSIGN_OR_RETURN(
         BoundSchedule bound,
-        BindSchedule(backend_, block, shapes, lowered.schedule, parameters));
+        BindSchedule(backend_, block, shapes, scheduled.schedule,
+                     scheduled.parameters));
     IOS_ASSIGN_OR_RETURN(cached->execution, backend_->Load(std::move(bound)));
     return cached;
   }
@@ -314,10 +325,17 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(
   if (schedules.empty()) return InvalidArgument("there is no schedule");
   std::map<int64_t, Scheduled> scheduled;
   ParameterMaker parameters(backend, block, shapes, weights);
+  const int64_t multiple = backend->traits().ChannelMultiple(block.dtype);
   for (const auto& [batch, schedule] : schedules) {
+    IOS_ASSIGN_OR_RETURN(const Lowered lowered, LowerMerges(block, schedule));
+    IOS_ASSIGN_OR_RETURN(const std::vector<Shape> lowered_shapes,
+                         InferShapes(lowered.block));
+    const PaddedBlock padded =
+        PadChannels(lowered.block, lowered_shapes, {multiple});
     Scheduled& of_batch = scheduled[batch];
-    IOS_ASSIGN_OR_RETURN(of_batch.lowered, LowerMerges(block, schedule));
-    IOS_ASSIGN_OR_RETURN(of_batch.parameters, parameters.For(of_batch.lowered));
+    of_batch.block = padded.block;
+    of_batch.schedule.stages = padded.Translate(lowered.schedule.stages);
+    IOS_ASSIGN_OR_RETURN(of_batch.parameters, parameters.For(lowered, padded));
   }
   auto program =
       std::make_unique<ProgramImpl>(backend, block, std::move(scheduled));

@@ -1,4 +1,4 @@
-"""Compiles blocks of one convolution with the proxied cuDNN; see real_cudnn.py."""
+"""Compiles blocks of convolutions with the proxied cuDNN; see real_cudnn.py."""
 
 import ctypes
 import json
@@ -15,27 +15,27 @@ import numpy as np  # noqa: E402
 
 from ios_tf.native import engine  # noqa: E402
 
-SCHEDULE = {
-    "version": 1,
-    "stages": [{"strategy": "concurrent", "groups": [[0]]}],
-}
-
 
 def weights_of(block: dict) -> list[np.ndarray]:
-    (op,) = block["operators"]
-    channels, filters = block["inputs"][0][-1], op["filters"]
-    kernel = [] if op["type"] == "matmul" else op.get("kernel", [1, 1])
-    shapes = [[*kernel, channels // op.get("groups", 1), filters]]
-    return [
-        np.zeros(s, np.float32) for s in shapes + [[filters]] * bool(op.get("bias"))
-    ]
+    """Zeros; all operators are convolutions, each of the one before it."""
+    shapes, channels = [], block["inputs"][0][-1]
+    for op in block["operators"]:
+        filters = op["filters"]
+        kernel = [] if op["type"] == "matmul" else op.get("kernel", [1, 1])
+        shapes.append([*kernel, channels // op.get("groups", 1), filters])
+        shapes += [[filters]] * bool(op.get("bias"))
+        channels = filters
+    return [np.zeros(s, np.float32) for s in shapes]
 
 
 def answer(block: dict) -> dict:
     device = "cuda" if block.pop("tf32", True) else "cuda,tf32=0"
     error = ""
+    groups = [[list(range(len(block["operators"])))]]
+    stages = [{"strategy": "concurrent", "groups": g} for g in groups]
+    schedule = {"version": 1, "stages": stages}
     try:
-        engine.Program(block, SCHEDULE, weights_of(block), device)
+        engine.Program(block, schedule, weights_of(block), device)
     except engine.EngineError as failure:
         error = str(failure)
     lines = proxy.cudnn_proxy_take_notes().decode().splitlines()

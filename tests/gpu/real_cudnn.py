@@ -49,11 +49,13 @@ class Answer:
       error: why the engine cannot run it; "" if it can.
       proposed: names of engines with their knobs, by mode of the heuristics, in order.
       plans: those that were built, in order.
+      graphs: the same, those of each convolution by themselves.
     """
 
     error: str
     proposed: Mapping[str, Sequence[str]]
     plans: Sequence[Plan]
+    graphs: Sequence[Sequence[Plan]]
 
 
 def find() -> Path | None:
@@ -97,7 +99,7 @@ def _build(library: Path) -> Path:
 def answers(
     library: Path, blocks: Sequence[Mapping[str, Any]], device: str = "h200"
 ) -> tuple[int, list[Answer]]:
-    """cuDNN's version, and what it says to blocks of one convolution each."""
+    """cuDNN's version, and what it says to blocks of convolutions."""
     directory = _build(library)
     # A wheel of NVRTC and cuBLAS may be there, for cuDNN itself.
     beside = [str(p) for p in library.parents[2].glob("*/lib")]
@@ -125,14 +127,20 @@ def answers(
 
 def _answer(error: str, notes: Sequence[Mapping[str, Any]]) -> Answer:
     proposed: dict[str, list[str]] = {}
-    plans = []
+    graphs: list[list[Plan]] = []
+    proposing = False
     for note in notes:
         if "mode" in note:
             names = proposed.setdefault(str(note["mode"]), [])
             names += [engine["name"] for engine in note["proposed"]]
-        elif note["status"] == 0:
+            if not proposing:
+                graphs.append([])
+            proposing = True
+            continue
+        proposing = False
+        if note["status"] == 0:
             engine = note["plan"]
-            plans.append(
+            graphs[-1].append(
                 Plan(
                     engine["name"],
                     _TENSOR_CORE in engine["numerical"],
@@ -140,7 +148,8 @@ def _answer(error: str, notes: Sequence[Mapping[str, Any]]) -> Answer:
                     note["workspace"],
                 )
             )
-    return Answer(error, proposed, plans)
+    plans = [plan for graph in graphs for plan in graph]
+    return Answer(error, proposed, plans, graphs)
 
 
 def convolutions(network: str) -> list[dict[str, Any]]:

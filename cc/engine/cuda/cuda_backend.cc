@@ -24,7 +24,7 @@ namespace {
 constexpr int kMaxLanes = 16;
 
 // See Backend::Fingerprint.
-constexpr int kRevision = 1;
+constexpr int kRevision = 2;
 
 // Own kernels do. cuDNN takes strides, too, but nearly all of its engines copy
 // such a tensor first: once for each reader.
@@ -34,15 +34,23 @@ bool ReadsPitched(const Operator& op) {
          (op.type != OperatorType::kConv2D || op.groups > 1);
 }
 
-const DeviceTraits& Traits() {
-  static const DeviceTraits kTraits = [] {
-    DeviceTraits traits;
-    traits.reads_pitched = ReadsPitched;
-    traits.slice_bytes = 16;  // what one thread writes at a time
-    traits.lanes = kMaxLanes;
-    return traits;
-  }();
-  return kTraits;
+// What one thread reads or writes at a time, and what engines that use tensor
+// cores want a pixel to be a multiple of: they pad others, on each call.
+constexpr int64_t kVectorBytes = 16;
+
+DeviceTraits MakeTraits(const Device* device, bool tf32) {
+  DeviceTraits traits;
+  traits.reads_pitched = ReadsPitched;
+  traits.slice_bytes = kVectorBytes;
+  traits.lanes = kMaxLanes;
+  for (DataType dtype :
+       {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
+    const bool exact = dtype == DataType::kFloat32 &&
+                       (!tf32 || device->compute_capability() < 80);
+    traits.channel_multiples[static_cast<size_t>(dtype)] =
+        exact ? 1 : kVectorBytes / SizeOf(dtype);
+  }
+  return traits;
 }
 
 std::string CudnnVersionText(const Device* device) {
@@ -56,7 +64,8 @@ std::string CudnnVersionText(const Device* device) {
 
 class Cuda : public Backend {
  public:
-  Cuda(Device* device, bool tf32) : device_(device), tf32_(tf32) {}
+  Cuda(Device* device, bool tf32)
+      : device_(device), tf32_(tf32), traits_(MakeTraits(device, tf32)) {}
 
   std::string Fingerprint() const override {
     const int version = device_->driver_version();
@@ -76,7 +85,7 @@ class Cuda : public Backend {
     return Status();
   }
 
-  const DeviceTraits& traits() const override { return Traits(); }
+  const DeviceTraits& traits() const override { return traits_; }
 
   StatusOr<std::shared_ptr<Parameter>> MakeParameter(
       const ConstArray& array) override {
@@ -140,6 +149,7 @@ class Cuda : public Backend {
  private:
   Device* const device_;
   const bool tf32_;
+  const DeviceTraits traits_;
 };
 
 }  // namespace
