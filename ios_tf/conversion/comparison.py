@@ -27,8 +27,10 @@ from ios_tf.conversion.made_up_inputs import (
     CannotCompareError,
     Inputs,
     NotAcceptedError,
+    Size,
     accepted_inputs,
     rounded_inputs,
+    told_sizes,
 )
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import graph_optimizer, subgraphs
@@ -60,8 +62,10 @@ class Comparison:
     Attributes:
       signature: its name, the first if it has several.
       difference: largest absolute difference of outputs over the largest absolute
-        value of the output, of all float outputs and batch sizes; None: not compared.
+        value of the output, of all float outputs and batch sizes; None: not compared,
+        or there are none.
       batch_sizes: those of the inputs that were compared.
+      equal: whether all other outputs were equal.
       tensorflow_ms, converted_ms, portable_ms: median latencies of a call by batch
         size: of the original in TensorFlow, of the converted model on the engine, and
         of that one in TensorFlow alone.
@@ -75,6 +79,7 @@ class Comparison:
     converted_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
     portable_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
     notes: Sequence[str] = ()
+    equal: bool = True
 
     def is_faster(self) -> bool:
         """Whether the converted model is worth having, by what was measured."""
@@ -89,13 +94,30 @@ class Reference:
     """The original function of a signature, with inputs that were made up for it."""
 
     def __init__(
-        self, name: str, function: Any, frozen: FrozenSignature, device: str
+        self,
+        name: str,
+        function: Any,
+        frozen: FrozenSignature,
+        device: str,
+        image_size: Size | None = None,
     ) -> None:
-        """`frozen`: the function, frozen; `device`: "cpu" or "gpu"."""
+        """Makes a reference without calling the function.
+
+        Args:
+          name: what errors and notes call it.
+          function: the original.
+          frozen: the same, frozen.
+          device: "cpu" or "gpu".
+          image_size: what the function's images are known to have, where its inputs
+            leave that open.
+        """
         self.name = name
         self._function = function
         self._frozen = frozen
         self._device = device
+        # Tried before, and after, the usual ones.
+        self._first_sizes = () if image_size is None else (image_size,)
+        self._last_sizes = told_sizes(frozen.graph_def)
         self._inputs: dict[int, Inputs] = {}
         self._expected: dict[int, Mapping[str, Any]] = {}
         self._noise: dict[int, float] = {}
@@ -124,6 +146,7 @@ class Reference:
           UserError: it fails.
         """
         differences, notes = [], []
+        equal = True
         references, reason = self._references(batch_sizes, timed)
         if not references:
             text = f"signature {self.name!r} is not compared with the original"
@@ -131,6 +154,7 @@ class Reference:
         for batch_size, (inputs, expected) in references.items():
             outputs = self._outputs(found, batch_size, inputs)
             difference, unequal = compare_outputs(outputs, expected)
+            equal = equal and not unequal
             if difference is not None:
                 differences.append(difference)
             if difference is None or difference > self._tolerance() or unequal:
@@ -149,6 +173,7 @@ class Reference:
             {size: latency[1] for size, latency in latencies.items()},
             {size: latency[2] for size, latency in latencies.items() if portable},
             list(dict.fromkeys(notes)),
+            equal,
         )
 
     def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
@@ -175,7 +200,7 @@ class Reference:
         found: dict[int, tuple[Inputs, Mapping[str, Any]]] = {}
         reason: CannotCompareError | None = None
         for batch_size in dict.fromkeys((*batch_sizes, *_OTHER_BATCHES)):
-            sizes = OTHER_SIZES
+            sizes: Sequence[Size] = OTHER_SIZES
             if batch_size in (batch_sizes[0], *timed):
                 sizes = SIZES  # latencies are of images of the first one
             elif batch_size not in batch_sizes:
@@ -191,7 +216,7 @@ class Reference:
         return found, reason
 
     def _reference(
-        self, batch_size: int, sizes: Sequence[int] = SIZES
+        self, batch_size: int, sizes: Sequence[Size] = SIZES
     ) -> tuple[Inputs, Mapping[str, Any]]:
         if batch_size in self._refused:
             raise self._refused[batch_size]
@@ -203,7 +228,7 @@ class Reference:
                 raise
         return self._inputs[batch_size], self._expected[batch_size]
 
-    def _call_original(self, batch_size: int, sizes: Sequence[int]) -> None:
+    def _call_original(self, batch_size: int, sizes: Sequence[Size]) -> None:
         if self._frozen.changes:
             raise CannotCompareError("every call changes what the next one computes")
         with running(plugin=False, device=self._device):
@@ -216,11 +241,12 @@ class Reference:
         self._noise[batch_size] = noise
 
     def _steady_inputs(
-        self, batch_size: int, sizes: Sequence[int]
+        self, batch_size: int, sizes: Sequence[Size]
     ) -> tuple[Inputs, Mapping[str, Any], float]:
         """Inputs, outputs, and how much rounding changes these: of several inputs
         those for which that is least."""
         best = None
+        sizes = [*self._first_sizes, *sizes, *self._last_sizes]
         for values in VALUES:
             try:
                 inputs, expected = accepted_inputs(

@@ -10,13 +10,22 @@ import numpy as np
 import tensorflow as tf
 
 from ios_tf.errors import first_line
+from ios_tf.model.inputs import LIMITS
+
+# Of images: in place of all unknown dimensions but the first, or of two in turn.
+Size = int | tuple[int, int]
 
 # Sizes for images of unknown size, tried in turn until the model takes one; and where
 # another size than the one that latencies are measured at is wanted.
-SIZES = (224, 64, 299, 512)
-OTHER_SIZES = (75, 107, *SIZES)
-# Below what whole numbers are: values of pixels, and what any vocabulary has.
-_LIMITS = (255, 2)
+SIZES: tuple[Size, ...] = (224, 64, 299, 512)
+OTHER_SIZES: tuple[Size, ...] = (75, 107, *SIZES)
+# What models that take none of those may take: of digits, faces, small photographs.
+_LAST_SIZES = (32, 128, 256, 28, 160, 96, 16)
+# Of what a constant is added to, networks may have made a part of the image.
+_STRIDES = (1, 2, 4, 8, 16, 32)
+_MOST_TOLD = 12
+_SMALLEST = 4
+_LARGEST = 1024
 # Of images of which not even these are known.
 _CHANNELS = (3, 1)
 
@@ -59,8 +68,8 @@ class NotAcceptedError(CannotCompareError):
 def made_up_inputs(
     specs: Mapping[str, tf.TensorSpec],
     batch_size: int,
-    image_size: int = SIZES[0],
-    limit: int = _LIMITS[0],
+    image_size: Size = SIZES[0],
+    limit: int = LIMITS[0],
     values: Values = VALUES[0],
     channels: int = _CHANNELS[0],
 ) -> dict[str, tf.Tensor]:
@@ -79,7 +88,8 @@ def made_up_inputs(
     Raises:
       CannotCompareError: there are none of this type.
     """
-    random = np.random.default_rng([batch_size, image_size])
+    in_turn = image_size if isinstance(image_size, tuple) else (image_size,)
+    random = np.random.default_rng([batch_size, *in_turn])
     inputs = {}
     for name, spec in specs.items():
         shape: list[int | None] = [None] * 4
@@ -89,11 +99,11 @@ def made_up_inputs(
         if len(shape) >= 4 and shape[-1] is None and shape[1] is None:
             shape[-1] = channels
         if len(shape) >= 5 and shape[1] is None:
-            shape[1] = max(1, image_size // _FRAMES)
+            shape[1] = max(1, in_turn[0] // _FRAMES)
         # Sounds have more samples than images have rows.
         sound = spec.dtype.is_floating and len(shape) <= 2
-        long = image_size * (_SAMPLES if sound else 1)
-        shape = [long if size is None else size for size in shape]
+        sizes = itertools.cycle([n * (_SAMPLES if sound else 1) for n in in_turn])
+        shape = [next(sizes) if size is None else size for size in shape]
         if spec.dtype.is_floating:
             array = _numbers(random, shape, values).astype(spec.dtype.as_numpy_dtype)
         elif spec.dtype.is_bool:
@@ -130,12 +140,45 @@ def _numbers(
     return tf.image.resize(images, shape[1:3]).numpy() if values.smooth else images
 
 
+def told_sizes(graph_def: Any) -> list[Size]:
+    """Sizes of images that a graph may ask for, if it takes no usual one.
+
+    Those of its constants, which may be positions or templates, times what strides
+    divide an image by; then others that models are made for.
+    """
+    parts = dict.fromkeys(
+        (height, width)
+        for node in graph_def.node
+        if node.op == "Const" and tf.as_dtype(node.attr["dtype"].type).is_floating
+        for height, width in _images_of(node.attr["value"].tensor.tensor_shape)
+    )
+    told = [
+        (stride * height, stride * width)
+        for stride, (height, width) in itertools.product(_STRIDES, parts)
+        if stride * max(height, width) <= _LARGEST
+    ]
+    return [*told[:_MOST_TOLD], *_LAST_SIZES]
+
+
+def _images_of(shape: Any) -> list[tuple[int, int]]:
+    """The height and width of the constant, if it can be read as one image."""
+    sizes = [dimension.size for dimension in shape.dim]
+    if len(sizes) == 4 and sizes[0] == 1:
+        sizes = sizes[1:]
+    if len(sizes) == 3 and sizes[0] == 1:  # of a sequence
+        sizes[0] = sizes[1]
+    # Filters are small.
+    if len(sizes) != 3 or min(sizes[:2]) < _SMALLEST:
+        return []
+    return [(sizes[0], sizes[1])]
+
+
 def accepted_inputs(
     function: Any,
     specs: Mapping[str, tf.TensorSpec],
     batch_size: int,
     values: Values,
-    sizes: Sequence[int],
+    sizes: Sequence[Size],
 ) -> tuple[Inputs, Mapping[str, Any]]:
     """Inputs that a function accepts, and its outputs: see `made_up_inputs`.
 
@@ -148,7 +191,7 @@ def accepted_inputs(
     errors = []
     for size, limit, channels in itertools.product(
         sizes if unknown else sizes[:1],
-        _LIMITS if whole else _LIMITS[:1],
+        LIMITS if whole else LIMITS[:1],
         _CHANNELS if colours else _CHANNELS[:1],
     ):
         inputs = made_up_inputs(specs, batch_size, size, limit, values, channels)

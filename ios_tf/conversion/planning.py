@@ -70,7 +70,9 @@ class Function:
         collected = {
             size: graph_optimizer.collect(frozen, size, device) for size in batch_sizes
         }
-        function = cls(frozen, collected, Reference(name, original, frozen, device))
+        told = next((c.image_size for c in collected.values()), None)
+        reference = Reference(name, original, frozen, device, told)
+        function = cls(frozen, collected, reference)
         _check_batch_sizes(name, function)
         return function
 

@@ -145,9 +145,12 @@ class Report:
                 speedups = _speedups(one.portable_ms, one.tensorflow_ms)
                 yield f"  without ios_tf{of}", speedups
             difference = "not compared"
+            sizes = f"batch sizes {', '.join(map(str, one.batch_sizes))}"
             if one.difference is not None:
-                sizes = ", ".join(map(str, one.batch_sizes))
-                difference = f"{one.difference:.1e} (relative; batch sizes {sizes})"
+                difference = f"{one.difference:.1e} (relative; {sizes})"
+            elif one.batch_sizes:
+                found = "equal" if one.equal else "not equal everywhere, see the notes"
+                difference = f"{found} (outputs without fractions; {sizes})"
             yield f"largest difference{of}", difference
 
     def _by_size(self) -> list[tuple[str, str]]:

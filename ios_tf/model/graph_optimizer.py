@@ -33,6 +33,13 @@ class Collected:
     blocks: Sequence[Mapping[str, Any]]
     report: Mapping[str, Any]
 
+    @property
+    def image_size(self) -> tuple[int, int] | None:
+        """The height and width of images that the graph asks for, where its inputs
+        leave them open, and it does not take those that were tried first."""
+        size = self.report.get("image_size")
+        return None if size is None else (size[0], size[1])
+
 
 def is_converted(frozen: FrozenSignature) -> bool:
     """Whether the graph carries schedules."""

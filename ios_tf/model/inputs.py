@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,10 @@ from ios_tf.errors import UserError
 
 # An array, or the shape of a random one.
 Given = np.ndarray | tuple[int, ...]
+
+# What random whole numbers are below, in turn until a model takes them: values of
+# pixels, and what any vocabulary has.
+LIMITS = (255, 2)
 
 
 def parse_inputs(words: Iterable[str]) -> dict[str, Given]:
@@ -54,7 +59,10 @@ def _array(path: str) -> np.ndarray:
 
 
 def example_inputs(
-    function: Any, batch_size: int, given: Mapping[str, Given] | None = None
+    function: Any,
+    batch_size: int,
+    given: Mapping[str, Given] | None = None,
+    limit: int = LIMITS[0],
 ) -> dict[str, tf.Tensor]:
     """Arguments for a signature function.
 
@@ -63,6 +71,7 @@ def example_inputs(
       batch_size: takes the place of an unknown first dimension.
       given: arrays, and shapes of random ones, by the names of arguments; the others
         are random.
+      limit: random whole numbers are below it.
 
     Raises:
       UserError: there is no such argument, what is given does not fit one, or there
@@ -79,9 +88,32 @@ def example_inputs(
     return {
         name: _given(name, spec, given[name])
         if isinstance(given.get(name), np.ndarray)
-        else _random(name, spec, batch_size, given.get(name), random)
+        else _random(name, spec, batch_size, given.get(name), limit, random)
         for name, spec in specs.items()
     }
+
+
+def accepted_inputs(
+    function: Any, batch_size: int, given: Mapping[str, Given] | None = None
+) -> tuple[dict[str, tf.Tensor], Mapping[str, tf.Tensor]]:
+    """Arguments that a signature function takes, and its outputs.
+
+    See `example_inputs`. Random whole numbers may be indices, so that small ones are
+    tried, too.
+
+    Raises:
+      UserError: as `example_inputs` and `outputs_of`.
+    """
+    for limit in LIMITS[:-1]:
+        with contextlib.suppress(_NotTakenError):
+            inputs = example_inputs(function, batch_size, given, limit)
+            return inputs, outputs_of(function, inputs)
+    inputs = example_inputs(function, batch_size, given, LIMITS[-1])
+    return inputs, outputs_of(function, inputs)
+
+
+class _NotTakenError(UserError):
+    """A function fails with the inputs it was given."""
 
 
 def outputs_of(
@@ -96,7 +128,7 @@ def outputs_of(
         return function(**inputs)
     except (tf.errors.OpError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split("\n\nStack trace")[0].split())
-        raise UserError(
+        raise _NotTakenError(
             f"the model cannot be called with {_described(inputs)}: {reason[:300]}; "
             "--input=NAME=FILE.npy or NAME=SHAPE gives it others"
         ) from error
@@ -133,6 +165,7 @@ def _random(
     spec: tf.TensorSpec,
     batch_size: int,
     shape: tuple[int, ...] | None,
+    limit: int,
     random: np.random.Generator,
 ) -> tf.Tensor:
     if shape is None:
@@ -151,7 +184,7 @@ def _random(
     elif spec.dtype.is_floating:
         values = random.random(shape)
     elif spec.dtype.is_integer:
-        values = random.integers(0, min(spec.dtype.max, 255), shape)
+        values = random.integers(0, min(spec.dtype.max, limit), shape)
     else:
         raise UserError(
             f"input {name!r} is of type {spec.dtype.name}, no number: "

@@ -5,7 +5,11 @@ import pytest
 import tensorflow as tf
 
 from ios_tf.conversion.differences import compare_outputs, relative_difference
-from ios_tf.conversion.made_up_inputs import CannotCompareError, made_up_inputs
+from ios_tf.conversion.made_up_inputs import (
+    CannotCompareError,
+    made_up_inputs,
+    told_sizes,
+)
 from ios_tf.model import function_library
 
 INFINITY = float("inf")
@@ -93,6 +97,34 @@ def test_inputs_of_all_types_are_made_up():
     assert tf.io.decode_jpeg(inputs["content"][1]).shape[-1] == 3
     with pytest.raises(CannotCompareError, match="input 'v' is of type variant"):
         made_up_inputs({"v": tf.TensorSpec([], tf.variant)}, 1)
+
+
+def test_sizes_may_differ():
+    specs = {
+        "image": tf.TensorSpec([None, None, None, 3], tf.float32),
+        "wide": tf.TensorSpec([None, 9, None, 3], tf.float32),
+        "words": tf.TensorSpec([None, None], tf.int32),
+    }
+    inputs = made_up_inputs(specs, 2, image_size=(6, 4))
+    assert [x.shape.as_list() for x in inputs.values()] == [
+        [2, 6, 4, 3],
+        [2, 9, 6, 3],
+        [2, 6],
+    ]
+
+
+def test_constants_tell_sizes():
+    @tf.function
+    def function(x, filters):
+        y = tf.nn.conv2d(x, filters, 4, "SAME") + np.ones([1, 9, 6, 8], np.float32)
+        return tf.reshape(y, [-1, 54, 8]) * np.ones([1, 54, 1], np.float32)
+
+    concrete = function.get_concrete_function(
+        tf.TensorSpec([None, None, None, 3]), tf.TensorSpec([5, 5, 3, 8])
+    )
+    sizes = told_sizes(concrete.graph.as_graph_def())
+    assert sizes[:4] == [(9, 6), (54, 54), (18, 12), (108, 108)]
+    assert (36, 24) in sizes and 32 in sizes
 
 
 def graph_of_calls() -> tf.compat.v1.GraphDef:

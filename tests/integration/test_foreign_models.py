@@ -1,6 +1,7 @@
 """Models as users bring them are converted, and compute what they computed; those whose
 calls change them are copied."""
 
+import dataclasses
 import filecmp
 import os
 
@@ -519,6 +520,48 @@ def test_says_what_is_not_compared(tmp_path):
     assert report.comparisons[0].difference is None
     assert any("is not compared with the original" in note for note in report.notes)
     assert "largest difference  not compared" in report.table()
+
+
+def test_says_that_whole_numbers_are_compared(tmp_path):
+    module = fm.Network()
+    path = str(tmp_path / "model")
+    fm.save(
+        module, path, lambda x: {"class": tf.argmax(module(x), -1)}, fm.image_spec()
+    )
+    report = ios_tf.convert(path, tmp_path / "converted", **FAST)
+    (one,) = report.comparisons
+    assert one.difference is None and one.equal
+    row = "largest difference  equal (outputs without fractions; batch sizes 1, 3)"
+    assert row in report.table()
+    unequal = dataclasses.replace(one, equal=False)
+    report.comparisons = [unequal]
+    assert "not equal everywhere, see the notes (outputs" in report.table()
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_models_for_images_of_one_size_only(hidden, tmp_path):
+    """Which they do not say; the importer sees it, or not."""
+    module = tf.Module()
+    random = np.random.default_rng(0)
+    module.first = tf.Variable(random.normal(size=[3, 3, 3, 8]).astype(np.float32))
+    module.last = tf.Variable(random.normal(size=[3, 3, 8, 8]).astype(np.float32))
+    module.positions = tf.Variable(random.normal(size=[1, 20, 12, 8]), dtype=tf.float32)
+
+    def function(x):
+        y = tf.nn.relu(tf.nn.conv2d(x, module.first, 2, "SAME"))
+        if hidden:
+            y = tf.reverse(tf.ensure_shape(y, [None, 20, 12, 8]), [1])
+        y = tf.nn.relu(tf.nn.conv2d(y + module.positions, module.last, 1, "SAME"))
+        return {"y": y}
+
+    path = str(tmp_path / "model")
+    fm.save(module, path, function, tf.TensorSpec([None, None, None, 3], name="x"))
+    report = ios_tf.convert(path, tmp_path / "converted", **FAST)
+    (one,) = report.comparisons
+    assert one.difference < 1e-4
+    assert one.batch_sizes == [1, 3]
+    assert list(one.converted_ms) == [1]
+    assert ("Conv2D" in report.left_to_tensorflow) is hidden
 
 
 def test_models_that_take_one_batch_size_only(tmp_path):

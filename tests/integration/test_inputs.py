@@ -7,7 +7,12 @@ import pytest
 import tensorflow as tf
 
 from ios_tf import UserError
-from ios_tf.model.inputs import example_inputs, outputs_of, parse_inputs
+from ios_tf.model.inputs import (
+    accepted_inputs,
+    example_inputs,
+    outputs_of,
+    parse_inputs,
+)
 
 
 def signature(**specs: tf.TensorSpec):
@@ -94,6 +99,23 @@ def test_bad_files_are_one_line(content, message, tmp_path):
 def test_strings_need_a_file():
     with pytest.raises(UserError, match=r"no number: --input=x=FILE\.npy"):
         example_inputs(signature(x=tf.TensorSpec([None], tf.string)), 1)
+
+
+def test_indices_are_small_where_a_model_asks_for_it():
+    class Function:
+        structured_input_signature = (
+            (),
+            {"i": tf.TensorSpec([None], tf.int32), "x": tf.TensorSpec([1], tf.float32)},
+        )
+
+        def __call__(self, i, x):
+            return {"y": tf.gather(tf.range(10.0), i) + x}
+
+    inputs, outputs = accepted_inputs(Function(), 64)
+    assert inputs["i"].numpy().max() == 1
+    np.testing.assert_allclose(outputs["y"], inputs["i"].numpy() + inputs["x"].numpy())
+    with pytest.raises(UserError, match=r"called with i int32\[1\].*--input"):
+        accepted_inputs(Function(), 1, {"i": np.array([70])})
 
 
 def test_a_model_that_fails_is_one_line():

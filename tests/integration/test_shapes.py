@@ -546,3 +546,97 @@ def test_empty_images(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr
+
+
+def patches(x):
+    x = tf.nn.conv2d(x, FIRST, 1, "VALID")
+    return tf.nn.max_pool2d(tf.nn.max_pool2d(x, 2, 2, "SAME"), 2, 2, "SAME")
+
+
+def tokens(x):
+    return tf.reshape(x, [tf.shape(x)[0], -1, 8])
+
+
+# What is added to images of any size, or multiplies them, tells which they have: the
+# function, and sizes that it takes.
+TOLD: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[tuple[int, int]]]] = {
+    "positions": (lambda x: second(first(x) + POSITIONS), [(16, 16), (1, 16), (1, 1)]),
+    "not square": (lambda x: second(first(x) * POSITIONS[:, :6]), [(6, 16), (6, 1)]),
+    "of rows": (lambda x: second(first(x) - POSITIONS[:, :, :1]), [(16, 9), (16, 16)]),
+    "behind strides": (
+        lambda x: second(patches(x) + POSITIONS[:, :6, :5]),
+        [(23, 19), (24, 20), (26, 22), (25, 19)],
+    ),
+    "twice": (
+        lambda x: second(second(first(x) + POSITIONS)[:, ::2] * POSITIONS[:, :8]),
+        [(16, 16)],
+    ),
+    "of tokens": (
+        lambda x: tf.matmul(tokens(patches(x)) + POSITIONS[0, 0], LAST[0, 0]),
+        [(18, 18), (17, 16), (10, 34)],
+    ),
+    "resized back": (
+        lambda x: second(
+            tf.image.resize(patches(x) + POSITIONS[:, :6, :5], tf.shape(x)[1:3])
+        ),
+        [(23, 19), (25, 22)],
+    ),
+    "dense": (
+        lambda x: tf.matmul(
+            tf.reshape(second(first(x)), [tf.shape(x)[0], 16 * 16 * 8]), DENSE
+        ),
+        [(16, 16)],
+    ),
+    "dense of any": (
+        lambda x: tf.matmul(tf.reshape(second(first(x)), [tf.shape(x)[0], -1]), DENSE),
+        [(16, 16), (8, 32), (32, 8)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_constants_tell_the_size_of_images(name, tmp_path):
+    function, sizes = TOLD[name]
+    graph = gh.freeze(function, (None, None, None, 3))
+    left = gh.collect(graph, tmp_path)["report"]["left_to_tensorflow"]
+    assert not set(left) & {"Conv2D", "AddV2", "Mul", "Sub"} or name == "of tokens"
+    check(
+        function,
+        [(None, None, None, 3)],
+        [[(n, *size, 3)] for n in (1, 2, 3) for size in [*sizes, (7, 30)]],
+        tmp_path,
+    )
+
+
+# Batches of which images are missing, or that are fewer: what comes behind the slice is
+# a region all the same.
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda x: x[1:],
+        lambda x: x[:-1],
+        lambda x: tf.slice(x, [1, 0, 0, 0], [-1, -1, -1, -1]),
+        lambda x: x[1:] - x[:-1],
+        lambda x: x[1:2],
+        lambda x: x[1:3],
+        lambda x: x[2:],
+        lambda x: x[1:][:1],
+        lambda x: x[1:, 2:-2],
+    ],
+)
+@pytest.mark.parametrize("size", [16, None])
+def test_batches_without_their_first_image(between, size, tmp_path):
+    def function(x):
+        return last(second(between(first(x))))
+
+    graph = gh.freeze(function, (None, size, size, 3))
+    left = gh.collect(graph, tmp_path)["report"]["left_to_tensorflow"]
+    assert "Conv2D" not in left
+    check(
+        function,
+        [(None, size, size, 3)],
+        [[(n, 16, 16, 3)] for n in (1, 2, 3, 5)],
+        tmp_path,
+        batch_sizes=(1, 4),
+        regions=2,
+    )

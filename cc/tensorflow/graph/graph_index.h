@@ -3,7 +3,9 @@
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_GRAPH_INDEX_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_GRAPH_INDEX_H_
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,6 +45,7 @@ enum class Layout {
 };
 
 struct FreshSizes;
+struct Probe;
 
 class GraphIndex {
  public:
@@ -106,6 +109,11 @@ class GraphIndex {
   const Shape* shape(TensorRef tensor, int probe = 0) const;
   int probes() const { return probes_; }
   int required_probes() const { return required_probes_; }
+  // The sizes of images that the example has instead of the one that was asked
+  // for, which the graph does not take: those that its constants ask for.
+  const std::optional<std::array<int64_t, 2>>& fitting_sizes() const {
+    return fitting_sizes_;
+  }
 
   // The elements of an integer tensor that CompleteShapes() (shape_inference.h)
   // has evaluated for this probe; or null.
@@ -188,6 +196,22 @@ class GraphIndex {
   // Adds nodes that bound sizes of the graph's tensors, or choose between them:
   // they may do another thing to sizes that are not tried.
   void AddBoundsOfSizes(std::set<std::string>* nodes) const;
+  // The sizes for which operands of the graph fit each other, as they do not
+  // for the example's; null: none were found. `infer` appends a probe; none is
+  // left.
+  absl::StatusOr<std::optional<std::array<int64_t, 2>>> FittingSizes(
+      const std::function<absl::StatusOr<bool>(const Probe&, bool example)>&
+          infer,
+      const Probe& example);
+  // Whether operands of a node do not fit each other in the first probe.
+  bool HasMisfits() const;
+  // Sizes for which more of them fit, by three probes: an example of `sizes`,
+  // and others with one of them larger.
+  std::array<int64_t, 2> CorrectedSizes(
+      const std::array<int64_t, 2>& sizes) const;
+  // A shape with the dimensions that the graph has.
+  std::optional<Shape> GraphShape(TensorRef tensor, int probe) const;
+  void ForgetShapes();
   // Appends a probe; says whether shapes depend on values of the inputs.
   absl::StatusOr<bool> InferShapes(
       const tensorflow::grappler::GrapplerItem& item, const FreshSizes& fresh);
@@ -196,6 +220,8 @@ class GraphIndex {
   bool Evaluate(int i);
   std::vector<Node> nodes_;
   int probes_ = 0, required_probes_ = 0;
+  std::optional<std::array<int64_t, 2>> fitting_sizes_;
+  bool batches_end_ = false;  // with the first image, for some tensor
   std::unordered_map<std::string, int> by_name_;
   std::vector<int> order_;
   std::set<int> ignored_shapes_;

@@ -27,6 +27,9 @@ using ::tensorflow::grappler::GrapplerItem;
 
 // By which the sizes of tensors differ that only values tell.
 constexpr int64_t kFreshStep = 64;
+// How many images are left where a probe of one image leaves none: as many as
+// no slice of the second one has.
+constexpr int64_t kNoImages = 2;
 
 // The type of the numbers that the node computes.
 std::optional<tensorflow::DataType> NumberType(const NodeDef& node) {
@@ -104,22 +107,36 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
       unknown.insert(name);
     }
   }
-  auto [probes, inputs_vary, sizes_vary] =
-      MakeProbes(item.graph, batch_size, image_size);
+  Probes made = MakeProbes(item.graph, batch_size, image_size);
+  std::vector<Probe>& probes = made.probes;
+  const bool inputs_vary = made.inputs_vary, sizes_vary = made.sizes_vary;
   if (sizes_vary) AddBoundsOfSizes(&unknown);
   const GrapplerItem small = WithoutWeights(item, unknown);
-  for (size_t k = 0; k < probes.size(); ++k) {
-    const Probe probe = probes[k];
+  const auto infer = [&](const Probe& probe, bool example) {
     GrapplerItem sized = small;
     SetInputSizes(item.graph, probe, &sized.graph);
-    const bool more = k > 0 && !probe.optional;
-    TF_ASSIGN_OR_RETURN(const bool values_matter,
-                        InferShapes(sized, {k == 0, batch_size, probe.sizes,
-                                            more ? kFreshStep : 0}));
-    if (k > 0) continue;
-    if (values_matter && !sizes_vary) AddSizes(image_size, &probes);
-    // One probe says all if inputs have one size and no values matter.
-    if (!values_matter && !inputs_vary) probes.resize(1);
+    const bool more = !example && !probe.optional;
+    return InferShapes(sized,
+                       {example, batch_size, probe.sizes, more ? kFreshStep : 0,
+                        inputs_vary && probe.batch == 1 ? kNoImages : 0});
+  };
+  TF_ASSIGN_OR_RETURN(const bool values_matter, infer(probes[0], true));
+  if (sizes_vary && HasMisfits()) {
+    TF_ASSIGN_OR_RETURN(fitting_sizes_, FittingSizes(infer, probes[0]));
+    if (fitting_sizes_) UseSizes(*fitting_sizes_, &probes);
+    TF_RETURN_IF_ERROR(infer(probes[0], true).status());
+  }
+  if (values_matter && !sizes_vary) AddSizes(image_size, &probes);
+  // One probe says all if inputs have one size and no values matter.
+  if (!values_matter && !inputs_vary) probes.resize(1);
+  for (size_t k = 1; k < probes.size(); ++k) {
+    TF_RETURN_IF_ERROR(infer(probes[k], false).status());
+  }
+  if (batches_end_) {
+    for (int64_t batch : {2, 4}) {
+      const Probe few = {batch, probes[0].sizes, /*optional=*/true};
+      TF_RETURN_IF_ERROR(infer(few, false).status());
+    }
   }
   required_probes_ =
       std::count_if(probes.begin(), probes.end(),
@@ -217,6 +234,10 @@ absl::StatusOr<bool> GraphIndex::InferShapes(const GrapplerItem& item,
       if (!shape.empty() && shape[0] < -1) {
         shape[0] = fresh.Batch(shape[0]);
         values_matter = true;
+      }
+      if (!shape.empty() && shape[0] == 0 && fresh.no_images > 0) {
+        shape[0] = fresh.no_images;
+        batches_end_ = true;
       }
       if (std::all_of(shape.begin(), shape.end(),
                       [](int64_t d) { return d >= 0 && d <= kMaxDimension; })) {

@@ -108,6 +108,32 @@ Probes MakeProbes(const GraphDef& graph, int64_t batch_size,
           unknown_sizes};
 }
 
+void UseSizes(const std::array<int64_t, 2>& sizes, std::vector<Probe>* probes) {
+  const std::array<int64_t, 2> example = probes->front().sizes;
+  std::vector<Probe> more;
+  for (Probe& probe : *probes) {
+    if (probe.optional && probe.sizes != example) continue;
+    if (!probe.optional) {
+      more.push_back(probe);
+      more.back().optional = true;
+    }
+    probe.sizes = sizes;
+  }
+  // Strides and pools round sizes, and dimensions of 1 broadcast.
+  const auto [height, width] = sizes;
+  for (const std::array<int64_t, 2>& near :
+       {std::array<int64_t, 2>{height - 1, width - 1},
+        {height + 1, width + 1},
+        {height - 1, width},
+        {height, width - 1},
+        {height, 1},
+        {1, width},
+        {1, 1}}) {
+    if (near[0] > 0 && near[1] > 0) more.push_back({2, near, true});
+  }
+  probes->insert(probes->end(), more.begin(), more.end());
+}
+
 const tensorflow::TensorShapeProto* InputShape(const NodeDef& node) {
   const tensorflow::TensorShapeProto* shape = nullptr;
   if (node.op() == "Placeholder") {

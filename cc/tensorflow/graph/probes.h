@@ -42,6 +42,11 @@ Probes MakeProbes(const tensorflow::GraphDef& graph, int64_t batch_size,
 // values.
 void AddSizes(int64_t image_size, std::vector<Probe>* probes);
 
+// Where a graph takes images of few sizes only, gives those that are required
+// one that it takes; the others are tried, too, and those near it, which it may
+// take.
+void UseSizes(const std::array<int64_t, 2>& sizes, std::vector<Probe>* probes);
+
 // The declared shape of an input of the graph with dimensions; or null.
 const tensorflow::TensorShapeProto* InputShape(const tensorflow::NodeDef& node);
 

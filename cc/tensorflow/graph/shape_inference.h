@@ -30,6 +30,9 @@ struct FreshSizes {
   int64_t batch = 1;
   std::array<int64_t, 2> sizes = {1, 1};
   int64_t step = 0;  // by which those of one tensor differ from the last one's
+  // In place of a leading dimension of 0, how many images there are of all but
+  // the first of one: of no images nothing can be measured. 0: none.
+  int64_t no_images = 0;
 
   // In place of an unknown leading dimension, which Grappler numbers from -2
   // downwards: equal ones are equal.

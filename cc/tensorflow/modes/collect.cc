@@ -76,6 +76,8 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
                        {"op", graph.node(refusal.node).op()},
                        {"reason", refusal.reason}});
   }
+  json sizes;  // null: those that were asked for
+  if (const auto& fitting = partition.graph->fitting_sizes()) sizes = *fitting;
   const json result = {
       {"version", kFormatVersion},
       {"problems", std::move(problems)},
@@ -84,6 +86,7 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
        {{"operators", types},
         {"regions", partition.regions.size()},
         {"nodes", partition.graph->size()},
+        {"image_size", std::move(sizes)},
         {"left_to_tensorflow", LeftToTensorFlow(partition, covered)},
         {"refused", std::move(refused)}}}};
   // Node names are bytes to TensorFlow, and not necessarily UTF-8.

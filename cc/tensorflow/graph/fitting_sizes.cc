@@ -1,0 +1,172 @@
+// Sizes of inputs that a graph's own constants ask for: positions of 20 by 20
+// cells are added to images of one size only.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "cc/core/limits.h"
+#include "cc/tensorflow/graph/graph_index.h"
+#include "cc/tensorflow/graph/one_of.h"
+#include "cc/tensorflow/graph/probes.h"
+#include "cc/tensorflow/graph/shape_inference.h"
+#include "tensorflow/core/framework/node_def_util.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::NodeDef;
+
+// By how much sizes are changed to see which of a tensor's follow them: a
+// multiple of what networks divide them by.
+constexpr int64_t kStep = 96;
+
+bool Attribute(const NodeDef& node, const char* name) {
+  bool value = false;
+  return tensorflow::TryGetNodeAttr(node, name, &value) && value;
+}
+
+// Two dimensions of a node's first two inputs, or of those that are added.
+struct Pair {
+  size_t x, y;
+};
+
+// The dimensions that must be equal, or, in sums, one of them 1.
+std::vector<Pair> EqualDimensions(const NodeDef& node, const Shape& x,
+                                  const Shape& y) {
+  std::vector<Pair> pairs;
+  if (OneOf(node.op(), {"Add", "AddV2", "Sub", "Mul", "RealDiv", "Maximum",
+                        "Minimum", "SquaredDifference"})) {
+    for (size_t d = 1; d <= std::min(x.size(), y.size()); ++d) {
+      pairs.push_back({x.size() - d, y.size() - d});
+    }
+  } else if (node.op() == "MatMul" && x.size() == 2 && y.size() == 2) {
+    pairs.push_back({Attribute(node, "transpose_a") ? 0ul : 1ul,
+                     Attribute(node, "transpose_b") ? 1ul : 0ul});
+  }
+  return pairs;
+}
+
+bool Fit(const NodeDef& node, int64_t a, int64_t b) {
+  return a == b || (node.op() != "MatMul" && (a == 1 || b == 1));
+}
+
+// The sizes at which a dimension that is `v` at `sizes`, and `more` where one
+// of them is larger by kStep, is `wanted`; as far as lines tell.
+std::array<int64_t, 2> Solve(const std::array<int64_t, 2>& sizes, int64_t v,
+                             const std::array<int64_t, 2>& more,
+                             int64_t wanted) {
+  std::array<int64_t, 2> result = sizes;
+  if (more[0] != v && more[1] != v) {  // cells, or numbers, of an image
+    const double scale = std::sqrt(static_cast<double>(wanted) / v);
+    for (int k : {0, 1}) result[k] = std::llround(sizes[k] * scale);
+    return result;
+  }
+  for (int k : {0, 1}) {
+    if (more[k] == v) continue;
+    result[k] +=
+        std::llround(static_cast<double>(wanted - v) * kStep / (more[k] - v));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::optional<Shape> GraphIndex::GraphShape(TensorRef tensor, int probe) const {
+  const Shape* const known = shape(tensor, probe);
+  if (!known) return std::nullopt;
+  Shape result = *known;
+  if (nodes_[tensor.node].sequences[tensor.port]) {
+    result.erase(result.begin() + 1);
+  }
+  return result;
+}
+
+std::array<int64_t, 2> GraphIndex::CorrectedSizes(
+    const std::array<int64_t, 2>& sizes) const {
+  std::array<int64_t, 2> result = sizes;
+  for (int i : order_) {
+    const std::vector<TensorRef>& inputs = nodes_[i].inputs;
+    if (inputs.size() < 2) continue;
+    std::array<std::optional<Shape>, 3> x, y;
+    for (int probe = 0; probe < 3; ++probe) {
+      x[probe] = GraphShape(inputs[0], probe);
+      y[probe] = GraphShape(inputs[1], probe);
+    }
+    if (!x[0] || !y[0]) continue;
+    for (const auto& [d, e] : EqualDimensions(node(i), *x[0], *y[0])) {
+      const int64_t a = (*x[0])[d], b = (*y[0])[e];
+      if (Fit(node(i), a, b) || !x[1] || !x[2] || !y[1] || !y[2]) continue;
+      const std::array<int64_t, 2> more_a = {(*x[1])[d], (*x[2])[d]};
+      const std::array<int64_t, 2> more_b = {(*y[1])[e], (*y[2])[e]};
+      const bool fixed_a = more_a[0] == a && more_a[1] == a;
+      const bool fixed_b = more_b[0] == b && more_b[1] == b;
+      if (fixed_a == fixed_b || a < 1 || b < 1) continue;
+      const auto solved =
+          fixed_b ? Solve(sizes, a, more_a, b) : Solve(sizes, b, more_b, a);
+      for (int k : {0, 1}) {
+        // The first that says something of a size.
+        if (result[k] == sizes[k] && solved[k] >= 1 &&
+            solved[k] <= kMaxDimension) {
+          result[k] = solved[k];
+        }
+      }
+    }
+  }
+  return result;
+}
+
+bool GraphIndex::HasMisfits() const {
+  return std::any_of(order_.begin(), order_.end(), [&](int i) {
+    const std::vector<TensorRef>& inputs = nodes_[i].inputs;
+    if (inputs.size() < 2) return false;
+    const auto x = GraphShape(inputs[0], 0), y = GraphShape(inputs[1], 0);
+    if (!x || !y) return false;
+    const std::vector<Pair> pairs = EqualDimensions(node(i), *x, *y);
+    return std::any_of(pairs.begin(), pairs.end(), [&](const Pair& pair) {
+      return !Fit(node(i), (*x)[pair.x], (*y)[pair.y]);
+    });
+  });
+}
+
+void GraphIndex::ForgetShapes() {
+  for (Node& node : nodes_) {
+    node.shapes.clear();
+    node.dtypes.clear();
+    node.sequences.clear();
+  }
+  integers_.clear();
+  probes_ = 0;
+}
+
+absl::StatusOr<std::optional<std::array<int64_t, 2>>> GraphIndex::FittingSizes(
+    const std::function<absl::StatusOr<bool>(const Probe&, bool example)>&
+        infer,
+    const Probe& example) {
+  // Lines tell exactly, but for what rounds.
+  constexpr int kRounds = 4;
+  Probe probe = example;
+  std::optional<std::array<int64_t, 2>> found;
+  for (int round = 0; round < kRounds && !found; ++round) {
+    ForgetShapes();
+    TF_RETURN_IF_ERROR(infer(probe, true).status());
+    for (int k : {0, 1}) {
+      Probe more = probe;
+      more.sizes[k] += kStep;
+      TF_RETURN_IF_ERROR(infer(more, false).status());
+    }
+    const std::array<int64_t, 2> corrected = CorrectedSizes(probe.sizes);
+    if (corrected == probe.sizes) break;
+    probe.sizes = corrected;
+    ForgetShapes();
+    TF_RETURN_IF_ERROR(infer(probe, true).status());
+    if (!HasMisfits()) found = probe.sizes;
+  }
+  ForgetShapes();
+  return found;
+}
+
+}  // namespace ios::tf
