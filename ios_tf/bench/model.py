@@ -22,7 +22,7 @@ from ios_tf.conversion.differences import compare_outputs
 from ios_tf.conversion.options import ConvertOptions
 from ios_tf.conversion.planning import Function, Plan
 from ios_tf.model import frozen_graphs, saved_models
-from ios_tf.model.inputs import Given, example_inputs, outputs_of
+from ios_tf.model.inputs import Given, accepted_inputs
 from ios_tf.model.loading import saved_model
 from ios_tf.model.weights import Weights
 from ios_tf.native import devices, plugin
@@ -146,8 +146,8 @@ def bench(
         loaded = saved_models.load(source, tags)
     signature = saved_models.choose_signature(signature, loaded)
     stock = loaded.signatures[signature]
-    arguments = example_inputs(stock, batch_size, inputs)
-    outputs_of(stock, arguments)  # fails now, before the searches
+    # Fails now, before the searches.
+    arguments, _ = accepted_inputs(stock, batch_size, inputs)
     frozen = frozen_graphs.freeze(signature, stock)
     functions = {STOCK: stock, FROZEN: frozen_graphs.rebuild(frozen, frozen.graph_def)}
     shared = Weights()

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.conversion.differences import relative_difference
@@ -20,13 +21,15 @@ from ios_tf.errors import UserError, first_line
 from ios_tf.files import write_bytes
 from ios_tf.model import frozen_graphs, function_library, saved_models
 from ios_tf.model.frozen_graphs import FrozenSignature
-from ios_tf.model.inputs import Given, example_inputs, outputs_of
+from ios_tf.model.inputs import Given, accepted_inputs
 from ios_tf.model.loading import saved_model
 from ios_tf.native.names import ANNOTATIONS, MERGED
 
 OPSET = 17
 # Largest difference over the largest value; other summation orders stay far below.
 TOLERANCE = 1e-3
+# What tf2onnx says of the function in which something failed.
+_PASS = re.compile(r"^rewriter <.*?>: (exception )?")
 # The optimizer gives the convolution of a merge stage such a name.
 _MERGED = re.compile(re.escape(MERGED) + r"(_\d+)?$")
 
@@ -176,13 +179,25 @@ def _to_onnx(
         # Unsupported operators and versions, too large a model: all kinds of errors.
         except Exception as error:
             reason = errors[0] if errors else first_line(error)
-            raise UserError(
-                f"tf2onnx cannot export signature {name!r}: {reason}"
-            ) from error
+            raise _cannot_export(frozen, name, reason) from error
     # Of an operator it does not know it makes one that ONNX does not know, either.
     if errors:
-        raise UserError(f"tf2onnx cannot export signature {name!r}: {errors[0]}")
+        raise _cannot_export(frozen, name, errors[0])
     return content
+
+
+def _cannot_export(frozen: FrozenSignature, name: str, reason: str) -> UserError:
+    """Says why, in words of the model: tf2onnx names what it is written of."""
+    strings = [key for key, spec in frozen.inputs.items() if spec.dtype == tf.string]
+    # What reads strings it drops, and then misses the input in one of its passes.
+    if strings and _PASS.match(reason):
+        reason = (
+            f"its input {strings[0]!r} is of strings, of which ONNX reads no images "
+            "and no records; export a signature of numbers"
+        )
+    return UserError(
+        f"tf2onnx cannot export signature {name!r}: {_PASS.sub('', reason)}"
+    )
 
 
 def _difference(
@@ -192,8 +207,7 @@ def _difference(
         return None
     import onnxruntime
 
-    inputs = example_inputs(function, batch_size, given)
-    expected = outputs_of(function, inputs)
+    inputs, expected = accepted_inputs(function, batch_size, given)
     try:
         session = onnxruntime.InferenceSession(
             content, providers=["CPUExecutionProvider"]

@@ -157,6 +157,28 @@ def test_operators_that_onnx_lacks_are_one_line(tmp_path, capfd):
     assert os.listdir(tmp_path) == ["model"]
 
 
+def test_inputs_of_strings_are_one_line(tmp_path):
+    module = tf.Module()
+    module.kernel = tf.Variable(tf.random.normal([3, 3, 3, 4]))
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, "name"),
+            tf.TensorSpec([None, 8, 8, 3], tf.float32, "x"),
+        ]
+    )
+    def call(name, x):
+        y = tf.nn.conv2d(x, module.kernel, 1, "SAME")
+        return {"y": y, "name": tf.strings.upper(name)}
+
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures=call)
+    with pytest.raises(ios_tf.UserError) as error:
+        export_onnx(str(tmp_path / "model"), tmp_path / "model.onnx")
+    text = str(error.value)
+    assert "its input 'name' is of strings" in text
+    assert "\n" not in text and "<function" not in text
+
+
 def test_missing_tf2onnx_is_one_line(monkeypatch, capfd):
     monkeypatch.setitem(sys.modules, "tf2onnx", None)  # importing it is an error
     assert main.main(["export-onnx", "model", "model.onnx"]) == 1
