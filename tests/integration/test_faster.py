@@ -6,11 +6,13 @@ import os
 
 import foreign_models as fm
 import graph_helpers as gh
+import keras
 import networks
 import numpy as np
 import pytest
 import shared
 import tensorflow as tf
+from keras import layers
 
 import ios_tf
 from ios_tf.bench.stock import merge_everything
@@ -400,3 +402,62 @@ def test_merges_can_be_left_to_the_engine():
         merges[materialise] = in_graph, of_engine
     assert merges[True][0] == merges[False][1] > 0
     assert merges[True][1] == merges[False][0] == 0
+
+
+# Kinds of networks that were once slower than TensorFlow, measured and not made up.
+
+
+def _leaky() -> keras.Model:
+    inputs = x = keras.Input((32, 32, 3))
+    for filters in (8, 16):
+        x = layers.Conv2D(filters, 3, 2, "same", use_bias=False)(x)
+        x = layers.LeakyReLU(negative_slope=0.1)(layers.BatchNormalization()(x))
+    return keras.Model(inputs, x)
+
+
+def _sound() -> keras.Model:
+    inputs = keras.Input((512, 1))
+    x = layers.Conv1D(16, 9, 4, "same", activation="relu")(inputs)
+    x = layers.Conv1D(16, 3, 1, "same", activation="relu")(layers.MaxPooling1D(4)(x))
+    return keras.Model(inputs, layers.GlobalAveragePooling1D()(x))
+
+
+def _gelu() -> keras.Model:
+    inputs = keras.Input((16, 16, 8))
+    x = layers.LayerNormalization()(layers.Conv2D(16, 3, padding="same")(inputs))
+    return keras.Model(inputs, layers.Dense(8)(layers.Dense(32, "gelu")(x)))
+
+
+def _volume() -> keras.Model:
+    inputs = keras.Input((4, 16, 16, 3))
+    x = layers.Conv3D(8, (4, 3, 3), activation="relu")(inputs)
+    x = layers.Reshape((14, 14, 8))(x)
+    return keras.Model(inputs, layers.Conv2D(8, 3)(layers.Conv2D(8, 3)(x)))
+
+
+def _u_net() -> keras.Model:
+    inputs = keras.Input((32, 32, 3))
+    skip = layers.Conv2D(8, 3, padding="same", activation="relu")(inputs)
+    x = layers.Conv2D(16, 3, 2, "same", activation="relu")(skip)
+    x = layers.Conv2DTranspose(8, 2, 2, "same")(x)
+    x = layers.Concatenate()([x, skip])
+    return keras.Model(inputs, layers.Conv2D(2, 3, padding="same")(x))
+
+
+@pytest.mark.parametrize(
+    ("build", "batch_size"),
+    [(_leaky, 1), (_sound, 7), (_gelu, 1), (_volume, 1), (_u_net, 1)],
+)
+def test_what_is_kept_won_and_what_did_not_is_the_original(build, batch_size, tmp_path):
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    build().export(source, verbose=False)
+    report = ios_tf.convert(source, output, batch_size=batch_size, **FAST)
+    if "the model is copied unchanged" in report.notes:
+        assert any("stays TensorFlow's" in note for note in report.notes)
+        same = filecmp.dircmp(source, output)
+        assert not same.left_only + same.right_only + same.diff_files
+        return
+    one = next(one for one in report.comparisons if one.is_faster())
+    assert list(one.converted_ms) == [batch_size]
+    assert regions_of(output, one.signature)
+    assert one.difference < 1e-4

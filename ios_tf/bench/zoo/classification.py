@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import layers
 
 from ios_tf.bench.zoo.layers import classifier, conv_norm, join
-from ios_tf.bench.zoo.model import Model, keras_model
+from ios_tf.bench.zoo.model import Model, keras_model, structured
 
 
 def googlenet_lrn() -> Model:
@@ -141,3 +142,19 @@ def se_net() -> Model:
             x = conv_norm(x, filters, 1, strides, activation=None)
         x = layers.ReLU()(x + y)
     return keras_model(keras.Model(inputs, classifier(x, 10)))
+
+
+def video_conv3d() -> Model:
+    """Clips: convolutions over time, which stay TensorFlow's, and then over images."""
+
+    def clips(shape: tuple[int, ...]) -> np.ndarray:
+        return structured((shape[0] * shape[1], *shape[2:])).reshape(shape)
+
+    inputs = keras.Input((8, 64, 64, 3))
+    x = layers.Conv3D(16, 3, padding="same", activation="relu")(inputs)
+    x = layers.MaxPooling3D((1, 2, 2))(x)
+    x = layers.Conv3D(32, (8, 1, 1), activation="relu")(x)
+    x = layers.Reshape((32, 32, 32))(x)
+    for filters in (64, 128, 128):
+        x = conv_norm(conv_norm(x, filters, strides=2), filters)
+    return keras_model(keras.Model(inputs, classifier(x, 10)), clips)

@@ -26,6 +26,7 @@ _HAND_WRITTEN: tuple[Callable[[], Model], ...] = (
     classification.crnn_front,
     classification.small_cnn,
     classification.se_net,
+    classification.video_conv3d,
     sequences.audio_conv1d,
     sequences.wavenet,
     sequences.text_cnn,
