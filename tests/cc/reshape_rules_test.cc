@@ -20,7 +20,7 @@ TEST(DenseOfMapsIsAPointwiseConvolution) {
   MatMul(&graph, "dense", "rows", 3, 6);
   graph.Fetch(graph.Reshape("maps", "dense", {2, 4, 5, 6}));
   ImportedGraph imported(graph);
-  EXPECT(imported.Apply(FuseDenseOfMaps) == 1);
+  EXPECT(imported.Apply(KeepMaps) == 1);
   EXPECT(imported.Types() == Types{OperatorType::kConv2D});
   EXPECT(imported.At(0).op.filters == 6);
 }
@@ -31,7 +31,7 @@ TEST(DenseOfOtherRowsStays) {
   MatMul(&graph, "dense", "rows", 6, 6);
   graph.Fetch(graph.Reshape("maps", "dense", {2, 2, 5, 6}));
   ImportedGraph imported(graph);
-  EXPECT(imported.Apply(FuseDenseOfMaps) == 0);
+  EXPECT(imported.Apply(KeepMaps) == 0);
 }
 
 TEST(SqueezeAndExciteKeepsItsDimensions) {

@@ -640,3 +640,168 @@ def test_batches_without_their_first_image(between, size, tmp_path):
         batch_sizes=(1, 4),
         regions=2,
     )
+
+
+def tokenwise(x):
+    n, height, width = (tf.shape(x)[d] for d in range(3))
+    y = tf.reshape(x, [n, height * width, 8])
+    y = tf.nn.relu(tf.nn.bias_add(tf.matmul(y, LAST[0, 0]), POSITIONS[0, 0, 0]))
+    return tf.reshape(tf.nn.softmax(y), [n, height, width, 8])
+
+
+def channel_attention(gate):
+    """`gate` makes [N,1,1,C] of the sum of two branches, which share their weights."""
+
+    def function(x):
+        def branch(pooled):
+            return tf.matmul(tf.nn.relu(tf.matmul(pooled, LAST[0, 0])), LAST[0, 0])
+
+        mean, most = tf.reduce_mean(x, [1, 2]), tf.reduce_max(x, [1, 2])
+        return x * gate(tf.sigmoid(branch(mean) + branch(most)))
+
+    return function
+
+
+def middle(x):
+    begin = (tf.shape(x)[1] - 4) // 2
+    return x[:, begin : begin + 4, 1:-1]
+
+
+# What no longer cuts a region in two: the function between two convolutions, and
+# whether it is of images of a fixed size only.
+WHOLE: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], bool]] = {
+    "reshaped gate": (channel_attention(lambda y: tf.reshape(y, [-1, 1, 1, 8])), False),
+    "indexed gate": (channel_attention(lambda y: y[:, None, None]), False),
+    "expanded gate": (
+        channel_attention(lambda y: tf.expand_dims(tf.expand_dims(y, 1), 2)),
+        False,
+    ),
+    "list of cells": (tokenwise, False),
+    "bias of a list of cells": (
+        lambda x: tf.reshape(
+            tf.nn.bias_add(tf.reshape(x, [-1, 16 * 16, 8]), POSITIONS[0, 0, 1]),
+            [-1, 16, 16, 8],
+        ),
+        True,
+    ),
+    "flat": (
+        lambda x: tf.reshape(tf.tanh(tf.reshape(x, [-1, 16 * 16 * 8])), tf.shape(x)),
+        True,
+    ),
+    "middle": (middle, True),
+    "tiled mean": (
+        lambda x: tf.concat(
+            [
+                x,
+                tf.tile(
+                    tf.reduce_mean(x, [1, 2], keepdims=True),
+                    [1, tf.shape(x)[1], tf.shape(x)[2], 1],
+                ),
+            ],
+            3,
+        )[..., 3:11],
+        False,
+    ),
+    "tiled to a number": (
+        lambda x: x - tf.tile(tf.reduce_max(x, [1, 2], keepdims=True), [1, 16, 16, 1]),
+        True,
+    ),
+    "broadcast mean": (
+        lambda x: tf.concat(
+            [
+                tf.broadcast_to(tf.reduce_mean(x, [1, 2], keepdims=True), tf.shape(x)),
+                x,
+            ],
+            3,
+        )[..., 3:11],
+        False,
+    ),
+    "tiled channel": (
+        lambda x: x * tf.tile(tf.reduce_mean(x, 3, keepdims=True), [1, 1, 1, 8]),
+        False,
+    ),
+    "mean of rows": (
+        lambda x: x * tf.reduce_mean(x, 1, keepdims=True),
+        True,
+    ),
+    "mean of columns": (
+        lambda x: x * tf.sigmoid(tf.reduce_mean(x, 2, keepdims=True)),
+        True,
+    ),
+    "sequence of columns": (
+        lambda x: tf.nn.conv1d(tf.reduce_mean(x, 1), SECOND[0], 1, "SAME")[:, None],
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("size", [16, None])
+def test_what_computes_images_on_the_way_is_no_border(name, size, tmp_path):
+    between, fixed = WHOLE[name]
+    if fixed and size is None:
+        pytest.skip("of a fixed size")
+
+    def function(x):
+        return last(between(second(first(x))))
+
+    graph = gh.freeze(function, (None, size, size, 3))
+    assert gh.collect(graph, tmp_path)["report"]["regions"] == 1
+    sizes = [(16, 16)] if size else [(16, 16), (5, 9), (1, 7)]
+    check(
+        function,
+        [(None, size, size, 3)],
+        [[(n, *one, 3)] for n in (1, 2, 3) for one in sizes],
+        tmp_path,
+    )
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        # Other cells, or other images.
+        lambda x: tf.tile(x, [1, 2, 1, 1]),
+        lambda x: tf.tile(x, [2, 1, 1, 1]),
+        lambda x: tf.tile(x[:, :1, :1], [1, 3, 2, 1]),
+        lambda x: tf.tile(tf.reduce_mean(x, [1, 2], keepdims=True), [2, 4, 4, 1]),
+        lambda x: tf.broadcast_to(x[:1], tf.shape(x)),
+        lambda x: tf.broadcast_to(x[:, :1], [3, 16, 16, 8]),
+        lambda x: tf.reduce_mean(x, 2)[:, :, None],
+        lambda x: tf.reduce_mean(x, 1)[:, :, None],
+        lambda x: tf.reshape(
+            tf.nn.bias_add(tf.reshape(x, [-1, 16 * 4, 32]), tf.range(32.0)), tf.shape(x)
+        ),
+        lambda x: tf.reshape(
+            tf.nn.softmax(tf.reshape(x, [-1, 16 * 16 * 8])), tf.shape(x)
+        ),
+        lambda x: tf.reshape(tf.exp(tf.reshape(x, [-1, 256 * 8])), [-1, 8, 32, 8]),
+        lambda x: x[:, (tf.shape(x)[0] - 1) // 2 :, :3],
+    ],
+)
+def test_what_looks_like_it_computes_the_same(between, tmp_path):
+    check(
+        lambda x: last(between(second(first(x)))),
+        [(None, 16, 16, 3)],
+        [[(n, 16, 16, 3)] for n in (1, 2, 3)],
+        tmp_path,
+    )
+
+
+@pytest.mark.parametrize("length", [24, None])
+def test_group_norms_of_sequences(length, tmp_path):
+    norm = layers.GroupNormalization(4)
+    norm.build((None, length, 8))
+    norm.set_weights([values(8) + 2, values(8)])
+
+    def function(x):
+        y = norm(tf.nn.conv1d(x, FIRST[0], 1, "SAME"))
+        return tf.nn.conv1d(y, SECOND[0], 1, "SAME")
+
+    graph = gh.freeze(function, (None, length, 3))
+    assert gh.collect(graph, tmp_path)["report"]["regions"] == 1
+    check(
+        function,
+        [(None, length, 3)],
+        [[(n, size, 3)] for n in (1, 3) for size in (24, 7) if length in (None, size)],
+        tmp_path,
+    )

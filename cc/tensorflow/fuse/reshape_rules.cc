@@ -1,4 +1,5 @@
 // Rules that read and write maps as rows of a matrix, and back.
+#include <algorithm>
 
 #include "cc/tensorflow/fuse/rules.h"
 
@@ -16,28 +17,64 @@ bool IsSqueeze(const OperatorGraph& ops, int i) {
          ops.graph().same_dimensions(from, to, 0, 1);
 }
 
+// Whether the operator computes each cell of one tensor by itself.
+bool IsOfCells(const OperatorGraph& ops, int i) {
+  const Operator& op = ops[i].op;
+  switch (ops[i].kind == Kind::kOperator ? op.type : OperatorType::kConcat) {
+    case OperatorType::kMatMul:
+    case OperatorType::kActivation:
+    case OperatorType::kScale:
+    case OperatorType::kSoftmax:
+      return true;
+    case OperatorType::kNormalize:
+      return !op.whole_images;
+    case OperatorType::kConv2D:
+      return op.kernel == kOne && op.strides == kOne &&
+             op.padding.type != PaddingType::kExplicit;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
-bool FuseDenseOfMaps(OperatorGraph& ops, int i) {
-  if (!ops.Is(i, OperatorType::kMatMul)) return false;
-  const int before = ops.Producer(ops[i].inputs[0]), after = ops.OnlyUser(i);
-  if (before < 0 || after < 0 || !ops.IsReshape(before) ||
-      !ops.IsReshape(after) || ops.OnlyUser(before) != i) {
+bool KeepMaps(OperatorGraph& ops, int i) {
+  if (!ops.IsReshape(i)) return false;
+  const TensorRef from = ops[i].inputs[0];
+  const Shape *x = ops.graph().shape(from),
+              *rows = ops.graph().shape(ops[i].output);
+  if (!x || !rows || x->size() != 4) return false;
+  // Of what is no list of cells, numbers may be computed by themselves.
+  const bool has_cells = x->back() == rows->back();
+  std::vector<int> chain;
+  int back = ops.OnlyUser(i);
+  for (; back >= 0 && !ops.IsReshape(back); back = ops.OnlyUser(back)) {
+    if (!(has_cells ? IsOfCells(ops, back)
+                    : ops.Is(back, OperatorType::kActivation))) {
+      return false;
+    }
+    chain.push_back(back);
+  }
+  if (back < 0 || chain.empty()) return false;
+  const TensorRef to = ops[back].output;
+  const Shape* y = ops.graph().shape(to);
+  if (!y || y->size() != 4 || !ops.graph().same_dimensions(from, to, 0, 3)) {
     return false;
   }
-  const Shape* x = ops.graph().shape(ops[before].inputs[0]);
-  const Shape* y = ops.graph().shape(ops[after].output);
-  if (!x || !y || x->size() != 4 || y->size() != 4 ||
-      x->back() != ops.graph().shape(ops[before].output)->back() ||
-      !ops.graph().same_dimensions(ops[before].inputs[0], ops[after].output, 0,
-                                   3)) {
+  if (!has_cells && (!ops.graph().same_shape(from, to) ||
+                     ops.graph().layout(from) != ops.graph().layout(to))) {
     return false;
   }
-  ops[i].op.type = OperatorType::kConv2D;
-  ops.SetInputs(i, ops[before].inputs);
-  ops.Cover(i, before);
-  ops.Remove(before);
-  ops.TakeOver(i, after);
+  for (int k : chain) {
+    if (ops.Is(k, OperatorType::kMatMul))
+      ops[k].op.type = OperatorType::kConv2D;
+    ops[k].reshaped = true;
+  }
+  ops[chain.back()].reshaped = false;
+  ops.SetInputs(chain.front(), {from});
+  ops.Cover(chain.front(), i);
+  ops.Remove(i);
+  ops.TakeOver(chain.back(), back);
   return true;
 }
 
@@ -49,28 +86,51 @@ bool KeepDims(OperatorGraph& ops, int i) {
       !ops.graph().same_dimensions(ops[i].inputs[0], ops[i].output, 0, 1)) {
     return false;
   }
-  std::vector<int> chain;
-  int user = i;
-  for (int k = ops.Producer(ops[i].inputs[0]);;
-       k = ops.Producer(ops[k].inputs[0])) {
-    if (k < 0 || ops.OnlyUser(k) != user) return false;
-    chain.push_back(k);
-    user = k;
-    if (ops.Is(k, OperatorType::kGlobalPool)) break;
-    if (ops.IsReshape(k) && IsSqueeze(ops, k)) break;
-    if (!ops.Is(k, OperatorType::kMatMul) &&
+  // All that computes what is reshaped, the last one first.
+  const int last = ops.Producer(ops[i].inputs[0]);
+  std::vector<int> found = {last};
+  for (size_t n = 0; n < found.size(); ++n) {
+    const int k = found[n];
+    if (k < 0 || ops.IsReadElsewhere(ops[k].output)) return false;
+    if (ops.Is(k, OperatorType::kGlobalPool) ||
+        (ops.IsReshape(k) && IsSqueeze(ops, k))) {
+      continue;
+    }
+    const bool is_sum =
+        ops.Is(k, OperatorType::kAdd) ||
+        (ops.Is(k, OperatorType::kBinary) && ops[k].op.operand.empty());
+    if (!is_sum && !ops.Is(k, OperatorType::kMatMul) &&
         !ops.Is(k, OperatorType::kActivation) &&
         !ops.Is(k, OperatorType::kScale)) {
       return false;
     }
+    for (const TensorRef& t : ops[k].inputs) {
+      const int producer = ops.Producer(t);
+      if (std::find(found.begin(), found.end(), producer) == found.end()) {
+        found.push_back(producer);
+      }
+    }
   }
-  for (int k : chain) {
+  const auto reads_only = [&](int k) {
+    const std::vector<int>& users = ops.Users(k);
+    return std::all_of(users.begin(), users.end(), [&](int user) {
+      return ops.Device(user) == ops.Device(k) &&
+             (user == i
+                  ? k == last
+                  : std::find(found.begin(), found.end(), user) != found.end());
+    });
+  };
+  if (!std::all_of(found.begin(), found.end(), reads_only)) return false;
+  if (ops.IsReshape(last)) return false;
+  for (int k : found) {
     if (ops.Is(k, OperatorType::kMatMul))
       ops[k].op.type = OperatorType::kConv2D;
     if (ops.Is(k, OperatorType::kGlobalPool)) ops[k].op.keep_dims = true;
   }
-  ops.TakeOver(chain[0], i);
-  if (ops.IsReshape(chain.back())) ops.PushIntoUsers(chain.back());
+  ops.TakeOver(last, i);
+  for (int k : found) {
+    if (ops.IsReshape(k)) ops.PushIntoUsers(k);
+  }
   return true;
 }
 

@@ -22,6 +22,9 @@ void AbsorbLayouts(OperatorGraph& ops);
 bool MoveReference(OperatorGraph& ops, int i);
 // Cells that are repeated along one dimension after the other.
 bool ComposeRepeats(OperatorGraph& ops, int i);
+// A cell that is spread over an image, or a channel over several, for operators
+// that broadcast it as well.
+bool DropSpread(OperatorGraph& ops, int i);
 // Drops an operator if only nodes that another operator stands for read it.
 bool DropUnread(OperatorGraph& ops, int i);
 bool DropIdentityScale(OperatorGraph& ops, int i);
@@ -33,12 +36,13 @@ bool ComposeScales(OperatorGraph& ops, int i);
 // Keras computes batch norms and means of half-precision tensors in float32,
 // between two Casts. The engine computes in float32 inside of every operator.
 bool AbsorbCasts(OperatorGraph& ops, int i);
-// Keras computes Dense of [N,H,W,C] as a MatMul between two Reshapes: it is a
-// 1x1 convolution.
-bool FuseDenseOfMaps(OperatorGraph& ops, int i);
+// What computes each cell by itself between two Reshapes, from [N,H,W,C] to a
+// list of cells and back, may read the image. Keras computes Dense of [N,H,W,C]
+// so: the MatMul is a 1x1 convolution.
+bool KeepMaps(OperatorGraph& ops, int i);
 // A Reshape from [N,C] to [N,1,1,C] goes away if what computes [N,C], from
-// the global pooling on, can compute [N,1,1,C]: squeeze-and-excite with
-// Dense.
+// the global poolings on, can compute [N,1,1,C]: squeeze-and-excite with
+// Dense, of one pooling or of the sum of several.
 bool KeepDims(OperatorGraph& ops, int i);
 // A MatMul of flattened maps reads the maps themselves.
 bool FlattenIntoMatMul(OperatorGraph& ops, int i);
@@ -74,6 +78,7 @@ using Rule = bool (*)(OperatorGraph&, int);
 inline constexpr Rule kRules[] = {
     MoveReference,
     ComposeRepeats,
+    DropSpread,
     // Composite activations first: their additions and multiplications would
     // otherwise fold into convolutions.
     DropUnread,
@@ -81,7 +86,7 @@ inline constexpr Rule kRules[] = {
     FuseActivation,
     ComposeScales,
     AbsorbCasts,
-    FuseDenseOfMaps,
+    KeepMaps,
     KeepDims,
     FlattenIntoMatMul,
     ComposePads,

@@ -56,6 +56,33 @@ bool IsNonNegative(const OperatorGraph& ops, int i) {
   }
 }
 
+// Whether a cell becomes an image of such cells.
+bool IsSpreadCell(const OperatorGraph& ops, int i) {
+  if (!ops.Is(i, OperatorType::kResize) ||
+      ops[i].op.interpolation != Interpolation::kNearest) {
+    return false;
+  }
+  const TensorRef x = ops[i].inputs[0];
+  const Shape* cell = ops.graph().shape(x);
+  return cell && cell->size() == 4 && (*cell)[1] == 1 && (*cell)[2] == 1 &&
+         ops.graph().fixed(x, 1) && ops.graph().fixed(x, 2);
+}
+
+// Whether a channel becomes several such channels, by a product with ones.
+bool IsSpreadChannel(const OperatorGraph& ops, int i) {
+  if (!ops.Is(i, OperatorType::kBinary) ||
+      ops[i].op.function != BinaryFunction::kMultiply ||
+      ops[i].op.operand.size() != 4 || !ops[i].weights[0].constant()) {
+    return false;
+  }
+  const Shape* x = ops.graph().shape(ops[i].inputs[0]);
+  const std::vector<float>& factors = ops[i].weights[0].values;
+  return x && x->back() == 1 &&
+         ops[i].op.operand.back() == static_cast<int64_t>(factors.size()) &&
+         std::count(factors.begin(), factors.end(), 1.0f) ==
+             static_cast<int64_t>(factors.size());
+}
+
 // Writes a cut as SAME or VALID if that cuts off as much for every size.
 void NormaliseCut(Operator* op) {
   Padding& p = op->padding;
@@ -89,6 +116,27 @@ bool ComposeRepeats(OperatorGraph& ops, int i) {
   if (next < 0 || !repeats(next)) return false;
   for (int d : {0, 1}) ops[i].op.factors[d] *= ops[next].op.factors[d];
   ops.TakeOver(i, next);
+  return true;
+}
+
+bool DropSpread(OperatorGraph& ops, int i) {
+  if (!IsSpreadCell(ops, i) && !IsSpreadChannel(ops, i)) return false;
+  const TensorRef y = ops[i].output;
+  const auto broadcasts = [&](int user) {
+    const bool is_sum = ops.Is(user, OperatorType::kAdd);
+    if (!is_sum && !ops.Is(user, OperatorType::kBinary)) return false;
+    const std::vector<TensorRef>& inputs = ops[user].inputs;
+    if (inputs.size() != 2 || !ops[user].op.operand.empty()) return false;
+    const TensorRef other = inputs[inputs[0] == y ? 1 : 0];
+    return other != y && ops.graph().same_shape(other, y);
+  };
+  if (!ops.AllUsers(i, broadcasts)) return false;
+  for (int user : ops.Users(i)) {
+    if (!ops.Is(user, OperatorType::kAdd)) continue;
+    ops[user].op.type = OperatorType::kBinary;
+    ops[user].op.function = BinaryFunction::kAdd;
+  }
+  ops.PushIntoUsers(i);
   return true;
 }
 

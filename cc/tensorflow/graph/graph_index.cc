@@ -272,8 +272,10 @@ int GraphIndex::ShapeInput(int i) const {
   const std::string& op = node(i).op();
   if (op == "Conv2DBackpropInput") return 0;
   if (OneOf(op, {"BatchToSpaceND", "SpaceToBatchND"})) return 2;
-  return OneOf(op, {"Reshape", "ResizeBilinear", "ResizeNearestNeighbor"}) ? 1
-                                                                           : -1;
+  return OneOf(op, {"Reshape", "ResizeBilinear", "ResizeNearestNeighbor",
+                    "Tile", "BroadcastTo"})
+             ? 1
+             : -1;
 }
 
 void GraphIndex::IgnoreShapeInputs(const std::set<int>& nodes) {

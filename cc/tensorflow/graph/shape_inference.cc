@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cc/tensorflow/graph/graph_index.h"
+#include "cc/tensorflow/graph/one_of.h"
 #include "cc/tensorflow/names.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
@@ -80,10 +81,15 @@ class Completion {
       }
     }
     for (int i : order) {
-      const std::string& op = graph_.node(i).op();
-      if (op != "SpaceToBatchND" && op != "BatchToSpaceND") continue;
+      if (!OneOf(graph_.node(i).op(), {"SpaceToBatchND", "BatchToSpaceND",
+                                       "Slice", "StridedSlice"})) {
+        continue;
+      }
       for (size_t k = 1; k < inputs_[i].size(); ++k) {
         const TensorRef t = inputs_[i][k];
+        // Sizes that are cut out of a shape need not be known.
+        const auto* data = Output(inputs_[i][0]);
+        if (!data || !tensorflow::DataTypeIsFloating(data->dtype())) break;
         if (const Tensor* value = Value(t)) {
           value->AsProtoTensorContent(outputs_[t.node][t.port].mutable_value());
         }

@@ -88,6 +88,9 @@ class Importer {
   // The shape of data input k, if it is of the node's type and of such a rank.
   const Shape* InputShape(int i, size_t k, std::initializer_list<size_t> ranks);
   const tensorflow::Tensor* Constant(int i, size_t k);
+  // Integer operand k, if it is the same for every size of the graph's inputs:
+  // a constant, or computed of sizes that are fixed.
+  std::optional<std::vector<int64_t>> FixedIntegers(int i, size_t k);
   // Input k as the weight of a convolution or product, and its shape.
   std::optional<std::pair<Weight, Shape>> Filter(int i, size_t k, size_t rank);
   // The only node that reads the tensor, or -1.
@@ -179,6 +182,9 @@ class Importer {
 
   Result Pool(int i);
   Result Reduce(int i);
+  // The mean of all rows, or of all columns, of images of a fixed height or
+  // width: an average pooling with a window as large.
+  Result MeanOfRows(int i, const std::vector<int64_t>& axes);
   Result Softmax(int i);
   Result Lrn(int i);
 
@@ -207,6 +213,10 @@ class Importer {
                         ImportedOperator* op);
   Result Resize(int i);
   Result MoveDepth(int i);
+  Result Tile(int i);
+  // One cell as an image of such cells, or one channel as several, by Tile or
+  // BroadcastTo.
+  Result Spread(int i);
   // tf.repeat along height or width, as which Keras writes UpSampling2D:
   // ExpandDims behind that dimension, Tile along the new one, Reshape to an
   // image again.

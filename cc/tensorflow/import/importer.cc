@@ -78,7 +78,8 @@ const std::unordered_map<std::string, Importer::Handler>& Importer::Handlers() {
           {"Softmax", &Importer::Softmax},
           {"ResizeBilinear", &Importer::Resize},
           {"ResizeNearestNeighbor", &Importer::Resize},
-          {"Tile", &Importer::Repeat},
+          {"Tile", &Importer::Tile},
+          {"BroadcastTo", &Importer::Spread},
           {"DepthToSpace", &Importer::MoveDepth},
           {"SpaceToDepth", &Importer::MoveDepth},
           {"LRN", &Importer::Lrn},
@@ -112,8 +113,12 @@ Result Importer::Inspect(int i) {
   // These connect tensors of different types or layouts.
   if (op == "Cast" || op == "Transpose") return absl::OkStatus();
   std::optional<Layout> layout;
+  // A mean of rows is a sequence of columns.
+  const Shape* result = graph_.shape({i, 0});
+  const bool removes_rows = op == "Mean" && result && result->size() == 4 &&
+                            !Attr<bool>(node, "keep_dims", false);
   const bool reshapes = op == "Reshape" || op == "Squeeze" ||
-                        op == "ExpandDims" || ChangesRank(node);
+                        op == "ExpandDims" || ChangesRank(node) || removes_rows;
   const auto fits = [&](TensorRef t) {
     const Shape* shape = graph_.shape(t);
     if (!shape || shape->size() != 4 || reshapes) return true;

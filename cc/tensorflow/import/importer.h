@@ -45,6 +45,9 @@ struct ImportedOperator {
   Layout from = Layout::kChannelsLast;  // kReshape: of what the node reads
   Selection selection;                  // kSelect
   TensorRef output;
+  // Whether the graph has the output in another shape, of as many elements;
+  // nobody but operators reads it.
+  bool reshaped = false;
   std::vector<int> nodes;
   std::vector<Weight> weights;  // WeightShapes() order
 };

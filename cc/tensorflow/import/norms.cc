@@ -108,8 +108,7 @@ Result Importer::GroupNorm(int i) {
                  : image[1] == in_groups[1] && image[2] == in_groups[2]);
   };
   if (!graph_.shape(x) || graph_.shape(x)->size() != 4 ||
-      graph_.layout(x) != Layout::kChannelsLast ||
-      graph_.layout({i, 0}) != Layout::kChannelsLast ||
+      graph_.channels_first(x) || graph_.channels_first({i, 0}) ||
       !graph_.same_shape(x, {i, 0}) || !graph_.Agree(x, norm->x, keeps_cells) ||
       !graph_.fixed(norm->x, groups)) {
     return Refuse("it changes the order of cells");

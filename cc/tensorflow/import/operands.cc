@@ -125,6 +125,20 @@ const Tensor* Importer::Constant(int i, size_t k) {
   return graph_.Constant(graph_.inputs(i)[k]);
 }
 
+std::optional<std::vector<int64_t>> Importer::FixedIntegers(int i, size_t k) {
+  if (const Tensor* constant = Constant(i, k)) return Integers(constant);
+  if (k >= graph_.inputs(i).size()) return std::nullopt;
+  const TensorRef operand = graph_.inputs(i)[k];
+  const std::vector<int64_t>* const example = graph_.integers(operand, 0);
+  if (!example) return std::nullopt;
+  for (int probe = 1; probe < graph_.probes(); ++probe) {
+    if (!graph_.shape({i, 0}, probe)) continue;
+    const std::vector<int64_t>* here = graph_.integers(operand, probe);
+    if (!here || *here != *example) return std::nullopt;
+  }
+  return *example;
+}
+
 std::optional<std::pair<Weight, Shape>> Importer::Filter(int i, size_t k,
                                                          size_t rank) {
   if (k >= graph_.inputs(i).size()) return std::nullopt;

@@ -90,7 +90,7 @@ void Importer::EmitSlice(int i, int port, TensorRef x, int64_t offset,
 
 Result Importer::Slice(int i) {
   const Shape* x = InputShape(i, 0, {2, 4});
-  const auto begin = Integers(Constant(i, 1));
+  const auto begin = FixedIntegers(i, 1);
   if (!x || !begin || begin->size() != RankOf(*x)) {
     return Refuse("unknown shape");
   }
@@ -100,7 +100,7 @@ Result Importer::Slice(int i) {
 Result Importer::StridedSlice(int i) {
   const NodeDef& node = graph_.node(i);
   const Shape* x = InputShape(i, 0, {2, 4});
-  const auto spec = Integers(Constant(i, 1));
+  const auto spec = FixedIntegers(i, 1);
   const auto strides = Integers(Constant(i, 3));
   if (!x || !spec || !strides || strides->size() != spec->size()) {
     return Refuse("unknown slice");
@@ -219,9 +219,12 @@ Result Importer::Reshape(int i) {
   // From maps to the features of each image, for a MatMul: see fusion.cc.
   const bool flattens =
       from->size() == 4 && to->size() == 2 && graph_.fixed_size(x);
+  // And back: see KeepMaps.
+  const bool unflattens =
+      from->size() == 2 && to->size() == 4 && graph_.fixed_size(y);
   const auto keeps_values = [&](const Shape& a, const Shape& b) {
     if (NumElements(a) != NumElements(b)) return false;
-    if (flattens && a[0] == b[0]) return true;  // each image
+    if ((flattens || unflattens) && a[0] == b[0]) return true;  // each image
     return a.back() == b.back() && !(flattens && graph_.channels_first(x));
   };
   if (!graph_.Agree(x, y, keeps_values)) {

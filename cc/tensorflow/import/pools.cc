@@ -42,6 +42,7 @@ Result Importer::Reduce(int i) {
   }
   std::sort(axes->begin(), axes->end());
   const bool keeps = Attr<bool>(node, "keep_dims", false);
+  if (MeanOfRows(i, *axes).ok()) return absl::OkStatus();
   const bool channels =
       *axes == std::vector<int64_t>{static_cast<int64_t>(x->size()) - 1};
   if (channels ? !keeps : *axes != std::vector<int64_t>{1, 2}) {
@@ -54,6 +55,31 @@ Result Importer::Reduce(int i) {
                : node.op() == "Mean" ? PoolKind::kAvg
                                      : PoolKind::kSum;
   op.op.keep_dims = keeps && !channels;
+  return Emit(std::move(op));
+}
+
+Result Importer::MeanOfRows(int i, const std::vector<int64_t>& axes) {
+  const NodeDef& node = graph_.node(i);
+  const TensorRef x = graph_.Input(i, 0), y = {i, 0};
+  const Shape* shape = graph_.shape(x);
+  if (node.op() != "Mean" || axes.size() != 1 || shape->size() != 4 ||
+      layout_ == Layout::kSequence || axes[0] < 1 || axes[0] > 2) {
+    return Refuse("it is no mean of rows or columns");
+  }
+  const int axis = static_cast<int>(axes[0]);
+  // A maximum would have to keep NaN, which a pooling does not.
+  const bool keeps = Attr<bool>(node, "keep_dims", false);
+  if (!graph_.fixed(x, axis) || graph_.layout(x) != Layout::kChannelsLast ||
+      !(keeps ? graph_.layout(y) == Layout::kChannelsLast
+              : axis == 1 && graph_.layout(y) == Layout::kSequence)) {
+    return Refuse("its result is no image, or of a size that varies");
+  }
+  ImportedOperator op = Make(i, OperatorType::kPool, {x});
+  op.op.pool = PoolKind::kAvg;
+  op.op.kernel = {1, 1};
+  op.op.kernel[axis - 1] = (*shape)[axis];
+  op.op.strides = {1, 1};
+  op.op.padding.type = PaddingType::kValid;
   return Emit(std::move(op));
 }
 

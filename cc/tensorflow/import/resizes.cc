@@ -87,6 +87,55 @@ Result Importer::MoveDepth(int i) {
   return Emit(std::move(op));
 }
 
+Result Importer::Tile(int i) {
+  // Of a sequence, cells are repeated as images of one column are spread.
+  if (Repeat(i).ok()) return absl::OkStatus();
+  return Spread(i);
+}
+
+Result Importer::Spread(int i) {
+  const bool tile = graph_.node(i).op() == "Tile";
+  const TensorRef x = graph_.Input(i, 0), y = {i, 0};
+  const Shape *from = InputShape(i, 0, {4}), *to = graph_.shape(y);
+  SizeExpressions sizes = ReadSizes(&graph_, graph_.Input(i, 1));
+  if (!from || !to || to->size() != 4 || sizes.size() != 4 ||
+      graph_.layout(x) != Layout::kChannelsLast ||
+      graph_.layout(y) != Layout::kChannelsLast) {
+    return Refuse("it repeats more than cells");
+  }
+  const auto same = [&](int d) {
+    return graph_.same_dimensions(x, y, d, d + 1);
+  };
+  const auto one = [&](int d) { return (*from)[d] == 1 && graph_.fixed(x, d); };
+  if (!same(0)) return Refuse("it repeats images");
+  if (!same(3)) {
+    if (!one(3) || !same(1) || !same(2) || !graph_.fixed(y, 3)) {
+      return Refuse("it repeats channels");
+    }
+    ImportedOperator op = Make(i, OperatorType::kBinary, {x});
+    op.op.function = BinaryFunction::kMultiply;
+    op.op.operand = {1, 1, 1, to->back()};
+    op.weights = {std::vector<float>(to->back(), 1.0f)};
+    return Emit(std::move(op));
+  }
+  for (int d : {1, 2}) {
+    if (same(d)) {
+      // As large as it was, whatever that is.
+      sizes[d] = SizeExpression{SizesFrom(graph_, x), d, 1, 0};
+    } else if (!one(d)) {
+      return Refuse("it repeats more than one cell");
+    }
+  }
+  if (same(1) && same(2)) return Refuse("it repeats nothing");
+  if (tile && !(sizes[0] && sizes[0]->constant() && sizes[0]->offset == 1)) {
+    return Refuse("it repeats images");
+  }
+  ImportedOperator op = Make(i, OperatorType::kResize, {x});
+  op.op.coordinates = Coordinates::kHalfPixel;
+  TF_RETURN_IF_ERROR(ReadOutputSize(i, {sizes[1], sizes[2]}, &op));
+  return Emit(std::move(op));
+}
+
 Result Importer::Repeat(int i) {
   const TensorRef expanded = graph_.Input(i, 0);
   const int before = expanded.node, after = OnlyConsumer({i, 0});

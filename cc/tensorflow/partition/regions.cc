@@ -27,9 +27,10 @@ struct Misfit {
 // Whether an operator's result may have this shape, which the engine infers,
 // where TensorFlow infers `wanted`. A tensor that leaves the region has exactly
 // that one; inside, [N,C] may be [N,1,1,C].
-bool Fits(const Shape& shape, const Shape* wanted, bool leaves) {
+bool Fits(const Shape& shape, const Shape* wanted, bool reshaped, bool leaves) {
   if (!wanted) return false;
   if (shape == *wanted) return true;
+  if (reshaped && !leaves) return NumElements(shape) == NumElements(*wanted);
   return !leaves && shape.size() != wanted->size() &&
          shape[0] == (*wanted)[0] && shape.back() == wanted->back() &&
          NumElements(shape) == NumElements(*wanted);
@@ -75,7 +76,7 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
         misfit.reset();
         break;
       }
-      if (!misfit && !Fits(*shape, wanted, outputs.count(i) > 0)) {
+      if (!misfit && !Fits(*shape, wanted, op.reshaped, outputs.count(i) > 0)) {
         misfit = Misfit{
             made.operators[i],
             absl::StrCat("it would give ", ToString(*shape), ", TensorFlow ",
