@@ -71,7 +71,10 @@ class DeviceRun:
     ):
         self._gpu, self._program, self._dtype = gpu, program, dtype
         arrays = [encode(x, dtype) for x in inputs]
-        self._inputs = [(gpu.make("cuMemAlloc", a.nbytes), a.shape) for a in arrays]
+        # An empty image has an address, too.
+        self._inputs = [
+            (gpu.make("cuMemAlloc", max(a.nbytes, 1)), a.shape) for a in arrays
+        ]
         self._outputs = [
             np.zeros(shape, arrays[0].dtype)
             for shape in program.output_shapes([a.shape for a in arrays])
@@ -83,7 +86,8 @@ class DeviceRun:
 
     def set_inputs(self, inputs: Sequence[np.ndarray]) -> None:
         for x, (address, _) in zip(inputs, self._inputs, strict=True):
-            self._gpu.write(address, encode(x, self._dtype), self.stream)
+            if x.size:
+                self._gpu.write(address, encode(x, self._dtype), self.stream)
 
     def enqueue(self) -> None:
         self._program.enqueue(self._inputs, self._results, self.stream)

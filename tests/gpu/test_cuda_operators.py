@@ -80,6 +80,8 @@ CASES = {
         for interpolation, coordinates in [
             ("nearest", "asymmetric"),
             ("nearest", "align_corners"),
+            ("nearest", "half_pixel"),
+            ("bilinear", "asymmetric"),
             ("bilinear", "half_pixel"),
             ("bilinear", "align_corners"),
         ]
@@ -117,6 +119,7 @@ EVEN_CASES = {
     "depthwise multiplier": CONV | {"groups": 16, "filters": 32, "strides": [2, 2]},
     "depth to space": {"type": "depth_to_space", "block_size": 4},
     "depth to space 2": {"type": "depth_to_space", "block_size": 2},
+    "space to depth": {"type": "space_to_depth", "block_size": 3},
     "depthwise residual": CONV | {"groups": 16, "residual": True, "kernel": [5, 5]},
 }
 VECTOR_CASES = {
@@ -285,6 +288,33 @@ def test_what_keeps_nan(gpu):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
     assert np.isnan(found[0]).any() and np.isnan(found[2]).any()
     assert found[1].min() < -3e38
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "op",
+    [
+        CONV | {"bias": True},
+        CONV | {"activation": "sigmoid"},
+        CONV | {"bias": True, "activation": "relu", "groups": 16},
+        CONV | {"bias": True, "residual": True, "filters": 16},
+        SEPCONV | {"bias": True, "activation": "tanh"},
+        {"type": "conv2d_transpose", "kernel": [3, 3], "filters": 5, "bias": True},
+    ],
+)
+@pytest.mark.parametrize("size", [(2, 0, 5), (1, 3, 0), (3, 0, 0)])
+def test_convolutions_of_images_without_cells(gpu, size, op, dtype):
+    """Padded to some cells, they are the bias, as in TensorFlow."""
+    op = {**op, "inputs": [-1]}
+    inputs = [[*size, 16]]
+    if op["type"] != "conv2d_transpose":
+        op["padding"] = [2, 3, 2, 2]
+    if op.get("residual"):
+        op["inputs"].append(-2)
+        inputs.append([size[0], size[1] + 3, size[2] + 2, 16])
+    block = {"version": 1, "inputs": inputs, "operators": [op], "outputs": [0]}
+    weights = weights_of(np.random.default_rng(1), op, 16)
+    check(gpu, block, weights, dtype, seed=4)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -131,6 +131,38 @@ TaskOr CompileConvolution(Device* device, bool tf32, const TaskSpec& spec) {
       weighted.convolution->scratch_bytes());
 }
 
+// A convolution of images without cells: of the zeros around them its bias,
+// residual and activation are left.
+TaskOr CompileConvolutionOfNothing(Device* device, const TaskSpec& spec) {
+  const Operator& op = *spec.op;
+  const Shape& shape = spec.output.shape;
+  const PadSpec zeros = {spec.dtype, DenseView({shape[0], 0, 0, shape[3]}),
+                         spec.output, shape[1], shape[2]};
+  IOS_ASSIGN_OR_RETURN(const PadKernel pad, PadKernel::Create(device, zeros));
+  // A residual may lie where the output does.
+  const TensorView term = op.residual ? spec.inputs.back() : spec.output;
+  IOS_ASSIGN_OR_RETURN(
+      const SumKernel sum,
+      SumKernel::Create(
+          device, {spec.dtype, {term}, op.bias, op.activation, spec.output}));
+  std::shared_ptr<const void> bias;
+  if (op.bias) {
+    IOS_ASSIGN_OR_RETURN(
+        bias, Pack(spec, spec.parameters.size() - 1, Layout::kPlain));
+  }
+  return MakeTask(
+      [pad, sum, bias, residual = op.residual ? spec.inputs.size() - 1 : 0](
+          const void* const* inputs, void* output, const LaneResources& lane) {
+        if (residual > 0) {
+          return sum.Enqueue(&inputs[residual], bias.get(), output,
+                             lane.stream);
+        }
+        IOS_RETURN_IF_ERROR(pad.Enqueue(nullptr, output, lane.stream));
+        const void* const term = output;
+        return sum.Enqueue(&term, bias.get(), output, lane.stream);
+      });
+}
+
 // [N,C] as images of one pixel.
 TensorView AsImages(const TensorView& view) {
   if (view.shape.size() == 4) return view;
@@ -454,7 +486,9 @@ StatusOr<std::unique_ptr<Task>> CompileTask(Device* device, bool tf32,
       [](const TensorView& v) { return NumElements(v.shape) == 0; });
   const OperatorType type = spec.op->type;
   StatusOr<std::unique_ptr<Task>> task =
-      reads_nothing && type != OperatorType::kPad &&
+      reads_nothing && IsConvolution(type)
+          ? CompileConvolutionOfNothing(device, spec)
+      : reads_nothing && type != OperatorType::kPad &&
               type != OperatorType::kGlobalPool && type != OperatorType::kConcat
           ? InvalidArgument("it reads an empty tensor")
           : Compile(device, tf32, spec);
