@@ -1,6 +1,7 @@
 """The zoo: networks are measured one by one, and what was measured is kept."""
 
 import json
+import pathlib
 
 import keras
 import numpy as np
@@ -14,7 +15,9 @@ from ios_tf.bench.zoo import command
 from ios_tf.bench.zoo.layers import classifier, conv_norm
 from ios_tf.bench.zoo.measure import Options, difference, measure
 from ios_tf.bench.zoo.model import keras_model, module_model
+from ios_tf.bench.zoo.page import page
 from ios_tf.bench.zoo.registry import networks
+from ios_tf.native import engine
 
 ROW = {
     "operators": 12,
@@ -139,6 +142,43 @@ def test_what_was_measured_is_kept(zoo, tmp_path):
     assert zoo(rows, "--networks=^text_cnn$", "--again")[0] == 0
     assert "| 0.50* (7.0 ms) |" in (tmp_path / "z.md").read_text()
     assert sorted(zoo(rows, *words, "--again")[1]) == ["text_cnn", "tf_module"]
+
+
+def test_rows_of_other_machines_are_kept(zoo, tmp_path):
+    """Each has a table of its own, and is measured anew here."""
+    old = {"network": "tf_module", "device": "another", "tensorflow": "1.0"}
+    old |= {"date": "2020-01-02", **ROW, "spread": 0.001}
+    # Of which nobody knows more.
+    few = {"ratio": 0.9, "tensorflow_ms": 3.0, "busy": False}
+    less = {"network": "text_cnn", "device": "another", "tensorflow": "1.0"}
+    less |= {"date": "2020-01-05", "regions": 7, "latency": {"1": few}}
+    record = {"version": 2, "batch_sizes": [1], "rows": [old, less]}
+    record["notes"] = {"another": "A quiet machine."}
+    (tmp_path / "z.json").write_text(json.dumps(record))
+    words = ["--networks=^tf_module$"]
+    assert zoo({"tf_module": ROW}, *words) == (0, ["tf_module"])
+    assert zoo({"tf_module": ROW}, *words) == (0, [])
+    assert zoo({"tf_module": ROW}, *words, "--again") == (0, ["tf_module"])
+    rows = json.loads((tmp_path / "z.json").read_text())["rows"]
+    assert rows[:2] == [old, less] and len(rows) == 3
+    assert rows[2]["device"] == engine.device_fingerprint("cpu")
+    assert rows[2]["tensorflow"] == tf.__version__
+    assert len(rows[2]["date"]) == len("2020-01-02")
+    text = (tmp_path / "z.md").read_text()
+    first, second = text.split("## another")[1].split(f"## {rows[2]['device']}")
+    assert "TensorFlow 1.0, 2020-01-02 to 2020-01-05." in first
+    assert "A quiet machine." in first
+    assert "| text_cnn |  |  | 7 |  |  |  |  | 0.90 (3.0 ms) |" in first
+    assert "hardly depend on the input: tf_module" in first
+    assert second.count("tf_module") == 1 and "hardly" not in second
+    missing = second.partition("Not measured yet:")[2]
+    assert "keras:VGG16" in missing and "text_cnn" not in missing
+
+
+def test_the_page_is_that_of_the_record():
+    root = pathlib.Path(__file__).parents[2]
+    record = json.loads((root / "docs/models.json").read_text())
+    assert page(record, list(networks())) == (root / "docs/models.md").read_text()
 
 
 def test_errors_are_one_line(zoo, tmp_path, capsys):

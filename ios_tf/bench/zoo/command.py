@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ios_tf.bench.processes import run_for
-from ios_tf.bench.standalone import exit_code
+from ios_tf.bench.standalone import exit_code, utc_now
 from ios_tf.bench.zoo.page import page
 from ios_tf.errors import UserError
 from ios_tf.files import check_writable, write_json, write_text
 from ios_tf.scheduler import document
 
-_VERSION = 1
+_VERSION = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,45 +75,56 @@ def run(options: argparse.Namespace) -> int:
     if not sizes or 0 in sizes:
         raise UserError(f"--batch_sizes={options.batch_sizes}: must be such as 1,8")
     record = _record(options.json, sizes)
-    rows = record["networks"]
+    here = _here()
+    rows = {
+        row["network"]: row for row in record["rows"] if here.items() <= row.items()
+    }
+    everything = list(networks())
     for number, name in enumerate(names, 1):
         known = name in rows and not (options.retry and "failure" in rows[name])
         if known and not options.again:
             continue
         print(f"{number}/{len(names)} {name}: ", end="", flush=True)
-        rows[name] = _measure(name, sizes, options)
-        print(_summary(rows[name], sizes), flush=True)
+        measured = _measure(name, sizes, options)
+        print(_summary(measured, sizes), flush=True)
+        if name in rows:
+            record["rows"].remove(rows[name])
+        date = utc_now().partition("T")[0]
+        rows[name] = {"network": name, **here, "date": date, **measured}
+        record["rows"].append(rows[name])
         write_json(options.json, record)
-        write_text(options.page, page(record))
-    write_text(options.page, page(record))
+        write_text(options.page, page(record, everything))
+    write_text(options.page, page(record, everything))
     return 0
 
 
-def _record(path: str, sizes: list[int]) -> dict[str, Any]:
-    """The record of earlier runs of the same software on this machine, or an empty one.
-
-    Raises:
-      UserError: the file is no record, or one of another machine.
-    """
+def _here() -> dict[str, str]:
+    """What rows of this machine and software have in common."""
     import tensorflow as tf
 
     from ios_tf.native import engine
 
-    fresh = {
-        "version": _VERSION,
+    return {
         "device": engine.device_fingerprint("cpu"),
         "tensorflow": tf.__version__,
-        "batch_sizes": sizes,
-        "networks": {},
     }
+
+
+def _record(path: str, sizes: list[int]) -> dict[str, Any]:
+    """The record of earlier runs, on whatever machines, or an empty one.
+
+    Raises:
+      UserError: the file is no record, or one for other batch sizes.
+    """
+    fresh = {"version": _VERSION, "batch_sizes": sizes, "notes": {}, "rows": []}
     if not os.path.exists(path):
         return fresh
     try:
         found = document.read(path)
-        differing = [
-            key for key in fresh if key != "networks" and found[key] != fresh[key]
-        ]
-        found["networks"].items()
+        differing = [key for key in list(fresh)[:2] if found[key] != fresh[key]]
+        found["notes"].items()
+        for row in found["rows"]:
+            _ = row["network"], row["device"], row["tensorflow"], row["date"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: no record of the zoo: {error!r}") from None
     if differing:

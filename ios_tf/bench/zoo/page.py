@@ -1,8 +1,9 @@
-"""The zoo's results as a page: one row a network."""
+"""The zoo's results as a page: a table for each machine, one row a network."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 _TITLE = """# Networks
@@ -18,6 +19,8 @@ core. In a network of one region, its ratio is the region's.
 """
 # Of cores that others use; their timing is then not to be relied on.
 _BUSY = 0.1
+# The difference that another image makes; equal outputs then say little.
+_WEAK = 0.01
 _COLUMNS = (
     "network",
     "operators",
@@ -30,45 +33,75 @@ _COLUMNS = (
 )
 
 
-def page(record: Mapping[str, Any]) -> str:
-    """The text of docs/models.md."""
-    rows = record["networks"]
-    sizes = record["batch_sizes"]
+def page(record: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The text of docs/models.md: a table for each machine.
+
+    `names`: of all networks there are.
+    """
+    tables: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in record["rows"]:
+        tables.setdefault((row["device"], row["tensorflow"]), []).append(row)
+    lines = [_TITLE]
+    for (device, tensorflow), rows in tables.items():
+        lines += _table(device, tensorflow, rows, record["batch_sizes"])
+        if device in record["notes"]:
+            lines += [*textwrap.wrap(record["notes"][device], 88), ""]
+    measured = {row["network"] for row in record["rows"]}
+    missing = [name for name in names if name not in measured]
+    if missing:
+        lines += [*textwrap.wrap(f"Not measured yet: {', '.join(missing)}.", 88), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(
+    device: str, tensorflow: str, rows: Sequence[Mapping[str, Any]], sizes: list[int]
+) -> list[str]:
+    dates = sorted({row["date"] for row in rows})
+    days = " to ".join(dict.fromkeys((dates[0], dates[-1])))
     header = [*_COLUMNS, *(f"ratio, batch {size}" for size in sizes)]
-    lines = [_TITLE, f"{record['device']}, TensorFlow {record['tensorflow']}.", ""]
+    lines = [f"## {device}", "", f"TensorFlow {tensorflow}, {days}.", ""]
     lines += [_line(header), _line(["---"] * len(header))]
     failures = []
-    for name in sorted(rows, key=str.casefold):
-        row = rows[name]
+    for row in sorted(rows, key=lambda row: row["network"].casefold()):
+        name = row["network"]
         if "failure" in row:
             failures.append(f"* {name}: {row['failure']}")
         else:
             lines.append(_line([name, *_cells(row, sizes)]))
+    lines.append("")
     if failures:
-        lines += ["", "Not converted:", "", *failures]
-    weak = [n for n, row in rows.items() if row.get("spread", 1) < 0.01]
+        lines += ["Not converted:", "", *failures, ""]
+    weak = [row["network"] for row in rows if row.get("spread", 1) < _WEAK]
     if weak:
-        lines += ["", f"Outputs hardly depend on the input: {', '.join(weak)}."]
-    return "\n".join(lines) + "\n"
+        text = f"Outputs hardly depend on the input: {', '.join(weak)}."
+        lines += [*textwrap.wrap(text, 88), ""]
+    return lines
 
 
 def _cells(row: Mapping[str, Any], sizes: list[int]) -> list[str]:
+    def cell(key: str, text: Callable[[Any], str]) -> str:
+        # Of some rows no more is known than was once written down.
+        return text(row[key]) if key in row else ""
+
     return [
-        str(row["operators"]),
-        f"{100 * row['share']:.2f} %",
-        str(row["regions"]),
-        f"{row['difference']:.1e}",
-        f"{row['stock_difference']:.1e}",
-        f"{row['convert_seconds']:.0f} s",
-        f"{row['convert_mib']:.0f} MiB",
+        cell("operators", str),
+        cell("share", lambda share: f"{100 * share:.2f} %"),
+        cell("regions", str),
+        cell("difference", "{:.1e}".format),
+        cell("stock_difference", "{:.1e}".format),
+        cell("convert_seconds", "{:.0f} s".format),
+        cell("convert_mib", "{:.0f} MiB".format),
         *(_ratio(row["latency"][str(size)]) for size in sizes),
     ]
 
 
-def _ratio(latency: Mapping[str, float]) -> str:
+def _ratio(latency: Mapping[str, Any]) -> str:
     # Old records do not know.
-    mark = "*" if latency.get("other_cores", 1.0) > _BUSY else ""
-    return f"{latency['ratio']:.2f}{mark} ({latency['tensorflow_ms']:.1f} ms)"
+    busy = latency.get("busy", latency.get("other_cores", 1.0) > _BUSY)
+    return (
+        f"{latency['ratio']:.2f}{'*' if busy else ''} "
+        f"({latency['tensorflow_ms']:.1f} ms)"
+    )
 
 
 def _line(cells: list[str]) -> str:
