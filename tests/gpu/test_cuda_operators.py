@@ -119,7 +119,6 @@ EVEN_CASES = {
     "depthwise multiplier": CONV | {"groups": 16, "filters": 32, "strides": [2, 2]},
     "depth to space": {"type": "depth_to_space", "block_size": 4},
     "depth to space 2": {"type": "depth_to_space", "block_size": 2},
-    "space to depth": {"type": "space_to_depth", "block_size": 3},
     "depthwise residual": CONV | {"groups": 16, "residual": True, "kernel": [5, 5]},
 }
 VECTOR_CASES = {
@@ -240,6 +239,15 @@ def test_operator(gpu, name, layout, dtype):
 @pytest.mark.parametrize("name", EVEN_CASES)
 def test_operator_of_groups(gpu, name, layout, dtype):
     check_operator(gpu, EVEN_CASES[name], 16, 4, layout, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("block_size", [2, 3])
+def test_space_to_depth(gpu, block_size, dtype):
+    op = {"type": "space_to_depth", "inputs": [-1], "block_size": block_size}
+    inputs = [[2, 6, 12, 5]]
+    block = {"version": 1, "inputs": inputs, "operators": [op], "outputs": [0]}
+    check(gpu, block, [], dtype, seed=5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
