@@ -73,3 +73,35 @@ def beside_sequential(block, schedule, rng):
         for each in (schedule, sequential(block))
     )
     return zip(found, expected, strict=True)
+
+
+def between_slices(conv, shape):
+    """Convolutions 0 and 1 write into a concat, of which 4 reads a part."""
+    return {
+        "version": 1,
+        "inputs": [list(shape)],
+        "operators": [
+            conv,
+            {**conv, "filters": 9, "activation": "none"},
+            {"type": "concat", "inputs": [0, 1]},
+            {"type": "slice", "inputs": [2], "offset": 7, "size": 21},
+            {**conv, "inputs": [3], "filters": 33, "activation": "none"},
+        ],
+        "outputs": [2, 4],
+    }
+
+
+def merged_pair(conv, shape, algorithm):
+    """Two convolutions of one tensor, and the schedule that merges them."""
+    block = {
+        "version": 1,
+        "inputs": [list(shape)],
+        "operators": [conv, {**conv, "filters": 17}],
+        "outputs": [0, 1],
+    }
+    schedule = {
+        "version": 1,
+        "stages": [{"strategy": "merge", "groups": [[0, 1]]}],
+        "algorithms": {algorithm: [0, 1]},
+    }
+    return block, schedule

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from convolution_cases import (
     beside_sequential,
+    between_slices,
     by_definition,
     conv_block,
+    merged_pair,
     random_weights,
     run,
     sequential,
@@ -130,18 +132,7 @@ def test_tensors_that_are_slices_of_others():
     """Convolutions write into a concat, and read a part of it."""
     rng = np.random.default_rng(5)
     conv = one((1, 15, 12, 20), 24, bias=True)["operators"][0]
-    block = {
-        "version": 1,
-        "inputs": [[1, 15, 12, 20]],
-        "operators": [
-            {**conv, "activation": "swish"},
-            {**conv, "filters": 9},
-            {"type": "concat", "inputs": [0, 1]},
-            {"type": "slice", "inputs": [2], "offset": 7, "size": 21},
-            {**conv, "inputs": [3], "filters": 33},
-        ],
-        "outputs": [2, 4],
-    }
+    block = between_slices({**conv, "activation": "swish"}, (1, 15, 12, 20))
     schedule = {**sequential(block), "algorithms": {"gemm": [0, 1, 4]}}
     for a, b in beside_sequential(block, schedule, rng):
         np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max())
@@ -150,17 +141,7 @@ def test_tensors_that_are_slices_of_others():
 def test_merged_convolutions_keep_what_their_parts_have():
     rng = np.random.default_rng(6)
     conv = one((2, 10, 10, 16), 24, bias=True)["operators"][0]
-    block = {
-        "version": 1,
-        "inputs": [[2, 10, 10, 16]],
-        "operators": [conv, {**conv, "filters": 17}],
-        "outputs": [0, 1],
-    }
-    schedule = {
-        "version": 1,
-        "stages": [{"strategy": "merge", "groups": [[0, 1]]}],
-        "algorithms": {"gemm": [0, 1]},
-    }
+    block, schedule = merged_pair(conv, (2, 10, 10, 16), "gemm")
     for a, b in beside_sequential(block, schedule, rng):
         np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max())
 
