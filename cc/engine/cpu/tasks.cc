@@ -10,6 +10,7 @@
 #include "cc/engine/cpu/kernels/normalization.h"
 #include "cc/engine/cpu/kernels/pieces.h"
 #include "cc/engine/cpu/kernels/pointwise.h"
+#include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/kernels/resize.h"
 #include "cc/engine/cpu/kernels/separable.h"
 #include "cc/engine/cpu/kernels/spatial.h"
@@ -90,9 +91,7 @@ class WinogradTask : public CpuTask {
       const memory::desc desc = FlatDesc(op.filters);
       bias_ = AsCpu(spec.parameters[1])->Packed(engine, desc, desc);
     }
-    at_once_ = activation_ == Activation::kNone ||
-               activation_ == Activation::kRelu ||
-               activation_ == Activation::kRelu6;
+    at_once_ = IsInRegisters(activation_);
   }
 
   int64_t scratch_floats() const override {

@@ -84,12 +84,7 @@ IOS_INLINE void Multiply(const Tile& tile) {
                &residual);
           sum += residual;
         }
-        if (tile.activation != Activation::kNone) {
-          sum = sum < 0.0f ? V{} : sum;  // keeps NaN
-          if (tile.activation == Activation::kRelu6) {
-            sum = sum > 6.0f ? V{} + 6.0f : sum;
-          }
-        }
+        ActivateInRegisters(tile.activation, &sum);
       }
     }
   }
@@ -126,9 +121,7 @@ template <typename Isa>
 IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
                          int64_t begin, int64_t end) {
   const Activation& activation = arguments.activation;
-  const bool at_once = activation == Activation::kNone ||
-                       activation == Activation::kRelu ||
-                       activation == Activation::kRelu6;
+  const bool at_once = IsInRegisters(activation);
   constexpr int64_t kPanel = kPanelOf<Isa>;
   const int64_t panels = Quotient(plan.filters, kPanel);
   Tile tile;

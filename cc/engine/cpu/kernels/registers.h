@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cc/core/ir/block.h"
 #include "cc/engine/cpu/kernels/vectorized.h"
 
 #ifdef __x86_64__
@@ -52,6 +53,20 @@ IOS_INLINE void Store(const V& v, int64_t count, float* to) {
     return;
   }
   for (int64_t i = 0; i < count; ++i) to[i] = v[i];
+}
+
+// Whether products apply an activation before they leave the registers.
+inline bool IsInRegisters(const Activation& activation) {
+  return activation == Activation::kNone || activation == Activation::kRelu ||
+         activation == Activation::kRelu6;
+}
+
+// One of those. NaN stays.
+template <typename V>
+IOS_INLINE void ActivateInRegisters(Activation::Kind activation, V* v) {
+  if (activation == Activation::kNone) return;
+  *v = *v < 0.0f ? V{} : *v;
+  if (activation == Activation::kRelu6) *v = *v > 6.0f ? V{} + 6.0f : *v;
 }
 
 // Rounded up.

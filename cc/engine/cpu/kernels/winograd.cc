@@ -255,12 +255,7 @@ IOS_INLINE void TransformProducts(const WinogradPlan& plan,
                  end - f, &residual);
             v += residual;
           }
-          if (arguments.activation != Activation::kNone) {
-            v = v < 0.0f ? V{} : v;  // keeps NaN
-            if (arguments.activation == Activation::kRelu6) {
-              v = v > 6.0f ? V{} + 6.0f : v;
-            }
-          }
+          ActivateInRegisters(arguments.activation, &v);
           Store(v, end - f,
                 arguments.output + pixel * arguments.output_pitch + f);
         }
