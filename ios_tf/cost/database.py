@@ -42,6 +42,9 @@ _LINE = re.compile(
     rb"([0-9.e+-]{1,24}|inf) ([0-9]{1,9}) [0-9]{1,20}$" % _VERSION,
     re.MULTILINE,
 )
+# For the lock while nobody writes a latency: far more than a measurement takes.
+_PATIENCE_SECONDS = 60.0
+_LOOK_AGAIN_SECONDS = 0.01
 _OPEN = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -65,6 +68,7 @@ class LatencyDatabase:
         self._file: int | None = None
         self._whole = 0  # where the lines end that have been read
         self._size = 0  # of the file, when it was read
+        self._lockable = True
         self._locked = False
         self._warned = False
         if path:
@@ -124,15 +128,18 @@ class LatencyDatabase:
         """While the block runs, no other process measures with this database.
 
         The kernel gives the lock back when a process ends, however it ends. Where
-        there are no locks, processes measure at the same time, after one warning.
+        there are no locks, or somebody keeps it who measures nothing, processes
+        measure at the same time, after one warning.
         """
         if self._file is None or self._locked:
             yield
             return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-        except OSError as error:
-            self._warn(error)
+        if self._lockable:
+            try:
+                self._lock(self._file)
+            except OSError as error:
+                self._lockable = False
+                self._warn(error)
         self._locked = True
         try:
             yield
@@ -140,6 +147,29 @@ class LatencyDatabase:
             self._locked = False
             with contextlib.suppress(OSError):
                 fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _lock(self, file: int) -> None:
+        """Waits as long as those who have the lock write latencies.
+
+        Whoever may read the file may have its lock, for ever.
+        """
+        size, since = -1, 0.0
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                pass
+            now, written = time.monotonic(), os.fstat(file).st_size
+            if written != size:
+                size, since = written, now
+            elif now - since > _PATIENCE_SECONDS:
+                raise OSError(
+                    errno.EWOULDBLOCK,
+                    f"another process has kept its lock for {_PATIENCE_SECONDS:.0f} "
+                    "seconds without measuring anything",
+                )
+            time.sleep(_LOOK_AGAIN_SECONDS)
 
     def close(self) -> None:
         """Nothing is known or kept afterwards but in memory."""
@@ -173,16 +203,19 @@ class LatencyDatabase:
         return ignored
 
     def _append(self, file: int, line: str) -> None:
-        """The lock is held: nobody else writes."""
+        """Nobody else writes if there are locks."""
         found = os.fstat(file)
         if not found.st_nlink:
             raise ValueError("it has been removed")
         self._read(file)
         # What follows the last line belongs to a process that was killed, or to a disk
         # that was full. Without it the next line is whole.
-        if os.fstat(file).st_size > self._whole:
-            os.ftruncate(file, self._whole)
         data = line.encode()
+        if os.fstat(file).st_size > self._whole:
+            if self._lockable:
+                os.ftruncate(file, self._whole)
+            else:
+                data = b"\n" + data
         if self._whole + len(data) > _MAX_BYTES:
             raise ValueError(f"it would have more than {_MAX_BYTES} bytes")
         if os.write(file, data) < len(data):

@@ -2,6 +2,7 @@
 
 import collections
 import errno
+import fcntl
 import json
 import logging
 import math
@@ -433,6 +434,57 @@ print(result.schedule.stages != (), cached.measured)
     assert 0 <= len(database) < int(measured)
     database.put("new", Latency(1.0, 0.1, 3))
     assert database.get("new") == Latency(1.0, 0.1, 3)
+
+
+def test_who_measures_is_waited_for_and_who_keeps_the_lock_is_not(
+    tmp_path, caplog, monkeypatch
+):
+    path = tmp_path / "latencies.txt"
+    writer = LatencyDatabase(str(path), "device")
+    writer.put("first", Latency(1.0, 0.0, 3))
+    holder = os.open(path, os.O_RDONLY)  # reading is enough
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    line = path.read_bytes()
+    clock = 1000.0
+
+    def sleep(_seconds):
+        nonlocal clock
+        clock += 50.0
+        if clock < 2000.0:
+            with path.open("ab") as file:
+                file.write(line)
+
+    monkeypatch.setattr("ios_tf.cost.database.time.monotonic", lambda: clock)
+    monkeypatch.setattr("ios_tf.cost.database.time.sleep", sleep)
+    writer.put("second", Latency(2.0, 0.0, 3))
+    assert clock == 2050.0  # the last line, at 1950, and more than 60 seconds
+    writer.put("third", Latency(3.0, 0.0, 3))
+    assert clock == 2050.0
+    (record,) = caplog.records
+    assert "kept its lock for 60 seconds" in record.getMessage()
+    os.close(holder)
+    reader = LatencyDatabase(str(path), "device")
+    assert [reader.get(name) for name in ("second", "third")] == [
+        Latency(2.0, 0.0, 3),
+        Latency(3.0, 0.0, 3),
+    ]
+
+
+def test_without_locks_nobody_cuts_what_others_have_begun(tmp_path, monkeypatch):
+    path = tmp_path / "latencies.txt"
+
+    def no_locks(_file, _operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("ios_tf.cost.database.fcntl.flock", no_locks)
+    database = LatencyDatabase(str(path), "device")
+    database.put("first", Latency(1.0, 0.0, 3))
+    with path.open("ab") as file:
+        file.write(b"1 dev")
+    database.put("second", Latency(2.0, 0.0, 3))
+    assert b"1 dev\n1 device " in path.read_bytes()
+    reader = LatencyDatabase(str(path), "device")
+    assert reader.get("first") and reader.get("second")
 
 
 def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):

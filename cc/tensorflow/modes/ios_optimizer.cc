@@ -15,6 +15,7 @@
 #include "cc/tensorflow/names.h"
 #include "cc/tensorflow/on_the_fly/runtime.h"
 #include "cc/tensorflow/status_util.h"
+#include "cc/tensorflow/warn.h"
 #include "tensorflow/core/grappler/grappler_item.h"
 #include "tensorflow/core/grappler/optimizers/arithmetic_optimizer.h"
 #include "tensorflow/core/grappler/optimizers/common_subgraph_elimination.h"
@@ -23,7 +24,6 @@
 #include "tensorflow/core/grappler/optimizers/remapper.h"
 #include "tensorflow/core/grappler/utils/functions.h"
 #include "tensorflow/core/platform/env.h"
-#include "tensorflow/core/platform/logging.h"
 
 namespace ios::tf {
 namespace {
@@ -87,8 +87,8 @@ void LowerIfPossible(const GrapplerItem& item, const PartitionOptions& options,
   });
   if (!status.ok()) {
     *graph = item.graph;
-    LOG(WARNING) << "ios_tf: '" << item.id
-                 << "' runs as plain TensorFlow: " << status.message();
+    Warn(absl::StrCat("'", item.id,
+                      "' runs as plain TensorFlow: ", status.message()));
   }
 }
 
@@ -251,10 +251,10 @@ bool RegisterPlugin(const char* device, bool leaves_gpu_graphs) {
   using ::tensorflow::grappler::ConfigList;
   using Registry = ::tensorflow::grappler::PluginGraphOptimizerRegistry;
   if (!Registry::CreateOptimizers({device}).empty()) {
-    LOG(WARNING) << "ios_tf: another graph optimizer plugin is registered for "
-                 << device
-                 << "; name \"IosOptimizer\" in custom_optimizers to use this "
-                    "one";
+    Warn(absl::StrCat("another graph optimizer plugin is registered for ",
+                      device,
+                      "; name \"IosOptimizer\" in custom_optimizers to use "
+                      "this one"));
     return false;
   }
   ConfigList config(/*disable_model_pruning=*/false,

@@ -22,9 +22,9 @@
 #include "cc/tensorflow/ops/program_json.h"
 #include "cc/tensorflow/partition/blocks.h"
 #include "cc/tensorflow/status_util.h"
+#include "cc/tensorflow/warn.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor.h"
-#include "tensorflow/core/platform/logging.h"
 
 namespace ios::tf {
 namespace {
@@ -259,8 +259,8 @@ bool IsUsable(const std::string& device, const Placement& placement) {
   if (device == kCpu || placement.only == device) return true;
   const StatusOr<std::string> found = DeviceFingerprint(FirstGpu());
   if (found.ok()) return true;
-  LOG(WARNING) << "ios_tf: what is placed on a GPU runs as plain TensorFlow: "
-               << found.status().message();
+  Warn(absl::StrCat("what is placed on a GPU runs as plain TensorFlow: ",
+                    found.status().message()));
   return false;
 }
 
@@ -320,8 +320,8 @@ absl::StatusOr<int> Lower(const Partition& partition,
     // Such as one of more operators than the engine plans.
     const Status usable_block = Validate(result.made.block);
     if (!usable_block.ok()) {
-      LOG(WARNING) << "ios_tf: a region is left to TensorFlow: "
-                   << usable_block.message();
+      Warn(absl::StrCat("a region is left to TensorFlow: ",
+                        usable_block.message()));
       continue;
     }
     result.schedules = scheduler(region, result.made.block, device);
@@ -329,10 +329,10 @@ absl::StatusOr<int> Lower(const Partition& partition,
     for (auto& [batch, schedule] : result.schedules) {
       const Status status = Validate(schedule, result.made.block);
       if (status.ok()) continue;
-      LOG(WARNING) << "ios_tf: the schedule of the region at '"
-                   << result.made.block.operators[0].name << "' for batch size "
-                   << batch << " is not valid, it runs sequentially: "
-                   << status.message();
+      Warn(absl::StrCat(
+          "the schedule of the region at '",
+          result.made.block.operators[0].name, "' for batch size ", batch,
+          " is not valid, it runs sequentially: ", status.message()));
       schedule = SequentialSchedule(result.made.block);
     }
     result.name =

@@ -14,8 +14,8 @@
 #include "cc/tensorflow/modes/merged_convolution.h"
 #include "cc/tensorflow/partition/blocks.h"
 #include "cc/tensorflow/status_util.h"
+#include "cc/tensorflow/warn.h"
 #include "tensorflow/core/platform/env.h"
-#include "tensorflow/core/platform/logging.h"
 #include "tensorflow/core/platform/path.h"
 
 namespace ios::tf {
@@ -129,10 +129,10 @@ class Rewriter {
       }
     }
     if (missing > 0) {
-      LOG(WARNING) << "ios_tf: " << missing
-                   << " block(s) have no valid schedule and are left to "
-                      "TensorFlow; the first: "
-                   << first_problem;
+      Warn(absl::StrCat(missing,
+                        " block(s) have no valid schedule and are left to "
+                        "TensorFlow; the first: ",
+                        first_problem));
     }
     for (size_t size = 0; !blocks.empty() && size < blocks[0].blocks.size();
          ++size) {

@@ -15,8 +15,8 @@
 #include "cc/tensorflow/ops/engine_device.h"
 #include "cc/tensorflow/partition/blocks.h"
 #include "cc/tensorflow/status_util.h"
+#include "cc/tensorflow/warn.h"
 #include "tensorflow/core/graph/tensor_id.h"
-#include "tensorflow/core/platform/logging.h"
 
 namespace ios::tf {
 namespace {
@@ -141,9 +141,10 @@ class BlockScheduler {
     if (schedule.ok()) return std::move(*schedule);
     // The next blocks need not wait in vain as this one did.
     search_failed_ = true;
-    LOG(WARNING) << "ios_tf: blocks that are not in the cache are left to "
-                    "TensorFlow, they cannot be searched: "
-                 << schedule.status().message();
+    Warn(absl::StrCat(
+        "blocks that are not in the cache are left to TensorFlow, they cannot "
+        "be searched: ",
+        schedule.status().message()));
     return std::nullopt;
   }
 
@@ -156,7 +157,7 @@ class BlockScheduler {
       if (opened.ok()) {
         known->second = std::move(*opened);
       } else {
-        LOG(WARNING) << "ios_tf: " << opened.status().message();
+        Warn(opened.status().message());
       }
     }
     return known->second ? &*known->second : nullptr;

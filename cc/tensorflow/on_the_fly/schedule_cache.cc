@@ -12,8 +12,8 @@
 #include "cc/tensorflow/names.h"
 #include "cc/tensorflow/on_the_fly/cache_file.h"
 #include "cc/tensorflow/status_util.h"
+#include "cc/tensorflow/warn.h"
 #include "tensorflow/core/platform/env.h"
-#include "tensorflow/core/platform/logging.h"
 #include "tensorflow/core/platform/path.h"
 
 namespace ios::tf {
@@ -32,24 +32,11 @@ std::set<std::string>& Warned() {
   return *warned;
 }
 
-// Others' text may hold what a terminal obeys, and line ends.
-std::string Printable(const std::string& text) {
-  std::string printable;
-  for (const char c : text) {
-    if (absl::ascii_iscntrl(c)) {
-      absl::StrAppend(&printable, "\\x", absl::Hex(c & 0xff, absl::kZeroPad2));
-    } else {
-      printable += c;
-    }
-  }
-  return printable;
-}
-
 // A server that loads its models again and again says it once.
 void WarnOnce(const std::string& path, const std::string& text) {
   std::lock_guard<std::mutex> lock(WarnedMutex());
   if (Warned().insert(path).second) {
-    LOG(WARNING) << "ios_tf: " << Printable(absl::StrCat(path, " ", text));
+    Warn(absl::StrCat(path, " ", text));
   }
 }
 
