@@ -77,7 +77,7 @@ Operator RandomOperator(Bytes* bytes, int refs, int inputs) {
       if (op.type == OperatorType::kAdd) op.activation = activation;
       break;
     case OperatorType::kBinary:
-      op.function = static_cast<BinaryFunction>(bytes->Below(7));
+      op.function = static_cast<BinaryFunction>(bytes->Below(8));
       // A quotient of numbers near 0 says nothing.
       if (op.function == BinaryFunction::kDivide) {
         op.function = BinaryFunction::kAdd;

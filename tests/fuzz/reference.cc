@@ -182,6 +182,8 @@ float Apply(BinaryFunction function, float x, float y) {
       return std::min(x, y);
     case BinaryFunction::kSquaredDifference:
       return (x - y) * (x - y);
+    case BinaryFunction::kPRelu:
+      return x > 0 ? x : x * y;
   }
   return 0;
 }

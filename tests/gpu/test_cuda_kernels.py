@@ -30,7 +30,7 @@ VARIANTS = {
             {"IOS_FUNCTION": function, "IOS_X_SCALAR": x, "IOS_Y_SCALAR": y},
         )
         for function, x, y in [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 0, 0)]
-        + [(function, 0, 0) for function in (4, 5, 6)]
+        + [(function, 0, 0) for function in (4, 5, 6, 7)]
     },
     "maximum": (
         "kReductionSource",

@@ -366,7 +366,7 @@ def test_broadcast(gpu, name, constant, dtype):
     x, y = BROADCASTS[name]
     weights = []
     operators = []
-    for k, function in enumerate([*FUNCTIONS, "squared_difference"]):
+    for k, function in enumerate([*FUNCTIONS, "squared_difference", "prelu"]):
         op = {"type": "binary", "function": function, "inputs": [-1, -2]}
         if constant:
             swapped = bool(k % 2)
@@ -385,7 +385,7 @@ def test_broadcast(gpu, name, constant, dtype):
         "name": "broadcast",
         "inputs": [x] if constant else [x, y],
         "operators": operators,
-        "outputs": [0, 1, 2, 4, 5, 6, 7],
+        "outputs": [0, 1, 2, 4, 5, 6, 7, 8],
     }
     check(gpu, block, weights, dtype, seed=6)
 

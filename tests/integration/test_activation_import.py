@@ -143,6 +143,77 @@ def test_network_keeps_what_is_no_number(number, tmp_path):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+# With the slopes of channels, or of cells.
+PRELUS = {
+    "keras_1": lambda x, a: tf.nn.relu(x) + -a * tf.nn.relu(-x),
+    "extremes": lambda x, a: tf.maximum(x, 0.0) + a * tf.minimum(x, 0.0),
+    "where": lambda x, a: tf.where(x > 0, x, a * x),
+    "difference": lambda x, a: tf.nn.relu(x) - a * tf.nn.relu(-x),
+}
+
+
+@pytest.mark.parametrize("name", PRELUS)
+@pytest.mark.parametrize("shape", [[6], [1, 1, 6], [6, 7, 6]])
+def test_prelu_is_one_operator(name, shape, tmp_path):
+    slopes = gh.random_array(*shape)
+    slopes[..., 2] = 0
+    slopes[..., 4] = 1.5
+
+    def function(x):
+        x = tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 5, 6)), 1, "SAME")
+        x = PRELUS[name](x, tf.constant(slopes))
+        return tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 6, 4)), 1, "SAME")
+
+    graph = gh.freeze(function, (None, 6, 7, 5))
+    found = gh.operators(gh.collect(graph, tmp_path, batch_size=2))
+    assert [o["type"] for o in found] == ["conv2d", "binary", "conv2d"]
+    assert found[1]["function"] == "prelu"
+    gh.assert_lowered_equals(graph, tmp_path, (2, 6, 7, 5))
+    image = gh.random_array(2, 6, 7, 5)
+    for place, number in enumerate([np.nan, np.inf, -np.inf]):
+        image[1, place, place, 1] = number
+    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    (expected,) = gh.run(graph, image)
+    assert not np.isfinite(expected).all()
+    np.testing.assert_allclose(gh.run(lowered, image)[0], expected, atol=1e-5)
+
+
+# Of which some turn elsewhere, or are no product below 0, or lose an infinity.
+NO_PRELUS = {
+    "turns_at_a_number": lambda x, a: tf.where(x > 0.001, x, a * x),
+    "turns_elsewhere": lambda x, a: tf.nn.relu(x - a) - a * tf.nn.relu(-x),
+    "turns_beside_zero": lambda x, a: tf.nn.relu(x - 1e-7) - a * tf.nn.relu(-x),
+    "scales_both": lambda x, a: a * tf.nn.relu(x) - a * tf.nn.relu(-x),
+    "of_absolutes": lambda x, a: tf.nn.relu(x) + a * (x - tf.abs(x)) * 0.5,
+    "of_squares": lambda x, a: tf.nn.relu(x) - a * tf.nn.relu(-x) * tf.nn.relu(-x),
+    "of_two": lambda x, a: tf.nn.relu(x) - a * tf.nn.relu(-x[::-1]),
+}
+
+
+@pytest.mark.parametrize("name", NO_PRELUS)
+def test_what_is_no_prelu_is_left_as_it_is(name, tmp_path):
+    def function(x):
+        x = tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 5, 6)), 1, "SAME")
+        return NO_PRELUS[name](x, tf.constant(gh.random_array(6)))
+
+    graph = gh.freeze(function, (None, 6, 7, 5))
+    found = gh.operators(gh.collect(graph, tmp_path, batch_size=2))
+    assert "prelu" not in [o.get("function") for o in found]
+    gh.assert_lowered_equals(graph, tmp_path, (2, 6, 7, 5))
+
+
+def test_prelu_of_rows_and_of_sequences_is_one_operator(tmp_path):
+    image = keras.Input((12, 5))
+    x = layers.Conv1D(6, 3)(image)
+    x = layers.PReLU("random_normal", shared_axes=[1])(x)
+    x = layers.Dense(7)(layers.GlobalAveragePooling1D()(x))
+    model = gh.randomised(keras.Model(image, layers.PReLU("random_normal")(x)))
+    graph = gh.freeze(model, (None, 12, 5))
+    found = gh.operators(gh.collect(graph, tmp_path, batch_size=2))
+    assert [o.get("function") for o in found].count("prelu") == 2
+    gh.assert_lowered_equals(graph, tmp_path, (2, 12, 5))
+
+
 def test_functions_that_are_no_activation_are_left_as_they_are(tmp_path):
     def function(x):
         x = tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 5, 6)), 1, "SAME")

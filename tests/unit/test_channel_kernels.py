@@ -42,7 +42,12 @@ def test_scale(shape, channels):
 @pytest.mark.parametrize("each_image", [True, False])
 @pytest.mark.parametrize(
     ("function", "compute"),
-    [("multiply", np.multiply), ("subtract", np.subtract), ("maximum", np.maximum)],
+    [
+        ("multiply", np.multiply),
+        ("subtract", np.subtract),
+        ("maximum", np.maximum),
+        ("prelu", lambda x, slope: np.where(x > 0, x, x * slope)),
+    ],
 )
 def test_binary(shape, channels, each_image, function, compute):
     x = numbers(*shape, channels)

@@ -144,6 +144,7 @@ enum class BinaryFunction {
   kMaximum,
   kMinimum,
   kSquaredDifference,
+  kPRelu,  // the first, or below 0 the product of both
 };
 
 // One operator. Which attributes are meaningful depends on its type (the

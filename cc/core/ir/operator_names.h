@@ -105,7 +105,7 @@ inline constexpr std::array<std::pair<Coordinates, const char*>, 3>
         {Coordinates::kAlignCorners, "align_corners"},
     }};
 
-inline constexpr std::array<std::pair<BinaryFunction, const char*>, 7>
+inline constexpr std::array<std::pair<BinaryFunction, const char*>, 8>
     kFunctionNames = {{
         {BinaryFunction::kMultiply, "multiply"},
         {BinaryFunction::kAdd, "add"},
@@ -114,6 +114,7 @@ inline constexpr std::array<std::pair<BinaryFunction, const char*>, 7>
         {BinaryFunction::kMaximum, "maximum"},
         {BinaryFunction::kMinimum, "minimum"},
         {BinaryFunction::kSquaredDifference, "squared_difference"},
+        {BinaryFunction::kPRelu, "prelu"},
     }};
 
 template <typename Table, typename Enum>

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/broadcast.h"
+#include "cc/tensorflow/fuse/composition.h"
 #include "cc/tensorflow/fuse/rules.h"
 #include "cc/tensorflow/import/activation_match.h"
 #include "cc/tensorflow/import/piecewise.h"
@@ -17,32 +17,14 @@ namespace {
 
 using Kind = ImportedOperator::Kind;
 
-// A composition of what computes each element alone, of one tensor, of which
-// only the last result is read elsewhere.
-struct Composition {
-  TensorRef input;
-  std::vector<int> operators;  // the last one first
-};
-
-bool IsElementwise(const OperatorGraph& ops, int i) {
-  if (i < 0) return false;
-  const ImportedOperator& op = ops[i];
-  const bool computes =
-      op.kind == Kind::kSelect ||
-      (op.kind == Kind::kOperator && (op.op.type == OperatorType::kActivation ||
-                                      op.op.type == OperatorType::kScale ||
-                                      op.op.type == OperatorType::kAdd ||
-                                      op.op.type == OperatorType::kBinary));
-  const auto uniform = [](const Weight& weight) {
-    const std::vector<float>& w = weight.values;
-    return std::count(w.begin(), w.end(), w[0]) ==
-           static_cast<int64_t>(w.size());
-  };
-  return computes &&
-         std::all_of(op.weights.begin(), op.weights.end(), uniform) &&
-         std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorRef t) {
-           return ops.graph().same_shape(t, op.output);
-         });
+// Whether each number that the operator computes with is one for all elements.
+bool IsUniform(const ImportedOperator& op) {
+  return std::all_of(op.weights.begin(), op.weights.end(),
+                     [](const Weight& weight) {
+                       const std::vector<float>& w = weight.values;
+                       return std::count(w.begin(), w.end(), w[0]) ==
+                              static_cast<int64_t>(w.size());
+                     });
 }
 
 // Rows of numbers, computed in float32 by the engine's kernels, or in float64.
@@ -266,56 +248,19 @@ SampledFunction Sample(const OperatorGraph& ops,
 }  // namespace
 
 bool FuseActivation(OperatorGraph& ops, int i) {
-  constexpr size_t kMostOperators = 16;
-  if (!IsElementwise(ops, i)) return false;
-  Composition composition{{}, {i}}, fused;
-  Activation activation;
-  std::vector<int>& members = composition.operators;
-  while (members.size() < kMostOperators) {
-    const auto inside = [&](int k) {
-      return std::find(members.begin(), members.end(), k) != members.end();
-    };
-    std::set<TensorRef> read;
-    int next = -1;  // the last operator that can join
-    for (int member : members) {
-      for (const TensorRef& t : ops[member].inputs) {
-        const int producer = ops.Producer(t);
-        if (producer >= 0 && inside(producer)) continue;
-        read.insert(t);
-        if (producer > next && IsElementwise(ops, producer) &&
-            ops.Device(producer) == ops.Device(i) &&
-            ops.AllUsers(producer, inside)) {
-          next = producer;
-        }
-      }
-    }
-    const bool composed = members.size() > 1 || ops[i].kind == Kind::kSelect;
-    if (read.size() == 1 && composed) {
-      composition.input = *read.begin();
-      const std::optional<Activation> match =
-          MatchActivation(Sample(ops, composition));
-      if (match && Proves(ops, composition, *match)) {
-        fused = composition;
-        activation = *match;
-      }
-    }
-    if (next < 0) break;
-    members.push_back(next);
-  }
-  if (fused.operators.empty()) return false;
-  const std::string name = std::move(ops[i].op.name);
-  ops[i].kind = Kind::kOperator;
-  ops[i].op = Operator();
-  ops[i].op.name = name;
-  ops[i].op.type = OperatorType::kActivation;
-  ops[i].op.activation = activation;
-  ops[i].weights.clear();
-  ops.SetInputs(i, {fused.input});
-  for (int k : fused.operators) {
-    if (k == i) continue;
-    ops.Cover(i, k);
-    ops.Remove(k);
-  }
+  Operator fused;
+  fused.type = OperatorType::kActivation;
+  const Composition composition = LargestComposition(
+      ops, i, [&](int k) { return IsElementwise(ops, k) && IsUniform(ops[k]); },
+      [&](const Composition& larger) {
+        const std::optional<Activation> match =
+            MatchActivation(Sample(ops, larger));
+        if (!match || !Proves(ops, larger, *match)) return false;
+        fused.activation = *match;
+        return true;
+      });
+  if (composition.operators.empty()) return false;
+  ReplaceComposition(ops, composition, std::move(fused), {});
   return true;
 }
 

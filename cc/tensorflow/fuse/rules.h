@@ -31,6 +31,8 @@ bool DropIdentityScale(OperatorGraph& ops, int i);
 // Activations that a graph writes as several operators: gelu, swish, mish,
 // hard_sigmoid … The largest composition that ends here and is one.
 bool FuseActivation(OperatorGraph& ops, int i);
+// A composition that is PReLU, by constants of channels or cells.
+bool FusePRelu(OperatorGraph& ops, int i);
 // Two scales in a row are one, and that after a norm is the norm's.
 bool ComposeScales(OperatorGraph& ops, int i);
 // Keras computes batch norms and means of half-precision tensors in float32,
@@ -84,6 +86,7 @@ inline constexpr Rule kRules[] = {
     DropUnread,
     DropIdentityScale,
     FuseActivation,
+    FusePRelu,
     ComposeScales,
     AbsorbCasts,
     KeepMaps,

@@ -231,6 +231,8 @@ double Exact(BinaryFunction function, double a, double b) {
       return std::min(a, b);
     case BinaryFunction::kSquaredDifference:
       return (a - b) * (a - b);
+    case BinaryFunction::kPRelu:
+      return a > 0 ? a : a * b;
   }
   return a;
 }

@@ -41,6 +41,7 @@ IOS_BINARY_ROW(DivideRow, a / b)
 IOS_BINARY_ROW(MaximumRow, Maximum(a, b))
 IOS_BINARY_ROW(MinimumRow, Minimum(a, b))
 IOS_BINARY_ROW(SquaredDifferenceRow, (a - b) * (a - b))
+IOS_BINARY_ROW(PReluRow, a > 0 ? a : a * b)
 
 #undef IOS_BINARY_ROW
 
@@ -142,6 +143,8 @@ void BinaryRow(BinaryFunction function, const RowOperand& x,
       return MinimumRow(x.data, x.step, y.data, y.step, n, out);
     case BinaryFunction::kSquaredDifference:
       return SquaredDifferenceRow(x.data, x.step, y.data, y.step, n, out);
+    case BinaryFunction::kPRelu:
+      return PReluRow(x.data, x.step, y.data, y.step, n, out);
   }
 }
 

@@ -49,8 +49,10 @@ __device__ __forceinline__ float Compute(float x, float y) {
   return x > y || x != x ? x : y;  // keeps a NaN of either
 #elif IOS_FUNCTION == 5
   return x < y || x != x ? x : y;
-#else
+#elif IOS_FUNCTION == 6
   return (x - y) * (x - y);
+#else
+  return x > 0 ? x : x * y;
 #endif
 }
 
