@@ -6,8 +6,8 @@
 MODEL is a SavedModel, a Keras file, `keras:NAME`, `models:NAME` or a network of the
 zoo. It is converted once. Then every row is a process of its own that calls the
 original and the converted model in turn: alone, beside processes that do nothing but
-compute, beside a process that calls the same model, on one core, and under a quota of
-processor time.
+compute, beside builds, beside a process that calls the same model, on one core, and
+under a quota of processor time.
 """
 
 from __future__ import annotations
@@ -31,15 +31,9 @@ PERCENTILES = (50, 90, 99)
 _CORES = 1.5  # of the quota
 _CALLS = 5  # of a variant in a row; one before them is not counted
 _LEAST_CALLS = 50  # of each variant
-_BUSY_PROCESSES = {
-    "beside 1 busy process": 1,
-    "beside 2 busy processes": 2,
-    "beside 4 busy processes": 4,
-}
 _SERVED = "beside a process that calls the same"
 _ONE_CORE = "on one core"
 _QUOTA = f"with a quota of {_CORES} cores"
-ROWS = ("alone", *_BUSY_PROCESSES, _SERVED, _ONE_CORE, _QUOTA)
 
 # Arguments: as JSON, see _measure. What both kinds of processes do first.
 _CHILD = """
@@ -80,6 +74,24 @@ while time.perf_counter() < end or len(times[0]) < given["least"]:
 print(json.dumps(times))
 """
 _BUSY = "input()\nwhile True: pass"
+# What builds and tests are to their neighbours: short processes, one after the other,
+# that read files, take memory and end. Of lower priority, as who shares a machine runs
+# them.
+_BUILDS = """
+import os, subprocess, sys
+os.nice(10)
+job = "import ast, inspect, unittest; ast.parse(inspect.getsource(unittest.case))"
+input()
+while True:
+    subprocess.run([sys.executable, "-c", job], stdin=subprocess.DEVNULL)
+"""
+_OTHERS = {
+    "beside 1 busy process": [_BUSY],
+    "beside 2 busy processes": [_BUSY] * 2,
+    "beside 4 busy processes": [_BUSY] * 4,
+    "beside 3 builds": [_BUILDS] * 3,
+}
+ROWS = ("alone", *_OTHERS, _SERVED, _ONE_CORE, _QUOTA)
 
 
 def bench_contention(
@@ -129,7 +141,7 @@ def bench_contention(
         }
         for row in rows or ROWS:
             with contextlib.ExitStack() as stack:
-                others = [[_BUSY]] * _BUSY_PROCESSES.get(row, 0)
+                others = [[program] for program in _OTHERS.get(row, [])]
                 settings = {}
                 if row == _SERVED:
                     others = [[_CHILD, json.dumps({**given, "serves": True})]]

@@ -6,9 +6,9 @@ from ios_tf.bench.contention import PERCENTILES, bench_contention
 
 
 def test_rows_have_percentiles_of_both_models():
-    rows = ["beside 1 busy process"]
+    rows = ["beside 1 busy process", "beside 3 builds"]
     found = bench_contention(str(shared.cells()), 1, 0.0, rows)
     assert list(found) == rows
-    for percentiles in found[rows[0]].values():
+    for percentiles in [of for row in found.values() for of in row.values()]:
         values = [percentiles[f"p{p}"] for p in PERCENTILES]
         assert 0 < values[0] <= values[1] <= values[2]

@@ -7,9 +7,11 @@ The second form needs no TensorFlow where the networks are files that
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.util
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +32,7 @@ from ios_tf.bench.experiments.specialization import Specialization
 from ios_tf.bench.experiments.utilization import Utilization
 from ios_tf.bench.random_graphs import campaign
 from ios_tf.errors import UserError
+from ios_tf.model.loading import KERAS_PREFIX
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.tables import table
@@ -212,13 +215,24 @@ def _network(name: str, options: argparse.Namespace) -> Network:
             "that ios_tf export-blocks wrote"
         )
     else:
-        from ios_tf.conversion.block_export import network_of
-
         print(f"reading {name}", file=sys.stderr, flush=True)
-        network = network_of(name, batch_size=options.batch_size or 1)
+        network = _network_of_model(name, options.batch_size or 1)
     if options.batch_size:
         network = network.with_batch(options.batch_size)
     return network.with_dtype(options.dtype)
+
+
+def _network_of_model(name: str, batch_size: int) -> Network:
+    from ios_tf.bench.zoo.registry import networks
+    from ios_tf.conversion.block_export import network_of
+
+    build = networks().get(name)
+    if not build or name.startswith(KERAS_PREFIX):  # which takes what convert takes
+        return network_of(name, batch_size=batch_size)
+    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        build().save(directory)
+        found = network_of(directory, batch_size=batch_size)
+    return dataclasses.replace(found, name=name)
 
 
 def _command(options: argparse.Namespace) -> str:
