@@ -28,7 +28,7 @@ from ios_tf.conversion.made_up_inputs import (
     Inputs,
     NotAcceptedError,
     Size,
-    accepted_inputs,
+    accepted_made_up_inputs,
     rounded_inputs,
     told_sizes,
 )
@@ -249,7 +249,7 @@ class Reference:
         sizes = [*self._first_sizes, *sizes, *self._last_sizes]
         for values in VALUES:
             try:
-                inputs, expected = accepted_inputs(
+                inputs, expected = accepted_made_up_inputs(
                     self._function, self._frozen.inputs, batch_size, values, sizes
                 )
             except CannotCompareError:

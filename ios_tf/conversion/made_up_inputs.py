@@ -173,7 +173,7 @@ def _images_of(shape: Any) -> list[tuple[int, int]]:
     return [(sizes[0], sizes[1])]
 
 
-def accepted_inputs(
+def accepted_made_up_inputs(
     function: Any,
     specs: Mapping[str, tf.TensorSpec],
     batch_size: int,
