@@ -1,5 +1,20 @@
 """Programs that the cases run in processes of their own."""
 
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+
+def assert_close(
+    found: Iterable[npt.ArrayLike], expected: Iterable[npt.ArrayLike]
+) -> None:
+    """Raises where an output is not its original but for rounding."""
+    for x, y in zip(found, expected, strict=True):
+        atol = 1e-3 * np.abs(y).max()
+        np.testing.assert_allclose(x, y, rtol=1e-3, atol=atol)
+
+
 # Loads and unloads a model, and prints how much memory that takes.
 LOADER = """
 import gc
@@ -28,10 +43,10 @@ for _ in range(loads):
 SERVER = """
 import itertools
 import sys
-import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import convert_to_constants
 import ios_tf
+from ios_tf.bench.chaos.children import assert_close
 from ios_tf.model import saved_models
 from ios_tf.model.inputs import example_inputs
 
@@ -44,15 +59,14 @@ ios_tf.enable(cache_dir=cache, on_miss=on_miss, max_groups=2, progress=False)
 for _ in range(int(rounds)) if int(rounds) else itertools.count():
     served = convert_to_constants.convert_variables_to_constants_v2(original)
     for i, truth in zip(inputs, expected):
-        for x, y in zip(tf.nest.flatten(served(**i)), truth):
-            np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-3 * np.abs(y).max())
+        assert_close(tf.nest.flatten(served(**i)), truth)
 """
 # Compares what two models compute, for several batch sizes.
 COMPARER = """
 import sys
-import numpy as np
 import tensorflow as tf
 import ios_tf
+from ios_tf.bench.chaos.children import assert_close
 from ios_tf.model import saved_models
 from ios_tf.model.inputs import example_inputs
 
@@ -64,9 +78,7 @@ for size in (1, 3):
     inputs = example_inputs(original, size)
     expected, found = original(**inputs), converted(**inputs)
     assert expected.keys() == found.keys()
-    for key, y in expected.items():
-        atol = 1e-3 * np.abs(y).max()
-        np.testing.assert_allclose(found[key], y, rtol=1e-3, atol=atol)
+    assert_close([found[key] for key in expected], expected.values())
 """
 # Forks while threads run, compile and evict what was compiled: more shapes than stay
 # compiled. The child runs the engine, too.
