@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "cc/engine/cpu/kernels/instruction_set.h"
 #include "cc/engine/cpu/memory.h"
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/tasks.h"
@@ -33,14 +34,19 @@ std::string ProcessorName() {
   return "unknown CPU";
 }
 
-// The one that oneDNN uses: processors of one name may have several, virtual
-// ones most of all, and ONEDNN_MAX_CPU_ISA limits it.
-std::string InstructionSet() {
+// Processors of one name may have several, virtual ones most of all.
+const char* InstructionSetName() {
+  switch (BestInstructionSet()) {
+    case InstructionSet::kAvx512:
+      return "AVX-512";
+    case InstructionSet::kAvx2:
+      return "AVX2";
+    case InstructionSet::kBaseline:
+      break;
+  }
+  // Of those oneDNN's code knows more.
   const int isa = static_cast<int>(dnnl::get_effective_cpu_isa());
-  const auto has = [&](dnnl_cpu_isa_t one) { return (isa & one) == one; };
-  if (has(dnnl_cpu_isa_avx512_core)) return "AVX-512";
-  if (has(dnnl_cpu_isa_avx2)) return "AVX2";
-  return has(dnnl_cpu_isa_avx) ? "AVX" : "SSE4.1";
+  return (isa & dnnl_cpu_isa_avx) == dnnl_cpu_isa_avx ? "AVX" : "SSE4.1";
 }
 
 // The current thread leads a lane of no more than `threads` while it lives.
@@ -80,7 +86,7 @@ class Cpu : public Backend {
   std::string Fingerprint() const override {
     const dnnl_version_t* version = dnnl_version();
     return ProcessorName() + ", " + std::to_string(Cores()) + " cores, " +
-           InstructionSet() + ", oneDNN " + std::to_string(version->major) +
+           InstructionSetName() + ", oneDNN " + std::to_string(version->major) +
            "." + std::to_string(version->minor) + "." +
            std::to_string(version->patch) + ", revision " +
            std::to_string(kRevision);

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "cc/engine/cpu/kernels/activations.h"
-#include "cc/engine/cpu/kernels/instruction_set.h"
 #include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/kernels/vectorized.h"
 
@@ -179,17 +178,18 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
 }
 
 // The code of units, once for each instruction set.
-void RunBaseline(const GemmPlan& plan, const GemmArguments& arguments,
-                 int64_t begin, int64_t end) {
+void Run(Baseline, const GemmPlan& plan, const GemmArguments& arguments,
+         int64_t begin, int64_t end) {
   RunUnits<Baseline>(plan, arguments, begin, end);
 }
 #ifdef __x86_64__
-IOS_AVX2 void RunAvx2(const GemmPlan& plan, const GemmArguments& arguments,
-                      int64_t begin, int64_t end) {
+IOS_AVX2 void Run(Avx2, const GemmPlan& plan, const GemmArguments& arguments,
+                  int64_t begin, int64_t end) {
   RunUnits<Avx2>(plan, arguments, begin, end);
 }
-IOS_AVX512 void RunAvx512(const GemmPlan& plan, const GemmArguments& arguments,
-                          int64_t begin, int64_t end) {
+IOS_AVX512 void Run(Avx512, const GemmPlan& plan,
+                    const GemmArguments& arguments, int64_t begin,
+                    int64_t end) {
   RunUnits<Avx512>(plan, arguments, begin, end);
 }
 #endif
@@ -209,28 +209,14 @@ GemmPlan::GemmPlan(int64_t pixels, int64_t channels, int64_t filters,
 }
 
 int64_t GemmPanel() {
-  switch (BestInstructionSet()) {
-    case InstructionSet::kAvx512:
-      return kPanelOf<Avx512>;
-    case InstructionSet::kAvx2:
-      return kPanelOf<Avx2>;
-    default:
-      return kPanelOf<Baseline>;
-  }
+  return ForBestInstructionSet(
+      [](auto isa) { return kPanelOf<decltype(isa)>; });
 }
 
 void RunGemm(const GemmPlan& plan, const GemmArguments& arguments,
              int64_t begin, int64_t end) {
-  switch (BestInstructionSet()) {
-#ifdef __x86_64__
-    case InstructionSet::kAvx512:
-      return RunAvx512(plan, arguments, begin, end);
-    case InstructionSet::kAvx2:
-      return RunAvx2(plan, arguments, begin, end);
-#endif
-    default:
-      return RunBaseline(plan, arguments, begin, end);
-  }
+  ForBestInstructionSet(
+      [&](auto isa) { Run(isa, plan, arguments, begin, end); });
 }
 
 }  // namespace ios::cpu

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "cc/core/ir/block.h"
+#include "cc/engine/cpu/kernels/instruction_set.h"
 #include "cc/engine/cpu/kernels/vectorized.h"
 
 #ifdef __x86_64__
@@ -29,6 +30,22 @@ struct Avx512 {
   typedef float Vector __attribute__((vector_size(64)));
   static constexpr int kRows = 14, kVectors = 2;
 };
+
+// Calls `use` with one of these, that of the instruction set to use: the one
+// place where code of several is chosen from.
+template <typename Use>
+auto ForBestInstructionSet(const Use& use) {
+  switch (BestInstructionSet()) {
+#ifdef __x86_64__
+    case InstructionSet::kAvx512:
+      return use(Avx512());
+    case InstructionSet::kAvx2:
+      return use(Avx2());
+#endif
+    default:
+      return use(Baseline());
+  }
+}
 
 template <typename V>
 constexpr int64_t Width() {

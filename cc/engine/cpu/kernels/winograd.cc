@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cc/engine/cpu/kernels/instruction_set.h"
 #include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/kernels/vectorized.h"
 #include "cc/engine/cpu/kernels/winograd_transforms.h"
@@ -290,8 +289,11 @@ IOS_INLINE void RunUnits(const WinogradPlan& plan,
 }
 
 // The code of units, once for each instruction set.
+template <typename Isa, typename Tiling>
+struct Units;
+
 template <typename Tiling>
-struct OfBaseline {
+struct Units<Baseline, Tiling> {
   static void Run(const WinogradPlan& plan, const WinogradArguments& arguments,
                   int64_t begin, int64_t end, float* scratch) {
     RunUnits<Baseline, Tiling>(plan, arguments, begin, end, scratch,
@@ -312,7 +314,7 @@ IOS_AVX512 void MultiplyAvx512(const WinogradPlan& plan,
 }
 
 template <typename Tiling>
-struct OfAvx2 {
+struct Units<Avx2, Tiling> {
   IOS_AVX2 static void Run(const WinogradPlan& plan,
                            const WinogradArguments& arguments, int64_t begin,
                            int64_t end, float* scratch) {
@@ -320,7 +322,7 @@ struct OfAvx2 {
   }
 };
 template <typename Tiling>
-struct OfAvx512 {
+struct Units<Avx512, Tiling> {
   IOS_AVX512 static void Run(const WinogradPlan& plan,
                              const WinogradArguments& arguments, int64_t begin,
                              int64_t end, float* scratch) {
@@ -334,14 +336,14 @@ using RunFunction = void (*)(const WinogradPlan&, const WinogradArguments&,
                              int64_t, int64_t, float*);
 
 // Returns the function for tiles of the plan's points and sides, or null.
-template <template <typename> typename OfIsa>
+template <typename Isa>
 RunFunction Find(const WinogradPlan& plan) {
   RunFunction found = nullptr;
   const auto consider = [&](auto tiling) {
     using T = decltype(tiling);
     if (plan.points[0] == T::kPoints[0] && plan.points[1] == T::kPoints[1] &&
         plan.side[0] == T::kSide[0] && plan.side[1] == T::kSide[1]) {
-      found = OfIsa<T>::Run;
+      found = Units<Isa, T>::Run;
     }
   };
   consider(Tiling<4, 2, 4, 2>());
@@ -362,19 +364,8 @@ RunFunction Find(const WinogradPlan& plan) {
 
 void RunWinograd(const WinogradPlan& plan, const WinogradArguments& arguments,
                  int64_t begin, int64_t end, float* scratch) {
-  RunFunction run;
-  switch (BestInstructionSet()) {
-#ifdef __x86_64__
-    case InstructionSet::kAvx512:
-      run = Find<OfAvx512>(plan);
-      break;
-    case InstructionSet::kAvx2:
-      run = Find<OfAvx2>(plan);
-      break;
-#endif
-    default:
-      run = Find<OfBaseline>(plan);
-  }
+  const RunFunction run = ForBestInstructionSet(
+      [&](auto isa) { return Find<decltype(isa)>(plan); });
   run(plan, arguments, begin, end, scratch);
 }
 

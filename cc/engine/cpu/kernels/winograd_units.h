@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cc/engine/cpu/kernels/instruction_set.h"
 #include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/kernels/winograd.h"
 
@@ -18,14 +17,8 @@ inline constexpr int64_t kGroup = 16;
 inline constexpr int64_t kBlock = 2 * kGroup;
 
 inline int64_t MaxRows() {
-  switch (BestInstructionSet()) {
-    case InstructionSet::kAvx512:
-      return Avx512::kRows;
-    case InstructionSet::kAvx2:
-      return Avx2::kRows;
-    default:
-      return Baseline::kRows;
-  }
+  return ForBestInstructionSet(
+      [](auto isa) -> int64_t { return decltype(isa)::kRows; });
 }
 
 // Rounded up to an odd number of cache lines: planes that are a power of two
