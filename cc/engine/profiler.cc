@@ -141,10 +141,8 @@ class ProfilerImpl : public Profiler {
 
   // As it is inside of a network: what is read and written there by others is
   // padded, too.
-  PaddedBlock Pad(const Block& block, const std::vector<Shape>& shapes) const {
-    return PadChannels(
-        block, shapes,
-        {backend_->traits().ChannelMultiple(block.dtype), /*borders=*/true});
+  ChannelPadding channel_padding() const {
+    return {backend_->traits().ChannelMultiple(block_.dtype), /*borders=*/true};
   }
 
   // Before any of it is made: all tensors, unless they share memory (an arena
@@ -170,7 +168,7 @@ class ProfilerImpl : public Profiler {
     auto bench = std::make_unique<Bench>();
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> plain_shapes,
                          InferShapes(plain));
-    bench->padded = Pad(plain, plain_shapes);
+    bench->padded = PadChannels(plain, plain_shapes, channel_padding());
     const Block& block = bench->padded.block;
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
     IOS_ASSIGN_OR_RETURN(bench->bytes, CheckMemory(block, shapes, false));
@@ -349,19 +347,17 @@ class ProfilerImpl : public Profiler {
     std::unique_ptr<Whole>& known = wholes_[ToJson(schedule)];
     if (known) return known->bound.stages;
     auto whole = std::make_unique<Whole>();
-    IOS_ASSIGN_OR_RETURN(const Lowered lowered, LowerMerges(block_, schedule));
-    IOS_ASSIGN_OR_RETURN(const std::vector<Shape> lowered_shapes,
-                         InferShapes(lowered.block));
-    const PaddedBlock padded = Pad(lowered.block, lowered_shapes);
-    const Block& block = padded.block;
+    IOS_ASSIGN_OR_RETURN(const DeviceSchedule on_device,
+                         LowerAndPad(block_, schedule, channel_padding()));
+    const Block& block = on_device.padded.block;
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
     IOS_RETURN_IF_ERROR(CheckMemory(block, shapes, true).status());
-    IOS_ASSIGN_OR_RETURN(const Parameters parameters,
-                         ParametersOf(padded, shapes, lowered.origin));
-    const Schedule translated = {padded.Translate(lowered.schedule.stages), {}};
-    BoundSchedule& bound = whole->bound;
     IOS_ASSIGN_OR_RETURN(
-        bound, BindSchedule(backend_, block, shapes, translated, parameters));
+        const Parameters parameters,
+        ParametersOf(on_device.padded, shapes, on_device.lowered.origin));
+    BoundSchedule& bound = whole->bound;
+    IOS_ASSIGN_OR_RETURN(bound, BindSchedule(backend_, block, shapes,
+                                             on_device.schedule, parameters));
     IOS_ASSIGN_OR_RETURN(whole->memory,
                          Allocate(block, shapes, bound.arena_bytes));
     ShiftTensors(tensors_.size(), &bound.stages);

@@ -327,15 +327,13 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(
   ParameterMaker parameters(backend, block, shapes, weights);
   const int64_t multiple = backend->traits().ChannelMultiple(block.dtype);
   for (const auto& [batch, schedule] : schedules) {
-    IOS_ASSIGN_OR_RETURN(const Lowered lowered, LowerMerges(block, schedule));
-    IOS_ASSIGN_OR_RETURN(const std::vector<Shape> lowered_shapes,
-                         InferShapes(lowered.block));
-    const PaddedBlock padded =
-        PadChannels(lowered.block, lowered_shapes, {multiple});
+    IOS_ASSIGN_OR_RETURN(const DeviceSchedule on_device,
+                         LowerAndPad(block, schedule, {multiple}));
     Scheduled& of_batch = scheduled[batch];
-    of_batch.block = padded.block;
-    of_batch.schedule.stages = padded.Translate(lowered.schedule.stages);
-    IOS_ASSIGN_OR_RETURN(of_batch.parameters, parameters.For(lowered, padded));
+    of_batch.block = on_device.padded.block;
+    of_batch.schedule = on_device.schedule;
+    IOS_ASSIGN_OR_RETURN(of_batch.parameters,
+                         parameters.For(on_device.lowered, on_device.padded));
   }
   auto program =
       std::make_unique<ProgramImpl>(backend, block, std::move(scheduled));

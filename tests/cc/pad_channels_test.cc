@@ -31,6 +31,7 @@ std::vector<float> Values(int64_t count, int64_t seed) {
 }
 
 using Arrays = std::vector<std::vector<std::vector<float>>>;
+using Groups = std::vector<std::vector<int>>;
 
 // The outputs of a block of one input on the CPU.
 std::vector<std::vector<float>> Run(const Block& block, const Arrays& weights,
@@ -299,6 +300,15 @@ TEST(MergedConvolutionsArePaddedBetweenTheirCuts) {
   EXPECT(Channels(padded.block) == Sizes({80, 48, 16, 13, 8, 8}));
   EXPECT(padded.block.operators[2].offset == 48);
   EXPECT(padded.block.operators[3].offset == 64);
+  // A device runs the same.
+  const DeviceSchedule on_device = *LowerAndPad(block, schedule, {8});
+  EXPECT(on_device.lowered.origin == lowered.origin);
+  EXPECT(Channels(on_device.padded.block) == Channels(padded.block));
+  const std::vector<Stage>& stages = on_device.schedule.stages;
+  EXPECT(stages.size() == 2);
+  EXPECT(stages[0].groups == Groups({{0, 1, 2, 3}}));
+  EXPECT(stages[1].groups == Groups({{4}, {5}}));
+  EXPECT(!LowerAndPad(block, {}, {8}).ok());  // it leaves out operators
 }
 
 TEST(SlicesThatOverlapAreOfTheChannelsThemselves) {

@@ -451,6 +451,19 @@ PaddedBlock PadChannels(const Block& block, const std::vector<Shape>& shapes,
   return InferShapes(padded.block).ok() ? padded : Unchanged(block, shapes);
 }
 
+StatusOr<DeviceSchedule> LowerAndPad(const Block& block,
+                                     const Schedule& schedule,
+                                     const ChannelPadding& padding) {
+  DeviceSchedule result;
+  IOS_ASSIGN_OR_RETURN(result.lowered, LowerMerges(block, schedule));
+  const Lowered& lowered = result.lowered;
+  IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes,
+                       InferShapes(lowered.block));
+  result.padded = PadChannels(lowered.block, shapes, padding);
+  result.schedule.stages = result.padded.Translate(lowered.schedule.stages);
+  return result;
+}
+
 Shape PaddedShape(const Shape& weight, const WeightPadding& padding) {
   Shape shape = weight;
   if (!padding.made.empty()) shape.back() = Padded(padding.made);

@@ -9,6 +9,8 @@
 
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/schedule.h"
+#include "cc/core/status.h"
+#include "cc/core/transforms/merge.h"
 
 namespace ios {
 
@@ -75,6 +77,17 @@ struct ChannelPadding {
 // more than twice as large is not padded.
 PaddedBlock PadChannels(const Block& block, const std::vector<Shape>& shapes,
                         const ChannelPadding& padding);
+
+// A schedule of a block as a device runs it: merges are made, then channels are
+// padded.
+struct DeviceSchedule {
+  Lowered lowered;
+  PaddedBlock padded;  // lowered.block
+  Schedule schedule;   // of padded.block
+};
+StatusOr<DeviceSchedule> LowerAndPad(const Block& block,
+                                     const Schedule& schedule,
+                                     const ChannelPadding& padding);
 
 Shape PaddedShape(const Shape& weight, const WeightPadding& padding);
 
