@@ -1,5 +1,7 @@
 #include "cc/engine/backend.h"
 
+#include <algorithm>
+
 #include "cc/engine/cpu/cpu_backend.h"
 #include "cc/engine/cuda/cuda_backend.h"
 #include "cc/engine/devices.h"
@@ -21,6 +23,12 @@ void ShiftTensors(int by, std::vector<BoundStage>* stages) {
       }
     }
   }
+}
+
+bool TaskSpec::reads_nothing() const {
+  return std::any_of(inputs.begin(), inputs.end(), [](const TensorView& view) {
+    return NumElements(view.shape) == 0;
+  });
 }
 
 void* TensorLocation::In(const std::vector<const void*>& inputs,

@@ -89,6 +89,12 @@ struct TaskSpec {
   // Of concats: inputs that lie in their slice of the output already.
   std::vector<bool> in_place;
   int lanes = 1;  // that share the device while the task runs
+
+  // Whether a tensor that it reads has no elements. CompiledBlock has such
+  // tasks compiled only of operators that make something of that: of a
+  // convolution the bias, residual and activation of zeros are left; a Pad and
+  // a GlobalPool fill their output; a Concat has other inputs.
+  bool reads_nothing() const;
 };
 
 // A tensor's location: `offset` bytes into input `index` or output `index` of

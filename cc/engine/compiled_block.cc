@@ -1,12 +1,28 @@
 #include "cc/engine/compiled_block.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "cc/core/transforms/activations.h"
 #include "cc/core/transforms/commute.h"
 
 namespace ios {
+namespace {
+
+// See TaskSpec::reads_nothing.
+Status CheckReads(const TaskSpec& spec) {
+  const OperatorType type = spec.op->type;
+  if (!spec.reads_nothing() || IsConvolution(type) ||
+      type == OperatorType::kPad || type == OperatorType::kGlobalPool ||
+      type == OperatorType::kConcat) {
+    return Status();
+  }
+  return InvalidArgument(std::string(ToString(type)) + " '" + spec.op->name +
+                         "' reads an empty tensor");
+}
+
+}  // namespace
 
 StatusOr<std::unique_ptr<CompiledBlock>> CompiledBlock::Create(
     Backend* backend, const Block& block, const Schedule& schedule,
@@ -57,6 +73,7 @@ StatusOr<Task*> CompiledBlock::TaskFor(int op, int lanes) {
     }
     spec.parameters = parameters_[op];
     spec.lanes = lanes;
+    IOS_RETURN_IF_ERROR(CheckReads(spec));
     IOS_ASSIGN_OR_RETURN(task, backend_->Compile(spec));
   }
   return task.get();

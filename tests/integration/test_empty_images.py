@@ -125,3 +125,26 @@ def test_channels_of_zeros_around_none():
     program = engine.Program(block, {"version": 1, "stages": stages}, weights)
     (result,) = program.run([np.zeros((2, 4, 4, 0), np.float32)])
     assert (result == [3, 3, 3, 7, 8]).all()
+
+
+@pytest.mark.parametrize(
+    ("image", "operator"),
+    [
+        ([2, 0], {"type": "matmul", "filters": 2}),
+        ([2, 0, 4, 3], {"type": "pool", "kernel": [3, 3], "padding": [2, 2, 2, 2]}),
+    ],
+    ids=["matmul", "pool"],
+)
+def test_something_of_nothing_is_refused(image, operator):
+    block = {
+        "version": 1,
+        "inputs": [image],
+        "operators": [{"name": "it", "inputs": [-1], **operator}],
+        "outputs": [0],
+    }
+    stages = [{"strategy": "concurrent", "groups": [[0]]}]
+    empty = np.zeros(0, np.float32)
+    weights = [empty] * len(engine.problem(block)["weight_shapes"][0])
+    message = rf"^{operator['type']} 'it' reads an empty tensor$"
+    with pytest.raises(engine.EngineError, match=message):
+        engine.Program(block, {"version": 1, "stages": stages}, weights)

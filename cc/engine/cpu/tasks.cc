@@ -1,6 +1,5 @@
 #include "cc/engine/cpu/tasks.h"
 
-#include <algorithm>
 #include <array>
 #include <new>
 #include <string>
@@ -382,21 +381,9 @@ class ConvolutionOfNothing : public CpuTask {
 
 StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
                                             const dnnl::engine& engine) {
-  const bool reads_nothing = std::any_of(
-      spec.inputs.begin(), spec.inputs.end(),
-      [](const TensorView& v) { return NumElements(v.shape) == 0; });
-  // A Pad and a GlobalPool make something of an empty tensor, too; a Concat has
-  // other inputs.
-  if (reads_nothing && !IsConvolution(spec.op->type) &&
-      spec.op->type != OperatorType::kPad &&
-      spec.op->type != OperatorType::kGlobalPool &&
-      spec.op->type != OperatorType::kConcat) {
-    return InvalidArgument(std::string(ToString(spec.op->type)) + " '" +
-                           spec.op->name + "' reads an empty tensor");
-  }
   try {
     std::unique_ptr<Task> task;
-    if (reads_nothing && IsConvolution(spec.op->type)) {
+    if (spec.reads_nothing() && IsConvolution(spec.op->type)) {
       task = std::make_unique<ConvolutionOfNothing>(spec, engine);
       return task;
     }

@@ -481,16 +481,9 @@ TaskOr Compile(Device* device, bool tf32, const TaskSpec& spec) {
 
 StatusOr<std::unique_ptr<Task>> CompileTask(Device* device, bool tf32,
                                             const TaskSpec& spec) {
-  const bool reads_nothing = std::any_of(
-      spec.inputs.begin(), spec.inputs.end(),
-      [](const TensorView& v) { return NumElements(v.shape) == 0; });
-  const OperatorType type = spec.op->type;
   StatusOr<std::unique_ptr<Task>> task =
-      reads_nothing && IsConvolution(type)
+      spec.reads_nothing() && IsConvolution(spec.op->type)
           ? CompileConvolutionOfNothing(device, spec)
-      : reads_nothing && type != OperatorType::kPad &&
-              type != OperatorType::kGlobalPool && type != OperatorType::kConcat
-          ? InvalidArgument("it reads an empty tensor")
           : Compile(device, tf32, spec);
   if (task.ok()) return task;
   return Status(task.status().code(),
