@@ -15,6 +15,7 @@ from ios_tf.conversion.planning import Function, Plan, computed_directly
 from ios_tf.conversion.report import Report
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import frozen_graphs
+from ios_tf.model.leftovers import remove_abandoned_steps
 from ios_tf.model.weights import Weights
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import Searcher
@@ -117,6 +118,7 @@ def optimize(
     if isinstance(model_or_function, OptimizedFunction):
         raise UserError("it is optimized already; pass the original")
     original = Original.of(model_or_function)
+    remove_abandoned_steps()
     with options.searcher(say, progress) as searcher:
         report = options.report(searcher, None)
         compute = _faster(original, searcher, report, options.keeps_all)

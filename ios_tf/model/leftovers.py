@@ -44,13 +44,19 @@ def remove_abandoned(parent: str, prefix: str, suffix: str = "") -> None:
                     shutil.rmtree(path)
 
 
+def remove_abandoned_steps() -> None:
+    """Removes what `step_directory` made for processes that have died."""
+    remove_abandoned(tempfile.gettempdir(), _STEP_PREFIX)
+
+
 @contextlib.contextmanager
 def step_directory() -> Iterator[str]:
-    """A directory for the files of one step; removes those of dead processes.
+    """A directory for the files of one step.
 
-    Nothing of the process changes, which may be anybody's.
+    Nothing of the process changes, which may be anybody's. Those of dead processes are
+    left: a conversion has many steps, and calls `remove_abandoned_steps` once, where it
+    begins.
     """
-    remove_abandoned(tempfile.gettempdir(), _STEP_PREFIX)
     with (
         tempfile.TemporaryDirectory(prefix=_STEP_PREFIX) as directory,
         owned(directory),

@@ -13,7 +13,7 @@ import tensorflow as tf
 from ios_tf import models
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import is_special
-from ios_tf.model.leftovers import step_directory
+from ios_tf.model.leftovers import remove_abandoned_steps, step_directory
 from ios_tf.native import malloc
 
 KERAS_PREFIX = "keras:"
@@ -39,6 +39,8 @@ def saved_model(
     Raises:
       UserError: `model` is none of these.
     """
+    # All that makes such directories, but for `optimize`, begins with a model.
+    remove_abandoned_steps()
     keras_model = keras_model_of(model, weights, say)
     if keras_model is None:
         path = os.fspath(model)

@@ -35,7 +35,8 @@ with temporary_directory() as directory:
 """
 _STEP = """
 import os, sys, tempfile
-from ios_tf.model.leftovers import step_directory
+from ios_tf.model.leftovers import remove_abandoned_steps, step_directory
+remove_abandoned_steps()
 before = tempfile.gettempdir()
 with step_directory() as directory:
     assert tempfile.gettempdir() == before == os.environ["TMPDIR"]
@@ -100,7 +101,7 @@ def test_commands_that_are_asked_to_end_tidy_up(number, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_killed_step_of_a_library_is_removed_by_the_next(tmp_path):
+def test_a_killed_step_of_a_library_is_removed_by_the_next_conversion(tmp_path):
     killed, abandoned = start(_STEP, TMPDIR=str(tmp_path))
     living, in_use = start(_STEP, TMPDIR=str(tmp_path))
     killed.kill()
@@ -112,6 +113,37 @@ def test_a_killed_step_of_a_library_is_removed_by_the_next(tmp_path):
         process.communicate("")
         assert process.returncode == 0
     assert os.listdir(tmp_path) == []
+
+
+def test_a_conversion_looks_for_abandoned_steps_once(tmp_path, monkeypatch):
+    temporary = tmp_path / "tmp"
+    abandoned = temporary / "ios_tf_step_dead"
+    abandoned.mkdir(parents=True)
+    os.utime(abandoned, (1e9, 1e9))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    looked = []
+    really = leftovers.remove_abandoned
+
+    def noted(parent, *names):
+        looked.append(parent)
+        really(parent, *names)
+
+    monkeypatch.setattr(leftovers, "remove_abandoned", noted)
+    model = tf.Module()
+    weights = tf.ones((3, 3, 4, 4))
+
+    @tf.function(input_signature=[tf.TensorSpec((1, 8, 8, 4))])
+    def network(x):
+        return {"y": tf.nn.relu(tf.nn.conv2d(x, weights, 1, "SAME"))}
+
+    settings = {"cache_dir": str(tmp_path / "cache"), "keep_slower": True}
+    settings |= {"warmup": 0, "number": 1, "repeat": 1}
+    tf.saved_model.save(model, str(tmp_path / "model"), signatures=network)
+    ios_tf.convert(str(tmp_path / "model"), str(tmp_path / "out"), **settings)
+    assert looked.count(str(temporary)) == 1
+    assert not abandoned.exists()
+    ios_tf.optimize(network, **settings)
+    assert looked.count(str(temporary)) == 2
 
 
 def test_a_conversion_writes_no_temporary_files_of_autograph(tmp_path, monkeypatch):
