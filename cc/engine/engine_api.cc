@@ -213,6 +213,13 @@ char* ios_part(const char* block, const int* operators, int count) {
   });
 }
 
+int ios_check_schedule(const char* block, const char* schedule) {
+  return Report(ios::Guarded([&]() -> ios::Status {
+    IOS_ASSIGN_OR_RETURN(const ios::Block parsed, ios::BlockFromJson(block));
+    return ios::ParseSchedule(schedule, parsed).status();
+  }));
+}
+
 ios_profiler* ios_profiler_create(const char* block, const char* device) {
   return OrNull([&]() -> ios::StatusOr<ios_profiler*> {
     IOS_ASSIGN_OR_RETURN(const ios::Block parsed, ios::BlockFromJson(block));

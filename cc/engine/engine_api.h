@@ -45,6 +45,10 @@ char* ios_problem(const char* block);
 // own, called as the first of them; ios::TakePart.
 char* ios_part(const char* block, const int* operators, int count);
 
+// 0 if the block may be executed by the schedule, which carries its signature;
+// ios::ParseSchedule.
+int ios_check_schedule(const char* block, const char* schedule);
+
 // Measures stages of one block; ios::Profiler.
 ios_profiler* ios_profiler_create(const char* block, const char* device);
 void ios_profiler_delete(ios_profiler* profiler);

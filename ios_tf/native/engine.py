@@ -54,6 +54,7 @@ def _library() -> ctypes.CDLL:
             ctypes.c_void_p,
             [ctypes.c_char_p, ctypes.POINTER(ctypes.c_int), ctypes.c_int],
         ),
+        "ios_check_schedule": (ctypes.c_int, [ctypes.c_char_p] * 2),
         "ios_profiler_create": (ctypes.c_void_p, [ctypes.c_char_p] * 2),
         "ios_profiler_delete": (None, [ctypes.c_void_p]),
         "ios_profiler_measure": (
@@ -189,6 +190,17 @@ def part(block: Mapping[str, Any], operators: Sequence[int]) -> dict[str, Any]:
     members = (ctypes.c_int * len(operators))(*operators)
     text = json.dumps(block).encode()
     return json.loads(_take_string(_library().ios_part(text, members, len(members))))
+
+
+def check_schedule(block: Mapping[str, Any], schedule: str) -> None:
+    """Checks that a block may be executed by a schedule, which is JSON.
+
+    Raises:
+      EngineError: one line that says what is wrong with it, or that it is for another
+        block.
+    """
+    text = json.dumps(block).encode()
+    _check(_library().ios_check_schedule(text, schedule.encode()) == 0)
 
 
 class Profiler:

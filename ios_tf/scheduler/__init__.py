@@ -9,7 +9,7 @@ from ios_tf.scheduler.complexity import Complexity, complexity
 from ios_tf.scheduler.partition import partition
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.pruning import PAPER_PRUNING, UNPRUNED, Pruning
-from ios_tf.scheduler.schedule import Schedule, Stage, Strategy, validate
+from ios_tf.scheduler.schedule import Schedule, Stage, Strategy
 from ios_tf.scheduler.search import (
     STRATEGIES,
     Bounds,
@@ -48,5 +48,4 @@ __all__ = [
     "sequential_schedule",
     "split_schedules",
     "sums_with_readers",
-    "validate",
 ]

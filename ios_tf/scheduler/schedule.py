@@ -1,4 +1,4 @@
-"""Schedule: the ordered stages of a block (paper, section 3), JSON, validation."""
+"""Schedule: the ordered stages of a block (paper, section 3), and their JSON."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Stage:
             "strategy": self.strategy.value,
             "groups": [list(group) for group in self.groups],
         }
-        if self.strategy is Strategy.SPLIT:
+        if self.strategy is Strategy.SPLIT or self.micro_batches != 1:
             data["micro_batches"] = self.micro_batches
         return data
 
@@ -138,7 +138,7 @@ class Schedule:
 
     @classmethod
     def from_json(cls, data: str | bytes | Mapping[str, Any]) -> Schedule:
-        """Reads a schedule; `validate` says whether it fits a problem.
+        """Reads a schedule; whether it fits a block `engine.check_schedule` says.
 
         Raises:
           ValueError: one line that says what is wrong with the JSON.
@@ -199,86 +199,3 @@ def _stage(data: Any, index: int) -> Stage:
     if type(micro_batches) is not int or micro_batches > 2**30:
         raise ValueError(f"{where}: micro_batches must be a whole number")
     return Stage(strategy, tuple(tuple(group) for group in groups), micro_batches)
-
-
-def validate(schedule: Schedule, problem: Problem) -> None:
-    """Checks that a schedule may be executed for a problem.
-
-    Every operator exactly once, no edge to an earlier stage, groups are exactly the
-    connected components in a topological order, merges are legal, splits make two
-    micro-batches or more.
-
-    Raises:
-      ValueError: one line that says which stage breaks which rule.
-    """
-    if schedule.signature != problem.signature:
-        raise ValueError(
-            f"schedule is for block {schedule.signature[:12]!r}, not for "
-            f"{problem.signature[:12]!r}"
-        )
-    for op, algorithm in schedule.algorithms.items():
-        if not 0 <= op < len(problem) or algorithm not in problem.algorithms[op]:
-            raise ValueError(
-                f"schedule of block {problem.name!r}: operator {op} cannot be "
-                f"computed by {algorithm!r}"
-            )
-    done = 0
-    for index, stage in enumerate(schedule.stages):
-        where = f"schedule of block {problem.name!r}: stage {index}"
-        if not stage.groups or not all(stage.groups):
-            raise ValueError(f"{where} has no groups or an empty one")
-        inside = 0
-        for group in stage.groups:
-            for op in group:
-                if not 0 <= op < len(problem):
-                    raise ValueError(f"{where}: there is no operator {op}")
-                if (done | inside) >> op & 1:
-                    raise ValueError(f"{where}: operator {op} is scheduled twice")
-                inside |= 1 << op
-        for op in operators_of(inside):
-            late = problem.predecessors[op] & ~(done | inside)
-            if late:
-                raise ValueError(
-                    f"{where}: operator {op} reads operator "
-                    f"{next(operators_of(late))}, which no earlier stage runs"
-                )
-        if stage.strategy is not Strategy.CONCURRENT and len(stage.groups) != 1:
-            raise ValueError(f"{where}: a {stage.strategy.value} stage has one group")
-        if (stage.strategy is Strategy.SPLIT) != (stage.micro_batches > 1):
-            raise ValueError(
-                f"{where}: a {stage.strategy.value} stage cannot have "
-                f"{stage.micro_batches} micro-batches"
-            )
-        if stage.strategy is Strategy.MERGE:
-            if not problem.may_merge(inside):
-                raise ValueError(
-                    f"{where}: operators {list(stage.groups[0])} may not merge"
-                )
-        else:
-            _validate_groups(stage, problem, inside, where)
-        done |= inside
-    missing = problem.all_operators & ~done
-    if missing:
-        raise ValueError(
-            f"schedule of block {problem.name!r} leaves out operators "
-            f"{list(operators_of(missing))}"
-        )
-
-
-def _validate_groups(stage: Stage, problem: Problem, inside: int, where: str) -> None:
-    # The operators of a split need not be connected.
-    if stage.strategy is Strategy.CONCURRENT and sorted(
-        tuple(sorted(group)) for group in stage.groups
-    ) != sorted(problem.components(inside)):
-        raise ValueError(
-            f"{where}: groups {[list(group) for group in stage.groups]} are not the "
-            "connected components of the stage"
-        )
-    for group in stage.groups:
-        waiting = mask_of(group)
-        for op in group:
-            waiting ^= 1 << op
-            if problem.predecessors[op] & waiting:
-                raise ValueError(
-                    f"{where}: group {list(group)} is not in a topological order"
-                )

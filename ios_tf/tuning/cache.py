@@ -18,8 +18,9 @@ import tensorflow as tf
 
 from ios_tf import validation
 from ios_tf.errors import first_line
+from ios_tf.native import engine
 from ios_tf.native.names import PENDING
-from ios_tf.scheduler import Problem, Schedule, validate
+from ios_tf.scheduler import Problem, Schedule
 from ios_tf.tuning import cache_files
 from ios_tf.tuning.settings import DEFAULT_STRATEGY, SearchSettings
 
@@ -86,13 +87,13 @@ class ScheduleCache:
             return None
         try:
             schedule = Schedule.from_json(data)
-            validate(schedule, problem)
+            engine.check_schedule(problem.block, schedule.to_json())
             if min(schedule.metadata[k] for k in ("latency_ms", "sequential_ms")) <= 0:
                 raise ValueError("its latencies are not positive numbers")
         except KeyError as error:
             _logger.warning("%s is ignored: it has no %s", path, error)
             return None
-        except ValueError as error:
+        except (ValueError, engine.EngineError) as error:
             _logger.warning("%s is ignored: %s", path, first_line(error))
             return None
         wanted = settings.to_json()

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Pruning, Schedule, sequential_schedule
 from ios_tf.tuning.cache import ScheduleCache, default_directory
 from ios_tf.tuning.parts import Patterns
@@ -16,28 +17,17 @@ SETTINGS = SearchSettings()
 
 @pytest.fixture
 def problem() -> Problem:
-    return Problem.from_json(
-        {
-            "version": 1,
-            "signature": "ab" * 32,
-            "block": {
-                "version": 1,
-                "name": "two",
-                "dtype": "float32",
-                "inputs": [[1, 8, 8, 4]],
-                "operators": [
-                    {"name": "a", "type": "conv2d", "inputs": [-1], "filters": 4},
-                    {"name": "b", "type": "conv2d", "inputs": [0], "filters": 4},
-                ],
-                "outputs": [1],
-            },
-            "shapes": [[1, 8, 8, 4], [1, 8, 8, 4]],
-            "flops": [1024, 1024],
-            "merge_classes": [],
-            "operator_keys": ["conv", "conv"],
-            "algorithms": [[], []],
-        }
-    )
+    block = {
+        "version": 1,
+        "name": "two",
+        "inputs": [[1, 8, 8, 4]],
+        "operators": [
+            {"name": "a", "type": "conv2d", "inputs": [-1], "filters": 4},
+            {"name": "b", "type": "conv2d", "inputs": [0], "filters": 4},
+        ],
+        "outputs": [1],
+    }
+    return Problem.from_json(engine.problem(block))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import json
 import pathlib
 import random
 
-from ios_tf.scheduler import Problem
+from ios_tf.scheduler import Problem, Strategy
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
 
@@ -74,6 +74,40 @@ def fits_pruning(operators, edges, pruning):
     return (not size or all(len(group) <= size for group in groups)) and (
         not count or len(groups) <= count
     )
+
+
+def assert_valid(schedule, problem):
+    """By the definition of a schedule (paper, section 3)."""
+    count = len(problem)
+    edges = [(u, v) for v, refs in enumerate(problem.inputs) for u in refs if u >= 0]
+    assert schedule.signature == problem.signature
+    stage_of = {}
+    for number, stage in enumerate(schedule.stages):
+        assert stage.groups and all(stage.groups)
+        members = [op for group in stage.groups for op in group]
+        assert not stage_of.keys() & members and len({*members}) == len(members)
+        stage_of |= dict.fromkeys(members, number)
+        assert stage.strategy is Strategy.CONCURRENT or len(stage.groups) == 1
+        assert (stage.strategy is Strategy.SPLIT) == (stage.micro_batches > 1)
+        if stage.strategy is Strategy.MERGE:
+            assert len(members) > 1
+            assert any(
+                all(merge_class >> op & 1 for op in members)
+                for merge_class in problem.merge_classes
+            )
+            continue
+        if stage.strategy is Strategy.CONCURRENT:
+            inside = [(u, v) for u, v in edges if {u, v} <= {*members}]
+            components = graph_components(members, inside)
+            assert {*map(frozenset, stage.groups)} == {*components}
+        for group in stage.groups:
+            place = {op: i for i, op in enumerate(group)}
+            within = [(u, v) for u, v in edges if {u, v} <= place.keys()]
+            assert all(place[u] < place[v] for u, v in within)
+    assert stage_of.keys() == {*range(count)}
+    assert all(stage_of[u] <= stage_of[v] for u, v in edges)
+    for op, algorithm in schedule.algorithms.items():
+        assert 0 <= op < count and algorithm in problem.algorithms[op]
 
 
 def subsets(operators):

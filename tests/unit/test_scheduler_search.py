@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scheduler_helpers import (
     all_schedules,
+    assert_valid,
     fits_pruning,
     graph_components,
     problem_of,
@@ -28,7 +29,6 @@ from ios_tf.scheduler import (
     bitsets,
     complexity,
     search,
-    validate,
 )
 
 _PRUNINGS = [
@@ -105,7 +105,7 @@ def test_finds_the_optimum(seed):
     best, count = _brute_force(operators, edges, classes, costs, strategy, pruning)
 
     assert result.latency_ms == pytest.approx(best, rel=1e-12)
-    validate(result.schedule, problem)
+    assert_valid(result.schedule, problem)
     total = 0.0
     for stage in result.schedule.stages:
         operators_in = {op for group in stage.groups for op in group}
@@ -133,7 +133,7 @@ def test_bounds_leave_the_optimum_as_it_is(seed, tightness):
     costs = _RandomCosts(seed)
     bounded = search(problem, costs, SearchOptions(strategy, pruning), Bounds(bound))
     assert bounded.latency_ms == pytest.approx(everything.latency_ms, rel=1e-12)
-    validate(bounded.schedule, problem)
+    assert_valid(bounded.schedule, problem)
     assert bounded.stats.stages_asked == len(costs.asked)
     assert bounded.stats.stages_asked <= everything.stats.stages_asked
 
@@ -164,7 +164,7 @@ def test_a_search_that_is_stopped_says_how_far_it_may_be(seed, questions):
         SearchOptions(strategy, UNPRUNED),
         Bounds(bound, stop=lambda: next(left, None) is None),
     )
-    validate(result.schedule, problem)
+    assert_valid(result.schedule, problem)
     if result.gap is None:
         assert result.latency_ms == pytest.approx(everything.latency_ms, rel=1e-12)
     else:
@@ -298,7 +298,7 @@ def test_near_ties_are_other_schedules_within_the_limit(seed, tie):
 
     latencies = []
     for schedule in result.near_ties:
-        validate(schedule, problem)
+        assert_valid(schedule, problem)
         assert schedule.stages != result.schedule.stages
         latencies.append(total(schedule))
         assert latencies[-1] <= result.latency_ms * (1 + tie) * (1 + 1e-12)
@@ -372,7 +372,7 @@ def test_baselines():
     greedy = search(problem, _PerOperator(), SearchOptions("greedy", Pruning(1, 1)))
     assert _stages(greedy) == [((0,), (2,), (3,)), ((1,),), ((4,),)]
     for result in (sequential, greedy):
-        validate(result.schedule, problem)
+        assert_valid(result.schedule, problem)
         assert result.latency_ms == 5
         assert result.stats.stages_asked == len(result.schedule.stages)
 
@@ -385,7 +385,7 @@ def test_baselines_are_valid_and_never_better(seed):
     ).latency_ms
     for strategy in ("sequential", "greedy"):
         result = search(problem, _RandomCosts(seed), SearchOptions(strategy))
-        validate(result.schedule, problem)
+        assert_valid(result.schedule, problem)
         assert optimum <= result.latency_ms + 1e-12
         for stage in result.schedule.stages:
             assert all(len(group) == 1 for group in stage.groups)

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from scheduler_helpers import make_problem, problem_of, random_edges
+from scheduler_helpers import assert_valid, make_problem, problem_of, random_edges
 
 from ios_tf.scheduler import (
     UNPRUNED,
@@ -15,7 +15,6 @@ from ios_tf.scheduler import (
     partition,
     search,
     sums_with_readers,
-    validate,
 )
 from ios_tf.scheduler.problem import mask_of, operators_of
 
@@ -72,7 +71,7 @@ def test_a_search_of_units_is_one_of_the_contracted_graph(seed):
     result = search(
         problem, _Costs(), SearchOptions("parallel", UNPRUNED, units=[pair])
     )
-    validate(result.schedule, problem)
+    assert_valid(result.schedule, problem)
     for stage in result.schedule.stages:
         assert stage.operators & pair in (0, pair)
 

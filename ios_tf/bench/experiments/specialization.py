@@ -21,7 +21,7 @@ from ios_tf.bench.network_search import find_schedules, interleaved_ms, transfer
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 from ios_tf.native import engine
-from ios_tf.scheduler import Schedule, validate
+from ios_tf.scheduler import Schedule
 
 
 class Specialization(Experiment):
@@ -156,9 +156,9 @@ def _schedules(
             searched[str(size)], network.problems.values(), strict=True
         ):
             schedule = Schedule.from_json(text)
-            validate(schedule, problem)
+            engine.check_schedule(problem.block, schedule.to_json())
             schedules[problem.signature] = schedule
-    except ValueError as error:
+    except (ValueError, engine.EngineError) as error:
         raise UserError(
             f"schedules of {record.device} are of another network: {error}"
         ) from None

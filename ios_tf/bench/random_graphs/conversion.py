@@ -13,7 +13,8 @@ from ios_tf.bench.random_graphs.sessions import is_dynamic
 from ios_tf.model import graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
-from ios_tf.scheduler import Problem, Schedule, Stage, validate
+from ios_tf.native import engine
+from ios_tf.scheduler import Problem, Schedule, Stage
 from ios_tf.scheduler.problem import mask_of, operators_of
 
 
@@ -37,9 +38,10 @@ def convert(
     for size in sizes:
         for signature, problem in collected[size].problems.items():
             schedule = random_schedule(problem, random)
-            validate(schedule, problem)
+            text = schedule.to_json()
+            engine.check_schedule(problem.block, text)
             with open(os.path.join(directory, f"{signature}.json"), "w") as file:
-                file.write(schedule.to_json())
+                file.write(text)
     return graph_optimizer.rewrite(folded, sizes, directory)
 
 
