@@ -1,4 +1,4 @@
-// The shapes that operators give and own, and the work they are.
+// The shapes that operators give.
 
 #include <algorithm>
 #include <array>
@@ -90,175 +90,218 @@ Shape Broadcast(const Shape& x, const Shape& y) {
   return result;
 }
 
-}  // namespace
+Status NotAsWanted(const Shape& input, const char* wanted) {
+  return InvalidArgument("input " + ToString(input) + " is not " + wanted);
+}
 
-StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
-  IOS_RETURN_IF_ERROR(CheckAttributes(op));
-  IOS_RETURN_IF_ERROR(CheckArity(op, in.size()));
-  for (const Shape& shape : in) IOS_RETURN_IF_ERROR(CheckTensor(shape));
+// The output of what moves a window over the image `x`.
+StatusOr<Shape> WindowedShape(const Operator& op, const Shape& x,
+                              int64_t channels) {
+  for (int i = 0; i < 2; ++i) {
+    // Cells beyond the image cost time and change nothing.
+    if (op.kernel[i] > std::max(kMaxKernel, 2 * x[1 + i])) {
+      return InvalidArgument("kernel of " + std::to_string(op.kernel[i]) +
+                             " is too large for input " + ToString(x));
+    }
+  }
+  const std::array<Window, 2> windows = ComputeWindows(op, x);
+  if (windows[0].output < 0 || windows[1].output < 0) {
+    return InvalidArgument("kernel is larger than input " + ToString(x));
+  }
+  return Shape{x[0], windows[0].output, windows[1].output, channels};
+}
+
+StatusOr<Shape> ConvolutionShape(const Operator& op, const Shape& x) {
+  if (op.type == OperatorType::kConv2D &&
+      (x[3] % op.groups != 0 || op.filters < 1 ||
+       op.filters % op.groups != 0)) {
+    return InvalidArgument(std::to_string(op.groups) +
+                           " groups do not divide " + std::to_string(x[3]) +
+                           " and " + std::to_string(op.filters) + " channels");
+  }
+  if (op.filters < 1) return InvalidArgument("has no filters");
+  return WindowedShape(op, x, op.filters);
+}
+
+StatusOr<Shape> TransposedShape(const Operator& op,
+                                const std::vector<Shape>& in) {
+  if (op.filters < 1) return InvalidArgument("has no filters");
+  IOS_ASSIGN_OR_RETURN(const auto size, TransposedSize(op, in));
+  return Shape{in[0][0], size[0], size[1], op.filters};
+}
+
+StatusOr<Shape> MatMulShape(const Operator& op, const Shape& x) {
+  if (x.size() == 4 && (x[1] != op.kernel[0] || x[2] != op.kernel[1])) {
+    return NotAsWanted(x, "[N,C] or of the kernel's size");
+  }
+  if (op.filters < 1) return InvalidArgument("has no units");
+  return Shape{x[0], op.filters};
+}
+
+StatusOr<Shape> ConcatShape(const std::vector<Shape>& in) {
   const Shape& x = in[0];
-  const auto bad_input = [&](const char* wanted) -> Status {
-    return InvalidArgument("input " + ToString(x) + " is not " + wanted);
-  };
+  Shape output = x;
+  output.back() = 0;
+  for (const Shape& s : in) {
+    if (s.size() != x.size() ||
+        !std::equal(s.begin(), s.end() - 1, x.begin())) {
+      return InvalidArgument("inputs " + ToString(x) + " and " + ToString(s) +
+                             " do not concatenate");
+    }
+    output.back() += s.back();
+  }
+  return output;
+}
+
+StatusOr<Shape> SumShape(const std::vector<Shape>& in) {
+  for (const Shape& s : in) {
+    if (s != in[0]) {
+      return InvalidArgument("inputs " + ToString(in[0]) + " and " +
+                             ToString(s) + " do not add");
+    }
+  }
+  return in[0];
+}
+
+StatusOr<Shape> BinaryShape(const Operator& op, const std::vector<Shape>& in) {
+  const Shape& y = op.operand.empty() ? in[1] : op.operand;
+  const Shape output = Broadcast(in[0], y);
+  if (!output.empty()) return output;
+  return InvalidArgument("inputs " + ToString(in[0]) + " and " + ToString(y) +
+                         " do not broadcast");
+}
+
+StatusOr<Shape> PaddedImageShape(const Operator& op, const Shape& x) {
+  const Padding& p = op.padding;
+  const int64_t less = op.pad_mode == PadMode::kReflect ? 1 : 0;
+  if (op.pad_mode != PadMode::kConstant &&
+      (std::max(p.top, p.bottom) > x[1] - less ||
+       std::max(p.left, p.right) > x[2] - less || x[0] < less)) {
+    return NotAsWanted(x, "large enough to be mirrored");
+  }
+  return Shape{x[0], std::max<int64_t>(x[1] + p.top + p.bottom, 0),
+               std::max<int64_t>(x[2] + p.left + p.right, 0),
+               x[3] + op.channel_padding[0] + op.channel_padding[1]};
+}
+
+StatusOr<Shape> ResizedShape(const Operator& op, const std::vector<Shape>& in) {
+  const Shape& x = in[0];
+  Shape output = x;
+  for (int i = 0; i < 2; ++i) {
+    output[1 + i] = op.like                 ? in.back()[1 + i] * op.factors[i]
+                    : op.output_size[i] > 0 ? op.output_size[i]
+                                            : x[1 + i] * op.factors[i];
+  }
+  // As TensorFlow, even where nothing is to be computed.
+  if (x[1] < 1 || x[2] < 1) return NotAsWanted(x, "an image with cells");
+  return output;
+}
+
+// Of DepthToSpace and SpaceToDepth.
+StatusOr<Shape> MovedDepthShape(const Operator& op, const Shape& x) {
+  const int64_t side = op.block_size, cells = side * side;
+  if (op.type == OperatorType::kDepthToSpace) {
+    if (x[3] % cells != 0) {
+      return NotAsWanted(x, "of as many channels as blocks have cells");
+    }
+    return Shape{x[0], x[1] * side, x[2] * side, x[3] / cells};
+  }
+  if (x[1] % side != 0 || x[2] % side != 0) {
+    return NotAsWanted(x, "made of whole blocks");
+  }
+  return Shape{x[0], x[1] / side, x[2] / side, x[3] * cells};
+}
+
+StatusOr<Shape> SliceShape(const Operator& op, const Shape& x) {
+  if (op.offset < 0 || op.size < 1 || op.offset + op.size > x.back()) {
+    return InvalidArgument("slice is outside of input " + ToString(x));
+  }
+  Shape output = x;
+  output.back() = op.size;
+  return output;
+}
+
+StatusOr<Shape> ReducedShape(const Shape& x) {
+  if (x.back() < 1) return NotAsWanted(x, "of one channel or more");
+  Shape output = x;
+  output.back() = 1;
+  return output;
+}
+
+StatusOr<Shape> ShapeOfGroups(const Operator& op, const Shape& x) {
+  if (x.back() % op.groups == 0) return x;
+  return InvalidArgument(std::to_string(op.groups) + " groups do not divide " +
+                         std::to_string(x.back()) + " channels");
+}
+
+// The shape by the type's own rules, of inputs of the ranks it takes.
+StatusOr<Shape> OutputShape(const Operator& op, const std::vector<Shape>& in) {
+  const Shape& x = in[0];
+  switch (op.type) {
+    case OperatorType::kConv2D:
+    case OperatorType::kSepConv:
+      return ConvolutionShape(op, x);
+    case OperatorType::kConv2DTranspose:
+      return TransposedShape(op, in);
+    case OperatorType::kMatMul:
+      return MatMulShape(op, x);
+    case OperatorType::kPool:
+      return WindowedShape(op, x, x[3]);
+    case OperatorType::kGlobalPool:
+      return op.keep_dims ? Shape{x[0], 1, 1, x[3]} : Shape{x[0], x[3]};
+    case OperatorType::kReduce:
+      return ReducedShape(x);
+    case OperatorType::kNormalize:
+    case OperatorType::kChannelShuffle:
+      return ShapeOfGroups(op, x);
+    case OperatorType::kConcat:
+      return ConcatShape(in);
+    case OperatorType::kAdd:
+      return SumShape(in);
+    case OperatorType::kBinary:
+      return BinaryShape(op, in);
+    case OperatorType::kPad:
+      return PaddedImageShape(op, x);
+    case OperatorType::kSlice:
+      return SliceShape(op, x);
+    case OperatorType::kResize:
+      return ResizedShape(op, in);
+    case OperatorType::kDepthToSpace:
+    case OperatorType::kSpaceToDepth:
+      return MovedDepthShape(op, x);
+    case OperatorType::kLrn:
+    case OperatorType::kSoftmax:
+    case OperatorType::kActivation:
+    case OperatorType::kScale:
+      break;
+  }
+  return x;
+}
+
+Status CheckRanks(const Operator& op, const std::vector<Shape>& in) {
   const bool spatial =
       IsWindowed(op.type) || op.type == OperatorType::kGlobalPool ||
       op.type == OperatorType::kPad || op.type == OperatorType::kResize ||
       op.type == OperatorType::kConv2DTranspose ||
       op.type == OperatorType::kDepthToSpace ||
       op.type == OperatorType::kSpaceToDepth || op.type == OperatorType::kLrn;
-  if (spatial && x.size() != 4) return bad_input("[N,H,W,C]");
+  if (spatial && in[0].size() != 4) return NotAsWanted(in[0], "[N,H,W,C]");
   if (op.like && in.back().size() != 4) {
     return InvalidArgument("reference " + ToString(in.back()) +
                            " is not [N,H,W,C]");
   }
-  Shape output = x;
-  switch (op.type) {
-    case OperatorType::kConv2DTranspose: {
-      if (op.filters < 1) return InvalidArgument("has no filters");
-      IOS_ASSIGN_OR_RETURN(const auto size, TransposedSize(op, in));
-      output = {x[0], size[0], size[1], op.filters};
-      break;
-    }
-    case OperatorType::kConv2D:
-      if (x[3] % op.groups != 0 || op.filters < 1 ||
-          op.filters % op.groups != 0) {
-        return InvalidArgument(std::to_string(op.groups) +
-                               " groups do not divide " + std::to_string(x[3]) +
-                               " and " + std::to_string(op.filters) +
-                               " channels");
-      }
-      output[3] = op.filters;
-      break;
-    case OperatorType::kSepConv:
-      if (op.filters < 1) return InvalidArgument("has no filters");
-      output[3] = op.filters;
-      break;
-    case OperatorType::kGlobalPool:
-      output = op.keep_dims ? Shape{x[0], 1, 1, x[3]} : Shape{x[0], x[3]};
-      break;
-    case OperatorType::kReduce:
-      if (x.back() < 1) return bad_input("of one channel or more");
-      output.back() = 1;
-      break;
-    case OperatorType::kNormalize:
-    case OperatorType::kChannelShuffle:
-      if (x.back() % op.groups != 0) {
-        return InvalidArgument(std::to_string(op.groups) +
-                               " groups do not divide " +
-                               std::to_string(x.back()) + " channels");
-      }
-      break;
-    case OperatorType::kConcat:
-      output.back() = 0;
-      for (const Shape& s : in) {
-        if (s.size() != x.size() ||
-            !std::equal(s.begin(), s.end() - 1, x.begin())) {
-          return InvalidArgument("inputs " + ToString(x) + " and " +
-                                 ToString(s) + " do not concatenate");
-        }
-        output.back() += s.back();
-      }
-      break;
-    case OperatorType::kAdd:
-      for (const Shape& s : in) {
-        if (s != x) {
-          return InvalidArgument("inputs " + ToString(x) + " and " +
-                                 ToString(s) + " do not add");
-        }
-      }
-      break;
-    case OperatorType::kBinary: {
-      const Shape& y = op.operand.empty() ? in[1] : op.operand;
-      output = Broadcast(x, y);
-      if (output.empty()) {
-        return InvalidArgument("inputs " + ToString(x) + " and " + ToString(y) +
-                               " do not broadcast");
-      }
-      break;
-    }
-    case OperatorType::kMatMul:
-      if (x.size() == 4 && (x[1] != op.kernel[0] || x[2] != op.kernel[1])) {
-        return bad_input("[N,C] or of the kernel's size");
-      }
-      if (op.filters < 1) return InvalidArgument("has no units");
-      output = {x[0], op.filters};
-      break;
-    case OperatorType::kPad:
-      output[1] =
-          std::max<int64_t>(output[1] + op.padding.top + op.padding.bottom, 0);
-      output[2] =
-          std::max<int64_t>(output[2] + op.padding.left + op.padding.right, 0);
-      output[3] += op.channel_padding[0] + op.channel_padding[1];
-      if (op.pad_mode != PadMode::kConstant) {
-        const int64_t less = op.pad_mode == PadMode::kReflect ? 1 : 0;
-        const Padding& p = op.padding;
-        if (std::max(p.top, p.bottom) > x[1] - less ||
-            std::max(p.left, p.right) > x[2] - less || x[0] < less) {
-          return bad_input("large enough to be mirrored");
-        }
-      }
-      break;
-    case OperatorType::kSlice:
-      if (op.offset < 0 || op.size < 1 || op.offset + op.size > x.back()) {
-        return InvalidArgument("slice is outside of input " + ToString(x));
-      }
-      output.back() = op.size;
-      break;
-    case OperatorType::kResize:
-      for (int i = 0; i < 2; ++i) {
-        output[1 + i] = op.like ? in.back()[1 + i] * op.factors[i]
-                        : op.output_size[i] > 0 ? op.output_size[i]
-                                                : x[1 + i] * op.factors[i];
-      }
-      // As TensorFlow, even where nothing is to be computed.
-      if (x[1] < 1 || x[2] < 1) return bad_input("an image with cells");
-      break;
-    case OperatorType::kDepthToSpace:
-      if (x[3] % (op.block_size * op.block_size) != 0) {
-        return bad_input("of as many channels as blocks have cells");
-      }
-      output = {x[0], x[1] * op.block_size, x[2] * op.block_size,
-                x[3] / (op.block_size * op.block_size)};
-      break;
-    case OperatorType::kSpaceToDepth:
-      if (x[1] % op.block_size != 0 || x[2] % op.block_size != 0) {
-        return bad_input("made of whole blocks");
-      }
-      output = {x[0], x[1] / op.block_size, x[2] / op.block_size,
-                x[3] * op.block_size * op.block_size};
-      break;
-    case OperatorType::kLrn:
-    case OperatorType::kPool:
-    case OperatorType::kSoftmax:
-    case OperatorType::kActivation:
-    case OperatorType::kScale:
-      break;
-  }
-  if (IsWindowed(op.type)) {
-    for (int i = 0; i < 2; ++i) {
-      // Cells beyond the image cost time and change nothing.
-      if (op.kernel[i] > std::max(kMaxKernel, 2 * x[1 + i])) {
-        return InvalidArgument("kernel of " + std::to_string(op.kernel[i]) +
-                               " is too large for input " + ToString(x));
-      }
-    }
-    const std::array<Window, 2> windows = ComputeWindows(op, x);
-    output[1] = windows[0].output;
-    output[2] = windows[1].output;
-    if (output[1] < 0 || output[2] < 0) {
-      return InvalidArgument("kernel is larger than input " + ToString(x));
-    }
-  }
-  if (op.residual && in.back() != output) {
-    return InvalidArgument("residual " + ToString(in.back()) +
-                           " does not add to " + ToString(output));
-  }
+  return Status();
+}
+
+// Tensors, weights and work are within limits.
+Status CheckSizes(const Operator& op, const std::vector<Shape>& in,
+                  const Shape& output) {
   IOS_RETURN_IF_ERROR(CheckShape(output));
   if ((op.type == OperatorType::kPad || op.type == OperatorType::kResize) &&
       std::max(output[1], output[2]) > kMaxMapped) {
     return InvalidArgument("gives an image of " + ToString(output));
   }
-  for (const Shape& shape : WeightShapes(op, x)) {
+  for (const Shape& shape : WeightShapes(op, in[0])) {
     IOS_RETURN_IF_ERROR(CheckShape(shape));
   }
   const int64_t flops = Flops(op, in, output);
@@ -266,6 +309,22 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
     return InvalidArgument("is of " + std::to_string(flops) +
                            " multiply-adds, which are too many");
   }
+  return Status();
+}
+
+}  // namespace
+
+StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
+  IOS_RETURN_IF_ERROR(CheckAttributes(op));
+  IOS_RETURN_IF_ERROR(CheckArity(op, in.size()));
+  for (const Shape& shape : in) IOS_RETURN_IF_ERROR(CheckTensor(shape));
+  IOS_RETURN_IF_ERROR(CheckRanks(op, in));
+  IOS_ASSIGN_OR_RETURN(const Shape output, OutputShape(op, in));
+  if (op.residual && in.back() != output) {
+    return InvalidArgument("residual " + ToString(in.back()) +
+                           " does not add to " + ToString(output));
+  }
+  IOS_RETURN_IF_ERROR(CheckSizes(op, in, output));
   return output;
 }
 
@@ -295,68 +354,6 @@ float ResizeScale(Coordinates coordinates, int64_t input, int64_t output) {
   return coordinates == Coordinates::kAlignCorners && output > 1
              ? (input - 1) / static_cast<float>(output - 1)
              : input / static_cast<float>(output);
-}
-
-std::vector<Shape> WeightShapes(const Operator& op, const Shape& input) {
-  std::vector<Shape> shapes;
-  switch (op.type) {
-    case OperatorType::kConv2D:
-      shapes = {{op.kernel[0], op.kernel[1], input[3] / op.groups, op.filters}};
-      break;
-    case OperatorType::kConv2DTranspose:
-      shapes = {{op.kernel[0], op.kernel[1], input[3], op.filters}};
-      break;
-    case OperatorType::kSepConv:
-      shapes = {{op.kernel[0], op.kernel[1], 1, input[3] * op.multiplier},
-                {1, 1, input[3] * op.multiplier, op.filters}};
-      break;
-    case OperatorType::kMatMul:
-      shapes = {{input.begin() + 1, input.end()}};
-      shapes[0].push_back(op.filters);
-      break;
-    case OperatorType::kScale:
-    case OperatorType::kNormalize:
-      return {{input.back()}, {input.back()}};
-    case OperatorType::kBinary:
-      if (!op.operand.empty()) return {op.operand};
-      return {};
-    default:
-      return {};
-  }
-  if (op.bias) shapes.push_back({op.filters});
-  return shapes;
-}
-
-int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
-              const Shape& output) {
-  const int64_t window = SaturatingProduct({op.kernel[0], op.kernel[1]});
-  const Shape& x = inputs[0];
-  switch (op.type) {
-    case OperatorType::kConv2D:
-      return SaturatingProduct(
-          {2, NumElements(output), window, x[3] / op.groups});
-    case OperatorType::kConv2DTranspose:
-      return SaturatingProduct({2, NumElements(x), window, op.filters});
-    case OperatorType::kSepConv:
-      return SaturatingProduct(
-          {2, NumElements({output[0], output[1], output[2]}), x[3],
-           op.multiplier, std::min(window, kMaxFlops) + op.filters});
-    case OperatorType::kMatMul:
-      return SaturatingProduct({2, NumElements(x), op.filters});
-    case OperatorType::kPool:
-      return SaturatingProduct({NumElements(output), window});
-    case OperatorType::kSlice:
-      return 0;
-    case OperatorType::kLrn:
-      return SaturatingProduct({NumElements(x), 2 * op.depth_radius + 2});
-    case OperatorType::kResize:
-      return NumElements(output) *
-             (op.interpolation == Interpolation::kBilinear ? 4 : 1);
-    case OperatorType::kBinary:
-      return 2 * NumElements(output);
-    default:
-      return NumElements(x) * static_cast<int64_t>(inputs.size());
-  }
 }
 
 }  // namespace ios
