@@ -44,6 +44,29 @@ bool MergeKey(const Operator& op, Key* key) {
   return true;
 }
 
+// Finds the place of each part's kernel in the merged one.
+Status PlaceKernels(const Block& block, MergePlan* plan) {
+  const auto& kernel = plan->merged.kernel;
+  for (MergePlan::Part& part : plan->parts) {
+    const Operator& op = block.operators[part.op];
+    part.row = (kernel[0] - 1) / 2 - (op.kernel[0] - 1) / 2;
+    part.column = (kernel[1] - 1) / 2 - (op.kernel[1] - 1) / 2;
+    // With dilation d, SAME pads (d * (k - 1)) / 2 cells before; the kernels'
+    // taps line up only if the difference of two pads is a multiple of d.
+    for (int d = 0; d < 2; ++d) {
+      const int64_t dilation = op.dilations[d];
+      const int64_t difference =
+          dilation * (kernel[d] - 1) / 2 - dilation * (op.kernel[d] - 1) / 2;
+      if (difference != dilation * (d == 0 ? part.row : part.column)) {
+        return InvalidArgument(
+            "operator " + std::to_string(part.op) +
+            " cannot be merged: its dilated kernel does not align");
+      }
+    }
+  }
+  return Status();
+}
+
 }  // namespace
 
 StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops) {
@@ -100,23 +123,7 @@ StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops) {
   if (IsAnySize(block.operators[ops[0]])) {
     plan.merged.padding.type = PaddingType::kSame;
   }
-  for (MergePlan::Part& part : plan.parts) {
-    const Operator& op = block.operators[part.op];
-    part.row = (plan.merged.kernel[0] - 1) / 2 - (op.kernel[0] - 1) / 2;
-    part.column = (plan.merged.kernel[1] - 1) / 2 - (op.kernel[1] - 1) / 2;
-    // With dilation d, SAME pads (d * (k - 1)) / 2 cells before; the kernels'
-    // taps line up only if the difference of two pads is a multiple of d.
-    for (int d = 0; d < 2; ++d) {
-      const int64_t dilation = op.dilations[d];
-      const int64_t difference = dilation * (plan.merged.kernel[d] - 1) / 2 -
-                                 dilation * (op.kernel[d] - 1) / 2;
-      if (difference != dilation * (d == 0 ? part.row : part.column)) {
-        return InvalidArgument(
-            "operator " + std::to_string(part.op) +
-            " cannot be merged: its dilated kernel does not align");
-      }
-    }
-  }
+  IOS_RETURN_IF_ERROR(PlaceKernels(block, &plan));
   return plan;
 }
 
