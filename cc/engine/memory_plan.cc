@@ -1,6 +1,7 @@
 #include "cc/engine/memory_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cc/core/ir/readers.h"
 #include "cc/core/transforms/activations.h"
@@ -112,80 +113,177 @@ std::vector<bool> LeftInPieces(const Block& block, const Readers& readers,
   return in_pieces;
 }
 
-Placement PlaceInHosts(const Block& block, const std::vector<Shape>& shapes,
-                       const Readers& all_readers,
-                       const std::vector<bool>& in_pieces,
-                       const MemoryPlanOptions& options) {
-  const int n = block.operators.size();
-  Placement placement(n);
-  const std::vector<std::vector<int>>& readers = all_readers.operators;
-  const std::vector<bool>& is_output = all_readers.outside;
-  const auto readers_take_pitch = [&](int i, int except) {
-    return std::all_of(readers[i].begin(), readers[i].end(), [&](int reader) {
+// Finds the tensors that lie inside of others.
+class HostPlacer {
+ public:
+  HostPlacer(const Block& block, const std::vector<Shape>& shapes,
+             const Readers& readers, const MemoryPlanOptions& options)
+      : block_(block),
+        shapes_(shapes),
+        readers_(readers),
+        options_(options),
+        placement_(block.operators.size()) {}
+
+  Placement Place(const std::vector<bool>& in_pieces) && {
+    for (size_t i = 0; i < block_.operators.size(); ++i) {
+      if (in_pieces[i]) continue;
+      const OperatorType type = block_.operators[i].type;
+      if (type == OperatorType::kConcat) PlaceInputsOf(i);
+      if (type == OperatorType::kSlice) PlaceSlice(i);
+    }
+    return std::move(placement_);
+  }
+
+ private:
+  void PlaceInputsOf(int concat) {
+    const std::vector<int>& inputs = block_.operators[concat].inputs;
+    int64_t channel = 0;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      const int source = SlicedWhole(concat, k);
+      if (source >= 0 && FitsSlice(source, concat, channel)) {
+        PlaceIn(concat, source, channel);
+      }
+      // A slice of such a source now is a view: both lie in the same place.
+      if (FitsSlice(inputs[k], concat, channel)) {
+        PlaceIn(concat, inputs[k], channel);
+      }
+      channel += ShapeOf(block_, shapes_, inputs[k]).back();
+    }
+  }
+
+  // Of an operator's output only: block inputs belong to somebody else.
+  void PlaceSlice(int i) {
+    const Operator& op = block_.operators[i];
+    const std::vector<int>& readers = readers_.operators[i];
+    if (op.inputs[0] >= 0 && !readers_.outside[i] && ReadersTakePitch(i, -1) &&
+        std::none_of(readers.begin(), readers.end(), [&](int reader) {
+          return block_.operators[reader].type == OperatorType::kConcat;
+        })) {
+      PlaceIn(op.inputs[0], i, op.offset);
+    }
+  }
+
+  void PlaceIn(int host, int op, int64_t channel) {
+    placement_.host[op] = host;
+    placement_.offset[op] = channel;
+  }
+
+  bool ReadersTakePitch(int i, int except) const {
+    const std::vector<int>& readers = readers_.operators[i];
+    return std::all_of(readers.begin(), readers.end(), [&](int reader) {
       return reader == except ||
-             options.device.reads_pitched(block.operators[reader]);
+             options_.device.reads_pitched(block_.operators[reader]);
     });
-  };
-  const auto fits_slice = [&](int ref, int concat, int64_t channel) {
-    // A tensor has one place: not read twice by this concat, not already in
-    // another, and region outputs must be dense.
-    const std::vector<int>& inputs = block.operators[concat].inputs;
-    return ref >= 0 && !is_output[ref] && placement.host[ref] < 0 &&
-           channel % options.slice_alignment == 0 &&
-           shapes[concat].back() % options.slice_alignment == 0 &&
+  }
+
+  // A tensor has one place: not read twice by this concat, not already in
+  // another, and region outputs must be dense.
+  bool FitsSlice(int ref, int concat, int64_t channel) const {
+    const std::vector<int>& inputs = block_.operators[concat].inputs;
+    return ref >= 0 && !readers_.outside[ref] && placement_.host[ref] < 0 &&
+           channel % options_.slice_alignment == 0 &&
+           shapes_[concat].back() % options_.slice_alignment == 0 &&
            std::count(inputs.begin(), inputs.end(), ref) <= 1 &&
-           readers_take_pitch(ref, concat);
-  };
+           ReadersTakePitch(ref, concat);
+  }
+
   // The operator all of whose channels the concat reads from input `first` on,
   // as slices in order (a merged convolution, mostly), or -1.
-  const auto sliced_whole = [&](int concat, size_t first) {
-    const std::vector<int>& inputs = block.operators[concat].inputs;
+  int SlicedWhole(int concat, size_t first) const {
+    const std::vector<int>& inputs = block_.operators[concat].inputs;
     int source = -1;
     int64_t end = 0;
     for (size_t k = first; k < inputs.size(); ++k) {
       if (inputs[k] < 0) return -1;
-      const Operator& slice = block.operators[inputs[k]];
+      const Operator& slice = block_.operators[inputs[k]];
       if (slice.type != OperatorType::kSlice || slice.inputs[0] < 0 ||
           (k > first && slice.inputs[0] != source) || slice.offset != end ||
-          !fits_slice(inputs[k], concat, 0)) {
+          !FitsSlice(inputs[k], concat, 0)) {
         return -1;
       }
       source = slice.inputs[0];
       end += slice.size;
-      if (end == shapes[source].back()) return source;
+      if (end == shapes_[source].back()) return source;
     }
     return -1;
-  };
-  const auto place = [&](int op, int host, int64_t channel) {
-    placement.host[op] = host;
-    placement.offset[op] = channel;
-  };
+  }
+
+  const Block& block_;
+  const std::vector<Shape>& shapes_;
+  const Readers& readers_;
+  const MemoryPlanOptions& options_;
+  Placement placement_;
+};
+
+// Gives inputs and operators a buffer of their own each, or a place in another
+// operator's.
+void PlaceInBuffers(const Block& block, const std::vector<Shape>& shapes,
+                    const Placement& placement, int64_t border_alignment,
+                    MemoryPlan* plan) {
+  for (size_t i = 0; i < block.inputs.size(); ++i) {
+    const Shape& shape = block.inputs[i];
+    plan->inputs.push_back({{shape, shape.back(), border_alignment},
+                            static_cast<int>(plan->buffers.size()),
+                            0});
+    plan->buffers.push_back(
+        {TensorLocation::kInput, static_cast<int>(i), NumElements(shape), 0});
+  }
+  const int n = block.operators.size();
+  plan->operators.resize(n);
   for (int i = 0; i < n; ++i) {
-    const Operator& op = block.operators[i];
-    if (in_pieces[i]) continue;
-    if (op.type == OperatorType::kConcat) {
-      int64_t channel = 0;
-      for (size_t k = 0; k < op.inputs.size(); ++k) {
-        const int ref = op.inputs[k];
-        const int source = sliced_whole(i, k);
-        if (source >= 0 && fits_slice(source, i, channel)) {
-          place(source, i, channel);
-        }
-        // A slice of such a source now is a view: both lie in the same place.
-        if (fits_slice(ref, i, channel)) place(ref, i, channel);
-        channel += ShapeOf(block, shapes, ref).back();
+    if (placement.host[i] >= 0) continue;
+    plan->operators[i] = {DenseView(shapes[i]),
+                          static_cast<int>(plan->buffers.size()), 0};
+    Buffer buffer{TensorLocation::kArena, 0,
+                  plan->in_pieces[i] ? 0 : NumElements(shapes[i]), 0};
+    for (size_t k = 0; k < block.outputs.size(); ++k) {
+      if (block.outputs[k] == i) {
+        buffer.kind = TensorLocation::kOutput;
+        buffer.index = k;
+        plan->operators[i].view.alignment = border_alignment;
       }
-    } else if (op.type == OperatorType::kSlice) {
-      // Of an operator's output only: block inputs belong to somebody else.
-      if (op.inputs[0] >= 0 && !is_output[i] && readers_take_pitch(i, -1) &&
-          std::none_of(readers[i].begin(), readers[i].end(), [&](int reader) {
-            return block.operators[reader].type == OperatorType::kConcat;
-          })) {
-        place(i, op.inputs[0], op.offset);
+    }
+    plan->buffers.push_back(buffer);
+  }
+  for (int i = 0; i < n; ++i) {
+    if (placement.host[i] < 0) continue;
+    int root = i;
+    int64_t offset = 0;
+    while (placement.host[root] >= 0) {
+      offset += placement.offset[root];
+      root = placement.host[root];
+    }
+    const TensorPlace& host = plan->operators[root];
+    plan->operators[i] = {{shapes[i], host.view.pitch,
+                           std::min(host.view.alignment, AlignmentOf(offset))},
+                          host.buffer,
+                          offset};
+  }
+}
+
+// Whether two buffers may be live together, by buffer.
+std::vector<std::vector<bool>> Conflicts(const Block& block,
+                                         const Schedule& schedule,
+                                         const MemoryPlan& plan) {
+  const int operators = block.operators.size(), buffers = plan.buffers.size();
+  const std::vector<Moment> moments = Moments(operators, schedule);
+  std::vector<Span> spans(buffers);  // of the operators that touch the buffer
+  for (int i = 0; i < operators; ++i) {
+    spans[plan.operators[i].buffer].Include(moments[i]);
+    for (int ref : block.operators[i].inputs) {
+      for (int piece : plan.Pieces(block, ref)) {
+        spans[plan.place(piece).buffer].Include(moments[i]);
       }
     }
   }
-  return placement;
+  std::vector<std::vector<bool>> conflict(buffers, std::vector<bool>(buffers));
+  for (int a = 0; a < buffers; ++a) {
+    for (int b = a + 1; b < buffers; ++b) {
+      conflict[a][b] = conflict[b][a] =
+          !spans[a].Before(spans[b]) && !spans[b].Before(spans[a]);
+    }
+  }
+  return conflict;
 }
 
 // Gives every arena buffer an offset such that buffers in conflict do not
@@ -240,74 +338,18 @@ std::vector<int> MemoryPlan::Pieces(const Block& block, int ref) const {
 MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
                       const Schedule& schedule,
                       const MemoryPlanOptions& options) {
-  const int n = block.operators.size();
   const Readers readers(block);
   MemoryPlan plan;
   plan.in_pieces = LeftInPieces(block, readers, options);
   const Placement placement =
-      PlaceInHosts(block, shapes, readers, plan.in_pieces, options);
-  for (size_t i = 0; i < block.inputs.size(); ++i) {
-    const Shape& shape = block.inputs[i];
-    plan.inputs.push_back({{shape, shape.back(), options.border_alignment},
-                           static_cast<int>(plan.buffers.size()),
-                           0});
-    plan.buffers.push_back(
-        {TensorLocation::kInput, static_cast<int>(i), NumElements(shape), 0});
-  }
-  plan.operators.resize(n);
-  for (int i = 0; i < n; ++i) {
-    if (placement.host[i] >= 0) continue;
-    plan.operators[i] = {DenseView(shapes[i]),
-                         static_cast<int>(plan.buffers.size()), 0};
-    Buffer buffer{TensorLocation::kArena, 0,
-                  plan.in_pieces[i] ? 0 : NumElements(shapes[i]), 0};
-    for (size_t k = 0; k < block.outputs.size(); ++k) {
-      if (block.outputs[k] == i) {
-        buffer.kind = TensorLocation::kOutput;
-        buffer.index = k;
-        plan.operators[i].view.alignment = options.border_alignment;
-      }
-    }
-    plan.buffers.push_back(buffer);
-  }
-  for (int i = 0; i < n; ++i) {
-    if (placement.host[i] < 0) continue;
-    int root = i;
-    int64_t offset = 0;
-    while (placement.host[root] >= 0) {
-      offset += placement.offset[root];
-      root = placement.host[root];
-    }
-    const TensorPlace& host = plan.operators[root];
-    plan.operators[i] = {{shapes[i], host.view.pitch,
-                          std::min(host.view.alignment, AlignmentOf(offset))},
-                         host.buffer,
-                         offset};
-  }
-
-  const int num_buffers = plan.buffers.size();
-  const std::vector<Moment> moments = Moments(n, schedule);
-  std::vector<Span> spans(
-      num_buffers);  // of the operators that touch the buffer
-  for (int i = 0; i < n; ++i) {
-    spans[plan.operators[i].buffer].Include(moments[i]);
-    for (int ref : block.operators[i].inputs) {
-      for (int piece : plan.Pieces(block, ref)) {
-        spans[plan.place(piece).buffer].Include(moments[i]);
-      }
-    }
-  }
-  std::vector<std::vector<bool>> conflict(num_buffers,
-                                          std::vector<bool>(num_buffers, true));
-  if (options.share_memory) {
-    for (int a = 0; a < num_buffers; ++a) {
-      for (int b = a + 1; b < num_buffers; ++b) {
-        conflict[a][b] = conflict[b][a] =
-            !spans[a].Before(spans[b]) && !spans[b].Before(spans[a]);
-      }
-    }
-  }
-  plan.arena_elements = AssignOffsets(conflict, &plan.buffers);
+      HostPlacer(block, shapes, readers, options).Place(plan.in_pieces);
+  PlaceInBuffers(block, shapes, placement, options.border_alignment, &plan);
+  const size_t buffers = plan.buffers.size();
+  plan.arena_elements = AssignOffsets(
+      options.share_memory ? Conflicts(block, schedule, plan)
+                           : std::vector<std::vector<bool>>(
+                                 buffers, std::vector<bool>(buffers, true)),
+      &plan.buffers);
   return plan;
 }
 
