@@ -160,47 +160,77 @@ def check_operators(device: str, dtype: str) -> list[Check]:
 
 def sample_blocks() -> list[dict[str, Any]]:
     """Blocks of one operator, of every type."""
-    conv = {"type": "conv2d", "filters": 24, "bias": True, "activation": "relu"}
-    sepconv = {
-        "type": "sepconv",
-        "filters": 20,
-        "bias": True,
-        "padding": "SAME",
-        "pre_activation": "relu",
-    }
-    image = [2, 13, 10, 12]
-    one_input: list[dict[str, Any]] = [
-        {**conv, "kernel": [1, 1]},
-        {**conv, "kernel": [3, 3], "padding": "SAME"},
-        {**conv, "kernel": [1, 7], "padding": "SAME"},
-        {**conv, "kernel": [3, 3], "padding": "SAME", "strides": [2, 2]},
-        {**conv, "kernel": [3, 3], "padding": "SAME", "dilations": [2, 2]},
-        {**conv, "kernel": [3, 3], "groups": 4},
-        {**conv, "kernel": [3, 3], "padding": [0, 1, 2, 0]},
+    alone = [*_convolutions(), *_of_images()]
+    samples = [([_IMAGE], operator) for operator in alone]
+    samples += _of_other_inputs()
+    blocks = []
+    for inputs, operator in samples:
+        refs = [-1 - i for i in range(len(inputs))]
+        first = {"type": operator["type"], "inputs": refs}
+        blocks.append(
+            {
+                "version": 1,
+                "inputs": inputs,
+                "operators": [{**first, **operator}],
+                "outputs": [0],
+            }
+        )
+    return blocks
+
+
+_IMAGE = [2, 13, 10, 12]
+_CONVOLUTION = {"type": "conv2d", "filters": 24, "bias": True, "activation": "relu"}
+
+
+def _convolution(kernel: list[int], **attributes: Any) -> dict[str, Any]:
+    return {**_CONVOLUTION, "kernel": kernel, **attributes}
+
+
+def _convolutions() -> list[dict[str, Any]]:
+    separable = {"type": "sepconv", "filters": 20, "bias": True, "padding": "SAME"}
+    separable["pre_activation"] = "relu"
+    transposed = {"type": "conv2d_transpose", "filters": 7, "strides": [2, 2]}
+    return [
+        _convolution([1, 1]),
+        _convolution([3, 3], padding="SAME"),
+        _convolution([1, 7], padding="SAME"),
+        _convolution([3, 3], padding="SAME", strides=[2, 2]),
+        _convolution([3, 3], padding="SAME", dilations=[2, 2]),
+        _convolution([3, 3], groups=4),
+        _convolution([3, 3], padding=[0, 1, 2, 0]),
+        *(_convolution([3, 3], activation=a) for a in _ACTIVATIONS),
         *(
-            {**conv, "kernel": [3, 3], "activation": activation}
-            for activation in _ACTIVATIONS
-        ),
-        *(
-            {**conv, "kernel": [k, k], "groups": 12, "padding": "SAME", "strides": s}
+            _convolution([k, k], groups=12, padding="SAME", strides=s)
             for k in (3, 5, 7)
             for s in ([1, 1], [2, 2])
         ),
-        *({**sepconv, "kernel": [k, k]} for k in (3, 5, 7)),
-        {**sepconv, "kernel": [5, 5], "strides": [2, 2], "multiplier": 2},
+        *({**separable, "kernel": [k, k]} for k in (3, 5, 7)),
+        {**separable, "kernel": [5, 5], "strides": [2, 2], "multiplier": 2},
+        {**transposed, "kernel": [3, 3], "padding": "SAME", "bias": True},
+        {**transposed, "kernel": [2, 4], "activation": "relu"},
+        {**transposed, "kernel": [3, 2], "padding": [1, -1, 0, -1], "bias": True},
+    ]
+
+
+def _of_images() -> list[dict[str, Any]]:
+    """What else reads one image, and nothing besides."""
+    mirrored = {"type": "pad", "padding": [2, 1, 3, 1]}
+    channels = {"type": "pad", "padding": [1, 0, 2, 0], "channel_padding": [3, 5]}
+    return [
         *(
             {
                 "type": "pool",
-                "pool": p,
+                "pool": kind,
                 "kernel": [3, 3],
-                "strides": s,
+                "strides": strides,
                 "padding": "SAME",
             }
-            for p in ("max", "avg")
-            for s in ([1, 1], [2, 2])
+            for kind in ("max", "avg")
+            for strides in ([1, 1], [2, 2])
         ),
         {"type": "global_pool", "pool": "avg"},
         {"type": "global_pool", "pool": "max", "keep_dims": True},
+        {"type": "global_pool", "pool": "sum"},
         *(
             {
                 "type": "resize",
@@ -213,60 +243,32 @@ def sample_blocks() -> list[dict[str, Any]]:
             for size in ([17, 25], [5, 10])
         ),
         {"type": "resize", "factors": [2, 3]},
-        *(
-            {"type": "conv2d_transpose", "filters": 7, "strides": [2, 2], **options}
-            for options in (
-                {"kernel": [3, 3], "padding": "SAME", "bias": True},
-                {"kernel": [2, 4], "activation": "relu"},
-                {"kernel": [3, 2], "padding": [1, -1, 0, -1], "bias": True},
-            )
-        ),
         {"type": "depth_to_space", "block_size": 2},
         {"type": "lrn", "depth_radius": 2, "normalization": [1, 0.1, 0.75]},
         {"type": "lrn", "depth_radius": 5, "normalization": [2, 0.1, 0.6]},
         {"type": "pad", "padding": [1, 2, 0, 3]},
         {"type": "pad", "padding": [-1, 0, 2, -2]},
-        {"type": "pad", "padding": [2, 1, 3, 1], "pad_mode": "reflect"},
-        {"type": "pad", "padding": [2, 1, 3, 1], "pad_mode": "symmetric"},
-        {
-            "type": "pad",
-            "padding": [1, 0, 2, 0],
-            "channel_padding": [3, 5],
-            "pad_value": -0.5,
-        },
-        {"type": "global_pool", "pool": "sum"},
+        {**mirrored, "pad_mode": "reflect"},
+        {**mirrored, "pad_mode": "symmetric"},
+        {**channels, "pad_value": -0.5},
         *({"type": "activation", "activation": a} for a in _ACTIVATIONS),
         {"type": "scale", "activation": "relu"},
         {"type": "slice", "offset": 3, "size": 5},
     ]
-    blocks = [([image], {**operator, "inputs": [-1]}) for operator in one_input]
-    blocks += [
-        ([image, [2, 11, 8, 24]], {**conv, "kernel": [3, 3], "residual": True}),
-        ([image] * 3, {"type": "add", "activation": "relu"}),
-        ([image, [2, 13, 10, 7]], {"type": "concat"}),
-        ([image] * 2, {"type": "binary"}),
-        ([image, [2, 1, 1, 12]], {"type": "binary"}),
+
+
+def _of_other_inputs() -> list[tuple[list[list[int]], dict[str, Any]]]:
+    """What reads several tensors, or no image of the usual size."""
+    return [
+        ([_IMAGE, [2, 11, 8, 24]], _convolution([3, 3], residual=True)),
+        ([_IMAGE] * 3, {"type": "add", "activation": "relu"}),
+        ([_IMAGE, [2, 13, 10, 7]], {"type": "concat"}),
+        ([_IMAGE] * 2, {"type": "binary"}),
+        ([_IMAGE, [2, 1, 1, 12]], {"type": "binary"}),
         ([[2, 37]], {"type": "matmul", "filters": 10, "bias": True}),
         ([[2, 5, 3, 7]], {"type": "matmul", "kernel": [5, 3], "filters": 10}),
         ([[2, 1001]], {"type": "softmax"}),
         ([[2, 6, 8, 3]], {"type": "space_to_depth", "block_size": 2}),
-    ]
-    return [
-        {
-            "version": 1,
-            "inputs": inputs,
-            "operators": [
-                {
-                    "type": operator["type"],
-                    "inputs": [-1 - i for i in range(len(inputs))],
-                    **{
-                        k: v for k, v in operator.items() if k not in ("type", "inputs")
-                    },
-                }
-            ],
-            "outputs": [0],
-        }
-        for inputs, operator in blocks
     ]
 
 

@@ -23,6 +23,68 @@ _STRINGS = ctypes.POINTER(ctypes.c_char_p)
 _POINTERS = ctypes.POINTER(ctypes.c_void_p)
 # numpy has no bfloat16: its bits travel as uint16.
 _DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
+# Of the C API: what each function returns, and what it takes.
+_SIGNATURES = {
+    "ios_last_error": (ctypes.c_char_p, []),
+    "ios_last_error_is_exhaustion": (ctypes.c_int, []),
+    "ios_free_string": (None, [ctypes.c_void_p]),
+    "ios_failed_captures": (ctypes.c_int64, []),
+    "ios_add_library_directory": (None, [ctypes.c_char_p]),
+    "ios_device_fingerprint": (ctypes.c_void_p, [ctypes.c_char_p]),
+    "ios_lane_count": (ctypes.c_int, [ctypes.c_char_p]),
+    "ios_lanes_divide_device": (ctypes.c_int, [ctypes.c_char_p]),
+    "ios_problem": (ctypes.c_void_p, [ctypes.c_char_p]),
+    "ios_part": (
+        ctypes.c_void_p,
+        [ctypes.c_char_p, ctypes.POINTER(ctypes.c_int), ctypes.c_int],
+    ),
+    "ios_check_schedule": (ctypes.c_int, [ctypes.c_char_p] * 2),
+    "ios_profiler_create": (ctypes.c_void_p, [ctypes.c_char_p] * 2),
+    "ios_profiler_delete": (None, [ctypes.c_void_p]),
+    "ios_profiler_measure": (
+        ctypes.c_int,
+        [
+            ctypes.c_void_p,
+            _STRINGS,
+            *[ctypes.c_int] * 5,
+            ctypes.POINTER(ctypes.c_double),
+        ],
+    ),
+    "ios_program_create": (
+        ctypes.c_void_p,
+        [
+            *[ctypes.c_char_p] * 2,
+            _FLOAT_ARRAYS,
+            _INT64S,
+            ctypes.c_int,
+            ctypes.c_char_p,
+        ],
+    ),
+    "ios_program_delete": (None, [ctypes.c_void_p]),
+    "ios_program_run": (
+        ctypes.c_int,
+        [
+            ctypes.c_void_p,
+            _POINTERS,
+            _INT64S,
+            ctypes.c_int,
+            _POINTERS,
+            ctypes.c_int,
+        ],
+    ),
+    "ios_program_enqueue": (
+        ctypes.c_int,
+        [
+            ctypes.c_void_p,
+            _POINTERS,
+            _INT64S,
+            ctypes.c_int,
+            _POINTERS,
+            ctypes.c_int,
+            ctypes.c_void_p,
+        ],
+    ),
+}
 
 
 class EngineError(RuntimeError):
@@ -40,68 +102,7 @@ def _library() -> ctypes.CDLL:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise EngineError(f"cannot load the engine: {error}") from None
-    signatures = {
-        "ios_last_error": (ctypes.c_char_p, []),
-        "ios_last_error_is_exhaustion": (ctypes.c_int, []),
-        "ios_free_string": (None, [ctypes.c_void_p]),
-        "ios_failed_captures": (ctypes.c_int64, []),
-        "ios_add_library_directory": (None, [ctypes.c_char_p]),
-        "ios_device_fingerprint": (ctypes.c_void_p, [ctypes.c_char_p]),
-        "ios_lane_count": (ctypes.c_int, [ctypes.c_char_p]),
-        "ios_lanes_divide_device": (ctypes.c_int, [ctypes.c_char_p]),
-        "ios_problem": (ctypes.c_void_p, [ctypes.c_char_p]),
-        "ios_part": (
-            ctypes.c_void_p,
-            [ctypes.c_char_p, ctypes.POINTER(ctypes.c_int), ctypes.c_int],
-        ),
-        "ios_check_schedule": (ctypes.c_int, [ctypes.c_char_p] * 2),
-        "ios_profiler_create": (ctypes.c_void_p, [ctypes.c_char_p] * 2),
-        "ios_profiler_delete": (None, [ctypes.c_void_p]),
-        "ios_profiler_measure": (
-            ctypes.c_int,
-            [
-                ctypes.c_void_p,
-                _STRINGS,
-                *[ctypes.c_int] * 5,
-                ctypes.POINTER(ctypes.c_double),
-            ],
-        ),
-        "ios_program_create": (
-            ctypes.c_void_p,
-            [
-                *[ctypes.c_char_p] * 2,
-                _FLOAT_ARRAYS,
-                _INT64S,
-                ctypes.c_int,
-                ctypes.c_char_p,
-            ],
-        ),
-        "ios_program_delete": (None, [ctypes.c_void_p]),
-        "ios_program_run": (
-            ctypes.c_int,
-            [
-                ctypes.c_void_p,
-                _POINTERS,
-                _INT64S,
-                ctypes.c_int,
-                _POINTERS,
-                ctypes.c_int,
-            ],
-        ),
-        "ios_program_enqueue": (
-            ctypes.c_int,
-            [
-                ctypes.c_void_p,
-                _POINTERS,
-                _INT64S,
-                ctypes.c_int,
-                _POINTERS,
-                ctypes.c_int,
-                ctypes.c_void_p,
-            ],
-        ),
-    }
-    for name, (result, arguments) in signatures.items():
+    for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(library, name)
         function.restype = result
         function.argtypes = arguments

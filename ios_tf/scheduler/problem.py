@@ -146,21 +146,7 @@ class Problem:
         block_inputs = _list(block.get("inputs"), f"{where}: inputs")
         for shape in block_inputs:
             _shape(shape, f"{where}: inputs")
-        names, inputs = [], []
-        for index, operator in enumerate(operators):
-            operator = _object(operator, f"{where}: operator {index}")
-            names.append(str(operator.get("name", index)))
-            at = f"{where}: operator {index} ({names[-1]!r})"
-            refs = tuple(_integers(operator.get("inputs"), f"{at}: inputs"))
-            for ref in refs:
-                if not -len(block_inputs) <= ref < count:
-                    raise ValueError(f"{at} reads tensor {ref}, which does not exist")
-                if ref >= index:
-                    raise ValueError(
-                        f"{at} reads operator {ref}: the graph has a cycle or is not "
-                        "in a topological order"
-                    )
-            inputs.append(refs)
+        names, inputs = _operators(operators, len(block_inputs), where)
         for ref in _integers(block.get("outputs"), f"{where}: outputs"):
             _check_operator(ref, count, f"{where}: outputs")
         predecessors, successors = _adjacency(
@@ -186,8 +172,8 @@ class Problem:
         return cls(
             signature=signature,
             block=block,
-            names=tuple(names),
-            inputs=tuple(inputs),
+            names=names,
+            inputs=inputs,
             predecessors=predecessors,
             successors=successors,
             shapes=tuple(shapes),
@@ -242,6 +228,28 @@ class Problem:
             operator_keys=names,
             algorithms=((),) * operators,
         )
+
+
+def _operators(
+    operators: Sequence[Any], block_inputs: int, where: str
+) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
+    """The operators' names, and the tensors that they read."""
+    names, inputs = [], []
+    for index, operator in enumerate(operators):
+        operator = _object(operator, f"{where}: operator {index}")
+        names.append(str(operator.get("name", index)))
+        at = f"{where}: operator {index} ({names[-1]!r})"
+        refs = tuple(_integers(operator.get("inputs"), f"{at}: inputs"))
+        for ref in refs:
+            if not -block_inputs <= ref < len(operators):
+                raise ValueError(f"{at} reads tensor {ref}, which does not exist")
+            if ref >= index:
+                raise ValueError(
+                    f"{at} reads operator {ref}: the graph has a cycle or is not "
+                    "in a topological order"
+                )
+        inputs.append(refs)
+    return tuple(names), tuple(inputs)
 
 
 def _adjacency(

@@ -195,35 +195,17 @@ def compare(
         network.write(path)
         expected: list[np.ndarray] | None = None
         for key in peers:
-            peer, row = PEERS[key], rows[key]
-            if target.kind not in peer.devices:
-                row["note"] = f"does not run on {target.kind}"
-            elif peer.missing():
-                row["note"] = f"not installed: {peer.missing()}"
-            if row["note"]:
-                context.say(f"{network.name}, {peer.name}: {row['note']}")
-                continue
+            name, row = f"{network.name}, {PEERS[key].name}", rows[key]
             try:
-                worker = Worker(key, path, target)
-                stack.callback(worker.close)
-                outputs = worker.outputs()
-            except PeerError as error:
-                row["note"] = f"failed: {error}"
-                context.say(f"{network.name}, {peer.name}: {row['note']}")
-                continue
-            expected = outputs if expected is None else expected
-            difference = _difference(outputs, expected)
-            tolerance = _TOLERANCES[context.dtype]
-            if target.kind != "cpu" and context.dtype == "float32" and target.tf32:
-                tolerance = _TF32_TOLERANCE
-            if not difference <= tolerance:
-                # Its latency says nothing; those of the others do.
-                row["note"] = (
-                    f"outputs differ by {difference:.1e}, at most {tolerance:.0e} is "
-                    "rounding"
-                )
-                context.say(f"{network.name}, {peer.name}: {row['note']}")
-                worker.close()
+                # One that is not measured ends, and disturbs nobody.
+                with contextlib.ExitStack() as own:
+                    worker, outputs = _ready(key, path, target, own)
+                    expected = outputs if expected is None else expected
+                    difference = _rounding(outputs, expected, target)
+                    stack.enter_context(own.pop_all())
+            except _NotMeasuredError as reason:
+                row["note"] = str(reason)
+                context.say(f"{name}: {reason}")
                 continue
             row.update(
                 difference=difference,
@@ -231,7 +213,7 @@ def compare(
                 note=worker.notes,
                 versions=worker.versions,
             )
-            context.say(f"{network.name}, {peer.name}: ready, {worker.seconds:.1f} s")
+            context.say(f"{name}: ready, {worker.seconds:.1f} s")
             workers[key] = worker
         if not workers:
             raise UserError("none of the peers can be measured")
@@ -244,6 +226,46 @@ def compare(
         if "ios" in latencies:
             rows[key]["over_ios"] = ratio(found, latencies["ios"])
     return rows
+
+
+class _NotMeasuredError(Exception):
+    """A peer that has no latency; the message is the note of its row."""
+
+
+def _ready(
+    key: str, path: str, target: Target, stack: contextlib.ExitStack
+) -> tuple[Worker, list[np.ndarray]]:
+    """A peer that is ready to run, and its outputs."""
+    peer = PEERS[key]
+    if target.kind not in peer.devices:
+        raise _NotMeasuredError(f"does not run on {target.kind}")
+    if peer.missing():
+        raise _NotMeasuredError(f"not installed: {peer.missing()}")
+    try:
+        worker = Worker(key, path, target)
+        stack.callback(worker.close)
+        return worker, worker.outputs()
+    except PeerError as error:
+        raise _NotMeasuredError(f"failed: {error}") from None
+
+
+def _rounding(
+    outputs: Sequence[np.ndarray], expected: Sequence[np.ndarray], target: Target
+) -> float:
+    """The difference of outputs, if rounding explains it.
+
+    The latency of a peer that computes something else says nothing; those of the others
+    do.
+    """
+    difference = _difference(outputs, expected)
+    tolerance = _TOLERANCES[target.dtype]
+    if target.kind != "cpu" and target.dtype == "float32" and target.tf32:
+        tolerance = _TF32_TOLERANCE
+    if not difference <= tolerance:
+        raise _NotMeasuredError(
+            f"outputs differ by {difference:.1e}, at most {tolerance:.0e} is rounding"
+        )
+    return difference
 
 
 def _in_turn(

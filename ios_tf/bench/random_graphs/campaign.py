@@ -85,6 +85,16 @@ def _expression(text: str) -> re.Pattern[str]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _check(options: argparse.Namespace) -> None:
+    from ios_tf.bench.random_graphs.steps.registry import KINDS
+
+    for kind in options.without:
+        if kind not in KINDS:
+            raise UserError(f"there is no kind of step {kind!r}")
+    if options.json:
+        check_writable(options.json)
+
+
 def run(options: argparse.Namespace) -> int:
     """Checks graphs, prints failures and a summary; gives 1 if there are failures.
 
@@ -94,16 +104,11 @@ def run(options: argparse.Namespace) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         from ios_tf.bench.random_graphs.search import Totals, reason
-        from ios_tf.bench.random_graphs.steps.registry import KINDS
     except ModuleNotFoundError as error:
         raise UserError(
             f"{error.name} is not installed: pip install 'ios-tf[test]'"
         ) from None
-    for kind in options.without:
-        if kind not in KINDS:
-            raise UserError(f"there is no kind of step {kind!r}")
-    if options.json:
-        check_writable(options.json)
+    _check(options)
     start = time.monotonic()
     totals = Totals()
     failures: dict[tuple[str, ...], Failure] = {}
