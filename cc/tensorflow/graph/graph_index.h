@@ -193,6 +193,8 @@ class GraphIndex {
   absl::Status SortNodes();
   void ReadIntegers(TensorRef tensor,
                     const tensorflow::OpInfo::TensorProperties& output);
+  // A shape that is only known for some sizes is not known.
+  void ForgetUncertainShapes();
   // Adds nodes that bound sizes of the graph's tensors, or choose between them:
   // they may do another thing to sizes that are not tried.
   void AddBoundsOfSizes(std::set<std::string>* nodes) const;

@@ -141,7 +141,11 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
   required_probes_ =
       std::count_if(probes.begin(), probes.end(),
                     [](const Probe& probe) { return !probe.optional; });
-  // A shape that is only known for some sizes is not known.
+  ForgetUncertainShapes();
+  return absl::OkStatus();
+}
+
+void GraphIndex::ForgetUncertainShapes() {
   for (Node& node : nodes_) {
     for (size_t port = 0; port < node.dtypes.size(); ++port) {
       bool known = true;
@@ -157,7 +161,6 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
       }
     }
   }
-  return absl::OkStatus();
 }
 
 void GraphIndex::AddBoundsOfSizes(std::set<std::string>* nodes) const {

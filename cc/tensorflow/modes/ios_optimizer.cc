@@ -94,50 +94,56 @@ void LowerIfPossible(const GrapplerItem& item, const PartitionOptions& options,
 
 }  // namespace
 
+absl::Status IosOptimizer::ReadParameter(const std::string& key,
+                                         const tensorflow::AttrValue& value) {
+  if (key == "mode") {
+    if (value.s() == "collect") {
+      mode_ = Mode::kCollect;
+    } else if (value.s() == "rewrite") {
+      mode_ = Mode::kRewrite;
+    } else if (value.s() == "optimize") {
+      mode_ = Mode::kOptimize;
+    } else if (value.s() != "lower") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("IosOptimizer: mode '", value.s(),
+                       "' is none of \"collect\", \"rewrite\", \"lower\" and "
+                       "\"optimize\""));
+    }
+  } else if (key == "batch_size") {
+    TF_ASSIGN_OR_RETURN(rewrite_.batch_sizes, BatchSizes(value));
+  } else if (key == "device") {
+    device_ = value.s();
+    if (device_ != kCpu && device_ != kGpu) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("IosOptimizer: device '", device_,
+                       "' is neither \"cpu\" nor \"gpu\""));
+    }
+    options_.placement = {device_, device_};
+  } else if (key == "output") {
+    output_ = value.s();
+  } else if (key == "schedules") {
+    rewrite_.schedules = value.s();
+  } else if (key == "left") {
+    const auto& left = value.list().i();
+    rewrite_.left = {left.begin(), left.end()};
+  } else if (key == "materialise_merges") {
+    rewrite_.materialise_merges = value.i() != 0;
+  } else if (key == "cache_dir") {
+    runtime_.cache_dir = value.s();
+  } else if (key == "on_miss") {
+    TF_ASSIGN_OR_RETURN(runtime_.on_miss, OnMissFromString(value.s()));
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat("IosOptimizer has no parameter '", key, "'"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status IosOptimizer::Init(
     const tensorflow::RewriterConfig_CustomGraphOptimizer* config) {
   if (!config) return absl::OkStatus();
   for (const auto& [key, value] : config->parameter_map()) {
-    if (key == "mode") {
-      if (value.s() == "collect") {
-        mode_ = Mode::kCollect;
-      } else if (value.s() == "rewrite") {
-        mode_ = Mode::kRewrite;
-      } else if (value.s() == "optimize") {
-        mode_ = Mode::kOptimize;
-      } else if (value.s() != "lower") {
-        return absl::InvalidArgumentError(
-            absl::StrCat("IosOptimizer: mode '", value.s(),
-                         "' is none of \"collect\", \"rewrite\", \"lower\" and "
-                         "\"optimize\""));
-      }
-    } else if (key == "batch_size") {
-      TF_ASSIGN_OR_RETURN(rewrite_.batch_sizes, BatchSizes(value));
-    } else if (key == "device") {
-      device_ = value.s();
-      if (device_ != kCpu && device_ != kGpu) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("IosOptimizer: device '", device_,
-                         "' is neither \"cpu\" nor \"gpu\""));
-      }
-      options_.placement = {device_, device_};
-    } else if (key == "output") {
-      output_ = value.s();
-    } else if (key == "schedules") {
-      rewrite_.schedules = value.s();
-    } else if (key == "left") {
-      const auto& left = value.list().i();
-      rewrite_.left = {left.begin(), left.end()};
-    } else if (key == "materialise_merges") {
-      rewrite_.materialise_merges = value.i() != 0;
-    } else if (key == "cache_dir") {
-      runtime_.cache_dir = value.s();
-    } else if (key == "on_miss") {
-      TF_ASSIGN_OR_RETURN(runtime_.on_miss, OnMissFromString(value.s()));
-    } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat("IosOptimizer has no parameter '", key, "'"));
-    }
+    TF_RETURN_IF_ERROR(ReadParameter(key, value));
   }
   if (mode_ == Mode::kCollect && output_.empty()) {
     return absl::InvalidArgumentError(

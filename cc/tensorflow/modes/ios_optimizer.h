@@ -41,6 +41,8 @@ class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
  private:
   enum class Mode { kCollect, kRewrite, kLower, kOptimize };
 
+  absl::Status ReadParameter(const std::string& key,
+                             const tensorflow::AttrValue& value);
   bool LowersGraphs() const {
     return mode_ == Mode::kLower || mode_ == Mode::kOptimize;
   }

@@ -264,6 +264,42 @@ bool IsUsable(const std::string& device, const Placement& placement) {
   return false;
 }
 
+// A region on its device with schedules that are valid; none if it is left to
+// TensorFlow.
+std::optional<LoweredRegion> ScheduleRegion(const Partition& partition,
+                                            const Region& region,
+                                            const std::string& device,
+                                            const RegionScheduler& scheduler) {
+  LoweredRegion result;
+  result.device = device;
+  result.node_device =
+      partition.graph
+          ->node(partition.operators[region.operators[0]].output.node)
+          .device();
+  result.made = MakeBlock(partition, region.operators, "");
+  const Block& block = result.made.block;
+  if (block.outputs.empty() || result.made.inputs.empty()) return std::nullopt;
+  // Such as one of more operators than the engine plans.
+  const Status usable_block = Validate(block);
+  if (!usable_block.ok()) {
+    Warn(absl::StrCat("a region is left to TensorFlow: ",
+                      usable_block.message()));
+    return std::nullopt;
+  }
+  result.schedules = scheduler(region, block, device);
+  if (result.schedules.empty()) return std::nullopt;
+  for (auto& [batch, schedule] : result.schedules) {
+    const Status status = Validate(schedule, block);
+    if (status.ok()) continue;
+    Warn(absl::StrCat(
+        "the schedule of the region at '", block.operators[0].name,
+        "' for batch size ", batch,
+        " is not valid, it runs sequentially: ", status.message()));
+    schedule = SequentialSchedule(block);
+  }
+  return result;
+}
+
 }  // namespace
 
 bool IsAnnotated(const tensorflow::GraphDef& graph) {
@@ -307,34 +343,10 @@ absl::StatusOr<int> Lower(const Partition& partition,
     const auto [known, is_new] = usable.try_emplace(device, false);
     if (is_new) known->second = IsUsable(device, partition.placement);
     if (!known->second) continue;
-    LoweredRegion result;
-    result.device = device;
-    result.node_device =
-        partition.graph
-            ->node(partition.operators[region.operators[0]].output.node)
-            .device();
-    result.made = MakeBlock(partition, region.operators, "");
-    if (result.made.block.outputs.empty() || result.made.inputs.empty()) {
-      continue;
-    }
-    // Such as one of more operators than the engine plans.
-    const Status usable_block = Validate(result.made.block);
-    if (!usable_block.ok()) {
-      Warn(absl::StrCat("a region is left to TensorFlow: ",
-                        usable_block.message()));
-      continue;
-    }
-    result.schedules = scheduler(region, result.made.block, device);
-    if (result.schedules.empty()) continue;
-    for (auto& [batch, schedule] : result.schedules) {
-      const Status status = Validate(schedule, result.made.block);
-      if (status.ok()) continue;
-      Warn(absl::StrCat(
-          "the schedule of the region at '",
-          result.made.block.operators[0].name, "' for batch size ", batch,
-          " is not valid, it runs sequentially: ", status.message()));
-      schedule = SequentialSchedule(result.made.block);
-    }
+    std::optional<LoweredRegion> scheduled =
+        ScheduleRegion(partition, region, device, scheduler);
+    if (!scheduled) continue;
+    LoweredRegion& result = *scheduled;
     result.name =
         editor.UniqueName(absl::StrCat("ios_region_", lowered.size()));
     const std::vector<int>& outputs = result.made.block.outputs;
@@ -350,7 +362,7 @@ absl::StatusOr<int> Lower(const Partition& partition,
         result.nodes.push_back(i);
       }
     }
-    lowered.push_back(std::move(result));
+    lowered.push_back(*std::move(scheduled));
   }
   for (const LoweredRegion& region : lowered) {
     AddRegionNode(partition, region, &borders, &editor);
