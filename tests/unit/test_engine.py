@@ -156,6 +156,33 @@ def test_images_are_normalised_by_groups_of_channels(shape, groups):
     np.testing.assert_allclose(found, np.concatenate(expected, -1), atol=3e-5)
 
 
+@pytest.mark.parametrize("channels", [2, 3, 64, 65])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_number_for_each_pixel(channels, swapped):
+    """Of a tensor of one channel, and of one channel of several."""
+    images, masks = [2, 31, 17, channels], [2, 31, 17, 3]
+    operators = [{"type": "slice", "inputs": [-2], "offset": 1, "size": 1}]
+    for mask in (0, -3):
+        inputs = [mask, -1] if swapped else [-1, mask]
+        operators.append(
+            {"type": "binary", "function": "subtract", "inputs": inputs}
+            | {"activation": "relu"}
+        )
+    block = {
+        "version": 1,
+        "inputs": [images, masks, [2, 31, 17, 1]],
+        "operators": operators,
+        "outputs": [1, 2],
+    }
+    random = np.random.default_rng(0)
+    arrays = [random.normal(size=s).astype(np.float32) for s in block["inputs"]]
+    found = engine.Program(block, _schedule([[0, 1], [2]]), []).run(arrays)
+    x, several, one = arrays
+    for result, mask in zip(found, (several[..., 1:2], one), strict=True):
+        difference = mask - x if swapped else x - mask
+        np.testing.assert_array_equal(result, np.maximum(difference, 0))
+
+
 def test_signature_is_the_hash_of_the_nameless_block():
     random_block = RandomBlock(np.random.default_rng(5), operators=6)
     block = random_block.json

@@ -20,7 +20,7 @@ namespace ios::cpu {
 namespace {
 
 // See Backend::Fingerprint.
-constexpr int kRevision = 3;
+constexpr int kRevision = 4;
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");

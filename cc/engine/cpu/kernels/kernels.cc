@@ -110,6 +110,19 @@ bool IsRepeated(int64_t channels) {
   return channels > 0 && channels <= Repeated::kFloats / 4;
 }
 
+// Rows of so few channels take longer to begin than to compute.
+constexpr int64_t kFewChannels = 64;
+
+// Each of `pixels` numbers, `pitch` floats from the one before, `channels`
+// times.
+void Spread(const float* x, int64_t pitch, int64_t pixels, int64_t channels,
+            float* out) {
+  for (int64_t p = 0; p < pixels; ++p, out += channels) {
+    const float value = x[p * pitch];
+    for (int64_t c = 0; c < channels; ++c) out[c] = value;
+  }
+}
+
 // Calls row(first float, floats) for pieces of `pixels` x `channels`: long
 // contiguous runs where all views are dense, else a row a pixel.
 template <typename Row>
@@ -208,10 +221,54 @@ void BinaryPerChannel(BinaryFunction function, const Source& x, const Source& y,
               });
 }
 
+// Whether one operand has a number for each of several channels and the other
+// one for each pixel, and BinaryPerPixel is for them.
+bool IsPerPixel(const Source& x, const Source& y, const Target& to) {
+  const int64_t channels = to.view.channels();
+  if (channels < 2 || channels > kFewChannels || !to.view.dense() ||
+      to.view.shape.size() != 4) {
+    return false;
+  }
+  const auto is_whole = [&](const Source& s) {
+    return s.view.shape == to.view.shape && s.view.dense();
+  };
+  Shape pixels = to.view.shape;
+  pixels[3] = 1;
+  return (is_whole(x) && y.view.shape == pixels) ||
+         (is_whole(y) && x.view.shape == pixels);
+}
+
+void BinaryPerPixel(BinaryFunction function, const Source& x, const Source& y,
+                    Activation activation, const Target& to) {
+  constexpr int64_t kFloats = 1024;
+  const int64_t channels = to.view.channels();
+  const bool spreads_x = x.view.channels() == 1;
+  ParallelFor(to.view.pixels(), kGrainFloats / channels,
+              [&](int64_t begin, int64_t end) {
+                float spread[kFloats];
+                for (int64_t pixels; begin < end; begin += pixels) {
+                  pixels = std::min(kFloats / channels, end - begin);
+                  const Source& each = spreads_x ? x : y;
+                  Spread(At(each, begin, 0), each.view.pitch, pixels, channels,
+                         spread);
+                  const int64_t n = pixels * channels;
+                  float* out = At(to, begin, 0);
+                  BinaryRow(function, {spreads_x ? spread : At(x, begin, 0)},
+                            {spreads_x ? At(y, begin, 0) : spread}, n, out);
+                  if (activation != Activation::kNone) {
+                    ActivateRow(out, n, activation, out);
+                  }
+                }
+              });
+}
+
 void Binary(BinaryFunction function, const Source& x, const Source& y,
             Activation activation, const Target& to) {
   if (IsPerChannel(x, y, to)) {
     return BinaryPerChannel(function, x, y, activation, to);
+  }
+  if (IsPerPixel(x, y, to)) {
+    return BinaryPerPixel(function, x, y, activation, to);
   }
   const BroadcastRows rows(x.view, y.view, to.view);
   const int64_t pieces = (rows.length() + kGrainFloats - 1) / kGrainFloats;
