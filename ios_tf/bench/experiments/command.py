@@ -32,7 +32,6 @@ from ios_tf.bench.experiments.specialization import Specialization
 from ios_tf.bench.experiments.utilization import Utilization
 from ios_tf.bench.random_graphs import campaign
 from ios_tf.errors import UserError
-from ios_tf.model.loading import KERAS_PREFIX
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.tables import table
@@ -225,6 +224,7 @@ def _network(name: str, options: argparse.Namespace) -> Network:
 def _network_of_model(name: str, batch_size: int) -> Network:
     from ios_tf.bench.zoo.registry import networks
     from ios_tf.conversion.block_export import network_of
+    from ios_tf.model.loading import KERAS_PREFIX
 
     build = networks().get(name)
     if not build or name.startswith(KERAS_PREFIX):  # which takes what convert takes
