@@ -23,6 +23,8 @@ _STRINGS = ctypes.POINTER(ctypes.c_char_p)
 _POINTERS = ctypes.POINTER(ctypes.c_void_p)
 # numpy has no bfloat16: its bits travel as uint16.
 _DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
+# The program, inputs with their shapes, and outputs.
+_RUN = [ctypes.c_void_p, _POINTERS, _INT64S, ctypes.c_int, _POINTERS, ctypes.c_int]
 # Of the C API: what each function returns, and what it takes.
 _SIGNATURES = {
     "ios_last_error": (ctypes.c_char_p, []),
@@ -61,29 +63,8 @@ _SIGNATURES = {
         ],
     ),
     "ios_program_delete": (None, [ctypes.c_void_p]),
-    "ios_program_run": (
-        ctypes.c_int,
-        [
-            ctypes.c_void_p,
-            _POINTERS,
-            _INT64S,
-            ctypes.c_int,
-            _POINTERS,
-            ctypes.c_int,
-        ],
-    ),
-    "ios_program_enqueue": (
-        ctypes.c_int,
-        [
-            ctypes.c_void_p,
-            _POINTERS,
-            _INT64S,
-            ctypes.c_int,
-            _POINTERS,
-            ctypes.c_int,
-            ctypes.c_void_p,
-        ],
-    ),
+    "ios_program_run": (ctypes.c_int, _RUN),
+    "ios_program_enqueue": (ctypes.c_int, [*_RUN, ctypes.c_void_p]),
 }
 
 
