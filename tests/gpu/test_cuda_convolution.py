@@ -82,15 +82,21 @@ def engines_after(gpu, op: dict, dtype: str, device: str) -> tuple[set, set]:
     gpu.fake.reset()
     block = {**block_of(op), "dtype": dtype}
     program = engine.Program(block, schedule_of(1), weights_of(op), device)
+    timed, used, _ = engines_of(gpu, program, dtype)
+    return timed, used
+
+
+def engines_of(gpu, program: engine.Program, dtype: str) -> tuple[set, set, list]:
+    """Those that ran until its first run, those that it runs by, and its outputs."""
     run = cuda_engine.DeviceRun(gpu, program, inputs(), dtype)
     run()
     # Shapes are compiled at the first run: everything was timed by now.
     timed = engines_run(gpu.fake.report())
-    run()
+    outputs = run()
     both = engines_run(gpu.fake.report())
     run.close()
     used = {e for e, n in both.items() if n > timed.get(e, 0)}
-    return set(timed), used
+    return set(timed), used, outputs
 
 
 def test_the_fastest_plan_is_taken(gpu):
@@ -109,6 +115,23 @@ def test_engines_less_precise_than_asked_for_never_run(gpu):
     assert used < {0, 3}
     timed, _ = engines_after(gpu, CONV | {"kernel": [1, 3]}, "float32", "cuda")
     assert timed == {0, 1, 3}
+
+
+def test_plans_that_are_far_slower_are_not_sampled(gpu):
+    """Of four in float16 engine 2 takes half of engine 1's time or less, a third of
+    engine 0's; the two without TF32 take about as long as each other."""
+
+    def launches(dtype: str, device: str) -> int:
+        gpu.fake.reset()
+        gpu.fake.set(time_scale=10_000)  # a run is as long as a sample is to be
+        op = CONV | {"kernel": [3, 5]}
+        block = {**block_of(op), "dtype": dtype}
+        engine.Program(block, schedule_of(1), weights_of(op), device)
+        return gpu.fake.report()["counts"]["cuGraphLaunch"]
+
+    of_a_plan = launches("float32", "cuda,tf32=0") / 2
+    assert of_a_plan > 20
+    assert 2 * of_a_plan < launches("float16", "cuda") < 2.5 * of_a_plan
 
 
 def test_equal_convolutions_share_a_plan(gpu):

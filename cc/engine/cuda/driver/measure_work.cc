@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -26,6 +27,9 @@ constexpr int kMaxRunsInGraph = 32;
 constexpr int kBaselineSamples = 3;
 // Of ways to do the same, in a sample at least.
 constexpr int kRunsOfWays = 3;
+// A way that takes so many times as long as another is not sampled: its first
+// runs say enough.
+constexpr double kFarSlower = 2;
 
 // A GPU that had nothing to do for a while runs slowly; work for some time
 // brings its clocks up.
@@ -80,18 +84,22 @@ class Sampler {
 
   // Work that is ready to be measured.
   struct Prepared {
-    Enqueuer run;        // what comes before, and the work, once
-    Enqueuer before;     // the former alone; may be empty
-    GraphExec graph;     // runs_in_graph of them; none: enqueued each time
-    GraphExec baseline;  // the same without the work
+    bool given_up = false;  // and not ready
+    Enqueuer run;           // what comes before, and the work, once
+    Enqueuer before;        // the former alone; may be empty
+    GraphExec graph;        // runs_in_graph of them; none: enqueued each time
+    GraphExec baseline;     // the same without the work
     int runs_in_graph = 1;
     int launches = 1;                      // in a sample
     double spin = kLeastSpinMilliseconds;  // while they are enqueued
     double baseline_milliseconds = 0;      // of a sample
   };
 
+  // `fastest`: milliseconds of the fastest work's run before this one, for it
+  // to update.
   StatusOr<Prepared> Prepare(const Enqueuer& work,
-                             const WorkMeasurement& measurement) {
+                             const WorkMeasurement& measurement,
+                             double* fastest) {
     Prepared prepared;
     prepared.before = measurement.before;
     prepared.run = [before = measurement.before,
@@ -106,6 +114,13 @@ class Sampler {
     // The first launch uploads the graph, and says little.
     IOS_ASSIGN_OR_RETURN(double once, Elapsed(&prepared, prepared.graph, 1));
     IOS_ASSIGN_OR_RETURN(once, Elapsed(&prepared, prepared.graph, 1));
+    if (measurement.give_up > 0 && once > measurement.give_up * *fastest) {
+      // Once more: something may have come between.
+      IOS_ASSIGN_OR_RETURN(once, Elapsed(&prepared, prepared.graph, 1));
+      prepared.given_up = once > measurement.give_up * *fastest;
+      if (prepared.given_up) return prepared;
+    }
+    *fastest = std::min(*fastest, once);
     const double wanted =
         kSampleMilliseconds / std::max(once, kSampleMilliseconds / 1000);
     const int runs = std::max<int>(measurement.least_runs, std::ceil(wanted));
@@ -240,14 +255,16 @@ StatusOr<std::vector<std::vector<double>>> SampleWork(
                        Sampler::Create(device));
   IOS_RETURN_IF_ERROR(sampler->WarmClocks());
   std::vector<Sampler::Prepared> prepared;
+  double fastest = std::numeric_limits<double>::infinity();
   for (const Enqueuer& work : works) {
     IOS_ASSIGN_OR_RETURN(Sampler::Prepared one,
-                         sampler->Prepare(work, measurement));
+                         sampler->Prepare(work, measurement, &fastest));
     prepared.push_back(std::move(one));
   }
   std::vector<std::vector<double>> samples(works.size());
   for (int i = 0; i < measurement.samples; ++i) {
     for (size_t w = 0; w < works.size(); ++w) {
+      if (prepared[w].given_up) continue;
       IOS_ASSIGN_OR_RETURN(const double sample, sampler->Sample(&prepared[w]));
       samples[w].push_back(sample);
     }
@@ -260,6 +277,7 @@ StatusOr<std::vector<double>> MeasureCold(const Device* device,
                                           const Enqueuer& warm) {
   WorkMeasurement measurement;
   measurement.least_runs = kRunsOfWays;
+  measurement.give_up = kFarSlower;
   // Twice what the cache holds pushes out all the rest.
   const int64_t bytes = 2 * device->l2_cache_bytes();
   const StatusOr<std::shared_ptr<void>> other = device->Allocate(bytes);
@@ -276,7 +294,8 @@ StatusOr<std::vector<double>> MeasureCold(const Device* device,
                        SampleWork(device, works, measurement));
   std::vector<double> medians;
   for (const std::vector<double>& of_work : samples) {
-    medians.push_back(Median(of_work));
+    medians.push_back(of_work.empty() ? std::numeric_limits<double>::infinity()
+                                      : Median(of_work));
   }
   return medians;
 }

@@ -26,6 +26,9 @@ struct WorkMeasurement {
   int warmup = 1;  // runs before, at least one
   // Work that comes before each run and does not count; may be empty.
   Enqueuer before;
+  // Work has no samples if a run of it, with what comes before, takes so many
+  // times as long as that of the fastest before it; 0: all work has.
+  double give_up = 0;
 };
 
 // Samples of each work, taken in turn: the milliseconds of a run. The host's
@@ -38,7 +41,8 @@ StatusOr<std::vector<std::vector<double>>> SampleWork(
 
 // The median of each work's samples, of runs that find in the GPU's cache what
 // `warm` reads, and nothing else: as weights are of which a network has more
-// than the cache holds.
+// than the cache holds. Infinity where a run takes far longer than the
+// fastest's.
 StatusOr<std::vector<double>> MeasureCold(const Device* device,
                                           const std::vector<Enqueuer>& works,
                                           const Enqueuer& warm);
