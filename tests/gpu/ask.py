@@ -17,9 +17,14 @@ from ios_tf.native import engine  # noqa: E402
 
 
 def weights_of(block: dict) -> list[np.ndarray]:
-    """Zeros; all operators are convolutions, each of the one before it."""
+    """Zeros; operators are convolutions, each of the input or the one before it, and
+    concats at the end."""
     shapes, channels = [], block["inputs"][0][-1]
     for op in block["operators"]:
+        if op["type"] == "concat":
+            continue
+        if op["inputs"][0] < 0:
+            channels = block["inputs"][0][-1]
         filters = op["filters"]
         kernel = [] if op["type"] == "matmul" else op.get("kernel", [1, 1])
         shapes.append([*kernel, channels // op.get("groups", 1), filters])

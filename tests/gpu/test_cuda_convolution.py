@@ -134,6 +134,33 @@ def test_plans_that_are_far_slower_are_not_sampled(gpu):
     assert 2 * of_a_plan < launches("float16", "cuda") < 2.5 * of_a_plan
 
 
+@pytest.mark.parametrize("pitched", [True, False])
+def test_all_that_takes_a_pitch_is_timed_where_there_is_one(gpu, pitched):
+    """Engines that are compiled, and copy nothing; beside dense tensors the others
+    suffice."""
+    op = CONV | {"kernel": [3, 3 if pitched else 2]}
+    concat = {"type": "concat", "inputs": [0, 1]}
+    block = {**block_of(*[op] * 2, *[concat] * pitched), "dtype": "float16"}
+    schedule = schedule_of(2)
+    if pitched:  # the concat is where the convolutions write
+        block["outputs"] = [2]
+        schedule["stages"] += [{"strategy": "concurrent", "groups": [[2]]}]
+    tiles = set(range(5, 12))
+    gpu.fake.set(tiles=len(tiles))
+    weights = weights_of(op) * 2
+    program = engine.Program(block, schedule, weights, "cuda")
+    timed, used, outputs = engines_of(gpu, program, "float16")
+    expected = cuda_engine.on_cpu(block, schedule, weights, inputs(), "float16")
+    cuda_engine.assert_close(outputs, expected, 1e-2)
+    assert "kernel Copy" not in gpu.fake.report()["counts"]
+    if pitched:
+        assert tiles < timed
+        assert used == {max(tiles)}  # the fastest
+    else:
+        assert timed.isdisjoint(tiles)
+        assert used == {2}
+
+
 def test_equal_convolutions_share_a_plan(gpu):
     op = CONV | {"kernel": [5, 1]}
     weights = weights_of(op)

@@ -114,6 +114,8 @@ def test_the_first_measurement_finds_the_clocks_up():
     [
         ([{**POOL, "inputs": [0]}, {**RELU, "inputs": [1]}], 0),  # both take a pitch
         ([{**POOL, "inputs": [0]}, {**CONV, "inputs": [1]}], 1),  # cuDNN would copy
+        ([{**POOL, "inputs": [0]}, {**CONV, "groups": 4, "inputs": [1]}], 1),
+        ([{**POOL, "inputs": [0]}, {**CONV, "groups": 16, "inputs": [1]}], 0),
         ([{"type": "concat", "inputs": [0, 1]}], 0),  # of the whole
         ([{"type": "concat", "inputs": [1, 0]}], 2),  # in another order
     ],
@@ -126,8 +128,8 @@ def test_a_merge_is_measured_as_it_runs(gpu, readers, copies):
     merge = {"strategy": "merge", "groups": [[0, 1]]}
     rest = [{"strategy": "concurrent", "groups": [[i]]} for i in outputs]
     rng = np.random.default_rng(0)
-    count = 2 + sum(reader["type"] == "conv2d" for reader in readers)
-    weights = [rng.normal(size=(1, 1, 16, 16)).astype(np.float32)] * count
+    groups = [op.get("groups", 1) for op in (*convs, *readers) if "filters" in op]
+    weights = [rng.normal(size=(1, 1, 16 // n, 16)).astype(np.float32) for n in groups]
     # The program's, in one run.
     schedule = {"version": 1, "stages": [merge, *rest]}
     program = engine.Program(block, schedule, weights, cuda_engine.DEVICE)

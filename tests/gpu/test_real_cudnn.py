@@ -60,6 +60,28 @@ def test_convolutions_have_fast_plans(library, dtype):
             assert record.summary(answer) == wanted, block
 
 
+def test_what_is_ready_copies_tensors_with_a_pitch(library):
+    """As where convolutions write into a concat: so the engine has those compiled that
+    do not. (cuDNN proposes them only where all of a driver is there.)"""
+    conv = {"type": "conv2d", "filters": 64, "bias": True, "activation": "relu"}
+    block = {
+        "version": 1,
+        "dtype": "float16",
+        "inputs": [[1, 35, 35, 192]],
+        "operators": [
+            {**conv, "inputs": [-1]},
+            {**conv, "inputs": [-1], "kernel": [3, 3], "padding": "SAME"},
+            {"type": "concat", "inputs": [0, 1]},
+        ],
+        "outputs": [2],
+    }
+    _, (answer,) = real_cudnn.answers(library, [block])
+    assert answer.error == ""
+    output = 35 * 35 * 64 * 2
+    fast = [p.workspace for p in answer.plans if p.tensor_cores and not p.compiles]
+    assert fast and min(fast) >= output
+
+
 def test_recordings_are_of_all_convolutions():
     for device, cases in record.CASES.items():
         answers = record.read(device)["answers"]

@@ -24,14 +24,16 @@ namespace {
 constexpr int kMaxLanes = 16;
 
 // See Backend::Fingerprint.
-constexpr int kRevision = 2;
+constexpr int kRevision = 3;
 
-// Own kernels do. cuDNN takes strides, too, but nearly all of its engines copy
-// such a tensor first: once for each reader.
+// Own kernels do, of which a convolution of a filter for each channel is one.
+// cuDNN takes strides, too, but nearly all of its engines copy such a tensor
+// first: once for each reader.
 bool ReadsPitched(const Operator& op) {
   return op.type != OperatorType::kConv2DTranspose &&
          op.type != OperatorType::kMatMul &&
-         (op.type != OperatorType::kConv2D || op.groups > 1);
+         (op.type != OperatorType::kConv2D ||
+          (op.groups > 1 && op.filters == op.groups));
 }
 
 // What one thread reads or writes at a time, and what engines that use tensor

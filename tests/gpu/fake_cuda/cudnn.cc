@@ -3,6 +3,7 @@
 // support.
 #include <cudnn_graph.h>
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -82,7 +83,20 @@ constexpr Engine kEngines[] = {
     {1.2, 512, false, fake::Arithmetic::kFloat32, true},
     {1.0, 0, false, fake::Arithmetic::kFloat32, false},
 };
-constexpr int kEngineCount = sizeof(kEngines) / sizeof(kEngines[0]);
+constexpr int kReadyEngines = sizeof(kEngines) / sizeof(kEngines[0]);
+
+// Behind these come those that fuse any graph and are compiled when a plan is
+// built: as many as the option "tiles" says, each twice as fast as the one
+// before. They take tensors of any pitch.
+int EngineCount() { return kReadyEngines + Machine::Get().Option("tiles"); }
+
+bool Compiles(int engine) { return engine >= kReadyEngines; }
+
+Engine EngineAt(int engine) {
+  if (!Compiles(engine)) return kEngines[engine];
+  return {std::ldexp(1.2, kReadyEngines - engine), 0, false,
+          fake::Arithmetic::kTf32, true};
+}
 
 std::map<void*, DescriptorPtr>& Descriptors() {
   static auto* descriptors = new std::map<void*, DescriptorPtr>;
@@ -274,9 +288,10 @@ bool IsFloat(const fake::OperationGraph& graph) {
 // As cuDNN's: engines with tensor cores copy tensors that have a pitch, or a
 // number of channels that is no multiple of 16 bytes.
 int64_t WorkspaceOf(int engine, const fake::OperationGraph& graph) {
-  int64_t bytes = kEngines[engine].workspace;
-  if (IsFloat(graph) &&
-      kEngines[engine].float_arithmetic == fake::Arithmetic::kFloat32) {
+  int64_t bytes = EngineAt(engine).workspace;
+  if (Compiles(engine) ||
+      (IsFloat(graph) &&
+       EngineAt(engine).float_arithmetic == fake::Arithmetic::kFloat32)) {
     return bytes;
   }
   for (const fake::GraphTensor& tensor : graph.Tensors()) {
@@ -290,6 +305,11 @@ int64_t WorkspaceOf(int engine, const fake::OperationGraph& graph) {
   return bytes;
 }
 
+bool EndsInIdentity(const fake::OperationGraph& graph) {
+  const fake::GraphOperation& last = graph.operations.back();
+  return !last.convolution && last.mode == CUDNN_POINTWISE_IDENTITY;
+}
+
 cudnnStatus_t BuildPlan(Descriptor* plan) {
   const Descriptor* const config =
       plan->Ref(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
@@ -298,7 +318,7 @@ cudnnStatus_t BuildPlan(Descriptor* plan) {
   }
   const cudnnStatus_t status = CheckSupported(*config->graph);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  const Engine& engine = kEngines[config->engine];
+  const Engine engine = EngineAt(config->engine);
   if (!engine.works) {
     return Fail(CUDNN_STATUS_NOT_SUPPORTED, "an engine that cannot be built");
   }
@@ -339,6 +359,11 @@ cudnnStatus_t Finalize(Descriptor* descriptor) {
       switch (descriptor->Get(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_HEUR_MODE_A)) {
         case CUDNN_HEUR_MODE_A:
           descriptor->engines = {1, 4, 0};
+          if (EndsInIdentity(*graph->graph)) {
+            for (int i = kReadyEngines; i < EngineCount(); ++i) {
+              descriptor->engines.push_back(i);
+            }
+          }
           break;
         case CUDNN_HEUR_MODE_B:
           descriptor->engines = {2, 1, 3};
@@ -354,7 +379,7 @@ cudnnStatus_t Finalize(Descriptor* descriptor) {
       descriptor->engine =
           descriptor->Get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, -1);
       if (!graph || descriptor->engine < 0 ||
-          descriptor->engine >= kEngineCount) {
+          descriptor->engine >= EngineCount()) {
         return Fail(CUDNN_STATUS_BAD_PARAM, "an engine that does not exist");
       }
       descriptor->graph = graph->graph;
@@ -390,7 +415,7 @@ void Return(const std::vector<T>& values, int64_t requested, int64_t* count,
 
 std::vector<cudnnBackendNumericalNote_t> NotesOf(const Descriptor& engine) {
   if (!IsFloat(*engine.graph)) return {CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
-  switch (kEngines[engine.engine].float_arithmetic) {
+  switch (EngineAt(engine.engine).float_arithmetic) {
     case fake::Arithmetic::kTf32:
       return {CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
     case fake::Arithmetic::kBFloat16:
@@ -451,7 +476,10 @@ cudnnStatus_t GetAttribute(Descriptor* descriptor,
       Return(NotesOf(*descriptor), requested, count, array);
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
-      Return<cudnnBackendBehaviorNote_t>({}, requested, count, array);
+      Return(Compiles(descriptor->engine)
+                 ? std::vector{CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}
+                 : std::vector<cudnnBackendBehaviorNote_t>(),
+             requested, count, array);
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
     case CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE:
@@ -509,7 +537,7 @@ cudnnStatus_t Execute(const cudnnContext& handle, Descriptor& plan,
       return CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
     }
   }
-  const Engine& engine = kEngines[plan.engine];
+  const Engine engine = EngineAt(plan.engine);
   const int64_t bytes = WorkspaceOf(plan.engine, *plan.graph);
   if (bytes > 0 && !workspace) {
     machine.Violate("cuDNN is given no workspace");

@@ -57,8 +57,6 @@ struct CudnnCandidate {
   std::string name;
   // Its kernel is compiled when the plan is built, which takes up to a second.
   bool compiles = false;
-
-  std::string Engine() const { return name.substr(0, name.find('_')); }
 };
 
 // One graph for all a spec asks for.

@@ -4,7 +4,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,13 +14,10 @@
 namespace ios::cuda {
 namespace {
 
-// Plans that are timed, beside one of every engine: all that heuristics
-// propose, some 35 for a convolution, but for those of an unusual one.
-constexpr int kTimedPlans = 64;
-// Plans that are compiled to be timed, which takes up to a second each; none
-// where that many plans are ready and read and write all tensors as they are.
-constexpr int kCompiledPlans = 3;
-constexpr int kEnoughPlans = 8;
+// Plans that are compiled to be timed, which takes a second or two each, where
+// fewer than so many are ready.
+constexpr size_t kCompiledPlans = 3;
+constexpr size_t kEnoughPlans = 8;
 // Every lane has memory of this size at least to spare, and of so many times
 // the convolution's tensors: plans that pad channels copy all of them.
 constexpr int64_t kSmallWorkspaceBytes = 64 << 20;
@@ -57,33 +53,28 @@ bool AllDense(const ConvolutionSpec& spec) {
          (!spec.residual || IsDense(*spec.residual, spec.dtype));
 }
 
-// The plans worth timing. One of every engine, since heuristics see neither
-// that an engine copies tensors that are not dense nor how much faster another
-// one is.
-std::vector<Candidate> BuildSome(const CudnnGraph& graph,
-                                 const ConvolutionSpec& spec) {
+// The plans to time: all that are ready, since heuristics see neither that an
+// engine copies tensors that are not dense nor how much faster another one is.
+// Of engines that are compiled, some where few are ready; all where tensors are
+// not dense, which nearly no others take without copies.
+std::vector<Candidate> BuildAll(const CudnnGraph& graph,
+                                const ConvolutionSpec& spec) {
   const std::vector<CudnnCandidate>& proposed = graph.candidates();
   std::vector<Candidate> candidates;
-  std::set<std::string> engines;
-  for (size_t i = 0; i < proposed.size(); ++i) {
-    if (proposed[i].compiles) continue;
-    if (candidates.size() >= kTimedPlans &&
-        engines.count(proposed[i].Engine())) {
-      continue;
+  const auto build = [&](bool compiles, size_t most) {
+    for (size_t i = 0; i < proposed.size() && most > 0; ++i) {
+      if (proposed[i].compiles != compiles) continue;
+      --most;  // also if it fails: it takes its time
+      if (std::optional<Candidate> candidate = Build(graph, spec, i)) {
+        candidates.push_back(std::move(*candidate));
+      }
     }
-    if (std::optional<Candidate> candidate = Build(graph, spec, i)) {
-      engines.insert(proposed[i].Engine());
-      candidates.push_back(std::move(*candidate));
-    }
-  }
-  if (candidates.size() >= kEnoughPlans && AllDense(spec)) return candidates;
-  int compiled = 0;
-  for (size_t i = 0; i < proposed.size() && compiled < kCompiledPlans; ++i) {
-    if (!proposed[i].compiles) continue;
-    ++compiled;  // also if it fails: it takes its time
-    if (std::optional<Candidate> candidate = Build(graph, spec, i)) {
-      candidates.push_back(std::move(*candidate));
-    }
+  };
+  build(/*compiles=*/false, proposed.size());
+  if (!AllDense(spec)) {
+    build(/*compiles=*/true, proposed.size());
+  } else if (candidates.size() < kEnoughPlans) {
+    build(/*compiles=*/true, kCompiledPlans);
   }
   return candidates;
 }
@@ -168,7 +159,7 @@ StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
     }
   }
 
-  std::vector<Candidate> candidates = BuildSome(*graph, spec);
+  std::vector<Candidate> candidates = BuildAll(*graph, spec);
   if (candidates.empty()) {
     return Unimplemented(
         "none of " + std::to_string(graph->candidates().size()) +
