@@ -88,6 +88,7 @@ class FakeCuda:
         os.environ["IOS_TF_CUDA_LIBRARIES"] = str(directory)
         # In memory only: the fake GPU's times are no one else's.
         os.environ.setdefault("IOS_TF_PLAN_CACHE", "")
+        os.environ.setdefault("IOS_TF_CODE_CACHE", "")
         self.library = ctypes.CDLL(str(directory / "libcuda.so.1"), ctypes.RTLD_GLOBAL)
         self.library.fake_cuda_report.restype = ctypes.c_char_p
         self.library.fake_cuda_set.argtypes = [ctypes.c_char_p, ctypes.c_int64]

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 
+#include "cc/engine/cuda/driver/code_cache.h"
 #include "cc/engine/cuda/kernels/kernel_params.h"
 #include "cc/engine/cuda/kernels/kernel_source.h"
 
@@ -18,6 +20,17 @@ std::string Describe(const KernelVariant& variant) {
   return text;
 }
 
+std::vector<std::string> OptionsOf(const Device* device,
+                                   const KernelVariant& variant) {
+  std::vector<std::string> options = {
+      "--gpu-architecture=sm_" + std::to_string(device->compute_capability()),
+      "--std=c++17"};
+  for (const auto& [name, value] : variant.macros) {
+    options.push_back(std::string("-D") + name + "=" + std::to_string(value));
+  }
+  return options;
+}
+
 // The machine code of `source` for the device.
 StatusOr<std::string> Compile(const Device* device, const std::string& source,
                               const KernelVariant& variant) {
@@ -29,12 +42,7 @@ StatusOr<std::string> Compile(const Device* device, const std::string& source,
   const auto destroy = [&](nvrtcProgram* p) { nvrtc.nvrtcDestroyProgram(p); };
   const std::unique_ptr<nvrtcProgram, decltype(destroy)> owner(&program,
                                                                destroy);
-  std::vector<std::string> options = {
-      "--gpu-architecture=sm_" + std::to_string(device->compute_capability()),
-      "--std=c++17"};
-  for (const auto& [name, value] : variant.macros) {
-    options.push_back(std::string("-D") + name + "=" + std::to_string(value));
-  }
+  const std::vector<std::string> options = OptionsOf(device, variant);
   std::vector<const char*> pointers;
   for (const std::string& option : options) pointers.push_back(option.c_str());
   if (result == NVRTC_SUCCESS) {
@@ -64,6 +72,19 @@ StatusOr<std::string> Compile(const Device* device, const std::string& source,
                   std::to_string(device->compute_capability()) + ": " +
                   nvrtc.nvrtcGetErrorString(result) +
                   (log.empty() ? "" : ": " + log));
+}
+
+// All that its code comes from.
+std::string CodeKey(const Device* device, const std::string& source,
+                    const KernelVariant& variant) {
+  int major = 0, minor = 0;
+  device->libraries().nvrtc.nvrtcVersion(&major, &minor);
+  std::string key =
+      "NVRTC " + std::to_string(major) + "." + std::to_string(minor);
+  for (const std::string& option : OptionsOf(device, variant)) {
+    key += " " + option;
+  }
+  return key + "\n" + source;
 }
 
 int BitsOf(float value) {
@@ -97,14 +118,26 @@ StatusOr<KernelCache::Loaded> KernelCache::Load(
     const KernelVariant& variant) const {
   const std::string source =
       std::string(kKernelParamsText) + "\n" + kCommonSource + variant.source;
+  const auto load = [&](const std::string& image) -> StatusOr<Loaded> {
+    CUmodule module = nullptr;
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuModuleLoadData, &module, image.data());
+    Loaded loaded;
+    loaded.module = Module(device_, module);
+    IOS_CUDA_RETURN_IF_ERROR(device_, cuModuleGetFunction, &loaded.function,
+                             module, variant.name);
+    return loaded;
+  };
+  CodeCache& cache = CodeCache::Get();
+  const std::string key = CodeKey(device_, source, variant);
+  if (const std::optional<std::string> known = cache.Find(key)) {
+    // Another driver may not take it.
+    StatusOr<Loaded> loaded = load(*known);
+    if (loaded.ok()) return loaded;
+  }
   IOS_ASSIGN_OR_RETURN(const std::string image,
                        Compile(device_, source, variant));
-  CUmodule module = nullptr;
-  IOS_CUDA_RETURN_IF_ERROR(device_, cuModuleLoadData, &module, image.data());
-  Loaded loaded;
-  loaded.module = Module(device_, module);
-  IOS_CUDA_RETURN_IF_ERROR(device_, cuModuleGetFunction, &loaded.function,
-                           module, variant.name);
+  StatusOr<Loaded> loaded = load(image);
+  if (loaded.ok()) cache.Insert(key, image);
   return loaded;
 }
 
