@@ -17,6 +17,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,7 @@ void* Symbol(const char* name) {
 std::mutex mutex;
 std::map<Descriptor, cudnnBackendDescriptorType_t> types;
 std::map<Descriptor, Descriptor> configs;  // of plans
+std::set<Descriptor> loaded;               // plans from JSON
 std::map<Descriptor, cudnnBackendHeurMode_t> modes;
 std::string notes;  // a line of JSON for each thing
 
@@ -171,6 +173,10 @@ void NoteProposals(Descriptor heuristics, int64_t count, const void* array) {
 }
 
 void NotePlan(Descriptor plan, cudnnStatus_t status) {
+  if (loaded.count(plan)) {
+    notes += "{\"loaded\": " + std::to_string(status) + "}\n";
+    return;
+  }
   const auto workspace = Get<int64_t>(
       plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1);
   notes += "{\"plan\": " + Json(EngineOf(configs[plan])) +
@@ -231,6 +237,7 @@ cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
   std::lock_guard<std::mutex> lock(mutex);
   types.erase(descriptor);
   configs.erase(descriptor);
+  loaded.erase(descriptor);
   modes.erase(descriptor);
   return REAL(cudnnBackendDestroyDescriptor)(descriptor);
 }
@@ -243,6 +250,8 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendSetAttribute(
   std::lock_guard<std::mutex> lock(mutex);
   if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
     configs[descriptor] = *static_cast<const Descriptor*>(array);
+  } else if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION) {
+    loaded.insert(descriptor);
   } else if (name == CUDNN_ATTR_ENGINEHEUR_MODE) {
     modes[descriptor] = *static_cast<const cudnnBackendHeurMode_t*>(array);
   }

@@ -50,12 +50,14 @@ class Answer:
       proposed: names of engines with their knobs, by mode of the heuristics, in order.
       plans: those that were built, in order.
       graphs: the same, those of each convolution by themselves.
+      loaded: how many plans were made from JSON, without heuristics.
     """
 
     error: str
     proposed: Mapping[str, Sequence[str]]
     plans: Sequence[Plan]
     graphs: Sequence[Sequence[Plan]]
+    loaded: int
 
 
 def find() -> Path | None:
@@ -97,9 +99,15 @@ def _build(library: Path) -> Path:
 
 
 def answers(
-    library: Path, blocks: Sequence[Mapping[str, Any]], device: str = "h200"
+    library: Path,
+    blocks: Sequence[Mapping[str, Any]],
+    device: str = "h200",
+    caches: Path | str = "",
 ) -> tuple[int, list[Answer]]:
-    """cuDNN's version, and what it says to blocks of convolutions."""
+    """cuDNN's version, and what it says to blocks of convolutions.
+
+    The directory `caches`, if there is one, keeps plans for the next call.
+    """
     directory = _build(library)
     # A wheel of NVRTC and cuBLAS may be there, for cuDNN itself.
     beside = [str(p) for p in library.parents[2].glob("*/lib")]
@@ -112,7 +120,8 @@ def answers(
             "PYTHONPATH": os.pathsep.join(paths),
             "LD_LIBRARY_PATH": os.pathsep.join(beside),
             "IOS_TF_CUDA_LIBRARIES": str(directory),
-            "IOS_TF_PLAN_CACHE": "",
+            "IOS_TF_PLAN_CACHE": f"{caches}/plans" if caches else "",
+            "IOS_TF_CODE_CACHE": f"{caches}/code" if caches else "",
             "FAKE_CUDA_OPTIONS": "inert=1",
             "CUDNN_PROXY_LIBRARY": str(library),
             "CUDNN_PROXY_DEVICE": str(DEVICES / f"{device}.json"),
@@ -129,6 +138,7 @@ def _answer(error: str, notes: Sequence[Mapping[str, Any]]) -> Answer:
     proposed: dict[str, list[str]] = {}
     graphs: list[list[Plan]] = []
     proposing = False
+    loaded = 0
     for note in notes:
         if "mode" in note:
             names = proposed.setdefault(str(note["mode"]), [])
@@ -138,7 +148,9 @@ def _answer(error: str, notes: Sequence[Mapping[str, Any]]) -> Answer:
             proposing = True
             continue
         proposing = False
-        if note["status"] == 0:
+        if "loaded" in note:
+            loaded += note["loaded"] == 0
+        elif note["status"] == 0:
             engine = note["plan"]
             graphs[-1].append(
                 Plan(
@@ -149,7 +161,7 @@ def _answer(error: str, notes: Sequence[Mapping[str, Any]]) -> Answer:
                 )
             )
     plans = [plan for graph in graphs for plan in graph]
-    return Answer(error, proposed, plans, graphs)
+    return Answer(error, proposed, plans, graphs, loaded)
 
 
 def convolutions(network: str) -> list[dict[str, Any]]:

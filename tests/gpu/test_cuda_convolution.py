@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -227,10 +228,14 @@ def test_no_plan_is_a_clear_error(gpu):
 
 
 def run_in_process(
-    cache: Path | None, dtype: str = "float32", options: str = ""
+    cache: Path | None,
+    dtype: str = "float32",
+    options: str = "",
+    code: Path | None = None,
 ) -> tuple[float, dict, str]:
     environment = dict(os.environ)
     environment["IOS_TF_PLAN_CACHE"] = str(cache or "")
+    environment["IOS_TF_CODE_CACHE"] = str(code or "")
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     environment["FAKE_CUDA_OPTIONS"] = options
     done = subprocess.run(
@@ -270,15 +275,38 @@ def test_plan_is_timed_once(tmp_path, right_sum):
     assert "1x9x7x16 to 1x9x7x8" in convolution
     assert plan.startswith("eng")
 
+    assert counts["cudnn heuristics"] == 3
     total, counts, errors = run_in_process(cache)
     assert total == pytest.approx(right_sum)
     assert counts["cudnn plans"] == 1
+    # No more than those of heuristics that propose it.
+    assert counts["cudnn heuristics"] == (2 if "eng3" in plan else 1)
     assert errors == ""
     # Another precision is another convolution, in the same file.
     run_in_process(cache, "float16")
     plans = json.loads(only_file(cache).read_text())["plans"]
     assert len(plans) == 2
     assert plans[convolution] == plan
+
+
+def test_a_plan_that_is_kept_is_loaded(tmp_path, right_sum):
+    """Without heuristics; one that cuDNN refuses is built, and kept, again."""
+    plans, code = tmp_path / "plans", tmp_path / "code"
+    run_in_process(plans, code=code)
+    (file,) = (f for f in code.iterdir() if b"FAKE PLAN" in f.read_bytes())
+    right = file.read_bytes()
+    begin = right.index(b"\n") + 1
+    digest = hashlib.sha256(b"{}").hexdigest().encode()
+    for refused in (False, True, False):
+        if refused:
+            file.write_bytes(right[:begin] + digest + b"\n{}")
+        total, counts, errors = run_in_process(plans, code=code)
+        assert total == pytest.approx(right_sum)
+        assert errors == ""
+        assert counts.get("cudnn plans loaded", 0) == (not refused)
+        assert counts.get("cudnn plans", 0) == refused
+        assert ("cudnn heuristics" in counts) == refused
+        assert file.read_bytes() == right
 
 
 def test_other_versions_of_cudnn_are_timed_anew(tmp_path, right_sum):

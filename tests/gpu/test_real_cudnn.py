@@ -82,6 +82,19 @@ def test_what_is_ready_copies_tensors_with_a_pitch(library):
     assert fast and min(fast) >= output
 
 
+def test_plans_are_loaded_without_heuristics(library, tmp_path):
+    chosen = [real_cudnn.with_batch(block, 1, "float16") for *_, block in some(1)]
+    _, first = real_cudnn.answers(library, chosen, caches=tmp_path)
+    assert all(answer.proposed and answer.plans for answer in first)
+    assert sum(answer.loaded for answer in first) == 0
+    _, second = real_cudnn.answers(library, chosen, caches=tmp_path)
+    for answer in second:
+        assert answer.error == ""
+        assert answer.loaded >= 1
+        # Where cuDNN proposes nothing, it is asked again.
+        assert not any(answer.proposed.values()) and not answer.plans
+
+
 def test_recordings_are_of_all_convolutions():
     for device, cases in record.CASES.items():
         answers = record.read(device)["answers"]

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <sstream>
 #include <thread>
+#include <type_traits>
 
 #include "graph.h"
 #include "machine.h"
@@ -123,6 +125,8 @@ size_t SizeOf(cudnnBackendAttributeType_t type) {
   switch (type) {
     case CUDNN_TYPE_BOOLEAN:
       return sizeof(bool);
+    case CUDNN_TYPE_CHAR:
+      return sizeof(char);
     case CUDNN_TYPE_INT64:
       return sizeof(int64_t);
     case CUDNN_TYPE_FLOAT:
@@ -310,7 +314,108 @@ bool EndsInIdentity(const fake::OperationGraph& graph) {
   return !last.convolution && last.mode == CUDNN_POINTWISE_IDENTITY;
 }
 
+// The "JSON" of plans: a graph and its engine, as numbers.
+constexpr char kPlanText[] = "FAKE PLAN ";
+
+struct PlanWriter {
+  std::ostringstream out;
+
+  template <typename T>
+  void operator()(const T& value) {
+    out << value << ' ';
+  }
+  void operator()(const std::vector<int64_t>& values) {
+    (*this)(values.size());
+    for (int64_t value : values) (*this)(value);
+  }
+};
+
+struct PlanReader {
+  std::istringstream in;
+
+  template <typename T>
+  void operator()(T& value) {
+    if constexpr (std::is_enum_v<T>) {
+      int number = 0;
+      in >> number;
+      value = static_cast<T>(number);
+    } else {
+      in >> value;
+    }
+  }
+  void operator()(std::vector<int64_t>& values) {
+    size_t count = 0;
+    in >> count;
+    values.resize(in && count < 16 ? count : 0);
+    for (int64_t& value : values) in >> value;
+  }
+};
+
+template <typename Visitor>
+void Visit(Visitor& visit, fake::GraphTensor& tensor) {
+  visit(tensor.type);
+  visit(tensor.dims);
+  visit(tensor.strides);
+  visit(tensor.uid);
+  visit(tensor.alignment);
+  visit(tensor.is_virtual);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visit, fake::GraphOperation& op) {
+  visit(op.convolution);
+  visit(op.transposed);
+  visit(op.has_b);
+  Visit(visit, op.x);
+  Visit(visit, op.y);
+  if (op.has_b) Visit(visit, op.b);
+  for (auto* values :
+       {&op.padding_before, &op.padding_after, &op.dilations, &op.strides}) {
+    visit(*values);
+  }
+  visit(op.mode);
+  for (double* value : {&op.lower_clip, &op.upper_clip, &op.lower_clip_slope,
+                        &op.elu_alpha, &op.swish_beta}) {
+    visit(*value);
+  }
+}
+
+std::vector<char> WritePlan(const Descriptor& plan) {
+  PlanWriter write;
+  write.out.precision(17);
+  write.out << kPlanText;
+  write(plan.engine);
+  write(plan.graph->operations.size());
+  for (fake::GraphOperation op : plan.graph->operations) Visit(write, op);
+  const std::string text = write.out.str();
+  return {text.begin(), text.end()};
+}
+
+cudnnStatus_t ReadPlan(Descriptor* plan) {
+  const auto text =
+      plan->All<char>(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
+  const size_t begin = std::strlen(kPlanText);
+  if (std::string(text.begin(), text.end()).compare(0, begin, kPlanText) != 0) {
+    return Fail(CUDNN_STATUS_BAD_PARAM, "no plan");
+  }
+  PlanReader read{
+      std::istringstream(std::string(text.begin() + begin, text.end()))};
+  size_t count = 0;
+  read(plan->engine);
+  read(count);
+  auto graph = std::make_shared<fake::OperationGraph>();
+  graph->operations.resize(read.in && count < 16 ? count : 0);
+  for (fake::GraphOperation& op : graph->operations) Visit(read, op);
+  if (!read.in || count == 0) return Fail(CUDNN_STATUS_BAD_PARAM, "no plan");
+  plan->graph = std::move(graph);
+  Machine::Get().Count("cudnn plans loaded");
+  return CUDNN_STATUS_SUCCESS;
+}
+
 cudnnStatus_t BuildPlan(Descriptor* plan) {
+  if (plan->Has(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION)) {
+    return ReadPlan(plan);
+  }
   const Descriptor* const config =
       plan->Ref(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   if (!config || config->engine < 0) {
@@ -356,6 +461,7 @@ cudnnStatus_t Finalize(Descriptor* descriptor) {
       const cudnnStatus_t status = CheckSupported(*graph->graph);
       if (status != CUDNN_STATUS_SUCCESS) return status;
       descriptor->graph = graph->graph;
+      Machine::Get().Count("cudnn heuristics");
       switch (descriptor->Get(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_HEUR_MODE_A)) {
         case CUDNN_HEUR_MODE_A:
           descriptor->engines = {1, 4, 0};
@@ -450,6 +556,10 @@ cudnnStatus_t GetAttribute(Descriptor* descriptor,
         }
       }
       return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION:
+      Return(WritePlan(*descriptor), requested, count, array);
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG:
     case CUDNN_ATTR_ENGINECFG_ENGINE:
       if (count) *count = 1;
       if (requested > 0 && !fill(0, descriptor->engine)) {

@@ -429,6 +429,12 @@ class FrontendPlan : public CudnnPlan {
     });
   }
 
+  StatusOr<std::string> Json() const override {
+    return Guard([&]() -> StatusOr<std::string> {
+      return plan_.getJsonRepresentation();
+    });
+  }
+
  private:
   const bool bias_;
   const bool residual_;
@@ -456,16 +462,25 @@ class FrontendGraph : public CudnnGraph {
       if (i < a.size()) Add(a[i], "");
       if (i < b.size()) Add(b[i], "");
     }
-    if (FuseFreely(spec)) {
-      for (const fe::ManagedOpaqueDescriptor& config :
-           ProposeFree(spec, handle->get())) {
-        Add(config, "free ");
-      }
-    }
+    if (FuseFreely(spec)) AddAll(ProposeFree(spec, handle->get()), kFree);
     // Its engines are slow, but are what is left.
-    for (const fe::ManagedOpaqueDescriptor& config :
-         Propose(&graph, CUDNN_HEUR_MODE_FALLBACK)) {
-      Add(config, "");
+    AddAll(Propose(&graph, CUDNN_HEUR_MODE_FALLBACK), "");
+  }
+
+  // What the heuristics propose that are asked until one proposes `candidate`.
+  FrontendGraph(CudnnHandle* handle, const ConvolutionSpec& spec,
+                const std::string& candidate)
+      : handle_(handle), spec_(spec) {
+    if (candidate.rfind(kFree, 0) == 0) {
+      if (FuseFreely(spec)) AddAll(ProposeFree(spec, handle->get()), kFree);
+      return;
+    }
+    fe::OperationGraph graph =
+        MakeGraph(spec, /*identity=*/false, handle->get());
+    for (auto mode :
+         {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
+      AddAll(Propose(&graph, mode), "");
+      if (names_.count(candidate)) return;
     }
   }
 
@@ -487,6 +502,15 @@ class FrontendGraph : public CudnnGraph {
   }
 
  private:
+  // Begins the names of candidates that fuse any graph.
+  static constexpr char kFree[] = "free ";
+
+  void AddAll(const fe::EngineConfigList& configs, const char* prefix) {
+    for (const fe::ManagedOpaqueDescriptor& config : configs) {
+      Add(config, prefix);
+    }
+  }
+
   void Add(const fe::ManagedOpaqueDescriptor& config, const char* prefix) {
     if (Unwanted(spec_, config)) return;
     CudnnCandidate candidate;
@@ -518,17 +542,35 @@ StatusOr<std::shared_ptr<CudnnHandle>> TakeCudnnHandle(const Device* device) {
   return handles->Take();
 }
 
+StatusOr<std::shared_ptr<const CudnnPlan>> LoadCudnnPlan(
+    const Device* device, const ConvolutionSpec& spec,
+    const std::string& json) {
+  using Result = StatusOr<std::shared_ptr<const CudnnPlan>>;
+  return Guard([&]() -> Result {
+    IOS_ASSIGN_OR_RETURN(Handles * handles, Handles::Get(device));
+    fe::ExecutionPlan plan = fe::ExecutionPlanBuilder()
+                                 .setHandle(handles->builder()->get())
+                                 .loadFromJson(json);
+    return std::shared_ptr<const CudnnPlan>(
+        std::make_shared<FrontendPlan>(spec, std::move(plan)));
+  });
+}
+
 bool CudnnHas(const Activation& activation) {
   return activation == Activation::kNone ||
          ToCudnn(activation) != fe::PointwiseMode_t::NOT_SET;
 }
 
 StatusOr<std::unique_ptr<CudnnGraph>> CudnnGraph::Create(
-    const Device* device, const ConvolutionSpec& spec) {
+    const Device* device, const ConvolutionSpec& spec,
+    const std::string& candidate) {
   using Result = StatusOr<std::unique_ptr<CudnnGraph>>;
   return Guard([&]() -> Result {
     IOS_ASSIGN_OR_RETURN(Handles * handles, Handles::Get(device));
-    auto graph = std::make_unique<FrontendGraph>(handles->builder(), spec);
+    auto graph = candidate.empty()
+                     ? std::make_unique<FrontendGraph>(handles->builder(), spec)
+                     : std::make_unique<FrontendGraph>(handles->builder(), spec,
+                                                       candidate);
     if (graph->candidates().empty()) {
       return Unimplemented(OneLine("cuDNN proposes no engine: " +
                                    fe::detail::get_last_error_string_()));

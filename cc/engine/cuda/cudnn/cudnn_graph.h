@@ -48,7 +48,15 @@ class CudnnPlan {
   // Can be captured; may be called by several threads at once.
   virtual Status Enqueue(const ConvolutionPointers& pointers, CUstream stream,
                          CudnnHandle* handle) const = 0;
+  // With it LoadCudnnPlan() makes the same plan again. It holds the code of
+  // kernels that were compiled: whoever writes it says what the plan computes.
+  virtual StatusOr<std::string> Json() const = 0;
 };
+
+// A plan of the spec's from its Json(), with the same cuDNN and device; takes
+// less than a millisecond. Unimplemented if cuDNN refuses it.
+StatusOr<std::shared_ptr<const CudnnPlan>> LoadCudnnPlan(
+    const Device* device, const ConvolutionSpec& spec, const std::string& json);
 
 // An engine of cuDNN with its configuration.
 struct CudnnCandidate {
@@ -62,10 +70,13 @@ struct CudnnCandidate {
 // One graph for all a spec asks for.
 class CudnnGraph {
  public:
-  // Unimplemented, with cuDNN's reason, if it has no engine for the graph.
-  // Needs the device's context to be current, as all functions here do.
+  // Unimplemented, with cuDNN's reason, if it has no engine for the graph. With
+  // a candidate's name no more heuristics are asked than those that propose it:
+  // each takes milliseconds. Needs the device's context to be current, as all
+  // functions here do.
   static StatusOr<std::unique_ptr<CudnnGraph>> Create(
-      const Device* device, const ConvolutionSpec& spec);
+      const Device* device, const ConvolutionSpec& spec,
+      const std::string& candidate = "");
   virtual ~CudnnGraph() = default;
 
   // In the order of cuDNN's heuristics, each of them once.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/engine/cuda/cudnn/plan_cache.h"
+#include "cc/engine/cuda/driver/code_cache.h"
 #include "cc/engine/cuda/driver/measure_work.h"
 
 namespace ios::cuda {
@@ -124,41 +125,76 @@ StatusOr<size_t> Fastest(const Device* device,
 }
 
 // The plan of that name, if cuDNN still has it and it works.
-std::optional<Candidate> Recall(const CudnnGraph& graph,
+std::optional<Candidate> Recall(const Device* device,
                                 const ConvolutionSpec& spec,
                                 const std::string& name) {
-  const std::vector<CudnnCandidate>& proposed = graph.candidates();
+  const StatusOr<std::unique_ptr<CudnnGraph>> graph =
+      CudnnGraph::Create(device, spec, name);
+  if (!graph.ok()) return std::nullopt;
+  const std::vector<CudnnCandidate>& proposed = (*graph)->candidates();
   for (size_t i = 0; i < proposed.size(); ++i) {
-    if (proposed[i].name == name) return Build(graph, spec, i);
+    if (proposed[i].name == name) return Build(**graph, spec, i);
   }
   return std::nullopt;
+}
+
+// Of a plan in CodeCache.
+std::string PlanKey(const std::string& device_name,
+                    const std::string& convolution, const std::string& name) {
+  return "cuDNN plan " + name + "\n" + convolution + "\n" + device_name;
+}
+
+// The plan that was kept under the key, if cuDNN still takes it.
+std::optional<Candidate> Reload(const Device* device,
+                                const ConvolutionSpec& spec,
+                                const std::string& name,
+                                const std::string& key) {
+  const std::optional<std::string> json = CodeCache::Get().Find(key);
+  if (!json) return std::nullopt;
+  StatusOr<Plan> plan = LoadCudnnPlan(device, spec, *json);
+  if (!plan.ok() || (*plan)->workspace_bytes() > MaxWorkspaceBytes(spec)) {
+    return std::nullopt;
+  }
+  return Candidate{name, std::move(*plan)};
+}
+
+void Keep(const CudnnPlan& plan, const std::string& key) {
+  const StatusOr<std::string> json = plan.Json();
+  if (json.ok()) CodeCache::Get().Insert(key, *json);
 }
 
 StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
                       const std::string& convolution) {
   IOS_ASSIGN_OR_RETURN(const std::string device_name, PlanCacheName(device));
-  IOS_ASSIGN_OR_RETURN(const std::unique_ptr<CudnnGraph> graph,
-                       CudnnGraph::Create(device, spec));
-  StatusOr<ConvolutionTensors> tensors =
-      ConvolutionTensors::Create(device, spec);
+  std::optional<ConvolutionTensors> tensors;
   const auto warm = [&](std::vector<Candidate>* candidates) -> Status {
-    IOS_RETURN_IF_ERROR(tensors.status());
+    if (!tensors) {
+      IOS_ASSIGN_OR_RETURN(tensors, ConvolutionTensors::Create(device, spec));
+    }
     return Warm(device, &*tensors, candidates);
   };
 
   PlanCache& cache = PlanCache::Get();
   if (const std::optional<std::string> name =
           cache.Find(device_name, convolution)) {
-    if (std::optional<Candidate> known = Recall(*graph, spec, *name)) {
+    const std::string key = PlanKey(device_name, convolution, *name);
+    for (const bool kept : {true, false}) {
+      std::optional<Candidate> known =
+          kept ? Reload(device, spec, *name, key) : Recall(device, spec, *name);
+      if (!known) continue;
       const Plan plan = known->plan;
       std::vector<Candidate> candidates = {std::move(*known)};
       const Status status = warm(&candidates);
       if (status.code() == StatusCode::kResourceExhausted) return plan;
       IOS_RETURN_IF_ERROR(status);
-      if (!candidates.empty()) return plan;
+      if (candidates.empty()) continue;
+      if (!kept) Keep(*plan, key);
+      return plan;
     }
   }
 
+  IOS_ASSIGN_OR_RETURN(const std::unique_ptr<CudnnGraph> graph,
+                       CudnnGraph::Create(device, spec));
   std::vector<Candidate> candidates = BuildAll(*graph, spec);
   if (candidates.empty()) {
     return Unimplemented(
@@ -174,8 +210,10 @@ StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
   if (candidates.empty()) return Unimplemented("none of the plans runs");
   IOS_ASSIGN_OR_RETURN(const size_t fastest,
                        Fastest(device, *tensors, candidates));
-  cache.Insert(device_name, convolution, candidates[fastest].name);
-  return candidates[fastest].plan;
+  const Candidate& best = candidates[fastest];
+  cache.Insert(device_name, convolution, best.name);
+  Keep(*best.plan, PlanKey(device_name, convolution, best.name));
+  return best.plan;
 }
 
 }  // namespace
