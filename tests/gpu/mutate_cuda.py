@@ -35,6 +35,8 @@ class Mutation:
 
 _ENGINE = "tests/gpu/test_cuda_engine.py::"
 _MEASURED = "tests/gpu/test_cuda_measurement.py::"
+_CONVOLUTION = "tests/gpu/test_cuda_convolution.py::"
+_CODE = "tests/gpu/test_cuda_code_cache.py::"
 _FAILURES = "tests/gpu/test_cuda_failures.py::"
 _DEVICE = "tests/gpu/gpu_device_checks.py::"
 _CUDA = "cc/engine/cuda/"
@@ -129,7 +131,8 @@ MUTATIONS = [
     Mutation(
         "cuDNN reads tensors with a pitch, in programs",
         _CUDA + "cuda_backend.cc",
-        "(op.type != OperatorType::kConv2D || op.groups > 1)",
+        "(op.type != OperatorType::kConv2D ||\n"
+        "          (op.groups > 1 && op.filters == op.groups))",
         "true",
         _MEASURED + "test_a_merge_is_measured_as_it_runs",
     ),
@@ -146,6 +149,48 @@ MUTATIONS = [
         "std::max(kSmallWorkspaceBytes, kWorkspaceTensors * bytes)",
         "kSmallWorkspaceBytes + 0 * bytes",
         "tests/gpu/test_cuda_convolution.py::test_plans_may_copy_all_of_large_tensors",
+    ),
+    Mutation(
+        "plans that are far slower are sampled, too",
+        _CUDA + "driver/measure_work.cc",
+        "  measurement.give_up = kFarSlower;\n",
+        "",
+        _CONVOLUTION + "test_plans_that_are_far_slower_are_not_sampled",
+    ),
+    Mutation(
+        "three tiles are compiled for tensors with a pitch",
+        _CUDA + "cudnn/plan_search.cc",
+        "if (!AllDense(spec)) {\n    build(/*compiles=*/true, proposed.size())",
+        "if (!AllDense(spec)) {\n    build(/*compiles=*/true, kCompiledPlans)",
+        _CONVOLUTION + "test_all_that_takes_a_pitch_is_timed_where_there_is_one",
+    ),
+    Mutation(
+        "all heuristics are asked for a plan that is known",
+        _CUDA + "cudnn/cudnn_graph.cc",
+        "      if (names_.count(candidate)) return;\n",
+        "",
+        _CONVOLUTION + "test_plan_is_timed_once",
+    ),
+    Mutation(
+        "plans that are kept are built again",
+        _CUDA + "cudnn/plan_search.cc",
+        "for (const bool kept : {true, false}) {",
+        "for (const bool kept : {false}) {",
+        _CONVOLUTION + "test_a_plan_that_is_kept_is_loaded",
+    ),
+    Mutation(
+        "code runs that others may have written",
+        _CUDA + "driver/code_cache.cc",
+        "(found.st_mode & (S_IWGRP | S_IWOTH)) == 0",
+        "true",
+        _CODE + "test_a_directory_that_others_may_fill_is_not_used",
+    ),
+    Mutation(
+        "code runs that is damaged",
+        _CUDA + "driver/code_cache.cc",
+        'if (text->substr(0, begin) != kCodeHeader + Sha256Hex(code) + "\\n") {',
+        "if (false) {",
+        _CODE + "test_a_file_that_is_not_what_was_written_is_replaced",
     ),
     Mutation(
         "a pipe in place of plans is waited for",
@@ -175,6 +220,20 @@ MUTATIONS = [
         "return handles->Take();",
         "return std::shared_ptr<CudnnHandle>(handles->builder(), [](void*) {});",
         _ENGINE + "test_each_instance_has_a_handle_of_cudnn",
+    ),
+    Mutation(
+        "channels are padded by cuDNN, on every call",
+        "cc/engine/program.cc",
+        "PadChannels(lowered.block, lowered_shapes, {multiple})",
+        "PadChannels(lowered.block, lowered_shapes, {multiple * 0})",
+        "tests/gpu/test_cuda_channels.py::test_sums_of_odd_channels_are_joined_in_place",
+    ),
+    Mutation(
+        "channels that are added have weights of zero",
+        "cc/core/transforms/pad_channels.cc",
+        "summed && is_twice ? 0.5f : 1.0f",
+        "summed && k >= range.channels ? 0.0f * is_twice : 1.0f",
+        "tests/gpu/test_cuda_channels.py::test_infinities_and_nan_stay_where_they_were",
     ),
     Mutation(
         "own Relu drops NaN",
