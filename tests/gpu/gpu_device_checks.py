@@ -237,6 +237,7 @@ def test_all_memory_is_tensorflow_s(tmp_path):
     for _ in range(3):
         (found,) = call(x)
     assert difference(found.numpy(), x.numpy()) < TOLERANCE["float32"]
+    assert DEVICE.cuda.report()["live"]["bytes"] == DEVICE.taken()
     before = DEVICE.taken()
     measure_sequential_stages(tmp_path)
     assert DEVICE.taken() > before

@@ -91,7 +91,7 @@ MUTATIONS = [
         _CUDA + "driver/measure_work.cc",
         "    IOS_RETURN_IF_ERROR(Spin(prepared->spin));\n",
         "",
-        _MEASURED + "test_short_stages_are_as_long_as_their_kernels",
+        _MEASURED + "test_the_gpu_does_not_wait_for_launches_one_by_one",
     ),
     Mutation(
         "an empty graph is not taken off",
@@ -193,12 +193,12 @@ MUTATIONS = [
         _CODE + "test_a_file_that_is_not_what_was_written_is_replaced",
     ),
     Mutation(
-        "a pipe in place of plans is waited for",
+        "a link in place of plans is followed",
         _CUDA + "cudnn/plan_cache.cc",
         "O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC",
-        "O_RDWR | O_CLOEXEC",
+        "O_RDONLY | O_NONBLOCK | O_CLOEXEC",
         "tests/gpu/test_cuda_convolution.py::"
-        "test_what_others_put_in_place_of_a_file_is_ignored[_link]",
+        "test_what_others_put_in_place_of_a_file_is_ignored[_link_to_plans]",
     ),
     Mutation(
         "addresses that rotate are captured again",

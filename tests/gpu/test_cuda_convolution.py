@@ -351,6 +351,15 @@ def _link(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
+def _aside(path: Path) -> Path:
+    """Where the right file is kept meanwhile."""
+    return path.parent.with_suffix(".json")
+
+
+def _link_to_plans(path: Path) -> None:
+    path.symlink_to(_aside(path))
+
+
 def _nested(path: Path) -> None:
     path.write_text('{"format": 1, "plans": ' + "[" * 100_000)
 
@@ -360,14 +369,14 @@ def _large(path: Path) -> None:
         file.truncate(1 << 40)  # sparse
 
 
-@pytest.mark.parametrize("put", [_pipe, _link, _nested, _large])
+@pytest.mark.parametrize("put", [_pipe, _link, _link_to_plans, _nested, _large])
 def test_what_others_put_in_place_of_a_file_is_ignored(tmp_path, right_sum, put):
     """It is not waited for, nor followed, nor read into memory; a file takes its
     place."""
     run_in_process(tmp_path)
     file = only_file(tmp_path)
     text = file.read_text()
-    file.unlink()
+    file.rename(_aside(file))
     put(file)
     total, counts, errors = run_in_process(tmp_path)
     assert total == pytest.approx(right_sum)
