@@ -210,8 +210,9 @@ def _component_names(structure: Mapping[str, Any]) -> list[str]:
 
 def _inline(whole: FrozenSignature) -> FrozenSignature:
     """The signature with its functions inlined, but for those of control flow."""
-    graph_def = convert_to_constants.disable_lower_using_switch_merge(whole.graph_def)
-    function_library.keep_cases(graph_def)
+    graph_def = graph_pb2.GraphDef()
+    graph_def.CopyFrom(whole.graph_def)
+    function_library.keep_control_flow(graph_def)
     function_library.inline_where_convolutions_are(graph_def)
     for function in graph_def.library.function:
         # Says that others compute the same on other devices, which hinders inlining.
@@ -293,6 +294,7 @@ def rebuild(
     """
     renamed = graph_pb2.GraphDef()
     renamed.CopyFrom(graph_def)
+    function_library.lower_control_flow(renamed)
     function_library.rename_functions(renamed)
     names = {node.name for node in renamed.node}
     captures = {**frozen.captures, **variables}

@@ -25,6 +25,8 @@ _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 FUNCTION_CALLS = (*_BRANCHES, "While", "StatelessWhile", *_CALLS)
 _RESOURCE = types_pb2.DT_RESOURCE
 COMPILED = "_XlaMustCompile"
+_LOWER = "_lower_using_switch_merge"
+_LOWERED_BEFORE = "_ios_lowered_before"
 # Say how a function is differentiated, or name others that do: a frozen graph has no
 # use for them, and TensorFlow's loader cannot find what they name.
 _OF_GRADIENTS = (
@@ -116,11 +118,28 @@ def rename_functions(graph_def: graph_pb2.GraphDef) -> None:
             _rename(value, names)
 
 
-def keep_cases(graph_def: graph_pb2.GraphDef) -> None:
-    """Keeps TensorFlow from writing Case as the control flow of TensorFlow 1."""
+def keep_control_flow(graph_def: graph_pb2.GraphDef) -> None:
+    """Keeps TensorFlow from writing functional control flow as that of TensorFlow 1.
+
+    Through which no variable is seen to be only read.
+    """
     for node in nodes(graph_def):
-        if node.op in ("Case", "StatelessCase"):
-            node.attr["_lower_using_switch_merge"].b = False
+        if node.op in _CONTROL_FLOW:
+            if node.attr[_LOWER].b:
+                node.attr[_LOWERED_BEFORE].b = True
+            node.attr[_LOWER].b = False
+
+
+def lower_control_flow(graph_def: graph_pb2.GraphDef) -> None:
+    """Undoes `keep_control_flow`.
+
+    TensorFlow runs the functions of loops that it does not write so without its
+    optimizers and without oneDNN.
+    """
+    for node in nodes(graph_def):
+        if _LOWERED_BEFORE in node.attr:
+            del node.attr[_LOWERED_BEFORE]
+            node.attr[_LOWER].b = True
 
 
 def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:

@@ -107,6 +107,22 @@ def test_converts_twice_in_one_process(tmp_path):
     assert_same_results(output, source, calls)
 
 
+@pytest.mark.parametrize("name", ["loops_and_branches", "cases", "keras_recurrent"])
+def test_control_flow_is_executed_as_before(name, tmp_path):
+    """TensorFlow writes it as that of TensorFlow 1; else it is several times slower."""
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    call = fm.MODELS[name](source)[0]
+    ios_tf.convert(source, output, **FAST)
+    executed = []
+    for path in (source, output):
+        function = tf.saved_model.load(path).signatures[call.signature]
+        executed.append(gh.executed_ops(function, **call.inputs))
+    for ops in executed:
+        functional = [op for op in ops if op.endswith(("While", "If", "Case"))]
+        assert not functional
+        assert ops["Merge"]
+
+
 def test_side_effects_stay(tmp_path):
     """Asserts of TensorFlow 1, which only control dependencies keep."""
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
