@@ -183,6 +183,34 @@ def test_a_number_for_each_pixel(channels, swapped):
         np.testing.assert_array_equal(result, np.maximum(difference, 0))
 
 
+@pytest.mark.parametrize("channels", [1, 3, 64, 65])
+def test_channels_that_are_not_side_by_side(channels):
+    """Slices are read, parts of a concat written, of more pixels than a block has."""
+    shape = [2, 31, 17, 2 * channels]
+    one = {"type": "slice", "inputs": [-1], "size": channels}
+    relu = {"activation": "relu"}
+    operators = [
+        one | {"offset": 0},
+        one | {"offset": channels},
+        {"type": "add", "inputs": [0, 1, 0]} | relu,
+        {"type": "binary", "function": "subtract", "inputs": [0, 1]} | relu,
+        {"type": "scale", "inputs": [1]} | relu,
+        {"type": "activation", "inputs": [0]} | relu,
+        {"type": "concat", "inputs": [2, 3, 4, 5]},
+    ]
+    block = {"version": 1, "inputs": [shape], "operators": operators, "outputs": [6]}
+    random = np.random.default_rng(0)
+    x = random.normal(size=shape).astype(np.float32)
+    scale, shift = random.normal(size=(2, channels)).astype(np.float32)
+    schedule = _schedule([[0, 1, 2, 3, 4, 5, 6]])
+    program = engine.Program(block, schedule, [scale, shift])
+    (found,) = program.run([x])
+    a, b = np.split(x, 2, -1)
+    expected = [a + b + a, a - b, b * scale + shift, a]
+    expected = np.maximum(np.concatenate(expected, -1), 0)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
 def test_signature_is_the_hash_of_the_nameless_block():
     random_block = RandomBlock(np.random.default_rng(5), operators=6)
     block = random_block.json

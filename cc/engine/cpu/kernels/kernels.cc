@@ -110,19 +110,6 @@ bool IsRepeated(int64_t channels) {
   return channels > 0 && channels <= Repeated::kFloats / 4;
 }
 
-// Rows of so few channels take longer to begin than to compute.
-constexpr int64_t kFewChannels = 64;
-
-// Each of `pixels` numbers, `pitch` floats from the one before, `channels`
-// times.
-void Spread(const float* x, int64_t pitch, int64_t pixels, int64_t channels,
-            float* out) {
-  for (int64_t p = 0; p < pixels; ++p, out += channels) {
-    const float value = x[p * pitch];
-    for (int64_t c = 0; c < channels; ++c) out[c] = value;
-  }
-}
-
 // Calls row(first float, floats) for pieces of `pixels` x `channels`: long
 // contiguous runs where all views are dense, else a row a pixel.
 template <typename Row>
@@ -150,6 +137,53 @@ float* At(const Target& t, int64_t pixel, int64_t channel) {
   return t.data + pixel * t.view.pitch + channel;
 }
 
+// Rows of so few channels take longer to begin than to compute.
+constexpr int64_t kFewChannels = 64;
+// Floats that are computed together where rows are so short.
+constexpr int64_t kBlockFloats = 1024;
+
+bool HasFewChannels(const Target& to) {
+  return to.view.channels() > 0 && to.view.channels() <= kFewChannels;
+}
+
+// Pixels from one on, side by side: where they are, or in `scratch`, of
+// kBlockFloats. What has one number for each pixel gives it to all channels.
+const float* Gather(const Source& from, int64_t pixel, int64_t pixels,
+                    int64_t channels, float* scratch) {
+  const float* x = At(from, pixel, 0);
+  const bool spreads = from.view.channels() < channels;
+  if (!spreads && from.view.dense()) return x;
+  float* out = scratch;
+  for (int64_t p = 0; p < pixels; ++p, x += from.view.pitch, out += channels) {
+    for (int64_t c = 0; c < channels; ++c) out[c] = x[spreads ? 0 : c];
+  }
+  return scratch;
+}
+
+// Calls block(first pixel, pixels, floats of `to`) for blocks of kBlockFloats
+// or fewer; `to` has few channels.
+template <typename Block>
+void ForBlocks(const Target& to, Block&& block) {
+  const int64_t channels = to.view.channels();
+  ParallelFor(to.view.pixels(), kGrainFloats / channels,
+              [&](int64_t begin, int64_t end) {
+                float scratch[kBlockFloats];
+                for (int64_t pixels; begin < end; begin += pixels) {
+                  pixels = std::min(kBlockFloats / channels, end - begin);
+                  float* out = At(to, begin, 0);
+                  if (to.view.dense()) {
+                    block(begin, pixels, out);
+                    continue;
+                  }
+                  block(begin, pixels, scratch);
+                  const float* x = scratch;
+                  for (int64_t p = 0; p < pixels; ++p, out += to.view.pitch) {
+                    for (int64_t c = 0; c < channels; ++c) out[c] = *x++;
+                  }
+                }
+              });
+}
+
 }  // namespace
 
 void Copy(const Source& from, const Target& to) {
@@ -161,8 +195,16 @@ void Copy(const Source& from, const Target& to) {
 }
 
 void Activate(const Source& x, Activation activation, const Target& to) {
-  ForRows(to.view.pixels(), to.view.channels(),
-          x.view.dense() && to.view.dense(),
+  const bool dense = x.view.dense() && to.view.dense();
+  if (!dense && HasFewChannels(to)) {
+    const int64_t channels = to.view.channels();
+    return ForBlocks(to, [&](int64_t p, int64_t pixels, float* out) {
+      float scratch[kBlockFloats];
+      ActivateRow(Gather(x, p, pixels, channels, scratch), pixels * channels,
+                  activation, out);
+    });
+  }
+  ForRows(to.view.pixels(), to.view.channels(), dense,
           [&](int64_t p, int64_t c, int64_t n) {
             ActivateRow(At(x, p, c), n, activation, At(to, p, c));
           });
@@ -172,14 +214,27 @@ void Add(const std::vector<Source>& terms, Activation activation,
          const Target& to) {
   bool dense = to.view.dense();
   for (const Source& term : terms) dense = dense && term.view.dense();
+  const auto activation_after = [&](size_t term) {
+    return term + 1 == terms.size() ? activation : Activation::kNone;
+  };
+  if (!dense && HasFewChannels(to)) {
+    const int64_t channels = to.view.channels();
+    return ForBlocks(to, [&](int64_t p, int64_t pixels, float* out) {
+      float first[kBlockFloats], scratch[kBlockFloats];
+      const float* sum = Gather(terms[0], p, pixels, channels, first);
+      for (size_t t = 1; t < terms.size(); ++t) {
+        AddRow(sum, Gather(terms[t], p, pixels, channels, scratch),
+               pixels * channels, activation_after(t), out);
+        sum = out;
+      }
+    });
+  }
   ForRows(to.view.pixels(), to.view.channels(), dense,
           [&](int64_t p, int64_t c, int64_t n) {
             const float* sum = At(terms[0], p, c);
             float* out = At(to, p, c);
             for (size_t t = 1; t < terms.size(); ++t) {
-              AddRow(sum, At(terms[t], p, c), n,
-                     t + 1 == terms.size() ? activation : Activation::kNone,
-                     out);
+              AddRow(sum, At(terms[t], p, c), n, activation_after(t), out);
               sum = out;
             }
           });
@@ -221,45 +276,32 @@ void BinaryPerChannel(BinaryFunction function, const Source& x, const Source& y,
               });
 }
 
-// Whether one operand has a number for each of several channels and the other
-// one for each pixel, and BinaryPerPixel is for them.
-bool IsPerPixel(const Source& x, const Source& y, const Target& to) {
-  const int64_t channels = to.view.channels();
-  if (channels < 2 || channels > kFewChannels || !to.view.dense() ||
-      to.view.shape.size() != 4) {
-    return false;
+// Whether both operands have the pixels of `to`, and BinaryOfBlocks is for
+// them: their rows are short, and not side by side.
+bool IsOfBlocks(const Source& x, const Source& y, const Target& to) {
+  const Shape& shape = to.view.shape;
+  if (shape.size() != 4 || !HasFewChannels(to)) return false;
+  bool dense = to.view.dense();
+  for (const Source* s : {&x, &y}) {
+    const Shape& own = s->view.shape;
+    if (own != shape && own != Shape{shape[0], shape[1], shape[2], 1}) {
+      return false;
+    }
+    dense = dense && s->view.dense() && own == shape;
   }
-  const auto is_whole = [&](const Source& s) {
-    return s.view.shape == to.view.shape && s.view.dense();
-  };
-  Shape pixels = to.view.shape;
-  pixels[3] = 1;
-  return (is_whole(x) && y.view.shape == pixels) ||
-         (is_whole(y) && x.view.shape == pixels);
+  return !dense;
 }
 
-void BinaryPerPixel(BinaryFunction function, const Source& x, const Source& y,
+void BinaryOfBlocks(BinaryFunction function, const Source& x, const Source& y,
                     Activation activation, const Target& to) {
-  constexpr int64_t kFloats = 1024;
   const int64_t channels = to.view.channels();
-  const bool spreads_x = x.view.channels() == 1;
-  ParallelFor(to.view.pixels(), kGrainFloats / channels,
-              [&](int64_t begin, int64_t end) {
-                float spread[kFloats];
-                for (int64_t pixels; begin < end; begin += pixels) {
-                  pixels = std::min(kFloats / channels, end - begin);
-                  const Source& each = spreads_x ? x : y;
-                  Spread(At(each, begin, 0), each.view.pitch, pixels, channels,
-                         spread);
-                  const int64_t n = pixels * channels;
-                  float* out = At(to, begin, 0);
-                  BinaryRow(function, {spreads_x ? spread : At(x, begin, 0)},
-                            {spreads_x ? At(y, begin, 0) : spread}, n, out);
-                  if (activation != Activation::kNone) {
-                    ActivateRow(out, n, activation, out);
-                  }
-                }
-              });
+  ForBlocks(to, [&](int64_t p, int64_t pixels, float* out) {
+    float xs[kBlockFloats], ys[kBlockFloats];
+    const int64_t n = pixels * channels;
+    BinaryRow(function, {Gather(x, p, pixels, channels, xs)},
+              {Gather(y, p, pixels, channels, ys)}, n, out);
+    if (activation != Activation::kNone) ActivateRow(out, n, activation, out);
+  });
 }
 
 void Binary(BinaryFunction function, const Source& x, const Source& y,
@@ -267,8 +309,8 @@ void Binary(BinaryFunction function, const Source& x, const Source& y,
   if (IsPerChannel(x, y, to)) {
     return BinaryPerChannel(function, x, y, activation, to);
   }
-  if (IsPerPixel(x, y, to)) {
-    return BinaryPerPixel(function, x, y, activation, to);
+  if (IsOfBlocks(x, y, to)) {
+    return BinaryOfBlocks(function, x, y, activation, to);
   }
   const BroadcastRows rows(x.view, y.view, to.view);
   const int64_t pieces = (rows.length() + kGrainFloats - 1) / kGrainFloats;
@@ -312,6 +354,14 @@ void Scale(const Source& x, const float* scale, const float* shift,
                   }
                 });
     return;
+  }
+  if (HasFewChannels(to)) {
+    return ForBlocks(to, [&](int64_t p, int64_t pixels, float* out) {
+      const Repeated scales(scale, channels), shifts(shift, channels);
+      float scratch[kBlockFloats];
+      ScaleRow(Gather(x, p, pixels, channels, scratch), scales.data(),
+               shifts.data(), pixels * channels, activation, out);
+    });
   }
   ForRows(to.view.pixels(), channels, /*dense=*/false,
           [&](int64_t p, int64_t c, int64_t n) {
