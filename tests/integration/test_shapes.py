@@ -141,6 +141,11 @@ UNKNOWN: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], bool]] = {
     "last cells": (lambda x: x[:, -4:, -4:], True),
     "turned": (lambda x: tf.transpose(x, [0, 2, 1, 3]), True),
     "dense": (lambda x: tf.tensordot(x, LAST[0, 0], 1), False),
+    "as high as wide": (lambda x: tf.image.resize(x, tf.shape(x)[1:3][::-1]), True),
+    "columns backwards": (
+        lambda x: tf.gather(x, tf.range(tf.shape(x)[2])[::-1], axis=2),
+        True,
+    ),
 }
 
 

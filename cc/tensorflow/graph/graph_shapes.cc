@@ -42,6 +42,34 @@ std::optional<tensorflow::DataType> NumberType(const NodeDef& node) {
   return type;
 }
 
+// Whether the node is a constant of one negative number, as the stride is of a
+// vector's slice that runs backwards.
+bool IsNegativeNumber(const NodeDef& node) {
+  const auto value = node.attr().find("value");
+  if (node.op() != "Const" || value == node.attr().end()) return false;
+  const tensorflow::TensorProto& proto = value->second.tensor();
+  tensorflow::Tensor tensor;
+  // A proto of few bytes may say that its number is repeated a billion times.
+  if (!tensorflow::TensorShape::IsValid(proto.tensor_shape()) ||
+      tensorflow::TensorShape(proto.tensor_shape()).num_elements() != 1 ||
+      !tensor.FromProto(proto)) {
+    return false;
+  }
+  const auto numbers = Integers(&tensor);
+  return numbers && numbers->front() < 0;
+}
+
+// Has Grappler infer the slice by its kernel, not as one of a vector of sizes:
+// such it takes to end behind the last element if its end is left open,
+// backwards, too, as in `tf.shape(x)[1:3][::-1]`, and ends with an error.
+void LeaveSliceToKernel(NodeDef* node) {
+  // Of a dimension that no slice has: kernel and shape function ignore it.
+  constexpr int64_t kNoDimension = int64_t{1} << 30;
+  const auto mask = node->mutable_attr()->find("begin_mask");
+  if (mask == node->mutable_attr()->end()) return;
+  mask->second.set_i(mask->second.i() | kNoDimension);
+}
+
 // The item without weights: the values of large constants, which no shape
 // depends on, as inference copies the graph, and variables, whose shapes it
 // cannot know. And without the numbers that `unknown` nodes compute.
@@ -51,6 +79,10 @@ GrapplerItem WithoutWeights(const GrapplerItem& item,
   tensorflow::GraphDef graph;
   *graph.mutable_library() = item.graph.library();
   *graph.mutable_versions() = item.graph.versions();
+  std::set<std::string> negative;
+  for (const NodeDef& node : item.graph.node()) {
+    if (IsNegativeNumber(node)) negative.insert(node.name());
+  }
   for (const NodeDef& node : item.graph.node()) {
     NodeDef* copy = graph.add_node();
     const auto become_placeholder = [&] {
@@ -81,6 +113,12 @@ GrapplerItem WithoutWeights(const GrapplerItem& item,
         tensorflow::TensorShape::IsValid(
             value->second.tensor().tensor_shape()) == false) {
       *copy = node;
+      constexpr int kStrides = 3;
+      if (node.op() == "StridedSlice" && node.input_size() > kStrides &&
+          negative.count(std::string(
+              tensorflow::ParseTensorName(node.input(kStrides)).node())) > 0) {
+        LeaveSliceToKernel(copy);
+      }
       continue;
     }
     become_placeholder();
