@@ -221,6 +221,7 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
     outputs = [tensor for tensor, _ in whole.outputs.values()]
     if outputs:  # else nothing is left of it, which the optimizer does not take
         graph_def = grappler.optimize(graph_def, inputs, outputs, ["function"])
+    function_library.keep_biases_apart(graph_def)
     wanted = [*(spec.name for spec in whole.inputs.values()), *outputs]
     graph_def = function_library.pruned(graph_def, wanted)
     # A TensorFlow 1 model captures all variables of its graph for each signature.

@@ -27,6 +27,7 @@ _RESOURCE = types_pb2.DT_RESOURCE
 COMPILED = "_XlaMustCompile"
 _LOWER = "_lower_using_switch_merge"
 _LOWERED_BEFORE = "_ios_lowered_before"
+_COMPILED_BEFORE = "_ios_compiled_before"
 # Say how a function is differentiated, or name others that do: a frozen graph has no
 # use for them, and TensorFlow's loader cannot find what they name.
 _OF_GRADIENTS = (
@@ -157,13 +158,47 @@ def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:
         for name in library
         if _all_nodes(name, library, lambda op: op[:3] == "Xla")
     }
+    compiled = set()
     for name in convolve:
+        if COMPILED in library[name].attr:
+            compiled.add(name)
         for attribute in (COMPILED, "_noinline"):
             library[name].attr.pop(attribute, None)
     for node in nodes(graph_def):
-        if convolve.intersection(_called_by(node, library)):
+        called = convolve.intersection(_called_by(node, library))
+        if called:
+            if COMPILED in node.attr:
+                compiled |= called
             for attribute in (COMPILED, "_noinline"):
                 node.attr.pop(attribute, None)
+    for name in compiled:
+        for node in library[name].node_def:
+            if node.op == "Conv2D":
+                node.attr[_COMPILED_BEFORE].b = True
+
+
+def keep_biases_apart(graph_def: graph_pb2.GraphDef) -> None:
+    """Adds biases to what XLA would have convolved so that TensorFlow fuses none.
+
+    Keras has XLA compile grouped convolutions, since TensorFlow, without oneDNN, has no
+    kernel for those that its optimizers fuse with a BiasAdd.
+    """
+    convolutions = set()  # their results, handed on or not
+    for node in graph_def.node:
+        if node.attr.pop(_COMPILED_BEFORE, None):
+            convolutions.add(node.name)
+    readers = collections.defaultdict(list)
+    for node in graph_def.node if convolutions else ():
+        for name in node.input[:1]:
+            readers[name.partition(":")[0]].append(node)
+    waiting = list(convolutions)
+    while waiting:
+        for node in readers[waiting.pop()]:
+            if node.op == "Identity":
+                waiting.append(node.name)
+            elif node.op == "BiasAdd" and node.attr["data_format"].s != b"NCHW":
+                node.op = "AddV2"
+                node.attr.pop("data_format", None)
 
 
 def hidden_convolutions(graph_def: graph_pb2.GraphDef) -> collections.Counter[str]:

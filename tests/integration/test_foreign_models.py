@@ -11,6 +11,7 @@ import keras
 import networks
 import numpy as np
 import pytest
+import stock
 import tensorflow as tf
 from keras import layers
 from shared import FAST
@@ -121,6 +122,24 @@ def test_control_flow_is_executed_as_before(name, tmp_path):
         functional = [op for op in ops if op.endswith(("While", "If", "Case"))]
         assert not functional
         assert ops["Merge"]
+
+
+def test_grouped_convolutions_need_no_onednn(tmp_path):
+    """TensorFlow's own kernels for fused convolutions know no groups."""
+    inputs = keras.Input((9, 9, 12))
+    x = layers.Conv2D(8, 3, groups=4, activation="relu")(inputs)
+    x = layers.Conv2D(8, 3, groups=2, padding="same", use_bias=False)(x)
+    x = layers.ReLU()(layers.BatchNormalization()(x))
+    x = layers.Conv2D(6, 3, groups=2, dilation_rate=2, activation="elu")(x)
+    model = gh.randomised(keras.Model(inputs, x))
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    model.export(source, verbose=False)
+    report = ios_tf.convert(source, output, **FAST)
+    assert report.operators == 3
+    images = gh.random_array(2, 9, 9, 12)
+    for onednn in (False, True):
+        found = stock.serve(output, images, tmp_path, onednn=onednn)
+        gh.assert_equal([found], [model(images, training=False).numpy()])
 
 
 def test_side_effects_stay(tmp_path):

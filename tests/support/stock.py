@@ -1,4 +1,4 @@
-"""TensorFlow in a process that knows nothing of this package; started once."""
+"""TensorFlow in processes that know nothing of this package; each started once."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ for line in sys.stdin:
 """
 
 
-def serve(model: str, images, directory: Path) -> np.ndarray:
-    """The only output of a SavedModel; `directory` gets the arrays."""
+def serve(model: str, images, directory: Path, onednn: bool = True) -> np.ndarray:
+    """The only output of a SavedModel; `directory` gets the arrays.
+
+    `onednn`: whether TensorFlow computes with it where it can.
+    """
     paths = [str(directory / "stock_in.npy"), str(directory / "stock_out.npy")]
     np.save(paths[0], np.asarray(images))
-    process = _process()
+    process = _process(onednn)
     process.stdin.write("\t".join([str(model), *paths]) + "\n")
     process.stdin.flush()
     if process.stdout.readline() != "done\n":
@@ -38,11 +41,12 @@ def serve(model: str, images, directory: Path) -> np.ndarray:
 
 
 @functools.cache
-def _process() -> subprocess.Popen:
+def _process(onednn: bool) -> subprocess.Popen:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("IOS_TF")}
     # It ends with this process, which closes its standard input.
     return subprocess.Popen(
         [sys.executable, "-c", _SERVE],
-        env={k: v for k, v in os.environ.items() if not k.startswith("IOS_TF")},
+        env={**environment, "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
