@@ -66,6 +66,7 @@ class ScheduleCache:
         """`directory` need not exist; `device` is a fingerprint."""
         self._root = directory
         self._directory = os.path.join(directory, device)
+        self._warned = False  # that it cannot be written
 
     def path(self, signature: str, strategy: str) -> str:
         """The path of a block's schedule."""
@@ -108,8 +109,10 @@ class ScheduleCache:
         try:
             cache_files.write(self._root, path, json.dumps(data) + "\n")
         except tf.errors.OpError as error:
-            _logger.warning(
-                "the schedule cache %s cannot be written: %s",
-                self._directory,
-                first_line(error),
-            )
+            if not self._warned:
+                _logger.warning(
+                    "the schedule cache %s cannot be written: %s",
+                    self._directory,
+                    first_line(error),
+                )
+            self._warned = True

@@ -1,5 +1,6 @@
 """The schedule cache: what it gives back, and what it must ignore."""
 
+import dataclasses
 import json
 import logging
 import os
@@ -117,8 +118,11 @@ def test_a_cache_that_cannot_be_written_is_a_warning(
 ):
     (tmp_path / "file").write_text("")
     cache = ScheduleCache(str(tmp_path / "file"), "device")
+    other = dataclasses.replace(schedule, signature="1" * 64)
     with caplog.at_level(logging.WARNING):
         cache.put(schedule, SETTINGS)
+        cache.put(other, SETTINGS)  # another block's, for the same reason
+        assert len(caplog.records) == 1
         assert cache.get(problem, SETTINGS) is None
     assert str(tmp_path / "file") in caplog.records[0].getMessage()
 
