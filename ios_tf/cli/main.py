@@ -154,7 +154,15 @@ def _handled(
 
 
 class _Parser(arguments.Parser):
-    """Says what is wrong in one line."""
+    """Says what is wrong in one line, with the help of the command it is wrong for."""
+
+    def parse_known_args(
+        self, args: Any = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:  # which else the parser of all commands complains of
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message} ({self.prog} --help)\n")

@@ -1,11 +1,13 @@
 """The command line: bad input is one line, an exit code, and nothing written."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 
+import foreign_models
 import keras
 import numpy as np
 import pytest
@@ -81,6 +83,20 @@ def assert_fails(
 def test_wrong_usage(capfd, tmp_path, flag, message):
     result = run(capfd, "convert", "keras:MobileNetV2", str(tmp_path / "out"), flag)
     assert_fails(result, 2, message, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("convert MODEL OUTPUT --unknown", "convert"),
+        ("cache list more", "cache list"),
+        ("bench MODEL --batch_size", "bench model"),
+        ("bench MODEL --batch_size=1,8 --unknown", "bench specialization"),
+    ],
+)
+def test_wrong_usage_names_the_help_of_its_command(capfd, tmp_path, words, command):
+    result = run(capfd, *words.split())
+    assert_fails(result, 2, f"(ios_tf {command} --help)", tmp_path)
 
 
 def test_no_command(capfd, tmp_path):
@@ -290,12 +306,27 @@ def test_bench_of_an_experiment(capfd, tmp_path, network):
     assert (tmp_path / "schedules.json").exists()
 
 
+def test_bench_of_several_batch_sizes_of_one_of_several_meta_graphs(capfd, tmp_path):
+    model = str(tmp_path / "model")
+    foreign_models.tf1_two_meta_graphs(model)
+    flags = ["--batch_size=1,2", "--rounds=2", "--time_limit=1"]
+    flags.append(f"--output={tmp_path}")
+    code, _, err = run(capfd, "bench", model, *flags)
+    assert code == 1
+    assert "say which one, --tags=serve or --tags=gpu,serve" in err
+    code, _, _ = run(capfd, "bench", model, *flags, "--tags=gpu,serve")
+    assert code == 0
+    record = json.loads((tmp_path / "specialization.json").read_text())
+    assert "--tags=gpu,serve" in record["command"]
+
+
 @pytest.mark.parametrize(
     ("words", "long"),
     [
         ("show MODEL", "show MODEL"),
         ("bench MODEL --rounds=2", "bench model MODEL --rounds=2"),
         ("bench MODEL --batch_size 8", "bench model MODEL --batch_size 8"),
+        ("bench MODEL --batch_size", "bench model MODEL --batch_size"),
         (
             "bench MODEL --batch_size 1,8 --quick",
             "bench specialization MODEL --quick --batch_sizes=1,8",

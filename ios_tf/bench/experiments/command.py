@@ -63,6 +63,15 @@ def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
         help="a file that export-blocks wrote, or a MODEL as it takes; default: "
         + ", ".join(what.networks),
     )
+    parser.add_argument(
+        "--tags",
+        type=lambda value: tuple(value.split(",")),
+        metavar="A,B",
+        help="of the MetaGraph, if a MODEL has several, such as serve,gpu",
+    )
+    parser.add_argument(
+        "--signature", metavar="NAME", help="of a MODEL; the one to take"
+    )
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1,tf32=0 …")
     parser.add_argument(
         "--dtype", choices=("float32", "float16", "bfloat16"), default="float32"
@@ -215,23 +224,28 @@ def _network(name: str, options: argparse.Namespace) -> Network:
         )
     else:
         print(f"reading {name}", file=sys.stderr, flush=True)
-        network = _network_of_model(name, options.batch_size or 1)
+        network = _network_of_model(name, options)
     if options.batch_size:
         network = network.with_batch(options.batch_size)
     return network.with_dtype(options.dtype)
 
 
-def _network_of_model(name: str, batch_size: int) -> Network:
+def _network_of_model(name: str, options: argparse.Namespace) -> Network:
     from ios_tf.bench.zoo.registry import networks
     from ios_tf.conversion.block_export import network_of
     from ios_tf.model.loading import KERAS_PREFIX
 
+    keywords = {
+        "batch_size": options.batch_size or 1,
+        "signature": options.signature,
+        "tags": options.tags,
+    }
     build = networks().get(name)
     if not build or name.startswith(KERAS_PREFIX):  # which takes what convert takes
-        return network_of(name, batch_size=batch_size)
+        return network_of(name, **keywords)
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         build().save(directory)
-        found = network_of(directory, batch_size=batch_size)
+        found = network_of(directory, **keywords)
     return dataclasses.replace(found, name=name)
 
 
