@@ -94,7 +94,7 @@ def _model(options: argparse.Namespace) -> None:
         progress=True,
         say=arguments.say,
     )
-    print(f"{options.model}, batch size {options.batch_size}, {result.device}")
+    arguments.say(f"{options.model}, batch size {options.batch_size}, {result.device}")
     print(result.table())
     if options.json:
         write_json(options.json, result.to_json())
@@ -102,4 +102,4 @@ def _model(options: argparse.Namespace) -> None:
 
 def _page(options: argparse.Namespace) -> None:
     count = write_page(options.output, options.results, options.paper)
-    print(f"{options.output}: {count} results")
+    arguments.say(f"{options.output}: {count} results")

@@ -130,11 +130,12 @@ def _export(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
     count = cache_admin.export(_directory(options), options.file)
-    print(f"{options.file}: {count} entries")
+    arguments.say(f"{options.file}: {count} entries")
 
 
 def _import(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
     new, old = cache_admin.import_(_directory(options), options.file, options.overwrite)
-    print(f"{_directory(options)}: {new} entries are new, {old} were there already")
+    found = f"{new} entries are new, {old} were there already"
+    arguments.say(f"{_directory(options)}: {found}")

@@ -65,7 +65,7 @@ def _export_blocks(options: argparse.Namespace) -> None:
         tags=options.tags,
     )
     operators = sum(len(region.block["operators"]) for region in network.regions)
-    print(
+    arguments.say(
         f"{options.output}: {operators} operators in {len(network.regions)} regions, "
         f"{len(network.problems)} different blocks"
     )
@@ -84,7 +84,7 @@ def _export_onnx(options: argparse.Namespace) -> None:
         tags=options.tags,
         opset=options.opset,
     )
-    print(
+    arguments.say(
         f"{options.output}: signature {exported.signature!r} with {exported.merged} "
         "merged convolutions"
     )

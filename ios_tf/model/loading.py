@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ios_tf import models
+from ios_tf import models, validation
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import is_special
 from ios_tf.model.leftovers import remove_abandoned_steps, step_directory
@@ -43,7 +43,7 @@ def saved_model(
     remove_abandoned_steps()
     keras_model = keras_model_of(model, weights, say)
     if keras_model is None:
-        path = os.fspath(model)
+        path = validation.path("model", model)
         _check_saved_model(path)
         yield path
         return
@@ -81,7 +81,7 @@ def keras_model_of(
     if _has_prefix(model, MODELS_PREFIX):
         return _build_network(model.removeprefix(MODELS_PREFIX), say, calibrated)
     if isinstance(model, (str, os.PathLike)):
-        path = os.fspath(model)
+        path = validation.path("model", model)
         if not path.endswith(_KERAS_FILES) or tf.io.gfile.isdir(path):
             return None
         return _load_keras_file(path)

@@ -76,6 +76,8 @@ def _meta_graph(
         graphs = loader_impl.parse_saved_model(directory).meta_graphs
     except (OSError, tf.errors.OpError):  # loading it says what is wrong
         return None
+    if not graphs:  # of which TensorFlow says that they need tags
+        raise UserError(f"{directory}: not a SavedModel (it has no MetaGraph)")
     by_tags = {tuple(sorted(graph.meta_info_def.tags)): graph for graph in graphs}
     flags = " or ".join(f"--tags={','.join(one)}" for one in by_tags)
     if tags:
@@ -89,7 +91,7 @@ def _meta_graph(
         raise UserError(
             f"{directory}: has {len(by_tags)} MetaGraphs: say which one, {flags}"
         )
-    return graphs[0] if graphs else None
+    return graphs[0]
 
 
 def no_signature(name: str, loaded: Any) -> str:

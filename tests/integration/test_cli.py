@@ -149,6 +149,26 @@ def test_outputs_without_a_name(capfd, tmp_path, network):
     assert_fails(result, 1, "output must be a path", tmp_path)
 
 
+def test_models_without_a_name(capfd, tmp_path):
+    result = run(capfd, "convert", "", str(tmp_path / "out"))
+    assert_fails(result, 1, "model must be a path, not ''", tmp_path)
+
+
+def test_models_of_an_empty_file(capfd, tmp_path, cache):
+    model = cache / "model"
+    model.mkdir()
+    (model / "saved_model.pb").touch()
+    result = run(capfd, "convert", str(model), str(tmp_path / "out"))
+    assert_fails(result, 1, "not a SavedModel (it has no MetaGraph)", tmp_path)
+
+
+def test_line_ends_in_names_of_files_are_escaped(capfd, tmp_path, network):
+    result = run(capfd, "export-blocks", network, str(tmp_path / "two\nlines.json"))
+    assert result[0] == 0
+    assert len(result[1].splitlines()) == 1
+    assert "two\\nlines.json: " in result[1]
+
+
 def test_outputs_with_unusual_names(capfd, tmp_path, network):
     output = str(tmp_path / "a*? ü")
     assert run(capfd, "convert", network, output, *FAST)[0] == 0
