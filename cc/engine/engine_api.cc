@@ -11,6 +11,7 @@
 
 #include "cc/core/ir/problem.h"
 #include "cc/engine/devices.h"
+#include "cc/engine/host_memory.h"
 #include "cc/engine/profiler.h"
 #include "cc/engine/program.h"
 
@@ -218,6 +219,10 @@ int ios_check_schedule(const char* block, const char* schedule) {
     IOS_ASSIGN_OR_RETURN(const ios::Block parsed, ios::BlockFromJson(block));
     return ios::ParseSchedule(schedule, parsed).status();
   }));
+}
+
+int ios_check_memory(int64_t bytes) {
+  return Report(ios::Guarded([&] { return ios::CheckHostMemory(bytes); }));
 }
 
 ios_profiler* ios_profiler_create(const char* block, const char* device) {

@@ -49,6 +49,9 @@ char* ios_part(const char* block, const int* operators, int count);
 // ios::ParseSchedule.
 int ios_check_schedule(const char* block, const char* schedule);
 
+// 0 if so many bytes of the host's memory are free; ios::CheckHostMemory.
+int ios_check_memory(int64_t bytes);
+
 // Measures stages of one block; ios::Profiler.
 ios_profiler* ios_profiler_create(const char* block, const char* device);
 void ios_profiler_delete(ios_profiler* profiler);

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from ios_tf.model import graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
 from ios_tf.model.weights import Weights
+from ios_tf.native import engine
 from ios_tf.scheduler import (
     Problem,
     Schedule,
@@ -74,6 +76,7 @@ class Function:
         reference = Reference(name, original, frozen, device, told)
         function = cls(frozen, collected, reference)
         _check_batch_sizes(name, function)
+        _check_memory(name, function)
         return function
 
     @property
@@ -165,6 +168,27 @@ def _check_batch_sizes(name: str, function: Function) -> None:
                 f"signature {name!r} computes another network for batch size {size} "
                 f"than for {sizes[0]}: schedule it for one of them"
             )
+
+
+def _check_memory(name: str, function: Function) -> None:
+    """Whether the function can be run, where the system would end the process.
+
+    Whoever runs an operator has what it reads and what it writes, and something
+    beside them.
+    """
+    for size, collected in function.collected.items():
+        for problem in collected.problems.values():
+            block = problem.block
+            shapes = [*block["inputs"], *problem.shapes]
+            of_element = 4 if block.get("dtype", "float32") == "float32" else 2
+            largest = max(map(math.prod, shapes)) * of_element
+            try:
+                engine.check_memory(3 * largest)
+            except engine.EngineMemoryError:
+                raise UserError(
+                    f"signature {name!r} at batch size {size} has tensors of "
+                    f"{largest / 2**30:.1f} GiB: there is not enough memory to run it"
+                ) from None
 
 
 def _network(collected: Collected) -> list[Any]:

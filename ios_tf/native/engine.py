@@ -41,6 +41,7 @@ _SIGNATURES = {
         [ctypes.c_char_p, ctypes.POINTER(ctypes.c_int), ctypes.c_int],
     ),
     "ios_check_schedule": (ctypes.c_int, [ctypes.c_char_p] * 2),
+    "ios_check_memory": (ctypes.c_int, [ctypes.c_int64]),
     "ios_profiler_create": (ctypes.c_void_p, [ctypes.c_char_p] * 2),
     "ios_profiler_delete": (None, [ctypes.c_void_p]),
     "ios_profiler_measure": (
@@ -183,6 +184,15 @@ def check_schedule(block: Mapping[str, Any], schedule: str) -> None:
     """
     text = json.dumps(block).encode()
     _check(_library().ios_check_schedule(text, schedule.encode()) == 0)
+
+
+def check_memory(size: int) -> None:
+    """Checks that so many bytes of the host's memory are free, or can be freed.
+
+    Raises:
+      EngineMemoryError: they are not.
+    """
+    _check(_library().ios_check_memory(size) == 0)
 
 
 class Profiler:

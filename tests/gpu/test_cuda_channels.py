@@ -180,9 +180,11 @@ def sequential(block: dict) -> dict:
     }
 
 
-def run(gpu, block: dict, schedule: dict, x: np.ndarray, device: str = "cuda"):
+def run(
+    gpu, block: dict, schedule: dict, x: np.ndarray, device: str = "cuda", weights=None
+):
     """What the CPU and the GPU make of `x`, the latter once more as a graph."""
-    weights, dtype = weights_of(block), block["dtype"]
+    weights, dtype = weights or weights_of(block), block["dtype"]
     expected = cuda_engine.on_cpu(block, schedule, weights, [x], dtype)
     program = engine.Program(block, schedule, weights, device)
     on_gpu = cuda_engine.DeviceRun(gpu, program, [x], dtype)
@@ -248,6 +250,21 @@ def test_infinities_and_nan_stay_where_they_were(gpu, value, dtype):
     for results in found:
         for y, wanted in zip(results, expected, strict=True):
             np.testing.assert_array_equal(np.isnan(y), np.isnan(wanted))
+            np.testing.assert_allclose(y, wanted, rtol=0, atol=TOLERANCE[dtype] * 20)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_infinities_of_one_sign_add_up(gpu, dtype):
+    """Where no weight is zero, no NaN comes of them: not of added channels, either."""
+    operators = [conv(0, 13), op("activation", 1, activation="relu6"), conv(2, 11)]
+    block = block_of(operators, 1, dtype)
+    weights = [np.abs(values) + 0.01 for values in weights_of(block)]
+    x = images(1)
+    x[0, 4, 3, 1] = np.inf
+    expected, found = run(gpu, block, sequential(block), x, weights=weights)
+    assert all(np.isfinite(y).all() for y in expected)
+    for results in found:
+        for y, wanted in zip(results, expected, strict=True):
             np.testing.assert_allclose(y, wanted, rtol=0, atol=TOLERANCE[dtype] * 20)
 
 

@@ -85,6 +85,13 @@ def test_wrong_usage(capfd, tmp_path, flag, message):
     assert_fails(result, 2, message, tmp_path)
 
 
+def test_batch_that_no_memory_holds(capfd, tmp_path, network):
+    output = str(tmp_path / "out")
+    result = run(capfd, "convert", network, output, f"--batch_size={10**9}")
+    message = "at batch size 1000000000 has tensors of 1207.0 GiB: there is not enough"
+    assert_fails(result, 1, message, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("words", "command"),
     [
