@@ -233,6 +233,9 @@ const char* ToString(Algorithm algorithm);  // "winograd_4x4", …
 StatusOr<Algorithm> AlgorithmFromString(const std::string& text);
 std::string ToString(const Activation& activation);  // "elu", "elu(0.5)"
 
+// The shape that both broadcast to, by dimension; empty if they do not.
+Shape Broadcast(const Shape& x, const Shape& y);
+
 // The shape of an operator's output, given those of its inputs.
 StatusOr<Shape> InferShape(const Operator& op,
                            const std::vector<Shape>& inputs);

@@ -79,17 +79,6 @@ StatusOr<std::array<int64_t, 2>> TransposedSize(const Operator& op,
   return size;
 }
 
-// The shape that both broadcast to, by dimension; empty if they do not.
-Shape Broadcast(const Shape& x, const Shape& y) {
-  if (x.size() != y.size()) return {};
-  Shape result = x;
-  for (size_t d = 0; d < x.size(); ++d) {
-    if (x[d] != y[d] && x[d] != 1 && y[d] != 1) return {};
-    if (x[d] == 1) result[d] = y[d];
-  }
-  return result;
-}
-
 Status NotAsWanted(const Shape& input, const char* wanted) {
   return InvalidArgument("input " + ToString(input) + " is not " + wanted);
 }
@@ -313,6 +302,16 @@ Status CheckSizes(const Operator& op, const std::vector<Shape>& in,
 }
 
 }  // namespace
+
+Shape Broadcast(const Shape& x, const Shape& y) {
+  if (x.size() != y.size()) return {};
+  Shape result = x;
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (x[d] != y[d] && x[d] != 1 && y[d] != 1) return {};
+    if (x[d] == 1) result[d] = y[d];
+  }
+  return result;
+}
 
 StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
   IOS_RETURN_IF_ERROR(CheckAttributes(op));

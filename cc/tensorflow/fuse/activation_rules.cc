@@ -5,9 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "cc/engine/cpu/kernels/activations.h"
-#include "cc/engine/cpu/kernels/broadcast.h"
 #include "cc/tensorflow/fuse/composition.h"
+#include "cc/tensorflow/fuse/evaluate.h"
 #include "cc/tensorflow/fuse/rules.h"
 #include "cc/tensorflow/import/activation_match.h"
 #include "cc/tensorflow/import/piecewise.h"
@@ -27,82 +26,14 @@ bool IsUniform(const ImportedOperator& op) {
                      });
 }
 
-// Rows of numbers, computed in float32 by the engine's kernels, or in float64.
-void Activate(const Activation& activation, std::vector<float>* row) {
-  cpu::ActivateRow(row->data(), row->size(), activation, row->data());
-}
-void Activate(const Activation& activation, std::vector<double>* row) {
-  for (double& v : *row) v = Exact(activation, v);
-}
-void Combine(BinaryFunction function, const std::vector<float>& other,
-             std::vector<float>* row) {
-  cpu::BinaryRow(function, {row->data()}, {other.data()}, row->size(),
-                 row->data());
-}
-void Combine(BinaryFunction function, const std::vector<double>& other,
-             std::vector<double>* row) {
-  for (size_t k = 0; k < row->size(); ++k) {
-    (*row)[k] = Exact(function, (*row)[k], other[k]);
-  }
-}
-
 template <typename T>
-using Rows = std::map<TensorRef, std::vector<T>>;
-
-template <typename T>
-std::vector<T> Selected(const ImportedOperator& op, const Rows<T>& values) {
-  const Selection& selection = op.selection;
-  const std::vector<T>& x = values.at(op.inputs[0]);
-  const auto choice = [&](std::optional<float> number, size_t input) {
-    return number ? std::vector<T>(x.size(), *number)
-                  : values.at(op.inputs[input]);
-  };
-  std::vector<T> result = choice(selection.first, 1);
-  const std::vector<T> second =
-      choice(selection.second, selection.first ? 1 : 2);
-  for (size_t k = 0; k < x.size(); ++k) {
-    if (!selection.Holds(x[k])) result[k] = second[k];
-  }
-  return result;
-}
-
-// The composition's values for those of its input.
-template <typename T>
-std::vector<T> Evaluate(const OperatorGraph& ops,
+std::vector<T> ValuesOf(const OperatorGraph& ops,
                         const Composition& composition,
                         const std::vector<T>& samples) {
-  Rows<T> values = {{composition.input, samples}};
-  std::vector<int> operators = composition.operators;
-  std::sort(operators.begin(), operators.end());
-  for (int i : operators) {
-    const ImportedOperator& op = ops[i];
-    if (op.kind == Kind::kSelect) {
-      values[op.output] = Selected(op, values);
-      continue;
-    }
-    std::vector<T> result = values.at(op.inputs[0]);
-    std::vector<std::vector<T>> others;
-    for (size_t k = 1; k < op.inputs.size(); ++k) {
-      others.push_back(values.at(op.inputs[k]));
-    }
-    if (op.op.type == OperatorType::kBinary && others.empty()) {
-      others.emplace_back(result.size(), op.weights[0].values[0]);
-      if (op.op.swapped) result.swap(others[0]);
-    }
-    const BinaryFunction function = op.op.type == OperatorType::kBinary
-                                        ? op.op.function
-                                        : BinaryFunction::kAdd;
-    for (const std::vector<T>& other : others) {
-      Combine(function, other, &result);
-    }
-    if (op.op.type == OperatorType::kScale) {
-      const T scale = op.weights[0].values[0], shift = op.weights[1].values[0];
-      for (T& v : result) v = v * scale + shift;
-    }
-    Activate(op.op.activation, &result);
-    values[op.output] = std::move(result);
-  }
-  return values.at(ops[composition.operators[0]].output);
+  const auto weight_of = [&](const ImportedOperator& op, size_t k) {
+    return std::vector<T>(samples.size(), op.weights[k].values[0]);
+  };
+  return Evaluate(ops, composition, samples, weight_of);
 }
 
 // The numbers that the composition computes with.
@@ -233,15 +164,15 @@ std::vector<double> Turns(const OperatorGraph& ops,
 bool Proves(const OperatorGraph& ops, const Composition& composition,
             const Activation& activation) {
   const std::vector<double> samples = ProvingSamples(Turns(ops, composition));
-  return HasValues(activation, samples, Evaluate(ops, composition, samples));
+  return HasValues(activation, samples, ValuesOf(ops, composition, samples));
 }
 
 SampledFunction Sample(const OperatorGraph& ops,
                        const Composition& composition) {
   SampledFunction function;
-  function.rounded = Evaluate(ops, composition, RoundedSamples());
+  function.rounded = ValuesOf(ops, composition, RoundedSamples());
   function.samples = ExactSamples(Constants(ops, composition));
-  function.exact = Evaluate(ops, composition, function.samples);
+  function.exact = ValuesOf(ops, composition, function.samples);
   return function;
 }
 

@@ -3,13 +3,12 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "cc/tensorflow/fuse/composition.h"
+#include "cc/tensorflow/fuse/evaluate.h"
 #include "cc/tensorflow/fuse/rules.h"
-#include "cc/tensorflow/import/activation_match.h"
 
 namespace ios::tf {
 namespace {
@@ -74,23 +73,28 @@ Shape ConstantShape(const ImportedOperator& op) {
   return {static_cast<int64_t>(op.weights[0].values.size())};
 }
 
-// The smallest shape that all of these broadcast to, with `rank` dimensions;
-// none if they differ in a dimension.
-std::optional<Shape> Broadcast(const std::vector<Shape>& shapes, size_t rank) {
+// With ones in front.
+Shape OfRank(size_t rank, Shape shape) {
+  shape.insert(shape.begin(), rank - shape.size(), 1);
+  return shape;
+}
+
+// What the composition's constants broadcast to, with `rank` dimensions; empty
+// if they do not.
+Shape ConstantsShape(const OperatorGraph& ops, const Composition& composition,
+                     size_t rank) {
   Shape result(rank, 1);
-  for (const Shape& shape : shapes) {
-    if (shape.size() > rank) return std::nullopt;
-    for (size_t d = 0; d < shape.size(); ++d) {
-      int64_t& size = result[rank - shape.size() + d];
-      if (size != 1 && shape[d] != 1 && shape[d] != size) return std::nullopt;
-      size = std::max(size, shape[d]);
-    }
+  for (int k : composition.operators) {
+    const Shape shape = ConstantShape(ops[k]);
+    if (shape.size() > rank) return {};
+    result = Broadcast(result, OfRank(rank, shape));
+    if (result.empty()) return {};
   }
   return result;
 }
 
 Values Spread(const Values& values, Shape from, const Shape& to) {
-  from.insert(from.begin(), to.size() - from.size(), 1);
+  from = OfRank(to.size(), std::move(from));
   Values result(NumElements(to));
   for (size_t k = 0; k < result.size(); ++k) {
     int64_t rest = k, index = 0, stride = 1;
@@ -104,56 +108,16 @@ Values Spread(const Values& values, Shape from, const Shape& to) {
   return result;
 }
 
-// The composition's values where its input is `x`, one for each element of
-// `shape`.
-Values Evaluate(const OperatorGraph& ops, const Composition& composition,
-                const Shape& shape, double x) {
-  std::map<TensorRef, Values> values = {
-      {composition.input, Values(NumElements(shape), x)}};
-  std::vector<int> operators = composition.operators;
-  std::sort(operators.begin(), operators.end());
-  for (int i : operators) {
-    const ImportedOperator& op = ops[i];
-    Values result = values.at(op.inputs[0]);
-    const auto combine = [&](BinaryFunction function, const Values& other) {
-      for (size_t k = 0; k < result.size(); ++k) {
-        result[k] = Exact(function, result[k], other[k]);
-      }
-    };
-    if (op.kind == Kind::kSelect) {
-      const Selection& selection = op.selection;
-      const Values zeros(result.size(), 0.0);
-      const Values& first = selection.first ? zeros : values.at(op.inputs[1]);
-      const Values& second =
-          selection.second ? zeros
-                           : values.at(op.inputs[selection.first ? 1 : 2]);
-      for (size_t k = 0; k < result.size(); ++k) {
-        result[k] = selection.Holds(result[k]) ? first[k] : second[k];
-      }
-    } else {
-      const bool binary = op.op.type == OperatorType::kBinary;
-      for (size_t k = 1; k < op.inputs.size(); ++k) {
-        combine(binary ? op.op.function : BinaryFunction::kAdd,
-                values.at(op.inputs[k]));
-      }
-      if (!op.weights.empty()) {
-        combine(binary ? op.op.function : BinaryFunction::kMultiply,
-                Spread(Numbers(op.weights[0]), ConstantShape(op), shape));
-      }
-      for (double& v : result) v = Exact(op.op.activation, v);
-    }
-    values[op.output] = std::move(result);
-  }
-  return values.at(ops[composition.operators[0]].output);
-}
-
 // Below 0, the factor of each element; none if the composition is no PReLU.
 std::optional<Values> Slopes(const OperatorGraph& ops,
                              const Composition& composition,
                              const Shape& shape) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto weight_of = [&](const ImportedOperator& op, size_t k) {
+    return Spread(Numbers(op.weights[k]), ConstantShape(op), shape);
+  };
   const auto at = [&](double x) {
-    return Evaluate(ops, composition, shape, x);
+    return Evaluate(ops, composition, Values(NumElements(shape), x), weight_of);
   };
   Values slopes = at(-1.0);
   for (double& v : slopes) v = -v;
@@ -184,19 +148,17 @@ bool FusePRelu(OperatorGraph& ops, int i) {
       ops, i,
       [&](int k) { return IsElementwise(ops, k) && IsHomogeneous(ops[k]); },
       [&](const Composition& larger) {
-        std::vector<Shape> shapes;
-        for (int k : larger.operators) shapes.push_back(ConstantShape(ops[k]));
         const Shape* const output = ops.graph().shape(ops[i].output);
         if (!output) return false;
         // Blocks know maps and rows of features.
-        const std::optional<Shape> shape =
-            Broadcast(shapes, output->size() == 2 ? 2 : 4);
+        const Shape shape =
+            ConstantsShape(ops, larger, output->size() == 2 ? 2 : 4);
         // Of one factor for all it is a leaky Relu.
-        if (!shape || NumElements(*shape) == 1) return false;
-        const std::optional<Values> found = Slopes(ops, larger, *shape);
+        if (shape.empty() || NumElements(shape) == 1) return false;
+        const std::optional<Values> found = Slopes(ops, larger, shape);
         if (!found) return false;
         slopes.assign(found->begin(), found->end());
-        fused.operand = *shape;
+        fused.operand = shape;
         return true;
       });
   if (composition.operators.empty()) return false;
