@@ -356,8 +356,8 @@ void Scale(const Source& x, const float* scale, const float* shift,
     return;
   }
   if (HasFewChannels(to)) {
+    const Repeated scales(scale, channels), shifts(shift, channels);
     return ForBlocks(to, [&](int64_t p, int64_t pixels, float* out) {
-      const Repeated scales(scale, channels), shifts(shift, channels);
       float scratch[kBlockFloats];
       ScaleRow(Gather(x, p, pixels, channels, scratch), scales.data(),
                shifts.data(), pixels * channels, activation, out);
