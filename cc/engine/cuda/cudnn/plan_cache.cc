@@ -15,6 +15,7 @@
 #include "cc/core/document.h"
 #include "cc/core/limits.h"
 #include "cc/core/status.h"
+#include "cc/engine/cuda/driver/new_file.h"
 
 namespace ios::cuda {
 namespace {
@@ -24,38 +25,25 @@ using Json = nlohmann::json;
 // Counts up when names or descriptions change their meaning.
 constexpr int kFormat = 1;
 
-// Makes the directory and those above it, as far as they are missing.
-bool MakeDirectories(const std::string& path) {
-  for (size_t end = path.find('/', 1); end != std::string::npos;
-       end = path.find('/', end + 1)) {
-    mkdir(path.substr(0, end).c_str(), 0777);
-  }
-  return mkdir(path.c_str(), 0777) == 0 || errno == EEXIST;
-}
-
 // The contents of a file of at most kMaxDocumentBytes; an error for anything
 // else: a link, a pipe that nobody writes to, a larger file. None if there is
 // nothing.
 StatusOr<std::optional<std::string>> ReadRegular(const std::string& path) {
-  const int file =
-      open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (file < 0) {
+  const OpenFile file(
+      open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (file.get() < 0) {
     if (errno == ENOENT || errno == ENOTDIR)
       return std::optional<std::string>();
     return InvalidArgument(strerror(errno));
   }
-  struct Closer {
-    int file;
-    ~Closer() { close(file); }
-  } const closer{file};
   struct stat found;
-  if (fstat(file, &found) != 0 || !S_ISREG(found.st_mode)) {
+  if (fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) {
     return InvalidArgument("not a regular file");
   }
   std::string text;
   char part[1 << 16];
   ssize_t bytes = 0;
-  while ((bytes = read(file, part, sizeof(part))) > 0) {
+  while ((bytes = read(file.get(), part, sizeof(part))) > 0) {
     text.append(part, bytes);
     if (text.size() > kMaxDocumentBytes) return InvalidArgument("too large");
   }
@@ -89,22 +77,6 @@ std::map<std::string, std::string> Read(const std::string& path) {
   fprintf(stderr, "ios_tf: ignoring %s: %s\n", path.c_str(),
           parsed.status().message().c_str());
   return {};
-}
-
-// Writes a new file, which nobody has put there before; whether all of it is
-// there.
-bool WriteNew(const std::string& path, const std::string& text) {
-  unlink(path.c_str());  // of a process of that number, killed
-  const int file = open(
-      path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (file < 0) return false;
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t bytes = write(file, text.data() + done, text.size() - done);
-    if (bytes <= 0) break;
-    done += bytes;
-  }
-  return close(file) == 0 && done == text.size();
 }
 
 std::string DefaultDirectory() {
@@ -167,9 +139,9 @@ void PlanCache::Store(const std::string& device) {
 
   const std::string temporary = path + "." + std::to_string(getpid());
   const bool written =
-      MakeDirectories(directory_) &&
-      WriteNew(
-          temporary,
+      MakeDirectories(directory_, 0777) &&
+      WriteNewFile(
+          AT_FDCWD, temporary, 0666,
           json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n") &&
       rename(temporary.c_str(), path.c_str()) == 0;
   if (!written) {

@@ -11,6 +11,7 @@
 
 #include "cc/core/limits.h"
 #include "cc/core/sha256.h"
+#include "cc/engine/cuda/driver/new_file.h"
 
 namespace ios::cuda {
 namespace {
@@ -18,21 +19,6 @@ namespace {
 // Begins every file, before the code's SHA-256 and a line end. Its number
 // counts up when keys or files change their meaning.
 constexpr char kCodeHeader[] = "ios_tf code 1\n";
-
-class OpenFile {
- public:
-  explicit OpenFile(int file) : file_(file) {}
-  ~OpenFile() {
-    if (file_ >= 0) close(file_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-
-  int get() const { return file_; }
-
- private:
-  const int file_;
-};
 
 // Whether it is the user's, and nobody else may write it.
 bool IsOwn(const struct stat& found) {
@@ -60,21 +46,6 @@ std::optional<std::string> ReadOwn(int directory, const std::string& name) {
     done += bytes;
   }
   return text;
-}
-
-bool WriteOwn(int directory, const std::string& name, const std::string& text) {
-  unlinkat(directory, name.c_str(), 0);  // of a process of that number, killed
-  const int file =
-      openat(directory, name.c_str(),
-             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (file < 0) return false;
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t bytes = write(file, text.data() + done, text.size() - done);
-    if (bytes <= 0) break;
-    done += bytes;
-  }
-  return close(file) == 0 && done == text.size();
 }
 
 std::string OwnDirectory() {
@@ -109,17 +80,13 @@ std::optional<std::string> CodeCache::Find(const std::string& key) {
 void CodeCache::Insert(const std::string& key, const std::string& code) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (directory_.empty()) return;
-  for (size_t end = directory_.find('/', 1); end != std::string::npos;
-       end = directory_.find('/', end + 1)) {
-    mkdir(directory_.substr(0, end).c_str(), 0777);
-  }
-  mkdir(directory_.c_str(), 0700);
+  MakeDirectories(directory_, 0700);
   const OpenFile directory(OpenDirectory());
   if (directory.get() < 0) return GiveUp(strerror(errno));
   const std::string name = FileName(key);
   const std::string temporary = name + "." + std::to_string(getpid());
-  if (!WriteOwn(directory.get(), temporary,
-                kCodeHeader + Sha256Hex(code) + "\n" + code) ||
+  if (!WriteNewFile(directory.get(), temporary, 0600,
+                    kCodeHeader + Sha256Hex(code) + "\n" + code) ||
       renameat(directory.get(), temporary.c_str(), directory.get(),
                name.c_str()) != 0) {
     GiveUp(strerror(errno));

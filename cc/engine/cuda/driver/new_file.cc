@@ -1,0 +1,39 @@
+#include "cc/engine/cuda/driver/new_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace ios::cuda {
+
+OpenFile::~OpenFile() {
+  if (file_ >= 0) close(file_);
+}
+
+bool MakeDirectories(const std::string& path, mode_t mode) {
+  for (size_t end = path.find('/', 1); end != std::string::npos;
+       end = path.find('/', end + 1)) {
+    mkdir(path.substr(0, end).c_str(), 0777);
+  }
+  return mkdir(path.c_str(), mode) == 0 || errno == EEXIST;
+}
+
+bool WriteNewFile(int directory, const std::string& name, mode_t mode,
+                  const std::string& text) {
+  unlinkat(directory, name.c_str(), 0);  // of a process of that number, killed
+  const int file =
+      openat(directory, name.c_str(),
+             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+  if (file < 0) return false;
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t bytes = write(file, text.data() + done, text.size() - done);
+    if (bytes <= 0) break;
+    done += bytes;
+  }
+  return close(file) == 0 && done == text.size();
+}
+
+}  // namespace ios::cuda
