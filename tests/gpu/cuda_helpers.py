@@ -12,7 +12,9 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent / "fake_cuda"
@@ -121,3 +123,20 @@ class FakeCuda:
 def fake_cuda() -> FakeCuda:
     """To be called before the engine opens device "cuda" for the first time."""
     return FakeCuda(build_fakes())
+
+
+def run_apart(program: str, argument: str, **environment: str) -> tuple[Any, Any, str]:
+    """Runs Python in a process of its own: a result, the fake's counts, what it logs.
+
+    Its last line is these two and the fake's violations, of which there must be none.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program, argument],
+        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    result, counts, violations = json.loads(done.stdout.splitlines()[-1])
+    assert violations == []
+    return result, counts, done.stderr

@@ -4,10 +4,7 @@ may write; anything else in its place costs time only."""
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import cuda_helpers
@@ -44,21 +41,12 @@ print(json.dumps([result.tolist(), report["counts"], report["violations"]]))
 
 def run_in_process(directory: Path | None, activation="relu") -> tuple[int, str]:
     """How many kernels were compiled, and what was printed."""
-    environment = dict(os.environ)
-    environment["IOS_TF_CODE_CACHE"] = str(directory or "")
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_ONCE, activation],
-        env=environment,
-        capture_output=True,
-        text=True,
+    result, counts, printed = cuda_helpers.run_apart(
+        RUN_ONCE, activation, IOS_TF_CODE_CACHE=str(directory or "")
     )
-    assert done.returncode == 0, done.stderr
-    result, counts, violations = json.loads(done.stdout.splitlines()[-1])
     np.testing.assert_array_equal(np.float32(result), ACTIVATIONS[activation])
-    assert violations == []
     assert counts["cuModuleLoadData"] == 1
-    return counts.get("nvrtcCompileProgram", 0), done.stderr
+    return counts.get("nvrtcCompileProgram", 0), printed
 
 
 def only_file(directory: Path) -> Path:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import cuda_engine
@@ -233,21 +231,13 @@ def run_in_process(
     options: str = "",
     code: Path | None = None,
 ) -> tuple[float, dict, str]:
-    environment = dict(os.environ)
-    environment["IOS_TF_PLAN_CACHE"] = str(cache or "")
-    environment["IOS_TF_CODE_CACHE"] = str(code or "")
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-    environment["FAKE_CUDA_OPTIONS"] = options
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_ONCE, dtype],
-        env=environment,
-        capture_output=True,
-        text=True,
+    return cuda_helpers.run_apart(
+        RUN_ONCE,
+        dtype,
+        IOS_TF_PLAN_CACHE=str(cache or ""),
+        IOS_TF_CODE_CACHE=str(code or ""),
+        FAKE_CUDA_OPTIONS=options,
     )
-    assert done.returncode == 0, done.stderr
-    total, counts, violations = json.loads(done.stdout.splitlines()[-1])
-    assert violations == []
-    return total, counts, done.stderr
 
 
 @pytest.fixture(scope="module")
