@@ -88,6 +88,10 @@ struct TaskSpec {
   std::vector<std::shared_ptr<Parameter>> parameters;  // of WeightShapes()
   // Of concats: inputs that lie in their slice of the output already.
   std::vector<bool> in_place;
+  // The 1x1 convolution that makes the operator's first input, where the task
+  // is to compute it: inputs[0] is what it reads.
+  const Operator* product = nullptr;
+  std::vector<std::shared_ptr<Parameter>> product_parameters;
   int lanes = 1;  // that share the device while the task runs
 
   // Whether a tensor that it reads has no elements. CompiledBlock has such

@@ -61,6 +61,11 @@ StatusOr<Task*> CompiledBlock::TaskFor(int op, int lanes) {
     spec.output = output.view;
     int64_t channel = 0;
     for (int input : description.inputs) {
+      if (input >= 0 && plan_.in_pieces[input] &&
+          block_.operators[input].type == OperatorType::kConv2D) {
+        spec.product = &block_.operators[input];
+        spec.product_parameters = parameters_[input];
+      }
       const std::vector<int> pieces = plan_.Pieces(block_, input);
       spec.pieces.push_back(pieces.size());
       for (int ref : pieces) {

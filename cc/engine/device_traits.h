@@ -26,6 +26,10 @@ struct DeviceTraits {
   // Whether they take the terms of a sum for their first input, which then need
   // not be added up.
   OfOperator reads_terms = Never;
+  // Whether they compute the 1x1 convolution that makes their first input, of
+  // this shape, which then need not be stored.
+  bool (*reads_products)(const Operator&, const Shape& input,
+                         const Shape& output) = nullptr;
   // Whether pools apply an activation to their output.
   bool pools_activate = false;
   // To which a range of channels must be aligned for tasks to write it as fast

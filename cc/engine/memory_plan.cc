@@ -87,7 +87,15 @@ struct Placement {
   std::vector<int64_t> offset;  // in channels of the host's output
 };
 
-std::vector<bool> LeftInPieces(const Block& block, const Readers& readers,
+// Whether all that it reads is the image that it multiplies.
+bool IsProduct(const Operator& op) {
+  return op.type == OperatorType::kConv2D && MayCompute(op, Algorithm::kGemm) &&
+         !op.residual;
+}
+
+std::vector<bool> LeftInPieces(const Block& block,
+                               const std::vector<Shape>& shapes,
+                               const Readers& readers,
                                const MemoryPlanOptions& options) {
   const int n = block.operators.size();
   const auto sum_in_terms = [&](int i) {
@@ -105,10 +113,25 @@ std::vector<bool> LeftInPieces(const Block& block, const Readers& readers,
                         options.device.reads_pieces(block.operators[reader]);
                });
   };
+  const auto left_to_reader = [&](int i) {
+    const int reader = readers.Only(i);
+    return reader >= 0 && options.device.reads_products &&
+           IsProduct(block.operators[i]) &&
+           options.device.reads_products(block.operators[reader], shapes[i],
+                                         shapes[reader]);
+  };
   std::vector<bool> in_pieces(n, false);
   for (int i = 0; i < n; ++i) {
-    const bool is_concat = block.operators[i].type == OperatorType::kConcat;
-    in_pieces[i] = is_concat ? concat_in_pieces(i) : sum_in_terms(i);
+    switch (block.operators[i].type) {
+      case OperatorType::kConcat:
+        in_pieces[i] = concat_in_pieces(i);
+        break;
+      case OperatorType::kConv2D:
+        in_pieces[i] = left_to_reader(i);
+        break;
+      default:
+        in_pieces[i] = sum_in_terms(i);
+    }
   }
   return in_pieces;
 }
@@ -340,7 +363,7 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
                       const MemoryPlanOptions& options) {
   const Readers readers(block);
   MemoryPlan plan;
-  plan.in_pieces = LeftInPieces(block, readers, options);
+  plan.in_pieces = LeftInPieces(block, shapes, readers, options);
   const Placement placement =
       HostPlacer(block, shapes, readers, options).Place(plan.in_pieces);
   PlaceInBuffers(block, shapes, placement, options.border_alignment, &plan);

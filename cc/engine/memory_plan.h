@@ -1,7 +1,8 @@
 // Memory plan: where every tensor of a block lies. Concat inputs are placed in
 // their slice of the output, or the output is left in pieces, as some sums are;
-// slices are views; and buffers share one arena where the schedule allows no
-// interleaving that has both live.
+// slices are views; 1x1 convolutions may be left to what reads them; and
+// buffers share one arena where the schedule allows no interleaving that has
+// both live.
 #ifndef IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 #define IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 
@@ -30,8 +31,8 @@ struct Buffer {
 struct MemoryPlan {
   std::vector<TensorPlace> inputs;     // of the block
   std::vector<TensorPlace> operators;  // outputs of operators
-  // Concats and sums that are left in pieces: they have no memory, and nothing
-  // to do.
+  // Concats and sums that are left in pieces, and 1x1 convolutions that are
+  // left to what reads them: they have no memory, and nothing to do.
   std::vector<bool> in_pieces;
   std::vector<Buffer> buffers;
   int64_t arena_elements = 0;
@@ -48,7 +49,7 @@ struct MemoryPlan {
   // Whether operator `i` has nothing to do: a slice that is a view, or what is
   // left in pieces.
   bool IsView(const Block& block, int i) const;
-  // The tensors that make up `ref`.
+  // The tensors that make up `ref`, or that it is computed of.
   std::vector<int> Pieces(const Block& block, int ref) const;
 };
 

@@ -20,7 +20,12 @@ from ios_tf.scheduler.search import (
     search,
 )
 from ios_tf.scheduler.state_space import BlockTooLargeError
-from ios_tf.scheduler.units import Units, make_units, matching_units, sums_with_readers
+from ios_tf.scheduler.units import (
+    Units,
+    computed_by_readers,
+    make_units,
+    matching_units,
+)
 
 __all__ = [
     "PAPER_PRUNING",
@@ -40,6 +45,7 @@ __all__ = [
     "Strategy",
     "Units",
     "complexity",
+    "computed_by_readers",
     "greedy_schedule",
     "make_units",
     "matching_units",
@@ -47,5 +53,4 @@ __all__ = [
     "search",
     "sequential_schedule",
     "split_schedules",
-    "sums_with_readers",
 ]

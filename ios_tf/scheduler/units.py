@@ -92,8 +92,10 @@ def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
     return Units(problem, tuple(ordered), contracted)
 
 
-def sums_with_readers(problem: Problem, taken: int = 0) -> list[int]:
-    """Every sum that only one operator reads, together with that operator.
+def computed_by_readers(problem: Problem, taken: int = 0) -> list[int]:
+    """What only one operator reads, and may compute, together with that operator.
+
+    That are sums, and 1x1 convolutions before a depthwise one that goes row by row.
 
     Args:
       problem: the block.
@@ -106,7 +108,7 @@ def sums_with_readers(problem: Problem, taken: int = 0) -> list[int]:
             continue
         reader = problem.successors[op]
         if (
-            problem.types[op] == "add"
+            (problem.types[op] == "add" or _is_product_for(problem, op, reader))
             and reader.bit_count() == 1
             and not outputs >> op & 1
             and not reader & taken
@@ -116,6 +118,13 @@ def sums_with_readers(problem: Problem, taken: int = 0) -> list[int]:
         else:
             joined[op] = 1 << op
     return [mask for mask in joined.values() if mask.bit_count() > 1]
+
+
+def _is_product_for(problem: Problem, op: int, readers: int) -> bool:
+    return "gemm" in problem.algorithms[op] and any(
+        problem.block["operators"][reader].get("algorithm") == "rows"
+        for reader in operators_of(readers)
+    )
 
 
 def matching_units(problem: Problem, patterns: Sequence[str]) -> list[int]:

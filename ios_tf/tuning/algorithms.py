@@ -1,4 +1,4 @@
-"""Chooses by what each convolution is computed, by measuring it alone."""
+"""Chooses by what each convolution is computed, by measuring it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from ios_tf.cost.cost_model import CostModel
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Schedule, Stage
+from ios_tf.scheduler.problem import operators_of
 
 _WINOGRAD = ("winograd_2x2", "winograd_4x4")
 _GEMM = "gemm"
+_ROWS = "rows"
 
 # How much of the time of the one before it another algorithm may take: those that come
 # later need more memory, and round more.
@@ -25,7 +27,7 @@ def allowed(device: str, winograd: bool = True) -> tuple[str, ...]:
     """
     if device != "cpu":
         return ()
-    return (*_WINOGRAD, _GEMM) if winograd else (_GEMM,)
+    return (*(_WINOGRAD if winograd else ()), _GEMM, _ROWS)
 
 
 def choose(
@@ -38,15 +40,18 @@ def choose(
 
     Args:
       problem: the block.
-      cost_model: measures each operator, by each algorithm, as a stage of its own.
+      cost_model: measures each operator, by each algorithm, as a stage of its own;
+        a depthwise convolution together with the 1x1 before it, which it computes
+        itself where it goes row by row.
       algorithms: those that may be chosen.
       stop: asked before each operator: the others are computed directly.
 
     Returns:
       The algorithms, and whether all operators were asked for.
     """
+    alone = set(algorithms) - {_ROWS}
     of_operators = [
-        [algorithm for algorithm in of_op if algorithm in algorithms]
+        [algorithm for algorithm in of_op if algorithm in alone]
         for of_op in problem.algorithms
     ]
     variants = {
@@ -69,7 +74,52 @@ def choose(
             latency = cost_model.stage_latency(variants[algorithm], stage)
             if latency < _WORTHWHILE * best:
                 best, chosen[op] = latency, algorithm
+    if _ROWS not in algorithms:
+        return chosen, True
+    return _by_rows(problem, cost_model, chosen, stop)
+
+
+def _by_rows(
+    problem: Problem,
+    cost_model: CostModel,
+    chosen: dict[int, str],
+    stop: Callable[[], bool],
+) -> tuple[dict[int, str], bool]:
+    """The same, where depthwise convolutions may go row by row."""
+    together = {
+        op: 1 << op | _product_before(problem, op)
+        for op, of_op in enumerate(problem.algorithms)
+        if _ROWS in of_op
+    }
+    if not together:
+        return chosen, True
+    # What others compute has no algorithm of its own.
+    products = {op for mask in together.values() for op in operators_of(mask)}
+    others = {op: a for op, a in chosen.items() if op not in products}
+    before = with_algorithms(problem, chosen)
+    by_rows = with_algorithms(problem, others | dict.fromkeys(together, _ROWS))
+    for op, mask in together.items():
+        if stop():
+            return chosen, False
+        stage = Stage.concurrent(problem, mask)
+        latency = cost_model.stage_latency(by_rows, stage)
+        if latency < _WORTHWHILE * cost_model.stage_latency(before, stage):
+            for computed in operators_of(mask):
+                chosen.pop(computed, None)
+            chosen[op] = _ROWS
     return chosen, True
+
+
+def _product_before(problem: Problem, op: int) -> int:
+    """The 1x1 convolution that only this operator reads, as a bitmask, or 0."""
+    before = problem.predecessors[op] & ~problem.outputs
+    for producer in operators_of(before):
+        if (
+            _GEMM not in problem.algorithms[producer]
+            or problem.successors[producer] != 1 << op
+        ):
+            return 0
+    return before
 
 
 def with_algorithms(problem: Problem, algorithms: Mapping[int, str]) -> Problem:

@@ -13,10 +13,10 @@ from ios_tf.scheduler import (
     Problem,
     Pruning,
     Schedule,
+    computed_by_readers,
     make_units,
     matching_units,
     partition,
-    sums_with_readers,
 )
 from ios_tf.scheduler.problem import mask_of, operators_of
 from ios_tf.scheduler.state_space import build_state_space
@@ -53,7 +53,7 @@ class Patterns:
         """The units of several operators of a block, as bitmasks."""
         units = matching_units(problem, self.units)
         taken = mask_of(op for unit in units for op in operators_of(unit))
-        return units + sums_with_readers(problem, taken)
+        return units + computed_by_readers(problem, taken)
 
 
 DEFAULT_PATTERNS = Patterns()

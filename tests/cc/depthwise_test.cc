@@ -101,11 +101,15 @@ void Check(const Case& c) {
   // As one thread computes it, and as several share the rows.
   for (const int64_t share : {depthwise.rows(), int64_t{1}, int64_t{3}}) {
     std::vector<float> y(wanted.size(), 1e9f);
-    std::vector<float> scratch(depthwise.scratch_floats());
+    std::vector<float> scratch(depthwise.scratch_floats({terms}));
     for (int64_t row = 0; row < depthwise.rows(); row += share) {
-      depthwise.Run(terms, filter.data(),
+      Depthwise::Arguments arguments;
+      arguments.filter = filter.data();
+      arguments.output_pitch = channels;
+      arguments.output = y.data() + row * depthwise.row_floats();
+      depthwise.Run({terms}, arguments,
                     {row, std::min(row + share, depthwise.rows())},
-                    y.data() + row * depthwise.row_floats(), scratch.data());
+                    scratch.data());
     }
     double largest = 0;
     for (size_t i = 0; i < y.size(); ++i) {

@@ -139,6 +139,11 @@ void Fit(const Block& block, const std::vector<Shape>& shapes, Bytes* bytes,
   if (op->type == OperatorType::kMatMul && x.size() == 4) {
     op->kernel = {x[1], x[2]};
   }
+  // Of the grouped ones half are depthwise.
+  if (op->type == OperatorType::kConv2D && op->groups > 1 && x.back() > 1 &&
+      bytes->Flip()) {
+    op->groups = op->filters = x.back();
+  }
   if (op->type == OperatorType::kBinary && bytes->Flip()) {
     op->inputs.resize(1);
     op->operand = x;

@@ -103,7 +103,7 @@ def allowed(cache) -> set[str]:
 
 def test_without(tmp_path, cache, capsys):
     convert(tmp_path / "off", "--winograd=off")
-    assert allowed(cache) == {"gemm"}
+    assert allowed(cache) == {"gemm rows"}
     assert not {FOUR, TWO} & set(algorithms(str(tmp_path / "off"))[1])
     convert(tmp_path / "again", "--winograd=off")
     assert "0 from cache" not in capsys.readouterr().out.split("blocks")[-1]

@@ -4,7 +4,12 @@ import pytest
 from scheduler_helpers import assert_valid
 
 from ios_tf.native import engine
-from ios_tf.scheduler import Problem, Schedule, sequential_schedule
+from ios_tf.scheduler import (
+    Problem,
+    Schedule,
+    computed_by_readers,
+    sequential_schedule,
+)
 from ios_tf.tuning.algorithms import allowed, choose, with_algorithms
 from ios_tf.tuning.searcher import Searcher
 from ios_tf.tuning.settings import SearchSettings
@@ -65,8 +70,8 @@ def test_only_some_convolutions_have_a_choice():
 
 
 def test_only_some_algorithms_may_be_chosen():
-    assert allowed("cpu") == (*WINOGRAD, "gemm")
-    assert allowed("cpu", winograd=False) == ("gemm",)
+    assert allowed("cpu") == (*WINOGRAD, "gemm", "rows")
+    assert allowed("cpu", winograd=False) == ("gemm", "rows")
     assert allowed("cuda") == ()
     table = Table({(0, "winograd_4x4"): 0.5, (1, "gemm"): 0.5})
     assert choose(chain(), table, ["gemm"]) == ({1: "gemm"}, True)
@@ -181,3 +186,60 @@ def test_malformed_algorithms_are_one_line(algorithms):
     with pytest.raises(ValueError, match="algorithms must have lists") as error:
         Schedule.from_json({"version": 1, "stages": [], "algorithms": algorithms})
     assert "\n" not in str(error.value)
+
+
+def bottlenecks() -> Problem:
+    """Of 1x1 and depthwise convolutions in turn; others read operator 2."""
+    product = {"type": "conv2d", "kernel": [1, 1]}
+    window = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME"}
+    operators = [
+        {**product, "inputs": [-1], "filters": 48},
+        {**window, "inputs": [0], "filters": 48, "groups": 48},
+        {**product, "inputs": [1], "filters": 24},
+        {**window, "inputs": [2], "filters": 24, "groups": 24},
+        {**product, "inputs": [3], "filters": 8},
+    ]
+    block = {
+        "version": 1,
+        "inputs": [[1, 12, 12, 8]],
+        "operators": operators,
+        "outputs": [2, 4],
+    }
+    return Problem.from_json(engine.problem(block))
+
+
+class Groups(Table):
+    """Latencies by operators, and the last one's algorithm."""
+
+    def stage_latency(self, problem, stage):
+        (group,) = stage.groups
+        if len(group) == 1:
+            return super().stage_latency(problem, stage)
+        of_group = [problem.block["operators"][op].get("algorithm") for op in group]
+        return self.latencies[(*group, *of_group)]
+
+
+def test_products_are_measured_with_what_computes_them():
+    problem = bottlenecks()
+    assert problem.algorithms[1] == ("rows",)
+    latencies = {
+        (0, "gemm"): 0.5,
+        (2, "gemm"): 0.5,
+        (0, 1, "gemm", None): 1.0,
+        (0, 1, None, "rows"): 0.9,
+        # Others read operator 2.
+        (3, "rows"): 0.9,
+    }
+    chosen, complete = choose(problem, Groups(latencies), ["gemm", "rows"])
+    assert complete
+    assert chosen == {1: "rows", 2: "gemm", 3: "rows"}
+    latencies[0, 1, None, "rows"] = 0.97
+    chosen, _ = choose(problem, Groups(latencies), ["gemm", "rows"])
+    assert chosen == {0: "gemm", 2: "gemm", 3: "rows"}
+    assert choose(problem, Groups(latencies), ["gemm"])[0] == {0: "gemm", 2: "gemm"}
+
+
+def test_a_product_is_one_unit_with_what_computes_it():
+    problem = with_algorithms(bottlenecks(), {1: "rows", 3: "rows"})
+    assert computed_by_readers(problem) == [0b11]
+    assert computed_by_readers(bottlenecks()) == []

@@ -10,11 +10,11 @@ from ios_tf.scheduler import (
     Problem,
     SearchOptions,
     Stage,
+    computed_by_readers,
     make_units,
     matching_units,
     partition,
     search,
-    sums_with_readers,
 )
 from ios_tf.scheduler.problem import mask_of, operators_of
 
@@ -36,7 +36,7 @@ def test_a_sum_belongs_to_its_only_reader():
     edges = [(0, 2), (1, 2), (2, 3), (0, 3), (3, 4), (1, 5), (4, 5), (5, 6), (5, 7)]
     edges += [(6, 8), (7, 8)]
     problem = _typed(types, edges, [8])
-    units = sums_with_readers(problem)
+    units = computed_by_readers(problem)
     assert [sorted(operators_of(unit)) for unit in units] == [[2, 3, 4]]
     made = make_units(problem, units)
     assert sorted(made.masks) == sorted(
@@ -49,8 +49,8 @@ def test_a_sum_belongs_to_its_only_reader():
     assert reads == mask_of([place[1], place[2]])
     assert made.contracted.predecessors[place[1 << 5]] == mask_of([sums, place[2]])
     # Operators that a pattern takes are not taken again.
-    assert sums_with_readers(problem, taken=0b10000) == [0b1100]
-    assert sums_with_readers(problem, taken=0b01000) == []
+    assert computed_by_readers(problem, taken=0b10000) == [0b1100]
+    assert computed_by_readers(problem, taken=0b01000) == []
 
 
 class _Costs:

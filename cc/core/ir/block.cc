@@ -29,6 +29,10 @@ bool MayCompute(const Operator& op, Algorithm algorithm) {
            (op.type == OperatorType::kConv2D && op.kernel == Pair{1, 1} &&
             op.strides == Pair{1, 1} && op.groups == 1 && !pads);
   }
+  if (algorithm == Algorithm::kRows) {
+    return op.type == OperatorType::kConv2D && op.groups > 1 &&
+           op.groups == op.filters && !op.residual && op.kernel[0] <= 16;
+  }
   const auto [least, most] = std::minmax(op.kernel[0], op.kernel[1]);
   const bool has_window =
       most == 3 || (algorithm == Algorithm::kWinograd2 &&

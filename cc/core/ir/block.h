@@ -120,10 +120,11 @@ enum class PoolKind { kMax, kAvg, kSum };
 // How a convolution is computed: as the device's library does by itself, by
 // Winograd's minimal filtering (Lavin and Gray, "Fast Algorithms for
 // Convolutional Neural Networks", 2016) with tiles of the output of 2 or 4
-// cells in each dimension in which the window has more than one, or as a
-// product of matrices, pixels x channels by channels x filters. Results differ
+// cells in each dimension in which the window has more than one, as a product
+// of matrices, pixels x channels by channels x filters, or row by row, together
+// with the 1x1 convolution before it if nothing else reads that. Results differ
 // by rounding. A device may take no notice of it.
-enum class Algorithm { kDirect, kWinograd2, kWinograd4, kGemm };
+enum class Algorithm { kDirect, kWinograd2, kWinograd4, kGemm, kRows };
 
 // The cells around an image: a value, or cells of the image mirrored at its
 // outermost cells (which are not repeated) or at its border.
@@ -222,7 +223,8 @@ inline int64_t BatchSize(const Block& block) { return BatchSize(block.inputs); }
 // one cell, not dilated, not grouped, with windows of 3x3, 1x3 or 3x1; tiles of
 // 2 for 5x5, 1x5, 5x1, 1x7 and 7x1, too. A product of matrices is a Conv2D of
 // 1x1 that neither moves further nor pads nor is grouped, and the 1x1
-// convolution of a SepConv.
+// convolution of a SepConv. Row by row go depthwise Conv2D: those whose every
+// channel is a group and makes one filter, with windows of 16 rows at most.
 bool MayCompute(const Operator& op, Algorithm algorithm);
 
 // Of maps with filters: Conv2D, SepConv, Conv2DTranspose.

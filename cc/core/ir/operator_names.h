@@ -71,12 +71,13 @@ inline constexpr std::array<std::pair<Activation::Kind, const char*>,
         {Activation::kErfc, "erfc"},
     }};
 
-inline constexpr std::array<std::pair<Algorithm, const char*>, 4>
+inline constexpr std::array<std::pair<Algorithm, const char*>, 5>
     kAlgorithmNames = {{
         {Algorithm::kDirect, "direct"},
         {Algorithm::kWinograd2, "winograd_2x2"},
         {Algorithm::kWinograd4, "winograd_4x4"},
         {Algorithm::kGemm, "gemm"},
+        {Algorithm::kRows, "rows"},
     }};
 
 inline constexpr std::array<std::pair<PoolKind, const char*>, 3> kPoolNames = {{

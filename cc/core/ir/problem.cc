@@ -17,11 +17,15 @@ constexpr int64_t kFewest = 8;
 bool IsWorthTrying(const Operator& op, Algorithm algorithm, const Shape& input,
                    const Shape& output) {
   if (!MayCompute(op, algorithm)) return false;
-  const int64_t least =
-      algorithm == Algorithm::kGemm
-          ? NumElements({output.begin(), output.end() - 1})  // pixels
-          : std::min(op.filters, input.back());
-  return least >= kFewest;
+  const int64_t pixels = NumElements({output.begin(), output.end() - 1});
+  switch (algorithm) {
+    case Algorithm::kGemm:
+      return pixels >= kFewest;
+    case Algorithm::kRows:
+      return pixels >= kFewest && op.groups == input.back();
+    default:
+      return std::min(op.filters, input.back()) >= kFewest;
+  }
 }
 
 }  // namespace
@@ -39,8 +43,8 @@ StatusOr<std::string> ProblemJson(const Block& block) {
     flops.push_back(Flops(op, inputs, shapes[i]));
     weights.push_back(WeightShapes(op, inputs[0]));
     algorithms.emplace_back();
-    for (Algorithm algorithm :
-         {Algorithm::kWinograd2, Algorithm::kWinograd4, Algorithm::kGemm}) {
+    for (Algorithm algorithm : {Algorithm::kWinograd2, Algorithm::kWinograd4,
+                                Algorithm::kGemm, Algorithm::kRows}) {
       if (IsWorthTrying(op, algorithm, inputs[0], shapes[i])) {
         algorithms.back().push_back(ToString(algorithm));
       }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cc/engine/cpu/kernels/instruction_set.h"
+#include "cc/engine/cpu/kernels/rows.h"
 #include "cc/engine/cpu/memory.h"
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/tasks.h"
@@ -75,6 +76,7 @@ class Cpu : public Backend {
     traits.reads_pitched = TaskReadsPitched;
     traits.reads_pieces = TaskReadsPieces;
     traits.reads_terms = TaskReadsTerms;
+    traits.reads_products = GoesByRows;
     traits.pools_activate = true;
     traits.lanes_divide_device = true;
     for (size_t i = 0; i < lanes_.size(); ++i) {

@@ -11,6 +11,7 @@
 #include "cc/engine/cpu/kernels/pointwise.h"
 #include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/kernels/resize.h"
+#include "cc/engine/cpu/kernels/rows.h"
 #include "cc/engine/cpu/kernels/separable.h"
 #include "cc/engine/cpu/kernels/spatial.h"
 #include "cc/engine/cpu/kernels/winograd.h"
@@ -389,7 +390,11 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
     }
     switch (spec.op->type) {
       case OperatorType::kConv2D:
-        if (spec.op->algorithm == Algorithm::kDirect) {
+        if (spec.product ||
+            GoesByRows(*spec.op, spec.inputs[0].shape, spec.output.shape)) {
+          task = MakeRowsTask(spec, engine);
+        } else if (spec.op->algorithm == Algorithm::kDirect ||
+                   spec.op->algorithm == Algorithm::kRows) {
           task = std::make_unique<ConvTask>(spec, engine);
         } else if (spec.op->algorithm == Algorithm::kGemm) {
           task = MakePointwiseTask(spec, engine);

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cc/core/limits.h"
+#include "cc/engine/cpu/kernels/activations.h"
+#include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/kernels/vectorized.h"
 
 namespace ios::cpu {
@@ -125,10 +128,14 @@ struct OutputRow {
   const float* filter;          // of this vector
   int64_t filter_step;          // floats between cells
   int64_t width;                // of the window
+  int64_t pixel;                // floats between pixels
   int64_t step, stride;         // floats between cells, between windows
   int64_t columns;
+  Vector bias;
+  Activation::Kind activation;  // kNone, kRelu or kRelu6
   float* out;
-  int64_t pitch;  // floats between pixels
+  int64_t pitch;     // floats between pixels
+  int64_t channels;  // of a pixel, where they are fewer than a vector has
   // A vector may be longer than a pixel. What it writes beyond is overwritten
   // by the pixels that follow; `whole` columns have enough of them.
   int64_t whole;
@@ -139,7 +146,7 @@ struct OutputRow {
 template <int kWidth, int kCount>
 IOS_INLINE void Adjacent(const OutputRow& row, int64_t column, Vector* sums) {
   for (int64_t r = 0; r < row.count; ++r) {
-    const float* x = row.rows[r] + column * kLanes;
+    const float* x = row.rows[r] + column * row.pixel;
     const float* filter =
         row.filter + (row.first + r) * kWidth * row.filter_step;
     Vector factors[kWidth];
@@ -150,7 +157,7 @@ IOS_INLINE void Adjacent(const OutputRow& row, int64_t column, Vector* sums) {
 #pragma GCC unroll 16
     for (int i = 0; i < kWidth + kCount - 1; ++i) {
       Vector pixel;
-      Load(x + i * kLanes, &pixel);
+      Load(x + i * row.pixel, &pixel);
 #pragma GCC unroll 8
       for (int k = 0; k < kWidth; ++k) {
         if (i - k >= 0 && i - k < kCount) sums[i - k] += pixel * factors[k];
@@ -184,7 +191,7 @@ template <int kWidth, int kCount>
 IOS_INLINE void Columns(const OutputRow& row, int64_t column) {
   Vector sums[kCount];
 #pragma GCC unroll 8
-  for (int i = 0; i < kCount; ++i) sums[i] = Vector{};
+  for (int i = 0; i < kCount; ++i) sums[i] = row.bias;
   if constexpr (kWidth > 0) {
     Adjacent<kWidth, kCount>(row, column, sums);
   } else {
@@ -193,10 +200,11 @@ IOS_INLINE void Columns(const OutputRow& row, int64_t column) {
   float* out = row.out + column * row.pitch;
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) {
+    ActivateInRegisters(row.activation, &sums[i]);
     if (column + i < row.whole) {
       std::memcpy(out + i * row.pitch, &sums[i], sizeof(Vector));
     } else {
-      for (int64_t c = 0; c < row.pitch; ++c)
+      for (int64_t c = 0; c < row.channels; ++c)
         out[i * row.pitch + c] = sums[i][c];
     }
   }
@@ -226,7 +234,7 @@ IOS_INLINE void AllColumns(const OutputRow& row) {
 }
 
 IOS_VECTORIZED void ComputeRow(const OutputRow& row) {
-  const bool adjacent = row.step == kLanes && row.stride == kLanes;
+  const bool adjacent = row.step == row.pixel && row.stride == row.pixel;
   if (adjacent && row.width == 3) return AllColumns<3>(row);
   if (adjacent && row.width == 5) return AllColumns<5>(row);
   if (adjacent && row.width == 7) return AllColumns<7>(row);
@@ -256,86 +264,142 @@ bool Depthwise::Takes(const Operator& op, const Shape& input,
                       const Shape& output) {
   const Depthwise depthwise(op, input, output);
   return op.multiplier == 1 && op.kernel[0] <= kMaxRows &&
-         depthwise.scratch_floats() <= kMaxRingFloats;
+         SaturatingProduct({depthwise.ring_rows(), depthwise.vectors(),
+                            depthwise.padded_width(), kLanes}) <=
+             kMaxRingFloats;
 }
 
 int64_t Depthwise::vectors() const { return (channels_ + kLanes - 1) / kLanes; }
 
-int64_t Depthwise::scratch_floats() const {
+Depthwise::Ring Depthwise::RingOf(const Image& image) const {
+  Ring ring;
+  if (image.make) {
+    ring.pixel = channels_;
+    ring.vector = kLanes;
+    ring.row = std::max(padded_width(), left_ + width_) * channels_;
+  } else {
+    ring.pixel = kLanes;
+    ring.vector = padded_width() * kLanes;
+    ring.row = vectors() * ring.vector;
+  }
+  return ring;
+}
+
+int64_t Depthwise::scratch_floats(const Image& image) const {
   // With few channels, the filter padded to whole vectors as well.
   const int64_t filter =
       channels_ < kLanes ? kernel_[0] * kernel_[1] * kLanes : 0;
-  return ring_rows() * vectors() * padded_width() * kLanes + filter;
+  // A vector may reach beyond the last pixel of the ring, and of the row that
+  // is activated.
+  return ring_rows() * RingOf(image).row + kLanes + filter + row_floats() +
+         kLanes;
 }
 
-void Depthwise::Run(const std::vector<Term>& terms, const float* filter,
-                    Rows rows, float* to, float* scratch) const {
-  const int64_t vector_step = padded_width() * kLanes;
-  const int64_t ring_step = vectors() * vector_step;
-  std::memset(scratch, 0, ring_rows() * ring_step * sizeof(float));
+void Depthwise::Run(const Image& image, const Arguments& arguments, Rows rows,
+                    float* scratch) const {
+  const Ring ring = RingOf(image);
+  const int64_t ring_floats = ring_rows() * ring.row + kLanes;
+  std::memset(scratch, 0, ring_floats * sizeof(float));
+  float* free = scratch + ring_floats;
 
   // The columns of the image that windows reach.
   const int64_t last = std::min(width_, padded_width() - left_);
   const int64_t first = std::max<int64_t>(-left_, 0);
   InputRow input;
-  input.terms = &terms;
+  input.terms = &image.terms;
   input.channels = channels_;
   input.columns = std::max<int64_t>(last - first, 0);
   input.relu = relu_;
-  input.vector_step = vector_step;
+  input.vector_step = ring.vector;
 
   OutputRow output;
   output.width = kernel_[1];
-  output.step = dilations_[1] * kLanes;
-  output.stride = strides_[1] * kLanes;
+  output.pixel = ring.pixel;
+  output.step = dilations_[1] * ring.pixel;
+  output.stride = strides_[1] * ring.pixel;
   output.columns = out_width_;
-  output.pitch = channels_;
+  output.channels = channels_;
+  const float* filter = arguments.filter;
   output.filter_step = channels_;
   if (channels_ < kLanes) {
-    float* padded = scratch + ring_rows() * ring_step;
     const int64_t cells = kernel_[0] * kernel_[1];
-    std::memset(padded, 0, cells * kLanes * sizeof(float));
+    std::memset(free, 0, cells * kLanes * sizeof(float));
     for (int64_t i = 0; i < cells; ++i) {
-      std::memcpy(padded + i * kLanes, filter + i * channels_,
+      std::memcpy(free + i * kLanes, filter + i * channels_,
                   channels_ * sizeof(float));
     }
-    filter = padded;
+    filter = free;
     output.filter_step = kLanes;
+    free += cells * kLanes;
   }
+  // What registers do not activate is activated as a row of its own.
+  const bool at_once = IsInRegisters(arguments.activation);
+  output.activation = at_once ? arguments.activation.kind : Activation::kNone;
+  float* const row_apart = free;
+  output.pitch = at_once ? arguments.output_pitch : channels_;
 
   // Pixels before the end of a tensor that a vector there would reach beyond.
   const int64_t beyond =
       channels_ < kLanes ? (kLanes - channels_ + channels_ - 1) / channels_ : 0;
   const int64_t pixels = images_ * height_ * width_;
-  int64_t image = -1, ready = 0;  // rows of the image up to here were copied
-  for (int64_t row = rows.begin; row < rows.end; ++row, to += row_floats()) {
-    if (row / out_height_ != image) {
-      image = row / out_height_;
+  float* to = arguments.output;
+  int64_t number = -1, ready = 0;  // rows of the image up to here are there
+  for (int64_t row = rows.begin; row < rows.end;
+       ++row, to += out_width_ * arguments.output_pitch) {
+    if (row / out_height_ != number) {
+      number = row / out_height_;
       ready = 0;
     }
     const int64_t y = row % out_height_ * strides_[0] - top_;
     const int64_t reach = std::min(y + ring_rows(), height_);
     for (ready = std::max({ready, y, int64_t{0}}); ready < reach; ++ready) {
-      const int64_t pixel = (image * height_ + ready) * width_ + first;
-      input.pixel = pixel;
-      input.whole = pixels - beyond - pixel;
-      input.to =
-          scratch + ready % ring_rows() * ring_step + (left_ + first) * kLanes;
+      float* const ring_row = scratch + ready % ring_rows() * ring.row;
+      if (image.make) {
+        image.make(number, ready, ring_row + left_ * ring.pixel);
+        continue;
+      }
+      input.pixel = (number * height_ + ready) * width_ + first;
+      input.whole = pixels - beyond - input.pixel;
+      input.to = ring_row + (left_ + first) * ring.pixel;
       CopyInputRow(input);
     }
-    output.first = y < 0 ? (-y + dilations_[0] - 1) / dilations_[0] : 0;
+    const int64_t above = y < 0 ? (-y + dilations_[0] - 1) / dilations_[0] : 0;
+    output.first = above;
     output.count = 0;
-    for (int64_t at = y + output.first * dilations_[0]; at < reach;
+    for (int64_t at = y + above * dilations_[0]; at < reach;
          at += dilations_[0]) {
-      output.rows[output.count++] = scratch + at % ring_rows() * ring_step;
+      output.rows[output.count++] = scratch + at % ring_rows() * ring.row;
     }
-    output.whole = (rows.end - row) * out_width_ - beyond;
+    // Behind a row apart there is a vector's length; between pixels that are
+    // not side by side, somebody else's channels are.
+    output.whole = out_width_;
+    if (at_once && channels_ < kLanes) {
+      output.whole = output.pitch == channels_
+                         ? (rows.end - row) * out_width_ - beyond
+                         : 0;
+    }
+    int64_t reached = 0;  // by the pointers into rows
     for (int64_t v = 0; v < vectors(); ++v) {
       const int64_t channel = FirstChannel(v * kLanes, channels_);
+      const int64_t place =
+          image.make ? channel : v * ring.vector;  // in a row of the ring
+      for (int64_t i = 0; i < output.count; ++i) {
+        output.rows[i] += place - reached;
+      }
+      reached = place;
       output.filter = filter + channel;
-      output.out = to + channel;
+      output.bias = Vector{};
+      if (arguments.bias) {
+        Load(arguments.bias + channel, channels_ - channel, &output.bias);
+      }
+      output.out = (at_once ? to : row_apart) + channel;
       ComputeRow(output);
-      for (int64_t i = 0; i < output.count; ++i) output.rows[i] += vector_step;
+    }
+    if (at_once) continue;
+    ActivateRow(row_apart, row_floats(), arguments.activation, row_apart);
+    for (int64_t x = 0; x < out_width_; ++x) {
+      std::memcpy(to + x * arguments.output_pitch, row_apart + x * channels_,
+                  channels_ * sizeof(float));
     }
   }
 }

@@ -1,10 +1,11 @@
-// Depthwise convolution of images with their channels last, and the sum and the
-// Relu before it.
+// Depthwise convolution of images with their channels last, the sum and the
+// Relu before it, and the bias and the activation behind it.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_DEPTHWISE_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_DEPTHWISE_H_
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "cc/core/ir/block.h"
@@ -12,8 +13,7 @@
 namespace ios::cpu {
 
 // Rows of the image, activated and with zeros around them, are kept in a ring
-// in scratch memory, split into vectors of channels, so that all windows of a
-// row are alike and what they read lies together.
+// in scratch memory, so that all windows of a row are alike.
 class Depthwise {
  public:
   // `input` is [N,H,W,C]; the output has `output`'s height and width.
@@ -29,8 +29,6 @@ class Depthwise {
   // Of all images' outputs.
   int64_t rows() const { return images_ * out_height_; }
   int64_t row_floats() const { return out_width_ * channels_; }
-  // That each thread needs.
-  int64_t scratch_floats() const;
 
   // A tensor with pixels `pitch` floats apart.
   struct Term {
@@ -43,11 +41,27 @@ class Depthwise {
     int64_t begin = 0, end = 0;
   };
 
-  // Computes some rows on the calling thread. The input is the sum of one or
-  // more terms, `filter` is [kh,kw,C], and the first row goes to `to`, the
-  // others behind it.
-  void Run(const std::vector<Term>& terms, const float* filter, Rows rows,
-           float* to, float* scratch) const;
+  // What the image is made of: the sum of one or more terms, or what `make`
+  // writes when it is needed: a row of an image, [W,C].
+  struct Image {
+    std::vector<Term> terms;
+    std::function<void(int64_t image, int64_t row, float* to)> make;
+  };
+
+  struct Arguments {
+    const float* filter = nullptr;  // [kh,kw,C]
+    const float* bias = nullptr;    // [C], or null for none
+    Activation activation;
+    float* output = nullptr;  // the first row's; the others lie behind it
+    int64_t output_pitch = 0;
+  };
+
+  // What Run needs of scratch memory.
+  int64_t scratch_floats(const Image& image) const;
+
+  // Computes some rows on the calling thread.
+  void Run(const Image& image, const Arguments& arguments, Rows rows,
+           float* scratch) const;
 
  private:
   int64_t ring_rows() const { return (kernel_[0] - 1) * dilations_[0] + 1; }
@@ -56,6 +70,13 @@ class Depthwise {
            1;
   }
   int64_t vectors() const;  // of channels
+
+  // Floats from one to the next. Rows that are made are left as they are; of
+  // others, vectors of one row lie together.
+  struct Ring {
+    int64_t pixel = 0, vector = 0, row = 0;
+  };
+  Ring RingOf(const Image& image) const;
 
   int64_t images_, height_, width_, channels_;
   int64_t out_height_, out_width_;

@@ -23,6 +23,25 @@ namespace {
 // take the other's lines away (measured: a third of the time, below 8 KiB).
 constexpr int64_t kApart = 2048;
 
+// The sum of the terms.
+Depthwise::Image ImageOf(const std::vector<TensorView>& terms,
+                         const float* const* inputs) {
+  Depthwise::Image image;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    image.terms.push_back({inputs[i], terms[i].pitch});
+  }
+  return image;
+}
+
+// Of all channels, and of an output that lies together.
+Depthwise::Arguments DenseArguments(const Depthwise& depthwise,
+                                    const float* filter) {
+  Depthwise::Arguments arguments;
+  arguments.filter = filter;
+  arguments.output_pitch = depthwise.channels();
+  return arguments;
+}
+
 // The common base of both tasks: holds the terms of their input, the residual
 // and the output of the 1x1 convolution, and creates that convolution.
 class SepConvTask : public CpuTask {
@@ -141,7 +160,7 @@ class KernelSepConvTask : public SepConvTask {
     strips_ = InStrips(threads) ? threads : 1;
     middle_ = scratch_.Take(rows * depthwise_.row_floats());
     scratch_.Take(kApart);
-    ring_floats_ = depthwise_.scratch_floats() + kApart;
+    ring_floats_ = depthwise_.scratch_floats({}) + kApart;
     rings_ = scratch_.Take(threads * ring_floats_);
     if (strips_ == 1) {
       pointwise_.push_back(
@@ -174,14 +193,12 @@ class KernelSepConvTask : public SepConvTask {
     const float* residual = Residual(inputs, scratch);
     const auto* filter = static_cast<float*>(filter_.get_data_handle());
     float* target = output_.Begin(output, scratch);
-    std::vector<Depthwise::Term> terms;
-    for (size_t i = 0; i < terms_.size(); ++i) {
-      terms.push_back({inputs[i], terms_[i].pitch});
-    }
+    const Depthwise::Image image = ImageOf(terms_, inputs);
     const auto depthwise = [&](int64_t begin, int64_t end) {
       const int thread = CurrentThread().team ? CurrentThread().index : 0;
-      depthwise_.Run(terms, filter, {begin, end},
-                     scratch + middle_ + begin * depthwise_.row_floats(),
+      Depthwise::Arguments arguments = DenseArguments(depthwise_, filter);
+      arguments.output = scratch + middle_ + begin * depthwise_.row_floats();
+      depthwise_.Run(image, arguments, {begin, end},
                      scratch + rings_ + thread * ring_floats_);
     };
     const Activation rest = pointwise_[0].rest();
@@ -273,7 +290,7 @@ class GemmSepConvTask : public CpuTask {
     strips_ = std::min(Quotient(strips_, threads) * threads, rows);
     const int64_t longest = Quotient(rows, strips_);
     rows_ = scratch_.Take(longest * depthwise_.row_floats());
-    ring_ = scratch_.Take(depthwise_.scratch_floats());
+    ring_ = scratch_.Take(depthwise_.scratch_floats({}));
     scratch_.Take(kApart);
     threads_ = threads;
   }
@@ -284,10 +301,7 @@ class GemmSepConvTask : public CpuTask {
 
   void Run(const float* const* inputs, float* output,
            const LaneResources& lane) override {
-    std::vector<Depthwise::Term> terms;
-    for (size_t i = 0; i < terms_.size(); ++i) {
-      terms.push_back({inputs[i], terms_[i].pitch});
-    }
+    const Depthwise::Image image = ImageOf(terms_, inputs);
     const auto* filter = static_cast<const float*>(filter_.get_data_handle());
     ParallelFor(strips_, 1, [&](int64_t first, int64_t last) {
       const int thread = CurrentThread().team ? CurrentThread().index : 0;
@@ -295,8 +309,9 @@ class GemmSepConvTask : public CpuTask {
       for (int64_t strip = first; strip < last; ++strip) {
         const int64_t begin = strip * depthwise_.rows() / strips_;
         const int64_t end = (strip + 1) * depthwise_.rows() / strips_;
-        depthwise_.Run(terms, filter, {begin, end}, scratch + rows_,
-                       scratch + ring_);
+        Depthwise::Arguments rows = DenseArguments(depthwise_, filter);
+        rows.output = scratch + rows_;
+        depthwise_.Run(image, rows, {begin, end}, scratch + ring_);
         const int64_t pixel = begin * depthwise_.out_width();
         GemmArguments arguments = weights_.Arguments();
         arguments.input = scratch + rows_;

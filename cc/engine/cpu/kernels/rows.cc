@@ -1,0 +1,139 @@
+#include "cc/engine/cpu/kernels/rows.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "cc/engine/cpu/kernels/activations.h"
+#include "cc/engine/cpu/kernels/depthwise.h"
+#include "cc/engine/cpu/kernels/pointwise.h"
+#include "cc/engine/cpu/kernels/registers.h"
+#include "cc/engine/cpu/onednn/convolution.h"
+#include "cc/engine/cpu/onednn/parameter.h"
+#include "cc/engine/cpu/tasks.h"
+#include "cc/engine/cpu/threads/lanes.h"
+
+namespace ios::cpu {
+namespace {
+
+// Between what threads write again and again.
+constexpr int64_t kApart = 2048;
+
+// Of the image that windows move over.
+Shape ImageShape(const TaskSpec& spec) {
+  Shape image = spec.inputs[0].shape;
+  image.back() = spec.op->groups;
+  return image;
+}
+
+class RowsTask : public CpuTask {
+ public:
+  RowsTask(const TaskSpec& spec, const dnnl::engine& engine)
+      : op_(*spec.op),
+        input_(spec.inputs[0]),
+        output_(spec.output),
+        depthwise_(op_, ImageShape(spec), output_.shape),
+        threads_(CurrentThread().lane->size) {
+    const dnnl::memory::desc plain =
+        PlainFilterDesc(op_, op_.groups, op_.groups, op_.groups);
+    filter_ = AsCpu(spec.parameters[0])->Packed(engine, plain, plain);
+    if (op_.bias) {
+      const dnnl::memory::desc flat = FlatDesc(op_.groups);
+      bias_ = AsCpu(spec.parameters[1])->Packed(engine, flat, flat);
+    }
+    if (spec.product) {
+      product_.emplace(
+          engine, input_.channels(), op_.groups,
+          AsCpu(spec.product_parameters[0]),
+          spec.product->bias ? AsCpu(spec.product_parameters[1]) : nullptr);
+      product_activation_ = spec.product->activation;
+    }
+    scratch_floats_ =
+        Quotient(depthwise_.scratch_floats(ImageOf(nullptr)), 16) * 16 + kApart;
+    // Strips beside each other read some rows twice, or make them twice: no
+    // more than there must be.
+    const int64_t images = output_.shape[0];
+    strips_ = std::min(Quotient(threads_, images), output_.shape[1]);
+  }
+
+  int64_t scratch_floats() const override { return threads_ * scratch_floats_; }
+
+  void Run(const float* const* inputs, float* output,
+           const LaneResources& lane) override {
+    const Depthwise::Image image = ImageOf(inputs[0]);
+    Depthwise::Arguments arguments;
+    arguments.filter = static_cast<const float*>(filter_.get_data_handle());
+    if (bias_) {
+      arguments.bias = static_cast<const float*>(bias_.get_data_handle());
+    }
+    arguments.activation = op_.activation;
+    arguments.output_pitch = output_.pitch;
+    const int64_t units = output_.shape[0] * strips_, rows = depthwise_.rows();
+    ParallelFor(units, 1, [&](int64_t first, int64_t last) {
+      const int thread = CurrentThread().team ? CurrentThread().index : 0;
+      for (int64_t unit = first; unit < last; ++unit) {
+        const int64_t begin = unit * rows / units;
+        Depthwise::Arguments strip = arguments;
+        strip.output = output + begin * depthwise_.out_width() * output_.pitch;
+        depthwise_.Run(image, strip, {begin, (unit + 1) * rows / units},
+                       lane.scratch.get() + thread * scratch_floats_);
+      }
+    });
+  }
+
+ private:
+  Depthwise::Image ImageOf(const float* x) const {
+    Depthwise::Image image;
+    if (product_) {
+      image.make = [this, x](int64_t number, int64_t row, float* to) {
+        const int64_t width = input_.shape[2];
+        const int64_t pixel = (number * input_.shape[1] + row) * width;
+        Multiply(x + pixel * input_.pitch, width, to);
+      };
+    } else {
+      image.terms = {{x, input_.pitch}};
+    }
+    return image;
+  }
+
+  // Makes pixels of the image of those of the input.
+  void Multiply(const float* x, int64_t pixels, float* to) const {
+    GemmArguments arguments = product_->Arguments();
+    arguments.input = x;
+    arguments.input_pitch = input_.pitch;
+    const bool at_once = IsInRegisters(product_activation_);
+    if (at_once) arguments.activation = product_activation_;
+    arguments.output = to;
+    arguments.output_pitch = op_.groups;
+    const GemmPlan plan(pixels, input_.channels(), op_.groups, /*threads=*/1);
+    RunGemm(plan, arguments, 0, plan.units());
+    if (!at_once) {
+      ActivateRow(to, pixels * op_.groups, product_activation_, to);
+    }
+  }
+
+  const Operator op_;
+  const TensorView input_, output_;
+  const Depthwise depthwise_;
+  const int64_t threads_;
+  dnnl::memory filter_, bias_;               // as TensorFlow has them
+  std::optional<PointwiseWeights> product_;  // that makes the image
+  Activation product_activation_;
+  int64_t strips_ = 1;          // of an image
+  int64_t scratch_floats_ = 0;  // of a thread
+};
+
+}  // namespace
+
+bool GoesByRows(const Operator& op, const Shape& image, const Shape& output) {
+  return op.algorithm == Algorithm::kRows && image.back() == op.groups &&
+         Depthwise::Takes(op, image, output);
+}
+
+std::unique_ptr<Task> MakeRowsTask(const TaskSpec& spec,
+                                   const dnnl::engine& engine) {
+  return std::make_unique<RowsTask>(spec, engine);
+}
+
+}  // namespace ios::cpu
