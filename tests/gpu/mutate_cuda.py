@@ -216,7 +216,7 @@ MUTATIONS = [
     ),
     Mutation(
         "instances share handles of cuDNN",
-        _CUDA + "cudnn/cudnn_graph.cc",
+        _CUDA + "cudnn/cudnn_handle.cc",
         "return handles->Take();",
         "return std::shared_ptr<CudnnHandle>(handles->builder(), [](void*) {});",
         _ENGINE + "test_each_instance_has_a_handle_of_cudnn",

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/engine/cuda/cudnn/cudnn_handle.h"
 #include "cc/engine/cuda/cudnn/plan_cache.h"
 #include "cc/engine/cuda/cudnn/plan_search.h"
 #include "cc/engine/cuda/driver/measure_work.h"

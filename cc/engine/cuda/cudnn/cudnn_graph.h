@@ -11,19 +11,10 @@
 
 #include "cc/core/status.h"
 #include "cc/engine/cuda/cudnn/convolution_spec.h"
+#include "cc/engine/cuda/cudnn/cudnn_handle.h"
 #include "cc/engine/cuda/driver/device.h"
 
 namespace ios::cuda {
-
-// The version of the library that was loaded: 90300 is 9.3.0.
-StatusOr<int64_t> CudnnVersion(const Device* device);
-
-// A cuDNN handle to enqueue work with; see TakeCudnnHandle.
-class CudnnHandle;
-
-// A handle that nobody else has until the last pointer goes. Cannot be made
-// while the thread captures a stream.
-StatusOr<std::shared_ptr<CudnnHandle>> TakeCudnnHandle(const Device* device);
 
 // Whether cuDNN's graphs have the activation.
 bool CudnnHas(const Activation& activation);

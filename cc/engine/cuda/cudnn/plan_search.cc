@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/engine/cuda/cudnn/cudnn_handle.h"
 #include "cc/engine/cuda/cudnn/plan_cache.h"
 #include "cc/engine/cuda/driver/code_cache.h"
 #include "cc/engine/cuda/driver/measure_work.h"

@@ -11,7 +11,7 @@
 
 #include "cc/core/status.h"
 #include "cc/engine/backend.h"
-#include "cc/engine/cuda/cudnn/cudnn_graph.h"
+#include "cc/engine/cuda/cudnn/cudnn_handle.h"
 #include "cc/engine/cuda/driver/device.h"
 
 namespace ios::cuda {

@@ -1,0 +1,95 @@
+#include "cc/engine/cuda/cudnn/cudnn_handle.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "cc/engine/cuda/cudnn/frontend.h"
+
+namespace ios::cuda {
+namespace {
+
+// A device's cuDNN handles: one to build graphs with, and those that callers
+// have or have had. They live as long as the process, as the device does.
+class Handles {
+ public:
+  static StatusOr<Handles*> Get(const Device* device) {
+    static std::mutex mutex;
+    static auto* all = new std::map<int, std::unique_ptr<Handles>>;
+    std::lock_guard<std::mutex> lock(mutex);
+    std::unique_ptr<Handles>& handles = (*all)[device->ordinal()];
+    if (handles) return handles.get();
+    fe::cudnn_dlhandle = device->libraries().cudnn;
+    std::unique_ptr<Handles> made(new Handles);
+    IOS_ASSIGN_OR_RETURN(made->builder_, CudnnHandle::Create());
+    handles = std::move(made);
+    return handles.get();
+  }
+
+  CudnnHandle* builder() const { return builder_.get(); }
+
+  // One that nobody else has until the last pointer goes.
+  StatusOr<std::shared_ptr<CudnnHandle>> Take() {
+    std::unique_ptr<CudnnHandle> handle;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!free_.empty()) {
+        handle = std::move(free_.back());
+        free_.pop_back();
+      }
+    }
+    if (!handle) {
+      IOS_ASSIGN_OR_RETURN(handle, CudnnHandle::Create());
+    }
+    return std::shared_ptr<CudnnHandle>(
+        handle.release(), [this](CudnnHandle* back) {
+          std::lock_guard<std::mutex> lock(mutex_);
+          free_.emplace_back(back);
+        });
+  }
+
+ private:
+  Handles() = default;
+
+  std::unique_ptr<CudnnHandle> builder_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<CudnnHandle>> free_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<CudnnHandle>> CudnnHandle::Create() {
+  std::unique_ptr<CudnnHandle> made(new CudnnHandle);
+  const cudnnStatus_t status = fe::detail::create_handle(&made->handle_);
+  if (status != CUDNN_STATUS_SUCCESS) {
+    return ToStatus(status, "cudnnCreate failed");
+  }
+  return made;
+}
+
+Status CudnnHandle::With(CUstream stream,
+                         const std::function<Status(cudnnHandle_t)>& function) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const cudnnStatus_t status = fe::detail::set_stream(handle_, stream);
+  if (status != CUDNN_STATUS_SUCCESS) {
+    return ToStatus(status, "cudnnSetStream failed");
+  }
+  return function(handle_);
+}
+
+StatusOr<int64_t> CudnnVersion(const Device* device) {
+  IOS_RETURN_IF_ERROR(Handles::Get(device).status());
+  return static_cast<int64_t>(fe::detail::get_backend_version());
+}
+
+StatusOr<std::shared_ptr<CudnnHandle>> TakeCudnnHandle(const Device* device) {
+  IOS_ASSIGN_OR_RETURN(Handles * handles, Handles::Get(device));
+  return handles->Take();
+}
+
+StatusOr<CudnnHandle*> CudnnBuilder(const Device* device) {
+  IOS_ASSIGN_OR_RETURN(Handles * handles, Handles::Get(device));
+  return handles->builder();
+}
+
+}  // namespace ios::cuda

@@ -1,0 +1,50 @@
+// cuDNN's frontend, as all files here include it, and its errors as Statuses.
+#ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_FRONTEND_H_
+#define IOS_TF_CC_ENGINE_CUDA_CUDNN_FRONTEND_H_
+
+#include <exception>
+#include <string>
+
+#include "cc/core/status.h"
+
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
+// TensorFlow's library has a copy of the frontend that calls cuDNN directly; in
+// a namespace of its own, ours cannot be mixed up with it by the dynamic
+// linker.
+#define cudnn_frontend ios_cudnn_frontend
+// Included is what the frontend's builders are made of: the whole of it
+// compiles for half a minute, and its graph::Graph fixes the tensors'
+// alignment.
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+#include <cudnn_frontend_ExecutionPlan.h>
+#include <cudnn_frontend_Heuristics.h>
+#include <cudnn_frontend_VariantPack.h>
+
+namespace ios::cuda {
+
+namespace fe = ::cudnn_frontend;
+
+// cuDNN's texts have line breaks; an error is one line.
+std::string OneLine(std::string text);
+
+// Unimplemented where cuDNN does not do what it was asked for.
+Status ToStatus(cudnnStatus_t status, const std::string& what);
+
+// Calls `function`, which returns a Status or StatusOr, and turns the
+// frontend's exceptions into Statuses.
+template <typename Function>
+auto Guard(const Function& function) -> decltype(function()) {
+  try {
+    return function();
+  } catch (fe::cudnnException& error) {  // its getters are not const
+    return ToStatus(error.getCudnnStatus(), error.what());
+  } catch (const std::exception& error) {
+    return Internal(OneLine(error.what()));
+  }
+}
+
+}  // namespace ios::cuda
+
+#endif  // IOS_TF_CC_ENGINE_CUDA_CUDNN_FRONTEND_H_
