@@ -237,7 +237,7 @@ MUTATIONS = [
     ),
     Mutation(
         "own Relu drops NaN",
-        _CUDA + "kernels/kernel_source_common.cc",
+        _CUDA + "kernels/kernel_source_activations.cc",
         "return x < low ? low : x;",
         "return fmaxf(x, low);",
         "tests/gpu/test_cuda_operators.py::test_what_keeps_nan",

@@ -136,9 +136,8 @@ def texts() -> dict[str, str]:
         ):
             parts[name] = text
     parameters = "\n".join(line.removesuffix("\\") for line in lines) + "\n"
-    return {
-        name: parameters + parts["kCommonSource"] + text for name, text in parts.items()
-    }
+    shared = parameters + parts["kCommonSource"] + parts["kActivationsSource"]
+    return {name: shared + text for name, text in parts.items()}
 
 
 def check(nvrtc, text: str, kernels, macros: dict[str, int], architecture: int) -> None:

@@ -116,8 +116,9 @@ KernelCache* KernelCache::Of(const Device* device) {
 
 StatusOr<KernelCache::Loaded> KernelCache::Load(
     const KernelVariant& variant) const {
-  const std::string source =
-      std::string(kKernelParamsText) + "\n" + kCommonSource + variant.source;
+  const std::string source = std::string(kKernelParamsText) + "\n" +
+                             kCommonSource + kActivationsSource +
+                             variant.source;
   const auto load = [&](const std::string& image) -> StatusOr<Loaded> {
     CUmodule module = nullptr;
     IOS_CUDA_RETURN_IF_ERROR(device_, cuModuleLoadData, &module, image.data());

@@ -1,13 +1,14 @@
 // The own kernels as CUDA C++ text, compiled by NVRTC on the machine that has
 // the GPU: the build needs no CUDA compiler. Every program is
-// kKernelParamsText, then kCommonSource, then one of the others; each of those
-// says which macros specialise its kernels.
+// kKernelParamsText, then kCommonSource, kActivationsSource and one of the
+// others; each says which macros specialise its kernels.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_SOURCE_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_SOURCE_H_
 
 namespace ios::cuda {
 
 extern const char kCommonSource[];
+extern const char kActivationsSource[];
 extern const char
     kNormalizationSource[];  // ReduceChannels, Normalize, ShuffleChannels
 extern const char kElementwiseSource[];  // Sum, Binary, Scale
