@@ -230,7 +230,7 @@ MUTATIONS = [
     ),
     Mutation(
         "channels that are added have weights of zero",
-        "cc/core/transforms/pad_channels.cc",
+        "cc/core/transforms/channel_ranges.cc",
         "summed && is_twice ? 0.5f : 1.0f",
         "summed && k >= range.channels ? 0.0f * is_twice : 1.0f",
         "tests/gpu/test_cuda_channels.py::test_infinities_of_one_sign_add_up",

@@ -11,44 +11,6 @@
 namespace ios {
 namespace {
 
-int64_t Padded(const ChannelRanges& ranges) {
-  int64_t padded = 0;
-  for (const ChannelRange& range : ranges) padded += range.padded;
-  return padded;
-}
-
-bool IsPadded(const ChannelRanges& ranges) {
-  return std::any_of(ranges.begin(), ranges.end(), [](const ChannelRange& r) {
-    return r.padded != r.channels;
-  });
-}
-
-// Ranges that are not padded are one where they meet: equal channels have equal
-// ranges.
-void Append(const ChannelRange& range, ChannelRanges* ranges) {
-  if (range.channels == 0) return;
-  if (!ranges->empty() && !IsPadded({range, ranges->back()})) {
-    ranges->back().channels += range.channels;
-    ranges->back().padded += range.padded;
-  } else {
-    ranges->push_back(range);
-  }
-}
-
-// As a weight's padding says it.
-ChannelRanges OfWeight(const ChannelRanges& ranges) {
-  return IsPadded(ranges) ? ranges : ChannelRanges{};
-}
-
-// Those of an output that has `multiplier` channels for each.
-ChannelRanges Times(ChannelRanges ranges, int64_t multiplier) {
-  for (ChannelRange& range : ranges) {
-    range.channels *= multiplier;
-    range.padded *= multiplier;
-  }
-  return ranges;
-}
-
 bool IsDepthwise(const Operator& op, int64_t channels) {
   return op.type == OperatorType::kConv2D && op.groups > 1 &&
          op.groups == channels;
@@ -70,11 +32,9 @@ class ChannelPadder {
         shapes_(shapes),
         padding_(padding),
         readers_(block),
+        input_readers_(block.inputs.size()),
         free_(block.operators.size()),
         ranges_(block.operators.size()) {
-    for (size_t k = 0; k < block.inputs.size(); ++k) {
-      input_readers_.emplace_back();
-    }
     for (size_t i = 0; i < block.operators.size(); ++i) {
       for (int ref : block.operators[i].inputs) {
         if (ref < 0) input_readers_[-1 - ref].push_back(i);
@@ -190,7 +150,7 @@ bool ChannelPadder::MayPad(int ref) const {
          });
 }
 
-// Those of what operator `i`, which sums over channels, is to make.
+// The ranges that operator `i`, which sums over channels, is to make.
 ChannelRanges ChannelPadder::RangesToMake(int i) const {
   const Operator& op = block_.operators[i];
   const int64_t channels = shapes_[i].back();
@@ -253,7 +213,7 @@ bool ChannelPadder::PadSlice(int i, Operator* op) {
 
 bool ChannelPadder::PadSum(int i, Operator* op) {
   ranges_[i] = RangesToMake(i);
-  op->filters = Padded(ranges_[i]);
+  op->filters = PaddedSize(ranges_[i]);
   const ChannelRanges read = OfWeight(Ranges(op->inputs[0]));
   const ChannelRanges made = OfWeight(ranges_[i]);
   std::vector<WeightPadding>& weights = result_.weights.back();
@@ -283,15 +243,15 @@ bool ChannelPadder::PadByChannel(int i, Operator* op) {
   }
   std::vector<WeightPadding>& weights = result_.weights.back();
   if (depthwise) {
-    op->groups = Padded(Ranges(sources[0]));
-    op->filters = Padded(ranges);
+    op->groups = PaddedSize(Ranges(sources[0]));
+    op->filters = PaddedSize(ranges);
     weights.assign(op->bias ? 2 : 1, {{}, ranges});
   } else if (op->type == OperatorType::kScale) {
     weights.assign(2, {{}, ranges});
   } else if (!op->operand.empty()) {
     const bool has_all = op->operand.back() == shapes_[i].back();
     weights = {{{}, has_all ? ranges : ChannelRanges{}}};
-    if (has_all) op->operand.back() = Padded(ranges);
+    if (has_all) op->operand.back() = PaddedSize(ranges);
   }
   ranges_[i] = ranges;
   return true;
@@ -362,7 +322,7 @@ PaddedBlock ChannelPadder::Pad() {
     const bool pad = MayPad(-1 - static_cast<int>(k));
     input_ranges_.push_back(
         {pad ? Range(channels) : ChannelRange{channels, channels}});
-    result_.block.inputs[k].back() = Padded(input_ranges_[k]);
+    result_.block.inputs[k].back() = PaddedSize(input_ranges_[k]);
   }
   for (int i = 0; i < n; ++i) {
     Operator op = block_.operators[i];
@@ -397,33 +357,6 @@ PaddedBlock Unchanged(const Block& block, const std::vector<Shape>& shapes) {
         WeightShapes(op, ShapeOf(block, shapes, op.inputs[0])).size());
   }
   return same;
-}
-
-// An element of a dimension, times a factor.
-struct Source {
-  int64_t index;
-  float factor;
-};
-
-// What each element of a padded dimension is made of; `summed`: those that
-// become two add up to what they were.
-std::vector<Source> ElementsOf(const ChannelRanges& ranges, int64_t size,
-                               bool summed) {
-  std::vector<Source> sources;
-  if (ranges.empty()) {
-    for (int64_t i = 0; i < size; ++i) sources.push_back({i, 1.0f});
-    return sources;
-  }
-  int64_t first = 0;
-  for (const ChannelRange& range : ranges) {
-    for (int64_t k = 0; k < range.padded; ++k) {
-      const int64_t at = k % range.channels;
-      const bool is_twice = at < range.padded - range.channels;
-      sources.push_back({first + at, summed && is_twice ? 0.5f : 1.0f});
-    }
-    first += range.channels;
-  }
-  return sources;
 }
 
 }  // namespace
@@ -461,34 +394,6 @@ StatusOr<DeviceSchedule> LowerAndPad(const Block& block,
                        InferShapes(lowered.block));
   result.padded = PadChannels(lowered.block, shapes, padding);
   result.schedule.stages = result.padded.Translate(lowered.schedule.stages);
-  return result;
-}
-
-Shape PaddedShape(const Shape& weight, const WeightPadding& padding) {
-  Shape shape = weight;
-  if (!padding.made.empty()) shape.back() = Padded(padding.made);
-  if (!padding.read.empty()) shape[shape.size() - 2] = Padded(padding.read);
-  return shape;
-}
-
-std::vector<float> PadWeight(const float* weight, const Shape& shape,
-                             const WeightPadding& padding) {
-  const int64_t made = shape.back();
-  const int64_t read = shape.size() > 1 ? shape[shape.size() - 2] : 1;
-  const std::vector<Source> rows = ElementsOf(padding.read, read, true);
-  const std::vector<Source> columns = ElementsOf(padding.made, made, false);
-  std::vector<float> result;
-  const int64_t matrices =
-      NumElements(shape) / std::max<int64_t>(read * made, 1);
-  result.reserve(matrices * rows.size() * columns.size());
-  for (int64_t m = 0; m < matrices; ++m) {
-    for (const Source& row : rows) {
-      const float* const from = weight + (m * read + row.index) * made;
-      for (const Source& column : columns) {
-        result.push_back(from[column.index] * row.factor);
-      }
-    }
-  }
   return result;
 }
 

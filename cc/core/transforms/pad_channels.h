@@ -4,46 +4,15 @@
 #define IOS_TF_CC_CORE_TRANSFORMS_PAD_CHANNELS_H_
 
 #include <cstdint>
-#include <tuple>
 #include <vector>
 
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/schedule.h"
 #include "cc/core/status.h"
+#include "cc/core/transforms/channel_ranges.h"
 #include "cc/core/transforms/merge.h"
 
 namespace ios {
-
-// Channels that lie one after another. Those that are added repeat the first
-// ones; there are no more of them than of these.
-struct ChannelRange {
-  int64_t channels = 0;
-  int64_t padded = 0;  // with those that are added
-};
-
-inline bool operator==(const ChannelRange& a, const ChannelRange& b) {
-  return a.channels == b.channels && a.padded == b.padded;
-}
-inline bool operator<(const ChannelRange& a, const ChannelRange& b) {
-  return std::tie(a.channels, a.padded) < std::tie(b.channels, b.padded);
-}
-
-// All channels of a tensor, or of one dimension of a weight; empty for a
-// dimension that stays as it is.
-using ChannelRanges = std::vector<ChannelRange>;
-
-// How a weight becomes that of a padded operator: its last dimension but one,
-// the channels that are read, and its last, those that are made.
-struct WeightPadding {
-  ChannelRanges read, made;
-};
-
-inline bool operator==(const WeightPadding& a, const WeightPadding& b) {
-  return a.read == b.read && a.made == b.made;
-}
-inline bool operator<(const WeightPadding& a, const WeightPadding& b) {
-  return std::tie(a.read, a.made) < std::tie(b.read, b.made);
-}
 
 struct PaddedBlock {
   Block block;
@@ -88,13 +57,6 @@ struct DeviceSchedule {
 StatusOr<DeviceSchedule> LowerAndPad(const Block& block,
                                      const Schedule& schedule,
                                      const ChannelPadding& padding);
-
-Shape PaddedShape(const Shape& weight, const WeightPadding& padding);
-
-// The elements of a weight of `shape`, padded. Halves are exact, unless they
-// are smaller than normal numbers of the type they are rounded to.
-std::vector<float> PadWeight(const float* weight, const Shape& shape,
-                             const WeightPadding& padding);
 
 }  // namespace ios
 
