@@ -224,8 +224,8 @@ MUTATIONS = [
     Mutation(
         "channels are padded by cuDNN, on every call",
         "cc/engine/program.cc",
-        "PadChannels(lowered.block, lowered_shapes, {multiple})",
-        "PadChannels(lowered.block, lowered_shapes, {multiple * 0})",
+        "LowerAndPad(block, schedule, {multiple})",
+        "LowerAndPad(block, schedule, {multiple * 0})",
         "tests/gpu/test_cuda_channels.py::test_sums_of_odd_channels_are_joined_in_place",
     ),
     Mutation(
