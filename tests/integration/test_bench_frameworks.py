@@ -6,6 +6,7 @@ import pytest
 from ios_tf.bench import arrays
 from ios_tf.bench.checks import sample_blocks
 from ios_tf.bench.frameworks import interpreter
+from ios_tf.bench.frameworks.ops import Sampling, Window, resized
 from ios_tf.bench.frameworks.weights import _ScalingOps, _Values, random_weights
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.native import engine
@@ -165,9 +166,7 @@ def test_activations_of_random_values(name):
 
 
 def test_windows_count_the_cells_they_cover():
-    window = interpreter.Window(
-        (3, 2), (2, 1), padding=(1, 0, 0, 1), image=(4, 3), output=(2, 3)
-    )
+    window = Window((3, 2), (2, 1), padding=(1, 0, 0, 1), image=(4, 3), output=(2, 3))
     # By hand: rows -1..1 and 1..3 of 4, columns 0..1, 1..2 and 2..3 of 3.
     np.testing.assert_array_equal(window.cells(), [[4, 4, 2], [6, 6, 3]])
 
@@ -196,10 +195,10 @@ def test_resizing_by_indices(interpolation, coordinates):
 
     image = np.random.default_rng(0).normal(size=(2, 5, 7, 3)).astype(np.float32)
     for output in [(11, 4), (1, 21), (5, 7)]:
-        sampling = interpreter.Sampling(interpolation, coordinates, (5, 7), output)
+        sampling = Sampling(interpolation, coordinates, (5, 7), output)
         ops = TensorFlowOps()
         np.testing.assert_allclose(
-            interpreter.resized(image, sampling, np.take, np.asarray, 1),
+            resized(image, sampling, np.take, np.asarray, 1),
             ops.array(ops.resize(ops.tensor(image), sampling)),
             atol=1e-5,
         )

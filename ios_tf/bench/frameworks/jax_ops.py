@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ios_tf.bench.frameworks.interpreter import Sampling, Window, resized
+from ios_tf.bench.frameworks.ops import Sampling, Window, resized
 
 _ACTIVATIONS = {
     "relu": lambda x, a, b: jax.nn.relu(x),

@@ -10,7 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from ios_tf.bench.frameworks import interpreter
-from ios_tf.bench.frameworks.interpreter import Sampling, Window
+from ios_tf.bench.frameworks.ops import Sampling, Window
 
 OPSET = 17
 _TYPES = {

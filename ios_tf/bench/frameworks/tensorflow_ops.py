@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ios_tf.bench.frameworks.interpreter import Sampling, Window
+from ios_tf.bench.frameworks.ops import Sampling, Window
 
 _ACTIVATIONS = {
     "relu": lambda x, a, b: tf.nn.relu(x),

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ios_tf.bench.frameworks.interpreter import Sampling, Window, mirrored, resized
+from ios_tf.bench.frameworks.ops import Sampling, Window, mirrored, resized
 
 _ACTIVATIONS = {
     "relu": lambda x, a, b: functional.relu(x),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ios_tf.bench.frameworks import interpreter
+from ios_tf.bench.frameworks.ops import Sampling, Window
 from ios_tf.native import engine
 
 # The part of an output's second moment that is its bias. Not more, for each convolution
@@ -93,7 +94,7 @@ class _ScalingOps:
         x: _Values,
         filters: np.ndarray,
         bias: np.ndarray | None,
-        window: interpreter.Window,
+        window: Window,
         groups: int,
     ) -> _Values:
         return _product(x, filters, bias, window.cells().mean() * filters.shape[2])
@@ -113,7 +114,7 @@ class _ScalingOps:
     ) -> _Values:
         return _product(x, scale, shift, 1)
 
-    def pool(self, x: _Values, kind: str, window: interpreter.Window) -> _Values:
+    def pool(self, x: _Values, kind: str, window: Window) -> _Values:
         return x
 
     def global_pool(self, x: _Values, kind: str, keep: bool) -> _Values:
@@ -152,7 +153,7 @@ class _ScalingOps:
         x: _Values,
         filters: np.ndarray,
         bias: np.ndarray | None,
-        window: interpreter.Window,
+        window: Window,
     ) -> _Values:
         # Every cell of the input adds a window to the output.
         cells = np.prod(window.image) * np.prod(window.kernel) / np.prod(window.output)
@@ -170,7 +171,7 @@ class _ScalingOps:
         by = (bias + alpha * (2 * radius + 1) * x.mean_square) ** beta
         return _Values.new(x.mean / by, x.mean_square / by**2, x.channels)
 
-    def resize(self, x: _Values, sampling: interpreter.Sampling) -> _Values:
+    def resize(self, x: _Values, sampling: Sampling) -> _Values:
         return x
 
     def softmax(self, x: _Values) -> _Values:
