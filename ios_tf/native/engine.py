@@ -164,7 +164,7 @@ def failed_captures() -> int:
 
 
 def problem(block: Mapping[str, Any]) -> dict[str, Any]:
-    """The block (DESIGN: Block) as the scheduler sees it, see scheduler.Problem."""
+    """The block, a JSON object, as the scheduler sees it, see scheduler.Problem."""
     return json.loads(_take_string(_library().ios_problem(json.dumps(block).encode())))
 
 

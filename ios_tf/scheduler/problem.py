@@ -99,6 +99,11 @@ class Problem:
         return batch_size_of(self.block)
 
     @property
+    def is_chain(self) -> bool:
+        """Whether every operator reads the one before: there is nothing to schedule."""
+        return all(self.predecessors[op] >> (op - 1) & 1 for op in range(1, len(self)))
+
+    @property
     def dtype(self) -> str:
         return str(self.block.get("dtype", "float32"))
 

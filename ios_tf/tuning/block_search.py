@@ -107,7 +107,7 @@ class BlockSearch:
             return [BASELINES[settings.strategy](problem)]
         sequential = sequential_schedule(problem)
         splitting = splits(problem, settings, self._cost_model)
-        if is_chain(problem):
+        if problem.is_chain:
             return [sequential, *splitting]
         optima: list[Schedule] = []
         try:
@@ -175,10 +175,3 @@ def splits(
     if settings.strategy != "both" or not cost_model.lanes_divide_device:
         return []
     return split_schedules(problem, cost_model.lanes)
-
-
-def is_chain(problem: Problem) -> bool:
-    """Whether every operator reads the one before: there is nothing to schedule."""
-    return all(
-        problem.predecessors[op] >> (op - 1) & 1 for op in range(1, len(problem))
-    )

@@ -14,7 +14,7 @@ from ios_tf.cost.cost_model import BlockCostModel
 from ios_tf.cost.database import LatencyDatabase
 from ios_tf.scheduler import Problem, Schedule
 from ios_tf.tuning.algorithms import choose, with_algorithms
-from ios_tf.tuning.block_search import BlockSearch, is_chain, splits
+from ios_tf.tuning.block_search import BlockSearch, splits
 from ios_tf.tuning.parts import Part, joined, parts_of
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.settings import SearchSettings
@@ -260,4 +260,4 @@ class Searcher:
 
 def _weight(problem: Problem) -> int:
     """The part of the time a search gets: there are more stages than operators."""
-    return 0 if is_chain(problem) else len(problem) ** 2
+    return 0 if problem.is_chain else len(problem) ** 2
