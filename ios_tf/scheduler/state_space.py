@@ -80,26 +80,60 @@ def build_state_space(
     rules = _Rules(problem, pruning, only_merges)
     states = np.zeros((bitsets.words_for(len(problem)), 1), np.uint64)
     stages = states
-    # Of every pair: the larger state, the smaller one, and what is between them.
-    upper = lower = stage = np.zeros(1, np.int32)
+    alone = np.zeros(1, np.int32)
+    pairs = _Pairs(alone, alone, alone)
     for op in range(len(problem)):
         states, with_op = _extended(
             states, op, bitsets.contains(states, problem.predecessors[op])
         )
-        inside_upper = np.flatnonzero(with_op[upper] >= 0)
-        inside_both = np.flatnonzero(with_op[lower] >= 0)
+        inside_upper = np.flatnonzero(with_op[pairs.upper] >= 0)
+        inside_both = np.flatnonzero(with_op[pairs.lower] >= 0)
         wanted = np.zeros(stages.shape[1], bool)
-        wanted[stage[inside_upper]] = True
+        wanted[pairs.stage[inside_upper]] = True
         stages, stage_with_op = _extended(stages, op, rules.may_add(stages, op, wanted))
-        inside_upper = inside_upper[stage_with_op[stage[inside_upper]] >= 0]
-        pairs = len(upper) + len(inside_upper) + len(inside_both)
-        if pairs - states.shape[1] > limit:  # without those of a state with itself
+        inside_upper = inside_upper[stage_with_op[pairs.stage[inside_upper]] >= 0]
+        count = len(pairs.upper) + len(inside_upper) + len(inside_both)
+        if count - states.shape[1] > limit:  # without those of a state with itself
             raise BlockTooLargeError(
                 f"block {problem.name!r} of {len(problem)} operators has more than "
                 f"{limit:,} transitions: lower max_group_size or max_groups, or cut "
                 "it into smaller blocks"
             )
-        upper, lower, stage = (
+        pairs = pairs.extended(with_op, stage_with_op, inside_upper, inside_both)
+    return _assembled(states, stages, rules.complete(stages), pairs)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pairs:
+    """Pairs of states one of which is inside of the other, each int32[pairs].
+
+    Attributes:
+      upper: indices of the larger states.
+      lower: indices of the smaller ones.
+      stage: indices of the endings that are between them.
+    """
+
+    upper: np.ndarray
+    lower: np.ndarray
+    stage: np.ndarray
+
+    def extended(
+        self,
+        with_op: np.ndarray,
+        stage_with_op: np.ndarray,
+        inside_upper: np.ndarray,
+        inside_both: np.ndarray,
+    ) -> _Pairs:
+        """Appends some pairs with one more operator.
+
+        Args:
+          with_op: where each state with the operator is.
+          stage_with_op: where each ending with the operator is.
+          inside_upper: pairs to append with the operator in the larger state.
+          inside_both: pairs to append with the operator in both.
+        """
+        upper, lower, stage = self.upper, self.lower, self.stage
+        return _Pairs(
             np.concatenate(
                 [upper, with_op[upper[inside_upper]], with_op[upper[inside_both]]]
             ),
@@ -108,7 +142,6 @@ def build_state_space(
                 [stage, stage_with_op[stage[inside_upper]], stage[inside_both]]
             ),
         )
-    return _assembled(states, stages, rules.complete(stages), upper, lower, stage)
 
 
 def _extended(
@@ -122,21 +155,16 @@ def _extended(
 
 
 def _assembled(
-    states: np.ndarray,
-    stages: np.ndarray,
-    allowed: np.ndarray,
-    upper: np.ndarray,
-    lower: np.ndarray,
-    stage: np.ndarray,
+    states: np.ndarray, stages: np.ndarray, allowed: np.ndarray, pairs: _Pairs
 ) -> StateSpace:
     """Pairs with an allowed ending, ordered by state, states ordered by size."""
-    kept = allowed[stage]
+    kept = allowed[pairs.stage]
     number = np.cumsum(allowed, dtype=np.int32) - 1
     sizes = bitsets.sizes(states)
     order = np.argsort(sizes, kind="stable")
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    upper = rank[upper[kept]]
+    upper = rank[pairs.upper[kept]]
     by_state = _stable_argsort(upper)
     return StateSpace(
         states=states[:, order],
@@ -145,8 +173,8 @@ def _assembled(
         first=np.concatenate(
             [[0], np.cumsum(np.bincount(upper, minlength=len(order)))]
         ),
-        stage=number[stage[kept]][by_state],
-        rest=rank[lower[kept]][by_state],
+        stage=number[pairs.stage[kept]][by_state],
+        rest=rank[pairs.lower[kept]][by_state],
     )
 
 
