@@ -20,29 +20,30 @@ def googlenet_lrn() -> Model:
     def normalise(x):
         return layers.Lambda(lambda t: tf.nn.lrn(t, 5, 1.0, 1e-4, 0.75))(x)
 
-    def module(x, a, b, c, d, e, f):
+    def module(x, small, middle, large, pooled):
+        """Filters by branch; `middle` and `large` have a 1x1 before the 3x3 and 5x5."""
         return join(
-            conv(x, a, 1),
-            conv(conv(x, b, 1), c, 3),
-            conv(conv(x, d, 1), e, 5),
-            conv(layers.MaxPooling2D(3, 1, "same")(x), f, 1),
+            conv(x, small, 1),
+            conv(conv(x, middle[0], 1), middle[1], 3),
+            conv(conv(x, large[0], 1), large[1], 5),
+            conv(layers.MaxPooling2D(3, 1, "same")(x), pooled, 1),
         )
 
     inputs = keras.Input((224, 224, 3))
     x = normalise(layers.MaxPooling2D(3, 2, "same")(conv(inputs, 64, 7, 2)))
     x = normalise(conv(conv(x, 64, 1), 192, 3))
     x = layers.MaxPooling2D(3, 2, "same")(x)
-    x = module(x, 64, 96, 128, 16, 32, 32)
-    x = module(x, 128, 128, 192, 32, 96, 64)
+    x = module(x, 64, (96, 128), (16, 32), 32)
+    x = module(x, 128, (128, 192), (32, 96), 64)
     x = layers.MaxPooling2D(3, 2, "same")(x)
-    x = module(x, 192, 96, 208, 16, 48, 64)
-    x = module(x, 160, 112, 224, 24, 64, 64)
-    x = module(x, 128, 128, 256, 24, 64, 64)
-    x = module(x, 112, 144, 288, 32, 64, 64)
-    x = module(x, 256, 160, 320, 32, 128, 128)
+    x = module(x, 192, (96, 208), (16, 48), 64)
+    x = module(x, 160, (112, 224), (24, 64), 64)
+    x = module(x, 128, (128, 256), (24, 64), 64)
+    x = module(x, 112, (144, 288), (32, 64), 64)
+    x = module(x, 256, (160, 320), (32, 128), 128)
     x = layers.MaxPooling2D(3, 2, "same")(x)
-    x = module(x, 256, 160, 320, 32, 128, 128)
-    x = module(x, 384, 192, 384, 48, 128, 128)
+    x = module(x, 256, (160, 320), (32, 128), 128)
+    x = module(x, 384, (192, 384), (48, 128), 128)
     return keras_model(keras.Model(inputs, classifier(x)))
 
 
