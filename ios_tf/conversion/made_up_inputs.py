@@ -40,6 +40,24 @@ class Values(NamedTuple):
     smooth: bool
 
 
+class Guess(NamedTuple):
+    """What a signature does not say of the inputs that its function takes.
+
+    Attributes:
+      image_size: in place of unknown dimensions, but for the leading one; of sounds,
+        numbers of two dimensions at most, for 64 samples; of volumes and videos, for a
+        quarter of their slices or frames.
+      limit: whole numbers are below it.
+      channels: of images of which they are unknown.
+    """
+
+    image_size: Size = SIZES[0]
+    limit: int = LIMITS[0]
+    channels: int = _CHANNELS[0]
+
+
+_FIRST_GUESS = Guess()
+
 # They are tried until small changes of them change outputs little. A deep network that
 # was trained on images, or normalised for them, may amplify rounding of noise a million
 # times.
@@ -68,26 +86,21 @@ class NotAcceptedError(CannotCompareError):
 def made_up_inputs(
     specs: Mapping[str, tf.TensorSpec],
     batch_size: int,
-    image_size: Size = SIZES[0],
-    limit: int = LIMITS[0],
+    guess: Guess = _FIRST_GUESS,
     values: Values = VALUES[0],
-    channels: int = _CHANNELS[0],
 ) -> dict[str, tf.Tensor]:
     """Random arguments of a signature.
 
     Args:
       specs: of the arguments, by name.
       batch_size: in place of unknown leading dimensions.
-      image_size: in place of other unknown dimensions; of sounds, numbers of two
-        dimensions at most, for 64 samples; of volumes and videos, for a quarter of
-        their slices or frames.
-      limit: whole numbers are below it.
-      values: what other numbers are.
-      channels: of images of which they are unknown.
+      guess: what else the signature does not say.
+      values: what numbers that are not whole are.
 
     Raises:
       CannotCompareError: there are none of this type.
     """
+    image_size = guess.image_size
     in_turn = image_size if isinstance(image_size, tuple) else (image_size,)
     random = np.random.default_rng([batch_size, *in_turn])
     inputs = {}
@@ -97,7 +110,7 @@ def made_up_inputs(
             shape = spec.shape.as_list()
         shape[:1] = [batch_size if size is None else size for size in shape[:1]]
         if len(shape) >= 4 and shape[-1] is None and shape[1] is None:
-            shape[-1] = channels
+            shape[-1] = guess.channels
         if len(shape) >= 5 and shape[1] is None:
             shape[1] = max(1, in_turn[0] // _FRAMES)
         # Sounds have more samples than images have rows.
@@ -109,7 +122,7 @@ def made_up_inputs(
         elif spec.dtype.is_bool:
             array = random.integers(0, 2, shape).astype(bool)
         elif spec.dtype.is_integer and not spec.dtype.is_quantized:
-            array = random.integers(0, min(spec.dtype.max, limit), shape)
+            array = random.integers(0, min(spec.dtype.max, guess.limit), shape)
             array = array.astype(spec.dtype.as_numpy_dtype)
         elif spec.dtype == tf.string:
             # Networks with strings for inputs mostly read encoded images.
@@ -189,12 +202,12 @@ def accepted_made_up_inputs(
     colours = any(s.rank is None or (s.rank >= 4 and s[-1] is None) for s in shapes)
     whole = any(spec.dtype.is_integer for spec in specs.values())
     errors = []
-    for size, limit, channels in itertools.product(
+    for guess in itertools.product(
         sizes if unknown else sizes[:1],
         LIMITS if whole else LIMITS[:1],
         _CHANNELS if colours else _CHANNELS[:1],
     ):
-        inputs = made_up_inputs(specs, batch_size, size, limit, values, channels)
+        inputs = made_up_inputs(specs, batch_size, Guess(*guess), values)
         try:
             return inputs, function(**inputs)
         # A function may raise anything for inputs that mean nothing.

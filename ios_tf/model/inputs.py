@@ -85,12 +85,15 @@ def example_inputs(
                 f"the signature has no input {name!r}; it has " + ", ".join(specs)
             )
     random = np.random.default_rng(0)
-    return {
-        name: _given(name, spec, given[name])
-        if isinstance(given.get(name), np.ndarray)
-        else _random(name, spec, batch_size, given.get(name), limit, random)
-        for name, spec in specs.items()
-    }
+    inputs = {}
+    for name, spec in specs.items():
+        known = given.get(name)
+        if isinstance(known, np.ndarray):
+            inputs[name] = _given(name, spec, known)
+        else:
+            shape = _known_shape(name, spec, batch_size) if known is None else known
+            inputs[name] = _random(name, spec, shape, limit, random)
+    return inputs
 
 
 def accepted_inputs(
@@ -160,24 +163,26 @@ def _given(name: str, spec: tf.TensorSpec, array: np.ndarray) -> tf.Tensor:
     return tf.constant(array.astype(wanted))
 
 
+def _known_shape(name: str, spec: tf.TensorSpec, batch_size: int) -> tuple[int, ...]:
+    """The shape that a signature says, with a batch of this size."""
+    sizes = spec.shape.as_list() if spec.shape.rank is not None else [None, None]
+    if sizes and sizes[0] is None:
+        sizes[0] = batch_size
+    if None in sizes:
+        raise UserError(
+            f"input {name!r} has the unknown shape {spec.shape}: "
+            f"--input={name}=SHAPE says one"
+        )
+    return tuple(sizes)
+
+
 def _random(
     name: str,
     spec: tf.TensorSpec,
-    batch_size: int,
-    shape: tuple[int, ...] | None,
+    shape: tuple[int, ...],
     limit: int,
     random: np.random.Generator,
 ) -> tf.Tensor:
-    if shape is None:
-        sizes = spec.shape.as_list() if spec.shape.rank is not None else [None, None]
-        if sizes and sizes[0] is None:
-            sizes[0] = batch_size
-        if None in sizes:
-            raise UserError(
-                f"input {name!r} has the unknown shape {spec.shape}: "
-                f"--input={name}=SHAPE says one"
-            )
-        shape = tuple(sizes)
     _check_shape(name, spec, shape)
     if spec.dtype.is_bool:
         values = random.integers(0, 2, shape)

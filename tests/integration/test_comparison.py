@@ -7,6 +7,7 @@ import tensorflow as tf
 from ios_tf.conversion.differences import compare_outputs, relative_difference
 from ios_tf.conversion.made_up_inputs import (
     CannotCompareError,
+    Guess,
     made_up_inputs,
     told_sizes,
 )
@@ -77,7 +78,7 @@ def test_inputs_of_all_types_are_made_up():
         "flag": tf.TensorSpec([], tf.bool),
         "content": tf.TensorSpec([None], tf.string),
     }
-    inputs = made_up_inputs(specs, 2, image_size=5, limit=200)
+    inputs = made_up_inputs(specs, 2, Guess(5, limit=200))
     for name, shape in (
         ("photo", [2, 5, 6, 3]),
         ("depth", [2, 2]),
@@ -105,7 +106,7 @@ def test_sizes_may_differ():
         "wide": tf.TensorSpec([None, 9, None, 3], tf.float32),
         "words": tf.TensorSpec([None, None], tf.int32),
     }
-    inputs = made_up_inputs(specs, 2, image_size=(6, 4))
+    inputs = made_up_inputs(specs, 2, Guess((6, 4)))
     assert [x.shape.as_list() for x in inputs.values()] == [
         [2, 6, 4, 3],
         [2, 9, 6, 3],
