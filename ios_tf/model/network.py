@@ -35,7 +35,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Region:
-    """A region (DESIGN: Block, as JSON object) and its parts in execution order."""
+    """A region, a block as JSON object, and its parts in execution order."""
 
     block: Mapping[str, Any]
     parts: Sequence[Part]

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
-import hashlib
 import json
 import os
 import random
@@ -16,12 +15,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ios_tf.bench.chaos import children
+from ios_tf.bench.chaos.workplace import Workplace
 
-_MEASUREMENT = ("--warmup=0", "--number=1", "--repeat=1", "--max_groups=2")
 # More time than any step takes: what is not done by then hangs.
 _PATIENCE = 1200
 # MiB: what allocators keep differs by a few from run to run.
@@ -60,6 +59,9 @@ class Outcome:
         broken = self.crashes + self.hangs + self.wrong + self.lost
         return broken == 0 and self.leftovers <= 1 and self.growth <= _MOST_GROWTH
 
+    def count_leftovers(self, of_one_case: int) -> None:
+        self.leftovers = max(self.leftovers, of_one_case)
+
 
 class Chaos:
     """The cases for one model, in a directory of their own."""
@@ -67,22 +69,19 @@ class Chaos:
     def __init__(self, model: str, directory: Path, seed: int) -> None:
         """`model`: the directory of a SavedModel."""
         self._random = random.Random(seed)
-        self._model = model
-        self._cache = directory / "cache"
-        self._outputs = directory / "outputs"
-        self._temporary = directory / "tmp"
-        for made in (self._outputs, self._temporary):
-            made.mkdir()
-        self._output = self._outputs / "model"
+        self._place = Workplace(model, directory)
+        self._place.make()
         self._checked: bytes | None = None  # the content last found right
+        self._victim = directory / "victim"  # links lead there
         self._victim.write_bytes(_PRECIOUS)
 
     def convert(self) -> float:
         """Converts the model; gives the seconds that took."""
         start = time.monotonic()
-        code = self._convert().wait(_PATIENCE)
+        code = self._place.convert().wait(_PATIENCE)
         if code:
-            raise RuntimeError(f"{self._model} cannot be converted: exit code {code}")
+            model = self._place.model
+            raise RuntimeError(f"{model} cannot be converted: exit code {code}")
         return time.monotonic() - start
 
     def kill_convert(self, kills: int, seconds: float) -> Outcome:
@@ -90,33 +89,33 @@ class Chaos:
         outcome = Outcome("convert, killed", kills)
         for kill in range(kills):
             if kill % 2:  # measures anew; else the cache has all
-                shutil.rmtree(self._cache, ignore_errors=True)
-            self._kill(outcome, self._convert(), seconds)
+                shutil.rmtree(self._place.cache, ignore_errors=True)
+            self._kill(outcome, self._place.convert(), seconds)
             outcome.wrong += self._is_wrong()
-        self._finish(outcome, self._convert())
+        self._finish(outcome, self._place.convert())
         return outcome
 
     def kill_tune(self, kills: int, seconds: float) -> Outcome:
         """Kills searches of what a server has met."""
         outcome = Outcome("tune, killed", kills)
-        shutil.rmtree(self._cache, ignore_errors=True)
-        server = self._serve("pass")
+        shutil.rmtree(self._place.cache, ignore_errors=True)
+        server = self._place.serve("pass")
         patience = time.monotonic() + _PATIENCE
-        while not any(self._cache.glob("pending/*/*.json")):
+        while not any(self._place.cache.glob("pending/*/*.json")):
             if server.poll() is not None or time.monotonic() > patience:
-                raise RuntimeError(f"{self._model} has nothing for ios_tf tune")
+                raise RuntimeError(f"{self._place.model} has nothing for ios_tf tune")
             time.sleep(0.1)
         server.kill()
         server.wait()
-        met = Path(f"{self._cache}.met")
-        shutil.copytree(self._cache, met)
+        met = Path(f"{self._place.cache}.met")
+        shutil.copytree(self._place.cache, met)
         for kill in range(kills):
             if kill % 2:
-                shutil.rmtree(self._cache)
-            shutil.copytree(met, self._cache, dirs_exist_ok=True)
-            self._kill(outcome, self._tune(), seconds)
-            outcome.wrong += self._broken()
-        self._finish(outcome, self._tune())
+                shutil.rmtree(self._place.cache)
+            shutil.copytree(met, self._place.cache, dirs_exist_ok=True)
+            self._kill(outcome, self._place.tune(), seconds)
+            outcome.wrong += self._place.broken_files()
+        self._finish(outcome, self._place.tune())
         return outcome
 
     def kill_server(self, kills: int, seconds: float) -> Outcome:
@@ -125,57 +124,60 @@ class Chaos:
         outcome = Outcome("serve, killed", kills)
         for kill in range(kills):
             if kill % 4 == 0:
-                shutil.rmtree(self._cache, ignore_errors=True)
-            self._kill(outcome, self._serve(("search", "pass")[kill % 2]), seconds)
-            outcome.wrong += self._broken()
-        if self._cache.exists():  # the last ones may have been killed before
-            self._finish(outcome, self._tune())
+                shutil.rmtree(self._place.cache, ignore_errors=True)
+            server = self._place.serve(("search", "pass")[kill % 2])
+            self._kill(outcome, server, seconds)
+            outcome.wrong += self._place.broken_files()
+        if self._place.cache.exists():  # the last ones may have been killed before
+            self._finish(outcome, self._place.tune())
         return outcome
 
     def take_permissions(self) -> Outcome:
         """Converts where directories may not be read, or not be written."""
         outcome = Outcome("convert, permissions")
-        for directory in (self._cache, self._outputs, self._temporary):
+        place = self._place
+        for directory in (place.cache, place.outputs, place.temporary):
             for mode in (0o500, 0o000):
-                whole, before = self._content(self._output), self._leftovers()
+                whole, before = place.content(), place.leftovers()
                 directory.chmod(mode)
-                code = self._wait(outcome, self._convert(before=_obey_permissions))
+                code = self._wait(outcome, place.convert(before=_obey_permissions))
                 directory.chmod(0o700)
                 outcome.cases += 1
                 outcome.crashes += code not in (0, 1)
                 if code:
-                    outcome.wrong += self._content(self._output) != whole
+                    outcome.wrong += place.content() != whole
                 else:
                     outcome.wrong += self._is_wrong()
-                outcome.leftovers = max(outcome.leftovers, self._more_than(before))
+                outcome.count_leftovers(place.more_leftovers(before))
         return outcome
 
     def fill_disk(self) -> Outcome:
         """Converts where the disk is small; where none may be mounted, where no file
         may grow."""
         outcome = Outcome("convert, disk full")
-        whole = self._content(self._output)
+        whole = self._place.content()
         for size in _DISKS:
             with self._small_disk(size) as mounted:
                 if not mounted:
                     outcome.what = "convert, files limited (no disk may be mounted)"
                 limit = None if mounted else functools.partial(_limit_files, size << 10)
                 expected = b"" if mounted else whole
-                before = self._leftovers()
-                code = self._wait(outcome, self._convert(before=limit))
+                place = self._place  # on the disk
+                before = place.leftovers()
+                code = self._wait(outcome, place.convert(before=limit))
                 outcome.cases += 1
                 outcome.crashes += code not in (0, 1)
                 if code:
-                    outcome.wrong += self._content(self._output) != expected
+                    outcome.wrong += place.content() != expected
                 else:
                     outcome.wrong += self._is_wrong()
-                outcome.leftovers = max(outcome.leftovers, self._more_than(before))
+                outcome.count_leftovers(place.more_leftovers(before))
         return outcome
 
     @contextlib.contextmanager
     def _small_disk(self, kibibytes: int) -> Iterator[bool]:
         """All that is written lies on a disk of this size; False: none is mounted."""
-        disk = self._outputs.parent / "disk"
+        disk = self._place.directory / "disk"
         disk.mkdir(exist_ok=True)
         options = f"size={kibibytes}k"
         mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)]
@@ -186,21 +188,19 @@ class Chaos:
         if not mounted:
             yield False
             return
-        before = self._cache, self._outputs, self._temporary, self._output
-        self._cache, self._outputs = disk / "cache", disk / "outputs"
-        self._temporary, self._output = disk / "tmp", disk / "outputs" / "model"
+        outside = self._place
+        self._place = Workplace(outside.model, disk)
         try:
-            self._outputs.mkdir()
-            self._temporary.mkdir()
+            self._place.make()
             yield True
         finally:
-            self._cache, self._outputs, self._temporary, self._output = before
+            self._place = outside
             subprocess.run(["umount", str(disk)], check=True)
 
     def spoil_cache(self) -> Outcome:
         """Spoils every file of the cache in turn, and converts and serves each time."""
         outcome = Outcome("cache, file spoilt")
-        for path in sorted(p for p in self._cache.rglob("*") if p.is_file()):
+        for path in sorted(p for p in self._place.cache.rglob("*") if p.is_file()):
             good = path.read_bytes()
             for bad in self._spoilt(good):
                 path.write_bytes(bad)
@@ -217,28 +217,24 @@ class Chaos:
         outcome.wrong += self._victim.read_bytes() != _PRECIOUS
         return outcome
 
-    @property
-    def _victim(self) -> Path:
-        return self._outputs.parent / "victim"
-
     def _link(self, path: Path) -> None:
-        """What a link leads to must stay as it is."""
+        """A link to what must stay as it is."""
         path.symlink_to(self._victim)
 
     def _use_cache(self, outcome: Outcome) -> None:
         """Converts and serves; the model computes what the original does."""
         outcome.cases += 1
-        outcome.crashes += self._wait(outcome, self._convert()) != 0
+        outcome.crashes += self._wait(outcome, self._place.convert()) != 0
         outcome.wrong += self._is_wrong()
-        outcome.crashes += self._wait(outcome, self._serve("pass", rounds=1)) != 0
+        outcome.crashes += self._wait(outcome, self._place.serve("pass", rounds=1)) != 0
 
     def _is_wrong(self) -> bool:
         """Whether there is an output, and it does not compute what the model does."""
-        content = self._content(self._output)
+        content = self._place.content()
         if content in (b"", self._checked):
             return False
         command = [sys.executable, "-c", children.COMPARER]
-        command += [self._model, str(self._output)]
+        command += [self._place.model, str(self._place.output)]
         if subprocess.run(command, capture_output=True).returncode:
             return True
         self._checked = content
@@ -254,7 +250,7 @@ class Chaos:
     def hammer(self, threads: int, runs: int) -> Outcome:
         """Calls the model from many threads with changing batch sizes."""
         arguments = json.dumps(
-            [str(self._output), list(range(1, 11)), threads, runs, True]
+            [str(self._place.output), list(range(1, 11)), threads, runs, True]
         )
         outcome = Outcome(f"{threads} threads", runs)
         module = "ios_tf.bench.concurrency"
@@ -270,7 +266,7 @@ class Chaos:
         outcome = Outcome("load and unload", loads)
         growth = {}
         for variant in ("plugin", "tensorflow"):
-            arguments = [str(self._output), str(loads), variant]
+            arguments = [str(self._place.output), str(loads), variant]
             seen = self._run(outcome, ["-c", children.LOADER, *arguments])
             if not seen:
                 return outcome
@@ -296,19 +292,19 @@ class Chaos:
         self, outcome: Outcome, process: subprocess.Popen, seconds: float
     ) -> None:
         """Kills a process within so many seconds, and looks at what it leaves."""
-        known, before = self._known(), self._leftovers()
+        known, before = self._place.known_latencies(), self._place.leftovers()
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = process.wait(self._random.uniform(0, seconds))
             outcome.crashes += code != 0
         process.kill()
         process.wait()
-        outcome.lost += max(0, known - self._known())
-        outcome.leftovers = max(outcome.leftovers, self._more_than(before))
+        outcome.lost += max(0, known - self._place.known_latencies())
+        outcome.count_leftovers(self._place.more_leftovers(before))
 
     def _finish(self, outcome: Outcome, process: subprocess.Popen) -> None:
         """Checks that the process after the last kill does all."""
         outcome.crashes += self._wait(outcome, process) != 0
-        outcome.wrong += self._broken()
+        outcome.wrong += self._place.broken_files()
 
     def _wait(self, outcome: Outcome, process: subprocess.Popen) -> int:
         """The exit code; 0 for one that hangs, which is counted."""
@@ -319,45 +315,6 @@ class Chaos:
             outcome.hangs += 1
             return 0
 
-    def _convert(self, before: Callable[[], None] | None = None) -> subprocess.Popen:
-        words = ["convert", self._model, str(self._output)]
-        words += ["--overwrite", "--keep_slower", *_MEASUREMENT]
-        return self._start(["-m", "ios_tf.cli", *words, self._cache_flag], before)
-
-    def _tune(self) -> subprocess.Popen:
-        words = ["tune", self._cache_flag, *_MEASUREMENT]
-        return self._start(["-m", "ios_tf.cli", *words])
-
-    def _serve(self, on_miss: str, rounds: int = 0) -> subprocess.Popen:
-        arguments = [self._model, str(self._cache), on_miss, str(rounds)]
-        return self._start(["-c", children.SERVER, *arguments])
-
-    @property
-    def _cache_flag(self) -> str:
-        return f"--cache_dir={self._cache}"
-
-    def _start(
-        self, words: Sequence[str], before: Callable[[], None] | None = None
-    ) -> subprocess.Popen:
-        return subprocess.Popen(
-            [sys.executable, *words],
-            env={**os.environ, "TMPDIR": str(self._temporary)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=before,
-        )
-
-    def _broken(self) -> int:
-        """Files of the cache that are not whole."""
-        from ios_tf.tuning import cache_admin
-
-        if not self._cache.exists():
-            return 0
-        return sum(
-            entry.problem is not None and entry.kind != "temporary"
-            for entry in cache_admin.entries(str(self._cache))
-        )
-
     def _spoilt(self, good: bytes) -> Iterator[bytes]:
         yield b""
         yield good[: self._random.randrange(len(good))]
@@ -366,34 +323,6 @@ class Chaos:
         flipped[self._random.randrange(len(good))] ^= 1 << self._random.randrange(8)
         yield bytes(flipped)
         yield b"[" * 200_000
-
-    def _leftovers(self) -> dict[str, int]:
-        cached = self._cache.rglob("*.tmp") if self._cache.exists() else ()
-        return {
-            "outputs": sum(p != self._output for p in self._outputs.iterdir()),
-            "temporary": sum(1 for _ in self._temporary.iterdir()),
-            "cache": sum(1 for _ in cached),
-        }
-
-    def _more_than(self, before: dict[str, int]) -> int:
-        return max(count - before[place] for place, count in self._leftovers().items())
-
-    def _known(self) -> int:
-        """The latencies in the database."""
-        path = self._cache / "latencies.txt"
-        return path.read_bytes().count(b"\n") if path.exists() else 0
-
-    @staticmethod
-    def _content(directory: Path) -> bytes:
-        """A hash of all names and files; empty if there is none."""
-        if not directory.exists():
-            return b""
-        content = hashlib.sha256()
-        for path in sorted(p for p in directory.rglob("*") if p.is_file()):
-            data = path.read_bytes()
-            content.update(f"{path.relative_to(directory)} {len(data)} ".encode())
-            content.update(data)
-        return content.digest()
 
 
 def _limit_files(size: int) -> None:
