@@ -54,7 +54,7 @@ path, cache, on_miss, rounds = sys.argv[1:]
 loaded = tf.saved_model.load(path)
 original = loaded.signatures[saved_models.choose_signature(None, loaded)]
 inputs = [example_inputs(original, size) for size in (1, 2, 3)]
-expected = [list(original(**i).values()) for i in inputs]
+expected = [tf.nest.flatten(original(**i)) for i in inputs]
 ios_tf.enable(cache_dir=cache, on_miss=on_miss, max_groups=2, progress=False)
 for _ in range(int(rounds)) if int(rounds) else itertools.count():
     served = convert_to_constants.convert_variables_to_constants_v2(original)
