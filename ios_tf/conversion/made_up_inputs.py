@@ -12,21 +12,22 @@ import tensorflow as tf
 from ios_tf.errors import first_line
 from ios_tf.model.inputs import LIMITS
 
-# Of images: in place of all unknown dimensions but the first, or of two in turn.
+# The size of images: in place of all unknown dimensions but the first, or of two in
+# turn.
 Size = int | tuple[int, int]
 
 # Sizes for images of unknown size, tried in turn until the model takes one; and where
 # another size than the one that latencies are measured at is wanted.
 SIZES: tuple[Size, ...] = (224, 64, 299, 512)
 OTHER_SIZES: tuple[Size, ...] = (75, 107, *SIZES)
-# What models that take none of those may take: of digits, faces, small photographs.
+# Sizes for models that take none of those: of digits, faces, small photographs.
 _LAST_SIZES = (32, 128, 256, 28, 160, 96, 16)
-# Of what a constant is added to, networks may have made a part of the image.
+# A constant may be added to what a network made of the image, so many times smaller.
 _STRIDES = (1, 2, 4, 8, 16, 32)
 _MOST_TOLD = 12
 _SMALLEST = 4
 _LARGEST = 1024
-# Of images of which not even these are known.
+# Numbers of channels for images of which not even these are known.
 _CHANNELS = (3, 1)
 
 Inputs = Mapping[str, tf.Tensor]

@@ -14,8 +14,8 @@ from ios_tf.errors import UserError
 # An array, or the shape of a random one.
 Given = np.ndarray | tuple[int, ...]
 
-# What random whole numbers are below, in turn until a model takes them: values of
-# pixels, and what any vocabulary has.
+# Random whole numbers are below the first of these, or below the next where a model
+# does not take them: values of pixels, and numbers that any vocabulary has.
 LIMITS = (255, 2)
 
 

@@ -41,7 +41,7 @@ class Region:
     parts: Sequence[Part]
 
     def schedule(self, schedules: Mapping[str, Schedule]) -> Schedule:
-        """That of the whole region, given its parts' schedules by signature."""
+        """The whole region's schedule, given its parts' ones by signature."""
         return Schedule.of_parts(
             (part.operators, schedules[part.signature]) for part in self.parts
         )

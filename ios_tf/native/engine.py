@@ -25,7 +25,7 @@ _POINTERS = ctypes.POINTER(ctypes.c_void_p)
 _DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
 # The program, inputs with their shapes, and outputs.
 _RUN = [ctypes.c_void_p, _POINTERS, _INT64S, ctypes.c_int, _POINTERS, ctypes.c_int]
-# Of the C API: what each function returns, and what it takes.
+# The functions of the C API: what each returns, and what it takes.
 _SIGNATURES = {
     "ios_last_error": (ctypes.c_char_p, []),
     "ios_last_error_is_exhaustion": (ctypes.c_int, []),

@@ -179,7 +179,7 @@ def _assembled(
 
 
 def _stable_argsort(values: np.ndarray) -> np.ndarray:
-    """Of whole numbers >= 0: numpy sorts 16 bits at a time in linear time."""
+    """Sorts whole numbers >= 0: numpy sorts 16 bits at a time in linear time."""
     order = np.argsort((values & 0xFFFF).astype(np.uint16), kind="stable")
     if values.max(initial=0) > 0xFFFF:
         high = (values >> 16).astype(np.uint16)

@@ -206,7 +206,7 @@ class Searcher:
     def _algorithms(
         self, problem: Problem, end: float, stats: SearchStats
     ) -> dict[int, str]:
-        """Those of a block's operators; of all of them where the time allows."""
+        """Chooses the operators' algorithms; of all of them where the time allows."""
         if not self._settings.algorithms or not self.searches:
             return {}
         algorithms: dict[int, str] = {}
@@ -232,7 +232,7 @@ class Searcher:
         deadline: float,
         stats: SearchStats,
     ) -> Schedule:
-        """That of a block with these algorithms."""
+        """Searches the schedule of a block with these algorithms."""
         search = BlockSearch(
             self.cost_model,
             self._cached,

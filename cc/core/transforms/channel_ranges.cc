@@ -11,8 +11,8 @@ struct Source {
   float factor;
 };
 
-// What each element of a padded dimension is made of; `summed`: those that
-// become two add up to what they were.
+// The element that each element of a padded dimension is made of. If they are
+// `summed`, the two that one becomes add up to it.
 std::vector<Source> ElementsOf(const ChannelRanges& ranges, int64_t size,
                                bool summed) {
   std::vector<Source> sources;

@@ -112,8 +112,8 @@ bool ChannelPadder::IsByChannel(int i) const {
   }
 }
 
-// What an operator by channel reads of: not what is looked at for its size, nor
-// what broadcasts to all channels.
+// The tensors whose channels an operator by channel reads one by one: not one
+// that is looked at for its size, nor one that broadcasts to all channels.
 std::vector<int> ChannelPadder::SourcesOf(int i) const {
   const Operator& op = block_.operators[i];
   std::vector<int> sources = op.inputs;

@@ -16,7 +16,8 @@ namespace ios {
 
 struct PaddedBlock {
   Block block;
-  // What each operator became: slices that it reads, if any, and itself.
+  // The operators of `block` that each one became: slices that it reads, if
+  // any, and itself.
   std::vector<std::vector<int>> operators;
   // By operator of `block`, in the order of WeightShapes().
   std::vector<std::vector<WeightPadding>> weights;

@@ -17,7 +17,7 @@ _TYPES = {
     "float32": onnx.TensorProto.FLOAT,
     "float16": onnx.TensorProto.FLOAT16,
 }
-# Those that are one operator of ONNX.
+# The activations that are one operator of ONNX.
 _ACTIVATIONS = {
     "relu": "Relu",
     "sigmoid": "Sigmoid",
@@ -275,7 +275,7 @@ class OnnxOps:
         return self._composed(name, x, alpha)
 
     def _composed(self, name: str, x: str, alpha: float) -> str:
-        """Those that are several operators."""
+        """An activation that is several operators of ONNX."""
 
         def node(kind: str, y: str) -> str:
             return self._node(kind, [y])

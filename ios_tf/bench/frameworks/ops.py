@@ -65,7 +65,8 @@ class Sampling:
     output: tuple[int, int]
 
     def cells(self, axis: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of each output row or column the lower and upper cell, and the latter's part.
+        """Gives the lower and upper cell of each row or column of the output, and the
+        upper one's part.
 
         The arithmetic is TensorFlow's, in float32.
         """

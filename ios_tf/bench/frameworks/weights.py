@@ -203,7 +203,7 @@ def _scale_to(uniform: np.ndarray, mean_square: float) -> None:
 
 
 def _expm1(x: np.ndarray) -> np.ndarray:
-    """Of what is below 0."""
+    """Computes it of numbers below 0 only: of others it could overflow."""
     return np.expm1(np.minimum(x, 0))
 
 

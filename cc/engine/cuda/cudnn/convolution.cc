@@ -13,7 +13,7 @@
 namespace ios::cuda {
 namespace {
 
-// Of tensors in a lane's memory.
+// Tensors in a lane's memory begin at multiples of this.
 constexpr int64_t kScratchAlignment = 256;
 
 int64_t AlignUp(int64_t bytes) {

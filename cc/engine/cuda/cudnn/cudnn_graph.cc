@@ -132,7 +132,8 @@ class FrontendGraph : public CudnnGraph {
     AddAll(Propose(&graph, CUDNN_HEUR_MODE_FALLBACK), "");
   }
 
-  // What the heuristics propose that are asked until one proposes `candidate`.
+  // Asks one heuristic after the other until one proposes `candidate`, and has
+  // what all of these proposed.
   FrontendGraph(CudnnHandle* handle, const ConvolutionSpec& spec,
                 const std::string& candidate)
       : handle_(handle), spec_(spec) {

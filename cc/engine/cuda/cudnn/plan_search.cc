@@ -139,7 +139,7 @@ std::optional<Candidate> Recall(const Device* device,
   return std::nullopt;
 }
 
-// Of a plan in CodeCache.
+// The key of a plan in CodeCache.
 std::string PlanKey(const std::string& device_name,
                     const std::string& convolution, const std::string& name) {
   return "cuDNN plan " + name + "\n" + convolution + "\n" + device_name;
