@@ -53,7 +53,7 @@ def test_mutated_attributes(original, rewritten, seed):
         count += int(rng.choice([0, 0, 0, -1, 1, 1000]))
         values.extend(int(VALUES[i]) for i in rng.integers(len(VALUES), size=count))
         if rng.integers(6) == 0:
-            node.attr["_ios_merge"].list.b[:] = [True] * count
+            node.attr["_ios_merge"].list.i[:] = [1] * count
         if rng.integers(2) == 0:
             names = [b"winograd_4x4", b"winograd_2x2", b"direct", b"fft"]
             node.attr["_ios_algorithm"].list.s[:] = list(rng.choice(names, size=count))

@@ -1,6 +1,7 @@
 """export-onnx against TensorFlow and ONNX Runtime, merges and signatures' names."""
 
 import os
+import subprocess
 import sys
 
 import keras
@@ -62,6 +63,26 @@ def run_onnx(path, **inputs: np.ndarray) -> list[np.ndarray]:
 
 def convolutions(path) -> int:
     return sum(node.op_type == "Conv" for node in onnx.load(path).graph.node)
+
+
+def test_tf2onnx_takes_converted_models(tmp_path):
+    model = branches()
+    model.export(tmp_path / "model", verbose=False)
+    ios_tf.convert(
+        tmp_path / "model", tmp_path / "converted", strategy="greedy", time_limit=5
+    )
+    # As its users call it, in a process without ios_tf.
+    path, output = str(tmp_path / "converted"), str(tmp_path / "converted.onnx")
+    words = ["--saved-model", path, "--output", output]
+    run = subprocess.run(
+        [sys.executable, "-m", "tf2onnx.convert", *words],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    images = networks.smooth_images(2, 16).numpy()
+    (found,) = run_onnx(output, image=images)
+    assert networks.relative_difference(found, model(images).numpy()) < 1e-4
 
 
 def test_merged_convolutions_are_exported(tmp_path):

@@ -8,10 +8,22 @@
 #include "tensorflow/core/framework/node_def_util.h"
 
 namespace ios::tf {
+namespace {
+
+bool GetMerges(const tensorflow::NodeDef& node, std::vector<int64_t>* merges) {
+  if (tensorflow::TryGetNodeAttr(node, kMergeAttr, merges)) return true;
+  // What it was in models that were converted before.
+  std::vector<bool> flags;
+  const bool known = tensorflow::TryGetNodeAttr(node, kMergeAttr, &flags);
+  merges->assign(flags.begin(), flags.end());
+  return known;
+}
+
+}  // namespace
 
 void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node) {
-  std::vector<int64_t> batches, stages, streams, micro_batches;
-  std::vector<bool> merges;
+  // No booleans: tf2onnx cannot copy a list of them.
+  std::vector<int64_t> batches, stages, streams, merges, micro_batches;
   std::vector<std::string> algorithms;
   bool is_split = false, is_direct = true;
   for (const Place& place : places) {
@@ -38,12 +50,11 @@ void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node) {
 }
 
 std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
-  std::vector<int64_t> batches, stages, streams;
-  std::vector<bool> merges;
+  std::vector<int64_t> batches, stages, streams, merges;
   const bool known = tensorflow::TryGetNodeAttr(node, kBatchAttr, &batches) &&
                      tensorflow::TryGetNodeAttr(node, kStageAttr, &stages) &&
                      tensorflow::TryGetNodeAttr(node, kStreamAttr, &streams) &&
-                     tensorflow::TryGetNodeAttr(node, kMergeAttr, &merges);
+                     GetMerges(node, &merges);
   const size_t size = batches.size();
   if (!known || stages.size() != size || streams.size() != size ||
       merges.size() != size) {
@@ -64,7 +75,7 @@ std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
     }
     const StatusOr<Algorithm> algorithm = AlgorithmFromString(algorithms[i]);
     if (!algorithm.ok()) return {};
-    places.push_back({batches[i], stages[i], streams[i], merges[i],
+    places.push_back({batches[i], stages[i], streams[i], merges[i] != 0,
                       micro_batches[i], *algorithm});
   }
   return places;

@@ -24,7 +24,7 @@ struct Place {
 
 // Writes the attributes: lists with one entry for each place, in this order.
 //   _ios_batch, _ios_stage, _ios_stream: list(int)
-//   _ios_merge: list(bool)
+//   _ios_merge: list(int), 0 or 1
 //   _ios_micro_batches: list(int), where some stage is split
 //   _ios_algorithm: list(string), where one is not "direct"
 void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node);
