@@ -177,6 +177,8 @@ class _Equivalents:
         self, original: Original, batch_sizes: Sequence[int], device: str
     ) -> None:
         """Raises NoFunctionError where it is more than a function of its inputs."""
+        if not original.function.outputs:
+            raise frozen_graphs.NoFunctionError(f"{original.name} has no outputs")
         self._original = original
         self._batch_sizes = batch_sizes
         self._frozen = frozen_graphs.freeze_flat(

@@ -214,6 +214,23 @@ def test_without_convolutions():
     assert_same(same(images), model(images))
 
 
+def test_without_outputs():
+    calls = tf.Variable(0)
+
+    def unread(x):
+        tf.nn.conv2d(x, tf.ones([3, 3, 3, 4]), 1, "SAME")
+
+    def counted(x):
+        unread(x)
+        calls.assign_add(1)
+
+    for function in unread, counted:
+        same = ios_tf.optimize(tf.function(function, input_signature=[fm.image_spec()]))
+        assert same.report.notes[0] == f"{function.__name__} has no outputs"
+        assert same(fm.images(1)) is None
+    assert calls.numpy() == 1
+
+
 def test_variables_that_change():
     class Counting(fm.Network):
         def __init__(self):
