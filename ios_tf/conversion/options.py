@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from ios_tf import validation
 from ios_tf.conversion.report import Report, SizeReport
@@ -101,7 +102,11 @@ class ConvertOptions:
 
         There is one at a time: others would disturb what it measures, and the plugin is
         on and off for all threads while functions are compared.
+
+        Raises:
+          UserError: there is no such device, or a distribution strategy.
         """
+        _check_strategy()
         with _one_at_a_time:
             device = devices.choose(self.device, say)
             name = plugin.device_fingerprint(device.engine)
@@ -132,3 +137,14 @@ class ConvertOptions:
         device = plugin.device_fingerprint(searcher.cost_model.device.engine)
         sizes = {size: SizeReport() for size in self.batch_sizes}
         return Report(output, device, sizes)
+
+
+def _check_strategy() -> None:
+    """Raises UserError where variables are made for the devices of a strategy."""
+    strategy = tf.distribute.get_strategy()
+    if tf.distribute.has_strategy() and not isinstance(
+        strategy, tf.distribute.OneDeviceStrategy
+    ):
+        raise UserError(
+            f"a model is converted outside of the scope of a {type(strategy).__name__}"
+        )

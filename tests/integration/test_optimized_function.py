@@ -306,3 +306,20 @@ def test_bad_arguments_are_user_errors(tmp_path):
         with pytest.raises(ios_tf.UserError) as error:
             ios_tf.optimize(signatures["a"], **bad)
         assert "\n" not in str(error.value)
+
+
+def test_distribution_strategies(tmp_path):
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
+    with strategy.scope():
+        model = two_inputs()
+        for call in (
+            lambda: ios_tf.optimize(model, **FAST),
+            lambda: ios_tf.convert(model, tmp_path / "model", **FAST),
+        ):
+            with pytest.raises(ios_tf.UserError, match="scope of a MirroredStrategy"):
+                call()
+    inputs = gh.random_array(2, 12, 12, 3), gh.random_array(2, 4)
+    expected = model(inputs)
+    assert_same(ios_tf.optimize(model, **FAST)(inputs), expected)
+    with tf.distribute.OneDeviceStrategy("/cpu:0").scope():
+        assert_same(ios_tf.optimize(model, **FAST)(inputs), expected)
