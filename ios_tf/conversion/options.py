@@ -79,6 +79,8 @@ class ConvertOptions:
         """Those to schedule for, the smallest one first."""
         several = isinstance(self.batch_size, (Sequence, np.ndarray))
         several = several and not isinstance(self.batch_size, (str, bytes))
+        # An array of numpy's may be a number.
+        several = several and getattr(self.batch_size, "ndim", 1) > 0
         sizes = list(self.batch_size) if several else [self.batch_size]
         return sorted(validation.whole("batch_size", size) for size in sizes)
 

@@ -323,3 +323,9 @@ def test_distribution_strategies(tmp_path):
     assert_same(ios_tf.optimize(model, **FAST)(inputs), expected)
     with tf.distribute.OneDeviceStrategy("/cpu:0").scope():
         assert_same(ios_tf.optimize(model, **FAST)(inputs), expected)
+
+
+def test_batch_sizes_of_numpy():
+    for sizes, expected in ((np.array(2), [2]), (np.array([2, 1]), [1, 2])):
+        faster = ios_tf.optimize(two_inputs(), sizes, **FAST)
+        assert list(faster.report.sizes) == expected
