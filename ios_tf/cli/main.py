@@ -9,14 +9,14 @@ import os
 import signal
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from absl import app, flags
 from absl import logging as absl_logging
 
 from ios_tf.cli import arguments, bench, cache, convert, explore, show
+from ios_tf.cli.endings import ended_by_exception, handled
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.model import leftovers
 from ios_tf.printable import printable
@@ -41,6 +41,9 @@ def main(words: Sequence[str] | None = None) -> int:
         app.run(_run, argv, flags_parser=_parse)
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else 0
+    except KeyboardInterrupt:
+        print("\nios_tf: interrupted", file=sys.stderr)
+        return 130
     return 0
 
 
@@ -74,7 +77,7 @@ def _is_of_use(record: logging.LogRecord) -> bool:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        with _ended_by_exception(), leftovers.temporary_directory():
+        with ended_by_exception(), leftovers.temporary_directory():
             with _quiet_standard_error(), _interrupted_afterwards():
                 _import_tensorflow()
             code = options.run(options)
@@ -87,9 +90,6 @@ def _run(options: argparse.Namespace) -> int:
             raise
         print(f"ios_tf: error: {_one_line(error)}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("\nios_tf: interrupted", file=sys.stderr)
-        return 130
 
 
 def _flush_output() -> int:
@@ -115,42 +115,10 @@ def _interrupted_afterwards() -> Iterator[None]:
     """An interrupt waits: libraries that are interrupted while they load say that
     they could not be loaded."""
     interrupts: list[int] = []
-    with _handled(lambda number, _: interrupts.append(number), signal.SIGINT):
+    with handled(lambda number, _: interrupts.append(number), signal.SIGINT):
         yield
     if interrupts:
         raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def _ended_by_exception() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the process as an exception does: what it has begun is
-    removed."""
-
-    def end(number: int, frame: Any) -> NoReturn:
-        sys.exit(128 + number)
-
-    with _handled(end, signal.SIGTERM, signal.SIGHUP):
-        yield
-
-
-@contextlib.contextmanager
-def _handled(
-    handler: Callable[[int, Any], object], *numbers: signal.Signals
-) -> Iterator[None]:
-    """Signals that are not ignored, as by nohup, are handled so in the main thread.
-
-    Python handles none in others.
-    """
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in numbers:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                before[number] = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old or signal.SIG_DFL)
 
 
 class _Parser(arguments.Parser):

@@ -55,6 +55,28 @@ def wait(options):
 show._show = wait
 sys.exit(main.main(["show", "model"]))
 """
+# Sends itself a signal while native code runs, which forgets what is raised there.
+_FORGETFUL_COMMAND = """
+import ctypes, os, signal, sys, tempfile, time
+from ios_tf.cli import main, show
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+@ctypes.CFUNCTYPE(None)
+def signalled():
+    os.kill(os.getpid(), int(sys.argv[1]))
+    time.sleep(60)
+def wait(options):
+    tempfile.mkdtemp()
+    signalled()
+    print("forgotten", flush=True)
+    try:
+        time.sleep(60)
+    finally:
+        time.sleep(1)
+        print("tidied", flush=True)
+show._show = wait
+sys.exit(main.main(["show", "model"]))
+"""
 
 
 def start(code: str, *arguments: str, **environment: str):
@@ -97,6 +119,15 @@ def test_commands_that_are_asked_to_end_tidy_up(number, tmp_path):
     assert os.path.dirname(directory) == str(tmp_path)
     process.send_signal(number)
     process.communicate()
+    assert process.returncode == 128 + number
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_that_native_code_forgets(number, tmp_path):
+    process, line = start(_FORGETFUL_COMMAND, str(int(number)), TMPDIR=str(tmp_path))
+    output, _ = process.communicate(timeout=50)
+    assert (line, output) == ("forgotten", "tidied\n")
     assert process.returncode == 128 + number
     assert os.listdir(tmp_path) == []
 
