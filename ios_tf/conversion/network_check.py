@@ -17,6 +17,7 @@ from typing import Any
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.cost.cost_model import compare_within_memory
+from ios_tf.errors import UserError
 from ios_tf.model import graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
@@ -142,8 +143,14 @@ def rewrite(
     with step_directory() as directory:
         for signature, schedule in schedules.items():
             path = os.path.join(directory, f"{signature}.json")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(schedule.to_json())
+            try:
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(schedule.to_json())
+            except OSError as error:
+                raise UserError(
+                    f"{directory}: no temporary file can be written: {error.strerror}; "
+                    "TMPDIR names another place"
+                ) from error
         return graph_optimizer.rewrite(
             frozen, batch_sizes, directory, device, left, materialise_merges
         )
