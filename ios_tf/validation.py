@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,8 +79,13 @@ def path(name: str, value: Any) -> str:
     try:
         text = os.fsdecode(value)
         text.encode()
-    except (TypeError, UnicodeEncodeError):
+    except TypeError:
         text = ""
+    except UnicodeEncodeError:
+        raise UserError(
+            f"{name} must be UTF-8, as TensorFlow's paths are, not {_shown(value)} "
+            f"(the encoding of file names here is {sys.getfilesystemencoding()})"
+        ) from None
     if not text or "\0" in text:
         raise UserError(f"{name} must be a path, not {_shown(value)}")
     return text
