@@ -144,6 +144,8 @@ def save(
         elif isinstance(trackable, tf.Variable):
             # Most are constants by now.
             if id(trackable.handle) in captured:
+                # Whoever trains what is left would train some weights of many.
+                trackable._trainable = False
                 root.weights.append(trackable)
         elif isinstance(trackable, resource.CapturableResource):
             root.resources.append(trackable)

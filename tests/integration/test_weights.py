@@ -79,6 +79,23 @@ def test_no_weight_is_in_the_graph(tmp_path):
     assert region.attr["P"].i == 4
 
 
+def test_converted_models_are_not_for_training(tmp_path):
+    converted(str(tmp_path))
+    found = {}
+    for name in "model", "converted":
+        loaded = tf.saved_model.load(str(tmp_path / name))
+        function = loaded.signatures["serving_default"]
+        images = tf.constant(fm.images(2))
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            loss = tf.reduce_sum(function(images)["y"] ** 2)
+        assert (len(tape.watched_variables()) > 0) == (name == "model")
+        found[name] = tape.gradient(loss, images).numpy()
+    assert function.variables and not function.trainable_variables
+    # But one may ask what an output depends on.
+    gh.assert_equal([found["converted"]], [found["model"]])
+
+
 def test_regions_follow_variables(tmp_path):
     """The next call computes with a variable's new value, however it was written."""
     loaded = tf.saved_model.load(converted(str(tmp_path)))
