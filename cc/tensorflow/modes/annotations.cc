@@ -8,18 +8,6 @@
 #include "tensorflow/core/framework/node_def_util.h"
 
 namespace ios::tf {
-namespace {
-
-bool GetMerges(const tensorflow::NodeDef& node, std::vector<int64_t>* merges) {
-  if (tensorflow::TryGetNodeAttr(node, kMergeAttr, merges)) return true;
-  // What it was in models that were converted before.
-  std::vector<bool> flags;
-  const bool known = tensorflow::TryGetNodeAttr(node, kMergeAttr, &flags);
-  merges->assign(flags.begin(), flags.end());
-  return known;
-}
-
-}  // namespace
 
 void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node) {
   // No booleans: tf2onnx cannot copy a list of them.
@@ -54,7 +42,7 @@ std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
   const bool known = tensorflow::TryGetNodeAttr(node, kBatchAttr, &batches) &&
                      tensorflow::TryGetNodeAttr(node, kStageAttr, &stages) &&
                      tensorflow::TryGetNodeAttr(node, kStreamAttr, &streams) &&
-                     GetMerges(node, &merges);
+                     tensorflow::TryGetNodeAttr(node, kMergeAttr, &merges);
   const size_t size = batches.size();
   if (!known || stages.size() != size || streams.size() != size ||
       merges.size() != size) {
