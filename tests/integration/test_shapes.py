@@ -647,6 +647,84 @@ def test_batches_without_their_first_image(between, size, tmp_path):
     )
 
 
+# What TensorFlow refuses, or turns, where there are fewer images, rows or columns than
+# it asks for: what does it, the shape and sizes of inputs.
+REFUSED: dict[
+    str,
+    tuple[Callable[[tf.Tensor], tf.Tensor], tuple[int | None, ...], list[list[int]]],
+] = {
+    name: (between, (None, 5, 4, 8), [[n, 5, 4, 8] for n in (0, 1, 3)])
+    for name, between in {
+        "slice of one": lambda x: tf.slice(x[:1], [0, 0, 0, 0], [1, -1, -1, -1]),
+        "slice of all": lambda x: tf.slice(x[:1], [0, 0, 0, 0], [1, 5, 4, 8]),
+        "reshape": lambda x: tf.reshape(second(x[:1]), [1, 5, 4, 8]),
+        "turned": lambda x: tf.reshape(second(x[:1]), [1, -1, 4, 8]),
+        "shuffle": lambda x: tf.reshape(
+            tf.transpose(tf.reshape(second(x[:1]), [1, 5, 4, 2, 4]), [0, 1, 2, 4, 3]),
+            [1, 5, 4, 8],
+        ),
+        "broadcast": lambda x: tf.broadcast_to(
+            tf.reduce_mean(second(x[:1]), [1, 2], keepdims=True), [1, 5, 4, 8]
+        ),
+        "transposed": lambda x: tf.nn.conv2d_transpose(
+            second(x[:1]), SECOND, [1, 10, 8, 8], 2
+        ),
+    }.items()
+} | {
+    "rows": (
+        lambda x: tf.slice(second(x)[:, :4], [0, 0, 0, 0], [-1, 4, -1, -1]),
+        (None, None, None, 8),
+        [[2, 6, 5, 8], [1, 4, 3, 8], [2, 3, 5, 8]],
+    ),
+    "from a row on": (
+        lambda x: tf.slice(second(x), [0, 2, 1, 0], [-1, -1, -1, -1]),
+        (None, None, None, 8),
+        [[2, 6, 5, 8], [1, 4, 3, 8], [2, 1, 5, 8]],
+    ),
+    "columns": (
+        lambda x: tf.reshape(
+            tf.nn.conv1d(x[:, :3], SECOND[0], 1, "SAME"), [-1, 1, 3, 8]
+        ),
+        (None, None, 8),
+        [[2, 6, 8], [1, 3, 8], [1, 2, 8]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_sizes_that_tensorflow_refuses(name, tmp_path):
+    between, shape, inputs = REFUSED[name]
+    check(lambda x: second(between(x)), [shape], [[size] for size in inputs], tmp_path)
+
+
+def one_list_of_cells(x):
+    y = tf.matmul(tf.reshape(x, [1, -1, 8]), LAST[0, 0])
+    return tf.reshape(y, [1, tf.shape(x)[1], tf.shape(x)[2], 8])
+
+
+# What TensorFlow takes of any size, or knows the size of, cuts no region.
+@pytest.mark.parametrize(
+    ("between", "shape"),
+    [
+        (lambda x: x[:, 2:, 1:-1], (None, None, None)),
+        (lambda x: tf.slice(x, [0, 1, 0, 0], [-1, 2, -1, -1]), (None, 5, 4)),
+        (lambda x: tf.slice(x, [0, 0, 0, 2], [-1, -1, -1, 4]), (None, None, None)),
+        (lambda x: tf.slice(x, [0, 0, 0, 0], tf.shape(x)), (None, None, None)),
+        (one_list_of_cells, (1, None, None)),
+    ],
+)
+def test_sizes_that_tensorflow_takes(between, shape, tmp_path):
+    def function(x):
+        y = between(second(x))
+        return tf.nn.conv2d(y, SECOND[:, :, : y.shape[-1]], 1, "SAME")
+
+    graph = gh.freeze(function, (*shape, 8))
+    left = gh.collect(graph, tmp_path)["report"]["left_to_tensorflow"]
+    assert not set(left) & {"Slice", "StridedSlice", "Reshape"}
+    sizes = [(shape[0] or n, 5, 4, 8) for n in (1, 2, 3)]
+    check(function, [(*shape, 8)], [[size] for size in sizes], tmp_path)
+
+
 def tokenwise(x):
     n, height, width = (tf.shape(x)[d] for d in range(3))
     y = tf.reshape(x, [n, height * width, 8])

@@ -45,6 +45,7 @@ bool IsInflated(const tensorflow::TensorProto& proto) {
 absl::StatusOr<std::unique_ptr<GraphIndex>> GraphIndex::Create(
     const GrapplerItem& item, int64_t batch_size, int64_t image_size) {
   std::unique_ptr<GraphIndex> index(new GraphIndex);
+  index->item_ = &item;
   TF_RETURN_IF_ERROR(index->ReadEdges(item));
   TF_RETURN_IF_ERROR(index->SortNodes());
   TF_RETURN_IF_ERROR(index->ReadShapes(item, batch_size, image_size));

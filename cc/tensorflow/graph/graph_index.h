@@ -143,6 +143,9 @@ class GraphIndex {
   }
   // Whether all but the first are.
   bool fixed_size(TensorRef tensor) const;
+  // Whether it is of inputs without images or cells, too: not that of `x[:1]`,
+  // say, which of no images is none.
+  bool known(TensorRef tensor, int d);
   // Whether `holds`, of the shapes of two tensors, does for all sizes.
   template <typename Predicate>
   bool Agree(TensorRef a, TensorRef b, Predicate holds) const {
@@ -217,10 +220,18 @@ class GraphIndex {
   // Appends a probe; says whether shapes depend on values of the inputs.
   absl::StatusOr<bool> InferShapes(
       const tensorflow::grappler::GrapplerItem& item, const FreshSizes& fresh);
+  void InferNothing();
   void ClassifyNodes();
   void FindConsumers();
   bool Evaluate(int i);
   std::vector<Node> nodes_;
+  const tensorflow::grappler::GrapplerItem* item_ = nullptr;
+  int64_t example_batch_ = 1;
+  std::array<int64_t, 2> example_sizes_ = {1, 1};
+  // Of inputs without images, and without cells, by node and port; read when
+  // first asked for.
+  std::optional<std::vector<std::vector<std::vector<std::optional<Shape>>>>>
+      nothing_;
   int probes_ = 0, required_probes_ = 0;
   std::optional<std::array<int64_t, 2>> fitting_sizes_;
   bool batches_end_ = false;  // with the first image, for some tensor

@@ -176,6 +176,8 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
       TF_RETURN_IF_ERROR(infer(few, false).status());
     }
   }
+  example_batch_ = probes[0].batch;
+  example_sizes_ = probes[0].sizes;
   required_probes_ =
       std::count_if(probes.begin(), probes.end(),
                     [](const Probe& probe) { return !probe.optional; });
@@ -272,7 +274,7 @@ absl::StatusOr<bool> GraphIndex::InferShapes(const GrapplerItem& item,
       for (const auto& dim : proto.dim()) shape.push_back(dim.size());
       // How many boxes a detector finds, say, is the batch of what comes then.
       // Grappler numbers unknown dimensions from -2 downwards.
-      if (!shape.empty() && shape[0] < -1) {
+      if (!shape.empty() && shape[0] < -1 && fresh.made_up) {
         shape[0] = fresh.Batch(shape[0]);
         values_matter = true;
       }
@@ -310,6 +312,44 @@ bool GraphIndex::fixed_size(TensorRef tensor) const {
   if (!example) return false;
   for (size_t d = 1; d < example->size(); ++d) {
     if (!fixed(tensor, d)) return false;
+  }
+  return true;
+}
+
+void GraphIndex::InferNothing() {
+  nothing_.emplace();
+  const GrapplerItem small = WithoutWeights(*item_, {});
+  for (const Probe& probe :
+       {Probe{0, example_sizes_}, Probe{example_batch_, {0, 0}}}) {
+    GrapplerItem sized = small;
+    SetInputSizes(item_->graph, probe, &sized.graph);
+    FreshSizes none;
+    none.example = none.made_up = false;
+    if (!InferShapes(sized, none).ok()) continue;
+    // It is none of the probes.
+    auto& shapes = nothing_->emplace_back();
+    for (Node& node : nodes_) {
+      shapes.push_back(std::move(node.shapes.back()));
+      node.shapes.pop_back();
+    }
+    integers_.pop_back();
+    --probes_;
+  }
+}
+
+bool GraphIndex::known(TensorRef tensor, int d) {
+  if (!shape(tensor) || !fixed(tensor, d)) return false;
+  if (probes_ == 1) return true;
+  if (!nothing_) InferNothing();
+  const int at = channels_first(tensor) ? std::array{0, 2, 3, 1}[d] : d;
+  for (const auto& shapes : *nothing_) {
+    const auto& of_node = shapes[tensor.node];
+    if (tensor.port >= static_cast<int>(of_node.size())) continue;
+    const std::optional<Shape>& here = of_node[tensor.port];
+    if (here && here->size() == shape(tensor)->size() &&
+        (*here)[at] != (*shape(tensor))[d]) {
+      return false;
+    }
   }
   return true;
 }

@@ -147,6 +147,7 @@ class Completion {
 
   // Sizes for images and sequences of which only the channels are known.
   void Assume(int i) {
+    if (!fresh_.made_up) return;
     for (auto& output : outputs_[i]) {
       tensorflow::TensorShapeProto& shape = *output.mutable_shape();
       const int rank = shape.unknown_rank() ? 0 : shape.dim_size();

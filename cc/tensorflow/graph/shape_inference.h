@@ -33,6 +33,8 @@ struct FreshSizes {
   // In place of a leading dimension of 0, how many images there are of all but
   // the first of one: of no images nothing can be measured. 0: none.
   int64_t no_images = 0;
+  // False: what nobody can infer is not known.
+  bool made_up = true;
 
   // In place of an unknown leading dimension, which Grappler numbers from -2
   // downwards: equal ones are equal.

@@ -113,6 +113,10 @@ Result Importer::TransposedConvolution(int i) {
   // All four dimensions, or height and width.
   SizeExpressions sizes = ReadSizes(&graph_, graph_.Input(i, 0));
   if (sizes.size() == 4) {
+    // TensorFlow infers the input's batch, and compares when it runs.
+    if (sizes[0] && sizes[0]->constant() && !graph_.known(op.inputs[0], 0)) {
+      return Refuse("it is an error for fewer images");
+    }
     sizes = layout_ == Layout::kChannelsFirst
                 ? SizeExpressions{sizes[2], sizes[3]}
                 : SizeExpressions{sizes[1], sizes[2]};

@@ -62,6 +62,9 @@ class Importer {
   // Whether the node may be an operator as far as device, type and layout go;
   // notes the latter two.
   Result Inspect(int i);
+  // Whether TensorFlow refuses to run the node for sizes that the operators
+  // from `first` on, which are emitted for it, would take.
+  bool TakesTooMuch(int i, size_t first);
 
   // Operands of the node, and operators of it (operands.cc).
 
@@ -76,6 +79,7 @@ class Importer {
   int64_t LogicalAxis(int64_t axis, const Shape& shape) const;
   // x[:, None, None] and x[:, 0, 0].
   static bool ChangesRank(const tensorflow::NodeDef& node);
+  static bool Reshapes(const tensorflow::NodeDef& node);
   // A scalar or a vector of x's channels, as a vector.
   std::optional<std::vector<float>> Channels(const tensorflow::Tensor* tensor,
                                              const Shape& x) const;

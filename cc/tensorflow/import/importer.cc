@@ -24,8 +24,13 @@ std::vector<ImportedOperator> Importer::Run() {
     const auto activation = ActivationOf(node.op(), node);
     if (it == Handlers().end() && !activation) continue;
     Result result = Inspect(i);
+    const size_t first = operators_.size();
     if (result.ok()) {
       result = activation ? Unary(i, *activation) : (this->*it->second)(i);
+    }
+    if (result.ok() && TakesTooMuch(i, first)) {
+      operators_.erase(operators_.begin() + first, operators_.end());
+      result = Refuse("it is an error for some sizes of its input");
     }
     if (!result.ok() && node.op().find("Conv") != std::string::npos) {
       refusals_.push_back({i, std::string(result.message())});
@@ -117,8 +122,7 @@ Result Importer::Inspect(int i) {
   const Shape* result = graph_.shape({i, 0});
   const bool removes_rows = op == "Mean" && result && result->size() == 4 &&
                             !Attr<bool>(node, "keep_dims", false);
-  const bool reshapes = op == "Reshape" || op == "Squeeze" ||
-                        op == "ExpandDims" || ChangesRank(node) || removes_rows;
+  const bool reshapes = Reshapes(node) || removes_rows;
   const auto fits = [&](TensorRef t) {
     const Shape* shape = graph_.shape(t);
     if (!shape || shape->size() != 4 || reshapes) return true;
@@ -139,6 +143,41 @@ Result Importer::Inspect(int i) {
                                " is not that of its tensors"));
   }
   return absl::OkStatus();
+}
+
+bool Importer::TakesTooMuch(int i, size_t first) {
+  const std::string& type = graph_.node(i).op();
+  if (!Reshapes(graph_.node(i)) && type != "Slice" && type != "BroadcastTo" &&
+      type != "Conv2DBackpropInput") {
+    return false;  // it asks for no number of images or cells
+  }
+  for (size_t k = first; k < operators_.size(); ++k) {
+    const ImportedOperator& op = operators_[k];
+    const Shape* y = graph_.shape(op.output);
+    if (!y) continue;
+    // A number of images that is written down, of what may be fewer.
+    if (graph_.known(op.output, 0) &&
+        std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorRef t) {
+          return graph_.fixed(t, 0) && !graph_.known(t, 0);
+        })) {
+      return true;
+    }
+    // The same of rows and columns, of all of them where they are counted.
+    for (const TensorRef& t : op.inputs) {
+      const Shape* x = graph_.shape(t);
+      if (!x || x->size() != 4) continue;
+      const bool counts = Reshapes(graph_.node(i));
+      for (int d : {1, 2}) {
+        if (y->size() != 4) {
+          if (graph_.fixed(t, d) && !graph_.known(t, d)) return true;
+        } else if (!graph_.known(t, d) && graph_.known(op.output, d) &&
+                   (!counts || graph_.known(op.output, 3 - d))) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
 }
 
 bool Selection::IsKnown() const {

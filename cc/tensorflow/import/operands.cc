@@ -69,6 +69,11 @@ bool Importer::ChangesRank(const NodeDef& node) {
           Attr<int64_t>(node, "shrink_axis_mask", 0));
 }
 
+bool Importer::Reshapes(const NodeDef& node) {
+  return node.op() == "Reshape" || node.op() == "Squeeze" ||
+         node.op() == "ExpandDims" || ChangesRank(node);
+}
+
 std::optional<std::vector<float>> Importer::Channels(const Tensor* tensor,
                                                      const Shape& x) const {
   if (!tensor || !ToDataType(tensor->dtype()) || tensor->dims() > 1) {

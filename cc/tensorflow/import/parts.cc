@@ -94,6 +94,17 @@ Result Importer::Slice(int i) {
   if (!x || !begin || begin->size() != RankOf(*x)) {
     return Refuse("unknown shape");
   }
+  // Unlike StridedSlice it takes no image that is smaller than it says.
+  const TensorRef input = graph_.Input(i, 0);
+  const auto size = Integers(Constant(i, 2));
+  const std::vector<int64_t> from = Logical(*begin),
+                             most = Logical(size.value_or(Shape()), 1, -1);
+  for (size_t d = 1; x->size() == 4 && d < 3; ++d) {
+    const bool asks = from[d] > 0 || (d < most.size() && most[d] >= 0);
+    if (asks && !graph_.known(input, d)) {
+      return Refuse("it is an error for images that are too small");
+    }
+  }
   return EmitRange(i, *begin);
 }
 
