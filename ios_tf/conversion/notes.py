@@ -163,6 +163,12 @@ def the_rest(report: Report, converted: Sequence[Function]) -> None:
         for f, size in fixed
         if size and size not in report.sizes
     }
+    report.notes += [
+        f"signature {f.reference.name!r} is another network at batch size {size} than "
+        f"at {', '.join(map(str, f.collected))}: nothing is scheduled for it"
+        for f in converted
+        for size in f.other_networks
+    ]
     if not outside and not inside:
         others = set().union(
             *(other_convolutions(f.frozen.graph_def) for f in converted)

@@ -33,11 +33,20 @@ from ios_tf.tuning.searcher import Searcher
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """One function of a model: several signatures may share it."""
+    """One function of a model: several signatures may share it.
+
+    Attributes:
+      frozen: its graph.
+      collected: its blocks, by batch size; empty: it is not converted.
+      reference: the original.
+      other_networks: batch sizes for which it has other blocks: nothing is scheduled
+        for these.
+    """
 
     frozen: FrozenSignature
-    collected: Mapping[int, Collected]  # by batch size; empty: it is not converted
+    collected: Mapping[int, Collected]
     reference: Reference
+    other_networks: Sequence[int] = ()
 
     @classmethod
     def find(
@@ -59,7 +68,7 @@ class Function:
           weights: where its variables are kept that are not the original's.
 
         Raises:
-          UserError: it is converted already, or is another network for each size.
+          UserError: it is converted already, or takes one batch size only.
         """
         if batch_sizes:
             if graph_optimizer.is_converted(frozen):
@@ -76,6 +85,9 @@ class Function:
         reference = Reference(name, original, frozen, device, told)
         function = cls(frozen, collected, reference)
         _check_batch_sizes(name, function)
+        kept = of_one_network(collected)
+        others = [size for size in collected if size not in kept]
+        function = cls(frozen, kept, reference, others)
         _check_memory(name, function)
         return function
 
@@ -126,7 +138,9 @@ class Function:
     def timed_sizes(self, batch_sizes: Sequence[int]) -> Sequence[int]:
         """The batch sizes to measure latencies at."""
         fixed = self.fixed_batch_size()
-        return [fixed] if fixed else batch_sizes
+        if fixed:
+            return [fixed]
+        return [size for size in batch_sizes if size not in self.other_networks]
 
     def fixed_batch_size(self) -> int | None:
         """How many images the blocks compute, where inputs leave no other number."""
@@ -152,7 +166,7 @@ class Function:
 
 
 def _check_batch_sizes(name: str, function: Function) -> None:
-    """Whether the function is one network, with the batch sizes it is scheduled for."""
+    """Whether the function takes batches of the sizes it is to be scheduled for."""
     sizes = list(function.collected)
     if len(sizes) == 1 or not function.problems:
         return
@@ -161,13 +175,29 @@ def _check_batch_sizes(name: str, function: Function) -> None:
             f"signature {name!r} {function.describe_fixed_batch_size()}: it cannot be "
             f"scheduled for {', '.join(map(str, sizes))}; give one batch size"
         )
-    first = function.collected[sizes[0]]
-    for size in sizes[1:]:
-        if _network(function.collected[size]) != _network(first):
-            raise UserError(
-                f"signature {name!r} computes another network for batch size {size} "
-                f"than for {sizes[0]}: schedule it for one of them"
-            )
+
+
+def of_one_network(collected: Mapping[int, Collected]) -> dict[int, Collected]:
+    """The batch sizes at which a function is the same network.
+
+    It need not be for all: `x[2:]` of a batch of 2 has no images, and what computes
+    with them is no operator there. Of several networks that of most operators is
+    taken, and then that of most sizes.
+    """
+    networks: list[list[int]] = []
+    for size, of_size in collected.items():
+        for sizes in networks:
+            if _network(collected[sizes[0]]) == _network(of_size):
+                sizes.append(size)
+                break
+        else:
+            networks.append([size])
+
+    def worth(sizes: Sequence[int]) -> tuple[int, int]:
+        blocks = collected[sizes[0]].blocks
+        return sum(len(block["names"]) for block in blocks), len(sizes)
+
+    return {size: collected[size] for size in max(networks, key=worth, default=[])}
 
 
 def _check_memory(name: str, function: Function) -> None:

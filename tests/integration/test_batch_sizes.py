@@ -274,6 +274,32 @@ def test_images_that_are_put_together_to_one(tmp_path):
     assert [entry["batch_size"] for entry in program["schedules"]] == [1]
 
 
+@pytest.mark.parametrize("sizes", [(2, 5), (6, 2, 5)], ids=str)
+def test_another_network_at_one_of_the_sizes(sizes, tmp_path):
+    # Of a batch of two, nothing is left to be convolved.
+    def function(x):
+        return {"all": branches(x)["y"], "rest": branches(x[2:])["y"]}
+
+    model = save_function(str(tmp_path / "m"), [None, 9, 9, 4], function=function)
+    output = str(tmp_path / "out")
+    report = ios_tf.convert(model, output, batch_size=sizes, strategy="greedy", **FAST)
+    rest = sorted(set(sizes) - {2})
+    (note,) = (note for note in report.notes if "another network" in note)
+    assert f"at batch size 2 than at {', '.join(map(str, rest))}:" in note
+    programs = graph_optimizer.lowered_programs(freeze(output))
+    scheduled = [[e["batch_size"] for e in p["schedules"]] for p in programs]
+    assert sorted(scheduled) == sorted([rest, [size - 2 for size in rest]])
+    functions = [
+        tf.saved_model.load(path).signatures["serving_default"]
+        for path in (model, output)
+    ]
+    for batch in (1, 2, 3, 5, 7):
+        images = tf.constant(gh.random_array(batch, 9, 9, 4))
+        expected, found = (function(images) for function in functions)
+        for name, wanted in expected.items():
+            gh.assert_equal([found[name].numpy()], [wanted.numpy()])
+
+
 @pytest.mark.parametrize(
     "bad",
     [0, [], [1, -8], [1, 8, 1], "1,8", [1, "8"], [1.0], None, True, 2**70],

@@ -10,9 +10,9 @@ import numpy as np
 from ios_tf.bench.random_graphs.differences import Result
 from ios_tf.bench.random_graphs.program import Settings
 from ios_tf.bench.random_graphs.sessions import is_dynamic
+from ios_tf.conversion.planning import of_one_network
 from ios_tf.model import graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
-from ios_tf.model.graph_optimizer import Collected
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Schedule, Stage
 from ios_tf.scheduler.problem import mask_of, operators_of
@@ -27,10 +27,9 @@ def convert(
     collected = {size: graph_optimizer.collect(folded, size) for size in sizes}
     if not any(map(is_dynamic, frozen.inputs.values())):
         sizes = sizes[:1]
+    collected = of_one_network({size: collected[size] for size in sizes})
+    sizes = list(collected)
     first = collected[sizes[0]]
-    for size in sizes[1:]:
-        if _network(collected[size]) != _network(first):
-            raise ValueError(f"batch size {size} makes another network than {sizes[0]}")
     result.regions = len({block["region"] for block in first.blocks})
     for block in first.blocks:
         result.operators.update(first.problems[block["signature"]].types)
@@ -43,18 +42,6 @@ def convert(
             with open(os.path.join(directory, f"{signature}.json"), "w") as file:
                 file.write(text)
     return graph_optimizer.rewrite(folded, sizes, directory)
-
-
-def _network(collected: Collected) -> list[Any]:
-    """The blocks without their batch sizes."""
-    return [
-        (
-            block["names"],
-            collected.problems[block["signature"]].block["operators"],
-            collected.problems[block["signature"]].block["outputs"],
-        )
-        for block in collected.blocks
-    ]
 
 
 def random_schedule(problem: Problem, random: np.random.Generator) -> Schedule:
