@@ -16,6 +16,7 @@ std::string NamesJson() {
       {"optimizer", kOptimizer},
       {"region", kRegion},
       {"passes", {kRemappingPass, kLayoutPass, kArithmeticPass, kSubgraphPass}},
+      {"no_shapes", kNoShapes},
       {"pending", kPending},
       {"version", kFormatVersion},
   }

@@ -35,6 +35,9 @@ inline constexpr char kSubgraphPass[] = "common_subgraph_elimination";
 // Of a schedule cache: where blocks wait for `ios_tf tune`.
 inline constexpr char kPending[] = "pending";
 
+// Of an error's payload: TensorFlow's own inference of shapes has failed.
+inline constexpr char kNoShapes[] = "ios_tf/no_shapes";
+
 // All of them, and the version of blocks, problems and schedules, as JSON.
 std::string NamesJson();
 

@@ -12,10 +12,15 @@ from ios_tf import validation
 from ios_tf.conversion import notes
 from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.options import ConvertOptions
-from ios_tf.conversion.planning import Function, Plan, computed_directly
+from ios_tf.conversion.planning import (
+    Function,
+    Plan,
+    computed_directly,
+    of_signature,
+)
 from ios_tf.conversion.report import Report, step
 from ios_tf.errors import UserError, first_line
-from ios_tf.model import frozen_graphs, saved_models
+from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.leftovers import step_directory
 from ios_tf.model.loading import saved_model
 from ios_tf.model.outputs import copy_directory, written_directory
@@ -94,8 +99,9 @@ def convert(
     Before the search, the model is written, loaded and compared with the original with
     sequential schedules; after it, with its own. Each region, and then the whole, is
     timed beside TensorFlow computing the same: what is no faster by 1 % stays
-    TensorFlow's. A model that gains nothing, without convolutions, or with a signature
-    that changes a variable, is copied.
+    TensorFlow's. A model that gains nothing, without convolutions, with a signature
+    that changes a variable, or with one that TensorFlow's own optimizers fail for, is
+    copied.
 
     Returns:
       What was done.
@@ -173,7 +179,13 @@ class _Conversion:
         try:
             with step("freeze, fold, collect"):
                 self._freeze()
-        except frozen_graphs.NoFunctionError as reason:
+            converted = [f for f in self._functions.values() if f.collected]
+            notes.the_rest(report, converted)
+            problems = {s: p for f in converted for s, p in f.problems.items()}
+            if problems:
+                with step("trial"):
+                    self._try()
+        except frozen_graphs.NotConvertedError as reason:
             hint = ""
             if isinstance(reason, frozen_graphs.ChangesVariableError):
                 hint = " (a Keras model? export a function that calls it with "
@@ -181,14 +193,9 @@ class _Conversion:
             report.notes.append(f"{reason}{hint}")
             self._copy(directory)
             return
-        converted = [f for f in self._functions.values() if f.collected]
-        notes.the_rest(report, converted)
-        problems = {s: p for f in converted for s, p in f.problems.items()}
         if not problems:
             self._copy(directory)
             return
-        with step("trial"):
-            self._try()
         with step("search"):
             schedules, stats = self._searcher.schedule_all(problems.values())
         notes.search(report, stats)
@@ -320,6 +327,7 @@ class _Conversion:
         except UserError:
             raise
         except Exception as error:
+            self._check_folding()  # else the mistake is ours
             raise UserError(
                 f"TensorFlow cannot save the model again: {first_line(error)}"
             ) from error
@@ -338,6 +346,14 @@ class _Conversion:
         del written
         malloc.release_unused(size)
         return comparisons
+
+    def _check_folding(self) -> None:
+        for function in self._functions.values():
+            if function.collected:
+                name = function.reference.name
+                signature = self._loaded.signatures[name]
+                with of_signature(name):
+                    graph_optimizer.check_folding(frozen_graphs.freeze(name, signature))
 
     def _write(self, graph_defs: Mapping[int, Any], directory: str) -> None:
         weights = self._weights

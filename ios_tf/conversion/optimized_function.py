@@ -11,10 +11,15 @@ from ios_tf.conversion import notes
 from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.options import ConvertOptions
 from ios_tf.conversion.originals import Original
-from ios_tf.conversion.planning import Function, Plan, computed_directly
+from ios_tf.conversion.planning import (
+    Function,
+    Plan,
+    computed_directly,
+    of_signature,
+)
 from ios_tf.conversion.report import Report
 from ios_tf.errors import UserError, first_line
-from ios_tf.model import frozen_graphs
+from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.model.leftovers import remove_abandoned_steps
 from ios_tf.model.weights import Weights
 from ios_tf.scheduler import Schedule
@@ -135,15 +140,15 @@ def _faster(
     device, sizes = searcher.cost_model.device.kind, list(report.sizes)
     try:
         equivalents = _Equivalents(original, sizes, device)
-    except frozen_graphs.NoFunctionError as reason:
+        function = equivalents.function
+        notes.the_rest(report, [function])
+        if not function.problems:
+            return None
+        # A graph that cannot work fails before the search, not after it.
+        equivalents.compared(function.rewrite_sequential(device), timed=False)
+    except frozen_graphs.NotConvertedError as reason:
         report.notes.append(str(reason))
         return None
-    function = equivalents.function
-    notes.the_rest(report, [function])
-    if not function.problems:
-        return None
-    # A graph that cannot work fails before the search, not after it.
-    equivalents.compared(function.rewrite_sequential(device), timed=False)
     schedules, stats = searcher.schedule_all(function.problems.values())
     notes.search(report, stats)
 
@@ -176,7 +181,7 @@ class _Equivalents:
     def __init__(
         self, original: Original, batch_sizes: Sequence[int], device: str
     ) -> None:
-        """Raises NoFunctionError where it is more than a function of its inputs."""
+        """Raises NotConvertedError where it has to stay as it is."""
         if not original.function.outputs:
             raise frozen_graphs.NoFunctionError(f"{original.name} has no outputs")
         self._original = original
@@ -228,6 +233,8 @@ class _Equivalents:
             )
         # TensorFlow raises all kinds of errors for what it cannot import again.
         except Exception as error:
+            with of_signature(self._original.name):
+                graph_optimizer.check_folding(self._frozen)  # else the mistake is ours
             raise UserError(
                 f"TensorFlow cannot make the function {self._original.name!r} again: "
                 f"{first_line(error)}"

@@ -5,11 +5,12 @@ Shared by `convert`, which writes the result, and `optimize`, which returns it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorflow.core.framework import graph_pb2
@@ -19,7 +20,7 @@ from ios_tf.conversion.comparison import Comparison, Reference
 from ios_tf.conversion.region_check import RegionLatency
 from ios_tf.errors import UserError
 from ios_tf.model import graph_optimizer
-from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.frozen_graphs import FrozenSignature, NotOptimizedError
 from ios_tf.model.graph_optimizer import Collected
 from ios_tf.model.weights import Weights
 from ios_tf.native import engine
@@ -69,18 +70,25 @@ class Function:
 
         Raises:
           UserError: it is converted already, or takes one batch size only.
+          NotOptimizedError: TensorFlow fails to infer its shapes, or to optimise it.
         """
-        if batch_sizes:
-            if graph_optimizer.is_converted(frozen):
-                raise UserError(
-                    f"signature {name!r} is converted already; convert the "
-                    "original model"
-                )
-            frozen = graph_optimizer.fold_constants(frozen)
-            frozen = weights.with_scaled_filters(frozen)
-        collected = {
-            size: graph_optimizer.collect(frozen, size, device) for size in batch_sizes
-        }
+        if batch_sizes and graph_optimizer.is_converted(frozen):
+            raise UserError(
+                f"signature {name!r} is converted already; convert the original model"
+            )
+        with of_signature(name):
+            unfolded = frozen
+            if batch_sizes:
+                frozen = graph_optimizer.fold_constants(frozen)
+                frozen = weights.with_scaled_filters(frozen)
+            try:
+                collected = {
+                    size: graph_optimizer.collect(frozen, size, device)
+                    for size in batch_sizes
+                }
+            except NotOptimizedError as error:
+                graph_optimizer.check_shapes(unfolded, batch_sizes)
+                raise error.__cause__ from None  # the mistake is ours
         told = next((c.image_size for c in collected.values()), None)
         reference = Reference(name, original, frozen, device, told)
         function = cls(frozen, collected, reference)
@@ -163,6 +171,15 @@ class Function:
             return f"has the fixed batch size {fixed}"
         # Its inputs have no batch, or one that it takes apart.
         return f"computes {fixed} image{'s' * (fixed != 1)} in every call"
+
+
+@contextlib.contextmanager
+def of_signature(name: str) -> Iterator[None]:
+    """Says of which signature TensorFlow's optimizers fail."""
+    try:
+        yield
+    except NotOptimizedError as error:
+        raise NotOptimizedError(f"signature {name!r}: {error}") from error
 
 
 def _check_batch_sizes(name: str, function: Function) -> None:

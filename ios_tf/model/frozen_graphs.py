@@ -107,7 +107,15 @@ class FrozenSignature:
         ]
 
 
-class NoFunctionError(UserError):
+class NotConvertedError(UserError):
+    """A signature has to stay as it is."""
+
+
+class NotOptimizedError(NotConvertedError):
+    """TensorFlow's own optimizers fail for a signature, or what they need does."""
+
+
+class NoFunctionError(NotConvertedError):
     """A signature is more than a function of its inputs and of constants."""
 
 
@@ -191,7 +199,7 @@ def _freeze(
         raise NoFunctionError(f"signature {name!r} has effects, and no outputs")
     try:
         return _with_constants(name, _inline(whole), function, keep_filters)
-    except NoFunctionError:
+    except NotConvertedError:
         raise
     except Exception as error:
         raise UserError(
@@ -220,7 +228,11 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
     inputs = whole.placeholders()
     outputs = [tensor for tensor, _ in whole.outputs.values()]
     if outputs:  # else nothing is left of it, which the optimizer does not take
-        graph_def = grappler.optimize(graph_def, inputs, outputs, ["function"])
+        try:
+            graph_def = grappler.optimize(graph_def, inputs, outputs, ["function"])
+        except tf.errors.OpError:
+            _check_inlining(whole)  # else the mistake is ours
+            raise
     function_library.keep_biases_apart(graph_def)
     wanted = [*(spec.name for spec in whole.inputs.values()), *outputs]
     graph_def = function_library.pruned(graph_def, wanted)
@@ -228,6 +240,17 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
     names = {node.name for node in graph_def.node}
     captures = {name: t for name, t in whole.captures.items() if name in names}
     return dataclasses.replace(whole, graph_def=graph_def, captures=captures)
+
+
+def _check_inlining(whole: FrozenSignature) -> None:
+    """Raises NotOptimizedError if TensorFlow cannot inline a signature's own graph."""
+    outputs = [tensor for tensor, _ in whole.outputs.values()]
+    try:
+        grappler.optimize(whole.graph_def, whole.placeholders(), outputs, ["function"])
+    except tf.errors.OpError as error:
+        raise NotOptimizedError(
+            f"TensorFlow's own inlining of functions fails: {first_line(error)}"
+        ) from error
 
 
 # These only read a resource, a variable or a table. Others may write to it.

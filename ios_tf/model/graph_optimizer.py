@@ -8,14 +8,17 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
+from ios_tf.errors import first_line
+from ios_tf.model import frozen_graphs
 from ios_tf.model.constants import with_single_factors
-from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.frozen_graphs import FrozenSignature, NotOptimizedError
 from ios_tf.model.leftovers import step_directory
 from ios_tf.native import grappler
 from ios_tf.native.grappler import Parameters
-from ios_tf.native.names import ANNOTATIONS, OPTIMIZER, REGION
+from ios_tf.native.names import ANNOTATIONS, NO_SHAPES, OPTIMIZER, REGION
 from ios_tf.scheduler import Problem, document
 
 
@@ -54,9 +57,44 @@ def fold_constants(frozen: FrozenSignature) -> FrozenSignature:
     """
     outputs = [tensor for tensor, _ in frozen.outputs.values()]
     graph_def = with_single_factors(frozen.graph_def, outputs)
-    frozen = dataclasses.replace(frozen, graph_def=graph_def)
-    graph_def = _optimize(frozen, ["constfold"], {})
+    prepared = dataclasses.replace(frozen, graph_def=graph_def)
+    try:
+        graph_def = _optimize(prepared, ["constfold"], {})
+    except tf.errors.OpError:
+        check_folding(frozen)  # else the mistake is ours
+        raise
     return dataclasses.replace(frozen, graph_def=graph_def)
+
+
+def check_folding(frozen: FrozenSignature) -> None:
+    """Tries what TensorFlow's constant folding makes of a signature's own graph.
+
+    Raises:
+      NotOptimizedError: it fails, or its result is no graph that TensorFlow takes,
+        as it takes what is folded.
+    """
+    # TensorFlow raises all kinds of errors for what it cannot import.
+    try:
+        frozen_graphs.rebuild(frozen, frozen.graph_def)
+    except Exception:
+        return
+    try:
+        frozen_graphs.rebuild(frozen, _optimize(frozen, ["constfold"], {}))
+    except Exception as error:
+        raise NotOptimizedError(
+            f"TensorFlow's own constant folding fails: {first_line(error)}"
+        ) from error
+
+
+def check_shapes(frozen: FrozenSignature, batch_sizes: Sequence[int]) -> None:
+    """Has TensorFlow infer the shapes of a signature's own graph.
+
+    Raises:
+      NotOptimizedError: it cannot.
+    """
+    graph_def = _optimize(frozen, ["constfold"], {})
+    for size in batch_sizes:
+        collect(dataclasses.replace(frozen, graph_def=graph_def), size)
 
 
 def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Collected:
@@ -66,12 +104,22 @@ def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Co
       frozen: the signature.
       batch_size: takes the place of an unknown leading dimension of the inputs.
       device: "cpu" or "gpu": what cannot run there is left to TensorFlow.
+
+    Raises:
+      NotOptimizedError: TensorFlow cannot infer the graph's shapes.
     """
     with step_directory() as directory:
         path = os.path.join(directory, "problems.json")
         parameters = {"mode": "collect", "output": path, "batch_size": batch_size}
         parameters["device"] = device
-        _optimize(frozen.without_weights, [OPTIMIZER], parameters)
+        try:
+            _optimize(frozen.without_weights, [OPTIMIZER], parameters)
+        except tf.errors.OpError as error:
+            if NO_SHAPES.encode() not in error.experimental_payloads:
+                raise
+            raise NotOptimizedError(
+                f"TensorFlow's own inference of shapes fails: {first_line(error)}"
+            ) from error
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
     problems = [Problem.from_json(problem) for problem in data["problems"]]

@@ -23,5 +23,7 @@ PASSES = (
     "arithmetic_optimization",
     "common_subgraph_elimination",
 )
+# Of an error's payload: TensorFlow's own inference of shapes has failed.
+NO_SHAPES = "ios_tf/no_shapes"
 # Where blocks wait for `ios_tf tune`, below a cache's directory.
 PENDING = "pending"

@@ -4,6 +4,7 @@ calls change them are copied."""
 import dataclasses
 import filecmp
 import os
+from collections.abc import Callable
 
 import foreign_models as fm
 import graph_helpers as gh
@@ -15,12 +16,18 @@ import stock
 import tensorflow as tf
 from keras import layers
 from shared import FAST
+from tensorflow.core.framework import graph_pb2
 from tensorflow.python.saved_model import loader_impl
 
 import ios_tf
 from ios_tf.cli import main
 from ios_tf.conversion import convert, network_check
-from ios_tf.model import frozen_graphs, function_library, saved_models
+from ios_tf.model import (
+    frozen_graphs,
+    function_library,
+    graph_optimizer,
+    saved_models,
+)
 
 pytestmark = pytest.mark.one_core
 
@@ -253,6 +260,69 @@ def test_what_changes_is_copied(write, variable, tmp_path):
     assert f"changes the variable {variable!r}" in report.notes[0]
     assert_copied(output, source, report)
     assert_same_results(output, source, calls)
+
+
+# Graphs that TensorFlow traces, and does not optimise: what fails, and how.
+NOT_OPTIMISED = {
+    # Grappler takes an empty slice of a shape for an impossible one.
+    "inference of shapes": (
+        lambda x: tf.reshape(
+            x, tf.concat([tf.shape(x)[:1], tf.shape(x)[3:1], [5, 4, 8]], 0)
+        ),
+        "start <= end",
+    ),
+    # What fails when it runs is no graph any more once it is folded.
+    "constant folding": (
+        lambda x: tf.reshape(x[:1], tf.stack([tf.shape(x)[0] * 0 + 1, 7, 4, 8])),
+        "evenly divisible",
+    ),
+}
+
+
+def model_with(path: str, last: Callable[[tf.Tensor], tf.Tensor]) -> str:
+    filters = tf.constant(gh.random_array(3, 3, 8, 8) / 9)
+    module = tf.Module()
+
+    def function(x):
+        y = tf.nn.relu(tf.nn.conv2d(x, filters, 1, "SAME"))
+        return {"y": y, "z": last(y)}
+
+    fm.save(module, path, function, tf.TensorSpec([None, 5, 4, 8], tf.float32, "x"))
+    return path
+
+
+@pytest.mark.parametrize("name", NOT_OPTIMISED)
+def test_what_tensorflow_does_not_optimise_is_copied(name, tmp_path):
+    function, message = NOT_OPTIMISED[name]
+    model = model_with(str(tmp_path / "model"), function)
+    output = str(tmp_path / "out")
+    report = ios_tf.convert(model, output, **FAST)
+    reason = report.notes[-2]
+    assert f"signature 'serving_default': TensorFlow's own {name} fails: " in reason
+    assert message in reason
+    assert "\n" not in reason
+    assert_copied(output, model, report)
+    same = ios_tf.optimize(tf.saved_model.load(model).signatures["serving_default"])
+    assert same.report.notes == [
+        reason.replace("serving_default", same.__name__),
+        "the original function is run",
+    ]
+
+
+def test_mistakes_of_ours_end_a_conversion(tmp_path, monkeypatch):
+    model = model_with(str(tmp_path / "model"), tf.identity)
+
+    def broken(graph_def, outputs):
+        found = graph_pb2.GraphDef()
+        found.CopyFrom(graph_def)
+        found.node.add(name="mistake", op="NoSuchOperation")
+        found.node[len(graph_def.node) - 1].input.append("^mistake")
+        return found
+
+    monkeypatch.setattr(graph_optimizer, "with_single_factors", broken)
+    with pytest.raises(tf.errors.OpError, match="NoSuchOperation"):
+        ios_tf.convert(model, tmp_path / "out", **FAST)
+    assert not os.path.exists(tmp_path / "out")
 
 
 def test_keras_model_exported_in_training_mode_is_copied(tmp_path):

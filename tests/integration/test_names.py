@@ -17,6 +17,7 @@ def test_names_are_those_of_the_library():
         "optimizer": names.OPTIMIZER,
         "region": names.REGION,
         "passes": list(names.PASSES),
+        "no_shapes": names.NO_SHAPES,
         "pending": names.PENDING,
         "version": document.VERSION,
     }

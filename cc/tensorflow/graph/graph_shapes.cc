@@ -14,6 +14,7 @@
 #include "cc/tensorflow/graph/probes.h"
 #include "cc/tensorflow/graph/shape_inference.h"
 #include "cc/tensorflow/modes/annotations.h"
+#include "cc/tensorflow/names.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/graph/tensor_id.h"
@@ -239,9 +240,13 @@ void GraphIndex::AddBoundsOfSizes(std::set<std::string>* nodes) const {
 absl::StatusOr<bool> GraphIndex::InferShapes(const GrapplerItem& item,
                                              const FreshSizes& fresh) {
   tensorflow::grappler::GraphProperties properties(item);
-  TF_RETURN_IF_ERROR(properties.InferStatically(
+  absl::Status inferred = properties.InferStatically(
       /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/true,
-      /*include_tensor_values=*/false));
+      /*include_tensor_values=*/false);
+  if (!inferred.ok()) {
+    inferred.SetPayload(kNoShapes, absl::Cord());
+    return inferred;
+  }
   OutputProperties outputs;
   std::vector<std::vector<TensorRef>> inputs;
   for (const Node& node : nodes_) {
