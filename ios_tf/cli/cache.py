@@ -71,7 +71,7 @@ def _tune(options: argparse.Namespace) -> None:
     from ios_tf.tuning.pending import tune
 
     tuned = tune(
-        _directory(options),
+        options.cache_dir,
         device=options.device,
         max_groups=options.max_groups,
         max_group_size=options.max_group_size,

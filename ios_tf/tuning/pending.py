@@ -14,7 +14,7 @@ import tensorflow as tf
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement
 from ios_tf.cost.database import open_database
 from ios_tf.cost.profiled import ProfiledCostModel
-from ios_tf.errors import first_line
+from ios_tf.errors import UserError, first_line
 from ios_tf.native import engine, plugin
 from ios_tf.scheduler import PAPER_PRUNING, Problem, Pruning, Schedule, document
 from ios_tf.tables import table
@@ -134,10 +134,13 @@ def tune(
       progress: show progress on standard error.
 
     Raises:
-      UserError: there is no such device, or an argument is out of range.
+      UserError: there is no such device, or directory if one is named, or an argument
+        is out of range.
       NativeLibraryError: the native library is missing.
     """
     directory = directory_of(cache_dir)
+    if cache_dir and not tf.io.gfile.isdir(directory):
+        raise UserError(f"{directory}: no such directory")
     fingerprint = plugin.device_fingerprint(device)
     pruning = Pruning(max_group_size, max_groups)
     measurement = Measurement(warmup, number, repeat)

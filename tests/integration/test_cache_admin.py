@@ -288,11 +288,20 @@ def test_no_directory_is_one_line(capfd, tmp_path):
             f"ios_tf: error: {missing}: no such directory"
         ]
     code, _, err = run(capfd, "tune", f"--cache_dir={missing}")
-    assert (code, err) == (0, "")
+    assert (code, err) == (1, f"ios_tf: error: {missing}: no such directory\n")
     assert not os.path.exists(missing)
 
 
+def test_nothing_is_pending_where_nothing_was_kept_yet(capfd, tmp_path, monkeypatch):
+    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+    code, out, err = run(capfd, "tune")
+    assert (code, err) == (0, "")
+    assert "nothing is pending" in out
+    assert not os.path.exists(tmp_path / "cache")
+
+
 def test_tune_from_the_command_line(capfd, cache):
+    os.makedirs(cache)
     code, out, _ = run(capfd, "tune", f"--cache_dir={cache}")
     assert code == 0
     assert "nothing is pending" in out
