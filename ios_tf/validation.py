@@ -70,6 +70,18 @@ def strings(name: str, value: Any) -> list[str]:
     return list(found)
 
 
+def listed(name: str, text: str) -> list[str]:
+    """The words that a text has between commas.
+
+    Raises:
+      UserError: one of them is empty.
+    """
+    words = text.split(",")
+    if not all(words):
+        raise UserError(f"{name} must be words between commas, not {_shown(text)}")
+    return words
+
+
 def path(name: str, value: Any) -> str:
     """The path of a file or directory that an argument is.
 
