@@ -55,7 +55,9 @@ class FrozenSignature:
         """Equal for signatures that compute the same under the same names."""
         return (
             hashlib.sha256(
-                self.graph_def.SerializeToString(deterministic=True)
+                function_library.with_plain_names(self.graph_def).SerializeToString(
+                    deterministic=True
+                )
             ).hexdigest(),
             tuple((name, spec.name) for name, spec in self.inputs.items()),
             tuple((name, tensor) for name, (tensor, _) in self.outputs.items()),

@@ -107,16 +107,49 @@ def rename_functions(graph_def: graph_pb2.GraphDef) -> None:
         function.signature.name: f"{function.signature.name}_{digest}"
         for function in graph_def.library.function
     }
-    if not names:
-        return
+    if names:
+        _rename_all(graph_def, names)
+
+
+def _rename_all(graph_def: graph_pb2.GraphDef, names: Mapping[str, str]) -> None:
     for function in graph_def.library.function:
-        function.signature.name = names[function.signature.name]
+        name = function.signature.name
+        function.signature.name = names.get(name, name)
         for value in function.attr.values():
             _rename(value, names)
     for node in nodes(graph_def):
         node.op = names.get(node.op, node.op)
         for value in node.attr.values():
             _rename(value, names)
+
+
+def with_plain_names(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
+    """The graph with functions that are named, and listed, in the order of their calls.
+
+    TensorFlow numbers them as it makes them: of equal graphs they are called otherwise.
+    """
+    if not graph_def.library.function:
+        return graph_def
+    found = graph_pb2.GraphDef()
+    found.CopyFrom(graph_def)
+    library = {f.signature.name: f for f in found.library.function}
+    names: dict[str, str] = {}
+    waiting = list(found.node)
+    while waiting:
+        node = waiting.pop(0)
+        values = [node.attr[key] for key in sorted(node.attr)]
+        called = [node.op, *(f.name for value in values for f in _functions(value))]
+        for name in called:
+            if name in library and name not in names:
+                names[name] = f"function_{len(names)}"
+                waiting += library[name].node_def
+    _rename_all(found, names)
+    functions = sorted(
+        found.library.function, key=lambda function: function.signature.name
+    )
+    del found.library.function[:]
+    found.library.function.extend(functions)
+    return found
 
 
 def keep_control_flow(graph_def: graph_pb2.GraphDef) -> None:
@@ -276,7 +309,7 @@ def _functions(value: Any) -> Iterator[Any]:
             yield from _functions(inner)
 
 
-def _rename(value: Any, names: dict[str, str]) -> None:
+def _rename(value: Any, names: Mapping[str, str]) -> None:
     for function in _functions(value):
         function.name = names.get(function.name, function.name)
 
