@@ -169,13 +169,16 @@ def the_rest(report: Report, converted: Sequence[Function]) -> None:
         for f in converted
         for size in f.other_networks
     ]
+    others = set().union(*(other_convolutions(f.frozen.graph_def) for f in converted))
     if not outside and not inside:
-        others = set().union(
-            *(other_convolutions(f.frozen.graph_def) for f in converted)
-        )
         names = f" the engine knows, but {', '.join(sorted(others))}" if others else ""
         report.notes.append(f"the model has no convolution{names}")
         return
+    if others:
+        report.notes.append(
+            f"{', '.join(sorted(others))} are left to TensorFlow: the engine knows no "
+            "such convolutions"
+        )
     report.notes += [
         f"{count} convolutions inside of {where} are left to TensorFlow"
         for where, count in inside.items()

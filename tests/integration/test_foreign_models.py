@@ -728,6 +728,18 @@ def test_names_convolutions_of_other_kinds(tmp_path):
     )
 
 
+def test_names_them_beside_those_that_convert(tmp_path):
+    film = keras.Input((4, 8, 8, 3))
+    images = layers.Reshape((8, 8, 6))(layers.Conv3D(2, 3, padding="same")(film)[:, :3])
+    report = ios_tf.convert(
+        keras.Model(film, layers.Conv2D(4, 3)(images)), tmp_path / "converted", **FAST
+    )
+    assert report.operators
+    assert [note for note in report.notes if "Conv3D" in note] == [
+        "Conv3D are left to TensorFlow: the engine knows no such convolutions"
+    ]
+
+
 def test_two_names_of_a_function_with_a_loop_are_one(tmp_path):
     image = keras.Input((9, 9, 3))
     x = layers.Conv2D(4, 3, padding="same", activation="relu")(image)
