@@ -47,7 +47,7 @@ def test_complexity_of_units_and_borders(capfd, network):
     _, lines, _ = _run(capfd, "complexity", network, "--border=left")
     assert len(lines) == 4
     code, _, error = _run(capfd, "complexity", network, "--unit=(")
-    assert code == 1
+    assert code == 2
     assert "'(' is no regular expression" in error
 
 

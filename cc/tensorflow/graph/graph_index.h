@@ -144,7 +144,7 @@ class GraphIndex {
   // Whether all but the first are.
   bool fixed_size(TensorRef tensor) const;
   // Whether it is of inputs without images or cells, too: not that of `x[:1]`,
-  // say, which of no images is none.
+  // say, which of no images is none. Reads the item that the index was made of.
   bool known(TensorRef tensor, int d);
   // Whether `holds`, of the shapes of two tensors, does for all sizes.
   template <typename Predicate>
@@ -225,7 +225,7 @@ class GraphIndex {
   void FindConsumers();
   bool Evaluate(int i);
   std::vector<Node> nodes_;
-  const tensorflow::grappler::GrapplerItem* item_ = nullptr;
+  const tensorflow::grappler::GrapplerItem* item_ = nullptr;  // for known()
   int64_t example_batch_ = 1;
   std::array<int64_t, 2> example_sizes_ = {1, 1};
   // Of inputs without images, and without cells, by node and port; read when
