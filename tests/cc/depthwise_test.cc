@@ -83,7 +83,7 @@ void Check(const Case& c) {
       random.Floats(c.kernel[0] * c.kernel[1] * channels);
   // Pixels of the second term lie further apart.
   std::vector<std::vector<float>> tensors;
-  std::vector<Depthwise::Term> terms;
+  std::vector<Term> terms;
   std::vector<double> x(pixels * channels);
   for (int t = 0; t < c.terms; ++t) {
     const int64_t pitch = channels + 3 * t;

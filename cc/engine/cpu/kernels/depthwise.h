@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/core/ir/block.h"
+#include "cc/engine/cpu/kernels/depthwise_rows.h"
 
 namespace ios::cpu {
 
@@ -29,12 +30,6 @@ class Depthwise {
   // Of all images' outputs.
   int64_t rows() const { return images_ * out_height_; }
   int64_t row_floats() const { return out_width_ * channels_; }
-
-  // A tensor with pixels `pitch` floats apart.
-  struct Term {
-    const float* x = nullptr;
-    int64_t pitch = 0;
-  };
 
   // Rows [begin, end) of the output.
   struct Rows {
@@ -64,6 +59,8 @@ class Depthwise {
            float* scratch) const;
 
  private:
+  class Walk;
+
   int64_t ring_rows() const { return (kernel_[0] - 1) * dilations_[0] + 1; }
   int64_t padded_width() const {
     return (out_width_ - 1) * strides_[1] + (kernel_[1] - 1) * dilations_[1] +
