@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import operator
 import os
+import re
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from ios_tf.errors import UserError
+
+_T = TypeVar("_T")
 
 # TensorFlow's sizes of dimensions, and the engine's counts, are at most this.
 _MOST = 2**31 - 1
@@ -80,6 +84,31 @@ def listed(name: str, text: str) -> list[str]:
     if not all(words):
         raise UserError(f"{name} must be words between commas, not {_shown(text)}")
     return words
+
+
+def pattern(text: str) -> str:
+    """A regular expression.
+
+    Raises:
+      UserError: it is none.
+    """
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise UserError(f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
+def as_argument(check: Callable[[str], _T]) -> Callable[[str], _T]:
+    """A check as the type of a parser's argument: its error names the argument."""
+
+    def checked(text: str) -> _T:
+        try:
+            return check(text)
+        except UserError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked
 
 
 def path(name: str, value: Any) -> str:

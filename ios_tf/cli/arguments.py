@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import re
 from collections.abc import Callable, Sequence
 
 from absl.flags import argparse_flags
@@ -13,7 +12,7 @@ from ios_tf import models
 from ios_tf.errors import UserError
 from ios_tf.printable import printable
 from ios_tf.scheduler import STRATEGIES
-from ios_tf.validation import listed, whole
+from ios_tf.validation import as_argument, listed, pattern, whole
 
 MODEL = (
     "a SavedModel directory, a .keras or .h5 file, keras:NAME (keras.applications), or "
@@ -58,7 +57,7 @@ def add_model(parser: Parser, text: str = MODEL) -> None:
     parser.add_argument("model", metavar="MODEL", help=text)
     parser.add_argument(
         "--tags",
-        type=_tags,
+        type=as_argument(functools.partial(listed, "they")),
         metavar="A,B",
         help="of the MetaGraph, if MODEL has several, such as serve,gpu",
     )
@@ -143,7 +142,7 @@ def add_patterns(parser: Parser) -> None:
     parser.add_argument(
         "--unit",
         action="append",
-        type=_pattern,
+        type=as_argument(pattern),
         default=[],
         metavar="REGEX",
         help="operators whose names match, and equally in its groups, are scheduled as "
@@ -152,7 +151,7 @@ def add_patterns(parser: Parser) -> None:
     parser.add_argument(
         "--border",
         action="append",
-        type=_pattern,
+        type=as_argument(pattern),
         default=[],
         metavar="REGEX",
         help="a block ends with an operator whose name matches (may be repeated)",
@@ -197,23 +196,6 @@ def _whole(value: str, least: int) -> int:
         return whole("it", value if number is None else number, least)
     except UserError as error:
         raise argparse.ArgumentTypeError(str(error).removeprefix("it ")) from None
-
-
-def _tags(value: str) -> list[str]:
-    try:
-        return listed("they", value)
-    except UserError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _pattern(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise argparse.ArgumentTypeError(
-            f"{value!r} is no regular expression: {error}"
-        ) from None
-    return value
 
 
 def _batch_sizes(value: str) -> list[int]:

@@ -102,13 +102,18 @@ def computed_by_readers(problem: Problem, taken: int = 0) -> list[int]:
       taken: operators that are in a unit already.
     """
     outputs = problem.outputs
+    products = mask_of(
+        product
+        for reader in range(len(problem))
+        for product in operators_of(_computed_by_rows(problem, reader))
+    )
     joined: dict[int, int] = {}  # last operator of a unit -> the unit
     for op in reversed(range(len(problem))):
         if taken >> op & 1:
             continue
         reader = problem.successors[op]
         if (
-            (problem.types[op] == "add" or _is_product_for(problem, op, reader))
+            (problem.types[op] == "add" or products >> op & 1)
             and reader.bit_count() == 1
             and not outputs >> op & 1
             and not reader & taken
@@ -120,11 +125,24 @@ def computed_by_readers(problem: Problem, taken: int = 0) -> list[int]:
     return [mask for mask in joined.values() if mask.bit_count() > 1]
 
 
-def _is_product_for(problem: Problem, op: int, readers: int) -> bool:
-    return "gemm" in problem.algorithms[op] and any(
-        problem.block["operators"][reader].get("algorithm") == "rows"
-        for reader in operators_of(readers)
-    )
+def product_before(problem: Problem, op: int) -> int:
+    """The 1x1 convolution that only this operator reads, as a bitmask, or 0."""
+    before = problem.predecessors[op] & ~problem.outputs
+    for producer in operators_of(before):
+        if (
+            "gemm" not in problem.algorithms[producer]
+            or problem.successors[producer] != 1 << op
+        ):
+            return 0
+    return before
+
+
+def _computed_by_rows(problem: Problem, reader: int) -> int:
+    product = product_before(problem, reader)
+    # A block that is only a graph has no operators, nor products.
+    if product and problem.block["operators"][reader].get("algorithm") == "rows":
+        return product
+    return 0
 
 
 def matching_units(problem: Problem, patterns: Sequence[str]) -> list[int]:

@@ -8,6 +8,7 @@ from ios_tf.cost.cost_model import CostModel
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Schedule, Stage
 from ios_tf.scheduler.problem import operators_of
+from ios_tf.scheduler.units import product_before
 
 _WINOGRAD = ("winograd_2x2", "winograd_4x4")
 _GEMM = "gemm"
@@ -87,7 +88,7 @@ def _by_rows(
 ) -> tuple[dict[int, str], bool]:
     """The same, where depthwise convolutions may go row by row."""
     together = {
-        op: 1 << op | _product_before(problem, op)
+        op: 1 << op | product_before(problem, op)
         for op, of_op in enumerate(problem.algorithms)
         if _ROWS in of_op
     }
@@ -108,18 +109,6 @@ def _by_rows(
                 chosen.pop(computed, None)
             chosen[op] = _ROWS
     return chosen, True
-
-
-def _product_before(problem: Problem, op: int) -> int:
-    """The 1x1 convolution that only this operator reads, as a bitmask, or 0."""
-    before = problem.predecessors[op] & ~problem.outputs
-    for producer in operators_of(before):
-        if (
-            _GEMM not in problem.algorithms[producer]
-            or problem.successors[producer] != 1 << op
-        ):
-            return 0
-    return before
 
 
 def with_algorithms(problem: Problem, algorithms: Mapping[int, str]) -> Problem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 
 from ios_tf.errors import UserError
@@ -20,6 +19,7 @@ from ios_tf.scheduler import (
 )
 from ios_tf.scheduler.problem import mask_of, operators_of
 from ios_tf.scheduler.state_space import build_state_space
+from ios_tf.validation import pattern
 
 # A search looks at all of them again for every few stages it measures.
 _MAX_TRANSITIONS = 4_000_000
@@ -41,13 +41,8 @@ class Patterns:
     borders: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for pattern in (*self.units, *self.borders):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise UserError(
-                    f"{pattern!r} is no regular expression: {error}"
-                ) from None
+        for text in (*self.units, *self.borders):
+            pattern(text)
 
     def units_of(self, problem: Problem) -> list[int]:
         """The units of several operators of a block, as bitmasks."""

@@ -1,10 +1,5 @@
 """1x1 convolutions as products of matrices: against the definition in float64."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from convolution_cases import (
@@ -17,6 +12,7 @@ from convolution_cases import (
     run,
     sequential,
 )
+from instruction_sets import run_with
 
 from ios_tf.native import engine
 
@@ -80,14 +76,7 @@ def test_other_instruction_sets(isa):
         "t.test_every_depth(769)\n"
         "t.test_separable_convolutions({'residual': True}, (2, 9, 13, 20))\n"
     )
-    here = Path(__file__).parent
-    paths = [str(here), str(here.parent / "support"), *sys.path]
-    environment = {
-        **os.environ,
-        "ONEDNN_MAX_CPU_ISA": isa,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-    }
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    run_with(isa, code)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,6 @@
 """Depthwise convolutions that go through their image row by row, and compute the
 1x1 convolution before them themselves."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from convolution_cases import (
@@ -17,6 +12,7 @@ from convolution_cases import (
     run,
     sequential,
 )
+from instruction_sets import run_with
 
 from ios_tf.native import engine
 
@@ -141,14 +137,7 @@ def test_other_instruction_sets(isa):
         "for n in (8, 24, 40, 150): t.test_the_product_is_computed_with_it(n)\n"
         "t.test_windows_and_activations({'strides': [2, 2]}, 'swish', (3, 31, 20, 5))\n"
     )
-    here = Path(__file__).parent
-    paths = [str(here), str(here.parent / "support"), *sys.path]
-    environment = {
-        **os.environ,
-        "ONEDNN_MAX_CPU_ISA": isa,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-    }
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    run_with(isa, code)
 
 
 def test_a_product_that_others_read_is_stored():

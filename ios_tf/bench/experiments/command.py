@@ -35,7 +35,7 @@ from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.tables import table
-from ios_tf.validation import listed
+from ios_tf.validation import as_argument, listed
 
 EXPERIMENTS: Sequence[Experiment] = (
     Schedules(),
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
     )
     parser.add_argument(
         "--tags",
-        type=_tags,
+        type=as_argument(lambda value: tuple(listed("they", value))),
         metavar="A,B",
         help="of the MetaGraph, if a MODEL has several, such as serve,gpu",
     )
@@ -266,13 +266,6 @@ def _command(options: argparse.Namespace) -> str:
             f"--{name}" if each is True else f"--{name}={each}" for each in values
         ]
     return " ".join(words)
-
-
-def _tags(value: str) -> tuple[str, ...]:
-    try:
-        return tuple(listed("they", value))
-    except UserError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _whole(least: int) -> Any:

@@ -11,14 +11,12 @@
 #include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/onednn/convolution.h"
 #include "cc/engine/cpu/onednn/parameter.h"
+#include "cc/engine/cpu/scratch.h"
 #include "cc/engine/cpu/tasks.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
 namespace ios::cpu {
 namespace {
-
-// Between what threads write again and again.
-constexpr int64_t kApart = 2048;
 
 // Of the image that windows move over.
 Shape ImageShape(const TaskSpec& spec) {

@@ -19,10 +19,6 @@
 namespace ios::cpu {
 namespace {
 
-// Between what threads write again and again: a core that reads ahead would
-// take the other's lines away (measured: a third of the time, below 8 KiB).
-constexpr int64_t kApart = 2048;
-
 // The sum of the terms.
 Depthwise::Image ImageOf(const std::vector<TensorView>& terms,
                          const float* const* inputs) {
