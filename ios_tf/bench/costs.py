@@ -66,9 +66,9 @@ class Figure:
 
 
 _CASES = {
-    "convert": Case(f"-m ios_tf.cli convert {_NETWORK} OUT", 60, 1500),
-    "complexity": Case("-m ios_tf.cli complexity models:randwire", 15),
-    "bench": Case(f"-m ios_tf.cli bench {_NETWORK}", 120),
+    "convert": Case(f"-m ios_tf convert {_NETWORK} OUT", 60, 1500),
+    "complexity": Case("-m ios_tf complexity models:randwire", 15),
+    "bench": Case(f"-m ios_tf bench {_NETWORK}", 120),
     "compile": Case("setup.py build_ext --inplace", 90),
 }
 

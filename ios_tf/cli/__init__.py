@@ -1,1 +1,1 @@
-"""The command line: `ios_tf`, or `python -m ios_tf.cli`."""
+"""The command line: `ios_tf`, or `python -m ios_tf`."""

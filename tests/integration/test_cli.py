@@ -284,7 +284,7 @@ def test_convert_and_show(capfd, tmp_path, network):
 def test_verbosity_tells_steps_and_their_seconds(tmp_path, dense):
     flags = ["convert", dense, str(tmp_path / "out"), "--verbosity=1"]
     done = subprocess.run(
-        [sys.executable, "-m", "ios_tf.cli", *flags], capture_output=True, text=True
+        [sys.executable, "-m", "ios_tf", *flags], capture_output=True, text=True
     )
     assert done.returncode == 0
     steps = [
@@ -384,7 +384,7 @@ def test_command_is_installed():
 def test_gpu_that_is_not_there(tmp_path, network):
     # In a process of its own: others may have loaded CUDA's libraries.
     done = subprocess.run(
-        [sys.executable, "-m", "ios_tf.cli", "convert", network]
+        [sys.executable, "-m", "ios_tf", "convert", network]
         + [str(tmp_path / "out"), "--device=gpu"],
         env={
             **os.environ,
@@ -437,7 +437,7 @@ def test_random_weights_are_announced(capfd, tmp_path, monkeypatch):
 
 def test_closed_standard_streams(tmp_path):
     """As daemons have them."""
-    command = f"{sys.executable} -m ios_tf.cli cache list --cache_dir={tmp_path}"
+    command = f"{sys.executable} -m ios_tf cache list --cache_dir={tmp_path}"
     for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
         subprocess.run(f"{command} {closed}", shell=True, check=True)
     missing = f"{command}/none 2>&1 >&-"

@@ -53,12 +53,12 @@ class Workplace:
         """`before` is called in the process, before it runs."""
         words = ["convert", self.model, str(self.output)]
         words += ["--overwrite", "--keep_slower", *_MEASUREMENT]
-        return self._start(["-m", "ios_tf.cli", *words, self._cache_flag], before)
+        return self._start(["-m", "ios_tf", *words, self._cache_flag], before)
 
     def tune(self) -> subprocess.Popen:
         """Searches what servers have met."""
         words = ["tune", self._cache_flag, *_MEASUREMENT]
-        return self._start(["-m", "ios_tf.cli", *words])
+        return self._start(["-m", "ios_tf", *words])
 
     def serve(self, on_miss: str, rounds: int = 0) -> subprocess.Popen:
         """Calls the model under `ios_tf.enable` so many times; 0: until killed."""

@@ -1,4 +1,4 @@
-"""The command `ios_tf`, or `python -m ios_tf.cli`."""
+"""The command `ios_tf`, or `python -m ios_tf`."""
 
 import signal
 import sys
