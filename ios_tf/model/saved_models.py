@@ -16,6 +16,7 @@ from tensorflow.python.trackable import asset, resource
 
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import function_library
+from ios_tf.native import malloc
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +34,25 @@ class Interface:
     )
 
 
-def load(directory: str, tags: Sequence[str] | None = None) -> Any:
-    """Loads a SavedModel with at least one signature.
+@dataclasses.dataclass(frozen=True)
+class Signatures:
+    """The signatures of a SavedModel, and what they need of it.
+
+    Nothing else of it is kept, such as what an optimizer knows of its variables, or the
+    copy that Keras writes of each.
+
+    Attributes:
+      signatures: its functions, by name.
+      resources: its assets, its tables and what fills them, and the variables that the
+        functions read.
+    """
+
+    signatures: Mapping[str, Any]
+    resources: Sequence[Any]
+
+
+def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
+    """Loads the signatures of a SavedModel, of which there is at least one.
 
     Args:
       directory: of the SavedModel.
@@ -53,7 +71,28 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Any:
         ) from error
     if not loaded.signatures:
         raise UserError(f"{directory}: the SavedModel has no signatures")
-    return loaded
+    signatures = dict(loaded.signatures)
+    captured = _captured(signatures.values())
+    resources = []
+    unused = 0
+    for trackable in trackable_view.TrackableView(loaded).descendants():
+        if isinstance(trackable, load_v1_in_v2._Initializer):
+            resources.append(_without_weights(trackable))
+        elif isinstance(trackable, (asset.Asset, resource.CapturableResource)):
+            resources.append(trackable)
+        elif isinstance(trackable, tf.Variable):
+            if id(trackable.handle) in captured:
+                resources.append(trackable)
+            else:
+                unused += trackable.dtype.size * (trackable.shape.num_elements() or 0)
+    del loaded, trackable
+    malloc.release_unused(unused)
+    return Signatures(signatures, resources)
+
+
+def _captured(functions: Iterable[Any]) -> set[int]:
+    """The identities of the tensors that functions capture."""
+    return {id(t) for function in functions for t in function.captured_inputs}
 
 
 def interface(directory: str, tags: Sequence[str] | None = None) -> Interface:
@@ -94,7 +133,7 @@ def _meta_graph(
     return graphs[0]
 
 
-def no_signature(name: str, loaded: Any) -> str:
+def no_signature(name: str, loaded: Signatures) -> str:
     """The message for a signature that does not exist."""
     return f"there is no signature {name!r}; the model has " + ", ".join(
         sorted(loaded.signatures)
@@ -115,7 +154,7 @@ def choose_signature(wanted: str | None, loaded: Any) -> str:
 
 
 def save(
-    loaded: Any,
+    loaded: Signatures,
     signatures: Mapping[str, Any],
     directory: str,
     interface: Interface = Interface(),
@@ -131,24 +170,20 @@ def save(
       interface: whose tags, method names and defaults of signatures it gets.
       variables: those that `loaded` does not have, and the functions may read.
     """
-    captured = {id(t) for f in signatures.values() for t in f.captured_inputs}
+    captured = _captured(signatures.values())
     root = tf.Module()
     root.resources = []
     root.assets = []
     root.weights = [v for v in variables if id(v.handle) in captured]
-    for trackable in trackable_view.TrackableView(loaded).descendants():
-        if isinstance(trackable, asset.Asset):
-            root.assets.append(trackable)
-        elif isinstance(trackable, load_v1_in_v2._Initializer):
-            root.resources.append(_without_weights(trackable))
-        elif isinstance(trackable, tf.Variable):
-            # Most are constants by now.
-            if id(trackable.handle) in captured:
-                # Whoever trains what is left would train some weights of many.
-                trackable._trainable = False
-                root.weights.append(trackable)
-        elif isinstance(trackable, resource.CapturableResource):
-            root.resources.append(trackable)
+    for one in loaded.resources:
+        if isinstance(one, asset.Asset):
+            root.assets.append(one)
+        elif not isinstance(one, tf.Variable):
+            root.resources.append(one)
+        elif id(one.handle) in captured:  # most are constants by now
+            # Whoever trains what is left would train some weights of many.
+            one._trainable = False
+            root.weights.append(one)
     # There is no Python to convert; AutoGraph would write some to temporary files,
     # which a process that is killed leaves.
     tf.autograph.experimental.do_not_convert(tf.saved_model.save)(

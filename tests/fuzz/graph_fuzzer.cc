@@ -60,10 +60,12 @@ void CheckAccepted(const GraphDef& made, const GraphDef& of) {
 
 // Whether TensorFlow itself reads it, and without gigabytes: a constant of one
 // number may be said to have any shape, and a list any length. A constant of
-// another type than its output's ends the process.
+// another type than its output's ends the process, and so does a Reshape to
+// more dimensions than a tensor may have.
 bool TensorFlowReads(const GraphDef& graph) {
   constexpr double kMaxElements = 1 << 24;
   constexpr int64_t kMaxLength = 1 << 16;
+  constexpr double kMaxDimensions = 254;
   for (const NodeDef& node : graph.node()) {
     const tensorflow::OpDef* op = nullptr;
     if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) {
@@ -83,7 +85,10 @@ bool TensorFlowReads(const GraphDef& graph) {
       for (const auto& dim : value.tensor().tensor_shape().dim()) {
         elements *= static_cast<double>(dim.size());
       }
-      if (elements > kMaxElements ||
+      const bool may_be_shape =
+          value.tensor().dtype() == tensorflow::DT_INT32 ||
+          value.tensor().dtype() == tensorflow::DT_INT64;
+      if (elements > (may_be_shape ? kMaxDimensions : kMaxElements) ||
           (lengths.count(name) && value.i() > kMaxLength)) {
         return false;
       }

@@ -1,0 +1,46 @@
+"""What is kept of a SavedModel that was loaded for its signatures."""
+
+import gc
+
+import graph_helpers as gh
+import numpy as np
+import tensorflow as tf
+
+from ios_tf.model import saved_models
+
+
+def sizes_of_variables() -> list[int]:
+    gc.collect()
+    alive = [one for one in gc.get_objects() if isinstance(one, tf.Variable)]
+    return [one.shape.num_elements() for one in alive]
+
+
+class Trained(tf.Module):
+    """A filter, what an optimizer knows of it, and a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filters = tf.Variable(gh.random_array(3, 3, 7, 11))
+        self.velocity = tf.Variable(tf.zeros((3, 3, 7, 13)))
+        self.table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(["scale"], [0.5]), 1.0
+        )
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 7))])
+    def serve(self, image):
+        scale = self.table.lookup(tf.constant("scale"))
+        return tf.nn.conv2d(image, self.filters, 1, "SAME") * scale
+
+
+def test_variables_that_no_signature_reads_are_let_go(tmp_path):
+    model = Trained()
+    tf.saved_model.save(model, str(tmp_path), signatures=model.serve)
+    image = tf.constant(gh.random_array(2, 8, 8, 7))
+    expected = model.serve(image).numpy()
+    del model
+    loaded = saved_models.load(str(tmp_path))
+    alive = sizes_of_variables()
+    assert alive.count(3 * 3 * 7 * 11) == 1
+    assert alive.count(3 * 3 * 7 * 13) == 0
+    (found,) = loaded.signatures["serving_default"](image).values()
+    np.testing.assert_array_equal(found, expected)
