@@ -54,7 +54,10 @@ def main(options: argparse.Namespace) -> int:
             "threads": lambda: chaos.hammer(options.threads, options.runs),
             "loads": lambda: chaos.load(options.loads),
         }
-        outcomes = [cases[name]() for name in options.cases or _CASES]
+        outcomes = []
+        for name in options.cases or _CASES:  # for minutes each
+            outcomes.append(cases[name]())
+            print(f"{name}: {'good' if outcomes[-1].good else 'bad'}", file=sys.stderr)
     fields = [field.name for field in dataclasses.fields(Outcome)]
     header = ["", *fields[1:-1], "growth MiB"]
     rows = [
