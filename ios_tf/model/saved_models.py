@@ -133,7 +133,7 @@ def _meta_graph(
     return graphs[0]
 
 
-def no_signature(name: str, loaded: Signatures) -> str:
+def no_signature(name: str, loaded: Any) -> str:
     """The message for a signature that does not exist."""
     return f"there is no signature {name!r}; the model has " + ", ".join(
         sorted(loaded.signatures)
