@@ -5,7 +5,6 @@
 
 #include "cc/engine/profiler.h"
 
-#include <algorithm>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -13,13 +12,13 @@
 #include <tuple>
 #include <utility>
 
-#include "cc/core/transforms/merge.h"
 #include "cc/core/transforms/pad_channels.h"
 #include "cc/engine/backend.h"
 #include "cc/engine/bind_schedule.h"
 #include "cc/engine/compiled_block.h"
 #include "cc/engine/fork_guard.h"
 #include "cc/engine/host_memory.h"
+#include "cc/engine/merge_block.h"
 
 namespace ios {
 namespace {
@@ -249,51 +248,11 @@ class ProfilerImpl : public Profiler {
     return bound;
   }
 
-  // A merge stage is a small block of its own: the merged convolution, its
-  // slices, and the concats that read them, which are not measured but say
-  // where the slices lie. A slice is copied where a program copies it: for
-  // whoever finds it dense only.
   StatusOr<Bench*> MergeBench(const std::vector<int>& ops) {
     std::unique_ptr<Bench>& bench = merges_[ops];
     if (bench) return bench.get();
-    IOS_ASSIGN_OR_RETURN(MergePlan plan, PlanMerge(block_, ops));
-    Block block;
-    block.dtype = block_.dtype;
-    block.inputs = {ShapeOf(block_, shapes_, plan.merged.inputs[0])};
-    plan.merged.inputs = {-1};
-    block.operators.push_back(plan.merged);
-    std::map<int, int> slices;  // by the operator that each stands for
-    for (const MergePlan::Part& part : plan.parts) {
-      Operator slice;
-      slice.type = OperatorType::kSlice;
-      slice.inputs = {0};
-      slice.offset = part.channel;
-      slice.size = block_.operators[part.op].filters;
-      slices[part.op] = block.operators.size();
-      if (ReadDense(part.op)) block.outputs.push_back(block.operators.size());
-      block.operators.push_back(slice);
-    }
-    for (size_t i = 0; i < block_.operators.size(); ++i) {
-      const Operator& reader = block_.operators[i];
-      if (reader.type != OperatorType::kConcat ||
-          std::none_of(reader.inputs.begin(), reader.inputs.end(),
-                       [&](int ref) { return slices.count(ref) > 0; })) {
-        continue;
-      }
-      Operator concat = reader;
-      for (int& ref : concat.inputs) {
-        if (const auto known = slices.find(ref); known != slices.end()) {
-          ref = known->second;
-          continue;
-        }
-        block.inputs.push_back(ShapeOf(block_, shapes_, ref));
-        ref = -static_cast<int>(block.inputs.size());
-      }
-      block.outputs.push_back(block.operators.size());
-      block.operators.push_back(std::move(concat));
-    }
-    // A block has an output, even where all slices are views.
-    if (block.outputs.empty()) block.outputs = {0};
+    IOS_ASSIGN_OR_RETURN(const Block block,
+                         MergeBlock(block_, shapes_, ops, backend_->traits()));
     // Slices and concats have no weights.
     std::vector<std::vector<int>> origin(block.operators.size());
     origin[0] = ops;
@@ -309,38 +268,6 @@ class ProfilerImpl : public Profiler {
     }
     merges_.clear();
     merge_bytes_ = 0;
-  }
-
-  // Whether a slice in place of operator `i` must be dense: it is the block's
-  // output, or somebody reads it who does not take a pitch; a concat, in the
-  // pieces of which it may be, is taken for one of these.
-  bool ReadDense(int i) const {
-    const auto reads = [](const Operator& op, int ref) {
-      return std::find(op.inputs.begin(), op.inputs.end(), ref) !=
-             op.inputs.end();
-    };
-    const auto is_output = [&](int op) {
-      return std::find(block_.outputs.begin(), block_.outputs.end(), op) !=
-             block_.outputs.end();
-    };
-    if (is_output(i)) return true;
-    for (size_t r = 0; r < block_.operators.size(); ++r) {
-      const Operator& reader = block_.operators[r];
-      if (!reads(reader, i)) continue;
-      if (reader.type != OperatorType::kConcat) {
-        if (!backend_->traits().reads_pitched(reader)) return true;
-        continue;
-      }
-      const bool in_pieces =
-          !is_output(r) &&
-          std::all_of(block_.operators.begin(), block_.operators.end(),
-                      [&](const Operator& op) {
-                        return !reads(op, r) ||
-                               backend_->traits().reads_pieces(op);
-                      });
-      if (in_pieces) return true;
-    }
-    return false;
   }
 
   StatusOr<std::vector<BoundStage>> BindWhole(const Schedule& schedule) {

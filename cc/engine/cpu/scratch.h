@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "cc/engine/backend.h"
-#include "cc/engine/cpu/kernels/kernels.h"
+#include "cc/engine/cpu/kernels/elementwise.h"
 
 namespace ios::cpu {
 

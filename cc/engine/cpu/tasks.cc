@@ -4,22 +4,17 @@
 #include <new>
 #include <string>
 
+#include "cc/engine/cpu/kernel_task.h"
 #include "cc/engine/cpu/kernels/activations.h"
-#include "cc/engine/cpu/kernels/kernels.h"
-#include "cc/engine/cpu/kernels/normalization.h"
-#include "cc/engine/cpu/kernels/pieces.h"
 #include "cc/engine/cpu/kernels/pointwise.h"
-#include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/kernels/resize.h"
 #include "cc/engine/cpu/kernels/rows.h"
 #include "cc/engine/cpu/kernels/separable.h"
-#include "cc/engine/cpu/kernels/spatial.h"
-#include "cc/engine/cpu/kernels/winograd.h"
 #include "cc/engine/cpu/onednn/convolution.h"
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/onednn/primitive.h"
 #include "cc/engine/cpu/scratch.h"
-#include "cc/engine/cpu/threads/lanes.h"
+#include "cc/engine/cpu/winograd_task.h"
 
 namespace ios::cpu {
 namespace {
@@ -64,74 +59,6 @@ class ConvTask : public CpuTask {
   const bool has_residual_;
   Convolution convolution_;
   int64_t scratchpad_ = 0;
-};
-
-// A convolution by Winograd's minimal filtering, of pitched tensors.
-class WinogradTask : public CpuTask {
- public:
-  WinogradTask(const TaskSpec& spec, const dnnl::engine& engine)
-      : activation_(spec.op->activation),
-        has_residual_(spec.op->residual),
-        input_(spec.inputs[0]),
-        residual_(spec.inputs.back()),
-        output_(spec.output),
-        threads_(CurrentThread().lane->size),
-        plan_(*spec.op, input_.shape, output_.shape, threads_) {
-    const Operator& op = *spec.op;
-    CpuParameter* const filter = AsCpu(spec.parameters[0]);
-    const memory::desc plain =
-        PlainFilterDesc(op, /*groups=*/1, plan_.channels, plan_.filters);
-    plain_ = filter->Packed(engine, plain, plain);
-    filter_ = filter->Derived(
-        static_cast<int>(op.algorithm), plan_.filter_floats(), [&](float* to) {
-          TransformFilter(
-              plan_, static_cast<const float*>(plain_.get_data_handle()), to);
-        });
-    if (op.bias) {
-      const memory::desc desc = FlatDesc(op.filters);
-      bias_ = AsCpu(spec.parameters[1])->Packed(engine, desc, desc);
-    }
-    at_once_ = IsInRegisters(activation_);
-  }
-
-  int64_t scratch_floats() const override {
-    return threads_ * plan_.scratch_floats();
-  }
-
-  void Run(const float* const* inputs, float* output,
-           const LaneResources& lane) override {
-    WinogradArguments arguments;
-    arguments.input = inputs[0];
-    arguments.input_pitch = input_.pitch;
-    arguments.filter = filter_.get();
-    arguments.plain = static_cast<const float*>(plain_.get_data_handle());
-    if (bias_) {
-      arguments.bias = static_cast<const float*>(bias_.get_data_handle());
-    }
-    if (has_residual_) {
-      arguments.residual = inputs[1];
-      arguments.residual_pitch = residual_.pitch;
-    }
-    if (at_once_) arguments.activation = activation_.kind;
-    arguments.output = output;
-    arguments.output_pitch = output_.pitch;
-    ParallelFor(plan_.units(), 1, [&](int64_t begin, int64_t end) {
-      const int thread = CurrentThread().team ? CurrentThread().index : 0;
-      RunWinograd(plan_, arguments, begin, end,
-                  lane.scratch.get() + thread * plan_.scratch_floats());
-    });
-    if (!at_once_) Activate({output, output_}, activation_, {output, output_});
-  }
-
- private:
-  const Activation activation_;
-  const bool has_residual_;
-  const TensorView input_, residual_, output_;
-  const int threads_;
-  const WinogradPlan plan_;
-  bool at_once_;  // whether the activation is
-  memory plain_, bias_;
-  std::shared_ptr<const float> filter_;
 };
 
 // Pooling, softmax, matmul: a primitive from one dense tensor to another.
@@ -225,118 +152,6 @@ class PrimitiveTask : public CpuTask {
   int64_t scratchpad_ = 0;
 };
 
-// Operators of kernels.h.
-class KernelTask : public CpuTask {
- public:
-  explicit KernelTask(const TaskSpec& spec)
-      : op_(*spec.op),
-        inputs_(spec.inputs),
-        output_(spec.output),
-        in_place_(spec.in_place),
-        parameters_(spec.parameters) {
-    if (TaskReadsPieces(op_)) ranges_ = RangesOf(spec);
-    if (op_.type == OperatorType::kNormalize && op_.whole_images) {
-      image_norm_ = ImageNorm(inputs_[0], output_, op_.groups);
-    }
-  }
-
-  int64_t scratch_floats() const override {
-    return image_norm_.scratch_floats();
-  }
-
-  void Run(const float* const* inputs, float* output,
-           const LaneResources& lane) override {
-    const auto source = [&](size_t i) { return Source{inputs[i], inputs_[i]}; };
-    const Target target{output, output_};
-    switch (op_.type) {
-      case OperatorType::kConcat: {
-        int64_t channel = 0;
-        for (size_t i = 0; i < inputs_.size(); ++i) {
-          if (!in_place_[i] && inputs_[i].channels() > 0) {
-            Copy(source(i),
-                 {output + channel, {inputs_[i].shape, output_.pitch}});
-          }
-          channel += inputs_[i].channels();
-        }
-        break;
-      }
-      case OperatorType::kAdd:
-        for (const Range& range : ranges_) {
-          std::vector<Source> terms;
-          for (const Piece& piece : range.pieces) {
-            terms.push_back(piece.Of(inputs));
-          }
-          Add(terms, op_.activation, {output + range.channel, range.view});
-        }
-        break;
-      case OperatorType::kBinary: {
-        const Source x = source(0);
-        const Source y = op_.operand.empty()
-                             ? source(1)
-                             : Source{AsCpu(parameters_[0])->plain(),
-                                      DenseView(op_.operand)};
-        Binary(op_.function, op_.swapped ? y : x, op_.swapped ? x : y,
-               op_.activation, target);
-        break;
-      }
-      case OperatorType::kScale:
-        Scale(source(0), AsCpu(parameters_[0])->plain(),
-              AsCpu(parameters_[1])->plain(), op_.activation, target);
-        break;
-      case OperatorType::kGlobalPool:
-        GlobalPool(source(0), op_.pool, target);
-        break;
-      case OperatorType::kReduce:
-        ReduceChannels(source(0), op_.pool, target);
-        break;
-      case OperatorType::kNormalize: {
-        const Normalization normalization = {op_.epsilon,
-                                             AsCpu(parameters_[0])->plain(),
-                                             AsCpu(parameters_[1])->plain()};
-        if (op_.whole_images) {
-          image_norm_.Run(source(0), normalization, target, lane.scratch.get());
-        } else {
-          NormalizePixels(source(0), op_.groups, normalization, target);
-        }
-        break;
-      }
-      case OperatorType::kChannelShuffle:
-        ShuffleChannels(source(0), op_.groups, target);
-        break;
-      case OperatorType::kPad:
-        Pad(source(0), op_, target);
-        break;
-      case OperatorType::kDepthToSpace:
-        DepthToSpace(source(0), op_.block_size, target);
-        break;
-      case OperatorType::kSpaceToDepth:
-        SpaceToDepth(source(0), op_.block_size, target);
-        break;
-      case OperatorType::kLrn:
-        LocalResponseNormalization(source(0), op_, target);
-        break;
-      case OperatorType::kSlice:
-        Copy({inputs[0] + op_.offset, {output_.shape, inputs_[0].pitch}},
-             target);
-        break;
-      default:
-        for (const Range& range : ranges_) {
-          Activate(range.pieces[0].Of(inputs), op_.activation,
-                   {output + range.channel, range.view});
-        }
-    }
-  }
-
- private:
-  const Operator op_;
-  const std::vector<TensorView> inputs_;
-  const TensorView output_;
-  const std::vector<bool> in_place_;
-  const std::vector<std::shared_ptr<Parameter>> parameters_;
-  std::vector<Range> ranges_;  // where it reads pieces
-  ImageNorm image_norm_;
-};
-
 // A convolution of images without cells: of the zeros around them its bias,
 // residual and activation are left.
 class ConvolutionOfNothing : public CpuTask {
@@ -399,7 +214,7 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
         } else if (spec.op->algorithm == Algorithm::kGemm) {
           task = MakePointwiseTask(spec, engine);
         } else {
-          task = std::make_unique<WinogradTask>(spec, engine);
+          task = MakeWinogradTask(spec, engine);
         }
         break;
       case OperatorType::kConv2DTranspose:
@@ -417,7 +232,7 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
         task = std::make_unique<PrimitiveTask>(spec, engine);
         break;
       default:
-        task = std::make_unique<KernelTask>(spec);
+        task = MakeKernelTask(spec);
     }
     return task;
   } catch (const dnnl::error& e) {
@@ -438,28 +253,17 @@ bool TaskReadsTerms(const Operator& op) {
 
 bool TaskReadsPitched(const Operator& op) {
   switch (op.type) {
-    case OperatorType::kConcat:
-    case OperatorType::kActivation:
-    case OperatorType::kAdd:
-    case OperatorType::kBinary:
-    case OperatorType::kScale:
-    case OperatorType::kGlobalPool:
-    case OperatorType::kReduce:
-    case OperatorType::kNormalize:
-    case OperatorType::kChannelShuffle:
-    case OperatorType::kPad:
-    case OperatorType::kSlice:
-    case OperatorType::kResize:
-    case OperatorType::kDepthToSpace:
-    case OperatorType::kSpaceToDepth:
-    case OperatorType::kLrn:
-      return true;
     case OperatorType::kConv2D:
       return op.algorithm != Algorithm::kDirect;
     case OperatorType::kSepConv:  // its activation pass reads anything
       return op.pre_activation != Activation::kNone && !op.residual;
+    case OperatorType::kConv2DTranspose:
+    case OperatorType::kPool:
+    case OperatorType::kSoftmax:
+    case OperatorType::kMatMul:
+      return false;  // oneDNN's primitives want dense tensors
     default:
-      return false;
+      return true;
   }
 }
 

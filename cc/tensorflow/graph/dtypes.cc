@@ -1,5 +1,8 @@
 #include "cc/tensorflow/graph/dtypes.h"
 
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op.h"
+
 namespace ios::tf {
 namespace {
 
@@ -38,6 +41,17 @@ tensorflow::DataType ToTensorFlow(DataType dtype) {
       break;
   }
   return tensorflow::DT_FLOAT;
+}
+
+std::optional<tensorflow::DataType> OutputType(
+    const tensorflow::NodeDef& node) {
+  const tensorflow::OpDef* op = nullptr;
+  tensorflow::DataType type;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok() ||
+      !tensorflow::OutputTypeForNode(node, *op, 0, &type).ok()) {
+    return std::nullopt;
+  }
+  return type;
 }
 
 std::vector<float> Floats(const tensorflow::Tensor& tensor) {

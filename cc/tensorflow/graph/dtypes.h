@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cc/core/ir/data_type.h"
+#include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
 
@@ -15,6 +16,9 @@ namespace ios::tf {
 // None for types the engine does not have.
 std::optional<DataType> ToDataType(tensorflow::DataType dtype);
 tensorflow::DataType ToTensorFlow(DataType dtype);
+
+// The type of the first output of a node; none for ops that are not registered.
+std::optional<tensorflow::DataType> OutputType(const tensorflow::NodeDef& node);
 
 // The values of a tensor of such a type.
 std::vector<float> Floats(const tensorflow::Tensor& tensor);

@@ -9,8 +9,6 @@
 namespace ios::cpu {
 namespace {
 
-// Floats worth handing to another thread.
-constexpr int64_t kGrainFloats = 4096;
 // Sums are made of so many partial ones, which vectorise.
 constexpr int kPartial = 16;
 
@@ -122,14 +120,14 @@ void NormalizePixels(const Source& x, int64_t groups,
   ParallelFor(parts, Grain(n), [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
       const int64_t pixel = part / groups, c = part % groups * n;
-      const float* in = x.data + pixel * x.view.pitch + c;
+      const float* in = At(x, pixel, c);
       float partial[kPartial] = {};
       AddTo(in, n, partial);
       const float mean = Total(partial) / n;
       const float variance = SumOfSquares(in, mean, n) / n;
       NormalizeRow(in, mean, 1.0 / std::sqrt(variance + normalization.epsilon),
                    normalization.scale + c, normalization.shift + c, n,
-                   to.data + pixel * to.view.pitch + c);
+                   At(to, pixel, c));
     }
   });
 }

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "cc/core/ir/block.h"
-#include "cc/engine/cpu/kernels/kernels.h"
+#include "cc/engine/cpu/kernels/views.h"
 #include "cc/engine/cpu/scratch.h"
 
 namespace ios::cpu {

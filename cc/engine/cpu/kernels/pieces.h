@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cc/engine/backend.h"
-#include "cc/engine/cpu/kernels/kernels.h"
+#include "cc/engine/cpu/kernels/views.h"
 
 namespace ios::cpu {
 

@@ -6,13 +6,11 @@
 #include <vector>
 
 #include "cc/engine/cpu/kernels/vectorized.h"
+#include "cc/engine/cpu/kernels/views.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
 namespace ios::cpu {
 namespace {
-
-// Floats worth handing to another thread.
-constexpr int64_t kGrainFloats = 4096;
 
 // The cells that one cell of the output, in one dimension, is made of.
 struct Cells {

@@ -8,7 +8,7 @@
 
 #include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/depthwise.h"
-#include "cc/engine/cpu/kernels/kernels.h"
+#include "cc/engine/cpu/kernels/elementwise.h"
 #include "cc/engine/cpu/kernels/pointwise.h"
 #include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/onednn/convolution.h"

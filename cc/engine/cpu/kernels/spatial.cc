@@ -11,9 +11,6 @@
 namespace ios::cpu {
 namespace {
 
-// Floats worth handing to another thread.
-constexpr int64_t kGrainFloats = 4096;
-
 int64_t GrainOf(int64_t floats) {
   return std::max<int64_t>(1, kGrainFloats / std::max<int64_t>(floats, 1));
 }

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "cc/core/ir/block.h"
-#include "cc/engine/cpu/kernels/kernels.h"
+#include "cc/engine/cpu/kernels/views.h"
 
 namespace ios::cpu {
 

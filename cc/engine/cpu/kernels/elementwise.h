@@ -1,25 +1,15 @@
-// The CPU backend's own kernels: memory-bound operators on pitched tensors,
-// which oneDNN's primitives do not take. Each splits its work over the current
-// lane.
-#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_KERNELS_H_
-#define IOS_TF_CC_ENGINE_CPU_KERNELS_KERNELS_H_
+// Kernels of operators that compute each value of their output by itself, from
+// pitched tensors, which oneDNN's primitives do not take. Each splits its work
+// over the current lane.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_ELEMENTWISE_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_ELEMENTWISE_H_
 
-#include <array>
 #include <vector>
 
 #include "cc/core/ir/block.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/cpu/kernels/views.h"
 
 namespace ios::cpu {
-
-struct Source {
-  const float* data = nullptr;
-  TensorView view;
-};
-struct Target {
-  float* data = nullptr;
-  TensorView view;
-};
 
 void Copy(const Source& from, const Target& to);
 // `to` may be `x`.
@@ -32,9 +22,7 @@ void Binary(BinaryFunction function, const Source& x, const Source& y,
 // x * scale[c] + shift[c].
 void Scale(const Source& x, const float* scale, const float* shift,
            Activation activation, const Target& to);
-// Over height and width; `to` is [N,1,1,C] or [N,C].
-void GlobalPool(const Source& x, PoolKind kind, const Target& to);
 
 }  // namespace ios::cpu
 
-#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_KERNELS_H_
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_ELEMENTWISE_H_

@@ -1,0 +1,133 @@
+#include "cc/engine/cpu/kernel_task.h"
+
+#include <vector>
+
+#include "cc/engine/cpu/kernels/elementwise.h"
+#include "cc/engine/cpu/kernels/global_pool.h"
+#include "cc/engine/cpu/kernels/normalization.h"
+#include "cc/engine/cpu/kernels/pieces.h"
+#include "cc/engine/cpu/kernels/spatial.h"
+#include "cc/engine/cpu/onednn/parameter.h"
+#include "cc/engine/cpu/tasks.h"
+
+namespace ios::cpu {
+namespace {
+
+class KernelTask : public CpuTask {
+ public:
+  explicit KernelTask(const TaskSpec& spec)
+      : op_(*spec.op),
+        inputs_(spec.inputs),
+        output_(spec.output),
+        in_place_(spec.in_place),
+        parameters_(spec.parameters) {
+    if (TaskReadsPieces(op_)) ranges_ = RangesOf(spec);
+    if (op_.type == OperatorType::kNormalize && op_.whole_images) {
+      image_norm_ = ImageNorm(inputs_[0], output_, op_.groups);
+    }
+  }
+
+  int64_t scratch_floats() const override {
+    return image_norm_.scratch_floats();
+  }
+
+  void Run(const float* const* inputs, float* output,
+           const LaneResources& lane) override {
+    const auto source = [&](size_t i) { return Source{inputs[i], inputs_[i]}; };
+    const Target target{output, output_};
+    switch (op_.type) {
+      case OperatorType::kConcat: {
+        int64_t channel = 0;
+        for (size_t i = 0; i < inputs_.size(); ++i) {
+          if (!in_place_[i] && inputs_[i].channels() > 0) {
+            Copy(source(i),
+                 {output + channel, {inputs_[i].shape, output_.pitch}});
+          }
+          channel += inputs_[i].channels();
+        }
+        break;
+      }
+      case OperatorType::kAdd:
+        for (const Range& range : ranges_) {
+          std::vector<Source> terms;
+          for (const Piece& piece : range.pieces) {
+            terms.push_back(piece.Of(inputs));
+          }
+          Add(terms, op_.activation, {output + range.channel, range.view});
+        }
+        break;
+      case OperatorType::kBinary: {
+        const Source x = source(0);
+        const Source y = op_.operand.empty()
+                             ? source(1)
+                             : Source{AsCpu(parameters_[0])->plain(),
+                                      DenseView(op_.operand)};
+        Binary(op_.function, op_.swapped ? y : x, op_.swapped ? x : y,
+               op_.activation, target);
+        break;
+      }
+      case OperatorType::kScale:
+        Scale(source(0), AsCpu(parameters_[0])->plain(),
+              AsCpu(parameters_[1])->plain(), op_.activation, target);
+        break;
+      case OperatorType::kGlobalPool:
+        GlobalPool(source(0), op_.pool, target);
+        break;
+      case OperatorType::kReduce:
+        ReduceChannels(source(0), op_.pool, target);
+        break;
+      case OperatorType::kNormalize: {
+        const Normalization normalization = {op_.epsilon,
+                                             AsCpu(parameters_[0])->plain(),
+                                             AsCpu(parameters_[1])->plain()};
+        if (op_.whole_images) {
+          image_norm_.Run(source(0), normalization, target, lane.scratch.get());
+        } else {
+          NormalizePixels(source(0), op_.groups, normalization, target);
+        }
+        break;
+      }
+      case OperatorType::kChannelShuffle:
+        ShuffleChannels(source(0), op_.groups, target);
+        break;
+      case OperatorType::kPad:
+        Pad(source(0), op_, target);
+        break;
+      case OperatorType::kDepthToSpace:
+        DepthToSpace(source(0), op_.block_size, target);
+        break;
+      case OperatorType::kSpaceToDepth:
+        SpaceToDepth(source(0), op_.block_size, target);
+        break;
+      case OperatorType::kLrn:
+        LocalResponseNormalization(source(0), op_, target);
+        break;
+      case OperatorType::kSlice:
+        Copy({inputs[0] + op_.offset, {output_.shape, inputs_[0].pitch}},
+             target);
+        break;
+      default:
+        for (const Range& range : ranges_) {
+          Activate(range.pieces[0].Of(inputs), op_.activation,
+                   {output + range.channel, range.view});
+        }
+    }
+  }
+
+ private:
+  const Operator op_;
+  const std::vector<TensorView> inputs_;
+  const TensorView output_;
+  const std::vector<bool> in_place_;
+  const std::vector<std::shared_ptr<Parameter>> parameters_;
+  std::vector<Range> ranges_;  // where it reads pieces
+  ImageNorm image_norm_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeKernelTask(const TaskSpec& spec) {
+  return std::make_unique<KernelTask>(spec);
+}
+
+}  // namespace ios::cpu

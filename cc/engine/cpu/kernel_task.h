@@ -1,0 +1,15 @@
+// The task of an operator that own kernels compute, one call each.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNEL_TASK_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNEL_TASK_H_
+
+#include <memory>
+
+#include "cc/engine/backend.h"
+
+namespace ios::cpu {
+
+std::unique_ptr<Task> MakeKernelTask(const TaskSpec& spec);
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNEL_TASK_H_

@@ -1,0 +1,15 @@
+// The kernel of global pools: maps to a pixel.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_GLOBAL_POOL_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_GLOBAL_POOL_H_
+
+#include "cc/core/ir/block.h"
+#include "cc/engine/cpu/kernels/views.h"
+
+namespace ios::cpu {
+
+// Over height and width; `to` is [N,1,1,C] or [N,C].
+void GlobalPool(const Source& x, PoolKind kind, const Target& to);
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_GLOBAL_POOL_H_

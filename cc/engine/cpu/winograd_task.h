@@ -1,0 +1,19 @@
+// The task of a convolution by Winograd's minimal filtering.
+#ifndef IOS_TF_CC_ENGINE_CPU_WINOGRAD_TASK_H_
+#define IOS_TF_CC_ENGINE_CPU_WINOGRAD_TASK_H_
+
+#include <dnnl.hpp>
+#include <memory>
+
+#include "cc/engine/backend.h"
+
+namespace ios::cpu {
+
+// Of pitched tensors. Call with the current thread leading a lane of as many
+// threads as the task will have.
+std::unique_ptr<Task> MakeWinogradTask(const TaskSpec& spec,
+                                       const dnnl::engine& engine);
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_WINOGRAD_TASK_H_

@@ -1,0 +1,91 @@
+#include "cc/engine/merge_block.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "cc/core/transforms/merge.h"
+
+namespace ios {
+namespace {
+
+bool Reads(const Operator& op, int ref) {
+  return std::find(op.inputs.begin(), op.inputs.end(), ref) != op.inputs.end();
+}
+
+bool IsOutput(const Block& block, int op) {
+  return std::find(block.outputs.begin(), block.outputs.end(), op) !=
+         block.outputs.end();
+}
+
+// Whether a slice in place of operator `i` must be dense: it is the block's
+// output, or somebody reads it who does not take a pitch; a concat, in the
+// pieces of which it may be, is taken for one of these.
+bool IsReadDense(const Block& block, int i, const DeviceTraits& traits) {
+  if (IsOutput(block, i)) return true;
+  for (size_t r = 0; r < block.operators.size(); ++r) {
+    const Operator& reader = block.operators[r];
+    if (!Reads(reader, i)) continue;
+    if (reader.type != OperatorType::kConcat) {
+      if (!traits.reads_pitched(reader)) return true;
+      continue;
+    }
+    const bool in_pieces =
+        !IsOutput(block, r) &&
+        std::all_of(block.operators.begin(), block.operators.end(),
+                    [&](const Operator& op) {
+                      return !Reads(op, r) || traits.reads_pieces(op);
+                    });
+    if (in_pieces) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+StatusOr<Block> MergeBlock(const Block& block, const std::vector<Shape>& shapes,
+                           const std::vector<int>& ops,
+                           const DeviceTraits& traits) {
+  IOS_ASSIGN_OR_RETURN(MergePlan plan, PlanMerge(block, ops));
+  Block stage;
+  stage.dtype = block.dtype;
+  stage.inputs = {ShapeOf(block, shapes, plan.merged.inputs[0])};
+  plan.merged.inputs = {-1};
+  stage.operators.push_back(plan.merged);
+  std::map<int, int> slices;  // by the operator that each stands for
+  for (const MergePlan::Part& part : plan.parts) {
+    Operator slice;
+    slice.type = OperatorType::kSlice;
+    slice.inputs = {0};
+    slice.offset = part.channel;
+    slice.size = block.operators[part.op].filters;
+    slices[part.op] = stage.operators.size();
+    if (IsReadDense(block, part.op, traits)) {
+      stage.outputs.push_back(stage.operators.size());
+    }
+    stage.operators.push_back(slice);
+  }
+  for (const Operator& reader : block.operators) {
+    if (reader.type != OperatorType::kConcat ||
+        std::none_of(reader.inputs.begin(), reader.inputs.end(),
+                     [&](int ref) { return slices.count(ref) > 0; })) {
+      continue;
+    }
+    Operator concat = reader;
+    for (int& ref : concat.inputs) {
+      if (const auto known = slices.find(ref); known != slices.end()) {
+        ref = known->second;
+        continue;
+      }
+      stage.inputs.push_back(ShapeOf(block, shapes, ref));
+      ref = -static_cast<int>(stage.inputs.size());
+    }
+    stage.outputs.push_back(stage.operators.size());
+    stage.operators.push_back(std::move(concat));
+  }
+  // A block has an output, even where all slices are views.
+  if (stage.outputs.empty()) stage.outputs = {0};
+  return stage;
+}
+
+}  // namespace ios

@@ -1,0 +1,105 @@
+#include "cc/tensorflow/graph/light_item.h"
+
+#include <utility>
+
+#include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/modes/annotations.h"
+#include "cc/tensorflow/names.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/graph/tensor_id.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::NodeDef;
+using ::tensorflow::grappler::GrapplerItem;
+
+// Whether the node is a constant of one negative number, as the stride is of a
+// vector's slice that runs backwards.
+bool IsNegativeNumber(const NodeDef& node) {
+  const auto value = node.attr().find("value");
+  if (node.op() != "Const" || value == node.attr().end()) return false;
+  const tensorflow::TensorProto& proto = value->second.tensor();
+  tensorflow::Tensor tensor;
+  // A proto of few bytes may say that its number is repeated a billion times.
+  if (!tensorflow::TensorShape::IsValid(proto.tensor_shape()) ||
+      tensorflow::TensorShape(proto.tensor_shape()).num_elements() != 1 ||
+      !tensor.FromProto(proto)) {
+    return false;
+  }
+  const auto numbers = Integers(&tensor);
+  return numbers && numbers->front() < 0;
+}
+
+// Has Grappler infer the slice by its kernel, not as one of a vector of sizes:
+// such it takes to end behind the last element if its end is left open,
+// backwards, too, as in `tf.shape(x)[1:3][::-1]`, and ends with an error.
+void LeaveSliceToKernel(NodeDef* node) {
+  // Of a dimension that no slice has: kernel and shape function ignore it.
+  constexpr int64_t kNoDimension = int64_t{1} << 30;
+  const auto mask = node->mutable_attr()->find("begin_mask");
+  if (mask == node->mutable_attr()->end()) return;
+  mask->second.set_i(mask->second.i() | kNoDimension);
+}
+
+}  // namespace
+
+GrapplerItem WithoutWeights(const GrapplerItem& item,
+                            const std::set<std::string>& unknown) {
+  constexpr int64_t kLarge = 1024;
+  tensorflow::GraphDef graph;
+  *graph.mutable_library() = item.graph.library();
+  *graph.mutable_versions() = item.graph.versions();
+  std::set<std::string> negative;
+  for (const NodeDef& node : item.graph.node()) {
+    if (IsNegativeNumber(node)) negative.insert(node.name());
+  }
+  for (const NodeDef& node : item.graph.node()) {
+    NodeDef* copy = graph.add_node();
+    const auto become_placeholder = [&] {
+      copy->set_name(node.name());
+      copy->set_op("Placeholder");
+      copy->set_device(node.device());
+    };
+    const auto value = node.attr().find("value");
+    if (IsWeight(node)) {
+      become_placeholder();
+      const auto type =
+          node.attr().find(node.op() == "ReadVariableOp" ? "dtype" : "T");
+      if (type != node.attr().end()) {
+        (*copy->mutable_attr())["dtype"] = type->second;
+      }
+      (*copy->mutable_attr())["shape"] = node.attr().at(kShapeOfWeight);
+      continue;
+    }
+    const auto type =
+        unknown.count(node.name()) > 0 ? OutputType(node) : std::nullopt;
+    if (type) {
+      become_placeholder();
+      tensorflow::AddNodeAttr("dtype", *type, copy);
+      continue;
+    }
+    if (node.op() != "Const" || value == node.attr().end() ||
+        value->second.tensor().ByteSizeLong() < kLarge ||
+        tensorflow::TensorShape::IsValid(
+            value->second.tensor().tensor_shape()) == false) {
+      *copy = node;
+      constexpr int kStrides = 3;
+      if (node.op() == "StridedSlice" && node.input_size() > kStrides &&
+          negative.count(std::string(
+              tensorflow::ParseTensorName(node.input(kStrides)).node())) > 0) {
+        LeaveSliceToKernel(copy);
+      }
+      continue;
+    }
+    become_placeholder();
+    for (const std::string& input : node.input()) copy->add_input(input);
+    tensorflow::AddNodeAttr("dtype", value->second.tensor().dtype(), copy);
+    *(*copy->mutable_attr())["shape"].mutable_shape() =
+        value->second.tensor().tensor_shape();
+  }
+  return item.WithGraph(std::move(graph));
+}
+
+}  // namespace ios::tf
