@@ -95,7 +95,7 @@ class Function:
         _check_batch_sizes(name, function)
         kept = of_one_network(collected)
         others = [size for size in collected if size not in kept]
-        function = cls(frozen, kept, reference, others)
+        function = dataclasses.replace(function, collected=kept, other_networks=others)
         _check_memory(name, function)
         return function
 
