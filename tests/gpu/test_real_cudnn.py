@@ -104,3 +104,6 @@ def test_recordings_are_of_all_convolutions():
                 recorded = answers[f"{network} {dtype} {batch}"]
                 assert len(recorded) == count
                 assert not any("error" in answer for answer in recorded)
+                # TF32 and half precision are for tensor cores, exact float32 is not.
+                for answer in recorded:
+                    assert (answer["tensor_cores"] > 0) == (dtype != "exact")
