@@ -162,8 +162,8 @@ class Importer {
   std::optional<float> SelectedNumber(int i, int k, std::vector<int>* nodes);
   // x where x > number, else 0: a Relu with a threshold.
   Result Threshold(int i);
-  // Of tensors as large as what is compared, and of numbers: fusion.cc looks
-  // what it is a part of.
+  // Of tensors as large as what is compared, and of numbers: rules.h has the
+  // rules that find what it is a part of.
   Result Select(int i);
 
   // Norms (norms.cc).

@@ -227,7 +227,7 @@ Result Importer::Reshape(int i) {
     op.kind = ImportedOperator::Kind::kLayout;
     return Emit(std::move(op));
   }
-  // From maps to the features of each image, for a MatMul: see fusion.cc.
+  // From maps to the features of each image: see FlattenIntoMatMul.
   const bool flattens =
       from->size() == 4 && to->size() == 2 && graph_.fixed_size(x);
   // And back: see KeepMaps.
