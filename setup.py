@@ -142,12 +142,12 @@ class Unit:
             cls(folder.relative_to(ROOT).as_posix(), tuple(members))
             for folder, members in folders.items()
         ]
-        # What takes longest first, so that no core waits for it in the end.
+        # The largest first, so that no core waits for one of them in the end.
         return sorted(units, key=lambda unit: -unit.size())
 
     @property
     def level(self) -> str:
-        """What computes is optimised; the rest would take longer than it ever saves."""
+        """Kernels are optimised; the rest would take longer than it ever saves."""
         return "-O3" if KERNELS in self.sources[0].parents else "-O1"
 
     def size(self) -> int:

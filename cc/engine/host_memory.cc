@@ -29,7 +29,7 @@ int64_t NumberIn(const std::string& path) {
   return file >> number ? number : -1;
 }
 
-// What a group leaves; the largest number if it has no limit, or no files.
+// Bytes that a group leaves; the largest number if it has no limit or no files.
 int64_t FreeOfGroup(const ControlGroup& group) {
   const bool new_names = group.version == 2;
   const auto file = [&](const char* name, const char* of_version_1) {

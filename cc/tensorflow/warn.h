@@ -1,4 +1,4 @@
-// What users read in TensorFlow's log.
+// Warnings for users, in TensorFlow's log.
 #ifndef IOS_TF_CC_TENSORFLOW_WARN_H_
 #define IOS_TF_CC_TENSORFLOW_WARN_H_
 

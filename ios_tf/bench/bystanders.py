@@ -1,4 +1,4 @@
-"""What the plugin costs graphs it has nothing to do with:
+"""The cost of the plugin for graphs it has nothing to do with:
 python -m ios_tf.bench.bystanders [--rounds N] [--json FILE]
 
 A BERT-like encoder, and a training step of a small CNN, on TensorFlow alone, with the

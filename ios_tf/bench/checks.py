@@ -213,7 +213,7 @@ def _convolutions() -> list[dict[str, Any]]:
 
 
 def _of_images() -> list[dict[str, Any]]:
-    """What else reads one image, and nothing besides."""
+    """Other operators that read one image, and nothing besides."""
     mirrored = {"type": "pad", "padding": [2, 1, 3, 1]}
     channels = {"type": "pad", "padding": [1, 0, 2, 0], "channel_padding": [3, 5]}
     return [
@@ -258,7 +258,7 @@ def _of_images() -> list[dict[str, Any]]:
 
 
 def _of_other_inputs() -> list[tuple[list[list[int]], dict[str, Any]]]:
-    """What reads several tensors, or no image of the usual size."""
+    """Operators that read several tensors, or no image of the usual size."""
     return [
         ([_IMAGE, [2, 11, 8, 24]], _convolution([3, 3], residual=True)),
         ([_IMAGE] * 3, {"type": "add", "activation": "relu"}),

@@ -74,7 +74,7 @@ while time.perf_counter() < end or len(times[0]) < given["least"]:
 print(json.dumps(times))
 """
 _BUSY = "input()\nwhile True: pass"
-# What builds and tests are to their neighbours: short processes, one after the other,
+# Builds and tests, as their neighbours see them: short processes, one after the other,
 # that read files, take memory and end. Of lower priority, as who shares a machine runs
 # them.
 _BUILDS = """

@@ -48,7 +48,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """What was measured of a case, and what it should be at most."""
+    """A measured number, and the goal: the most that it should be."""
 
     case: str
     what: str

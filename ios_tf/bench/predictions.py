@@ -37,7 +37,7 @@ _FIRST_STEP, _LAST_STEP = 0.3, 0.01
 
 
 class SearchParts:
-    """What searches schedule of a network, and how often each part is in it."""
+    """Parts of a network that searches schedule, and how often each is in it."""
 
     def __init__(self, network: Network, pruning: Pruning = PAPER_PRUNING) -> None:
         self._pruning = pruning

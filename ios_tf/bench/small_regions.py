@@ -55,7 +55,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What became of a case.
+    """The result of a case.
 
     Attributes:
       flops: its work.
@@ -164,7 +164,7 @@ def _rows(found: Sequence[Found]) -> Iterator[list[str]]:
 
 
 def report(found: Sequence[Found]) -> str:
-    """What the rule leaves, and what is slower than TensorFlow all the same."""
+    """Regions that the rule leaves, and those slower than TensorFlow all the same."""
     columns = ["", "regions", "slower", "median ratio", "largest"]
     lines = [table(columns, _rows(found))]
     slower = sorted((one for one in found if one.slower), key=lambda one: -one.ratio)

@@ -23,7 +23,7 @@ def with_command(words: Sequence[str]) -> list[str]:
     if words[1] in known:
         return list(words)
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    # What is left out is for the command's own parser to say.
+    # The command's own parser says what is left out.
     parser.add_argument("--batch_size", nargs="?", default="", const="")
     found, rest = parser.parse_known_args(words[1:])
     if "," in found.batch_size:

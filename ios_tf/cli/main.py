@@ -106,7 +106,7 @@ def _flush_output() -> int:
 
 
 def _forget_output() -> None:
-    """What is left in its buffer goes nowhere, rather than into another error."""
+    """Sends the rest of its buffer nowhere, rather than into another error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

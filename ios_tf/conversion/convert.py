@@ -237,8 +237,8 @@ class _Conversion:
         graph_defs |= {n: plan.rewrite(self._device) for n, plan in plans.items()}
         kept, merged = dict(plans), set(plans)
         lost: dict[int, Comparison] = {}
-        # Whatever changes is judged again. Of each function that is once for merges
-        # and once for all of it, so this ends.
+        # A model with changes is judged again. Each function changes once for merges
+        # and once for all of it at most, so this ends.
         while kept:
             comparisons = self._save(graph_defs, directory, timed=kept)
             changed = False

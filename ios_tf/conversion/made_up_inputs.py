@@ -42,7 +42,7 @@ class Values(NamedTuple):
 
 
 class Guess(NamedTuple):
-    """What a signature does not say of the inputs that its function takes.
+    """Guesses where a signature leaves open which inputs its function takes.
 
     Attributes:
       image_size: in place of unknown dimensions, but for the leading one; of sounds,

@@ -1,4 +1,4 @@
-"""What a report says of searches, comparisons, and of what stays TensorFlow's."""
+"""Notes of a report: on searches, comparisons, and nodes that stay TensorFlow's."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from ios_tf.native.names import ANNOTATIONS, MERGED
 OPSET = 17
 # Largest difference over the largest value; other summation orders stay far below.
 TOLERANCE = 1e-3
-# What tf2onnx says of the function in which something failed.
+# Such messages of tf2onnx start with its function in which something failed.
 _PASS = re.compile(r"^rewriter <.*?>: (exception )?")
 # The optimizer gives the convolution of a merge stage such a name.
 _MERGED = re.compile(re.escape(MERGED) + r"(_\d+)?$")
@@ -189,7 +189,7 @@ def _to_onnx(
 def _cannot_export(frozen: FrozenSignature, name: str, reason: str) -> UserError:
     """Says why, in words of the model: tf2onnx names what it is written of."""
     strings = [key for key, spec in frozen.inputs.items() if spec.dtype == tf.string]
-    # What reads strings it drops, and then misses the input in one of its passes.
+    # It drops nodes that read strings, and then misses the input in one of its passes.
     if strings and _PASS.match(reason):
         reason = (
             f"its input {strings[0]!r} is of strings, of which ONNX reads no images "

@@ -120,7 +120,8 @@ def measure_made_up(
             name: tf.TensorSpec(tensor.shape, tensor.dtype)
             for name, tensor in zip(part.inputs, tensors, strict=True)
         }
-        # What the tensors' shapes have to do with each other is not known.
+        # Made-up tensors may not fit each other: how their shapes depend on each other
+        # is not known.
         with contextlib.suppress(CannotCompareError, tf.errors.OpError, ValueError):
             times = {
                 size: _latencies(
@@ -210,7 +211,7 @@ def _timed(
     lowered: graph_pb2.GraphDef,
     times: Mapping[int, Sequence[float]],
 ) -> RegionLatency:
-    """What was measured of a part: in TensorFlow, and of its regions, by batch size."""
+    """Latencies of a part in TensorFlow, and of its regions, by batch size."""
     regions = {
         number[operator]
         for name in part.regions

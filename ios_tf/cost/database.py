@@ -208,8 +208,8 @@ class LatencyDatabase:
         if not found.st_nlink:
             raise ValueError("it has been removed")
         self._read(file)
-        # What follows the last line belongs to a process that was killed, or to a disk
-        # that was full. Without it the next line is whole.
+        # Bytes after the last line are of a process that was killed, or of a disk that
+        # was full. Without them the next line is whole.
         data = line.encode()
         if os.fstat(file).st_size > self._whole:
             if self._lockable:
@@ -276,7 +276,7 @@ def _open(path: str, may_write: bool = True) -> int:
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
-            # What others measured is of use where nothing can be kept.
+            # Others' latencies are of use where none can be kept, too.
             try:
                 file = os.open(path, _OPEN | os.O_RDONLY)
             except OSError:

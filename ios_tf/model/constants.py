@@ -1,4 +1,4 @@
-"""What a graph computes of its constants alone, and arithmetic with that."""
+"""Nodes that a graph computes of its constants alone, and arithmetic with them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ios_tf.native import malloc
 
 @dataclasses.dataclass(frozen=True)
 class Interface:
-    """What TensorFlow does not load of a MetaGraph, though it is called by it.
+    """Tags and signatures, by which a MetaGraph is called: TensorFlow loads neither.
 
     Attributes:
       tags: of the MetaGraph.
@@ -181,7 +181,7 @@ def save(
         elif not isinstance(one, tf.Variable):
             root.resources.append(one)
         elif id(one.handle) in captured:  # most are constants by now
-            # Whoever trains what is left would train some weights of many.
+            # Training would find only these few of the model's weights.
             one._trainable = False
             root.weights.append(one)
     # There is no Python to convert; AutoGraph would write some to temporary files,
@@ -234,7 +234,7 @@ def _write_interface(
                 del signature.inputs[saved]
         original = interface.signature_defs.get(key)
         if original:
-            # What TensorFlow Serving lets the signature be called by.
+            # TensorFlow Serving calls the signature by this method only.
             signature.method_name = original.method_name
             for name, value in original.defaults.items():
                 signature.defaults[name].CopyFrom(value)

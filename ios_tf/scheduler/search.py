@@ -119,7 +119,7 @@ class SearchOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """What a search may leave unasked.
+    """Limits to the latencies that a search asks for.
 
     Attributes:
       latency_ms: milliseconds that a stage cannot be faster than. The cost model is

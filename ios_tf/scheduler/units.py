@@ -93,9 +93,9 @@ def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
 
 
 def computed_by_readers(problem: Problem, taken: int = 0) -> list[int]:
-    """What only one operator reads, and may compute, together with that operator.
+    """Operators that only one other reads, and may compute, together with that one.
 
-    That are sums, and 1x1 convolutions before a depthwise one that goes row by row.
+    Those are sums, and 1x1 convolutions before a depthwise one that goes row by row.
 
     Args:
       problem: the block.

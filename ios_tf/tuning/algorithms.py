@@ -63,7 +63,7 @@ def choose(
         for algorithm in dict.fromkeys(a for of_op in of_operators for a in of_op)
     }
     chosen: dict[int, str] = {}
-    # What takes longest first: time may end.
+    # The longest operators first: time may end.
     for op in sorted(range(len(problem)), key=lambda op: -problem.flops[op]):
         if not of_operators[op]:
             continue
@@ -94,7 +94,7 @@ def _by_rows(
     }
     if not together:
         return chosen, True
-    # What others compute has no algorithm of its own.
+    # Operators that others compute have no algorithms of their own.
     products = {op for mask in together.values() for op in operators_of(mask)}
     others = {op: a for op, a in chosen.items() if op not in products}
     before = with_algorithms(problem, chosen)

@@ -19,7 +19,7 @@ BASELINES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
 
 @dataclasses.dataclass(frozen=True)
 class SearchSettings:
-    """What searches of equal blocks must have in common to find the same schedule.
+    """Settings that searches of equal blocks share if they find the same schedule.
 
     Attributes:
       strategy: one of `search`, or a baseline.

@@ -1,5 +1,5 @@
-// What nodes become by themselves, a family of handlers after the other; that
-// operators compute what nodes did, tests/integration asserts.
+// Operators of nodes by themselves, a family of handlers after the other; that
+// they compute what nodes did, tests/integration asserts.
 #include "cc/tensorflow/import/importer.h"
 
 #include "tests/cc/graphs.h"

@@ -319,7 +319,7 @@ TEST(SlicesThatOverlapAreOfTheChannelsThemselves) {
   const PaddedBlock padded = Padded(block);
   EXPECT(Channels(padded.block) == Sizes({48, 30, 22, 48, 8, 8, 8}));
   EXPECT(padded.block.operators[2].offset == 20);
-  // Whoever reads all of it could not find what lies between.
+  // A reader of all of it could not find what lies between.
   const PaddedBlock both = Padded(MakeBlock(
       {Conv(-1, 42, 1), Slice(0, 0, 30), Slice(0, 30, 12),
        Join(OperatorType::kSoftmax, {0}), Conv(1, 8, 1), Conv(2, 8, 1)},

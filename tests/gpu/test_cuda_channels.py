@@ -183,7 +183,7 @@ def sequential(block: dict) -> dict:
 def run(
     gpu, block: dict, schedule: dict, x: np.ndarray, device: str = "cuda", weights=None
 ):
-    """What the CPU and the GPU make of `x`, the latter once more as a graph."""
+    """Outputs of the CPU and the GPU for `x`, the latter's once more as a graph."""
     weights, dtype = weights or weights_of(block), block["dtype"]
     expected = cuda_engine.on_cpu(block, schedule, weights, [x], dtype)
     program = engine.Program(block, schedule, weights, device)

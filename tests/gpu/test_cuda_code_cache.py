@@ -1,5 +1,5 @@
-"""What compilers have made for the GPU is kept for the next process, where nobody else
-may write; anything else in its place costs time only."""
+"""Compiled code for the GPU is kept for the next process, where nobody else may write;
+anything else in its place costs time only."""
 
 from __future__ import annotations
 

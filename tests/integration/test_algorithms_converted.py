@@ -122,7 +122,7 @@ def test_optimize_takes_it_too():
 
 @pytest.fixture
 def winograd(monkeypatch):
-    """Whatever can be is computed by Winograd's minimal filtering."""
+    """Convolutions take Winograd's minimal filtering wherever they can."""
     search = Searcher.schedule_all
 
     def with_algorithms(self, problems):

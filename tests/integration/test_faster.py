@@ -123,7 +123,7 @@ def test_functions_that_gain_are_converted(tmp_path, monkeypatch):
 
 
 def all_merge(monkeypatch) -> None:
-    """What the search finds merges all that it can."""
+    """The schedules that are found merge all that can be."""
     check = network_check.check
 
     def merging(frozen, collected, schedules, searcher):

@@ -271,7 +271,7 @@ NOT_OPTIMISED = {
         ),
         "start <= end",
     ),
-    # What fails when it runs is no graph any more once it is folded.
+    # A node that fails when it runs makes the graph invalid once its inputs are folded.
     "constant folding": (
         lambda x: tf.reshape(x[:1], tf.stack([tf.shape(x)[0] * 0 + 1, 7, 4, 8])),
         "evenly divisible",

@@ -127,7 +127,7 @@ FUNCTIONS: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[str] | None]] 
     "instance norm of a variance": (by_variance, ["normalize"]),
     "group norm by hand": (group_norm_by_hand, ["normalize"]),
     "group norm of rows": (group_norm_of_rows, ["normalize"]),
-    # What is added to the deviation, or divides by another one, is no norm.
+    # A sum with the deviation, or a quotient by another one, is no norm.
     "deviation": (
         lambda x: (
             (x - tf.reduce_mean(x, -1, keepdims=True))
@@ -404,7 +404,7 @@ def test_a_difference_that_others_read_is_computed(axes, tmp_path):
 
 @pytest.mark.parametrize("axes", [[3], [1, 2, 3]])
 def test_a_variance_that_comes_back_is_left_one(axes, tmp_path):
-    """What TensorFlow computes of it is no part of the norm's region."""
+    """Nodes of TensorFlow that read it are no part of the norm's region."""
 
     def norm(x):
         mean, variance = tf.nn.moments(x, axes, keepdims=True)

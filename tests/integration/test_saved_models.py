@@ -1,4 +1,4 @@
-"""What is kept of a SavedModel that was loaded for its signatures."""
+"""A SavedModel that was loaded for its signatures keeps what they need, and no more."""
 
 import gc
 

@@ -562,8 +562,8 @@ def tokens(x):
     return tf.reshape(x, [tf.shape(x)[0], -1, 8])
 
 
-# What is added to images of any size, or multiplies them, tells which they have: the
-# function, and sizes that it takes.
+# Tensors that are added to images of any size, or multiply them, tell which they have:
+# the function, and sizes that it takes.
 TOLD: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[tuple[int, int]]]] = {
     "positions": (lambda x: second(first(x) + POSITIONS), [(16, 16), (1, 16), (1, 1)]),
     "not square": (lambda x: second(first(x) * POSITIONS[:, :6]), [(6, 16), (6, 1)]),
@@ -647,8 +647,8 @@ def test_batches_without_their_first_image(between, size, tmp_path):
     )
 
 
-# What TensorFlow refuses, or turns, where there are fewer images, rows or columns than
-# it asks for: what does it, the shape and sizes of inputs.
+# TensorFlow refuses these functions, or turns their tensors, where there are fewer
+# images, rows or columns than they ask for; the shape and sizes of inputs.
 REFUSED: dict[
     str,
     tuple[Callable[[tf.Tensor], tf.Tensor], tuple[int | None, ...], list[list[int]]],
@@ -702,7 +702,7 @@ def one_list_of_cells(x):
     return tf.reshape(y, [1, tf.shape(x)[1], tf.shape(x)[2], 8])
 
 
-# What TensorFlow takes of any size, or knows the size of, cuts no region.
+# Operations that TensorFlow takes of any size, or knows the size of, cut no region.
 @pytest.mark.parametrize(
     ("between", "shape"),
     [
@@ -750,8 +750,8 @@ def middle(x):
     return x[:, begin : begin + 4, 1:-1]
 
 
-# What no longer cuts a region in two: the function between two convolutions, and
-# whether it is of images of a fixed size only.
+# Functions that no longer cut a region in two, between two convolutions, and whether
+# they are of images of a fixed size only.
 WHOLE: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], bool]] = {
     "reshaped gate": (channel_attention(lambda y: tf.reshape(y, [-1, 1, 1, 8])), False),
     "indexed gate": (channel_attention(lambda y: y[:, None, None]), False),

@@ -314,7 +314,7 @@ def tf1_simple_save(path: str) -> Sequence[Call]:
 
 @foreign_model
 def tf1_unused_variables(path: str) -> Sequence[Call]:
-    """What training needs, and no signature reads."""
+    """Training needs variables that no signature reads."""
 
     def trained(x: tf.Tensor) -> tf.Tensor:
         y = _tf1_network(x, use_resource=True)

@@ -55,7 +55,7 @@ FUZZERS = {
         "tests/fuzz/reference.cc",
     ],
 }
-# What is not under test, and would take half of the time.
+# This is not under test, and would take half of the time.
 _UNCHECKED = (ROOT / "tests/fuzz/reference.cc",)
 GRAPH_FUZZER = {"graph": ["tests/fuzz/graph_fuzzer.cc"]}
 _ENGINE = ("cc/core/**/*.cc", "cc/engine/*.cc", "cc/engine/cpu/**/*.cc")

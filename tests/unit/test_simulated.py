@@ -276,7 +276,7 @@ def _full_size(name, divisor, image):
     return SearchParts(Network.of(Problem.from_json(engine.problem(block))))
 
 
-# What docs/benchmarks.md says of both, with room for the last digit.
+# The errors are those in docs/benchmarks.md, with room for the last digit.
 @pytest.mark.parametrize(
     "name, small, divisor, image, largest_error",
     [

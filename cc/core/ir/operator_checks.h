@@ -16,7 +16,7 @@ Status CheckShape(const Shape& shape);
 // Operators read and write only [N,H,W,C] and [N,C].
 Status CheckTensor(const Shape& shape);
 
-// What the operator says of itself.
+// Whether the operator's own attributes are in range, whatever it reads.
 Status CheckAttributes(const Operator& op);
 
 // Whether it reads so many tensors.

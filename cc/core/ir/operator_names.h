@@ -1,5 +1,5 @@
-// What JSON and messages call the types of operators and the values of their
-// attributes.
+// Names of the types of operators and of their attributes' values, in JSON and
+// messages.
 #ifndef IOS_TF_CC_CORE_IR_OPERATOR_NAMES_H_
 #define IOS_TF_CC_CORE_IR_OPERATOR_NAMES_H_
 

@@ -10,7 +10,7 @@
 
 namespace ios::cpu {
 
-// What tasks use of the lane they run on, beside its threads: those of the
+// Resources of the lane that a task runs on, beside its threads, which are the
 // calling thread's.
 struct LaneResources {
   dnnl::stream stream;

@@ -36,8 +36,8 @@ bool ReadsPitched(const Operator& op) {
           (op.groups > 1 && op.filters == op.groups));
 }
 
-// What one thread reads or writes at a time, and what engines that use tensor
-// cores want a pixel to be a multiple of: they pad others, on each call.
+// One thread reads or writes so many at a time. Engines that use tensor cores
+// want a pixel to be a multiple of them: they pad others, on each call.
 constexpr int64_t kVectorBytes = 16;
 
 DeviceTraits MakeTraits(const Device* device, bool tf32) {

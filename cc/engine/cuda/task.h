@@ -13,7 +13,7 @@ namespace ios::cuda {
 
 class CudnnHandle;
 
-// What tasks use of the lane they run on.
+// Resources of the lane that a task runs on.
 struct LaneResources {
   CUstream stream = nullptr;
   void* scratch = nullptr;       // of at least scratch_bytes(), the lane's own

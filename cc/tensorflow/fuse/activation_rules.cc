@@ -59,7 +59,7 @@ std::vector<float> Constants(const OperatorGraph& ops,
   return constants;
 }
 
-// What is known of a value: how it is composed of lines, if it is, and where it
+// A value of a composition: the lines it is composed of, if it is, and where it
 // may turn.
 struct Tracked {
   std::optional<Piecewise> lines;

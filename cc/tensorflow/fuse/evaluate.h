@@ -1,4 +1,4 @@
-// What compositions compute.
+// Values of compositions.
 #ifndef IOS_TF_CC_TENSORFLOW_FUSE_EVALUATE_H_
 #define IOS_TF_CC_TENSORFLOW_FUSE_EVALUATE_H_
 

@@ -79,7 +79,7 @@ Shape OfRank(size_t rank, Shape shape) {
   return shape;
 }
 
-// What the composition's constants broadcast to, with `rank` dimensions; empty
+// The shape of rank `rank` that the composition's constants broadcast to; empty
 // if they do not.
 Shape ConstantsShape(const OperatorGraph& ops, const Composition& composition,
                      size_t rank) {

@@ -38,9 +38,9 @@ bool ComposeScales(OperatorGraph& ops, int i);
 // Keras computes batch norms and means of half-precision tensors in float32,
 // between two Casts. The engine computes in float32 inside of every operator.
 bool AbsorbCasts(OperatorGraph& ops, int i);
-// What computes each cell by itself between two Reshapes, from [N,H,W,C] to a
-// list of cells and back, may read the image. Keras computes Dense of [N,H,W,C]
-// so: the MatMul is a 1x1 convolution.
+// Operators that compute each cell by itself, between two Reshapes from
+// [N,H,W,C] to a list of cells and back, may read the image. Keras computes
+// Dense of [N,H,W,C] so: the MatMul is a 1x1 convolution.
 bool KeepMaps(OperatorGraph& ops, int i);
 // A Reshape from [N,C] to [N,1,1,C] goes away if what computes [N,C], from
 // the global poolings on, can compute [N,1,1,C]: squeeze-and-excite with

@@ -1,4 +1,4 @@
-// What GraphIndex knows of tensors for each probe: shapes, types, integers.
+// Shapes, types and integers of GraphIndex's tensors, for each probe.
 #include <algorithm>
 #include <functional>
 #include <optional>

@@ -24,7 +24,7 @@ constexpr double kExactTolerance = 1e-5, kToleranceOfInput = 1e-7;
 constexpr double kBounded = 1e4, kToleranceOfBounds = 5e-8;
 // exp(x) - 1 and 1 + erf(x) lose digits of 1.
 constexpr double kLostDigits = 1e-14;
-// What float32 does not tell from 0.
+// Float32 does not tell smaller numbers from 0.
 constexpr double kNothing = 1e-46;
 
 // Most people write constants with few digits.

@@ -1,4 +1,4 @@
-"""What the simulated V100 predicts, beside what the paper's authors measured.
+"""Latencies on a simulated V100, beside those that the paper's authors measured.
 
 The model's constants are calibrated on the five schedules of each network at batch 1.
 Batch sizes, schedules made for other batches and devices, and pruning are held out, and

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _here() -> dict[str, str]:
-    """What rows of this machine and software have in common."""
+    """The machine and the software, which rows of this run have in common."""
     import tensorflow as tf
 
     from ios_tf.native import engine

@@ -29,7 +29,7 @@ _VIEWS = ("concat", "slice")
 
 
 class Kernel(NamedTuple):
-    """What one kernel takes in ms, without its launch.
+    """The time of one kernel in ms, without its launch.
 
     Attributes:
       alone_ms: with the device for itself.

@@ -52,7 +52,7 @@ class SimulatedCostModel:
         return self.device.stage_ms + longest.lane_ms + beside_ms
 
     def _beside_ms(self, others: _Load) -> float:
-        """What the other lanes take of the longest one's time."""
+        """The time that the other lanes add to the longest one's."""
         full_ms = max(others.compute_ms, others.bytes_ms)
         if not full_ms:
             return 0.0
@@ -75,7 +75,7 @@ class SimulatedCostModel:
 
 
 class _Load(NamedTuple):
-    """What kernels take in ms, one after the other; see Kernel.
+    """The time of kernels in ms, one after the other; see Kernel.
 
     Attributes:
       lane_ms: of a lane that has the device for itself, with their launches.

@@ -213,7 +213,7 @@ class Depthwise::Walk {
   const Ring ring_;
   float* const in_ring_;
   const float* filter_;
-  // What registers do not activate is activated as a row of its own.
+  // Whether registers activate; else a row apart is activated, then copied.
   const bool at_once_;
   float* row_apart_;
   int64_t first_;  // column that windows reach

@@ -36,8 +36,8 @@ class Depthwise {
     int64_t begin = 0, end = 0;
   };
 
-  // What the image is made of: the sum of one or more terms, or what `make`
-  // writes when it is needed: a row of an image, [W,C].
+  // The input: the sum of one or more terms, or rows, [W,C], each of which
+  // `make` writes when it is needed.
   struct Image {
     std::vector<Term> terms;
     std::function<void(int64_t image, int64_t row, float* to)> make;
@@ -51,7 +51,7 @@ class Depthwise {
     int64_t output_pitch = 0;
   };
 
-  // What Run needs of scratch memory.
+  // Scratch memory that Run needs.
   int64_t scratch_floats(const Image& image) const;
 
   // Computes some rows on the calling thread.

@@ -1,5 +1,5 @@
-// What is done once for a convolution: the plan of its units, and its filter
-// transformed.
+// Work that is done once for a convolution: the plan of its units, and the
+// transform of its filter.
 #include <algorithm>
 #include <array>
 #include <cstring>

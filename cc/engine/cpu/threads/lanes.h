@@ -57,7 +57,7 @@ class LanePool {
   // so that what was compiled for fewer has its threads.
   int cores() const { return cores_.load(std::memory_order_relaxed); }
 
-  // What cores() never exceeds.
+  // The number that cores() never exceeds.
   int most_cores() const { return most_; }
 
   // Notices how many cores the process may use now; not inside a session.

@@ -22,7 +22,7 @@ class CodeCache {
   explicit CodeCache(std::string directory)
       : directory_(std::move(directory)) {}
 
-  // What was inserted for the key; nothing where it is damaged.
+  // The code that was inserted for the key; nothing where it is damaged.
   std::optional<std::string> Find(const std::string& key);
   // By another name first, then renamed. Where that fails, one line says so,
   // and no more is kept.

@@ -1,4 +1,4 @@
-// What the caches of files share: directories and files that they make.
+// New directories and files, as all caches of files make them.
 #ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_NEW_FILE_H_
 #define IOS_TF_CC_ENGINE_CUDA_DRIVER_NEW_FILE_H_
 

@@ -107,7 +107,7 @@ struct PadSpec {
   DataType dtype = DataType::kFloat32;
   TensorView input, output;
   int64_t top = 0, left = 0;
-  // What lies around the image: Operator::pad_mode and so on.
+  // Values around the image: Operator::pad_mode and so on.
   PadMode mode = PadMode::kConstant;
   float value = 0.0f;
   int64_t channels_before = 0;

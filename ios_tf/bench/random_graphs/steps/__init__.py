@@ -1,1 +1,1 @@
-"""What random graphs are made of, step by step."""
+"""The steps by which random graphs are made."""
