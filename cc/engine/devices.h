@@ -16,9 +16,12 @@ StatusOr<int> LaneCount(const std::string& device);
 StatusOr<bool> LanesDivideDevice(const std::string& device);
 
 // "Intel(R) Xeon(R) Processor, 2 cores, AVX-512, oneDNN 3.2.0, revision 1":
-// what latencies on `device` depend on. Names the directory of the schedule
-// cache.
+// what latencies on `device` depend on.
 StatusOr<std::string> DeviceFingerprint(const std::string& device);
+
+// The fingerprint as the name of the device's directory in a schedule cache:
+// ASCII letters, digits and dots, with "_" for whatever lies between.
+std::string DeviceDirectory(const std::string& fingerprint);
 
 // How many times a CUDA graph could not be made, and work was enqueued kernel
 // by kernel, in this process.

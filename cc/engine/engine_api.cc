@@ -174,6 +174,10 @@ char* ios_device_fingerprint(const char* device) {
   });
 }
 
+char* ios_device_directory(const char* fingerprint) {
+  return OrNull([&] { return Copied(ios::DeviceDirectory(fingerprint)); });
+}
+
 int ios_lane_count(const char* device) {
   const ios::StatusOr<int> lanes =
       ios::Guarded([&] { return ios::LaneCount(device); });

@@ -32,6 +32,8 @@ void ios_add_library_directory(const char* directory);
 // Names all that latencies on `device` ("cpu", "cuda", … see ios::GetBackend)
 // depend on; ios::DeviceFingerprint.
 char* ios_device_fingerprint(const char* device);
+// The name of the device's directory in a schedule cache; ios::DeviceDirectory.
+char* ios_device_directory(const char* fingerprint);
 
 // The most lanes `device` has; 0 on failure.
 int ios_lane_count(const char* device);

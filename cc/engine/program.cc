@@ -367,4 +367,19 @@ StatusOr<std::string> DeviceFingerprint(const std::string& device) {
   return backend->Fingerprint();
 }
 
+std::string DeviceDirectory(const std::string& fingerprint) {
+  std::string name;
+  for (char c : fingerprint) {
+    if ((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+        (c >= '0' && c <= '9') || c == '.') {
+      name += c;
+    } else if (name.empty() || name.back() != '_') {
+      name += '_';
+    }
+  }
+  const size_t first = name.find_first_not_of("_.");
+  if (first == std::string::npos) return "device";
+  return name.substr(first, name.find_last_not_of("_.") - first + 1);
+}
+
 }  // namespace ios

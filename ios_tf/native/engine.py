@@ -33,6 +33,7 @@ _SIGNATURES = {
     "ios_failed_captures": (ctypes.c_int64, []),
     "ios_add_library_directory": (None, [ctypes.c_char_p]),
     "ios_device_fingerprint": (ctypes.c_void_p, [ctypes.c_char_p]),
+    "ios_device_directory": (ctypes.c_void_p, [ctypes.c_char_p]),
     "ios_lane_count": (ctypes.c_int, [ctypes.c_char_p]),
     "ios_lanes_divide_device": (ctypes.c_int, [ctypes.c_char_p]),
     "ios_problem": (ctypes.c_void_p, [ctypes.c_char_p]),
@@ -142,6 +143,11 @@ def _int64s(values: Sequence[int]) -> ctypes.Array:
 def device_fingerprint(device: str = "cpu") -> str:
     """Processor, cores and library versions, which latencies on `device` depend on."""
     return _take_string(_library().ios_device_fingerprint(device.encode()))
+
+
+def device_directory(fingerprint: str) -> str:
+    """The name of the directory of a device with this fingerprint in a cache."""
+    return _take_string(_library().ios_device_directory(fingerprint.encode()))
 
 
 def lane_count(device: str = "cpu") -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import threading
 from pathlib import Path
 from types import ModuleType
@@ -115,10 +114,9 @@ def device_fingerprint(device: str) -> str:
     if not path.exists():
         raise NativeLibraryError(_missing(path))
     try:
-        fingerprint = engine.device_fingerprint(device)
+        return engine.device_directory(engine.device_fingerprint(device))
     except engine.EngineError as error:
         raise UserError(str(error)) from None
-    return re.sub(r"[^A-Za-z0-9.]+", "_", fingerprint).strip("_.")
 
 
 def _missing(path: Path) -> str:

@@ -434,6 +434,21 @@ def test_separable_convolution_of_images_too_wide_for_the_kernel_of_small_ones()
             assert_close(program.run([x])[0], expected.numpy())
 
 
+@pytest.mark.parametrize(
+    ("fingerprint", "directory"),
+    [
+        ("Xeon(R) @ 2.1GHz, oneDNN 3.2", "Xeon_R_2.1GHz_oneDNN_3.2"),
+        ("a__b _ c\t-d", "a_b_c_d"),
+        ("../..//é π, GPU.é..", "GPU"),
+        ("GPUé8", "GPU_8"),
+        ("_._", "device"),
+        ("", "device"),
+    ],
+)
+def test_a_fingerprint_names_one_directory(fingerprint, directory):
+    assert engine.device_directory(fingerprint) == directory
+
+
 def test_threads_stay_free_to_move():
     block = RandomBlock(np.random.default_rng(7), operators=6)
     schedule = random_schedule(np.random.default_rng(7), engine.problem(block.json))

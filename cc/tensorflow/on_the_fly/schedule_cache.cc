@@ -5,7 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "cc/core/ir/problem.h"
 #include "cc/engine/devices.h"
@@ -40,28 +39,13 @@ void WarnOnce(const std::string& path, const std::string& text) {
   }
 }
 
-// As in ios_tf/native/plugin.py: the fingerprint as the name of a directory.
-std::string DirectoryName(const std::string& fingerprint) {
-  std::string name;
-  for (char c : fingerprint) {
-    if (absl::ascii_isalnum(c) || c == '.') {
-      name += c;
-    } else if (name.empty() || name.back() != '_') {
-      name += '_';
-    }
-  }
-  const size_t first = name.find_first_not_of("_.");
-  if (first == std::string::npos) return "device";
-  return name.substr(first, name.find_last_not_of("_.") - first + 1);
-}
-
 }  // namespace
 
 absl::StatusOr<ScheduleCache> ScheduleCache::Open(
     const std::string& directory, const std::string& engine_device) {
   const StatusOr<std::string> fingerprint = DeviceFingerprint(engine_device);
   if (!fingerprint.ok()) return ToAbsl(fingerprint.status());
-  const std::string device = DirectoryName(*fingerprint);
+  const std::string device = DeviceDirectory(*fingerprint);
   ScheduleCache cache;
   cache.directory_ = directory;
   cache.schedules_ = device;
