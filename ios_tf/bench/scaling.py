@@ -1,6 +1,6 @@
 """How the dynamic program scales: time and measurements against n and d, as a plot.
 
-    python -m ios_tf.bench.scaling docs/scaling.png
+    python -m ios_tf.bench.scaling docs/results/scaling.png
 
 Generated graphs (chains, antichains, parallel chains, random) are searched for a
 simulated device; no model and no device are needed. The paper's bound on transitions,
@@ -184,7 +184,7 @@ def plot(found: Sequence[Point], path: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("output", help="of the plot, say docs/scaling.png")
+    parser.add_argument("output", help="of the plot, say docs/results/scaling.png")
     parser.add_argument("--largest", type=int, default=32, help="operators")
     parser.add_argument("--json", help="write the numbers here")
     options = parser.parse_args(arguments)
