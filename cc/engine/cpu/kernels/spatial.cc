@@ -43,11 +43,11 @@ void ForBlocks(const TensorView& deep, const TensorView& wide,
 }
 
 // x[c] * (bias + alpha * the sum of squares[c, c + window))^-beta.
-IOS_VECTORIZED void NormalizeRow(const float* __restrict x,
-                                 const float* __restrict squares, int64_t n,
-                                 int64_t window, const float* parameters,
-                                 float* __restrict sums,
-                                 float* __restrict out) {
+IOS_VECTORIZED void LocalResponseRow(const float* __restrict x,
+                                     const float* __restrict squares, int64_t n,
+                                     int64_t window, const float* parameters,
+                                     float* __restrict sums,
+                                     float* __restrict out) {
   const float bias = parameters[0], alpha = parameters[1], beta = parameters[2];
   for (int64_t c = 0; c < n; ++c) sums[c] = 0.0f;
   for (int64_t k = 0; k < window; ++k) {
@@ -148,9 +148,9 @@ void LocalResponseNormalization(const Source& x, const Operator& op,
                   for (int64_t c = 0; c < channels; ++c) {
                     squares[radius + c] = from[c] * from[c];
                   }
-                  NormalizeRow(from, squares.data(), channels, 2 * radius + 1,
-                               op.normalization.data(), sums.data(),
-                               to.data + p * to.view.pitch);
+                  LocalResponseRow(from, squares.data(), channels,
+                                   2 * radius + 1, op.normalization.data(),
+                                   sums.data(), to.data + p * to.view.pitch);
                 }
               });
 }
