@@ -39,20 +39,22 @@ bool Depthwise::Takes(const Operator& op, const Shape& input,
          SaturatingProduct({depthwise.ring_rows(), depthwise.vectors(),
                             std::max(depthwise.padded_width(),
                                      depthwise.left_ + depthwise.width_),
-                            kLanes}) <= kMaxRingFloats;
+                            kVectorFloats}) <= kMaxRingFloats;
 }
 
-int64_t Depthwise::vectors() const { return (channels_ + kLanes - 1) / kLanes; }
+int64_t Depthwise::vectors() const {
+  return (channels_ + kVectorFloats - 1) / kVectorFloats;
+}
 
 Depthwise::Ring Depthwise::RingOf(const Image& image) const {
   Ring ring;
   if (image.make) {
     ring.pixel = channels_;
-    ring.vector = kLanes;
+    ring.vector = kVectorFloats;
     ring.row = std::max(padded_width(), left_ + width_) * channels_;
   } else {
-    ring.pixel = kLanes;
-    ring.vector = padded_width() * kLanes;
+    ring.pixel = kVectorFloats;
+    ring.vector = padded_width() * kVectorFloats;
     ring.row = vectors() * ring.vector;
   }
   return ring;
@@ -61,11 +63,11 @@ Depthwise::Ring Depthwise::RingOf(const Image& image) const {
 int64_t Depthwise::scratch_floats(const Image& image) const {
   // With few channels, the filter padded to whole vectors as well.
   const int64_t filter =
-      channels_ < kLanes ? kernel_[0] * kernel_[1] * kLanes : 0;
+      channels_ < kVectorFloats ? kernel_[0] * kernel_[1] * kVectorFloats : 0;
   // A vector may reach beyond the last pixel of the ring, and of the row that
   // is activated.
-  return ring_rows() * RingOf(image).row + kLanes + filter + row_floats() +
-         kLanes;
+  return ring_rows() * RingOf(image).row + kVectorFloats + filter +
+         row_floats() + kVectorFloats;
 }
 
 // One call of Run.
@@ -79,7 +81,7 @@ class Depthwise::Walk {
         ring_(of_.RingOf(image)),
         in_ring_(scratch),
         at_once_(IsInRegisters(arguments.activation)) {
-    const int64_t ring_floats = of_.ring_rows() * ring_.row + kLanes;
+    const int64_t ring_floats = of_.ring_rows() * ring_.row + kVectorFloats;
     std::memset(in_ring_, 0, ring_floats * sizeof(float));
     filter_ = InVectors(scratch + ring_floats, &row_apart_);
 
@@ -98,7 +100,7 @@ class Depthwise::Walk {
     output_.stride = of_.strides_[1] * ring_.pixel;
     output_.columns = of_.out_width_;
     output_.channels = of_.channels_;
-    output_.filter_step = std::max(of_.channels_, kLanes);
+    output_.filter_step = std::max(of_.channels_, kVectorFloats);
     output_.activation =
         at_once_ ? arguments.activation.kind : Activation::kNone;
     output_.pitch = at_once_ ? arguments.output_pitch : of_.channels_;
@@ -129,20 +131,22 @@ class Depthwise::Walk {
   // which scratch memory goes on.
   const float* InVectors(float* free, float** behind) const {
     *behind = free;
-    if (of_.channels_ >= kLanes) return arguments_.filter;
+    if (of_.channels_ >= kVectorFloats) return arguments_.filter;
     const int64_t cells = of_.kernel_[0] * of_.kernel_[1];
-    std::memset(free, 0, cells * kLanes * sizeof(float));
+    std::memset(free, 0, cells * kVectorFloats * sizeof(float));
     for (int64_t i = 0; i < cells; ++i) {
-      std::memcpy(free + i * kLanes, arguments_.filter + i * of_.channels_,
+      std::memcpy(free + i * kVectorFloats,
+                  arguments_.filter + i * of_.channels_,
                   of_.channels_ * sizeof(float));
     }
-    *behind = free + cells * kLanes;
+    *behind = free + cells * kVectorFloats;
     return free;
   }
 
   // Of a vector at the end of a tensor: pixels before it that reach beyond.
   int64_t beyond() const {
-    return of_.channels_ < kLanes ? (kLanes - 1) / of_.channels_ : 0;
+    return of_.channels_ < kVectorFloats ? (kVectorFloats - 1) / of_.channels_
+                                         : 0;
   }
 
   float* RingRow(int64_t y) const {
@@ -179,12 +183,12 @@ class Depthwise::Walk {
     // Behind a row apart there is a vector's length; between pixels that are
     // not side by side, somebody else's channels are.
     output_.whole = of_.out_width_;
-    if (at_once_ && channels < kLanes) {
+    if (at_once_ && channels < kVectorFloats) {
       output_.whole = output_.pitch == channels ? pixels - beyond() : 0;
     }
     int64_t reached = 0;  // by the pointers into rows
     for (int64_t v = 0; v < of_.vectors(); ++v) {
-      const int64_t channel = FirstChannel(v * kLanes, channels);
+      const int64_t channel = FirstChannel(v * kVectorFloats, channels);
       const int64_t place = image_.make ? channel : v * ring_.vector;
       for (int64_t i = 0; i < output_.count; ++i) {
         output_.rows[i] += place - reached;

@@ -8,7 +8,8 @@
 namespace ios::cpu {
 namespace {
 
-typedef int32_t Mask __attribute__((vector_size(kLanes * sizeof(float))));
+typedef int32_t Mask
+    __attribute__((vector_size(kVectorFloats * sizeof(float))));
 
 IOS_INLINE void Load(const float* from, Vector* v) {
   std::memcpy(v, from, sizeof(Vector));
@@ -41,17 +42,18 @@ IOS_INLINE void CopyRow(const InputRow& row) {
   const Term* terms = row.terms->data();
   const int64_t count = row.terms->size(), channels = row.channels;
   Vector values;
-  if (channels >= kLanes) {
+  if (channels >= kVectorFloats) {
     for (int64_t i = 0; i < row.columns; ++i) {
       const int64_t pixel = row.pixel + i;
-      float* to = row.to + i * kLanes;
+      float* to = row.to + i * kVectorFloats;
       Term here[kTerms > 0 ? kTerms : 1];
       for (int t = 0; t < kTerms; ++t) {
         here[t] = {terms[t].x + pixel * terms[t].pitch, 0};
       }
       const Term* from = kTerms > 0 ? here : terms;
       int64_t c = 0;
-      for (; c + kLanes <= channels; c += kLanes, to += row.vector_step) {
+      for (; c + kVectorFloats <= channels;
+           c += kVectorFloats, to += row.vector_step) {
         values = SumAt<kTerms>(from, count, pixel, c);
         Keep<kRelu>(&values, to);
       }
@@ -63,7 +65,7 @@ IOS_INLINE void CopyRow(const InputRow& row) {
     return;
   }
   Mask mask;
-  for (int64_t c = 0; c < kLanes; ++c) mask[c] = c < channels ? -1 : 0;
+  for (int64_t c = 0; c < kVectorFloats; ++c) mask[c] = c < channels ? -1 : 0;
   for (int64_t i = 0; i < row.columns; ++i) {
     const int64_t pixel = row.pixel + i;
     if (i < row.whole) {
@@ -76,7 +78,7 @@ IOS_INLINE void CopyRow(const InputRow& row) {
         for (int64_t c = 0; c < channels; ++c) values[c] += x[c];
       }
     }
-    Keep<kRelu>(&values, row.to + i * kLanes);
+    Keep<kRelu>(&values, row.to + i * kVectorFloats);
   }
 }
 
@@ -213,8 +215,8 @@ IOS_INLINE bool ComputeAdjacent(const OutputRow& row) {
 
 IOS_VECTORIZED void ComputeRow(const OutputRow& row) {
   if (row.step == row.pixel && row.stride == row.pixel) {
-    if (row.pixel == kLanes ? ComputeAdjacent<kLanes>(row)
-                            : ComputeAdjacent<0>(row)) {
+    if (row.pixel == kVectorFloats ? ComputeAdjacent<kVectorFloats>(row)
+                                   : ComputeAdjacent<0>(row)) {
       return;
     }
   }

@@ -12,15 +12,16 @@
 namespace ios::cpu {
 
 // Channels that are computed at once, whatever the instruction set.
-constexpr int64_t kLanes = 16;
-typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
+constexpr int64_t kVectorFloats = 16;
+typedef float Vector
+    __attribute__((vector_size(kVectorFloats * sizeof(float))));
 
 constexpr int64_t kMaxRows = 16;  // of a window
 
 // Where the vector that would begin at `channel` does: the last one overlaps
 // the one before it.
 inline int64_t FirstChannel(int64_t channel, int64_t channels) {
-  return std::max<int64_t>(std::min(channel, channels - kLanes), 0);
+  return std::max<int64_t>(std::min(channel, channels - kVectorFloats), 0);
 }
 
 // A tensor with pixels `pitch` floats apart.

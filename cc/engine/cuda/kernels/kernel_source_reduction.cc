@@ -23,7 +23,7 @@ IOS_KERNEL(GlobalPool, GlobalPoolParams) {
   const unsigned channel_tile = Split(image, p.channel_tiles);
   const unsigned vector =
       (channel_tile << p.channel_bits) + (thread & ((1u << p.channel_bits) - 1));
-  const unsigned lanes = IOS_THREADS >> p.channel_bits;
+  const unsigned threads = IOS_THREADS >> p.channel_bits;  // of one vector
   Vector result;
 #pragma unroll
   for (int e = 0; e < kVector; ++e) {
@@ -33,14 +33,14 @@ IOS_KERNEL(GlobalPool, GlobalPoolParams) {
   // nothing.
   constexpr int kBatch = 4;
   for (unsigned pixel = thread >> p.channel_bits; pixel < p.pixels;
-       pixel += kBatch * lanes) {
+       pixel += kBatch * threads) {
     Raw batch[kBatch];
 #pragma unroll
     for (int b = 0; b < kBatch; ++b) {
-      const unsigned source = image * p.pixels + pixel + b * lanes;
+      const unsigned source = image * p.pixels + pixel + b * threads;
       batch[b] = LoadIf<sizeof(Element) * kVector>(
           At(p.input, source * p.input_pitch + vector * kVector),
-          pixel + b * lanes < p.pixels && vector < p.vectors,
+          pixel + b * threads < p.pixels && vector < p.vectors,
           IOS_MAXIMUM ? kMinusInfinity : 0);
     }
 #pragma unroll
