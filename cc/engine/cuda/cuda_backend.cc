@@ -1,14 +1,14 @@
 #include "cc/engine/cuda/cuda_backend.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cc/engine/cuda/cudnn/cudnn_handle.h"
 #include "cc/engine/cuda/driver/device.h"
 #include "cc/engine/cuda/driver/execution.h"
 #include "cc/engine/cuda/driver/lane_set.h"
@@ -55,15 +55,6 @@ DeviceTraits MakeTraits(const Device* device, bool tf32) {
   return traits;
 }
 
-std::string CudnnVersionText(const Device* device) {
-  const auto get_version = reinterpret_cast<size_t (*)()>(
-      dlsym(device->libraries().cudnn, "cudnnGetVersion"));
-  const size_t version = get_version ? get_version() : 0;
-  return std::to_string(version / 10000) + "." +
-         std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
-
 class Cuda : public Backend {
  public:
   Cuda(Device* device, bool tf32)
@@ -71,9 +62,12 @@ class Cuda : public Backend {
 
   std::string Fingerprint() const override {
     const int version = device_->driver_version();
+    const int64_t cudnn = CudnnVersion(device_);
     return device_->name() + ", CUDA " + std::to_string(version / 1000) + "." +
            std::to_string(version % 1000 / 10) + ", cuDNN " +
-           CudnnVersionText(device_) + ", revision " +
+           std::to_string(cudnn / 10000) + "." +
+           std::to_string(cudnn / 100 % 100) + "." +
+           std::to_string(cudnn % 100) + ", revision " +
            std::to_string(kRevision) + (tf32_ ? "" : ", no TF32");
   }
 

@@ -181,7 +181,7 @@ StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
                                            const Convolution& steps) {
   constexpr char kWhole[] = "whole", kSteps[] = "steps";
   PlanCache& cache = PlanCache::Get();
-  IOS_ASSIGN_OR_RETURN(const std::string device_name, PlanCacheName(device));
+  const std::string device_name = PlanCacheName(device);
   const std::string key = "form of " + ToString(spec);
   const std::optional<std::string> known = cache.Find(device_name, key);
   if (known == kWhole || known == kSteps) return known == kSteps;

@@ -1,5 +1,7 @@
 #include "cc/engine/cuda/cudnn/cudnn_handle.h"
 
+#include <dlfcn.h>
+
 #include <map>
 #include <utility>
 #include <vector>
@@ -77,9 +79,11 @@ Status CudnnHandle::With(CUstream stream,
   return function(handle_);
 }
 
-StatusOr<int64_t> CudnnVersion(const Device* device) {
-  IOS_RETURN_IF_ERROR(Handles::Get(device).status());
-  return static_cast<int64_t>(fe::detail::get_backend_version());
+int64_t CudnnVersion(const Device* device) {
+  // The frontend would want a handle first. Libraries has seen that it is
+  // there.
+  return reinterpret_cast<decltype(&cudnnGetVersion)>(
+      dlsym(device->libraries().cudnn, "cudnnGetVersion"))();
 }
 
 StatusOr<std::shared_ptr<CudnnHandle>> TakeCudnnHandle(const Device* device) {

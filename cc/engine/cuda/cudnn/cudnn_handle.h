@@ -35,7 +35,7 @@ class CudnnHandle {
 };
 
 // The version of the library that was loaded: 90300 is 9.3.0.
-StatusOr<int64_t> CudnnVersion(const Device* device);
+int64_t CudnnVersion(const Device* device);
 
 // A handle that nobody else has until the last pointer goes. Cannot be made
 // while the thread captures a stream.

@@ -166,7 +166,7 @@ void Keep(const CudnnPlan& plan, const std::string& key) {
 
 StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
                       const std::string& convolution) {
-  IOS_ASSIGN_OR_RETURN(const std::string device_name, PlanCacheName(device));
+  const std::string device_name = PlanCacheName(device);
   std::optional<ConvolutionTensors> tensors;
   const auto warm = [&](std::vector<Candidate>* candidates) -> Status {
     if (!tensors) {
@@ -219,13 +219,12 @@ StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
 
 }  // namespace
 
-StatusOr<std::string> PlanCacheName(const Device* device) {
-  IOS_ASSIGN_OR_RETURN(const int64_t version, CudnnVersion(device));
+std::string PlanCacheName(const Device* device) {
   return device->name() + " sm_" +
          std::to_string(device->compute_capability()) + " " +
          std::to_string(device->multiprocessors()) + " driver " +
          std::to_string(device->driver_version()) + " cudnn " +
-         std::to_string(version);
+         std::to_string(CudnnVersion(device));
 }
 
 StatusOr<Plan> FindPlan(const Device* device, const ConvolutionSpec& spec) {

@@ -13,7 +13,7 @@
 namespace ios::cuda {
 
 // The device, its driver and cuDNN in words: what PlanCache knows it by.
-StatusOr<std::string> PlanCacheName(const Device* device);
+std::string PlanCacheName(const Device* device);
 
 // One graph's fastest plan, which equal specs share; it has run once, so that
 // nothing is left to be loaded while a stream is captured. Timed on the device
