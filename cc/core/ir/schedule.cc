@@ -30,12 +30,12 @@ const char* ToString(Strategy strategy) {
   return "";
 }
 
-// The places and connections of a block's operators in the stage that is being
-// checked. Made once for all stages: there may be as many of them as operators.
+// The places of a block's operators in the stage that is being checked. Made
+// once for all stages: there may be as many of them as operators.
 class StageMarks {
  public:
   explicit StageMarks(size_t operators)
-      : group_(operators, -1), position_(operators, -1), parent_(operators) {}
+      : group_(operators, -1), position_(operators, -1) {}
 
   void Enter(const Stage& stage) {
     for (size_t g = 0; g < stage.groups.size(); ++g) {
@@ -43,7 +43,6 @@ class StageMarks {
         const int op = stage.groups[g][i];
         group_[op] = g;
         position_[op] = i;
-        parent_[op] = op;
       }
     }
   }
@@ -56,44 +55,37 @@ class StageMarks {
   int group(int op) const { return group_[op]; }  // -1: not of this stage
   int position(int op) const { return position_[op]; }
 
-  void Connect(int a, int b) { parent_[Root(a)] = Root(b); }
-  int Root(int op) {
-    while (parent_[op] != op) op = parent_[op] = parent_[parent_[op]];
-    return op;
-  }
-
  private:
-  std::vector<int> group_, position_, parent_;
+  std::vector<int> group_, position_;
 };
 
 Status CheckGroups(const Block& block, const Stage& stage,
-                   const std::string& where, StageMarks* marks) {
+                   const std::string& where, const StageMarks& marks) {
   // Within one group, operators connect through edges of the stage; those of a
   // split need not.
   for (const auto& group : stage.groups) {
     for (int op : group) {
       for (int ref : block.operators[op].inputs) {
-        if (ref < 0 || marks->group(ref) < 0) continue;
-        if (marks->group(ref) != marks->group(op)) {
+        if (ref < 0 || marks.group(ref) < 0) continue;
+        if (marks.group(ref) != marks.group(op)) {
           return InvalidArgument(where + ": operators " + std::to_string(ref) +
                                  " and " + std::to_string(op) +
                                  " are connected but in different groups");
         }
-        if (marks->position(ref) > marks->position(op)) {
+        if (marks.position(ref) > marks.position(op)) {
           return InvalidArgument(where + ": operator " + std::to_string(op) +
                                  " comes before its input " +
                                  std::to_string(ref));
         }
-        marks->Connect(ref, op);
       }
     }
-    for (int op : group) {
-      if (stage.strategy != Strategy::kSplit &&
-          marks->Root(op) != marks->Root(group[0])) {
-        return InvalidArgument(where + ": operators " + std::to_string(op) +
-                               " and " + std::to_string(group[0]) +
-                               " share a group but are not connected");
-      }
+    if (stage.strategy == Strategy::kSplit) continue;
+    const std::vector<std::vector<int>> parts =
+        ConnectedComponents(block, group);
+    if (parts.size() > 1) {
+      return InvalidArgument(
+          where + ": operators " + std::to_string(parts[1][0]) + " and " +
+          std::to_string(group[0]) + " share a group but are not connected");
     }
   }
   return Status();
@@ -116,7 +108,7 @@ Status CheckStage(const Block& block, const Stage& stage,
     return InvalidArgument(where + ": " + plan.status().message());
   }
   marks->Enter(stage);
-  const Status status = CheckGroups(block, stage, where, marks);
+  const Status status = CheckGroups(block, stage, where, *marks);
   marks->Leave(stage);
   return status;
 }
@@ -187,6 +179,29 @@ Schedule GreedySchedule(const Block& block) {
     stage_of.push_back(stage);
   }
   return schedule;
+}
+
+std::vector<std::vector<int>> ConnectedComponents(
+    const Block& block, const std::vector<int>& operators) {
+  std::map<int, int> parent;
+  for (int i : operators) parent[i] = i;
+  const auto root = [&](int i) {
+    while (parent[i] != i) i = parent[i] = parent[parent[i]];
+    return i;
+  };
+  for (int i : operators) {
+    for (int ref : block.operators[i].inputs) {
+      if (parent.count(ref) > 0) parent[root(ref)] = root(i);
+    }
+  }
+  std::vector<std::vector<int>> components;
+  std::map<int, int> number;  // of a root's component
+  for (int i : operators) {
+    const auto [it, is_new] = number.try_emplace(root(i), components.size());
+    if (is_new) components.emplace_back();
+    components[it->second].push_back(i);
+  }
+  return components;
 }
 
 Block WithAlgorithms(Block block, const Schedule& schedule) {

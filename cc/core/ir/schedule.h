@@ -64,6 +64,11 @@ Schedule SequentialSchedule(const Block& block);
 // greedy baseline, section 6).
 Schedule GreedySchedule(const Block& block);
 
+// The connected components of some operators, by the edges between these: in
+// the order of their first, each in that of `operators`.
+std::vector<std::vector<int>> ConnectedComponents(
+    const Block& block, const std::vector<int>& operators);
+
 // The block with the schedule's algorithms for those of its operators.
 Block WithAlgorithms(Block block, const Schedule& schedule);
 

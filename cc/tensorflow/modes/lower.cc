@@ -57,30 +57,6 @@ Places AnnotatedPlaces(const Partition& partition, const ImportedOperator& op) {
   return places;
 }
 
-// The connected components of a stage's operators, in the order of their first.
-std::vector<std::vector<int>> Groups(const Block& block,
-                                     const std::vector<int>& stage) {
-  std::map<int, int> root;
-  for (int i : stage) root[i] = i;
-  const auto find = [&](int i) {
-    while (root[i] != i) i = root[i];
-    return i;
-  };
-  for (int i : stage) {
-    for (int ref : block.operators[i].inputs) {
-      if (root.count(ref) > 0) root[find(ref)] = find(i);
-    }
-  }
-  std::vector<std::vector<int>> groups;
-  std::map<int, int> group_of;
-  for (int i : stage) {
-    const auto [it, is_new] = group_of.try_emplace(find(i), groups.size());
-    if (is_new) groups.emplace_back();
-    groups[it->second].push_back(i);
-  }
-  return groups;
-}
-
 // The schedule that the operators' places describe. An operator without one (a
 // block without schedule, or nodes that a pass of TensorFlow made) gets a stage
 // of its own after those of its inputs; or joins theirs, where its readers are
@@ -133,7 +109,8 @@ Schedule AnnotatedSchedule(const Block& block,
     } else if (micro_batches > 1) {
       schedule.stages.push_back({Strategy::kSplit, {stage}, micro_batches});
     } else {
-      schedule.stages.push_back({Strategy::kConcurrent, Groups(block, stage)});
+      schedule.stages.push_back(
+          {Strategy::kConcurrent, ConnectedComponents(block, stage)});
     }
   }
   for (int i = 0; i < n; ++i) {
