@@ -26,7 +26,7 @@ TEST(OperatorsReadWhatWasTransposed) {
     if (fetched) graph.Fetch("last");
     ImportedGraph imported(graph);
     EXPECT(imported.size() == 2 && imported.At(0).kind == Kind::kLayout);
-    AbsorbLayouts(imported.operators());
+    EXPECT(imported.Apply(AbsorbLayout) == 1);
     // It is TensorFlow's node if others ask for it.
     EXPECT(imported.Types() == Types{OperatorType::kConv2D});
     EXPECT(imported.index().Name(imported.At(0).inputs[0]) == "image");
@@ -34,6 +34,22 @@ TEST(OperatorsReadWhatWasTransposed) {
     const int node = imported.index().Find("last");
     EXPECT((std::count(nodes.begin(), nodes.end(), node) == 0) == fetched);
   }
+}
+
+TEST(LastOfTheTransposesInARowDecides) {
+  TestGraph graph({1, 3, 8, 9});
+  Transposed(&graph, "last", "image", {0, 2, 3, 1});
+  Transposed(&graph, "back", "last", {0, 3, 1, 2});
+  graph.Fetch("back");
+  graph.Fetch(graph.Convolution("conv", "last", 3, 3, 4));
+  ImportedGraph imported(graph);
+  EXPECT(imported.size() == 3);
+  EXPECT(imported.Apply(AbsorbLayout) == 1);
+  EXPECT(imported.Apply(AbsorbLayout) == 1);
+  EXPECT(imported.Types() == Types{OperatorType::kConv2D});
+  // Who asks for the second needs the node of the first.
+  const int conv = imported.index().Find("conv");
+  EXPECT(imported.At(0).nodes == std::vector<int>{conv});
 }
 
 TEST(CastsAroundANormAreItsOwn) {

@@ -118,24 +118,25 @@ TEST(RepeatsInARowAreOne) {
 }
 
 TEST(OnePaddingIsWrittenInOneWay) {
-  ImportedOperator imported;
-  Operator& op = imported.op;
-  op.type = OperatorType::kConv2D;
+  TestGraph graph({1, 8, 8, 3});
+  graph.Fetch(graph.Convolution("conv", "image", 3, 3, 4));
+  ImportedGraph imported(graph);
+  Operator& op = imported.operators()[0].op;
   op.kernel = {3, 5};
   op.padding = {PaddingType::kExplicit, 1, 1, 2, 2};
-  NormalisePadding(&imported);
+  EXPECT(imported.Apply(NormalisePadding) == 1);
   EXPECT(op.padding.type == PaddingType::kSame);
   op.strides = {2, 2};  // SAME depends on the image's size
   op.padding = {PaddingType::kExplicit, 1, 1, 2, 2};
-  NormalisePadding(&imported);
+  EXPECT(imported.Apply(NormalisePadding) == 0);
   EXPECT(Pads(op, {1, 1, 2, 2}));
   op.padding = {PaddingType::kExplicit, 0, 0, 0, 0};
-  NormalisePadding(&imported);
+  EXPECT(imported.Apply(NormalisePadding) == 1);
   EXPECT(op.padding.type == PaddingType::kValid);
   op.kernel = {1, 1};
   op.padding = Padding();
   op.padding.type = PaddingType::kSame;
-  NormalisePadding(&imported);
+  EXPECT(imported.Apply(NormalisePadding) == 1);
   EXPECT(op.padding.type == PaddingType::kValid);
 }
 

@@ -24,7 +24,6 @@ void Apply(Rule rule, OperatorGraph& ops) {
 std::vector<ImportedOperator> Fuse(const GraphIndex& graph,
                                    std::vector<ImportedOperator> operators) {
   OperatorGraph ops(graph, std::move(operators));
-  AbsorbLayouts(ops);
   for (const Rule rule : kRules) Apply(rule, ops);
   std::vector<ImportedOperator> result;
   for (size_t i = 0; i < ops.size(); ++i) {
@@ -32,7 +31,6 @@ std::vector<ImportedOperator> Fuse(const GraphIndex& graph,
       continue;
     }
     ImportedOperator op = std::move(ops[i]);
-    NormalisePadding(&op);
     std::sort(op.nodes.begin(), op.nodes.end());
     op.nodes.erase(std::unique(op.nodes.begin(), op.nodes.end()),
                    op.nodes.end());

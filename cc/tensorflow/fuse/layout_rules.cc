@@ -27,23 +27,26 @@ bool KeepsSize(const OperatorGraph& ops, int i) {
 
 }  // namespace
 
-void AbsorbLayouts(OperatorGraph& ops) {
-  for (int i = static_cast<int>(ops.size()) - 1; i >= 0; --i) {
-    if (ops[i].kind != Kind::kLayout) continue;
-    if (ops.AllUsers(i, [](int) { return true; })) {
-      ops.PushIntoUsers(i);
-      continue;
-    }
-    const TensorRef input = ops[i].inputs[0];
-    const std::vector<int> users = ops.Users(i);
-    for (int user : std::set<int>(users.begin(), users.end())) {
-      std::vector<TensorRef> inputs = ops[user].inputs;
-      std::replace(inputs.begin(), inputs.end(), ops[i].output, input);
-      ops.SetInputs(user, std::move(inputs));
-    }
-    ops.Remove(i);
-    ops.SetReadElsewhere(input);
+bool AbsorbLayout(OperatorGraph& ops, int i) {
+  if (ops[i].kind != Kind::kLayout) return false;
+  const std::vector<int> users = ops.Users(i);
+  if (std::any_of(users.begin(), users.end(),
+                  [&](int user) { return ops[user].kind == Kind::kLayout; })) {
+    return false;
   }
+  if (ops.AllUsers(i, [](int) { return true; })) {
+    ops.PushIntoUsers(i);
+    return true;
+  }
+  const TensorRef input = ops[i].inputs[0];
+  for (int user : std::set<int>(users.begin(), users.end())) {
+    std::vector<TensorRef> inputs = ops[user].inputs;
+    std::replace(inputs.begin(), inputs.end(), ops[i].output, input);
+    ops.SetInputs(user, std::move(inputs));
+  }
+  ops.Remove(i);
+  ops.SetReadElsewhere(input);
+  return true;
 }
 
 bool MoveReference(OperatorGraph& ops, int i) {

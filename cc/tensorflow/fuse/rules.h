@@ -15,8 +15,9 @@ inline constexpr std::array<int64_t, 2> kOne = {1, 1};
 
 // Operators read the tensor before a change of its layout, which only matters
 // outside of regions. A Transpose, say, that others read as well stays a node
-// of the graph. The last one first: it decides about those before it.
-void AbsorbLayouts(OperatorGraph& ops);
+// of the graph. Of several in a row the last one is first: it decides about
+// those before it.
+bool AbsorbLayout(OperatorGraph& ops, int i);
 // An operator that reads a tensor only for its size reads an earlier one as
 // large instead, so as not to come between a convolution and its bias.
 bool MoveReference(OperatorGraph& ops, int i);
@@ -73,11 +74,17 @@ bool Flatten(OperatorGraph& ops, int i);
 // [N,1,1,C] to [N,C] in front of other operators is a pooling of one cell.
 // Elsewhere TensorFlow's Reshape, which copies nothing, is left.
 bool FinishReshape(OperatorGraph& ops, int i);
+// One way to write each padding, so that equal blocks have equal signatures
+// and convolutions that may merge are seen: with stride 1, SAME adds
+// (extent - 1) / 2 cells before and the rest after, for every size.
+bool NormalisePadding(OperatorGraph& ops, int i);
 
 using Rule = bool (*)(OperatorGraph&, int);
 
 // Each is applied to all operators, in order, until it applies nowhere.
 inline constexpr Rule kRules[] = {
+    // First: none of the others looks through a change of layout.
+    AbsorbLayout,
     MoveReference,
     ComposeRepeats,
     DropSpread,
@@ -102,12 +109,9 @@ inline constexpr Rule kRules[] = {
     FoldPreActivation,
     Flatten,
     FinishReshape,
+    // Last: FoldPad adds to paddings.
+    NormalisePadding,
 };
-
-// One way to write each padding, so that equal blocks have equal signatures
-// and convolutions that may merge are seen: with stride 1, SAME adds
-// (extent - 1) / 2 cells before and the rest after, for every size.
-void NormalisePadding(ImportedOperator* imported);
 
 }  // namespace ios::tf
 

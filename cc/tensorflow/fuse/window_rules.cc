@@ -220,14 +220,15 @@ bool FoldPad(OperatorGraph& ops, int i) {
   return true;
 }
 
-void NormalisePadding(ImportedOperator* imported) {
-  Operator& op = imported->op;
-  if (op.type == OperatorType::kConv2DTranspose) {
-    NormaliseCut(&op);
-    return;
-  }
-  if (!ios::IsConvolution(op.type)) return;
+bool NormalisePadding(OperatorGraph& ops, int i) {
+  if (!ops.IsConvolution(i)) return false;
+  Operator& op = ops[i].op;
   Padding& p = op.padding;
+  const PaddingType before = p.type;
+  if (ops.IsTransposed(i)) {
+    NormaliseCut(&op);
+    return p.type != before;
+  }
   if (p.type == PaddingType::kExplicit && !p.top && !p.bottom && !p.left &&
       !p.right) {
     p.type = PaddingType::kValid;
@@ -243,6 +244,7 @@ void NormalisePadding(ImportedOperator* imported) {
   if (op.kernel == kOne && p.type == PaddingType::kSame) {
     p.type = PaddingType::kValid;
   }
+  return p.type != before;
 }
 
 }  // namespace ios::tf
