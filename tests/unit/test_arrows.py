@@ -1,5 +1,7 @@
-"""Checks the includes of cc/core, cc/engine, cc/tensorflow and each device."""
+"""Checks the includes of cc/core, cc/engine, cc/tensorflow and each device, and that no
+test imports a test."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -57,3 +59,23 @@ def test_includes(folder):
             elif "/" in header or header.endswith((".h", ".hpp")):
                 system = [r"sys/", r"linux/", r"[a-z]+\.h$"]
                 assert re.match("|".join(system + libraries), header), (name, header)
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """The parts of the names of all that a module imports."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names.update((node.module or "").split("."))
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names.update(part for n in node.names for part in n.name.split("."))
+    return names
+
+
+def test_no_test_imports_a_test():
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    tests = {file.stem for file in files if file.stem.startswith("test_")}
+    assert Path(__file__).stem in tests
+    for file in files:
+        found = imported(ast.parse(file.read_text())) & tests
+        assert not found, (file, found)
