@@ -1,7 +1,9 @@
-// Small blocks for unit tests.
+// Small blocks for unit tests, and numbers for them.
 #ifndef IOS_TF_TESTS_CC_BLOCKS_H_
 #define IOS_TF_TESTS_CC_BLOCKS_H_
 
+#include <cmath>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +38,12 @@ inline Block MakeBlock(std::vector<Operator> operators,
   block.operators = std::move(operators);
   block.outputs = std::move(outputs);
   return block;
+}
+
+inline std::vector<float> Values(int64_t count) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(std::sin(1.0 + i));
+  return values;
 }
 
 }  // namespace ios::testing

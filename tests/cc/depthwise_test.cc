@@ -101,13 +101,13 @@ void Check(const Case& c) {
   // As one thread computes it, and as several share the rows.
   for (const int64_t share : {depthwise.rows(), int64_t{1}, int64_t{3}}) {
     std::vector<float> y(wanted.size(), 1e9f);
-    std::vector<float> scratch(depthwise.scratch_floats({terms}));
+    std::vector<float> scratch(depthwise.scratch_floats({terms, nullptr}));
     for (int64_t row = 0; row < depthwise.rows(); row += share) {
       Depthwise::Arguments arguments;
       arguments.filter = filter.data();
       arguments.output_pitch = channels;
       arguments.output = y.data() + row * depthwise.row_floats();
-      depthwise.Run({terms}, arguments,
+      depthwise.Run({terms, nullptr}, arguments,
                     {row, std::min(row + share, depthwise.rows())},
                     scratch.data());
     }

@@ -14,9 +14,10 @@ namespace {
 using testing::Conv;
 using testing::Join;
 using testing::MakeBlock;
+using testing::Values;
 
 // Two convolutions of the input, 1x1 and 3x3, joined.
-Block Branches() {
+Block TwoBranches() {
   return MakeBlock(
       {Conv(-1, 4, 1), Conv(-1, 8, 3), Join(OperatorType::kConcat, {0, 1})},
       {2}, {1, 6, 5, 3});
@@ -27,12 +28,6 @@ BatchSchedules Schedules() {
   const Stage concat = {Strategy::kConcurrent, {{2}}};
   return {{2, {{{Strategy::kMerge, {{0, 1}}}, concat}}},
           {8, {{{Strategy::kConcurrent, {{0}, {1}}}, concat}}}};
-}
-
-std::vector<float> Values(int64_t count) {
-  std::vector<float> values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(std::sin(1.0 + i));
-  return values;
 }
 
 // The output of a program for so many images.
@@ -47,7 +42,7 @@ std::vector<float> Run(Program* program, int64_t batch) {
 }
 
 TEST(EveryBatchRunsByTheNearestScheduleAndIsRight) {
-  const Block block = Branches();
+  const Block block = TwoBranches();
   const std::vector<float> small = Values(3 * 4), large = Values(3 * 3 * 3 * 8);
   const Weights weights = {
       {{small.data(), {1, 1, 3, 4}}}, {{large.data(), {3, 3, 3, 8}}}, {}};
@@ -128,7 +123,7 @@ TEST(MicroBatchesGiveWhatTheWholeBatchGives) {
 }
 
 TEST(ABatchOfNoImagesIsNowhere) {
-  const Block block = Branches();
+  const Block block = TwoBranches();
   const std::vector<float> small = Values(3 * 4), large = Values(3 * 3 * 3 * 8);
   const Weights weights = {
       {{small.data(), {1, 1, 3, 4}}}, {{large.data(), {3, 3, 3, 8}}}, {}};
@@ -143,7 +138,7 @@ TEST(ABatchOfNoImagesIsNowhere) {
 }
 
 TEST(ProgramsWithoutAValidSchedule) {
-  const Block block = Branches();
+  const Block block = TwoBranches();
   const std::vector<float> small = Values(3 * 4), large = Values(3 * 3 * 3 * 8);
   const Weights weights = {
       {{small.data(), {1, 1, 3, 4}}}, {{large.data(), {3, 3, 3, 8}}}, {}};

@@ -35,15 +35,17 @@ def check(kind: str, jobs: int) -> bool:
     flags.append("-DIOS_TF_ONE_INSTRUCTION_SET")
     directory = ROOT / "build" / "sanitize" / kind.replace(",", "-")
     compiler = shlex.split(os.environ.get("CXX", "g++"))
-    sources = {
-        name: [f"tests/cc/{name}_test.cc", "tests/cc/main.cc"] for name in ENGINE_TESTS
-    }
+    files = {name: f"tests/cc/{name}_test.cc" for name in ENGINE_TESTS}
+    sources = {"engine_tests": [*files.values(), "tests/cc/main.cc"]}
     programs = NativeBuild(compiler, flags, directory).programs(sources, jobs)
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
     good = True
-    for name, program in programs.items():
+    for name, file in files.items():
         done = subprocess.run(
-            [program], env=environment, capture_output=True, text=True
+            [programs["engine_tests"], file],
+            env=environment,
+            capture_output=True,
+            text=True,
         )
         count = done.stdout.count("ok ")
         if done.returncode:

@@ -11,6 +11,7 @@
 namespace ios::testing {
 
 struct Test {
+  const char* file;
   const char* name;
   void (*run)();
 };
@@ -25,8 +26,8 @@ inline int& Failures() {
   return failures;
 }
 
-inline bool Register(const char* name, void (*run)()) {
-  Tests().push_back({name, run});
+inline bool Register(const char* file, const char* name, void (*run)()) {
+  Tests().push_back({file, name, run});
   return true;
 }
 
@@ -36,22 +37,26 @@ inline void Expect(bool holds, const char* what, const char* file, int line) {
   std::printf("%s:%d: not so: %s\n", file, line, what);
 }
 
-inline int RunAll() {
+// Runs the tests of files whose paths have `file` in them.
+inline int Run(const std::string& file) {
+  bool any = false;
   for (const Test& test : Tests()) {
+    if (std::string(test.file).find(file) == std::string::npos) continue;
+    any = true;
     const int before = Failures();
     test.run();
     std::printf("%s %s\n", Failures() == before ? "ok    " : "FAILED",
                 test.name);
   }
-  return Failures() == 0 && !Tests().empty() ? 0 : 1;
+  return any && Failures() == 0 ? 0 : 1;
 }
 
 }  // namespace ios::testing
 
-#define TEST(name)                            \
-  static void name();                         \
-  static const bool name##_registered =       \
-      ::ios::testing::Register(#name, &name); \
+#define TEST(name)                                      \
+  static void name();                                   \
+  static const bool name##_registered =                 \
+      ::ios::testing::Register(__FILE__, #name, &name); \
   static void name()
 
 #define EXPECT(...) \

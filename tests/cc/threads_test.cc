@@ -1,7 +1,6 @@
 // Many threads that call one program, with shapes that are compiled and evicted
 // meanwhile: the same bits as alone, and nothing for ThreadSanitizer to find.
 #include <atomic>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -20,25 +19,20 @@ namespace {
 using testing::Conv;
 using testing::Join;
 using testing::MakeBlock;
+using testing::Values;
 
 constexpr int kThreads = 8, kRuns = 100;
 constexpr int64_t kBatches = 10;  // eight stay compiled
 
-std::vector<float> Values(int64_t count) {
-  std::vector<float> values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(std::sin(1.0 + i));
-  return values;
-}
-
 // 0 and 1 read the input and may merge, 2 reads 0, 3 joins 1 and 2.
-Block Branches() {
+Block ThreeConvolutions() {
   return MakeBlock({Conv(-1, 4, 1), Conv(-1, 8, 3), Conv(0, 4, 3),
                     Join(OperatorType::kConcat, {1, 2})},
                    {3}, {1, 6, 5, 3});
 }
 
 TEST(ThreadsGetTheBitsOfOne) {
-  const Block block = Branches();
+  const Block block = ThreeConvolutions();
   const std::vector<float> weights = Values(3 * 3 * 4 * 8);
   const Weights all = {{{weights.data(), {1, 1, 3, 4}}},
                        {{weights.data(), {3, 3, 3, 8}}},
@@ -83,7 +77,7 @@ TEST(ThreadsGetTheBitsOfOne) {
 }
 
 TEST(ThreadsMeasureWhileOthersRefuse) {
-  const Block block = Branches();
+  const Block block = ThreeConvolutions();
   const auto profiler = Profiler::Create(block, "cpu");
   EXPECT(profiler.ok());
   std::atomic<int> wrong{0};

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import shared
 import tensorflow as tf
 from native_build import (
     CORPUS,
@@ -25,35 +26,69 @@ from native_build import (
 from ios_tf.native import plugin
 
 LIBRARIES = plugin.LIBRARIES
-
-
+MAIN = "tests/cc/main.cc"
 ENGINE = ["-lios_engine", "-Wl,--allow-shlib-undefined"]
 
 
-def run(
-    sources: Sequence[str],
-    directory: Path,
-    flags: Sequence[str],
-    arguments: Sequence[str | Path] = (),
-) -> None:
+def build(sources: Sequence[str | Path], directory: Path, flags: Sequence[str]) -> Path:
     binary = directory / Path(sources[0]).stem
     command = shlex.split(os.environ.get("CXX", "g++"))
-    command += ["-std=c++17", "-O0", "-Wall", "-DNDEBUG", "-I.", "-o", str(binary)]
-    command += [*sources, "-Wl,--no-as-needed"]
+    command += ["-std=c++17", "-O0", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
+    command += ["-DNDEBUG", "-I.", "-o", str(binary)]
+    command += [*map(str, sources), "-Wl,--no-as-needed"]
     command += [f"-L{LIBRARIES}", f"-Wl,-rpath,{LIBRARIES}", *flags]
     subprocess.run(command, cwd=ROOT, check=True)
+    return binary
+
+
+def run(binary: Path, *arguments: str | Path) -> None:
     done = subprocess.run([binary, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ok " in done.stdout
 
 
-def unit_test(name: str) -> list[str]:
-    return [f"tests/cc/{name}_test.cc", "tests/cc/main.cc"]
+def file_of(name: str) -> str:
+    return f"tests/cc/{name}_test.cc"
+
+
+def build_as_one(names: Sequence[str], directory: Path, flags: Sequence[str]) -> None:
+    """A program of many files, `tests`: reading headers takes most of the time."""
+    source = directory / "tests.cc"
+    files = [*map(file_of, names), MAIN]
+    source.write_text("".join(f'#include "{file}"\n' for file in files))
+    build([source], directory, flags)
+
+
+@pytest.fixture(scope="module")
+def engine_tests() -> Path:
+    return shared.made_once("engine_tests", _build_engine_tests) / "tests"
 
 
 @pytest.mark.parametrize("name", ENGINE_TESTS)
-def test_engine(name, tmp_path):
-    run(unit_test(name), tmp_path, ENGINE)
+def test_engine(name, engine_tests):
+    run(engine_tests, file_of(name))
+
+
+@pytest.fixture(scope="module")
+def graph_tests() -> Path:
+    return shared.made_once("graph_tests", _build_graph_tests) / "tests"
+
+
+@pytest.mark.parametrize("name", GRAPH_TESTS)
+def test_graph_optimizer(name, graph_tests):
+    run(graph_tests, file_of(name))
+
+
+def _build_engine_tests(path: Path) -> None:
+    build_as_one(ENGINE_TESTS, path, ENGINE)
+
+
+def _build_graph_tests(path: Path) -> None:
+    directory = Path(tf.sysconfig.get_lib())
+    flags = [f.replace("-I", "-isystem", 1) for f in tf.sysconfig.get_compile_flags()]
+    flags += ["-l:libios_tf_ops.so", "-lios_engine", f"-Wl,-rpath,{directory}"]
+    flags += [str(directory / f"libtensorflow_{x}.so.2") for x in ("cc", "framework")]
+    build_as_one(GRAPH_TESTS, path, [*flags, *linker()])
 
 
 @pytest.mark.parametrize("name", FUZZERS)
@@ -64,7 +99,7 @@ def test_fuzzer(name, tmp_path):
     mutations = "200" if name == "engine" else "2000"
     corpus = sorted((CORPUS / name).iterdir())
     flags = [f"-isystem{json_header.parents[1]}", *ENGINE]
-    run(sources, tmp_path, flags, [mutations, *corpus])
+    run(build(sources, tmp_path, flags), mutations, *corpus)
 
 
 @pytest.mark.parametrize("flag", ["-O1", "-fsanitize=thread"])
@@ -82,17 +117,4 @@ def test_lanes(flag, tmp_path):
     sources = [f"cc/engine/cpu/threads/{name}.cc" for name in threads]
     sources.append("cc/engine/control_groups.cc")
     flags = ["-DIOS_TF_TEST_DELAYS", flag, "-pthread"]
-    run([*unit_test("lanes"), *sources], tmp_path, flags)
-
-
-def test_graph_optimizer(tmp_path):
-    """As one program: reading TensorFlow's headers takes most of the time."""
-    every = tmp_path / "every.cc"
-    files = [file for name in GRAPH_TESTS for file in unit_test(name)]
-    every.write_text("".join(f'#include "{file}"\n' for file in dict.fromkeys(files)))
-    directory = Path(tf.sysconfig.get_lib())
-    flags = [f.replace("-I", "-isystem", 1) for f in tf.sysconfig.get_compile_flags()]
-    flags += ["-l:libios_tf_ops.so", "-lios_engine", f"-Wl,-rpath,{directory}"]
-    flags += [str(directory / f"libtensorflow_{x}.so.2") for x in ("cc", "framework")]
-    flags += linker()
-    run([str(every)], tmp_path, flags)
+    run(build([file_of("lanes"), MAIN, *sources], tmp_path, flags))

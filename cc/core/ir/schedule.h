@@ -35,7 +35,7 @@ struct Stage {
 struct Schedule {
   std::vector<Stage> stages;
   // Of operators that are not computed by kDirect.
-  std::map<int, Algorithm> algorithms;
+  std::map<int, Algorithm> algorithms = {};
 };
 
 // Schedules of one block, by the batch size each is for.
