@@ -167,6 +167,111 @@ TEST(FunctionsOfOneTensorAreActivations) {
   }
 }
 
+// Norms.
+
+// (x - mean) * scale / sqrt(variance + 0.5) + shift, as Keras writes it.
+std::string Norm(TestGraph* graph, const std::string& x,
+                 const std::vector<int32_t>& axes, const std::string& scale,
+                 const std::string& shift) {
+  const std::string over =
+      graph->Integers("axes", {static_cast<int64_t>(axes.size())}, axes);
+  const auto mean = [&](const std::string& name, const std::string& of) {
+    graph->Add(graph->Builder(name, "Mean", {{of}, {over, DT_INT32}})
+                   .Attr("keep_dims", true));
+  };
+  mean("mean", x);
+  graph->Op("squares", "SquaredDifference", {x, "mean"});
+  mean("variance", "squares");
+  graph->Op("sum", "AddV2", {"variance", graph->Floats("epsilon", {})});
+  graph->Op("root", "Rsqrt", {"sum"});
+  graph->Op("factor", "Mul", {"root", scale});
+  graph->Op("product", "Mul", {x, "factor"});
+  graph->Op("moved", "Mul", {"mean", "factor"});
+  graph->Op("rest", "Sub", {shift, "moved"});
+  return graph->Op("y", "AddV2", {"product", "rest"});
+}
+
+// The operator whose output is that of the node; others compute its parts,
+// until DropUnread.
+ImportedOperator Of(const TestGraph& graph, const std::string& name) {
+  const ImportedGraph imported(graph);
+  for (int k = 0; k < imported.size(); ++k) {
+    if (imported.index().Name(imported.At(k).output) == name) {
+      return imported.At(k);
+    }
+  }
+  EXPECT(!"there is no such operator");
+  return ImportedOperator();
+}
+
+TEST(NormsOfPixelsImagesAndChannels) {
+  struct Case {
+    std::vector<int32_t> axes;
+    bool whole_images;
+    int64_t groups;
+  };
+  const Case kCases[] = {
+      {{3}, false, 1}, {{1, 2, 3}, true, 1}, {{1, 2}, true, 4}};
+  for (const Case& c : kCases) {
+    TestGraph graph({1, 9, 8, 4});
+    graph.Fetch(Norm(&graph, "image", c.axes,
+                     graph.Floats("scale", {4}, {1, 2, 3, 4}),
+                     graph.Floats("shift", {4}, {5, 6, 7, 8})));
+    const ImportedOperator imported = Of(graph, "y");
+    EXPECT(imported.op.type == OperatorType::kNormalize);
+    EXPECT(imported.op.whole_images == c.whole_images);
+    EXPECT(imported.op.groups == c.groups && imported.op.epsilon == 0.5f);
+    EXPECT(imported.weights.size() == 2);
+    EXPECT(imported.weights[0].values == (std::vector<float>{1, 2, 3, 4}));
+    EXPECT(imported.weights[1].values == (std::vector<float>{5, 6, 7, 8}));
+  }
+}
+
+TEST(NormsOfRowsAreNone) {
+  TestGraph graph({1, 9, 8, 4});
+  graph.Fetch(Norm(&graph, "image", {2}, graph.Floats("scale", {4}),
+                   graph.Floats("shift", {4})));
+  const ImportedGraph imported(graph);
+  for (int k = 0; k < imported.size(); ++k) {
+    EXPECT(imported.At(k).op.type != OperatorType::kNormalize);
+  }
+}
+
+TEST(NormsOfGroups) {
+  TestGraph graph({1, 9, 8, 4});
+  graph.Reshape("grouped", "image", {1, 9, 8, 2, 2});
+  Norm(&graph, "grouped", {1, 2, 4},
+       graph.Floats("scale", {2, 2}, {1, 2, 3, 4}),
+       graph.Floats("shift", {2, 2}, {5, 6, 7, 8}));
+  graph.Fetch(graph.Reshape("flat", "y", {1, 9, 8, 4}));
+  const ImportedOperator imported = Of(graph, "flat");
+  EXPECT(imported.op.type == OperatorType::kNormalize);
+  EXPECT(imported.op.whole_images && imported.op.groups == 2);
+  EXPECT(imported.weights[0].values == (std::vector<float>{1, 2, 3, 4}));
+  EXPECT(imported.weights[1].values == (std::vector<float>{5, 6, 7, 8}));
+}
+
+TEST(ShufflesOfChannels) {
+  for (const bool channels : {false, true}) {
+    TestGraph graph({1, 8, 8, 6});
+    graph.Reshape("grouped", "image", {1, 8, 8, 3, 2});
+    const std::string order =
+        graph.Integers("order", {5},
+                       channels ? std::vector<int32_t>{0, 1, 2, 4, 3}
+                                : std::vector<int32_t>{0, 2, 1, 3, 4});
+    graph.Add(
+        graph.Builder("turned", "Transpose", {{"grouped"}, {order, DT_INT32}}));
+    graph.Fetch(graph.Reshape("y", "turned", {1, 8, 8, 6}));
+    if (!channels) {
+      EXPECT(ImportedGraph(graph).size() == 0);
+      continue;
+    }
+    const ImportedOperator imported = Only(graph);
+    EXPECT(imported.op.type == OperatorType::kChannelShuffle);
+    EXPECT(imported.op.groups == 3);
+  }
+}
+
 // Windows and reductions.
 
 TEST(Pools) {

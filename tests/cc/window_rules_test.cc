@@ -117,6 +117,54 @@ TEST(RepeatsInARowAreOne) {
   EXPECT(imported.At(1).op.factors == (Pair{2, 3}));
 }
 
+// The image's mean in every cell of a map.
+std::string SpreadMean(TestGraph* graph) {
+  graph->Mean("mean", "image", /*keep_dims=*/true);
+  const std::string size = graph->Integers("size", {2}, {8, 8});
+  graph->Add(graph->Builder("spread", "ResizeNearestNeighbor",
+                            {{"mean"}, {size, ::tensorflow::DT_INT32}}));
+  return "spread";
+}
+
+TEST(CellThatIsSpreadOverAnImageIsBroadcast) {
+  for (const std::string op : {"Mul", "AddV2"}) {
+    TestGraph graph({1, 8, 8, 3});
+    graph.Fetch(graph.Op("y", op, {"image", SpreadMean(&graph)}));
+    ImportedGraph imported(graph);
+    EXPECT(imported.Apply(DropSpread) == 1);
+    EXPECT(imported.Types() ==
+           (Types{OperatorType::kGlobalPool, OperatorType::kBinary}));
+    const ImportedOperator& last = imported.At(1);
+    EXPECT(last.op.function ==
+           (op == "Mul" ? BinaryFunction::kMultiply : BinaryFunction::kAdd));
+    EXPECT(imported.index().Name(last.inputs[0]) == "image");
+    EXPECT(imported.index().Name(last.inputs[1]) == "mean");
+  }
+}
+
+TEST(ChannelThatIsSpreadOverSeveralIsBroadcast) {
+  for (const float factor : {1.0f, 2.0f}) {
+    TestGraph graph({1, 8, 8, 3});
+    graph.Convolution("one", "image", 1, 3, 1);
+    const std::string by = graph.Floats("by", {1, 1, 1, 3}, {1, 1, factor});
+    graph.Op("spread", "Mul", {"one", by});
+    graph.Fetch(graph.Op("y", "Mul", {"image", "spread"}));
+    ImportedGraph imported(graph);
+    EXPECT(imported.Apply(DropSpread) == (factor == 1.0f ? 1 : 0));
+    if (factor != 1.0f) continue;
+    EXPECT(imported.Types() ==
+           (Types{OperatorType::kConv2D, OperatorType::kBinary}));
+    EXPECT(imported.index().Name(imported.At(1).inputs[1]) == "one");
+  }
+}
+
+TEST(SpreadCellStaysWhereItIsReadAsAnImage) {
+  TestGraph graph({1, 8, 8, 3});
+  graph.Fetch(graph.Op("y", "Mul", {"image", SpreadMean(&graph)}));
+  graph.Fetch(graph.Convolution("conv", "spread", 3, 3, 4));
+  EXPECT(ImportedGraph(graph).Apply(DropSpread) == 0);
+}
+
 TEST(OnePaddingIsWrittenInOneWay) {
   TestGraph graph({1, 8, 8, 3});
   graph.Fetch(graph.Convolution("conv", "image", 3, 3, 4));

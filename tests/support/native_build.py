@@ -35,6 +35,7 @@ GRAPH_TESTS = (
     "layout_rules",
     "layouts",
     "lower",
+    "prelu_rule",
     "reshape_rules",
     "window_rules",
 )
