@@ -17,8 +17,6 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from ios_tf.cost import CachedCostModel, SimulatedCostModel
 from ios_tf.cost.simulated import DEVICES
 from ios_tf.files import write_json
@@ -30,11 +28,11 @@ from ios_tf.scheduler import (
     Complexity,
     Problem,
     SearchOptions,
-    Stage,
     bitsets,
     complexity,
     search,
 )
+from ios_tf.scheduler.dynamic_programming import solve
 from ios_tf.scheduler.state_space import build_state_space
 
 # A graph with more is left out.
@@ -83,7 +81,8 @@ def _points(family: str, problem: Problem) -> Iterator[Point]:
     seconds = math.inf
     for _ in range(_REPEAT):  # the fastest: the machine may be busy
         start = time.perf_counter()
-        search(problem, _Known(), SearchOptions("parallel", UNPRUNED))
+        space = build_state_space(problem, UNPRUNED)
+        solve(space, 1.0 + 0.1 * bitsets.sizes(space.stages))
         seconds = min(seconds, time.perf_counter() - start)
     cached = CachedCostModel(SimulatedCostModel(DEVICES["h200"]))
     search(
@@ -94,16 +93,6 @@ def _points(family: str, problem: Problem) -> Iterator[Point]:
     )
     counts = complexity(problem)
     yield Point(family, counts, seconds, space.stages.shape[1], cached.measured)
-
-
-class _Known:
-    """All latencies, at once: what is left is the dynamic program's own time."""
-
-    def stage_latency(self, problem: Problem, stage: Stage) -> float:
-        return 1.0 + 0.1 * stage.operators.bit_count()
-
-    def concurrent_latencies(self, problem: Problem, stages: np.ndarray) -> np.ndarray:
-        return 1.0 + 0.1 * bitsets.sizes(stages)
 
 
 def _parallel_chains(operators: int, chains: int) -> Problem:

@@ -34,14 +34,6 @@ class CostModel(Protocol):
 
 
 @runtime_checkable
-class TableCostModel(CostModel, Protocol):
-    """A cost model that knows the latencies of all concurrent stages beforehand."""
-
-    def concurrent_latencies(self, problem: Problem, stages: np.ndarray) -> np.ndarray:
-        """Milliseconds, float64[stages]; the stages are bitsets of units."""
-
-
-@runtime_checkable
 class PartialCostModel(CostModel, Protocol):
     """A cost model that does not know all latencies; others are never asked for."""
 
@@ -250,15 +242,8 @@ class _Candidates:
         return self._stage(int(self._ms[:, i].argmin()), i)
 
     def ask_all(self) -> None:
-        """Asks for all stages, concurrent ones at once where the cost model can."""
-        table = self._asker.cost_model
-        rows = [_MERGE, _CONCURRENT]
-        if isinstance(table, TableCostModel):
-            concurrent = self._exists[_CONCURRENT]
-            found = self._asker.ask_for_many(table, self._space.stages[:, concurrent])
-            self._ms[_CONCURRENT, concurrent] = found
-            rows = [_MERGE]
-        for row in rows:
+        """Asks for all stages."""
+        for row in (_MERGE, _CONCURRENT):
             for i in np.flatnonzero(self._exists[row]).tolist():
                 self._ask(row, i)
 
@@ -349,7 +334,7 @@ class _Asker:
         start: Progress,
     ) -> None:
         self.problem = problem
-        self.cost_model = cost_model
+        self._cost_model = cost_model
         self._progress = progress
         self.state = start
         self.done: float | None = None  # None: as many as were asked for
@@ -357,28 +342,15 @@ class _Asker:
             progress(start)
 
     def ask(self, stage: Stage) -> float:
-        latency_ms = self.cost_model.stage_latency(self.problem, stage)
+        latency_ms = self._cost_model.stage_latency(self.problem, stage)
         if not (math.isfinite(latency_ms) and latency_ms >= 0):
             raise ValueError(
                 f"block {self.problem.name!r}: the cost model gave {latency_ms} ms "
                 f"for the {stage.strategy.value} stage {stage.groups}"
             )
-        self._count(1)
-        return latency_ms
-
-    def ask_for_many(self, table: TableCostModel, stages: np.ndarray) -> np.ndarray:
-        latencies = table.concurrent_latencies(self.problem, stages)
-        if not (np.all(np.isfinite(latencies)) and np.all(latencies >= 0)):
-            raise ValueError(
-                f"block {self.problem.name!r}: the cost model gave latencies that are "
-                "no numbers >= 0"
-            )
-        self._count(stages.shape[1])
-        return latencies
-
-    def _count(self, asked: int) -> None:
-        asked += self.state.stages_asked
+        asked = self.state.stages_asked + 1
         done = asked / self.state.stages_total if self.done is None else self.done
         self.state = dataclasses.replace(self.state, stages_asked=asked, done=done)
         if self._progress:
             self._progress(self.state)
+        return latency_ms

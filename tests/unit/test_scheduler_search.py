@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from scheduler_helpers import (
     all_schedules,
@@ -26,7 +25,6 @@ from ios_tf.scheduler import (
     SearchOptions,
     Stage,
     Strategy,
-    bitsets,
     complexity,
     search,
 )
@@ -202,27 +200,6 @@ def test_the_complete_space_holds_better_schedules_than_the_restricted():
         assert complete <= single
         better += complete < single
     assert better > 5
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_a_table_of_latencies_gives_the_same(seed):
-    problem, _, _ = problem_of(seed, 7)
-    strategy = ("both", "parallel", "merge")[seed % 3]
-    pruning = _PRUNINGS[seed % len(_PRUNINGS)]
-    one_by_one = search(problem, _RandomCosts(seed), SearchOptions(strategy, pruning))
-
-    class Table(_RandomCosts):
-        def concurrent_latencies(self, problem, stages):
-            found = []
-            for mask in bitsets.to_masks(stages):
-                operators = [op for op in range(len(problem)) if mask >> op & 1]
-                found.append(self.cost(operators, "concurrent"))
-            return np.array(found)
-
-    at_once = search(problem, Table(seed), SearchOptions(strategy, pruning))
-    assert at_once.schedule == one_by_one.schedule
-    assert at_once.latency_ms == one_by_one.latency_ms
-    assert at_once.stats == one_by_one.stats
 
 
 class _KnowsSome(_RandomCosts):
