@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ios_tf.scheduler.problem import Problem, mask_of, operators_of
-from ios_tf.scheduler.schedule import Schedule, Stage, Strategy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,20 +27,6 @@ class Units:
     problem: Problem
     masks: tuple[int, ...]
     contracted: Problem
-
-    def stage(self, stage: Stage) -> Stage:
-        """A stage of units as a stage of operators."""
-        operators = self.operators(stage.operators)
-        if stage.strategy is Strategy.MERGE:
-            return Stage.merge(operators)
-        return Stage.concurrent(self.problem, operators)
-
-    def schedule(self, schedule: Schedule) -> Schedule:
-        """A schedule of units as a schedule of operators."""
-        stages = tuple(self.stage(stage) for stage in schedule.stages)
-        return dataclasses.replace(
-            schedule, stages=stages, signature=self.problem.signature
-        )
 
     def operators(self, units: int) -> int:
         """The operators of a set of units; both are bitmasks."""
