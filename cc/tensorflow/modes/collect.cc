@@ -57,11 +57,9 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
       const PartitionBlock made = MakeBlock(
           partition, operators, partition.operators[operators[0]].op.name);
       const std::string signature = Signature(made.block);
-      const bool chain = IsChain(made.block);
       blocks.push_back({{"signature", signature},
                         {"names", std::move(names)},
-                        {"region", r},
-                        {"chain", chain}});
+                        {"region", r}});
       if (!signatures.insert(signature).second) continue;
       StatusOr<std::string> problem = ProblemJson(made.block);
       if (!problem.ok()) return ToAbsl(problem.status());

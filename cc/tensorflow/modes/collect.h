@@ -11,8 +11,7 @@ namespace ios::tf {
 
 // {"version": 1,
 //  "problems": [problem.h, one for each different block],
-//  "blocks": [{"signature", "names": of the operators, "region": int,
-//              "chain": true if there is only one order to run it in}],
+//  "blocks": [{"signature", "names": of the operators, "region": int}],
 //  "report": {"operators": {type: count}, "regions": count,
 //             "nodes": count, "left_to_tensorflow": {op type: count},
 //             "refused": [{"node", "op", "reason"}]}}
