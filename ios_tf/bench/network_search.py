@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ios_tf.bench.frameworks.runner import runs_taking
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.model.network import Network
@@ -144,7 +145,7 @@ def interleaved_ms(
         measured = profiler.measure(
             [*schedules, *schedules[::-1]],
             warmup=1,
-            number=max(1, round(_LEAST_MS / max(once_ms, 1e-3))),
+            number=runs_taking(_LEAST_MS, once_ms),
             repeat=rounds // 2,
         )
         there, back = measured[: len(schedules)], measured[len(schedules) :][::-1]

@@ -28,7 +28,7 @@ from ios_tf.bench.experiments.experiment import (
     summary,
 )
 from ios_tf.bench.frameworks.ios_runner import IosRunner
-from ios_tf.bench.frameworks.runner import Target
+from ios_tf.bench.frameworks.runner import Target, runs_taking
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.model.network import Network
 from ios_tf.native import engine
@@ -219,7 +219,7 @@ def _latencies_ms(
     stage = Stage(Strategy.CONCURRENT, ((operator,),))
     schedules = [schedule_json(Schedule((stage,)))]
     once_ms = profiler.measure(schedules, warmup=2, number=1, repeat=3).min()
-    number = max(1, round(_LEAST_MS / max(once_ms, 1e-3)))
+    number = runs_taking(_LEAST_MS, once_ms)
     return profiler.measure(schedules, warmup=1, number=number, repeat=rounds)[0]
 
 

@@ -21,6 +21,11 @@ from ios_tf.model.network import Network
 _LEAST_MS = 30.0
 
 
+def runs_taking(least_ms: float, once_ms: float) -> int:
+    """How many runs of `once_ms` take some `least_ms` together."""
+    return max(1, round(least_ms / max(once_ms, 1e-3)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Target:
     """The target that a network is prepared for.
@@ -103,7 +108,7 @@ class Runner(abc.ABC):
     def calls(self) -> int:
         """How many runs make a measurement."""
         self._timed(3)
-        return max(1, round(_LEAST_MS / max(self._timed(2), 1e-3)))
+        return runs_taking(_LEAST_MS, self._timed(2))
 
     def time(self, calls: int) -> float:
         """Milliseconds of a run, the mean of so many, after unmeasured ones."""
