@@ -94,7 +94,7 @@ def _pairs(found: Any, expected: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]
         strict=True,
     ):
         if timing.is_value(truth):
-            yield np.asarray(one.numpy()), np.asarray(truth.numpy())
+            yield np.asarray(one), np.asarray(truth)
 
 
 def _is_float(array: np.ndarray) -> bool:

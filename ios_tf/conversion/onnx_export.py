@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from ios_tf.conversion.differences import relative_difference
+from ios_tf.conversion.differences import compare_outputs
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import write_bytes
 from ios_tf.model import frozen_graphs, function_library, saved_models
@@ -221,12 +221,8 @@ def _difference(
         raise UserError(
             f"ONNX Runtime cannot run the exported model: {first_line(error)}"
         ) from error
-    differences = [0.0]
-    for value, truth in zip(found, expected.values(), strict=True):
-        truth = truth.numpy()
-        if np.issubdtype(truth.dtype, np.floating):
-            differences.append(relative_difference(value, truth))
-    return max(differences)
+    difference, _ = compare_outputs(dict(zip(expected, found, strict=True)), expected)
+    return difference or 0.0
 
 
 def _check_directory(output: str) -> None:
