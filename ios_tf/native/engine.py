@@ -26,7 +26,7 @@ _DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
 # The program, inputs with their shapes, and outputs.
 _RUN = [ctypes.c_void_p, _POINTERS, _INT64S, ctypes.c_int, _POINTERS, ctypes.c_int]
 # The functions of the C API: what each returns, and what it takes.
-_SIGNATURES = {
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_last_error": (ctypes.c_char_p, []),
     "ios_last_error_is_exhaustion": (ctypes.c_int, []),
     "ios_free_string": (None, [ctypes.c_void_p]),
@@ -78,17 +78,29 @@ class EngineMemoryError(EngineError, MemoryError):
     """There is not enough memory, or there are too many threads already."""
 
 
+def typed_library(
+    path: Path, signatures: Mapping[str, tuple[Any, Sequence[Any]]]
+) -> ctypes.CDLL:
+    """Loads a library; `signatures` say what its functions return and take.
+
+    Raises:
+      OSError: it cannot be loaded.
+    """
+    library = ctypes.CDLL(str(path))
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
 @functools.cache
 def _library() -> ctypes.CDLL:
     path = LIBRARIES / "libios_engine.so"
     try:
-        library = ctypes.CDLL(str(path))
+        library = typed_library(path, _SIGNATURES)
     except OSError as error:
         raise EngineError(f"cannot load the engine: {error}") from None
-    for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(library, name)
-        function.restype = result
-        function.argtypes = arguments
     for directory in _cuda_directories():
         library.ios_add_library_directory(os.fsencode(directory))
     return library

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import json
 import logging
 import threading
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.native import engine
 
 LIBRARIES = engine.LIBRARIES
 
+_TEXT, _POINTER = ctypes.c_char_p, ctypes.c_void_p
+# Functions of the C API: what each returns, and what it takes.
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "ios_tf_free_string": (None, [_POINTER]),
+    "ios_tf_enable": (_POINTER, [_TEXT, _TEXT, ctypes.c_int64]),
+    "ios_tf_disable": (None, []),
+    "ios_tf_status": (_POINTER, []),
+    "ios_tf_names": (_POINTER, []),
+    "ios_tf_open_search": (None, [_POINTER, _POINTER, _POINTER, ctypes.c_int]),
+    "ios_tf_close_search": (None, []),
+    "ios_tf_take_problem": (ctypes.c_int64, [ctypes.POINTER(_POINTER)]),
+    "ios_tf_begin_search": (ctypes.c_int, [ctypes.c_int64]),
+    "ios_tf_give_schedule": (None, [ctypes.c_int64, _TEXT, _TEXT]),
+}
 _logger = logging.getLogger("ios_tf")
 _lock = threading.Lock()
 _ops: ModuleType | None = None
@@ -55,6 +72,22 @@ def ops() -> ModuleType:
         if _ops is None:
             _ops = _load_ops()
         return _ops
+
+
+def runtime() -> ctypes.CDLL:
+    """The C API of the native ops' library (cc/tensorflow/on_the_fly/runtime_api.h).
+
+    Raises:
+      NativeLibraryError: as `ops`.
+    """
+    ops()
+    return _runtime()
+
+
+@functools.cache
+def _runtime() -> ctypes.CDLL:
+    # TensorFlow has loaded it: this is the same one.
+    return engine.typed_library(LIBRARIES / "libios_tf_ops.so", _SIGNATURES)
 
 
 def version_mismatch(running: str, built: str) -> str | None:

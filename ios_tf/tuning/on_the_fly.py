@@ -10,13 +10,11 @@ from __future__ import annotations
 import atexit
 import ctypes
 import dataclasses
-import functools
 import json
 import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
@@ -152,7 +150,7 @@ def enable(
     batch_size = _check(on_miss, batch_size)
     pruning = Pruning(max_group_size, max_groups)
     try:
-        library = _library()
+        library = plugin.runtime()
     except NativeLibraryError as error:
         _logger.warning("ios_tf.enable does nothing: %s", error)
         return status()
@@ -174,7 +172,7 @@ def disable() -> None:
     """
     tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
     try:
-        library = _library()
+        library = plugin.runtime()
     except NativeLibraryError:
         return
     library.ios_tf_disable()
@@ -189,7 +187,7 @@ def status() -> Status:
         "disable_meta_optimizer", False
     )
     try:
-        library = _library()
+        library = plugin.runtime()
     except NativeLibraryError as error:
         return Status(str(error), False, False)
     found = json.loads(_take_string(library.ios_tf_status()) or "{}")
@@ -242,7 +240,7 @@ def session_config(
         custom.parameter_map[key].s = value.encode()
     custom.parameter_map["batch_size"].i = batch_size
     try:
-        _library()  # registers the optimizer
+        plugin.runtime()  # registers the optimizer
         if on_miss == "search":
             _start_search(pruning, progress)
     except NativeLibraryError as error:
@@ -298,7 +296,7 @@ class _SearchThread(threading.Thread):
 
 def _start_search(pruning: Pruning, progress: bool) -> None:
     global _search
-    library = _library()
+    library = plugin.runtime()
     with _lock:
         if _search is not None and _search.is_alive():
             _search.pruning, _search.progress = pruning, progress
@@ -319,7 +317,7 @@ def _stop_search() -> None:
     global _search
     with _lock:
         if _search is not None:
-            _library().ios_tf_close_search()
+            plugin.runtime().ios_tf_close_search()
             _search = None
 
 
@@ -337,37 +335,9 @@ os.register_at_fork(after_in_child=_restart_search)
 atexit.register(_stop_search)
 
 
-def _library() -> ctypes.CDLL:
-    plugin.ops()
-    return _typed_library(str(plugin.LIBRARIES / "libios_tf_ops.so"))
-
-
-@functools.cache
-def _typed_library(path: str) -> ctypes.CDLL:
-    library = ctypes.CDLL(path)  # the one that TensorFlow has loaded
-    text, pointer = ctypes.c_char_p, ctypes.c_void_p
-    signatures: dict[str, tuple[Any, list[Any]]] = {
-        "ios_tf_free_string": (None, [pointer]),
-        "ios_tf_enable": (pointer, [text, text, ctypes.c_int64]),
-        "ios_tf_disable": (None, []),
-        "ios_tf_status": (pointer, []),
-        "ios_tf_names": (pointer, []),
-        "ios_tf_open_search": (None, [pointer, pointer, pointer, ctypes.c_int]),
-        "ios_tf_close_search": (None, []),
-        "ios_tf_take_problem": (ctypes.c_int64, [ctypes.POINTER(pointer)]),
-        "ios_tf_begin_search": (ctypes.c_int, [ctypes.c_int64]),
-        "ios_tf_give_schedule": (None, [ctypes.c_int64, text, text]),
-    }
-    for name, (result, arguments) in signatures.items():
-        function = getattr(library, name)
-        function.restype = result
-        function.argtypes = arguments
-    return library
-
-
 def _take_string(address: int | None) -> str | None:
     if not address:
         return None
     text = ctypes.string_at(address).decode()
-    _library().ios_tf_free_string(address)
+    plugin.runtime().ios_tf_free_string(address)
     return text

@@ -2,15 +2,13 @@
 
 import json
 
-from ios_tf.native import names
+from ios_tf.native import names, plugin
 from ios_tf.scheduler import document
 from ios_tf.tuning import on_the_fly
 
 
 def test_names_are_those_of_the_library():
-    assert json.loads(
-        on_the_fly._take_string(on_the_fly._library().ios_tf_names())
-    ) == {
+    assert json.loads(on_the_fly._take_string(plugin.runtime().ios_tf_names())) == {
         "annotations": list(names.ANNOTATIONS),
         "shape_of_weight": names.SHAPE_OF_WEIGHT,
         "merged": names.MERGED,

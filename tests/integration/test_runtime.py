@@ -22,7 +22,6 @@ from keras import layers
 import ios_tf
 from ios_tf.native import engine, plugin
 from ios_tf.scheduler import Problem, greedy_schedule
-from ios_tf.tuning import on_the_fly
 
 FAST = {"max_groups": 2, "max_group_size": 2, "progress": False}
 
@@ -230,7 +229,7 @@ def test_search_from_a_thread_that_holds_pythons_lock(cache, network, tmp_path):
 def test_no_deadlock_with_a_lock_that_is_never_let_go(cache, network, tmp_path):
     request = problem_request(network, cache, tmp_path)
     ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
-    library = on_the_fly._library()
+    library = plugin.runtime()
     # Nothing says how to let go: this thread keeps the lock the search needs.
     library.ios_tf_open_search(None, None, None, 50)
     assert ask(request) is None
