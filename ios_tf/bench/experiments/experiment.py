@@ -229,16 +229,21 @@ def versions() -> dict[str, str]:
     return found
 
 
-def summary(latencies_ms: Sequence[float]) -> dict[str, Any]:
-    """Median and spread of latencies, and the latencies themselves."""
+def quantiles(latencies_ms: Sequence[float]) -> dict[str, float]:
+    """Median and spread of latencies."""
     values = [float(value) for value in latencies_ms]
     low, high = np.percentile(values, (10, 90))
     return {
         "median_ms": statistics.median(values),
         "p10_ms": float(low),
         "p90_ms": float(high),
-        "latencies_ms": [round(value, 6) for value in values],
     }
+
+
+def summary(latencies_ms: Sequence[float]) -> dict[str, Any]:
+    """Median and spread of latencies, and the latencies themselves."""
+    values = [round(float(value), 6) for value in latencies_ms]
+    return {**quantiles(latencies_ms), "latencies_ms": values}
 
 
 def ratio(of: Sequence[float], to: Sequence[float]) -> float:

@@ -19,7 +19,7 @@ RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 _INTRODUCTION = """# Benchmarks
 
 This page is made by `ios_tf bench page` from the JSON files in
-`docs/results/<machine>`; those hold every measured latency.
+`docs/results/<machine>`; those hold all numbers in full.
 
 * Whatever is compared was measured in one run, in turn, every other round in reverse
   order. Medians, with the 10th and the 90th percentile; speedups and ratios are
@@ -114,7 +114,7 @@ def _section(path: Path, record: Record, paper: Mapping[str, Any], page: Path) -
     text += (
         f"* {record.machine['processor']}, {record.machine['cores']} cores; {found}\n"
     )
-    text += f"* took {minutes:.1f} min; `{path.name}` has all latencies\n"
+    text += f"* took {minutes:.1f} min; `{path.name}` has all numbers\n"
     for table in what.tables(record.results, paper):
         text += f"\n{table.title}\n\n{_markdown(table)}"
     figure = path.with_suffix(".svg")

@@ -24,8 +24,8 @@ from ios_tf.bench.experiments.experiment import (
     Experiment,
     Table,
     ms,
+    quantiles,
     short_name,
-    summary,
 )
 from ios_tf.bench.frameworks.ios_runner import IosRunner
 from ios_tf.bench.frameworks.runner import Target, runs_taking
@@ -95,7 +95,7 @@ class Roofline(Experiment):
                     floor_ms = min(floor_ms, row["median_ms"])
                 row["floor_ms"] = floor_ms
             networks[network.name] = {
-                "sequential": summary(whole_ms),
+                "sequential": quantiles(whole_ms),
                 "operators": operators,
             }
             context.say(f"{network.name}: {len(operators)} different operators")
@@ -196,7 +196,7 @@ def _operators(network: Network, context: Context) -> list[dict[str, Any]]:
                 "output": list(problem.shapes[index]),
                 "gflop": works[index].flop / 1e9,
                 "mb": works[index].bytes / 1e6,
-                **summary(_latencies_ms(profiler, index, context.rounds)),
+                **quantiles(_latencies_ms(profiler, index, context.rounds)),
                 "count": count,
             }
         )
@@ -271,7 +271,7 @@ def _alone(
         "inputs": block["inputs"],
         "gflop": work.flop / 1e9,
         "mb": work.bytes / 1e6,
-        **summary(_latencies_ms(profiler, 0, context.rounds)),
+        **quantiles(_latencies_ms(profiler, 0, context.rounds)),
     }
 
 
