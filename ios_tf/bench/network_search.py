@@ -110,7 +110,7 @@ class _TimedCostModel(ProfiledCostModel):
 
     seconds = 0.0
 
-    def _measure(self, *arguments: Any, **options: Any) -> list[list[float]]:
+    def _measure(self, *arguments: Any, **options: Any) -> list[float]:
         start = time.monotonic()
         try:
             return super()._measure(*arguments, **options)

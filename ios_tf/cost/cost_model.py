@@ -6,6 +6,7 @@ import abc
 import dataclasses
 import math
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -27,6 +28,15 @@ __all__ = [
 
 _Candidate = TypeVar("_Candidate")
 _MOST_RUNS = 1_000_000  # for one latency
+# Measurements of each candidate when whole schedules are compared.
+_ROUNDS = 7
+# One run of so many milliseconds is measurement enough; and so many rounds, in which
+# what takes so much longer than the fastest is measured no more.
+_LONG_MS = 50.0
+_LONG_ROUNDS = 3
+_HOPELESS = 1.3
+# How many are measured, however long it takes: what is now, what was found, another.
+_LEAST_CANDIDATES = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,3 +232,31 @@ class SampledCostModel(abc.ABC):
         """The latency in ms of a group alone, on one of so many lanes."""
         stage = Stage(Strategy.CONCURRENT, (group,))
         return self.observe(problem, stage, lanes).median_ms
+
+    def _compare(
+        self,
+        candidates: Sequence[_Candidate],
+        milliseconds: Callable[[_Candidate, Measurement], float],
+        seconds: float,
+    ) -> list[float]:
+        """The median latencies of candidates; `seconds` as for a BlockCostModel."""
+        # In turn, so that what disturbs the machine disturbs all alike.
+        end = time.monotonic() + seconds
+        latencies: list[list[float]] = []
+        once = Measurement(max(self.measurement.warmup, 1), self.measurement.number, 1)
+        for number, candidate in enumerate(candidates):
+            if number >= _LEAST_CANDIDATES and time.monotonic() > end:
+                break
+            latencies.append([milliseconds(candidate, once)])
+        self.measurements += len(latencies)
+        once = dataclasses.replace(once, warmup=1)
+        for done in range(1, _ROUNDS):
+            fastest = min(map(statistics.median, latencies))
+            long = fastest > _LONG_MS
+            if long and (done == _LONG_ROUNDS or time.monotonic() > end):
+                break
+            once = Measurement(0, 1, 1) if long else once
+            for candidate, found in zip(candidates, latencies, strict=False):
+                if not long or statistics.median(found) < _HOPELESS * fastest:
+                    found.append(milliseconds(candidate, once))
+        return [statistics.median(found) for found in latencies]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-import statistics
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,19 +16,9 @@ from ios_tf.native import engine, malloc, plugin
 from ios_tf.native.devices import CPU, Device
 from ios_tf.scheduler import Problem, Schedule, Stage
 
-# Measurements of each candidate when whole schedules are compared.
-_ROUNDS = 7
-# One run of so many milliseconds is measurement enough; and so many rounds, in which
-# what takes so much longer than the fastest is measured no more.
-_LONG_MS = 50.0
-_LONG_ROUNDS = 3
-_HOPELESS = 1.3
-# How many are measured, however long it takes: what is now, what was found, another.
-_LEAST_CANDIDATES = 3
-
 
 class MeasuredCostModel(SampledCostModel):
-    """Latencies of stages on a device, in milliseconds. A LaneCostModel."""
+    """Latencies of stages on a device, in milliseconds. A BlockCostModel."""
 
     def __init__(
         self,
@@ -59,7 +46,7 @@ class MeasuredCostModel(SampledCostModel):
         program = self._program(problem)
         schedules = [Schedule(tuple(stages)).to_json() for stages in candidates]
         programs = [[(program, schedule)] for schedule in schedules]
-        return self._compare(programs, seconds)
+        return self._compare(programs, self._milliseconds, seconds)
 
     def compare_programs(
         self,
@@ -71,37 +58,11 @@ class MeasuredCostModel(SampledCostModel):
         A form is the {"block", "schedule"} objects of all its regions; its latency is
         their sum. `seconds` is as for `compare`.
         """
-        return self._compare(
-            [
-                [(_text(one["block"]), _text(one["schedule"])) for one in programs]
-                for programs in candidates
-            ],
-            seconds,
-        )
-
-    def _compare(
-        self, candidates: Sequence[Sequence[tuple[str, str]]], seconds: float
-    ) -> list[float]:
-        # In turn, so that what disturbs the machine disturbs all alike.
-        end = time.monotonic() + seconds
-        latencies: list[list[float]] = []
-        once = Measurement(max(self.measurement.warmup, 1), self.measurement.number, 1)
-        for number, candidate in enumerate(candidates):
-            if number >= _LEAST_CANDIDATES and time.monotonic() > end:
-                break
-            latencies.append([self._milliseconds(candidate, once)])
-        self.measurements += len(latencies)
-        once = dataclasses.replace(once, warmup=1)
-        for done in range(1, _ROUNDS):
-            fastest = min(map(statistics.median, latencies))
-            long = fastest > _LONG_MS
-            if long and (done == _LONG_ROUNDS or time.monotonic() > end):
-                break
-            once = Measurement(0, 1, 1) if long else once
-            for candidate, found in zip(candidates, latencies, strict=False):
-                if not long or statistics.median(found) < _HOPELESS * fastest:
-                    found.append(self._milliseconds(candidate, once))
-        return [statistics.median(found) for found in latencies]
+        texts = [
+            [(_text(one["block"]), _text(one["schedule"])) for one in programs]
+            for programs in candidates
+        ]
+        return self._compare(texts, self._milliseconds, seconds)
 
     def _milliseconds(
         self, candidate: Sequence[tuple[str, str]], measurement: Measurement

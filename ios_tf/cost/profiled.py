@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-import statistics
 from collections.abc import Sequence
 
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement, SampledCostModel
@@ -13,12 +11,9 @@ from ios_tf.native import engine
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Schedule, Stage
 
-# Measurements of each candidate when whole schedules are compared.
-_ROUNDS = 7
-
 
 class ProfiledCostModel(SampledCostModel):
-    """Latencies of stages on a device, in milliseconds. A LaneCostModel.
+    """Latencies of stages on a device, in milliseconds. A BlockCostModel.
 
     Args:
       device: "cpu", "cuda", … (cc/engine/backend.h, GetBackend).
@@ -41,7 +36,7 @@ class ProfiledCostModel(SampledCostModel):
 
     def sample(self, problem: Problem, stage: Stage, lanes: int) -> list[float]:
         """Latencies of one stage in milliseconds, `measurement.repeat` of them."""
-        return self._measure(problem, [[stage]], self.measurement, lanes)[0]
+        return self._measure(problem, [stage], self.measurement, lanes)
 
     def compare(
         self,
@@ -49,16 +44,12 @@ class ProfiledCostModel(SampledCostModel):
         candidates: Sequence[Sequence[Stage]],
         seconds: float = math.inf,
     ) -> list[float]:
-        """The median latencies of several schedules of a block, measured in turn.
+        """The median latencies of several schedules of a block: see BlockCostModel."""
 
-        All of them, however many `seconds` that takes.
-        """
-        self.measurements += len(candidates)
-        rounds = dataclasses.replace(self.measurement, repeat=_ROUNDS)
-        return [
-            statistics.median(latencies)
-            for latencies in self._measure(problem, candidates, rounds)
-        ]
+        def milliseconds(stages: Sequence[Stage], measurement: Measurement) -> float:
+            return self._measure(problem, stages, measurement)[0]
+
+        return self._compare(candidates, milliseconds, seconds)
 
     def release(self) -> None:
         """Frees what the device holds of the blocks measured so far."""
@@ -67,25 +58,19 @@ class ProfiledCostModel(SampledCostModel):
     def _measure(
         self,
         problem: Problem,
-        candidates: Sequence[Sequence[Stage]],
+        stages: Sequence[Stage],
         measurement: Measurement,
         lanes: int = 0,
-    ) -> list[list[float]]:
+    ) -> list[float]:
         if problem.signature not in self._profilers:
             self._profilers[problem.signature] = engine.Profiler(
                 problem.block, self._device
             )
-        schedules = [
-            json.loads(Schedule(tuple(stages)).to_json()) for stages in candidates
-        ]
-        return (
-            self._profilers[problem.signature]
-            .measure(
-                schedules,
-                warmup=measurement.warmup,
-                number=measurement.number,
-                repeat=measurement.repeat,
-                lanes=lanes,
-            )
-            .tolist()
+        (latencies,) = self._profilers[problem.signature].measure(
+            [json.loads(Schedule(tuple(stages)).to_json())],
+            warmup=measurement.warmup,
+            number=measurement.number,
+            repeat=measurement.repeat,
+            lanes=lanes,
         )
+        return list(latencies.tolist())

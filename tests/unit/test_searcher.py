@@ -39,6 +39,15 @@ def test_what_cannot_be_measured_is_sequential(size):
     assert stats.too_large == {"branches"}
 
 
+def test_without_time_only_the_first_schedules_are_compared():
+    problem = branches(1, 8)
+    candidates = [sequential_schedule(problem).stages] * 5
+    cost_model = ProfiledCostModel("cpu", Measurement(0, 1, 1))
+    assert len(cost_model.compare(problem, candidates, seconds=0.0)) == 3
+    assert len(cost_model.compare(problem, candidates)) == 5
+    assert cost_model.measurements == 8
+
+
 def test_candidates_that_do_not_fit_together_are_measured_alone():
     held: list[int] = []
     released = 0
