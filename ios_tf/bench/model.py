@@ -28,7 +28,7 @@ from ios_tf.model.weights import Weights
 from ios_tf.native import devices, plugin
 from ios_tf.tables import table
 from ios_tf.tuning.progress import Progress
-from ios_tf.tuning.searcher import Searcher
+from ios_tf.tuning.searcher import NetworkSearcher
 
 STOCK = "TensorFlow"
 FROZEN = "frozen"  # TensorFlow, too: what freezing the variables alone gives
@@ -171,7 +171,7 @@ def bench(
     return Result(str(model), signature, fingerprint, batch_size, rows)
 
 
-def _scheduled(function: Function, searcher: Searcher) -> graph_pb2.GraphDef:
+def _scheduled(function: Function, searcher: NetworkSearcher) -> graph_pb2.GraphDef:
     """The graph that `convert` writes with a strategy, whether it is faster or not."""
     if not function.problems:
         return function.frozen.graph_def

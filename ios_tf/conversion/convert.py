@@ -27,7 +27,7 @@ from ios_tf.model.outputs import copy_directory, written_directory
 from ios_tf.model.weights import Weights
 from ios_tf.native import malloc
 from ios_tf.scheduler import Schedule
-from ios_tf.tuning.searcher import Searcher
+from ios_tf.tuning.searcher import NetworkSearcher
 
 
 def convert(
@@ -151,7 +151,7 @@ class _Conversion:
         source: str,
         tags: Sequence[str] | None,
         wanted: Sequence[str] | None,
-        searcher: Searcher,
+        searcher: NetworkSearcher,
         report: Report,
         keeps_all: bool,
     ) -> None:

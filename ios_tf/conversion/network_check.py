@@ -24,7 +24,7 @@ from ios_tf.model.graph_optimizer import Collected
 from ios_tf.model.leftovers import step_directory
 from ios_tf.scheduler import Schedule, Stage, sequential_schedule
 from ios_tf.scheduler.problem import batch_size_of
-from ios_tf.tuning.searcher import Searcher
+from ios_tf.tuning.searcher import NetworkSearcher
 
 _SHARE = 0.25
 # Schedules of several blocks are compared by their stages and algorithms.
@@ -59,7 +59,7 @@ def check(
     frozen: FrozenSignature,
     collected: Mapping[int, Collected],
     schedules: Mapping[str, Schedule],
-    searcher: Searcher,
+    searcher: NetworkSearcher,
 ) -> Checked:
     """Keeps `schedules`, or others where those are faster.
 

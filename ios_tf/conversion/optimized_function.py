@@ -23,7 +23,7 @@ from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.model.leftovers import remove_abandoned_steps
 from ios_tf.model.weights import Weights
 from ios_tf.scheduler import Schedule
-from ios_tf.tuning.searcher import Searcher
+from ios_tf.tuning.searcher import NetworkSearcher
 
 _Compute = Callable[[list[tf.Tensor]], Sequence[tf.Tensor]]
 
@@ -134,7 +134,7 @@ def optimize(
 
 
 def _faster(
-    original: Original, searcher: Searcher, report: Report, keeps_all: bool
+    original: Original, searcher: NetworkSearcher, report: Report, keeps_all: bool
 ) -> _Compute | None:
     """A faster equivalent; None if there is none, and the report says why."""
     device, sizes = searcher.cost_model.device.kind, list(report.sizes)

@@ -21,7 +21,7 @@ from ios_tf.scheduler import STRATEGIES, Pruning
 from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
 from ios_tf.tuning.parts import Patterns
-from ios_tf.tuning.searcher import Searcher
+from ios_tf.tuning.searcher import NetworkSearcher, Searcher
 from ios_tf.tuning.settings import BASELINES, SearchSettings
 
 _one_at_a_time = threading.RLock()
@@ -99,7 +99,7 @@ class ConvertOptions:
     @contextlib.contextmanager
     def searcher(
         self, say: Callable[[str], None], progress: bool
-    ) -> Iterator[Searcher]:
+    ) -> Iterator[NetworkSearcher]:
         """A searcher that measures on this machine and keeps the schedules it finds.
 
         There is one at a time: others would disturb what it measures, and the plugin is
@@ -134,7 +134,7 @@ class ConvertOptions:
         """Whether what is slower than TensorFlow is kept: asked for, or a baseline."""
         return self.keep_slower or self.strategy in BASELINES
 
-    def report(self, searcher: Searcher, output: str | None) -> Report:
+    def report(self, searcher: NetworkSearcher, output: str | None) -> Report:
         """An empty report of what is done with `searcher`."""
         device = plugin.device_fingerprint(searcher.cost_model.device.engine)
         sizes = {size: SizeReport() for size in self.batch_sizes}

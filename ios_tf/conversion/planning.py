@@ -29,7 +29,7 @@ from ios_tf.scheduler import (
     Schedule,
     sequential_schedule,
 )
-from ios_tf.tuning.searcher import Searcher
+from ios_tf.tuning.searcher import NetworkSearcher
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,7 +277,7 @@ class Plan:
         cls,
         function: Function,
         schedules: Mapping[str, Schedule],
-        searcher: Searcher,
+        searcher: NetworkSearcher,
         keeps_all: bool,
     ) -> Plan:
         """Keeps what is faster: of the schedules, and of the regions."""

@@ -7,13 +7,16 @@ import dataclasses
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage, Strategy
 from ios_tf.scheduler.search import CostModel
 from ios_tf.validation import whole
+
+if TYPE_CHECKING:  # it needs TensorFlow, which not every search has
+    from ios_tf.native.devices import Device
 
 __all__ = [
     "BlockCostModel",
@@ -21,6 +24,7 @@ __all__ = [
     "LaneCostModel",
     "Latency",
     "Measurement",
+    "NetworkCostModel",
     "Observer",
     "SampledCostModel",
     "compare_within_memory",
@@ -151,6 +155,27 @@ class BlockCostModel(LaneCostModel, Protocol):
 
     def release(self) -> None:
         """Frees what the device holds of the blocks measured so far."""
+
+
+class NetworkCostModel(BlockCostModel, Protocol):
+    """A cost model that also measures whole networks, as a conversion needs.
+
+    Attributes:
+      device: what it measures on.
+    """
+
+    device: Device
+
+    def compare_programs(
+        self,
+        candidates: Sequence[Sequence[Mapping[str, Any]]],
+        seconds: float = math.inf,
+    ) -> list[float]:
+        """The median latencies in ms of several forms of a network.
+
+        A form is the {"block", "schedule"} objects of all its regions; its latency is
+        their sum. `seconds` is as for `compare`.
+        """
 
 
 def compare_within_memory(

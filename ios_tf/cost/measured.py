@@ -18,7 +18,7 @@ from ios_tf.scheduler import Problem, Schedule, Stage
 
 
 class MeasuredCostModel(SampledCostModel):
-    """Latencies of stages on a device, in milliseconds. A BlockCostModel."""
+    """Latencies of stages on a device, in milliseconds. A NetworkCostModel."""
 
     def __init__(
         self,
@@ -53,11 +53,7 @@ class MeasuredCostModel(SampledCostModel):
         candidates: Sequence[Sequence[Mapping[str, Any]]],
         seconds: float = math.inf,
     ) -> list[float]:
-        """The median latencies of several forms of a network, of the first at least.
-
-        A form is the {"block", "schedule"} objects of all its regions; its latency is
-        their sum. `seconds` is as for `compare`.
-        """
+        """The median latencies of several forms of a network: see NetworkCostModel."""
         texts = [
             [(_text(one["block"]), _text(one["schedule"])) for one in programs]
             for programs in candidates

@@ -7,10 +7,10 @@ import dataclasses
 import math
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ios_tf.cost.cached import CachedCostModel
-from ios_tf.cost.cost_model import BlockCostModel
+from ios_tf.cost.cost_model import BlockCostModel, NetworkCostModel
 from ios_tf.cost.database import LatencyDatabase
 from ios_tf.scheduler import Problem, Schedule
 from ios_tf.tuning.algorithms import choose, with_algorithms
@@ -21,6 +21,8 @@ from ios_tf.tuning.settings import SearchSettings
 
 if TYPE_CHECKING:  # it needs TensorFlow, which not every search has
     from ios_tf.tuning.cache import ScheduleCache
+
+_Model = TypeVar("_Model", bound=BlockCostModel)
 
 
 @dataclasses.dataclass
@@ -52,7 +54,7 @@ class SearchStats:
     seconds: float = 0.0
 
 
-class Searcher:
+class Searcher(Generic[_Model]):
     """Schedules blocks for one device with the same settings.
 
     Equal stages are measured once, across all blocks it is given, and across all
@@ -67,7 +69,7 @@ class Searcher:
 
     def __init__(
         self,
-        cost_model: BlockCostModel,
+        cost_model: _Model,
         settings: SearchSettings,
         cache: ScheduleCache | None = None,
         database: LatencyDatabase | None = None,
@@ -256,6 +258,10 @@ class Searcher:
             algorithms=algorithms,
             metadata=metadata,
         )
+
+
+# A conversion's, which measures whole networks, too.
+NetworkSearcher = Searcher[NetworkCostModel]
 
 
 def _weight(problem: Problem) -> int:

@@ -21,13 +21,14 @@ from tensorflow.python.saved_model import loader_impl
 
 import ios_tf
 from ios_tf.cli import main
-from ios_tf.conversion import convert, network_check
+from ios_tf.conversion import network_check
 from ios_tf.model import (
     frozen_graphs,
     function_library,
     graph_optimizer,
     saved_models,
 )
+from ios_tf.tuning.searcher import Searcher
 
 pytestmark = pytest.mark.one_core
 
@@ -448,7 +449,7 @@ def without_search(monkeypatch) -> None:
     def search(self, problems):
         raise AssertionError("the search began")
 
-    monkeypatch.setattr(convert.Searcher, "schedule_all", search)
+    monkeypatch.setattr(Searcher, "schedule_all", search)
 
 
 @pytest.mark.parametrize("step", ["rebuild", "save"])
