@@ -265,6 +265,7 @@ class Reference:
                 best = inputs, expected, noise
             if allowed_difference(self._tolerance(), noise) <= self._tolerance():
                 break
+        assert best is not None  # there are values to try
         return best
 
     def _outputs(

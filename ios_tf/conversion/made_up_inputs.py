@@ -106,18 +106,18 @@ def made_up_inputs(
     random = np.random.default_rng([batch_size, *in_turn])
     inputs = {}
     for name, spec in specs.items():
-        shape: list[int | None] = [None] * 4
+        known: list[int | None] = [None] * 4
         if spec.shape.rank is not None:
-            shape = spec.shape.as_list()
-        shape[:1] = [batch_size if size is None else size for size in shape[:1]]
-        if len(shape) >= 4 and shape[-1] is None and shape[1] is None:
-            shape[-1] = guess.channels
-        if len(shape) >= 5 and shape[1] is None:
-            shape[1] = max(1, in_turn[0] // _FRAMES)
+            known = spec.shape.as_list()
+        known[:1] = [batch_size if size is None else size for size in known[:1]]
+        if len(known) >= 4 and known[-1] is None and known[1] is None:
+            known[-1] = guess.channels
+        if len(known) >= 5 and known[1] is None:
+            known[1] = max(1, in_turn[0] // _FRAMES)
         # Sounds have more samples than images have rows.
-        sound = spec.dtype.is_floating and len(shape) <= 2
+        sound = spec.dtype.is_floating and len(known) <= 2
         sizes = itertools.cycle([n * (_SAMPLES if sound else 1) for n in in_turn])
-        shape = [next(sizes) if size is None else size for size in shape]
+        shape = [next(sizes) if size is None else size for size in known]
         if spec.dtype.is_floating:
             array = _numbers(random, shape, values).astype(spec.dtype.as_numpy_dtype)
         elif spec.dtype.is_bool:

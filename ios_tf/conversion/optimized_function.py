@@ -47,7 +47,7 @@ class OptimizedFunction:
         self.__signature__ = original.call.signature
         self.report = report
 
-    @tf.autograph.experimental.do_not_convert
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._form.result(self._compute(self._form.tensors(args, kwargs)))
 
@@ -246,5 +246,5 @@ class _Equivalents:
 
         # Variables live as long as they do; so do tables and others.
         owner = self._original.owner if self._frozen.captures else None
-        compute.owners = self._weights, owner
+        compute.owners = self._weights, owner  # type: ignore[attr-defined]
         return compute

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -77,11 +78,12 @@ class ConvertOptions:
     @property
     def batch_sizes(self) -> list[int]:
         """Those to schedule for, the smallest one first."""
-        several = isinstance(self.batch_size, (Sequence, np.ndarray))
-        several = several and not isinstance(self.batch_size, (str, bytes))
+        given: Any = self.batch_size  # a user may give anything
+        several = isinstance(given, (Sequence, np.ndarray))
+        several = several and not isinstance(given, (str, bytes))
         # An array of numpy's may be a number.
-        several = several and getattr(self.batch_size, "ndim", 1) > 0
-        sizes = list(self.batch_size) if several else [self.batch_size]
+        several = several and getattr(given, "ndim", 1) > 0
+        sizes = list(given) if several else [given]
         return sorted(validation.whole("batch_size", size) for size in sizes)
 
     def _patterns(self) -> Patterns:

@@ -180,7 +180,7 @@ class Original:
                 parameter("training", parameter.KEYWORD_ONLY, default=False),
             ]
         )
-        prepare.__signature__ = signature
+        prepare.__signature__ = signature  # type: ignore[attr-defined]
         return cls(model_name, model, function, Call(function, {}, prepare))
 
     def compute(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:

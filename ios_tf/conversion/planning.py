@@ -88,7 +88,7 @@ class Function:
                 }
             except NotOptimizedError as error:
                 graph_optimizer.check_shapes(unfolded, batch_sizes)
-                raise error.__cause__ from None  # the mistake is ours
+                raise error.__cause__ or error from None  # the mistake is ours
         told = next((c.image_size for c in collected.values()), None)
         reference = Reference(name, original, frozen, device, told)
         function = cls(frozen, collected, reference)
@@ -138,7 +138,7 @@ class Function:
         compared = [*(batch_sizes if timed else batch_sizes[:1]), another]
         batch_sizes = self.timed_sizes(batch_sizes)
         if self.fixed_batch_size():
-            compared = batch_sizes
+            compared = list(batch_sizes)
         return self.reference.compare(
             found, graph_def, compared, batch_sizes if timed else (), portable
         )

@@ -19,8 +19,8 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.conversion import timing
-from ios_tf.conversion.comparison import Inputs, running
-from ios_tf.conversion.made_up_inputs import CannotCompareError, made_up_inputs
+from ios_tf.conversion.comparison import running
+from ios_tf.conversion.made_up_inputs import CannotCompareError, Inputs, made_up_inputs
 from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
