@@ -24,7 +24,7 @@ import tensorflow as tf
 
 import ios_tf
 from ios_tf.bench.standalone import exit_code, utc_now
-from ios_tf.conversion import network_check, region_check, timing
+from ios_tf.conversion import region_check, timing
 from ios_tf.files import write_json
 from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.native.names import REGION
@@ -92,7 +92,9 @@ def measure(case: Case, cache_dir: str) -> Found:
     frozen = _frozen(case)
     collected = graph_optimizer.collect(frozen, case.batch)
     schedules = {s: sequential_schedule(p) for s, p in collected.problems.items()}
-    rewrite = functools.partial(network_check.rewrite, frozen, schedules, [case.batch])
+    rewrite = functools.partial(
+        graph_optimizer.rewrite, frozen, schedules, [case.batch]
+    )
     (region,) = region_check.measure_made_up(
         frozen, rewrite, collected, [case.batch], "cpu"
     )

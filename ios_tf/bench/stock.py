@@ -21,7 +21,6 @@ import tensorflow as tf
 
 from ios_tf.bench.model import FROZEN, STOCK, Result, measure
 from ios_tf.bench.standalone import exit_code, measured, model_parser
-from ios_tf.conversion import network_check
 from ios_tf.conversion.convert import convert
 from ios_tf.errors import UserError
 from ios_tf.files import write_json
@@ -128,7 +127,7 @@ def _merged(
         for signature, problem in problems.items()
     }
     return frozen_graphs.rebuild(
-        frozen, network_check.rewrite(frozen, schedules, [batch_size])
+        frozen, graph_optimizer.rewrite(frozen, schedules, [batch_size])
     )
 
 

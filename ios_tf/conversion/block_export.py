@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ios_tf.conversion import network_check
 from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.graph_optimizer import Collected
@@ -74,7 +73,7 @@ def _regions(
         signature: sequential_schedule(problem)
         for signature, problem in collected.problems.items()
     }
-    graph_def = network_check.rewrite(frozen, sequential, [batch_size])
+    graph_def = graph_optimizer.rewrite(frozen, sequential, [batch_size])
     programs = graph_optimizer.lowered_programs(
         dataclasses.replace(frozen, graph_def=graph_def), batch_size
     )

@@ -10,18 +10,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.cost.cost_model import compare_within_memory
-from ios_tf.errors import UserError
 from ios_tf.model import graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
-from ios_tf.model.leftovers import step_directory
 from ios_tf.scheduler import Schedule, Stage, sequential_schedule
 from ios_tf.scheduler.problem import batch_size_of
 from ios_tf.tuning.searcher import NetworkSearcher
@@ -85,7 +82,7 @@ def check(
     def graph_of(choice: Mapping[str, Schedule]) -> graph_pb2.GraphDef:
         key = _key(choice, problems)
         if key not in graphs:
-            graphs[key] = rewrite(light, choice, batch_sizes, device)
+            graphs[key] = graph_optimizer.rewrite(light, choice, batch_sizes, device)
         return graphs[key]
 
     sizes = {}
@@ -126,34 +123,6 @@ def check(
 def _key(choice: Mapping[str, Schedule], signatures: Iterable[str]) -> _Choice:
     of_blocks = [choice[signature] for signature in signatures]
     return tuple((s.stages, frozenset(s.algorithms.items())) for s in of_blocks)
-
-
-def rewrite(
-    frozen: FrozenSignature,
-    schedules: Mapping[str, Schedule],
-    batch_sizes: Sequence[int],
-    device: str = "cpu",
-    left: Collection[int] = (),
-    materialise_merges: bool = True,
-) -> graph_pb2.GraphDef:
-    """The signature's graph with these schedules, by signature of their blocks.
-
-    The other arguments are those of `graph_optimizer.rewrite`.
-    """
-    with step_directory() as directory:
-        for signature, schedule in schedules.items():
-            path = os.path.join(directory, f"{signature}.json")
-            try:
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(schedule.to_json())
-            except OSError as error:
-                raise UserError(
-                    f"{directory}: no temporary file can be written: {error.strerror}; "
-                    "TMPDIR names another place"
-                ) from error
-        return graph_optimizer.rewrite(
-            frozen, batch_sizes, directory, device, left, materialise_merges
-        )
 
 
 def _programs(

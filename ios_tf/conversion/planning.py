@@ -109,7 +109,7 @@ class Function:
         if not self.problems:
             return self.frozen.graph_def
         sequential = {s: sequential_schedule(p) for s, p in self.problems.items()}
-        return network_check.rewrite(
+        return graph_optimizer.rewrite(
             self.frozen, sequential, list(self.collected), device
         )
 
@@ -324,7 +324,7 @@ class Plan:
         self, device: str, materialise_merges: bool = True
     ) -> graph_pb2.GraphDef:
         """The function's graph with its schedules."""
-        return network_check.rewrite(
+        return graph_optimizer.rewrite(
             self.function.frozen,
             self.checked.schedules,
             list(self.function.collected),

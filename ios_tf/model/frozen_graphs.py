@@ -25,6 +25,7 @@ from ios_tf.model.captured_variables import (
     variables_of,
 )
 from ios_tf.native import grappler
+from ios_tf.native.graph import Graph
 
 _LARGE_BYTES = 1 << 12
 
@@ -96,7 +97,25 @@ class FrozenSignature:
             tensor.tensor_shape.CopyFrom(content.tensor_shape)
             # Repeated by TensorFlow; equal where the weights are.
             tensor.float_val.append(1 + zlib.crc32(content.tensor_content) / 2**32)
-        return dataclasses.replace(self, graph_def=light)
+        signature = dataclasses.replace(self, graph_def=light)
+        # Of which there is nothing to leave out.
+        signature.__dict__["without_weights"] = signature
+        return signature
+
+    @property
+    def is_light(self) -> bool:
+        """Whether it is one `without_weights`."""
+        return self.__dict__.get("without_weights") is self
+
+    def open(self) -> Graph:
+        """The graph on the native side, for what is to be asked of it."""
+        outputs = [tensor for tensor, _ in self.outputs.values()]
+        return Graph(self.graph_def, self.placeholders(), outputs)
+
+    @functools.cached_property
+    def opened(self) -> Graph:
+        """The same, opened once, and open as long as this is."""
+        return self.open()
 
     def placeholders(self) -> list[tf.TensorSpec]:
         """The specs of all tensors that must be fed, with the tensors' names."""

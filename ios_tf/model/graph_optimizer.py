@@ -1,10 +1,8 @@
-"""Calls the C++ graph optimizer on a frozen signature: collect and rewrite."""
+"""A frozen signature on the native side: its blocks, its graph with schedules."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -15,11 +13,10 @@ from ios_tf.errors import first_line
 from ios_tf.model import frozen_graphs
 from ios_tf.model.constants import with_single_factors
 from ios_tf.model.frozen_graphs import FrozenSignature, NotOptimizedError
-from ios_tf.model.leftovers import step_directory
 from ios_tf.native import grappler
-from ios_tf.native.grappler import Parameters
-from ios_tf.native.names import ANNOTATIONS, NO_SHAPES, OPTIMIZER, REGION
-from ios_tf.scheduler import Problem, document
+from ios_tf.native.graph import Graph
+from ios_tf.native.names import ANNOTATIONS, NO_SHAPES, REGION
+from ios_tf.scheduler import Problem, Schedule, document
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +56,7 @@ def fold_constants(frozen: FrozenSignature) -> FrozenSignature:
     graph_def = with_single_factors(frozen.graph_def, outputs)
     prepared = dataclasses.replace(frozen, graph_def=graph_def)
     try:
-        graph_def = _optimize(prepared, ["constfold"], {})
+        graph_def = _fold(prepared)
     except tf.errors.OpError:
         check_folding(frozen)  # else the mistake is ours
         raise
@@ -79,7 +76,7 @@ def check_folding(frozen: FrozenSignature) -> None:
     except Exception:
         return
     try:
-        frozen_graphs.rebuild(frozen, _optimize(frozen, ["constfold"], {}))
+        frozen_graphs.rebuild(frozen, _fold(frozen))
     except Exception as error:
         raise NotOptimizedError(
             f"TensorFlow's own constant folding fails: {first_line(error)}"
@@ -92,7 +89,7 @@ def check_shapes(frozen: FrozenSignature, batch_sizes: Sequence[int]) -> None:
     Raises:
       NotOptimizedError: it cannot.
     """
-    graph_def = _optimize(frozen, ["constfold"], {})
+    graph_def = _fold(frozen)
     for size in batch_sizes:
         collect(dataclasses.replace(frozen, graph_def=graph_def), size)
 
@@ -108,20 +105,14 @@ def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Co
     Raises:
       NotOptimizedError: TensorFlow cannot infer the graph's shapes.
     """
-    with step_directory() as directory:
-        path = os.path.join(directory, "problems.json")
-        parameters = {"mode": "collect", "output": path, "batch_size": batch_size}
-        parameters["device"] = device
-        try:
-            _optimize(frozen.without_weights, [OPTIMIZER], parameters)
-        except tf.errors.OpError as error:
-            if NO_SHAPES.encode() not in error.experimental_payloads:
-                raise
-            raise NotOptimizedError(
-                f"TensorFlow's own inference of shapes fails: {first_line(error)}"
-            ) from error
-        with open(path, encoding="utf-8") as file:
-            data = json.load(file)
+    try:
+        data = frozen.without_weights.opened.blocks(batch_size, device)
+    except tf.errors.OpError as error:
+        if NO_SHAPES.encode() not in error.experimental_payloads:
+            raise
+        raise NotOptimizedError(
+            f"TensorFlow's own inference of shapes fails: {first_line(error)}"
+        ) from error
     problems = [Problem.from_json(problem) for problem in data["problems"]]
     return Collected(
         {problem.signature: problem for problem in problems},
@@ -132,8 +123,8 @@ def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Co
 
 def rewrite(
     frozen: FrozenSignature,
+    schedules: Mapping[str, Schedule],
     batch_sizes: Sequence[int],
-    schedules: str,
     device: str = "cpu",
     left: Collection[int] = (),
     materialise_merges: bool = True,
@@ -141,27 +132,25 @@ def rewrite(
     """The signature's graph with schedules in node attributes and merges made.
 
     Args:
-      frozen: what `collect` was called with.
+      frozen: what `collect` was called with, or the same without weights.
+      schedules: by the signatures of their blocks.
       batch_sizes: one or more that it was called with.
-      schedules: a directory of <block signature>.json files.
       device: what it was called with.
       left: the numbers of regions that stay TensorFlow's.
       materialise_merges: whether what all batch sizes merge is one convolution of the
         graph; otherwise only the engine merges it.
     """
-    parameters = {"mode": "rewrite", "schedules": schedules, "device": device}
-    parameters["batch_size"] = list(batch_sizes)
-    parameters["left"] = sorted(left)
-    parameters["materialise_merges"] = int(materialise_merges)
-    return _optimize(frozen, [OPTIMIZER], parameters)
+    texts = {signature: schedule.to_json() for signature, schedule in schedules.items()}
+    return _opened(frozen).rewritten(
+        batch_sizes, device, texts, left, materialise_merges
+    )
 
 
 def lowered(
     frozen: FrozenSignature, batch_size: int = 1, device: str = "cpu"
 ) -> graph_pb2.GraphDef:
     """The graph as it runs with the plugin: regions are nodes."""
-    parameters = {"mode": "lower", "batch_size": batch_size, "device": device}
-    return _optimize(frozen, [OPTIMIZER], parameters)
+    return _opened(frozen).lowered(batch_size, device)
 
 
 def lowered_programs(
@@ -199,13 +188,15 @@ def _program(node: node_def_pb2.NodeDef) -> dict[str, Any]:
     return document.parse(data, f"the program of {node.name}", len(data))
 
 
-def _optimize(
-    frozen: FrozenSignature, optimizers: Sequence[str], parameters: Parameters
-) -> graph_pb2.GraphDef:
+def _opened(frozen: FrozenSignature) -> Graph:
+    """The graph on the native side; of one without weights it stays open."""
+    return frozen.opened if frozen.is_light else frozen.open()
+
+
+def _fold(frozen: FrozenSignature) -> graph_pb2.GraphDef:
     return grappler.optimize(
         frozen.graph_def,
         frozen.placeholders(),
         [tensor for tensor, _ in frozen.outputs.values()],
-        optimizers,
-        parameters,
+        ["constfold"],
     )

@@ -1,24 +1,19 @@
-"""Runs graph optimizers, TensorFlow's and ours, by name, each of them once."""
+"""Runs TensorFlow's graph optimizers by name, each of them once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
 from tensorflow.python.grappler import tf_optimizer
 
-from ios_tf.native import malloc, plugin
-from ios_tf.native.names import OPTIMIZER
-
-Parameters = Mapping[str, str | int | Sequence[int]]
+from ios_tf.native import malloc
 
 
-def rewriter_config(
-    optimizers: Sequence[str], parameters: Parameters
-) -> config_pb2.ConfigProto:
-    """A configuration to run only these optimizers, once; ours with `parameters`."""
+def rewriter_config(optimizers: Sequence[str]) -> config_pb2.ConfigProto:
+    """A configuration to run only these optimizers, once."""
     config = config_pb2.ConfigProto()
     rewriter = config.graph_options.rewrite_options
     rewriter.min_graph_nodes = -1
@@ -28,16 +23,6 @@ def rewriter_config(
     rewriter.optimizers.extend(optimizers)
     if "function" in optimizers:
         rewriter.function_optimization = rewriter_config_pb2.RewriterConfig.AGGRESSIVE
-    if parameters:
-        custom = rewriter.custom_optimizers.add()
-        custom.name = OPTIMIZER
-        for key, value in parameters.items():
-            if isinstance(value, int):
-                custom.parameter_map[key].i = value
-            elif isinstance(value, str):
-                custom.parameter_map[key].s = value.encode()
-            else:
-                custom.parameter_map[key].list.i.extend(value)
     return config
 
 
@@ -46,7 +31,6 @@ def optimize(
     inputs: Iterable[tf.TensorSpec],
     outputs: Iterable[str],
     optimizers: Sequence[str],
-    parameters: Parameters | None = None,
 ) -> graph_pb2.GraphDef:
     """The graph after the named optimizers.
 
@@ -55,13 +39,29 @@ def optimize(
       inputs: what is fed; their names are names of tensors.
       outputs: names of the tensors that are wanted.
       optimizers: names TensorFlow knows them by, in this order.
-      parameters: of `OPTIMIZER`.
     """
-    plugin.ops()  # registers the optimizer
-    meta_graph = meta_graph_pb2.MetaGraphDef()
-    meta_graph.graph_def.CopyFrom(graph_def)
+    content = meta_graph(graph_def, inputs, outputs)
+    config = rewriter_config(optimizers)
+    try:
+        return tf_optimizer.OptimizeGraph(config, content, verbose=False)
+    finally:
+        del content
+        malloc.release_unused(graph_def.ByteSize())
+
+
+def meta_graph(
+    graph_def: graph_pb2.GraphDef,
+    inputs: Iterable[tf.TensorSpec],
+    outputs: Iterable[str],
+) -> meta_graph_pb2.MetaGraphDef:
+    """A copy of a graph with what is fed and wanted, as optimizers take it.
+
+    The arguments are those of `optimize`.
+    """
+    result = meta_graph_pb2.MetaGraphDef()
+    result.graph_def.CopyFrom(graph_def)
     # The signature keeps inputs and outputs from being optimised away.
-    signature = meta_graph.signature_def["serving_default"]
+    signature = result.signature_def["serving_default"]
     for i, spec in enumerate(inputs):
         info = signature.inputs[str(i)]
         info.name = spec.name
@@ -69,9 +69,4 @@ def optimize(
         info.tensor_shape.CopyFrom(spec.shape.as_proto())
     for i, name in enumerate(outputs):
         signature.outputs[str(i)].name = name
-    config = rewriter_config(optimizers, parameters or {})
-    try:
-        return tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False)
-    finally:
-        del meta_graph
-        malloc.release_unused(graph_def.ByteSize())
+    return result

@@ -17,6 +17,7 @@ from ios_tf.native import engine
 LIBRARIES = engine.LIBRARIES
 
 _TEXT, _POINTER = ctypes.c_char_p, ctypes.c_void_p
+_SIZE, _STRING = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_void_p)
 # Functions of the C API: what each returns, and what it takes.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_tf_free_string": (None, [_POINTER]),
@@ -29,6 +30,14 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_tf_take_problem": (ctypes.c_int64, [ctypes.POINTER(_POINTER)]),
     "ios_tf_begin_search": (ctypes.c_int, [ctypes.c_int64]),
     "ios_tf_give_schedule": (None, [ctypes.c_int64, _TEXT, _TEXT]),
+    "ios_tf_open_graph": (_POINTER, [_TEXT, ctypes.c_int64, _STRING]),
+    "ios_tf_close_graph": (None, [_POINTER]),
+    "ios_tf_graph_blocks": (_POINTER, [_POINTER, ctypes.c_int64, _TEXT, _STRING]),
+    "ios_tf_rewritten_graph": (_POINTER, [_POINTER, _TEXT, _SIZE, _STRING]),
+    "ios_tf_lowered_graph": (
+        _POINTER,
+        [_POINTER, ctypes.c_int64, _TEXT, _SIZE, _STRING],
+    ),
 }
 _logger = logging.getLogger("ios_tf")
 _lock = threading.Lock()
@@ -75,7 +84,7 @@ def ops() -> ModuleType:
 
 
 def runtime() -> ctypes.CDLL:
-    """The C API of the native ops' library (cc/tensorflow/on_the_fly/runtime_api.h).
+    """The C API of the native ops' library (runtime_api.h, graph_api.h).
 
     Raises:
       NativeLibraryError: as `ops`.

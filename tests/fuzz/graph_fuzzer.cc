@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <random>
 #include <set>
 #include <string>
@@ -116,18 +114,6 @@ tensorflow::grappler::GrapplerItem Item(const GraphDef& graph) {
   return item;
 }
 
-// The directory where Rewrite() finds schedules.
-const std::string& Directory() {
-  static const auto* const kDirectory = [] {
-    char name[] = "/tmp/ios_tf_fuzz_XXXXXX";
-    FUZZ_CHECK(mkdtemp(name) != nullptr);
-    static const std::string kMade = name;
-    std::atexit([] { std::filesystem::remove_all(kMade); });
-    return &kMade;
-  }();
-  return *kDirectory;
-}
-
 // All in one stage where that is legal, else in order.
 ios::Schedule ScheduleOf(const ios::Block& block) {
   ios::Schedule schedule;
@@ -137,12 +123,6 @@ ios::Schedule ScheduleOf(const ios::Block& block) {
   }
   return ios::Validate(schedule, block).ok() ? schedule
                                              : ios::SequentialSchedule(block);
-}
-
-void WriteSchedule(const ios::Block& block) {
-  const std::string path = Directory() + "/" + ios::Signature(block) + ".json";
-  if (std::filesystem::exists(path)) return;
-  std::ofstream(path) << ios::ToJson(ScheduleOf(block));
 }
 
 // Lowers every region, or those with schedules of their own.
@@ -167,13 +147,11 @@ void CheckLowered(const tensorflow::grappler::GrapplerItem& item,
   }
 }
 
-void CheckRewritten(const tensorflow::grappler::GrapplerItem& item) {
-  ios::tf::RewriteOptions options;
-  options.batch_sizes = {1};
-  options.schedules = Directory();
-  GraphDef rewritten = item.graph;
-  if (!Rewrite(item, PartitionOptions(), options, &rewritten).ok()) return;
-  CheckAccepted(rewritten, item.graph);
+void CheckRewritten(const Partition& partition, const GraphDef& graph,
+                    const ios::tf::RewriteOptions& options) {
+  GraphDef rewritten = graph;
+  if (!Rewrite({&partition}, options, &rewritten).ok()) return;
+  CheckAccepted(rewritten, graph);
   CheckLowered(Item(rewritten), /*annotated=*/true);
 }
 
@@ -424,15 +402,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto partition = PartitionGraph(item, PartitionOptions());
   if (!partition.ok()) return 0;
   FUZZ_CHECK(Collect(*partition).ok());
+  ios::tf::RewriteOptions options;
   for (const ios::tf::Region& region : partition->regions) {
     for (const std::vector<int>& operators : region.blocks) {
       const ios::Block block = MakeBlock(*partition, operators, "").block;
       FUZZ_CHECK(Validate(block).ok());
-      WriteSchedule(block);
+      options.schedules[ios::Signature(block)] = ToJson(ScheduleOf(block));
     }
   }
   CheckLowered(item, /*annotated=*/false);
   CheckLowered(item, /*annotated=*/true);
-  CheckRewritten(item);
+  CheckRewritten(*partition, item.graph, options);
   return 0;
 }

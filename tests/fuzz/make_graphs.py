@@ -4,7 +4,6 @@ Small graphs with what the importer knows of layouts, shapes and compositions.
 """
 
 import sys
-import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -117,9 +116,7 @@ def main():
         graph = gh.freeze(function, shape)
         write(function.__name__, graph.graph_def)
     graph = gh.freeze(branches, shape)
-    with tempfile.TemporaryDirectory() as directory:
-        rewritten = gh.rewrite(graph, Path(directory))
-    write("annotated", rewritten.graph_def)
+    write("annotated", gh.rewrite(graph).graph_def)
 
 
 if __name__ == "__main__":

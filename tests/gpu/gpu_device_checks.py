@@ -95,9 +95,9 @@ def difference(found: np.ndarray, images: np.ndarray) -> float:
     return np.abs(found - truth).max() / np.abs(truth).max()
 
 
-def lowered(directory, dtype: str = "float32", merge: bool = True) -> gh.Graph:
+def lowered(dtype: str = "float32", merge: bool = True) -> gh.Graph:
     """The network as one region, on the GPU, and the rest on the CPU."""
-    rewritten = gh.rewrite(freeze(dtype), directory, merge, batch_size=2, device="gpu")
+    rewritten = gh.rewrite(freeze(dtype), merge, batch_size=2, device="gpu")
     graph = placed(gh.lower(rewritten, device="gpu"), CPU)
     assert graph.ops()["IosRegion"] == 1
     return placed(graph, GPU, "IosRegion")
@@ -111,9 +111,9 @@ def function_of(graph: gh.Graph):
     )
 
 
-def region(directory):
+def region():
     """The region as a function of a tensor on the GPU, with its result there."""
-    return function_of(placed(lowered(directory), ""))
+    return function_of(placed(lowered(), ""))
 
 
 def on_gpu(images: np.ndarray) -> tf.Tensor:
@@ -123,31 +123,31 @@ def on_gpu(images: np.ndarray) -> tf.Tensor:
 
 @pytest.mark.parametrize("merge", [False, True])
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_region_in_a_graph(dtype, merge, tmp_path):
-    graph = lowered(tmp_path, dtype, merge)
+def test_region_in_a_graph(dtype, merge):
+    graph = lowered(dtype, merge)
     for batch in (2, 3):
         images = gh.random_array(batch, 9, 8, 3)
         (found,) = gh.run(graph, images)
         assert difference(found, images) < TOLERANCE[dtype]
 
 
-def test_batch_of_no_images(tmp_path):
-    (found,) = gh.run(lowered(tmp_path), np.zeros([0, 9, 8, 3], np.float32))
+def test_batch_of_no_images():
+    (found,) = gh.run(lowered(), np.zeros([0, 9, 8, 3], np.float32))
     assert found.shape == (0, 5)
 
 
-def test_tensorflow_s_switch_for_tf32(tmp_path, tf32):
+def test_tensorflow_s_switch_for_tf32(tf32):
     images = gh.random_array(2, 9, 8, 3)
     differences = []
     for enabled in (True, False):
         tf32(enabled)
-        (found,) = gh.run(lowered(tmp_path), images)
+        (found,) = gh.run(lowered(), images)
         differences.append(difference(found, images))
     assert differences[0] > 1e-5 > differences[1]
 
 
-def test_computing_never_waits_for_the_gpu(tmp_path):
-    call = region(tmp_path)
+def test_computing_never_waits_for_the_gpu():
+    call = region()
     x = on_gpu(gh.random_array(2, 9, 8, 3))
     results = [call(x) for _ in range(3)]
     before = DEVICE.cuda.report()["counts"]
@@ -159,8 +159,8 @@ def test_computing_never_waits_for_the_gpu(tmp_path):
         assert difference(result.numpy(), x.numpy()) < TOLERANCE["float32"]
 
 
-def test_same_memory_is_one_graph_launch(tmp_path):
-    call = region(tmp_path)
+def test_same_memory_is_one_graph_launch():
+    call = region()
     x = on_gpu(gh.random_array(2, 9, 8, 3))
     for _ in range(3):
         call(x)
@@ -174,8 +174,8 @@ def test_same_memory_is_one_graph_launch(tmp_path):
 
 
 @pytest.mark.parametrize("offset", [4, 8, 64])
-def test_inputs_that_are_not_aligned(offset, tmp_path):
-    call = region(tmp_path)
+def test_inputs_that_are_not_aligned(offset):
+    call = region()
     images = gh.random_array(2, 9, 8, 3)
     call(on_gpu(images))  # plans are made
     DEVICE.misalign(offset)
@@ -185,8 +185,8 @@ def test_inputs_that_are_not_aligned(offset, tmp_path):
     assert difference(found.numpy(), images) < TOLERANCE["float32"]
 
 
-def test_concurrent_calls(tmp_path):
-    call = region(tmp_path)
+def test_concurrent_calls():
+    call = region()
     batches = [gh.random_array(2, 9, 8, 3, seed=i) for i in range(4)]
     results = {}
 
@@ -204,14 +204,14 @@ def test_concurrent_calls(tmp_path):
         assert difference(results[i], images) < TOLERANCE["float32"]
 
 
-def test_wrong_shape_is_an_error(tmp_path):
-    call = region(tmp_path)
+def test_wrong_shape_is_an_error():
+    call = region()
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"expected .\?"):
         call(on_gpu(gh.random_array(2, 9, 8, 4)))
 
 
-def test_out_of_memory_is_an_error_that_is_survived(tmp_path):
-    call = region(tmp_path)
+def test_out_of_memory_is_an_error_that_is_survived():
+    call = region()
     x = on_gpu(gh.random_array(2, 9, 8, 3))
     call(x)
     large = on_gpu(gh.random_array(16, 90, 80, 3))
@@ -229,37 +229,37 @@ def test_tensorflow_takes_memory_as_it_needs_it():
     assert tf.config.experimental.get_memory_growth(found)
 
 
-def test_all_memory_is_tensorflow_s(tmp_path):
+def test_all_memory_is_tensorflow_s():
     """Of weights, intermediate tensors and plans, which the driver has none for."""
     x = on_gpu(gh.random_array(3, 9, 8, 3))
     assert DEVICE.cuda.report()["live"]["bytes"] == DEVICE.taken()
-    call = region(tmp_path)
+    call = region()
     for _ in range(3):
         (found,) = call(x)
     assert difference(found.numpy(), x.numpy()) < TOLERANCE["float32"]
     assert DEVICE.cuda.report()["live"]["bytes"] == DEVICE.taken()
     before = DEVICE.taken()
-    measure_sequential_stages(tmp_path)
+    measure_sequential_stages()
     assert DEVICE.taken() > before
     assert DEVICE.cuda.report()["live"]["bytes"] == DEVICE.taken()
 
 
-def test_memory_that_work_still_uses_is_not_written(tmp_path):
+def test_memory_that_work_still_uses_is_not_written():
     """A region's weights get the memory that a result leaves: the one of the matrix
     product is as large as ten rows of the result."""
-    call = region(tmp_path)
+    call = region()
     x = on_gpu(gh.random_array(10, 9, 8, 3))
     for seed in range(5):
         DEVICE.cuda.set(seed=seed)
         results = [call(x) for _ in range(4)]
         del results
-        again = region(tmp_path)
+        again = region()
         (found,) = again(x)
         assert difference(found.numpy(), x.numpy()) < TOLERANCE["float32"]
 
 
-def test_region_for_the_cpu_is_not_for_the_gpu(tmp_path):
-    graph = lowered(tmp_path)
+def test_region_for_the_cpu_is_not_for_the_gpu():
+    graph = lowered()
     for node in graph.graph_def.node:
         if node.op == "IosRegion":
             node.attr["device"].s = b"cpu"
@@ -275,8 +275,8 @@ def executed(function, *arguments) -> list[tuple[str, str]]:
     ]
 
 
-def test_plugin_lowers_what_is_placed_on_the_gpu(tmp_path):
-    rewritten = gh.rewrite(freeze(), tmp_path, batch_size=2, device="gpu")
+def test_plugin_lowers_what_is_placed_on_the_gpu():
+    rewritten = gh.rewrite(freeze(), batch_size=2, device="gpu")
     function = function_of(placed(rewritten, ""))
     images = gh.random_array(2, 9, 8, 3)
     with tf.device(CPU):
@@ -310,9 +310,9 @@ def test_blocks_are_looked_up_where_conversions_keep_them(tmp_path, tf32):
     assert names[1] == names[0] + "_no_TF32"
 
 
-def measure_sequential_stages(tmp_path):
+def measure_sequential_stages():
     """Of each block of the network."""
-    collected = gh.collect(freeze(), tmp_path, batch_size=2, device="gpu")
+    collected = gh.collect(freeze(), batch_size=2, device="gpu")
     problems = [Problem.from_json(json.dumps(p)) for p in collected["problems"]]
     model = MeasuredCostModel(devices.choose("gpu"))
     for problem in problems:
@@ -323,8 +323,8 @@ def measure_sequential_stages(tmp_path):
     model.release()
 
 
-def test_stages_are_measured_on_the_gpu(tmp_path):
-    measure_sequential_stages(tmp_path)
+def test_stages_are_measured_on_the_gpu():
+    measure_sequential_stages()
 
 
 def saved_model(path: str) -> str:

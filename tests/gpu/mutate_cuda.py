@@ -123,9 +123,9 @@ MUTATIONS = [
     ),
     Mutation(
         "merges are measured with copies of all parts",
-        "cc/engine/profiler.cc",
-        "    if (is_output(i)) return true;",
-        "    return true;",
+        "cc/engine/merge_block.cc",
+        "  if (IsOutput(block, i)) return true;",
+        "  return true;",
         _MEASURED + "test_a_merge_is_measured_as_it_runs",
     ),
     Mutation(

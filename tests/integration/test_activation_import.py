@@ -111,9 +111,9 @@ def branches(names, kernels=(1, 3)):
     return gh.freeze(function, (None, 6, 7, 5))
 
 
-def test_activations_are_part_of_their_convolutions(tmp_path):
+def test_activations_are_part_of_their_convolutions():
     graph = branches(CASES)
-    collected = gh.collect(graph, tmp_path, batch_size=2)
+    collected = gh.collect(graph, batch_size=2)
     found = {name: [] for name in CASES}
     for operator in gh.operators(collected):
         if operator["type"] == "conv2d":
@@ -123,18 +123,18 @@ def test_activations_are_part_of_their_convolutions(tmp_path):
         expected = pytest.approx({"activation": kind, **parameters}, abs=1e-6)
         assert found[name] == [expected, expected], name
     assert collected["report"]["left_to_tensorflow"] == {}
-    gh.assert_lowered_equals(graph, tmp_path, (2, 6, 7, 5))
+    gh.assert_lowered_equals(graph, (2, 6, 7, 5))
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_network_keeps_what_is_no_number(number, tmp_path):
+def test_network_keeps_what_is_no_number(number):
     # A kernel that a merge pads with zeros multiplies them by the neighbours' NaN.
     names = ["relu", "relu6", "gelu", "silu", "hard_swish"]
     graph = branches(names, kernels=(3, 3))
     image = gh.random_array(2, 6, 7, 5)
     image[1, 2, 3, 1] = number
     image[1, 5, 6] = number
-    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    lowered = gh.lower(gh.rewrite(graph))
     assert lowered.ops()["IosRegion"] == 1
     for found, expected in zip(
         gh.run(lowered, image), gh.run(graph, image), strict=True
@@ -154,7 +154,7 @@ PRELUS = {
 
 @pytest.mark.parametrize("name", PRELUS)
 @pytest.mark.parametrize("shape", [[6], [1, 1, 6], [6, 7, 6]])
-def test_prelu_is_one_operator(name, shape, tmp_path):
+def test_prelu_is_one_operator(name, shape):
     slopes = gh.random_array(*shape)
     slopes[..., 2] = 0
     slopes[..., 4] = 1.5
@@ -165,14 +165,14 @@ def test_prelu_is_one_operator(name, shape, tmp_path):
         return tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 6, 4)), 1, "SAME")
 
     graph = gh.freeze(function, (None, 6, 7, 5))
-    found = gh.operators(gh.collect(graph, tmp_path, batch_size=2))
+    found = gh.operators(gh.collect(graph, batch_size=2))
     assert [o["type"] for o in found] == ["conv2d", "binary", "conv2d"]
     assert found[1]["function"] == "prelu"
-    gh.assert_lowered_equals(graph, tmp_path, (2, 6, 7, 5))
+    gh.assert_lowered_equals(graph, (2, 6, 7, 5))
     image = gh.random_array(2, 6, 7, 5)
     for place, number in enumerate([np.nan, np.inf, -np.inf]):
         image[1, place, place, 1] = number
-    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    lowered = gh.lower(gh.rewrite(graph))
     (expected,) = gh.run(graph, image)
     assert not np.isfinite(expected).all()
     np.testing.assert_allclose(gh.run(lowered, image)[0], expected, atol=1e-5)
@@ -191,39 +191,39 @@ NO_PRELUS = {
 
 
 @pytest.mark.parametrize("name", NO_PRELUS)
-def test_what_is_no_prelu_is_left_as_it_is(name, tmp_path):
+def test_what_is_no_prelu_is_left_as_it_is(name):
     def function(x):
         x = tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 5, 6)), 1, "SAME")
         return NO_PRELUS[name](x, tf.constant(gh.random_array(6)))
 
     graph = gh.freeze(function, (None, 6, 7, 5))
-    found = gh.operators(gh.collect(graph, tmp_path, batch_size=2))
+    found = gh.operators(gh.collect(graph, batch_size=2))
     assert "prelu" not in [o.get("function") for o in found]
-    gh.assert_lowered_equals(graph, tmp_path, (2, 6, 7, 5))
+    gh.assert_lowered_equals(graph, (2, 6, 7, 5))
 
 
-def test_prelu_of_rows_and_of_sequences_is_one_operator(tmp_path):
+def test_prelu_of_rows_and_of_sequences_is_one_operator():
     image = keras.Input((12, 5))
     x = layers.Conv1D(6, 3)(image)
     x = layers.PReLU("random_normal", shared_axes=[1])(x)
     x = layers.Dense(7)(layers.GlobalAveragePooling1D()(x))
     model = gh.randomised(keras.Model(image, layers.PReLU("random_normal")(x)))
     graph = gh.freeze(model, (None, 12, 5))
-    found = gh.operators(gh.collect(graph, tmp_path, batch_size=2))
+    found = gh.operators(gh.collect(graph, batch_size=2))
     assert [o.get("function") for o in found].count("prelu") == 2
-    gh.assert_lowered_equals(graph, tmp_path, (2, 12, 5))
+    gh.assert_lowered_equals(graph, (2, 12, 5))
 
 
-def test_functions_that_are_no_activation_are_left_as_they_are(tmp_path):
+def test_functions_that_are_no_activation_are_left_as_they_are():
     def function(x):
         x = tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 5, 6)), 1, "SAME")
         return [0.5 * x * (1.1 + tf.tanh(1.6 * x)), tf.exp(tf.tanh(x))]
 
     graph = gh.freeze(function, (None, 6, 7, 5))
-    found = gh.operators(gh.collect(graph, tmp_path, batch_size=2))
+    found = gh.operators(gh.collect(graph, batch_size=2))
     kinds = {operator.get("activation") for operator in found}
     assert {"tanh", "exp"} <= kinds
-    gh.assert_lowered_equals(graph, tmp_path, (2, 6, 7, 5))
+    gh.assert_lowered_equals(graph, (2, 6, 7, 5))
 
 
 # Compositions that differ from an activation by little, and not where that matters.
@@ -249,7 +249,7 @@ NEARLY = {
 
 
 @pytest.mark.parametrize("name", NEARLY)
-def test_small_numbers_are_not_forgotten(name, tmp_path):
+def test_small_numbers_are_not_forgotten(name):
     def function(x):
         x = tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 5, 6)), 1, "SAME")
         x = NEARLY[name](x)
@@ -259,7 +259,7 @@ def test_small_numbers_are_not_forgotten(name, tmp_path):
     image = gh.random_array(2, 6, 7, 5) * 10
     image[:, :3] = 0  # the convolution's output, too
     image[:, 4] *= 1e-3
-    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    lowered = gh.lower(gh.rewrite(graph))
     assert lowered.ops()["IosRegion"] >= 1
     (expected,) = gh.run(graph, image)
     assert np.isfinite(expected).all()
@@ -314,7 +314,7 @@ BANDS = {
 
 
 @pytest.mark.parametrize("name", BANDS)
-def test_bands_between_samples_are_seen(name, tmp_path):
+def test_bands_between_samples_are_seen(name):
     band, (low, high) = BANDS[name]
 
     def function(x):
@@ -323,7 +323,7 @@ def test_bands_between_samples_are_seen(name, tmp_path):
         return tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 6, 4)), 1, "SAME")
 
     graph = gh.freeze(function, (None, 64, 64, 5))
-    lowered = gh.lower(gh.rewrite(graph, tmp_path))
+    lowered = gh.lower(gh.rewrite(graph))
     assert lowered.ops()["IosRegion"] >= 1
     image = gh.random_array(2, 64, 64, 5) * (low + high) / 2
     (expected,) = gh.run(graph, image)
@@ -331,7 +331,7 @@ def test_bands_between_samples_are_seen(name, tmp_path):
     np.testing.assert_allclose(gh.run(lowered, image)[0], expected, atol=1e-5 * scale)
 
 
-def test_zeros_keep_their_signs(tmp_path):
+def test_zeros_keep_their_signs():
     def function(x):
         x = tf.nn.conv2d(x, tf.constant(gh.random_array(3, 3, 5, 6)), 1, "SAME")
         return [1.0 / -tf.nn.relu(x), 1.0 / (tf.nn.relu(x) * -2.0)]
@@ -340,25 +340,25 @@ def test_zeros_keep_their_signs(tmp_path):
     image = gh.random_array(2, 6, 7, 5)
     expected = gh.run(graph, image)
     for found, truth in zip(
-        gh.run(gh.lower(gh.rewrite(graph, tmp_path)), image), expected, strict=True
+        gh.run(gh.lower(gh.rewrite(graph)), image), expected, strict=True
     ):
         assert (truth == -np.inf).any()
         np.testing.assert_allclose(found, truth, rtol=1e-4)
 
 
-def test_activation_that_others_read_too_is_not_hidden(tmp_path):
+def test_activation_that_others_read_too_is_not_hidden():
     def function(x):
         x = tf.nn.conv2d(x, tf.constant(gh.random_array(1, 1, 5, 6)), 1, "SAME")
         gate = tf.sigmoid(x)
         return x * gate, tf.nn.max_pool2d(gate, 2, 1, "SAME")
 
     graph = gh.freeze(function, (None, 6, 7, 5))
-    found = gh.operators(gh.collect(graph, tmp_path, batch_size=2))
+    found = gh.operators(gh.collect(graph, batch_size=2))
     assert [o["type"] for o in found].count("binary") == 1
-    gh.assert_lowered_equals(graph, tmp_path, (2, 6, 7, 5))
+    gh.assert_lowered_equals(graph, (2, 6, 7, 5))
 
 
-def test_keras_network_with_activation_layers(tmp_path):
+def test_keras_network_with_activation_layers():
     image = keras.Input((9, 8, 3))
     x = image
     for activation in (layers.LeakyReLU(0.1), layers.ReLU(3.0), layers.ELU()):
@@ -366,6 +366,6 @@ def test_keras_network_with_activation_layers(tmp_path):
         x = activation(layers.BatchNormalization()(x))
     model = gh.randomised(keras.Model(image, layers.GlobalAveragePooling2D()(x)))
     graph = gh.freeze(model, (None, 9, 8, 3))
-    found = gh.operators(gh.collect(graph, tmp_path, batch_size=2))
+    found = gh.operators(gh.collect(graph, batch_size=2))
     assert [o.get("activation") for o in found] == ["leaky_relu", "clip", "elu", None]
-    gh.assert_lowered_equals(graph, tmp_path, (2, 9, 8, 3))
+    gh.assert_lowered_equals(graph, (2, 9, 8, 3))

@@ -167,7 +167,7 @@ def test_a_size_whose_schedules_are_slower_is_sequential(latencies, expected, sa
     }
     searcher = Searcher(Stopwatch(latencies), SearchSettings())
     checked = network_check.check(frozen, collected, schedules, searcher)
-    graph_def = network_check.rewrite(frozen, checked.schedules, list(collected))
+    graph_def = graph_optimizer.rewrite(frozen, checked.schedules, list(collected))
     assert stages(dataclasses.replace(frozen, graph_def=graph_def)) == expected
     for size, (sequential_ms, scheduled_ms) in latencies.items():
         found = checked.sizes[size]
@@ -312,9 +312,9 @@ def test_bad_batch_sizes(bad, saved, tmp_path):
     assert not os.path.exists(tmp_path / "out")
 
 
-def test_several_batch_sizes_only_where_schedules_are_given():
+def test_a_graph_runs_with_one_batch_size_in_place_of_unknown_ones():
     graph = gh.sequential(layers.Conv2D(5, 3), shape=(9, 9, 4))
-    with pytest.raises(tf.errors.OpError, match='are for mode "rewrite"'):
+    with pytest.raises(tf.errors.OpError, match="batch_size is no single number"):
         gh.lower(graph, batch_size=[1, 8])
 
 

@@ -325,7 +325,7 @@ def test_a_cache_tune_cannot_write_keeps_the_block(capfd, cache):
     assert os.path.exists(path)
 
 
-def test_the_optimizer_writes_what_tune_reads(cache, tmp_path):
+def test_the_optimizer_writes_what_tune_reads(cache):
     # Without ios_tf.tuning.on_the_fly, as a server does.
     inputs = keras.Input((8, 8, 4))
     left = layers.Conv2D(4, 3)(inputs)
@@ -336,7 +336,7 @@ def test_the_optimizer_writes_what_tune_reads(cache, tmp_path):
     )
     parameters = {"mode": "optimize", "cache_dir": cache, "batch_size": 3}
     assert gh.optimize(graph, ["IosOptimizer"], parameters).ops()["IosRegion"] == 0
-    (expected,) = gh.collect(graph, tmp_path, batch_size=3)["problems"]
+    (expected,) = gh.collect(graph, batch_size=3)["problems"]
     ((found, _),) = pending.tune(cache, **FAST).schedules
     assert found == Problem.from_json(expected)
     assert gh.optimize(graph, ["IosOptimizer"], parameters).ops()["IosRegion"] == 1

@@ -490,7 +490,7 @@ def spoiled(rewrite):
 
 def test_wrong_results_are_not_written(network, constants, tmp_path, monkeypatch):
     without_search(monkeypatch)
-    monkeypatch.setattr(network_check, "rewrite", spoiled(network_check.rewrite))
+    monkeypatch.setattr(graph_optimizer, "rewrite", spoiled(graph_optimizer.rewrite))
     with pytest.raises(ios_tf.UserError) as error:
         ios_tf.convert(network, tmp_path / "converted")
     message = str(error.value)
@@ -506,7 +506,9 @@ def test_wrong_results_after_the_search_are_not_written(
     check = network_check.check
 
     def spoil(*arguments):
-        monkeypatch.setattr(network_check, "rewrite", spoiled(network_check.rewrite))
+        monkeypatch.setattr(
+            graph_optimizer, "rewrite", spoiled(graph_optimizer.rewrite)
+        )
         return check(*arguments)
 
     monkeypatch.setattr(network_check, "check", spoil)
@@ -521,7 +523,7 @@ def test_whole_numbers_do_not_hide_wrong_results(constants, tmp_path, monkeypatc
     fm.save(model, path, lambda x: {"c": tf.argmax(model(x), -1)}, fm.image_spec())
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference is None
-    monkeypatch.setattr(network_check, "rewrite", spoiled(network_check.rewrite))
+    monkeypatch.setattr(graph_optimizer, "rewrite", spoiled(graph_optimizer.rewrite))
     with pytest.raises(ios_tf.UserError, match="region 1 of 1"):
         ios_tf.convert(path, tmp_path / "other")
 

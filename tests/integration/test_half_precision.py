@@ -61,15 +61,15 @@ def assert_close(found, expected, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_region_in_half_precision(dtype, tmp_path, cuda):
+def test_region_in_half_precision(dtype, cuda):
     graph = freeze(dtype)
-    collected = gh.collect(graph, tmp_path, batch_size=2, **GPU)
+    collected = gh.collect(graph, batch_size=2, **GPU)
     assert {p["block"]["dtype"] for p in collected["problems"]} == {dtype}
     assert collected["report"]["left_to_tensorflow"] == {"Cast": 2}
     images = gh.random_array(2, 9, 8, 3)
     (expected,) = gh.run(freeze("float32"), images)
     for merge in (False, True):
-        rewritten = gh.rewrite(graph, tmp_path, merge, batch_size=2, **GPU)
+        rewritten = gh.rewrite(graph, merge, batch_size=2, **GPU)
         lowered = gh.lower(rewritten, **GPU)
         assert lowered.ops()["IosRegion"] == 1
         assert lowered.ops()["Conv2D"] == 0
@@ -78,9 +78,9 @@ def test_region_in_half_precision(dtype, tmp_path, cuda):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_merges_in_half_precision_run_in_stock_tensorflow(dtype, tmp_path):
+def test_merges_in_half_precision_run_in_stock_tensorflow(dtype):
     graph = freeze(dtype)
-    rewritten = gh.rewrite(graph, tmp_path, batch_size=2, **GPU)
+    rewritten = gh.rewrite(graph, batch_size=2, **GPU)
     assert rewritten.ops()["SplitV"] == 1
     for node in rewritten.graph_def.node:
         if node.op in ("Conv2D", "BiasAdd", "SplitV"):
@@ -91,22 +91,22 @@ def test_merges_in_half_precision_run_in_stock_tensorflow(dtype, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_half_precision_is_left_to_tensorflow_on_a_cpu(dtype, tmp_path):
+def test_half_precision_is_left_to_tensorflow_on_a_cpu(dtype):
     graph = freeze(dtype)
-    report = gh.collect(graph, tmp_path)["report"]
+    report = gh.collect(graph)["report"]
     assert report["regions"] == 0
     assert report["left_to_tensorflow"]["Conv2D"] == 3
     reasons = {refusal["reason"] for refusal in report["refused"]}
     assert reasons == {f"the engine computes {dtype} on GPUs only"}
     # A model made for a GPU loads on a CPU, as plain TensorFlow.
-    rewritten = gh.rewrite(graph, tmp_path, **GPU)
+    rewritten = gh.rewrite(graph, **GPU)
     lowered = gh.lower(rewritten)
     assert lowered.ops()["IosRegion"] == 0
     images = gh.random_array(2, 9, 8, 3)
     gh.assert_equal(gh.run(lowered, images), gh.run(rewritten, images))
 
 
-def test_types_are_borders_of_regions(tmp_path):
+def test_types_are_borders_of_regions():
     def mixed(x):
         filters = values(3, 3, 3, 3)
         x = tf.nn.relu(tf.nn.conv2d(x, filters, 1, "SAME"))
@@ -116,13 +116,13 @@ def test_types_are_borders_of_regions(tmp_path):
         return tf.nn.conv2d(x, tf.cast(filters, tf.bfloat16), 1, "SAME")
 
     graph = gh.freeze(mixed, (None, 9, 8, 3))
-    collected = gh.collect(graph, tmp_path, **GPU)
+    collected = gh.collect(graph, **GPU)
     dtypes = [p["block"]["dtype"] for p in collected["problems"]]
     assert sorted(dtypes) == ["bfloat16", "float16", "float32"]
     assert collected["report"]["regions"] == 3
     # The same operator in another type is another problem.
     assert len({p["signature"] for p in collected["problems"]}) == 3
-    report = gh.collect(graph, tmp_path)["report"]
+    report = gh.collect(graph)["report"]
     assert report["operators"] == {"conv2d": 1}
 
 
@@ -134,7 +134,7 @@ def policy():
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_keras_mixed_precision(dtype, tmp_path, policy, cuda):
+def test_keras_mixed_precision(dtype, policy, cuda):
     """Its batch norms are float32 between two Casts, and part of convolutions."""
 
     def build() -> keras.Model:
@@ -156,16 +156,16 @@ def test_keras_mixed_precision(dtype, tmp_path, policy, cuda):
     expected_model = build()
     policy(f"mixed_{dtype}")
     graph = gh.freeze(build(), (None, 9, 8, 3))
-    report = gh.collect(graph, tmp_path, batch_size=2, **GPU)["report"]
+    report = gh.collect(graph, batch_size=2, **GPU)["report"]
     assert report["left_to_tensorflow"] == {"Cast": 1}
     assert report["regions"] == 1
     images = gh.random_array(2, 9, 8, 3)
-    lowered = gh.lower(gh.rewrite(graph, tmp_path, batch_size=2, **GPU), **GPU)
+    lowered = gh.lower(gh.rewrite(graph, batch_size=2, **GPU), **GPU)
     (found,) = run_regions(lowered, images)
     assert_close(found, expected_model(images).numpy(), dtype)
 
 
-def test_casts_that_others_read_stay(tmp_path):
+def test_casts_that_others_read_stay():
     def function(x):
         x = tf.cast(x, tf.float16)
         x = tf.nn.conv2d(x, tf.cast(values(3, 3, 3, 4), tf.float16), 1, "SAME")
@@ -173,6 +173,6 @@ def test_casts_that_others_read_stay(tmp_path):
         z = tf.cast(tf.nn.relu(y * 0.5), tf.float16)
         return tf.nn.conv2d(z, tf.cast(values(1, 1, 4, 4), tf.float16), 1, "SAME"), y
 
-    collected = gh.collect(gh.freeze(function, (None, 9, 8, 3)), tmp_path, **GPU)
+    collected = gh.collect(gh.freeze(function, (None, 9, 8, 3)), **GPU)
     assert collected["report"]["regions"] == 2
     assert collected["report"]["left_to_tensorflow"]["Cast"] == 3

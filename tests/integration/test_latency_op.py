@@ -18,7 +18,7 @@ def program(tmp_path_factory) -> str:
     parts = [layers.Conv2D(32, k, padding="same")(inputs) for k in (1, 3, 3)]
     model = keras.Model(inputs, layers.Concatenate()(parts))
     graph = gh.freeze(model, (None, 32, 32, 16))
-    collected = gh.collect(graph, tmp_path_factory.mktemp("latency"), batch_size=2)
+    collected = gh.collect(graph, batch_size=2)
     (problem,) = collected["problems"]
     return json.dumps(problem["block"])
 

@@ -152,19 +152,19 @@ def types(collected) -> Counter:
     return Counter(operator["type"] for operator in gh.operators(collected))
 
 
-def test_all_operators_equal_those_with_channels_last(tmp_path):
+def test_all_operators_equal_those_with_channels_last():
     first, last = both(everything, (None, 12, 13, 3))
     assert first.ops()["Transpose"] == 1
-    collected = gh.collect(first, tmp_path, batch_size=2)
+    collected = gh.collect(first, batch_size=2)
     assert collected["report"]["left_to_tensorflow"] == {}
     assert collected["report"]["refused"] == []
     # The very same blocks: their signatures hold all attributes and shapes.
-    expected = gh.collect(last, tmp_path, batch_size=2)
+    expected = gh.collect(last, batch_size=2)
     assert [b["signature"] for b in collected["blocks"]] == [
         b["signature"] for b in expected["blocks"]
     ]
     images = gh.random_array(2, 12, 13, 3)
-    lowered = gh.lower(gh.rewrite(first, tmp_path, batch_size=2))
+    lowered = gh.lower(gh.rewrite(first, batch_size=2))
     assert lowered.ops()["IosRegion"] == 1
     assert lowered.ops()["Transpose"] == 0
     gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
@@ -178,11 +178,11 @@ def two_branches(x, layout: Layout):
 
 
 @pytest.mark.parametrize("border", [FIRST, LAST])
-def test_borders_are_transposed_where_the_graph_is_not(border, tmp_path):
+def test_borders_are_transposed_where_the_graph_is_not(border):
     first, last = both(two_branches, (None, 8, 9, 3), border=border)
     images = gh.random_array(*Layout(border).shape(2, 8, 9, 3))
     for graph in (first, last):
-        lowered = gh.lower(gh.rewrite(graph, tmp_path, batch_size=2))
+        lowered = gh.lower(gh.rewrite(graph, batch_size=2))
         assert lowered.ops()["IosRegion"] == 1
         # At input and output of the region, for it is [N,H,W,C] inside.
         assert lowered.ops()["Transpose"] == (2 if border == FIRST else 0)
@@ -201,10 +201,10 @@ def both_last(network, images):
 
 
 @pytest.mark.parametrize("border", [FIRST, LAST])
-def test_merged_convolutions_stay_in_their_layout(border, tmp_path):
+def test_merged_convolutions_stay_in_their_layout(border):
     first, last = both(two_branches, (None, 8, 9, 3), border=border)
     for graph, name in ((first, FIRST), (last, LAST)):
-        rewritten = gh.rewrite(graph, tmp_path, batch_size=2)
+        rewritten = gh.rewrite(graph, batch_size=2)
         assert rewritten.ops()["SplitV"] == 1
         assert rewritten.ops()["Conv2D"] == 2
         assert rewritten.ops()["Transpose"] == graph.ops()["Transpose"]
@@ -233,15 +233,15 @@ def mixed(x, layout: Layout):
     return layout.conv(y, values(1, 1, 8, 4, seed=3))
 
 
-def test_mixed_layouts_are_one_region(tmp_path):
+def test_mixed_layouts_are_one_region():
     graph, last = both(mixed, (None, 8, 9, 3))
-    collected = gh.collect(graph, tmp_path, batch_size=2)
+    collected = gh.collect(graph, batch_size=2)
     assert collected["report"]["regions"] == 1
     # The one at the end, whose result is fetched.
     assert collected["report"]["left_to_tensorflow"] == {"Transpose": 1}
     images = gh.random_array(2, 8, 9, 3)
     for merge in (False, True):
-        rewritten = gh.rewrite(graph, tmp_path, merge, batch_size=2)
+        rewritten = gh.rewrite(graph, merge, batch_size=2)
         lowered = gh.lower(rewritten)
         assert lowered.ops()["IosRegion"] == 1
         assert lowered.ops()["Transpose"] == 0
@@ -285,7 +285,7 @@ def test_merges_across_layouts_run_in_stock_tensorflow(tmp_path):
         graph = gh.freeze(lambda x, _=layouts: network(x, _), (None, 8, 9, 3))
         directory = tmp_path / "_".join(layouts)
         directory.mkdir()
-        rewritten = gh.rewrite(graph, directory, batch_size=2)
+        rewritten = gh.rewrite(graph, batch_size=2)
         (merged,) = (n for n in rewritten.graph_def.node if n.op == "Conv2D")
         assert merged.attr["data_format"].s == LAST.encode()
         truth = [
@@ -310,20 +310,20 @@ def test_merges_across_layouts_run_in_stock_tensorflow(tmp_path):
             gh.assert_equal([outputs[name] for name in outputs.files], truth)
 
 
-def test_a_merge_of_channels_first_stays_so(tmp_path):
+def test_a_merge_of_channels_first_stays_so():
     def network(x):
         layout = Layout(FIRST)
         parts = [layout.conv(x, values(k, k, 3, 4, seed=k)) for k in (1, 3)]
         return tf.concat(parts, 1)
 
     graph = gh.freeze(network, (None, 3, 8, 9))
-    rewritten = gh.rewrite(graph, tmp_path, batch_size=2)
+    rewritten = gh.rewrite(graph, batch_size=2)
     (merged,) = (n for n in rewritten.graph_def.node if n.op == "Conv2D")
     assert merged.attr["data_format"].s == FIRST.encode()
     assert rewritten.ops()["Transpose"] == 0
 
 
-def test_nodes_that_are_left_read_the_layout_they_know(tmp_path):
+def test_nodes_that_are_left_read_the_layout_they_know():
     # Read inside of the region, by TensorFlow in either order, and from outside.
     def network(x, layout: Layout):
         images = to_first(x) if layout.name == FIRST else x
@@ -342,14 +342,14 @@ def test_nodes_that_are_left_read_the_layout_they_know(tmp_path):
         for name in (FIRST, LAST)
     )
     images = gh.random_array(2, 8, 9, 3)
-    lowered = gh.lower(gh.rewrite(first, tmp_path, batch_size=2))
+    lowered = gh.lower(gh.rewrite(first, batch_size=2))
     assert lowered.ops()["Conv2D"] == 0
     # Two nodes and the caller read with channels first; log_softmax does not.
     assert lowered.ops()["Transpose"] == 2
     gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
 
-def test_two_regions_pass_on_what_they_have(tmp_path):
+def test_two_regions_pass_on_what_they_have():
     def network(x, layout: Layout):
         x = layout.conv(x, values(3, 3, 3, 8))
         y = tf.floor(x)  # not the engine's
@@ -357,14 +357,14 @@ def test_two_regions_pass_on_what_they_have(tmp_path):
 
     first, last = both(network, (None, 8, 9, 3))
     images = gh.random_array(2, 8, 9, 3)
-    lowered = gh.lower(gh.rewrite(first, tmp_path, batch_size=2))
+    lowered = gh.lower(gh.rewrite(first, batch_size=2))
     assert lowered.ops()["IosRegion"] == 2
     # Only what TensorFlow computes is transposed.
     assert lowered.ops()["Transpose"] == 2
     gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
 
-def test_layout_optimizer_s_transposes_vanish(tmp_path):
+def test_layout_optimizer_s_transposes_vanish():
     """TensorFlow's layout optimizer puts Transposes at the ends of a graph."""
 
     def network(x, layout: Layout):
@@ -376,13 +376,13 @@ def test_layout_optimizer_s_transposes_vanish(tmp_path):
 
     first, last = both(network, (None, 8, 9, 3))
     images = gh.random_array(2, 8, 9, 3)
-    lowered = gh.lower(gh.rewrite(first, tmp_path, batch_size=2))
+    lowered = gh.lower(gh.rewrite(first, batch_size=2))
     assert lowered.ops()["IosRegion"] == 2
     assert lowered.ops()["Transpose"] == 0
     gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
 
-def test_squeeze_and_excite_of_vectors(tmp_path):
+def test_squeeze_and_excite_of_vectors():
     def network(x, layout: Layout):
         x = layout.conv(x, values(3, 3, 3, 8))
         y = tf.nn.relu(tf.linalg.matmul(tf.reduce_mean(x, layout.space), values(8, 2)))
@@ -391,15 +391,15 @@ def test_squeeze_and_excite_of_vectors(tmp_path):
         return layout.conv(x * y, values(1, 1, 8, 4))
 
     first, last = both(network, (None, 8, 9, 3))
-    collected = gh.collect(first, tmp_path, batch_size=2)
+    collected = gh.collect(first, batch_size=2)
     assert collected["report"]["left_to_tensorflow"] == {"Transpose": 1}
-    assert types(collected) == types(gh.collect(last, tmp_path, batch_size=2))
+    assert types(collected) == types(gh.collect(last, batch_size=2))
     images = gh.random_array(2, 8, 9, 3)
-    lowered = gh.lower(gh.rewrite(first, tmp_path, batch_size=2))
+    lowered = gh.lower(gh.rewrite(first, batch_size=2))
     gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
 
-def test_flatten_of_cells_is_no_change_of_channels(tmp_path):
+def test_flatten_of_cells_is_no_change_of_channels():
     # [2,5,2,2] to [8,5] mixes cells with channels, though the numbers would fit.
     def network(x, layout: Layout):
         x = layout.conv(x, values(3, 3, 3, 5))
@@ -408,12 +408,12 @@ def test_flatten_of_cells_is_no_change_of_channels(tmp_path):
 
     first, last = both(network, (2, 2, 2, 3))
     images = gh.random_array(2, 2, 2, 3)
-    lowered = gh.lower(gh.rewrite(first, tmp_path))
+    lowered = gh.lower(gh.rewrite(first))
     assert lowered.ops()["Reshape"] == 1
     gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
 
-def test_constants_that_vary_along_the_width_are_added(tmp_path):
+def test_constants_that_vary_along_the_width_are_added():
     # A vector of 8 is added to [N,8,6,8]: to columns, not to channels.
     def network(x, layout: Layout):
         x = layout.conv(x, values(3, 3, 3, 8))
@@ -423,13 +423,13 @@ def test_constants_that_vary_along_the_width_are_added(tmp_path):
 
     first, last = both(network, (None, 6, 8, 3))
     images = gh.random_array(2, 6, 8, 3)
-    lowered = gh.lower(gh.rewrite(first, tmp_path))
+    lowered = gh.lower(gh.rewrite(first))
     assert lowered.ops()["IosRegion"] == 1
     assert lowered.ops()["AddV2"] == 0
     gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
 
-def test_softmax_and_concatenation_over_other_dimensions_are_left(tmp_path):
+def test_softmax_and_concatenation_over_other_dimensions_are_left():
     def network(x, layout: Layout):
         x = layout.conv(x, values(3, 3, 3, 9))
         width, height = (3, 2) if layout.name == FIRST else (2, 1)
@@ -439,15 +439,15 @@ def test_softmax_and_concatenation_over_other_dimensions_are_left(tmp_path):
 
     first, last = both(network, (None, 9, 9, 3))
     images = gh.random_array(2, 9, 9, 3)
-    lowered = gh.lower(gh.rewrite(first, tmp_path))
+    lowered = gh.lower(gh.rewrite(first))
     assert lowered.ops()["ConcatV2"] == 1
     assert lowered.ops()["Softmax"] == 1
     gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
 
-def test_unknown_height_and_width(tmp_path):
+def test_unknown_height_and_width():
     first, last = both(two_branches, (None, None, None, 3))
-    rewritten = gh.rewrite(first, tmp_path, batch_size=2)
+    rewritten = gh.rewrite(first, batch_size=2)
     lowered = gh.lower(rewritten)
     assert lowered.ops()["IosRegion"] == 1
     for size in (7, 20):
@@ -455,12 +455,12 @@ def test_unknown_height_and_width(tmp_path):
         gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
 
-def test_plugin_runs_channels_first_on_a_cpu(tmp_path):
+def test_plugin_runs_channels_first_on_a_cpu():
     # Stock TensorFlow cannot: "the CPU implementation only supports NHWC".
     from tensorflow.python.eager import wrap_function
 
     first, _ = both(two_branches, (None, 8, 9, 3), border=FIRST)
-    rewritten = gh.rewrite(first, tmp_path, batch_size=2)
+    rewritten = gh.rewrite(first, batch_size=2)
     function = wrap_function.function_from_graph_def(
         rewritten.graph_def,
         [name + ":0" for name in rewritten.inputs],

@@ -1,19 +1,16 @@
 """Files that killed processes leave, and their removal."""
 
 import os
-import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import types
 
 import pytest
 import tensorflow as tf
 
 import ios_tf
-from ios_tf.conversion import network_check
 from ios_tf.model import leftovers
 from ios_tf.model.outputs import written_directory
 
@@ -267,16 +264,3 @@ with outputs.written_directory(sys.argv[1], overwrite=True) as directory:
     with written_directory(str(output), overwrite=True) as directory:
         tf.io.gfile.GFile(os.path.join(directory, "saved_model.pb"), "w").close()
     assert os.listdir(tmp_path) == ["out"]
-
-
-def test_no_space_for_temporary_files():
-    schedules = {"signature": types.SimpleNamespace(to_json=lambda: "{}")}
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-    try:
-        with pytest.raises(ios_tf.UserError) as error:
-            network_check.rewrite(None, schedules, [1])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert tempfile.gettempdir() in str(error.value)
-    assert "File too large; TMPDIR" in str(error.value)

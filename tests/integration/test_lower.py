@@ -4,10 +4,8 @@ own passes, and by the plugin in functions and SavedModels."""
 import functools
 import json
 import os
-import pathlib
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 
 import graph_helpers as gh
@@ -57,11 +55,10 @@ def annotated_network(merge: bool = True) -> gh.Graph:
 
 @functools.cache
 def _annotated_network(merge: bool) -> gh.Graph:
-    with tempfile.TemporaryDirectory() as directory:
-        return gh.rewrite(shared.cells_graph(), pathlib.Path(directory), merge)
+    return gh.rewrite(shared.cells_graph(), merge)
 
 
-def test_schedule_is_that_of_the_attributes(tmp_path):
+def test_schedule_is_that_of_the_attributes():
     annotated = annotated_network(merge=False)
     stages = {
         node.name: node.attr["_ios_stage"].list.i[0]
@@ -84,7 +81,7 @@ def test_schedule_is_that_of_the_attributes(tmp_path):
     [["constfold"], ["constfold", "dependency", "pruning", "loop"], ["remap"]],
     ids="+".join,
 )
-def test_schedule_survives_other_passes(passes, merge, tmp_path):
+def test_schedule_survives_other_passes(passes, merge):
     annotated = annotated_network(merge)
     images = networks.smooth_images(2, 17, seed=7).numpy()
     (wanted,) = programs(gh.lower(annotated))
@@ -94,7 +91,7 @@ def test_schedule_survives_other_passes(passes, merge, tmp_path):
     gh.assert_equal(gh.run(lowered, images), gh.run(annotated, images))
 
 
-def test_invalid_attributes_fall_back_to_the_sequential_schedule(tmp_path):
+def test_invalid_attributes_fall_back_to_the_sequential_schedule():
     annotated = annotated_network()
     backwards = graph_pb2.GraphDef()
     backwards.CopyFrom(annotated.graph_def)
@@ -111,7 +108,7 @@ def test_invalid_attributes_fall_back_to_the_sequential_schedule(tmp_path):
     gh.assert_equal(gh.run(lowered, images), gh.run(annotated, images))
 
 
-def test_missing_attributes_are_made_up(tmp_path):
+def test_missing_attributes_are_made_up():
     annotated = annotated_network()
     random = np.random.default_rng(0)
     for node in annotated.graph_def.node:
@@ -131,13 +128,13 @@ def test_graph_without_attributes_is_left_as_it_is():
 GPU = "/job:localhost/replica:0/task:0/device:GPU:"
 
 
-def chain_of_convolutions(directory, *devices: str) -> gh.Graph:
+def chain_of_convolutions(*devices: str) -> gh.Graph:
     """An annotated graph: one convolution, with bias and Relu, on each device."""
     graph = gh.sequential(
         *(layers.Conv2D(5, 3, activation="relu", name=f"c{i}") for i in range(3)),
         shape=(9, 9, 4),
     )
-    graph = gh.rewrite(graph, directory)
+    graph = gh.rewrite(graph)
     for node in graph.graph_def.node:
         for i, device in enumerate(devices):
             if f"c{i}" in node.name:
@@ -165,28 +162,26 @@ def region_devices(graph: gh.Graph) -> list[tuple[str, str]]:
     ],
     ids=["cpu", "gpu", "gpu_and_cpu", "two_gpus", "cpu_by_name", "tpu"],
 )
-def test_regions_are_for_the_device_of_their_nodes(devices, expected, tmp_path, cuda):
-    lowered = gh.lower(chain_of_convolutions(tmp_path, *devices))
+def test_regions_are_for_the_device_of_their_nodes(devices, expected, cuda):
+    lowered = gh.lower(chain_of_convolutions(*devices))
     assert region_devices(lowered) == expected
 
 
-def test_one_device_only(tmp_path):
-    graph = chain_of_convolutions(tmp_path, GPU + "0", "/device:CPU:0", "")
+def test_one_device_only():
+    graph = chain_of_convolutions(GPU + "0", "/device:CPU:0", "")
     lowered = gh.lower(graph, device="cpu")
     assert region_devices(lowered) == [("/device:CPU:0", "cpu"), ("", "cpu")]
     lowered = gh.lower(graph, device="gpu")
     assert region_devices(lowered) == [(GPU + "0", "gpu"), ("", "gpu")]
-    report = gh.collect(graph, tmp_path, device="gpu")["report"]
+    report = gh.collect(graph, device="gpu")["report"]
     assert {r["reason"] for r in report["refused"]} == {"it is placed on cpu"}
     with pytest.raises(tf.errors.OpError, match="neither"):
         gh.lower(graph, device="tpu")
 
 
 LOWER_FOR_GPU = """
-import sys, pathlib
 import test_lower
-graph = test_lower.chain_of_convolutions(
-    pathlib.Path(sys.argv[1]), *[test_lower.GPU + "0"] * 3)
+graph = test_lower.chain_of_convolutions(*[test_lower.GPU + "0"] * 3)
 assert test_lower.gh.lower(graph).ops()["IosRegion"] == 0
 """
 
@@ -194,7 +189,7 @@ assert test_lower.gh.lower(graph).ops()["IosRegion"] == 0
 def test_gpu_without_libraries_is_left_to_tensorflow(tmp_path):
     # In a process of its own: others may have loaded CUDA's libraries.
     done = subprocess.run(
-        [sys.executable, "-c", LOWER_FOR_GPU, str(tmp_path)],
+        [sys.executable, "-c", LOWER_FOR_GPU],
         env={
             **os.environ,
             "IOS_TF_CUDA_LIBRARIES": str(tmp_path),
@@ -209,15 +204,15 @@ def test_gpu_without_libraries_is_left_to_tensorflow(tmp_path):
     assert "libcuda.so.1" in warning
 
 
-def test_region_on_another_device_than_it_is_made_for(tmp_path):
-    lowered = gh.lower(chain_of_convolutions(tmp_path), device="gpu")
+def test_region_on_another_device_than_it_is_made_for():
+    lowered = gh.lower(chain_of_convolutions(), device="gpu")
     for node in lowered.graph_def.node:
         node.device = "/device:CPU:0"
     with pytest.raises(tf.errors.InvalidArgumentError, match="made for the gpu"):
         gh.run(lowered, gh.random_array(1, 9, 9, 4))
 
 
-def test_fetched_tensors_keep_their_names(tmp_path):
+def test_fetched_tensors_keep_their_names():
     filters = tf.constant(gh.random_array(3, 3, 4, 5))
     graph = gh.freeze(
         lambda x: tf.nn.conv2d(
@@ -227,11 +222,11 @@ def test_fetched_tensors_keep_their_names(tmp_path):
     )
     names = [node.name for node in graph.graph_def.node if node.op == "Conv2D"]
     graph = gh.Graph(graph.graph_def, graph.inputs, [name + ":0" for name in names])
-    lowered = gh.assert_lowered_equals(graph, tmp_path, (2, 8, 8, 4))
+    lowered = gh.assert_lowered_equals(graph, (2, 8, 8, 4))
     assert lowered.ops()["Conv2D"] == 0
 
 
-def test_plugin_lowers_functions_of_any_batch_size(tmp_path):
+def test_plugin_lowers_functions_of_any_batch_size():
     graph = annotated_network()
     function = gh.as_function(graph)
     for batch in (1, 4):
@@ -243,7 +238,7 @@ def test_plugin_lowers_functions_of_any_batch_size(tmp_path):
     assert not gh.convolutions(ops)
 
 
-def test_plugin_can_be_switched_off(tmp_path):
+def test_plugin_can_be_switched_off():
     graph = annotated_network()
     images = networks.smooth_images(1, 17, seed=7)
     with gh.without_plugins():
@@ -265,22 +260,22 @@ def test_other_graphs_execute_the_same_nodes_as_without_the_plugin():
     assert ops() == expected
 
 
-def test_plugin_handles_unknown_height_and_width(tmp_path):
+def test_plugin_handles_unknown_height_and_width():
     graph = gh.sequential(
         layers.Conv2D(5, 3, strides=2, padding="same", activation="relu"),
         layers.GlobalAveragePooling2D(),
         shape=(None, None, 3),
     )
-    function = gh.as_function(gh.rewrite(graph, tmp_path))
+    function = gh.as_function(gh.rewrite(graph))
     for size in (9, 30):
         images = gh.random_array(2, size, size + 1, 3)
         (found,) = function(tf.constant(images))
         gh.assert_equal([found.numpy()], gh.run(graph, images))
-    again = gh.as_function(gh.rewrite(graph, tmp_path))
+    again = gh.as_function(gh.rewrite(graph))
     assert gh.executed_ops(again, tf.constant(images))["IosRegion"] == 1
 
 
-def test_plugin_fuses_what_it_leaves_to_tensorflow(tmp_path):
+def test_plugin_fuses_what_it_leaves_to_tensorflow():
     # The remapper is one of the passes it displaces.
     graph = gh.sequential(
         layers.Conv2D(5, 3, use_bias=True, activation="relu"), shape=(9, 9, 4)
@@ -302,7 +297,7 @@ def test_training_is_left_alone():
     assert last < first
 
 
-def test_gradients_of_an_annotated_function(tmp_path):
+def test_gradients_of_an_annotated_function():
     graph = annotated_network()
     images = networks.smooth_images(2, 17, seed=7)
 
@@ -315,7 +310,7 @@ def test_gradients_of_an_annotated_function(tmp_path):
     gh.assert_equal([gradient(graph)], [gradient(shared.cells_graph())])
 
 
-def test_network_in_a_conditional_and_in_a_loop(tmp_path):
+def test_network_in_a_conditional_and_in_a_loop():
     graph = annotated_network()
     function = gh.as_function(graph)
     images = networks.smooth_images(2, 17, seed=7)
@@ -337,11 +332,10 @@ def test_network_in_a_conditional_and_in_a_loop(tmp_path):
     gh.assert_equal([loop(images, tf.constant(3)).numpy()], [3 * expected])
 
 
-def test_operators_after_a_conditional(tmp_path):
+def test_operators_after_a_conditional():
     filters = tf.constant(gh.random_array(3, 3, 3, 4))
     graph = gh.rewrite(
         gh.freeze(lambda x: tf.nn.conv2d(x, filters, 1, "SAME"), (None, 8, 8, 3)),
-        tmp_path,
     )
     network = gh.as_function(graph)
 

@@ -15,7 +15,7 @@ from keras import layers
 import ios_tf
 from ios_tf.bench.stock import merge_everything
 from ios_tf.cli import main
-from ios_tf.conversion import network_check, onnx_export
+from ios_tf.conversion import onnx_export
 from ios_tf.conversion.onnx_export import export_onnx
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 
@@ -49,7 +49,7 @@ def merged_saved_model(source: str, target: str) -> None:
         frozen = graph_optimizer.fold_constants(frozen_graphs.freeze(name, signature))
         problems = graph_optimizer.collect(frozen, 1).problems
         schedules = {key: merge_everything(p) for key, p in problems.items()}
-        graph_def = network_check.rewrite(frozen, schedules, [1])
+        graph_def = graph_optimizer.rewrite(frozen, schedules, [1])
         functions[name] = frozen_graphs.rebuild(frozen, graph_def)
     saved_models.save(loaded, functions, target)
 

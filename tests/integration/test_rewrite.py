@@ -45,7 +45,7 @@ def attributes(graph: gh.Graph, name: str) -> dict[str, int]:
 @pytest.mark.parametrize(
     "kernels", [(1, 1), (1, 3, 5), (3, (1, 7), (7, 1)), (2, 4, 3), (2, 2)]
 )
-def test_merged_kernels_give_equal_results(kernels, use_bias, tmp_path):
+def test_merged_kernels_give_equal_results(kernels, use_bias):
     graph = parallel(
         *(
             layers.Conv2D(4 + i, kernel, padding="same", use_bias=use_bias)
@@ -53,7 +53,7 @@ def test_merged_kernels_give_equal_results(kernels, use_bias, tmp_path):
         )
     )
     images = gh.random_array(2, 9, 12, 3)
-    rewritten = gh.rewrite(graph, tmp_path)
+    rewritten = gh.rewrite(graph)
     assert rewritten.ops()["Conv2D"] == 3
     assert rewritten.ops()["SplitV"] == 1
     gh.assert_equal(gh.run(rewritten, images), gh.run(graph, images))
@@ -69,10 +69,10 @@ def test_merged_kernels_give_equal_results(kernels, use_bias, tmp_path):
     ],
     ids=str,
 )
-def test_merge_with_strides_dilation_and_valid_padding(keywords, tmp_path):
+def test_merge_with_strides_dilation_and_valid_padding(keywords):
     graph = parallel(*(layers.Conv2D(4 + i, 3, **keywords) for i in range(3)))
     images = gh.random_array(3, 9, 12, 3)
-    rewritten = gh.rewrite(graph, tmp_path)
+    rewritten = gh.rewrite(graph)
     assert rewritten.ops()["Conv2D"] == 3
     gh.assert_equal(gh.run(rewritten, images), gh.run(graph, images))
 
@@ -90,7 +90,7 @@ def test_merge_with_strides_dilation_and_valid_padding(keywords, tmp_path):
         "hard_swish",
     ],
 )
-def test_merged_activation(activation, tmp_path):
+def test_merged_activation(activation):
     def build(x):
         parts = [
             layers.Conv2D(4, k, padding="same", activation=activation)(x)
@@ -102,12 +102,12 @@ def test_merged_activation(activation, tmp_path):
     model = gh.randomised(keras.Model(inputs, build(inputs)))
     graph = gh.freeze(model, (None, 8, 7, 3))
     images = 2 * gh.random_array(2, 8, 7, 3)
-    rewritten = gh.rewrite(graph, tmp_path)
+    rewritten = gh.rewrite(graph)
     assert rewritten.ops()["Conv2D"] == 2
     gh.assert_equal(gh.run(rewritten, images), gh.run(graph, images))
 
 
-def test_merged_results_that_are_fetched_keep_their_names(tmp_path):
+def test_merged_results_that_are_fetched_keep_their_names():
     filters = [tf.constant(gh.random_array(3, 3, 4, 5, seed=k)) for k in range(2)]
 
     def function(x):
@@ -120,12 +120,12 @@ def test_merged_results_that_are_fetched_keep_their_names(tmp_path):
     names = [n.name for n in graph.graph_def.node if n.op == "Conv2D"]
     graph = gh.Graph(graph.graph_def, graph.inputs, [name + ":0" for name in names])
     images = gh.random_array(2, 8, 8, 4)
-    rewritten = gh.rewrite(graph, tmp_path)
+    rewritten = gh.rewrite(graph)
     assert rewritten.ops()["Conv2D"] == 1
     gh.assert_equal(gh.run(rewritten, images), gh.run(graph, images))
 
 
-def test_merges_that_read_each_other(tmp_path):
+def test_merges_that_read_each_other():
     def build(x):
         for _ in range(3):
             parts = [layers.Conv2D(3, k, padding="same")(x) for k in (1, 3)]
@@ -137,24 +137,24 @@ def test_merges_that_read_each_other(tmp_path):
     model = gh.randomised(keras.Model(inputs, build(inputs)))
     graph = gh.freeze(model, (None, 8, 7, 3))
     images = gh.random_array(2, 8, 7, 3)
-    rewritten = gh.rewrite(graph, tmp_path)
+    rewritten = gh.rewrite(graph)
     assert rewritten.ops()["Conv2D"] == 9
     gh.assert_equal(gh.run(rewritten, images), gh.run(graph, images))
 
 
-def test_whole_network_with_merges(tmp_path):
+def test_whole_network_with_merges():
     graph = shared.inception_v3_graph()
     images = networks.smooth_images(2, 139, seed=7).numpy()
-    rewritten = gh.rewrite(graph, tmp_path)
+    rewritten = gh.rewrite(graph)
     # 1x1 convolutions of one tensor, and the 1x3/3x1 pairs.
     assert rewritten.ops()["SplitV"] == 14
     assert rewritten.ops()["Conv2D"] < graph.ops()["Conv2D"]
     gh.assert_equal(gh.run(rewritten, images), gh.run(graph, images))
 
 
-def test_every_operator_has_a_stage_and_stages_follow_edges(tmp_path):
+def test_every_operator_has_a_stage_and_stages_follow_edges():
     graph = parallel(*(layers.Conv2D(4, k, padding="same") for k in (1, 3, 3)))
-    rewritten = gh.rewrite(graph, tmp_path)
+    rewritten = gh.rewrite(graph)
     stages = attributes(rewritten, "_ios_stage")
     streams = attributes(rewritten, "_ios_stream")
     assert stages.keys() == streams.keys()
@@ -169,9 +169,9 @@ def test_every_operator_has_a_stage_and_stages_follow_edges(tmp_path):
                 assert stages[source] <= stages[name]
 
 
-def test_concurrent_operators_have_different_streams(tmp_path):
+def test_concurrent_operators_have_different_streams():
     graph = parallel(*(layers.Conv2D(4, k, padding="same") for k in (1, 3, 3)))
-    rewritten = gh.rewrite(graph, tmp_path, merge=False)
+    rewritten = gh.rewrite(graph, merge=False)
     stages = attributes(rewritten, "_ios_stage")
     streams = attributes(rewritten, "_ios_stream")
     found = {}
@@ -181,11 +181,10 @@ def test_concurrent_operators_have_different_streams(tmp_path):
     assert sorted(sorted(s) for s in found.values()) == [[0], [0], [0, 1, 2]]
 
 
-def test_rewriting_twice_changes_nothing(tmp_path):
+def test_rewriting_twice_changes_nothing():
     graph = parallel(*(layers.Conv2D(4, k, padding="same") for k in (1, 3)))
-    once = gh.rewrite(graph, tmp_path)
-    parameters = {"mode": "rewrite", "schedules": str(tmp_path)}
-    twice = gh.optimize(once, ["IosOptimizer"], parameters)
+    once = gh.rewrite(graph)
+    twice = gh.rewrite(once)
     assert gh.computing_nodes(twice) == gh.computing_nodes(once)
 
 
@@ -202,20 +201,21 @@ def test_rewriting_twice_changes_nothing(tmp_path):
     ],
     ids=["missing", "truncated", "version", "empty", "twice", "groups", "binary"],
 )
-def test_blocks_without_valid_schedule_are_left_alone(damage, tmp_path):
+def test_blocks_without_valid_schedule_are_left_alone(damage):
     graph = parallel(*(layers.Conv2D(4, k, padding="same") for k in (1, 3, 3)))
-    gh.rewrite(graph, tmp_path, merge=False)
+    native = gh.opened(graph)
+    schedules = {}
     damaged = 0
-    for path in tmp_path.glob("*.json"):
-        before = path.read_text()
-        if path.name != "problems.json" and "[[0], [1], [2]]" in before:
-            after = damage(before)
-            assert after != before
-            path.unlink() if after is None else path.write_text(after)
+    for problem in native.blocks(1, "cpu")["problems"]:
+        text = json.dumps(gh.schedule_by_levels(problem, merge=False))
+        if "[[0], [1], [2]]" in text:
+            before, text = text, damage(text)
+            assert text != before
             damaged += 1
+        if text is not None:
+            schedules[problem["signature"]] = text
     assert damaged == 1
-    parameters = {"mode": "rewrite", "schedules": str(tmp_path)}
-    rewritten = gh.optimize(graph, ["IosOptimizer"], parameters)
+    rewritten = graph.with_def(native.rewritten([1], "cpu", schedules))
     stages = attributes(rewritten, "_ios_stage")
     convolutions = [n.name for n in rewritten.graph_def.node if n.op == "Conv2D"]
     # The chains before and after the block have nothing to schedule.
@@ -226,19 +226,17 @@ def test_blocks_without_valid_schedule_are_left_alone(damage, tmp_path):
 
 
 REWRITE_WITHOUT_SCHEDULES = """
-import sys
 import graph_helpers as gh
 import test_rewrite
 from keras import layers
 graph = test_rewrite.parallel(*(layers.Conv2D(4, k, padding="same") for k in (1, 3)))
-parameters = {"mode": "rewrite", "schedules": sys.argv[1]}
-gh.optimize(graph, ["IosOptimizer"], parameters)
+gh.opened(graph).rewritten([1], "cpu", {})
 """
 
 
-def test_one_warning_names_the_missing_schedule(tmp_path):
+def test_one_warning_names_the_missing_schedule():
     done = subprocess.run(
-        [sys.executable, "-c", REWRITE_WITHOUT_SCHEDULES, str(tmp_path)],
+        [sys.executable, "-c", REWRITE_WITHOUT_SCHEDULES],
         env={
             **os.environ,
             "TF_CPP_MIN_LOG_LEVEL": "1",
@@ -249,18 +247,18 @@ def test_one_warning_names_the_missing_schedule(tmp_path):
         check=True,
     )
     (warning,) = (line for line in done.stderr.splitlines() if "ios_tf: " in line)
-    assert f"the first: {tmp_path}/" in warning
-    assert warning.endswith(".json: there is no such file")
+    assert "the first: block " in warning
+    assert warning.endswith(": there is no schedule")
 
 
-def test_graph_without_convolution_is_left_as_it_is(tmp_path):
+def test_graph_without_convolution_is_left_as_it_is():
     graph = gh.sequential(layers.Dense(4), layers.ReLU(), shape=(7,))
-    rewritten = gh.rewrite(graph, tmp_path)
+    rewritten = gh.rewrite(graph)
     assert gh.computing_nodes(rewritten) == gh.computing_nodes(graph)
     assert not attributes(rewritten, "_ios_stage")
 
 
-def test_control_dependencies_survive_a_merge(tmp_path):
+def test_control_dependencies_survive_a_merge():
     filters = [tf.constant(gh.random_array(3, 3, 4, 5, seed=k)) for k in range(2)]
 
     def function(x):
@@ -269,7 +267,7 @@ def test_control_dependencies_survive_a_merge(tmp_path):
         return tf.concat(parts, 3)
 
     graph = gh.freeze(function, (None, 8, 8, 4))
-    rewritten = gh.rewrite(graph, tmp_path)
+    rewritten = gh.rewrite(graph)
     for graph in (rewritten, gh.lower(rewritten)):
         assert graph.ops()["Conv2D"] < 2
         gh.run(graph, np.zeros([1, 8, 8, 4], np.float32))

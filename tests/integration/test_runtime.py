@@ -204,8 +204,8 @@ def test_many_threads_search_at_once(cache, network):
     gh.assert_equal([output.numpy() for output in found], [expected] * len(threads))
 
 
-def problem_request(network: gh.Graph, cache: str, tmp_path) -> str:
-    problem = gh.collect(network, tmp_path)["problems"][0]
+def problem_request(network: gh.Graph, cache: str) -> str:
+    problem = gh.collect(network)["problems"][0]
     return json.dumps({**problem, "device": "cpu", "cache_dir": cache})
 
 
@@ -217,8 +217,8 @@ def ask(request: str) -> str | None:
     return ctypes.string_at(address).decode() if address else None
 
 
-def test_search_from_a_thread_that_holds_pythons_lock(cache, network, tmp_path):
-    request = problem_request(network, cache, tmp_path)
+def test_search_from_a_thread_that_holds_pythons_lock(cache, network):
+    request = problem_request(network, cache)
     assert ask(request) is None  # nobody searches
     ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
     schedule = json.loads(ask(request))
@@ -226,8 +226,8 @@ def test_search_from_a_thread_that_holds_pythons_lock(cache, network, tmp_path):
     assert ask("{}") is None
 
 
-def test_no_deadlock_with_a_lock_that_is_never_let_go(cache, network, tmp_path):
-    request = problem_request(network, cache, tmp_path)
+def test_no_deadlock_with_a_lock_that_is_never_let_go(cache, network):
+    request = problem_request(network, cache)
     ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
     library = plugin.runtime()
     # Nothing says how to let go: this thread keeps the lock the search needs.

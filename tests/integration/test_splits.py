@@ -194,7 +194,7 @@ def test_the_network_decides_whether_all_blocks_are_split(latencies, expected, s
     schedules = {s: greedy_schedule(p) for s, p in collected[8].problems.items()}
     searcher = Searcher(DividedStopwatch({8: latencies}), SearchSettings())
     checked = network_check.check(frozen, collected, schedules, searcher)
-    graph_def = network_check.rewrite(frozen, checked.schedules, [8])
+    graph_def = graph_optimizer.rewrite(frozen, checked.schedules, [8])
     kept = dataclasses.replace(frozen, graph_def=graph_def)
     assert stages(kept) == {8: expected}
     size = checked.sizes[8]

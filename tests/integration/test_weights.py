@@ -18,7 +18,6 @@ from tensorflow.python.saved_model import loader_impl
 
 import ios_tf
 from ios_tf.bench.stock import merge_everything
-from ios_tf.conversion import network_check
 from ios_tf.model import (
     frozen_graphs,
     function_library,
@@ -178,7 +177,7 @@ def test_equal_weights_are_one_variable():
     assert len(store.variables) == 1
 
 
-def test_what_the_engine_takes_as_constants_stays(tmp_path):
+def test_what_the_engine_takes_as_constants_stays():
     """Biases, scales and what is added to each image."""
     position = gh.random_array(1, 8, 8, 4)
     graph = gh.freeze(
@@ -188,7 +187,7 @@ def test_what_the_engine_takes_as_constants_stays(tmp_path):
         ),
         [None, 8, 8, 4],
     )
-    rewritten = gh.rewrite(graph, tmp_path)
+    rewritten = gh.rewrite(graph)
     graph_def, _ = weights.Weights().take(gh.signature(rewritten), rewritten.graph_def)
     reads = [node for node in graph_def.node if node.op == "ReadVariableOp"]
     assert [[d.size for d in node.attr["_ios_shape"].shape.dim] for node in reads] == [
@@ -241,7 +240,7 @@ def test_merged_and_scaled_filters(use_bias, data_format):
     assert products == (4 if use_bias else int(turned))
     problems = graph_optimizer.collect(frozen, 1).problems
     schedules = {s: merge_everything(p) for s, p in problems.items()}
-    rewritten = network_check.rewrite(frozen, schedules, [1])
+    rewritten = graph_optimizer.rewrite(frozen, schedules, [1])
     graph_def, captures = store.take(frozen, rewritten)
     kept = dataclasses.replace(frozen, graph_def=graph_def, captures=captures)
     reads = [node for node in graph_def.node if node.op == "ReadVariableOp"]
@@ -307,13 +306,13 @@ def test_variables_that_are_more_than_filters_are_constants():
 # Programs whose parameters are not what they should be.
 
 
-def region(tmp_path) -> dict:
+def region() -> dict:
     """The program of an IosRegion with a parameter."""
     graph = gh.freeze(
         lambda x: tf.nn.conv2d(x, gh.random_array(3, 3, 3, 8), 1, "SAME"),
         [None, 8, 8, 3],
     )
-    rewritten = gh.rewrite(graph, tmp_path)
+    rewritten = gh.rewrite(graph)
     graph_def, _ = weights.Weights().take(gh.signature(rewritten), rewritten.graph_def)
     lowered = gh.lower(graph.with_def(graph_def))
     (node,) = [n for n in lowered.graph_def.node if n.op == "IosRegion"]
@@ -353,16 +352,16 @@ refused = functools.partial(pytest.raises, (ValueError, tf.errors.InvalidArgumen
         ({"swaps": 3}, "is not a JSON object"),
     ],
 )
-def test_wrong_parameters_are_refused(change, message, tmp_path):
-    program = region(tmp_path)
+def test_wrong_parameters_are_refused(change, message):
+    program = region()
     program["parameters"][0].update(change)
     filters = tf.constant(gh.random_array(3, 3, 3, 8))
     with refused(match=message):
         call_region(program, filters)
 
 
-def test_wrong_values_of_parameters_are_refused(tmp_path):
-    program = region(tmp_path)
+def test_wrong_values_of_parameters_are_refused():
+    program = region()
     with refused(match="has another shape by now"):
         call_region(program, tf.constant(gh.random_array(3, 3, 3, 9)))
     filters = tf.constant(gh.random_array(3, 3, 3, 8))

@@ -5,7 +5,6 @@ import functools
 
 import tensorflow as tf
 
-from ios_tf.conversion import network_check
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.native.devices import CPU
 
@@ -38,7 +37,7 @@ def rewrite(
         for size, form in forms.items()
         for signature, problem in graph_optimizer.collect(frozen, size).problems.items()
     }
-    graph_def = network_check.rewrite(frozen, schedules, list(forms))
+    graph_def = graph_optimizer.rewrite(frozen, schedules, list(forms))
     return dataclasses.replace(frozen, graph_def=graph_def)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import pathlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,8 +20,10 @@ from tensorflow.python.grappler import tf_optimizer
 
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.weights import Weights
+from ios_tf.native import graph as native_graph
 from ios_tf.native import plugin
 from ios_tf.native.grappler import rewriter_config
+from ios_tf.native.names import OPTIMIZER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +116,17 @@ def optimize(
         signature.inputs[name].dtype = tf.float32.as_datatype_enum
     for name in graph.outputs:
         signature.outputs[name].name = name
-    config = rewriter_config(optimizers, parameters)
+    config = rewriter_config(optimizers)
+    if parameters:
+        custom = config.graph_options.rewrite_options.custom_optimizers.add()
+        custom.name = OPTIMIZER
+        for key, value in parameters.items():
+            if isinstance(value, int):
+                custom.parameter_map[key].i = value
+            elif isinstance(value, str):
+                custom.parameter_map[key].s = value.encode()
+            else:
+                custom.parameter_map[key].list.i.extend(value)
     return graph.with_def(tf_optimizer.OptimizeGraph(config, meta_graph))
 
 
@@ -124,15 +135,14 @@ def computing_nodes(graph: Graph) -> dict[str, Any]:
     return {node.name: node for node in graph.graph_def.node if node.op != "Const"}
 
 
-def collect(
-    graph: Graph, directory: pathlib.Path, **parameters: str | int
-) -> dict[str, Any]:
-    """The JSON that the optimizer's collect mode writes."""
-    path = directory / "problems.json"
-    parameters = {"mode": "collect", "output": str(path), **parameters}
-    unchanged = optimize(graph, ["IosOptimizer"], parameters)
-    assert computing_nodes(unchanged) == computing_nodes(graph)
-    return json.loads(path.read_text())
+def opened(graph: Graph) -> native_graph.Graph:
+    inputs = [tf.TensorSpec(None, tf.float32, f"{name}:0") for name in graph.inputs]
+    return native_graph.Graph(graph.graph_def, inputs, graph.outputs)
+
+
+def collect(graph: Graph, batch_size: int = 1, device: str = "cpu") -> dict[str, Any]:
+    """The blocks of a graph (cc/tensorflow/modes/collect.h)."""
+    return opened(graph).blocks(batch_size, device)
 
 
 def operators(collected: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -169,17 +179,19 @@ def schedule_by_levels(problem: Mapping[str, Any], merge: bool) -> dict[str, Any
 
 def rewrite(
     graph: Graph,
-    directory: pathlib.Path,
     merge: bool = True,
-    optimizers: Sequence[str] = ("IosOptimizer",),
-    **parameters: str | int,
+    batch_size: int | Sequence[int] = 1,
+    device: str = "cpu",
 ) -> Graph:
     """The graph with `schedule_by_levels` schedules."""
-    for problem in collect(graph, directory, **parameters)["problems"]:
-        path = directory / f"{problem['signature']}.json"
-        path.write_text(json.dumps(schedule_by_levels(problem, merge)))
-    parameters = {"mode": "rewrite", "schedules": str(directory), **parameters}
-    return optimize(graph, optimizers, parameters)
+    sizes = [batch_size] if isinstance(batch_size, int) else batch_size
+    native = opened(graph)
+    schedules = {
+        problem["signature"]: json.dumps(schedule_by_levels(problem, merge))
+        for size in sizes
+        for problem in native.blocks(size, device)["problems"]
+    }
+    return graph.with_def(native.rewritten(sizes, device, schedules))
 
 
 def lower(
@@ -215,13 +227,13 @@ def assert_equal(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) ->
 
 
 def assert_lowered_equals(
-    graph: Graph, directory: pathlib.Path, *shapes: Sequence[int], **parameters: int
+    graph: Graph, *shapes: Sequence[int], **parameters: int
 ) -> Graph:
     """Rewritten and lowered, the graph gives what it gave; returns it lowered."""
     arrays = [random_array(*shape, seed=i) for i, shape in enumerate(shapes)]
     expected = run(graph, *arrays)
     assert all(np.abs(e).max() > 0 for e in expected)
-    rewritten = rewrite(graph, directory, **parameters)
+    rewritten = rewrite(graph, **parameters)
     assert_equal(run(rewritten, *arrays), expected)
     lowered = lower(rewritten)
     assert lowered.ops()["IosRegion"] >= 1

@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cc/tensorflow/graph/inline_calls.h"
 #include "cc/tensorflow/graph/placement.h"
-#include "cc/tensorflow/modes/collect.h"
 #include "cc/tensorflow/modes/lower.h"
 #include "cc/tensorflow/names.h"
 #include "cc/tensorflow/on_the_fly/runtime.h"
@@ -22,8 +20,6 @@
 #include "tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h"
 #include "tensorflow/core/grappler/optimizers/generic_layout_optimizer.h"
 #include "tensorflow/core/grappler/optimizers/remapper.h"
-#include "tensorflow/core/grappler/utils/functions.h"
-#include "tensorflow/core/platform/env.h"
 
 namespace ios::tf {
 namespace {
@@ -33,24 +29,16 @@ using ::tensorflow::RewriterConfig;
 using ::tensorflow::grappler::Cluster;
 using ::tensorflow::grappler::GrapplerItem;
 
-// Problems found by collect and rewrite belong to the main graph; the optimizer
-// is also called with the functions of the library.
-bool IsFunction(const GrapplerItem& item) {
-  return dynamic_cast<const tensorflow::grappler::GrapplerFunctionItem*>(
-             &item) != nullptr;
-}
-
-absl::StatusOr<std::vector<int64_t>> BatchSizes(
-    const tensorflow::AttrValue& value) {
-  std::vector<int64_t> sizes(value.list().i().begin(), value.list().i().end());
-  if (sizes.empty()) sizes.push_back(value.i() == 0 ? 1 : value.i());
-  for (int64_t size : sizes) {
-    if (size < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "IosOptimizer: batch_size is ", size, ", must be positive"));
-    }
+absl::StatusOr<int64_t> BatchSize(const tensorflow::AttrValue& value) {
+  if (value.has_list()) {
+    return absl::InvalidArgumentError(
+        "IosOptimizer: batch_size is no single number");
   }
-  return sizes;
+  if (value.i() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "IosOptimizer: batch_size is ", value.i(), ", must be positive"));
+  }
+  return value.i() == 0 ? 1 : value.i();
 }
 
 // The device where TensorFlow puts nodes that name none.
@@ -97,20 +85,16 @@ void LowerIfPossible(const GrapplerItem& item, const PartitionOptions& options,
 absl::Status IosOptimizer::ReadParameter(const std::string& key,
                                          const tensorflow::AttrValue& value) {
   if (key == "mode") {
-    if (value.s() == "collect") {
-      mode_ = Mode::kCollect;
-    } else if (value.s() == "rewrite") {
-      mode_ = Mode::kRewrite;
-    } else if (value.s() == "optimize") {
+    if (value.s() == "optimize") {
       mode_ = Mode::kOptimize;
     } else if (value.s() != "lower") {
       return absl::InvalidArgumentError(
           absl::StrCat("IosOptimizer: mode '", value.s(),
-                       "' is none of \"collect\", \"rewrite\", \"lower\" and "
-                       "\"optimize\""));
+                       "' is neither \"lower\" nor \"optimize\""));
     }
   } else if (key == "batch_size") {
-    TF_ASSIGN_OR_RETURN(rewrite_.batch_sizes, BatchSizes(value));
+    TF_ASSIGN_OR_RETURN(options_.batch_size, BatchSize(value));
+    runtime_.batch_size = options_.batch_size;
   } else if (key == "device") {
     device_ = value.s();
     if (device_ != kCpu && device_ != kGpu) {
@@ -119,15 +103,6 @@ absl::Status IosOptimizer::ReadParameter(const std::string& key,
                        "' is neither \"cpu\" nor \"gpu\""));
     }
     options_.placement = {device_, device_};
-  } else if (key == "output") {
-    output_ = value.s();
-  } else if (key == "schedules") {
-    rewrite_.schedules = value.s();
-  } else if (key == "left") {
-    const auto& left = value.list().i();
-    rewrite_.left = {left.begin(), left.end()};
-  } else if (key == "materialise_merges") {
-    rewrite_.materialise_merges = value.i() != 0;
   } else if (key == "cache_dir") {
     runtime_.cache_dir = value.s();
   } else if (key == "on_miss") {
@@ -145,25 +120,9 @@ absl::Status IosOptimizer::Init(
   for (const auto& [key, value] : config->parameter_map()) {
     TF_RETURN_IF_ERROR(ReadParameter(key, value));
   }
-  if (mode_ == Mode::kCollect && output_.empty()) {
-    return absl::InvalidArgumentError(
-        "IosOptimizer: mode \"collect\" needs \"output\", a file to write");
-  }
-  if (mode_ == Mode::kRewrite && rewrite_.schedules.empty()) {
-    return absl::InvalidArgumentError(
-        "IosOptimizer: mode \"rewrite\" needs \"schedules\", a directory");
-  }
   if (mode_ == Mode::kOptimize && runtime_.cache_dir.empty()) {
     return absl::InvalidArgumentError(
         "IosOptimizer: mode \"optimize\" needs \"cache_dir\", a directory");
-  }
-  if (rewrite_.batch_sizes.size() > 1 && mode_ != Mode::kRewrite) {
-    return absl::InvalidArgumentError(
-        "IosOptimizer: several batch sizes are for mode \"rewrite\"");
-  }
-  options_.batch_size = runtime_.batch_size = rewrite_.batch_sizes[0];
-  if (device_.empty() && !LowersGraphs()) {
-    options_.placement = {kCpu, kCpu};
   }
   return absl::OkStatus();
 }
@@ -171,37 +130,15 @@ absl::Status IosOptimizer::Init(
 absl::Status IosOptimizer::Optimize(Cluster* cluster, const GrapplerItem& item,
                                     GraphDef* optimized_graph) {
   *optimized_graph = item.graph;
-  if (LowersGraphs()) {
-    PartitionOptions options = options_;
-    if (device_.empty()) options.placement.unplaced = DefaultDevice(cluster);
-    // A region without a schedule in the first round has none in the second.
-    const bool schedules =
-        mode_ == Mode::kOptimize && !std::exchange(seen_, true);
-    LowerIfPossible(item, options,
-                    schedules ? std::make_optional(runtime_) : std::nullopt,
-                    optimized_graph);
-    return absl::OkStatus();
-  }
-  // A graph that has a schedule keeps it: passes may be run more than once.
-  if (IsFunction(item) ||
-      (mode_ == Mode::kRewrite && IsAnnotated(item.graph))) {
-    return absl::OkStatus();
-  }
-  return GuardedAbsl([&] { return CollectOrRewrite(item, optimized_graph); });
-}
-
-absl::Status IosOptimizer::CollectOrRewrite(const GrapplerItem& item,
-                                            GraphDef* optimized_graph) const {
-  GrapplerItem inlined = item;
-  TF_RETURN_IF_ERROR(InlineConvolutionCalls(&inlined).status());
-  if (mode_ == Mode::kRewrite) {
-    return Rewrite(inlined, options_, rewrite_, optimized_graph);
-  }
-  TF_ASSIGN_OR_RETURN(const Partition partition,
-                      PartitionGraph(inlined, options_));
-  TF_ASSIGN_OR_RETURN(const std::string json, Collect(partition));
-  return tensorflow::WriteStringToFile(tensorflow::Env::Default(), output_,
-                                       json);
+  PartitionOptions options = options_;
+  if (device_.empty()) options.placement.unplaced = DefaultDevice(cluster);
+  // A region without a schedule in the first round has none in the second.
+  const bool schedules =
+      mode_ == Mode::kOptimize && !std::exchange(seen_, true);
+  LowerIfPossible(item, options,
+                  schedules ? std::make_optional(runtime_) : std::nullopt,
+                  optimized_graph);
+  return absl::OkStatus();
 }
 
 absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,

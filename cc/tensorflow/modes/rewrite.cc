@@ -15,19 +15,15 @@
 #include "cc/tensorflow/partition/blocks.h"
 #include "cc/tensorflow/status_util.h"
 #include "cc/tensorflow/warn.h"
-#include "tensorflow/core/platform/env.h"
-#include "tensorflow/core/platform/path.h"
 
 namespace ios::tf {
 namespace {
 
-StatusOr<Schedule> LoadSchedule(const std::string& path, const Block& block) {
-  std::string json;
-  const absl::Status read =
-      tensorflow::ReadFileToString(tensorflow::Env::Default(), path, &json);
-  if (absl::IsNotFound(read)) return NotFound("there is no such file");
-  if (!read.ok()) return NotFound(std::string(read.message()));
-  IOS_ASSIGN_OR_RETURN(Schedule schedule, ScheduleFromJson(json));
+StatusOr<Schedule> ReadSchedule(
+    const std::map<std::string, std::string>& schedules, const Block& block) {
+  const auto found = schedules.find(Signature(block));
+  if (found == schedules.end()) return NotFound("there is no schedule");
+  IOS_ASSIGN_OR_RETURN(Schedule schedule, ScheduleFromJson(found->second));
   IOS_RETURN_IF_ERROR(Validate(schedule, block));
   return schedule;
 }
@@ -167,17 +163,13 @@ class Rewriter {
     Scheduled result;
     result.sized = &block;
     for (const Block& at_size : block.blocks) {
-      const std::string path = tensorflow::io::JoinPath(
-          options_.schedules, Signature(at_size) + ".json");
-      StatusOr<Schedule> loaded = LoadSchedule(path, at_size);
-      if (!loaded.ok() && IsChain(at_size)) {
-        loaded = SequentialSchedule(at_size);
+      StatusOr<Schedule> read = ReadSchedule(options_.schedules, at_size);
+      if (!read.ok() && IsChain(at_size)) read = SequentialSchedule(at_size);
+      if (!read.ok()) {
+        return InvalidArgument(absl::StrCat("block ", Signature(at_size), ": ",
+                                            read.status().message()));
       }
-      if (!loaded.ok()) {
-        return InvalidArgument(
-            absl::StrCat(path, ": ", loaded.status().message()));
-      }
-      result.schedules.push_back(std::move(*loaded));
+      result.schedules.push_back(std::move(*read));
     }
     if (!options_.materialise_merges) return result;
     for (const std::vector<int>& group : MergesOf(result.schedules[0])) {
@@ -243,23 +235,16 @@ class Rewriter {
 
 }  // namespace
 
-absl::Status Rewrite(const tensorflow::grappler::GrapplerItem& item,
-                     PartitionOptions partition_options,
+absl::Status Rewrite(const std::vector<const Partition*>& partitions,
                      const RewriteOptions& options,
                      tensorflow::GraphDef* graph) {
-  partition_options.batch_size = options.batch_sizes[0];
-  TF_ASSIGN_OR_RETURN(const Partition partition,
-                      PartitionGraph(item, partition_options));
-  if (partition.regions.empty()) return absl::OkStatus();
-  std::vector<SizedBlock> blocks = BlocksOf(partition, options.left);
-  for (size_t i = 1; i < options.batch_sizes.size(); ++i) {
-    partition_options.batch_size = options.batch_sizes[i];
-    TF_ASSIGN_OR_RETURN(const Partition more,
-                        PartitionGraph(item, partition_options));
-    TF_RETURN_IF_ERROR(AddSize(partition, more, options.left, &blocks));
+  const Partition& first = *partitions[0];
+  if (first.regions.empty()) return absl::OkStatus();
+  std::vector<SizedBlock> blocks = BlocksOf(first, options.left);
+  for (size_t i = 1; i < partitions.size(); ++i) {
+    TF_RETURN_IF_ERROR(AddSize(first, *partitions[i], options.left, &blocks));
   }
-  *graph = item.graph;
-  Rewriter(partition, options, graph).Run(blocks);
+  Rewriter(first, options, graph).Run(blocks);
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #define IOS_TF_CC_TENSORFLOW_MODES_REWRITE_H_
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,16 +12,14 @@
 #include "absl/status/status.h"
 #include "cc/tensorflow/partition/regions.h"
 #include "tensorflow/core/framework/graph.pb.h"
-#include "tensorflow/core/grappler/grappler_item.h"
 
 namespace ios::tf {
 
 struct RewriteOptions {
-  // Those to schedule for, one or more, in place of the partition's.
-  std::vector<int64_t> batch_sizes = {1};
-  // A directory of <signature>.json files. Blocks that do not have a valid one
-  // for every batch size are left as they are, with one warning.
-  std::string schedules;
+  // The JSON of schedules, by the signatures of their blocks. Blocks that do
+  // not have a valid one for every batch size are left as they are, with one
+  // warning.
+  std::map<std::string, std::string> schedules;
   // Regions to leave to TensorFlow, by their numbers in Collect()'s blocks.
   std::set<int64_t> left;
   // Whether what all schedules merge becomes one convolution of the graph;
@@ -30,9 +29,9 @@ struct RewriteOptions {
 
 // Annotates the nodes of all operators of regions, see annotations.h, and
 // materialises the merges that the schedules for all batch sizes have in
-// common. `graph` is left as it is if the item has no regions.
-absl::Status Rewrite(const tensorflow::grappler::GrapplerItem& item,
-                     PartitionOptions partition_options,
+// common. There is a partition for each of these, one or more; `graph` is a
+// copy of the graph that they are of, and stays as it is if it has no regions.
+absl::Status Rewrite(const std::vector<const Partition*>& partitions,
                      const RewriteOptions& options,
                      tensorflow::GraphDef* graph);
 

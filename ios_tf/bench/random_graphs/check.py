@@ -102,7 +102,7 @@ def check(
     with tempfile.TemporaryDirectory(prefix="ios_tf_random_") as directory:
         say("convert")
         try:
-            rewritten = convert(frozen, settings, directory, result)
+            rewritten = convert(frozen, settings, result)
         except Exception as error:
             check_one.conversion_fails(error, "convert")
             rewritten = None

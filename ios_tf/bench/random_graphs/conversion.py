@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,7 @@ from ios_tf.scheduler import Problem, Schedule, Stage
 from ios_tf.scheduler.problem import mask_of, operators_of
 
 
-def convert(
-    frozen: FrozenSignature, settings: Settings, directory: str, result: Result
-) -> Any:
+def convert(frozen: FrozenSignature, settings: Settings, result: Result) -> Any:
     """Converts a signature as `ios_tf.convert` does, with random schedules."""
     folded = graph_optimizer.fold_constants(frozen)
     sizes = list(settings.batch_sizes)
@@ -34,14 +31,12 @@ def convert(
     for block in first.blocks:
         result.operators.update(first.problems[block["signature"]].types)
     random = np.random.default_rng(settings.seed)
+    schedules = {}
     for size in sizes:
         for signature, problem in collected[size].problems.items():
-            schedule = random_schedule(problem, random)
-            text = schedule.to_json()
-            engine.check_schedule(problem.block, text)
-            with open(os.path.join(directory, f"{signature}.json"), "w") as file:
-                file.write(text)
-    return graph_optimizer.rewrite(folded, sizes, directory)
+            schedules[signature] = random_schedule(problem, random)
+            engine.check_schedule(problem.block, schedules[signature].to_json())
+    return graph_optimizer.rewrite(folded, schedules, sizes)
 
 
 def random_schedule(problem: Problem, random: np.random.Generator) -> Schedule:

@@ -1,0 +1,100 @@
+#include "cc/tensorflow/modes/open_graph.h"
+
+#include "absl/strings/str_cat.h"
+#include "cc/tensorflow/graph/inline_calls.h"
+#include "cc/tensorflow/graph/placement.h"
+#include "cc/tensorflow/modes/collect.h"
+#include "cc/tensorflow/modes/lower.h"
+#include "cc/tensorflow/names.h"
+#include "cc/tensorflow/status_util.h"
+#include "cc/tensorflow/warn.h"
+#include "tensorflow/core/grappler/grappler_item_builder.h"
+
+namespace ios::tf {
+
+using ::tensorflow::GraphDef;
+using ::tensorflow::grappler::GrapplerItem;
+
+absl::StatusOr<std::unique_ptr<OpenGraph>> OpenGraph::Open(
+    const tensorflow::MetaGraphDef& meta_graph) {
+  // As TensorFlow's own TF_OptimizeGraph does.
+  tensorflow::grappler::ItemConfig config;
+  config.apply_optimizations = false;
+  config.ignore_user_placement = false;
+  std::unique_ptr<GrapplerItem> item =
+      tensorflow::grappler::GrapplerItemFromMetaGraphDef("graph", meta_graph,
+                                                         config);
+  if (!item) {
+    return absl::InvalidArgumentError("TensorFlow cannot read the graph");
+  }
+  TF_RETURN_IF_ERROR(InlineConvolutionCalls(item.get()).status());
+  return std::unique_ptr<OpenGraph>(new OpenGraph(std::move(item)));
+}
+
+absl::StatusOr<const Partition*> OpenGraph::PartitionFor(
+    int64_t batch_size, const std::string& device) {
+  if (batch_size < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch_size is ", batch_size, ", must be positive"));
+  }
+  if (device != kCpu && device != kGpu) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device '", device, "' is neither \"cpu\" nor \"gpu\""));
+  }
+  const auto [found, is_new] =
+      partitions_.try_emplace({batch_size, device}, Partition());
+  if (is_new) {
+    PartitionOptions options;
+    options.batch_size = batch_size;
+    options.placement = {device, device};
+    absl::StatusOr<Partition> made = PartitionGraph(*item_, options);
+    if (!made.ok()) {
+      partitions_.erase(found);
+      return made.status();
+    }
+    found->second = std::move(*made);
+  }
+  return &found->second;
+}
+
+absl::StatusOr<std::string> OpenGraph::Blocks(int64_t batch_size,
+                                              const std::string& device) {
+  TF_ASSIGN_OR_RETURN(const Partition* const partition,
+                      PartitionFor(batch_size, device));
+  return Collect(*partition);
+}
+
+absl::StatusOr<GraphDef> OpenGraph::Rewritten(
+    const std::vector<int64_t>& batch_sizes, const std::string& device,
+    const RewriteOptions& options) {
+  GraphDef graph = item_->graph;
+  if (IsAnnotated(graph)) return graph;
+  if (batch_sizes.empty()) {
+    return absl::InvalidArgumentError("there is no batch size to rewrite for");
+  }
+  std::vector<const Partition*> partitions;
+  for (int64_t batch_size : batch_sizes) {
+    TF_ASSIGN_OR_RETURN(partitions.emplace_back(),
+                        PartitionFor(batch_size, device));
+  }
+  TF_RETURN_IF_ERROR(Rewrite(partitions, options, &graph));
+  return graph;
+}
+
+absl::StatusOr<GraphDef> OpenGraph::Lowered(int64_t batch_size,
+                                            const std::string& device) {
+  GraphDef graph = item_->graph;
+  if (!IsAnnotated(graph)) return graph;
+  TF_ASSIGN_OR_RETURN(const Partition* const partition,
+                      PartitionFor(batch_size, device));
+  const absl::Status lowered =
+      Lower(*partition, AnnotatedSchedules(*partition), &graph).status();
+  if (!lowered.ok()) {
+    Warn(absl::StrCat("the graph runs as plain TensorFlow: ",
+                      lowered.message()));
+    return item_->graph;
+  }
+  return graph;
+}
+
+}  // namespace ios::tf

@@ -1,0 +1,109 @@
+"""A frozen graph on the native side: opened once for all that is asked of it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tensorflow.python.framework import errors_impl
+
+from ios_tf.native import grappler, plugin
+
+
+class Graph:
+    """A graph that is open (cc/tensorflow/modes/open_graph.h). For one thread.
+
+    What fails raises TensorFlow's error for it, with its payloads.
+    """
+
+    def __init__(
+        self,
+        graph_def: graph_pb2.GraphDef,
+        inputs: Iterable[tf.TensorSpec],
+        outputs: Iterable[str],
+    ) -> None:
+        """Opens a copy of a graph; the arguments are those of `grappler.optimize`."""
+        self._library = plugin.runtime()
+        meta_graph = grappler.meta_graph(graph_def, inputs, outputs)
+        content = meta_graph.SerializeToString()
+        del meta_graph
+        self._handle = self._call("ios_tf_open_graph", content, len(content))
+        weakref.finalize(self, self._library.ios_tf_close_graph, self._handle)
+
+    def blocks(self, batch_size: int, device: str) -> dict[str, Any]:
+        """The blocks to schedule, as cc/tensorflow/modes/collect.h says.
+
+        Args:
+          batch_size: in place of an unknown leading dimension of the inputs.
+          device: "cpu" or "gpu": what cannot run there is left to TensorFlow.
+        """
+        name, device_name = "ios_tf_graph_blocks", device.encode()
+        address = self._call(name, self._handle, batch_size, device_name)
+        blocks: dict[str, Any] = json.loads(self._take(address))
+        return blocks
+
+    def rewritten(
+        self,
+        batch_sizes: Sequence[int],
+        device: str,
+        schedules: Mapping[str, str],
+        left: Collection[int] = (),
+        materialise_merges: bool = True,
+    ) -> graph_pb2.GraphDef:
+        """The graph with schedules in attributes, and merges made.
+
+        Args:
+          batch_sizes: those to schedule for.
+          device: as for `blocks`.
+          schedules: block signature -> JSON.
+          left: the numbers of regions that stay TensorFlow's.
+          materialise_merges: whether what all batch sizes merge is one convolution of
+            the graph; otherwise only the engine merges it.
+        """
+        request = {
+            "batch_sizes": list(batch_sizes),
+            "device": device,
+            "schedules": dict(schedules),
+            "left": sorted(left),
+            "materialise_merges": materialise_merges,
+        }
+        text = json.dumps(request).encode()
+        return self._graph_def("ios_tf_rewritten_graph", self._handle, text)
+
+    def lowered(self, batch_size: int, device: str) -> graph_pb2.GraphDef:
+        """The graph as it runs with the plugin: regions with schedules are nodes.
+
+        The arguments are those of `blocks`.
+        """
+        name, device_name = "ios_tf_lowered_graph", device.encode()
+        return self._graph_def(name, self._handle, batch_size, device_name)
+
+    def _graph_def(self, name: str, *arguments: Any) -> graph_pb2.GraphDef:
+        size = ctypes.c_int64()
+        address = self._call(name, *arguments, ctypes.byref(size))
+        return graph_pb2.GraphDef.FromString(self._take(address, size.value))
+
+    def _call(self, name: str, *arguments: Any) -> int:
+        function: Callable[..., int | None] = getattr(self._library, name)
+        error = ctypes.c_void_p()
+        address = function(*arguments, ctypes.byref(error))
+        if address:
+            return address
+        told = json.loads(self._take(error.value))
+        kind = errors_impl.exception_type_from_error_code(told["code"])
+        payloads = {payload.encode(): b"" for payload in told["payloads"]}
+        raise kind(None, None, told["message"], payloads)
+
+    def _take(self, address: int | None, size: int = -1) -> bytes:
+        """The content of a string, which is freed."""
+        if not address:
+            raise MemoryError
+        try:
+            return ctypes.string_at(address, size)
+        finally:
+            self._library.ios_tf_free_string(address)
