@@ -498,8 +498,20 @@ EMPTY: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
         tf.concat([first(x)[..., :3], second(first(x))[..., :5]], -1)
     ),
     "softmax": lambda x: tf.nn.softmax(last(first(x))),
+    "resized to nothing": lambda x: tf.image.resize(
+        first(x), tf.shape(tf.nn.conv2d(first(x), SECOND, 1, "VALID"))[1:3]
+    ),
     "sum": lambda x: last(first(x) + second(first(x)) * POSITIONS[:, :1, :1]),
 }
+
+
+def test_columns_of_any_number_are_no_channels():
+    def function(x):
+        rows = tf.reduce_mean(last(first(x))[..., 0], 2, keepdims=True)
+        return tf.nn.conv1d(rows, LAST[0, :, :1], 1, "SAME")
+
+    calls = [[(n, size, size + 1, 3)] for n, size in [(1, 8), (2, 1), (3, 20)]]
+    check(function, [(None, None, None, 3)], calls)
 
 
 def compare_empty_images() -> None:

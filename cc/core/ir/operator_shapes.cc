@@ -182,7 +182,11 @@ StatusOr<Shape> ResizedShape(const Operator& op, const std::vector<Shape>& in) {
                                             : x[1 + i] * op.factors[i];
   }
   // As TensorFlow, even where nothing is to be computed.
-  if (x[1] < 1 || x[2] < 1) return NotAsWanted(x, "an image with cells");
+  for (const Shape& shape : {x, output}) {
+    if (shape[1] < 1 || shape[2] < 1) {
+      return NotAsWanted(shape, "an image with cells");
+    }
+  }
   return output;
 }
 

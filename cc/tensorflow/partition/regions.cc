@@ -36,13 +36,22 @@ bool Fits(const Shape& shape, const Shape* wanted, bool reshaped, bool leaves) {
          NumElements(shape) == NumElements(*wanted);
 }
 
+// Of each tensor.
+std::vector<int64_t> Channels(const std::vector<Shape>& shapes) {
+  std::vector<int64_t> channels;
+  for (const Shape& shape : shapes) channels.push_back(shape.back());
+  return channels;
+}
+
 // The first operator whose result has not, for every probe, the shape that
-// TensorFlow infers. Notes the shapes of all tensors inside.
+// TensorFlow infers, or which reads tensors whose channels are not the same for
+// all of them, as a program's are. Notes the shapes of all tensors inside.
 std::optional<Misfit> FindMisfit(const std::vector<int>& region,
                                  Partition* partition) {
   const PartitionBlock made = MakeBlock(*partition, region, "");
   const Block& block = made.block;
   const std::set<int> outputs(block.outputs.begin(), block.outputs.end());
+  std::vector<std::vector<int64_t>> channels;  // that operators read, at first
   for (int probe = 0; probe < partition->graph->probes(); ++probe) {
     std::vector<Shape> inputs;
     for (const TensorRef& t : made.inputs) {
@@ -66,6 +75,11 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
       if (!wanted && probe > 0 && !misfit) break;
       // Small sizes may leave nothing, which TensorFlow's rules differ about.
       if (!required && wanted && NumElements(*wanted) == 0) break;
+      if (probe == 0) channels.push_back(Channels(read));
+      if (Channels(read) != channels[i]) {
+        return Misfit{made.operators[i],
+                      "it reads a varying number of channels"};
+      }
       StatusOr<Shape> shape = InferShape(op.op, read);
       if (!shape.ok()) {
         if (required)

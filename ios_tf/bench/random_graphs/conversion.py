@@ -15,6 +15,7 @@ from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Schedule, Stage
 from ios_tf.scheduler.problem import mask_of, operators_of
+from ios_tf.scheduler.units import product_before
 
 
 def convert(frozen: FrozenSignature, settings: Settings, result: Result) -> Any:
@@ -40,7 +41,7 @@ def convert(frozen: FrozenSignature, settings: Settings, result: Result) -> Any:
 
 
 def random_schedule(problem: Problem, random: np.random.Generator) -> Schedule:
-    """Any schedule that is valid: concurrent, merged and split stages."""
+    """Any schedule that is valid: concurrent, merged, split stages, algorithms."""
     done, stages = 0, []
     eager = random.uniform(0.3, 1.0)
     while done != problem.all_operators:
@@ -67,4 +68,13 @@ def random_schedule(problem: Problem, random: np.random.Generator) -> Schedule:
                 stage = Stage.concurrent(problem, inside)
         stages.append(stage)
         done |= stage.operators
-    return Schedule(tuple(stages), problem.signature)
+    algorithms = {
+        op: str(random.choice(of_op))
+        for op, of_op in enumerate(problem.algorithms)
+        if of_op and random.random() < 0.5
+    }
+    # What computes the product before it leaves that no algorithm.
+    for op in [op for op, name in algorithms.items() if name == "rows"]:
+        for product in operators_of(product_before(problem, op)):
+            algorithms.pop(product, None)
+    return Schedule(tuple(stages), problem.signature, algorithms=algorithms)

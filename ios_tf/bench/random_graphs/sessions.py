@@ -17,6 +17,8 @@ BATCH_SIZES = (0, 1, 2, 3, 5)
 _MIXED_BATCHES = ((3, 1), (1, 3), (2, 3))
 ON = rewriter_config_pb2.RewriterConfig.ON
 OFF = rewriter_config_pb2.RewriterConfig.OFF
+# Seeds that differ by it make inputs of one kind.
+KINDS_OF_FEEDS = 3
 
 Feed = Mapping[str, np.ndarray]  # by the argument's name
 Outcome = Sequence[np.ndarray] | Exception
@@ -44,12 +46,13 @@ def feeds_of(frozen: FrozenSignature, settings: Settings) -> Iterator[Feed]:
 def feed_of(
     frozen: FrozenSignature, shapes: Sequence[Sequence[int]], seed: int
 ) -> Feed:
+    """Random inputs of these shapes; every third seed's images have black parts."""
     random = np.random.default_rng(seed)
     feed = {}
     for (name, spec), shape in zip(frozen.inputs.items(), shapes, strict=True):
         feed[name] = random.uniform(-1, 1, shape).astype(spec.dtype.as_numpy_dtype)
-        if seed % 3 == 0 and len(shape) == 4:
-            feed[name][:, : shape[1] // 2] = 0  # as black parts of images
+        if seed % KINDS_OF_FEEDS == 0 and len(shape) == 4:
+            feed[name][:, : shape[1] // 2] = 0
     return feed
 
 
