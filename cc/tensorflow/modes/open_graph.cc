@@ -15,6 +15,26 @@ namespace ios::tf {
 using ::tensorflow::GraphDef;
 using ::tensorflow::grappler::GrapplerItem;
 
+namespace {
+
+absl::StatusOr<PartitionOptions> OptionsFor(int64_t batch_size,
+                                            const std::string& device) {
+  if (batch_size < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch_size is ", batch_size, ", must be positive"));
+  }
+  if (device != kCpu && device != kGpu) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device '", device, "' is neither \"cpu\" nor \"gpu\""));
+  }
+  PartitionOptions options;
+  options.batch_size = batch_size;
+  options.placement = {device, device};
+  return options;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<OpenGraph>> OpenGraph::Open(
     const tensorflow::MetaGraphDef& meta_graph) {
   // As TensorFlow's own TF_OptimizeGraph does.
@@ -32,21 +52,10 @@ absl::StatusOr<std::unique_ptr<OpenGraph>> OpenGraph::Open(
 }
 
 absl::StatusOr<const Partition*> OpenGraph::PartitionFor(
-    int64_t batch_size, const std::string& device) {
-  if (batch_size < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("batch_size is ", batch_size, ", must be positive"));
-  }
-  if (device != kCpu && device != kGpu) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("device '", device, "' is neither \"cpu\" nor \"gpu\""));
-  }
-  const auto [found, is_new] =
-      partitions_.try_emplace({batch_size, device}, Partition());
+    const PartitionOptions& options) {
+  const auto [found, is_new] = partitions_.try_emplace(
+      {options.batch_size, options.placement.only}, Partition());
   if (is_new) {
-    PartitionOptions options;
-    options.batch_size = batch_size;
-    options.placement = {device, device};
     absl::StatusOr<Partition> made = PartitionGraph(*item_, options);
     if (!made.ok()) {
       partitions_.erase(found);
@@ -59,8 +68,9 @@ absl::StatusOr<const Partition*> OpenGraph::PartitionFor(
 
 absl::StatusOr<std::string> OpenGraph::Blocks(int64_t batch_size,
                                               const std::string& device) {
-  TF_ASSIGN_OR_RETURN(const Partition* const partition,
-                      PartitionFor(batch_size, device));
+  TF_ASSIGN_OR_RETURN(const PartitionOptions options,
+                      OptionsFor(batch_size, device));
+  TF_ASSIGN_OR_RETURN(const Partition* const partition, PartitionFor(options));
   return Collect(*partition);
 }
 
@@ -74,8 +84,9 @@ absl::StatusOr<GraphDef> OpenGraph::Rewritten(
   }
   std::vector<const Partition*> partitions;
   for (int64_t batch_size : batch_sizes) {
-    TF_ASSIGN_OR_RETURN(partitions.emplace_back(),
-                        PartitionFor(batch_size, device));
+    TF_ASSIGN_OR_RETURN(const PartitionOptions at_size,
+                        OptionsFor(batch_size, device));
+    TF_ASSIGN_OR_RETURN(partitions.emplace_back(), PartitionFor(at_size));
   }
   TF_RETURN_IF_ERROR(Rewrite(partitions, options, &graph));
   return graph;
@@ -83,12 +94,15 @@ absl::StatusOr<GraphDef> OpenGraph::Rewritten(
 
 absl::StatusOr<GraphDef> OpenGraph::Lowered(int64_t batch_size,
                                             const std::string& device) {
+  TF_ASSIGN_OR_RETURN(const PartitionOptions options,
+                      OptionsFor(batch_size, device));
   GraphDef graph = item_->graph;
   if (!IsAnnotated(graph)) return graph;
-  TF_ASSIGN_OR_RETURN(const Partition* const partition,
-                      PartitionFor(batch_size, device));
-  const absl::Status lowered =
-      Lower(*partition, AnnotatedSchedules(*partition), &graph).status();
+  const absl::Status lowered = GuardedAbsl([&]() -> absl::Status {
+    TF_ASSIGN_OR_RETURN(const Partition* const partition,
+                        PartitionFor(options));
+    return Lower(*partition, AnnotatedSchedules(*partition), &graph).status();
+  });
   if (!lowered.ok()) {
     Warn(absl::StrCat("the graph runs as plain TensorFlow: ",
                       lowered.message()));

@@ -46,8 +46,8 @@ class OpenGraph {
   explicit OpenGraph(std::unique_ptr<tensorflow::grappler::GrapplerItem> item)
       : item_(std::move(item)) {}
 
-  absl::StatusOr<const Partition*> PartitionFor(int64_t batch_size,
-                                                const std::string& device);
+  absl::StatusOr<const Partition*> PartitionFor(
+      const PartitionOptions& options);
 
   std::unique_ptr<tensorflow::grappler::GrapplerItem> item_;
   std::map<std::pair<int64_t, std::string>, Partition> partitions_;
