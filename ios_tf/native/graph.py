@@ -44,7 +44,7 @@ class Graph:
         """
         name, device_name = "ios_tf_graph_blocks", device.encode()
         address = self._call(name, self._handle, batch_size, device_name)
-        blocks: dict[str, Any] = json.loads(self._take(address))
+        blocks: dict[str, Any] = json.loads(_taken(address))
         return blocks
 
     def rewritten(
@@ -86,7 +86,7 @@ class Graph:
     def _graph_def(self, name: str, *arguments: Any) -> graph_pb2.GraphDef:
         size = ctypes.c_int64()
         address = self._call(name, *arguments, ctypes.byref(size))
-        return graph_pb2.GraphDef.FromString(self._take(address, size.value))
+        return graph_pb2.GraphDef.FromString(_taken(address, size.value))
 
     def _call(self, name: str, *arguments: Any) -> int:
         function: Callable[..., int | None] = getattr(self._library, name)
@@ -94,16 +94,14 @@ class Graph:
         address = function(*arguments, ctypes.byref(error))
         if address:
             return address
-        told = json.loads(self._take(error.value))
+        told = json.loads(_taken(error.value))
         kind = errors_impl.exception_type_from_error_code(told["code"])
         payloads = {payload.encode(): b"" for payload in told["payloads"]}
         raise kind(None, None, told["message"], payloads)
 
-    def _take(self, address: int | None, size: int = -1) -> bytes:
-        """The content of a string, which is freed."""
-        if not address:
-            raise MemoryError
-        try:
-            return ctypes.string_at(address, size)
-        finally:
-            self._library.ios_tf_free_string(address)
+
+def _taken(address: int | None, size: int = -1) -> bytes:
+    content = plugin.take(address, size)
+    if content is None:  # the native side has no memory for it
+        raise MemoryError
+    return content

@@ -99,6 +99,19 @@ def _runtime() -> ctypes.CDLL:
     return engine.typed_library(LIBRARIES / "libios_tf_ops.so", _SIGNATURES)
 
 
+def take(address: int | None, size: int = -1) -> bytes | None:
+    """The content of a string of the C API, of so many bytes or up to its 0, or None.
+
+    The string is freed.
+    """
+    if not address:
+        return None
+    try:
+        return ctypes.string_at(address, size)
+    finally:
+        runtime().ios_tf_free_string(address)
+
+
 def version_mismatch(running: str, built: str) -> str | None:
     """The message if TensorFlow is not the one built against, or None.
 

@@ -336,8 +336,5 @@ atexit.register(_stop_search)
 
 
 def _take_string(address: int | None) -> str | None:
-    if not address:
-        return None
-    text = ctypes.string_at(address).decode()
-    plugin.runtime().ios_tf_free_string(address)
-    return text
+    content = plugin.take(address)
+    return None if content is None else content.decode()

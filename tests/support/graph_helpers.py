@@ -13,7 +13,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
-from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.eager import context, wrap_function
 from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.grappler import tf_optimizer
@@ -21,8 +20,7 @@ from tensorflow.python.grappler import tf_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.weights import Weights
 from ios_tf.native import graph as native_graph
-from ios_tf.native import plugin
-from ios_tf.native.grappler import rewriter_config
+from ios_tf.native import grappler, plugin
 from ios_tf.native.names import OPTIMIZER
 
 
@@ -108,15 +106,8 @@ def randomised(model: keras.Model, seed: int = 0) -> keras.Model:
 def optimize(
     graph: Graph, optimizers: Sequence[str], parameters: Mapping[str, str | int]
 ) -> Graph:
-    plugin.ops()
-    meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph.graph_def)
-    signature = meta_graph.signature_def["serving_default"]
-    for name in graph.inputs:
-        signature.inputs[name].name = name + ":0"
-        signature.inputs[name].dtype = tf.float32.as_datatype_enum
-    for name in graph.outputs:
-        signature.outputs[name].name = name
-    config = rewriter_config(optimizers)
+    plugin.ops()  # registers ours
+    config = grappler.rewriter_config(optimizers)
     if parameters:
         custom = config.graph_options.rewrite_options.custom_optimizers.add()
         custom.name = OPTIMIZER
@@ -127,7 +118,12 @@ def optimize(
                 custom.parameter_map[key].s = value.encode()
             else:
                 custom.parameter_map[key].list.i.extend(value)
+    meta_graph = grappler.meta_graph(graph.graph_def, specs(graph), graph.outputs)
     return graph.with_def(tf_optimizer.OptimizeGraph(config, meta_graph))
+
+
+def specs(graph: Graph) -> list[tf.TensorSpec]:
+    return [tf.TensorSpec(None, tf.float32, f"{name}:0") for name in graph.inputs]
 
 
 def computing_nodes(graph: Graph) -> dict[str, Any]:
@@ -136,8 +132,7 @@ def computing_nodes(graph: Graph) -> dict[str, Any]:
 
 
 def opened(graph: Graph) -> native_graph.Graph:
-    inputs = [tf.TensorSpec(None, tf.float32, f"{name}:0") for name in graph.inputs]
-    return native_graph.Graph(graph.graph_def, inputs, graph.outputs)
+    return native_graph.Graph(graph.graph_def, specs(graph), graph.outputs)
 
 
 def collect(graph: Graph, batch_size: int = 1, device: str = "cpu") -> dict[str, Any]:
