@@ -34,19 +34,19 @@ StatusOr<std::unique_ptr<CompiledBlock>> CompiledBlock::Create(
 }
 
 Status CompiledBlock::Plan(const Schedule& schedule,
-                           MemoryPlanOptions options) {
-  options.device = backend_->traits();
-  options.slice_alignment = options.device.SliceAlignment(block_.dtype);
-  if (options.device.pools_activate) {
+                           const MemoryPlanOptions& options) {
+  const DeviceTraits& device = backend_->traits();
+  if (device.pools_activate) {
     IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
     for (const auto& [to, from] : PoolAfterConvolutions(shapes_, &block_)) {
       std::swap(parameters_[to], parameters_[from]);
     }
   }
-  ActivateBeforeConcats(options.device.reads_pieces, &block_);
-  ActivateAfterSums(options.device.reads_terms, &block_);
+  ActivateBeforeConcats(device.reads_pieces, &block_);
+  ActivateAfterSums(device.reads_terms, &block_);
   IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
-  plan_ = PlanMemory(block_, shapes_, schedule, options);
+  plan_ = PlanMemory(block_, shapes_, schedule,
+                     PlaceTensors(block_, shapes_, device), options);
   return Status();
 }
 

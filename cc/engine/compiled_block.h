@@ -50,7 +50,7 @@ class CompiledBlock {
                 const Parameters& parameters)
       : backend_(backend), block_(block), parameters_(parameters) {}
 
-  Status Plan(const Schedule& schedule, MemoryPlanOptions options);
+  Status Plan(const Schedule& schedule, const MemoryPlanOptions& options);
   StatusOr<Task*> TaskFor(int op, int lanes);
   // Index of a tensor reference in Locations().
   int TensorIndex(int ref) const {

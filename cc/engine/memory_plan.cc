@@ -3,17 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "cc/core/ir/readers.h"
-#include "cc/core/transforms/activations.h"
-
 namespace ios {
 namespace {
 
 // Elements: of float32 one cache line, one AVX-512 vector.
 constexpr int64_t kAlignment = TensorView::kMaxAlignment;
-
-// A task that reads in pieces knows all pieces of all of its inputs.
-constexpr size_t kMaxPieces = 64, kMaxReadInPieces = 16;
 
 int64_t AlignUp(int64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
@@ -78,166 +72,6 @@ class Span {
   Moment first_, last_;
 };
 
-// The places of tensors relative to each other: each is its own buffer, or part
-// of another operator's output.
-struct Placement {
-  explicit Placement(int operators) : host(operators, -1), offset(operators) {}
-
-  std::vector<int> host;  // operator whose output contains this one's, or -1
-  std::vector<int64_t> offset;  // in channels of the host's output
-};
-
-// Whether all that it reads is the image that it multiplies.
-bool IsProduct(const Operator& op) {
-  return op.type == OperatorType::kConv2D && MayCompute(op, Algorithm::kGemm) &&
-         !op.residual;
-}
-
-std::vector<bool> LeftInPieces(const Block& block,
-                               const std::vector<Shape>& shapes,
-                               const Readers& readers,
-                               const MemoryPlanOptions& options) {
-  const int n = block.operators.size();
-  const auto sum_in_terms = [&](int i) {
-    return block.operators[i].activation == Activation::kNone &&
-           ReaderOfTerms(block, readers, options.device.reads_terms, i) >= 0;
-  };
-  const auto concat_in_pieces = [&](int i) {
-    return block.operators[i].inputs.size() <= kMaxPieces &&
-           !readers.outside[i] && !readers.operators[i].empty() &&
-           std::all_of(
-               readers.operators[i].begin(), readers.operators[i].end(),
-               [&](int reader) {
-                 return block.operators[reader].inputs.size() <=
-                            kMaxReadInPieces &&
-                        options.device.reads_pieces(block.operators[reader]);
-               });
-  };
-  const auto left_to_reader = [&](int i) {
-    const int reader = readers.Only(i);
-    return reader >= 0 && options.device.reads_products &&
-           IsProduct(block.operators[i]) &&
-           options.device.reads_products(block.operators[reader], shapes[i],
-                                         shapes[reader]);
-  };
-  std::vector<bool> in_pieces(n, false);
-  for (int i = 0; i < n; ++i) {
-    switch (block.operators[i].type) {
-      case OperatorType::kConcat:
-        in_pieces[i] = concat_in_pieces(i);
-        break;
-      case OperatorType::kConv2D:
-        in_pieces[i] = left_to_reader(i);
-        break;
-      default:
-        in_pieces[i] = sum_in_terms(i);
-    }
-  }
-  return in_pieces;
-}
-
-// Finds the tensors that lie inside of others.
-class HostPlacer {
- public:
-  HostPlacer(const Block& block, const std::vector<Shape>& shapes,
-             const Readers& readers, const MemoryPlanOptions& options)
-      : block_(block),
-        shapes_(shapes),
-        readers_(readers),
-        options_(options),
-        placement_(block.operators.size()) {}
-
-  Placement Place(const std::vector<bool>& in_pieces) && {
-    for (size_t i = 0; i < block_.operators.size(); ++i) {
-      if (in_pieces[i]) continue;
-      const OperatorType type = block_.operators[i].type;
-      if (type == OperatorType::kConcat) PlaceInputsOf(i);
-      if (type == OperatorType::kSlice) PlaceSlice(i);
-    }
-    return std::move(placement_);
-  }
-
- private:
-  void PlaceInputsOf(int concat) {
-    const std::vector<int>& inputs = block_.operators[concat].inputs;
-    int64_t channel = 0;
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      const int source = SlicedWhole(concat, k);
-      if (source >= 0 && FitsSlice(source, concat, channel)) {
-        PlaceIn(concat, source, channel);
-      }
-      // A slice of such a source now is a view: both lie in the same place.
-      if (FitsSlice(inputs[k], concat, channel)) {
-        PlaceIn(concat, inputs[k], channel);
-      }
-      channel += ShapeOf(block_, shapes_, inputs[k]).back();
-    }
-  }
-
-  // Of an operator's output only: block inputs belong to somebody else.
-  void PlaceSlice(int i) {
-    const Operator& op = block_.operators[i];
-    const std::vector<int>& readers = readers_.operators[i];
-    if (op.inputs[0] >= 0 && !readers_.outside[i] && ReadersTakePitch(i, -1) &&
-        std::none_of(readers.begin(), readers.end(), [&](int reader) {
-          return block_.operators[reader].type == OperatorType::kConcat;
-        })) {
-      PlaceIn(op.inputs[0], i, op.offset);
-    }
-  }
-
-  void PlaceIn(int host, int op, int64_t channel) {
-    placement_.host[op] = host;
-    placement_.offset[op] = channel;
-  }
-
-  bool ReadersTakePitch(int i, int except) const {
-    const std::vector<int>& readers = readers_.operators[i];
-    return std::all_of(readers.begin(), readers.end(), [&](int reader) {
-      return reader == except ||
-             options_.device.reads_pitched(block_.operators[reader]);
-    });
-  }
-
-  // A tensor has one place: not read twice by this concat, not already in
-  // another, and region outputs must be dense.
-  bool FitsSlice(int ref, int concat, int64_t channel) const {
-    const std::vector<int>& inputs = block_.operators[concat].inputs;
-    return ref >= 0 && !readers_.outside[ref] && placement_.host[ref] < 0 &&
-           channel % options_.slice_alignment == 0 &&
-           shapes_[concat].back() % options_.slice_alignment == 0 &&
-           std::count(inputs.begin(), inputs.end(), ref) <= 1 &&
-           ReadersTakePitch(ref, concat);
-  }
-
-  // The operator all of whose channels the concat reads from input `first` on,
-  // as slices in order (a merged convolution, mostly), or -1.
-  int SlicedWhole(int concat, size_t first) const {
-    const std::vector<int>& inputs = block_.operators[concat].inputs;
-    int source = -1;
-    int64_t end = 0;
-    for (size_t k = first; k < inputs.size(); ++k) {
-      if (inputs[k] < 0) return -1;
-      const Operator& slice = block_.operators[inputs[k]];
-      if (slice.type != OperatorType::kSlice || slice.inputs[0] < 0 ||
-          (k > first && slice.inputs[0] != source) || slice.offset != end ||
-          !FitsSlice(inputs[k], concat, 0)) {
-        return -1;
-      }
-      source = slice.inputs[0];
-      end += slice.size;
-      if (end == shapes_[source].back()) return source;
-    }
-    return -1;
-  }
-
-  const Block& block_;
-  const std::vector<Shape>& shapes_;
-  const Readers& readers_;
-  const MemoryPlanOptions& options_;
-  Placement placement_;
-};
-
 // Gives inputs and operators a buffer of their own each, or a place in another
 // operator's.
 void PlaceInBuffers(const Block& block, const std::vector<Shape>& shapes,
@@ -258,7 +92,7 @@ void PlaceInBuffers(const Block& block, const std::vector<Shape>& shapes,
     plan->operators[i] = {DenseView(shapes[i]),
                           static_cast<int>(plan->buffers.size()), 0};
     Buffer buffer{TensorLocation::kArena, 0,
-                  plan->in_pieces[i] ? 0 : NumElements(shapes[i]), 0};
+                  placement.in_pieces[i] ? 0 : NumElements(shapes[i]), 0};
     for (size_t k = 0; k < block.outputs.size(); ++k) {
       if (block.outputs[k] == i) {
         buffer.kind = TensorLocation::kOutput;
@@ -359,14 +193,11 @@ std::vector<int> MemoryPlan::Pieces(const Block& block, int ref) const {
 }
 
 MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
-                      const Schedule& schedule,
+                      const Schedule& schedule, Placement placement,
                       const MemoryPlanOptions& options) {
-  const Readers readers(block);
   MemoryPlan plan;
-  plan.in_pieces = LeftInPieces(block, shapes, readers, options);
-  const Placement placement =
-      HostPlacer(block, shapes, readers, options).Place(plan.in_pieces);
   PlaceInBuffers(block, shapes, placement, options.border_alignment, &plan);
+  plan.in_pieces = std::move(placement.in_pieces);
   const size_t buffers = plan.buffers.size();
   plan.arena_elements = AssignOffsets(
       options.share_memory ? Conflicts(block, schedule, plan)

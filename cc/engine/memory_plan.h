@@ -1,8 +1,6 @@
-// Memory plan: where every tensor of a block lies. Concat inputs are placed in
-// their slice of the output, or the output is left in pieces, as some sums are;
-// slices are views; 1x1 convolutions may be left to what reads them; and
-// buffers share one arena where the schedule allows no interleaving that has
-// both live.
+// Memory plan: where every tensor of a block lies. Those that have memory of
+// their own (Placement) share one arena where the schedule allows no
+// interleaving that has both live.
 #ifndef IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 #define IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 
@@ -11,7 +9,7 @@
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/schedule.h"
 #include "cc/engine/backend.h"
-#include "cc/engine/device_traits.h"
+#include "cc/engine/placement.h"
 
 namespace ios {
 
@@ -31,9 +29,7 @@ struct Buffer {
 struct MemoryPlan {
   std::vector<TensorPlace> inputs;     // of the block
   std::vector<TensorPlace> operators;  // outputs of operators
-  // Concats and sums that are left in pieces, and 1x1 convolutions that are
-  // left to what reads them: they have no memory, and nothing to do.
-  std::vector<bool> in_pieces;
+  std::vector<bool> in_pieces;         // the placement's
   std::vector<Buffer> buffers;
   int64_t arena_elements = 0;
 
@@ -54,8 +50,6 @@ struct MemoryPlan {
 };
 
 struct MemoryPlanOptions {
-  DeviceTraits device;
-  int64_t slice_alignment = 1;  // device.SliceAlignment of the block's dtype
   // TensorView::alignment of the block's inputs and outputs.
   int64_t border_alignment = TensorView::kMaxAlignment;
   // False keeps every buffer apart: any operators may then run in any order.
@@ -65,7 +59,7 @@ struct MemoryPlanOptions {
 // `block` has no merge stages left (LowerMerges) and `schedule` is valid for
 // it.
 MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
-                      const Schedule& schedule,
+                      const Schedule& schedule, Placement placement,
                       const MemoryPlanOptions& options);
 
 }  // namespace ios

@@ -16,18 +16,20 @@ using testing::Conv;
 using testing::Join;
 using testing::MakeBlock;
 
-MemoryPlanOptions Options(bool share_memory = true) {
-  MemoryPlanOptions options;
-  options.device.reads_pitched = [](const Operator&) { return true; };
-  options.device.reads_pieces = [](const Operator&) { return false; };
-  options.device.reads_terms = [](const Operator&) { return false; };
-  options.share_memory = share_memory;
-  return options;
+DeviceTraits Pitched() {
+  DeviceTraits device;
+  device.reads_pitched = [](const Operator&) { return true; };
+  return device;
 }
 
 MemoryPlan Plan(const Block& block, const Schedule& schedule,
-                const MemoryPlanOptions& options = Options()) {
-  return PlanMemory(block, *InferShapes(block), schedule, options);
+                const DeviceTraits& device = Pitched(),
+                bool share_memory = true) {
+  const std::vector<Shape> shapes = *InferShapes(block);
+  MemoryPlanOptions options;
+  options.share_memory = share_memory;
+  return PlanMemory(block, shapes, schedule,
+                    PlaceTensors(block, shapes, device), options);
 }
 
 constexpr int64_t kTensor = 8 * 8 * 16;  // elements of [1, 8, 8, 16]
@@ -42,7 +44,7 @@ TEST(ChainsTakeTwoBuffers) {
   const Block block = Chain(6);
   EXPECT(Plan(block, SequentialSchedule(block)).arena_elements == 2 * kTensor);
   EXPECT(
-      Plan(block, SequentialSchedule(block), Options(false)).arena_elements ==
+      Plan(block, SequentialSchedule(block), Pitched(), false).arena_elements ==
       5 * kTensor);
 }
 
@@ -81,8 +83,8 @@ TEST(ConcatInputsLieInTheirSlices) {
   EXPECT(plan.arena_elements == 8 * 8 * 48);
   EXPECT(plan.OwnsBuffer(2) && !plan.OwnsBuffer(1));
   // Where a reader cannot take a pitch, the concat copies.
-  MemoryPlanOptions dense = Options();
-  dense.device.reads_pitched = [](const Operator&) { return false; };
+  DeviceTraits dense = Pitched();
+  dense.reads_pitched = [](const Operator&) { return false; };
   const Block read_twice =
       MakeBlock({Conv(-1, 32, 1), Conv(-1, 16, 3),
                  Join(OperatorType::kConcat, {0, 1}), Conv(0, 16, 1)},
@@ -99,11 +101,11 @@ TEST(ConcatsAreLeftInPieces) {
       {Conv(-1, 8, 1), Conv(-1, 8, 3), Join(OperatorType::kConcat, {0, 1}),
        Conv(-1, 16, 3), Join(OperatorType::kAdd, {2, 3}), Conv(4, 16, 1)},
       {5});
-  MemoryPlanOptions options = Options();
-  options.device.reads_pieces = [](const Operator& op) {
+  DeviceTraits device = Pitched();
+  device.reads_pieces = [](const Operator& op) {
     return op.type == OperatorType::kAdd;
   };
-  const MemoryPlan plan = Plan(block, SequentialSchedule(block), options);
+  const MemoryPlan plan = Plan(block, SequentialSchedule(block), device);
   EXPECT(plan.IsView(block, 2) && !plan.OwnsBuffer(2));
   EXPECT(plan.Pieces(block, 2) == std::vector<int>({0, 1}));
   EXPECT(plan.Pieces(block, 3) == std::vector<int>({3}));
@@ -117,10 +119,10 @@ TEST(ConcatsAreLeftInPieces) {
   read_twice.operators[5] = Conv(2, 16, 1);
   read_twice.outputs = {4, 5};
   EXPECT(
-      !Plan(read_twice, SequentialSchedule(read_twice), options).in_pieces[2]);
+      !Plan(read_twice, SequentialSchedule(read_twice), device).in_pieces[2]);
   Block output = block;
   output.outputs = {2, 5};
-  EXPECT(!Plan(output, SequentialSchedule(output), options).in_pieces[2]);
+  EXPECT(!Plan(output, SequentialSchedule(output), device).in_pieces[2]);
 }
 
 TEST(SumsAreLeftInTerms) {
@@ -128,11 +130,11 @@ TEST(SumsAreLeftInTerms) {
   sepconv.type = OperatorType::kSepConv;
   const Block block = MakeBlock(
       {Conv(-1, 16, 1), Join(OperatorType::kAdd, {0, -1}), sepconv}, {2});
-  MemoryPlanOptions options = Options();
-  options.device.reads_terms = [](const Operator& op) {
+  DeviceTraits device = Pitched();
+  device.reads_terms = [](const Operator& op) {
     return op.type == OperatorType::kSepConv;
   };
-  const MemoryPlan plan = Plan(block, SequentialSchedule(block), options);
+  const MemoryPlan plan = Plan(block, SequentialSchedule(block), device);
   EXPECT(plan.IsView(block, 1));
   EXPECT(plan.Pieces(block, 1) == std::vector<int>({0, -1}));
   EXPECT(plan.arena_elements == kTensor);
@@ -140,8 +142,8 @@ TEST(SumsAreLeftInTerms) {
   // With an activation it has something to do.
   Block activated = block;
   activated.operators[1].activation = Activation::kRelu;
-  EXPECT(!Plan(activated, SequentialSchedule(block), options)
-              .IsView(activated, 1));
+  EXPECT(
+      !Plan(activated, SequentialSchedule(block), device).IsView(activated, 1));
 }
 
 struct When {

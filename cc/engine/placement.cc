@@ -1,0 +1,180 @@
+#include "cc/engine/placement.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "cc/core/ir/readers.h"
+#include "cc/core/transforms/activations.h"
+
+namespace ios {
+namespace {
+
+// A task that reads in pieces knows all pieces of all of its inputs.
+constexpr size_t kMaxPieces = 64, kMaxReadInPieces = 16;
+
+// Whether all that it reads is the image that it multiplies.
+bool IsProduct(const Operator& op) {
+  return op.type == OperatorType::kConv2D && MayCompute(op, Algorithm::kGemm) &&
+         !op.residual;
+}
+
+std::vector<bool> LeftInPieces(const Block& block,
+                               const std::vector<Shape>& shapes,
+                               const Readers& readers,
+                               const DeviceTraits& device) {
+  const int n = block.operators.size();
+  const auto sum_in_terms = [&](int i) {
+    return block.operators[i].activation == Activation::kNone &&
+           ReaderOfTerms(block, readers, device.reads_terms, i) >= 0;
+  };
+  const auto concat_in_pieces = [&](int i) {
+    return block.operators[i].inputs.size() <= kMaxPieces &&
+           !readers.outside[i] && !readers.operators[i].empty() &&
+           std::all_of(readers.operators[i].begin(), readers.operators[i].end(),
+                       [&](int reader) {
+                         return block.operators[reader].inputs.size() <=
+                                    kMaxReadInPieces &&
+                                device.reads_pieces(block.operators[reader]);
+                       });
+  };
+  const auto left_to_reader = [&](int i) {
+    const int reader = readers.Only(i);
+    return reader >= 0 && device.reads_products &&
+           IsProduct(block.operators[i]) &&
+           device.reads_products(block.operators[reader], shapes[i],
+                                 shapes[reader]);
+  };
+  std::vector<bool> in_pieces(n, false);
+  for (int i = 0; i < n; ++i) {
+    switch (block.operators[i].type) {
+      case OperatorType::kConcat:
+        in_pieces[i] = concat_in_pieces(i);
+        break;
+      case OperatorType::kConv2D:
+        in_pieces[i] = left_to_reader(i);
+        break;
+      default:
+        in_pieces[i] = sum_in_terms(i);
+    }
+  }
+  return in_pieces;
+}
+
+// Finds the tensors that lie inside of others.
+class HostPlacer {
+ public:
+  HostPlacer(const Block& block, const std::vector<Shape>& shapes,
+             const Readers& readers, const DeviceTraits& device)
+      : block_(block),
+        shapes_(shapes),
+        readers_(readers),
+        device_(device),
+        alignment_(device.SliceAlignment(block.dtype)),
+        placement_{std::vector<bool>(block.operators.size()),
+                   std::vector<int>(block.operators.size(), -1),
+                   std::vector<int64_t>(block.operators.size())} {}
+
+  Placement Place(std::vector<bool> in_pieces) && {
+    placement_.in_pieces = std::move(in_pieces);
+    for (size_t i = 0; i < block_.operators.size(); ++i) {
+      if (placement_.in_pieces[i]) continue;
+      const OperatorType type = block_.operators[i].type;
+      if (type == OperatorType::kConcat) PlaceInputsOf(i);
+      if (type == OperatorType::kSlice) PlaceSlice(i);
+    }
+    return std::move(placement_);
+  }
+
+ private:
+  void PlaceInputsOf(int concat) {
+    const std::vector<int>& inputs = block_.operators[concat].inputs;
+    int64_t channel = 0;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      const int source = SlicedWhole(concat, k);
+      if (source >= 0 && FitsSlice(source, concat, channel)) {
+        PlaceIn(concat, source, channel);
+      }
+      // A slice of such a source now is a view: both lie in the same place.
+      if (FitsSlice(inputs[k], concat, channel)) {
+        PlaceIn(concat, inputs[k], channel);
+      }
+      channel += ShapeOf(block_, shapes_, inputs[k]).back();
+    }
+  }
+
+  // Of an operator's output only: block inputs belong to somebody else.
+  void PlaceSlice(int i) {
+    const Operator& op = block_.operators[i];
+    const std::vector<int>& readers = readers_.operators[i];
+    if (op.inputs[0] >= 0 && !readers_.outside[i] && ReadersTakePitch(i, -1) &&
+        std::none_of(readers.begin(), readers.end(), [&](int reader) {
+          return block_.operators[reader].type == OperatorType::kConcat;
+        })) {
+      PlaceIn(op.inputs[0], i, op.offset);
+    }
+  }
+
+  void PlaceIn(int host, int op, int64_t channel) {
+    placement_.host[op] = host;
+    placement_.offset[op] = channel;
+  }
+
+  bool ReadersTakePitch(int i, int except) const {
+    const std::vector<int>& readers = readers_.operators[i];
+    return std::all_of(readers.begin(), readers.end(), [&](int reader) {
+      return reader == except ||
+             device_.reads_pitched(block_.operators[reader]);
+    });
+  }
+
+  // A tensor has one place: not read twice by this concat, not already in
+  // another, and region outputs must be dense.
+  bool FitsSlice(int ref, int concat, int64_t channel) const {
+    const std::vector<int>& inputs = block_.operators[concat].inputs;
+    return ref >= 0 && !readers_.outside[ref] && placement_.host[ref] < 0 &&
+           channel % alignment_ == 0 &&
+           shapes_[concat].back() % alignment_ == 0 &&
+           std::count(inputs.begin(), inputs.end(), ref) <= 1 &&
+           ReadersTakePitch(ref, concat);
+  }
+
+  // The operator all of whose channels the concat reads from input `first` on,
+  // as slices in order (a merged convolution, mostly), or -1.
+  int SlicedWhole(int concat, size_t first) const {
+    const std::vector<int>& inputs = block_.operators[concat].inputs;
+    int source = -1;
+    int64_t end = 0;
+    for (size_t k = first; k < inputs.size(); ++k) {
+      if (inputs[k] < 0) return -1;
+      const Operator& slice = block_.operators[inputs[k]];
+      if (slice.type != OperatorType::kSlice || slice.inputs[0] < 0 ||
+          (k > first && slice.inputs[0] != source) || slice.offset != end ||
+          !FitsSlice(inputs[k], concat, 0)) {
+        return -1;
+      }
+      source = slice.inputs[0];
+      end += slice.size;
+      if (end == shapes_[source].back()) return source;
+    }
+    return -1;
+  }
+
+  const Block& block_;
+  const std::vector<Shape>& shapes_;
+  const Readers& readers_;
+  const DeviceTraits& device_;
+  const int64_t alignment_;
+  Placement placement_;
+};
+
+}  // namespace
+
+Placement PlaceTensors(const Block& block, const std::vector<Shape>& shapes,
+                       const DeviceTraits& device) {
+  const Readers readers(block);
+  return HostPlacer(block, shapes, readers, device)
+      .Place(LeftInPieces(block, shapes, readers, device));
+}
+
+}  // namespace ios
