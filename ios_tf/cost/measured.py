@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement, SampledCostModel
 from ios_tf.errors import first_line
@@ -72,8 +71,7 @@ class MeasuredCostModel(SampledCostModel):
 
     def release(self) -> None:
         """Frees what the device holds of the blocks measured so far."""
-        # Kernels of eager ops, and with them the engine's profilers, live in a cache.
-        context.context().clear_kernel_cache()
+        plugin.runtime().ios_tf_release_profilers()
         malloc.return_freed()
 
     def _run(

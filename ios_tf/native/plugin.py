@@ -38,6 +38,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         _POINTER,
         [_POINTER, ctypes.c_int64, _TEXT, _SIZE, _STRING],
     ),
+    "ios_tf_release_profilers": (None, []),
 }
 _logger = logging.getLogger("ios_tf")
 _lock = threading.Lock()
@@ -84,7 +85,7 @@ def ops() -> ModuleType:
 
 
 def runtime() -> ctypes.CDLL:
-    """The C API of the native ops' library (runtime_api.h, graph_api.h).
+    """The C API of the native ops' library (`*_api.h` of cc/tensorflow).
 
     Raises:
       NativeLibraryError: as `ops`.

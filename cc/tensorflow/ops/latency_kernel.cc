@@ -1,5 +1,6 @@
 // Kernels of IosStageLatency, over the engine's Profiler.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "cc/engine/profiler.h"
 #include "cc/tensorflow/ops/engine_device.h"
+#include "cc/tensorflow/ops/latency_api.h"
 #include "cc/tensorflow/status_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -24,26 +26,72 @@ using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 
-// The profiler of `block`, whose JSON is `program`; one for all kernels that
-// are alive: they differ in how they measure, not in what.
-StatusOr<std::shared_ptr<Profiler>> SharedProfiler(const std::string& program,
-                                                   const Block& block,
-                                                   const std::string& device,
-                                                   DeviceAllocator* allocator) {
-  static std::mutex mutex;
-  using Key = std::tuple<std::string, std::string, DeviceAllocator*>;
-  static auto* profilers = new std::map<Key, std::weak_ptr<Profiler>>;
-  std::lock_guard<std::mutex> lock(mutex);
-  std::weak_ptr<Profiler>& known = (*profilers)[{program, device, allocator}];
-  std::shared_ptr<Profiler> profiler = known.lock();
-  if (!profiler) {
-    IOS_ASSIGN_OR_RETURN(std::unique_ptr<Profiler> created,
-                         Profiler::Create(block, device, allocator));
-    profiler = std::move(created);
-    known = profiler;
+// The profiler of a block on a device: made when it is asked for, and again
+// after it has been released.
+class SharedProfiler {
+ public:
+  // One for all kernels that are alive: they differ in how they measure, not in
+  // what. `program` is the block's JSON.
+  static std::shared_ptr<SharedProfiler> Of(const std::string& program,
+                                            const std::string& device,
+                                            DeviceAllocator* allocator) {
+    Registry& all = Known();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    std::weak_ptr<SharedProfiler>& known =
+        all.profilers[{program, device, allocator}];
+    std::shared_ptr<SharedProfiler> shared = known.lock();
+    if (!shared) {
+      shared = std::make_shared<SharedProfiler>();
+      shared->program_ = program;
+      shared->device_ = device;
+      shared->allocator_ = allocator;
+      known = shared;
+    }
+    return shared;
   }
-  return profiler;
-}
+
+  static void ReleaseAll() {
+    Registry& all = Known();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    for (auto it = all.profilers.begin(); it != all.profilers.end();) {
+      const std::shared_ptr<SharedProfiler> shared = it->second.lock();
+      if (shared) shared->Release();
+      it = shared ? std::next(it) : all.profilers.erase(it);
+    }
+  }
+
+  StatusOr<std::shared_ptr<Profiler>> Get() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!profiler_) {
+      IOS_ASSIGN_OR_RETURN(const Block block, BlockFromJson(program_));
+      IOS_ASSIGN_OR_RETURN(std::unique_ptr<Profiler> created,
+                           Profiler::Create(block, device_, allocator_));
+      profiler_ = std::move(created);
+    }
+    return profiler_;
+  }
+
+ private:
+  using Key = std::tuple<std::string, std::string, DeviceAllocator*>;
+  struct Registry {
+    std::mutex mutex;
+    std::map<Key, std::weak_ptr<SharedProfiler>> profilers;
+  };
+  static Registry& Known() {
+    static auto* const registry = new Registry;
+    return *registry;
+  }
+
+  void Release() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    profiler_.reset();
+  }
+
+  std::string program_, device_;
+  DeviceAllocator* allocator_ = nullptr;
+  std::mutex mutex_;
+  std::shared_ptr<Profiler> profiler_;
+};
 
 class IosStageLatencyOp : public OpKernel {
  public:
@@ -66,13 +114,8 @@ class IosStageLatencyOp : public OpKernel {
     TF_RETURN_IF_ERROR(context->GetAttr("lanes", &measurement_.lanes));
     const absl::StatusOr<std::string> device = EngineDevice(context);
     TF_RETURN_IF_ERROR(device.status());
-    StatusOr<Block> block = BlockFromJson(json);
-    TF_RETURN_IF_ERROR(ToAbsl(block.status()));
-    StatusOr<std::shared_ptr<Profiler>> profiler =
-        SharedProfiler(json, *block, *device, EngineAllocator(context));
-    TF_RETURN_IF_ERROR(ToAbsl(profiler.status()));
-    profiler_ = std::move(*profiler);
-    return absl::OkStatus();
+    profiler_ = SharedProfiler::Of(json, *device, EngineAllocator(context));
+    return ToAbsl(profiler_->Get().status());
   }
 
   absl::Status Measure(OpKernelContext* context) {
@@ -83,8 +126,10 @@ class IosStageLatencyOp : public OpKernel {
     const StatusOr<Schedule> schedule =
         ScheduleFromJson(text.scalar<tensorflow::tstring>()());
     TF_RETURN_IF_ERROR(ToAbsl(schedule.status()));
+    const StatusOr<std::shared_ptr<Profiler>> profiler = profiler_->Get();
+    TF_RETURN_IF_ERROR(ToAbsl(profiler.status()));
     StatusOr<std::vector<double>> latencies =
-        profiler_->Measure(*schedule, measurement_);
+        (*profiler)->Measure(*schedule, measurement_);
     TF_RETURN_IF_ERROR(ToAbsl(latencies.status()));
     Tensor* output = nullptr;
     const int64_t repeat = latencies->size();
@@ -96,7 +141,7 @@ class IosStageLatencyOp : public OpKernel {
   }
 
   Measurement measurement_;
-  std::shared_ptr<Profiler> profiler_;
+  std::shared_ptr<SharedProfiler> profiler_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("IosStageLatency").Device(tensorflow::DEVICE_CPU),
@@ -110,3 +155,7 @@ REGISTER_KERNEL_BUILDER(Name("IosStageLatency")
 
 }  // namespace
 }  // namespace ios::tf
+
+extern "C" void ios_tf_release_profilers() {
+  ios::tf::SharedProfiler::ReleaseAll();
+}
