@@ -34,8 +34,9 @@ _Candidate = TypeVar("_Candidate")
 _MOST_RUNS = 1_000_000  # for one latency
 # Measurements of each candidate when whole schedules are compared.
 _ROUNDS = 7
-# One run of so many milliseconds is measurement enough; and so many rounds, in which
-# what takes so much longer than the fastest is measured no more.
+# One run of so many milliseconds is measurement enough; and so many rounds. After so
+# many of any, or one run as long, what takes so much longer than the fastest is
+# measured no more.
 _LONG_MS = 50.0
 _LONG_ROUNDS = 3
 _HOPELESS = 1.3
@@ -281,7 +282,15 @@ class SampledCostModel(abc.ABC):
             if long and (done == _LONG_ROUNDS or time.monotonic() > end):
                 break
             once = Measurement(0, 1, 1) if long else once
-            for candidate, found in zip(candidates, latencies, strict=False):
-                if not long or statistics.median(found) < _HOPELESS * fastest:
-                    found.append(milliseconds(candidate, once))
+            certain = long or done >= _LONG_ROUNDS
+            least = _HOPELESS * fastest if certain else math.inf
+            left = [
+                (candidate, found)
+                for candidate, found in zip(candidates, latencies, strict=False)
+                if statistics.median(found) < least
+            ]
+            if len(left) == 1 < len(latencies):
+                break
+            for candidate, found in left:
+                found.append(milliseconds(candidate, once))
         return [statistics.median(found) for found in latencies]

@@ -197,6 +197,28 @@ def test_the_place_of_an_input_matters():
     assert keys[0] != keys[1]
 
 
+@pytest.mark.parametrize(
+    ("latencies", "samples"),
+    [
+        ((10.0,), (7,)),
+        ((10.0, 12.0, 14.0), (7, 7, 3)),
+        ((10.0, 14.0, 20.0), (3, 3, 3)),
+        ((60.0, 70.0), (3, 3)),
+        ((60.0, 90.0), (1, 1)),
+    ],
+)
+def test_schedules_are_compared_until_their_order_is_certain(latencies, samples):
+    counts = dict.fromkeys(latencies, 0)
+
+    def milliseconds(candidate, measurement):
+        counts[candidate] += 1
+        return candidate
+
+    model = _Samples([], Measurement())
+    assert model._compare(latencies, milliseconds, math.inf) == list(latencies)
+    assert tuple(counts.values()) == samples
+
+
 def test_merge_keys_do_not_depend_on_the_order_of_operators():
     pair = _labelled([], ["a", "b"], "pair")
     swapped = _labelled([], ["b", "a"], "swapped")
