@@ -106,8 +106,12 @@ def measure(
         found = {"convert_seconds": seconds, "convert_mib": peak, "notes": notes}
         name = saved_models.choose_signature(None, original)
         first = options.batch_sizes[0]
-        found |= _coverage(name, original, loaded, model.inputs(first))
         expected, converted = original.signatures[name], loaded.signatures[name]
+        found |= coverage(
+            frozen_graphs.freeze(name, expected),
+            frozen_graphs.freeze(name, converted),
+            model.inputs(first),
+        )
         found |= _differences(expected, converted, output, model, (first, 3))
         found["latency"] = {
             str(size): _ratio(expected, converted, model.inputs(size), options.rounds)
@@ -137,13 +141,19 @@ def convert_alone(
     return notes, peak
 
 
-def _coverage(
-    name: str, original: Any, converted: Any, inputs: Mapping[str, np.ndarray]
+def coverage(
+    frozen: frozen_graphs.FrozenSignature,
+    rewritten: frozen_graphs.FrozenSignature,
+    inputs: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
-    """Operators, regions, and the share of multiplications that regions do."""
-    frozen = frozen_graphs.freeze(name, original.signatures[name])
+    """Operators, regions, and the share of multiplications that regions do.
+
+    Args:
+      frozen: a signature.
+      rewritten: the same with schedules.
+      inputs: its arguments.
+    """
     known = multiplications(graph_optimizer.fold_constants(frozen), inputs)
-    rewritten = frozen_graphs.freeze(name, converted.signatures[name])
     left = sum(
         known.get(node.name, 0)
         for node in rewritten.graph_def.node
@@ -155,7 +165,7 @@ def _coverage(
         "share": 1 - left / max(sum(known.values()), 1) if programs else 0.0,
         "regions": len(programs),
         "operators": sum(len(p["block"]["operators"]) for p in programs),
-        "outputs": len(original.signatures[name].structured_outputs),
+        "outputs": len(frozen.outputs),
     }
 
 

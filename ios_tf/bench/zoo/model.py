@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,13 @@ import tensorflow as tf
 
 from ios_tf.models.calibration import smooth_images
 
+_WEIGHTED = (
+    keras.layers.Conv1D,
+    keras.layers.Conv2D,
+    keras.layers.Conv3D,
+    keras.layers.Dense,
+    keras.layers.DepthwiseConv2D,
+)
 # The size of images whose height and width are unknown.
 _UNKNOWN_SIZE = 224
 
@@ -67,6 +75,7 @@ def calibrate(network: keras.Model, inputs: np.ndarray) -> None:
 
     With defaults - means of 0, factors of 1 or, as ConvNeXt's, of 1e-6 - an output
     hardly depends on its input or on an operator, and a wrong one would go unseen.
+    Without batch norms, convolutions and products get outputs of such statistics.
     """
     random = np.random.default_rng(0)
     norms = [
@@ -85,8 +94,40 @@ def calibrate(network: keras.Model, inputs: np.ndarray) -> None:
         layer.momentum = 0.0
     if norms:
         network(inputs, training=True)
+    else:
+        _standardise(network, inputs)
     for layer, momentum in zip(norms, momenta, strict=True):
         layer.momentum = momentum
+
+
+def _standardise(network: keras.Model, inputs: np.ndarray) -> None:
+    """Gives the outputs of convolutions and products means of 0 and deviations of 1."""
+    found = [
+        layer
+        for layer in network._flatten_layers(include_self=False)
+        if isinstance(layer, _WEIGHTED) and layer.use_bias
+    ]
+    for layer in found:
+        layer.call = functools.partial(_call_and_standardise, layer, layer.call)
+    network(inputs)
+    for layer in found:
+        del layer.call
+
+
+def _call_and_standardise(
+    layer: Any, call: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor
+) -> tf.Tensor:
+    """Calls a layer with the weights that it gets for it."""
+    activation, layer.activation = layer.activation, None
+    y = call(x)
+    layer.activation = activation
+    mean, variance = tf.nn.moments(y, list(range(y.shape.rank - 1)))
+    # What hardly differs would be rounding errors if it was much enlarged.
+    least = 0.1 * tf.sqrt(tf.reduce_mean(y * y))
+    factor = 1.0 / tf.maximum(tf.sqrt(tf.reduce_mean(variance)), least)
+    layer.kernel.assign(layer.kernel * factor)
+    layer.bias.assign((layer.bias - mean) * factor)
+    return call(x)
 
 
 def module_model(
