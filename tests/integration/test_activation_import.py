@@ -143,6 +143,24 @@ def test_network_keeps_what_is_no_number(number):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_images_of_nothing_but_nan_have_logits_of_nan():
+    inputs = keras.Input((16, 16, 3))
+    x = inputs
+    for activation in ("relu", "relu6"):
+        x = layers.Conv2D(8, 3, padding="same")(x)
+        x = layers.AveragePooling2D(3, 2)(layers.Activation(activation)(x))
+    x = layers.GlobalMaxPooling2D()(x)
+    outputs = layers.Dense(5)(x)
+    graph = gh.freeze(gh.randomised(keras.Model(inputs, outputs)), (None, 16, 16, 3))
+    lowered = gh.lower(gh.rewrite(graph))
+    assert lowered.ops()["IosRegion"] == 1
+    images = gh.random_array(2, 16, 16, 3)
+    images[1] = np.nan
+    (found,), (expected,) = gh.run(lowered, images), gh.run(graph, images)
+    assert np.isnan(expected[1]).all() and np.isfinite(expected[0]).all()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 # With the slopes of channels, or of cells.
 PRELUS = {
     "keras_1": lambda x, a: tf.nn.relu(x) + -a * tf.nn.relu(-x),

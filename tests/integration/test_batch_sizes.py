@@ -274,6 +274,27 @@ def test_images_that_are_put_together_to_one(tmp_path):
     assert [entry["batch_size"] for entry in program["schedules"]] == [1]
 
 
+def test_positions_are_added_to_images_of_every_batch(tmp_path):
+    # As many cells as one image has, at every batch size.
+    positions = gh.random_array(1, 9, 9, 4, seed=1)
+
+    def function(x):
+        return branches(x + positions)
+
+    model = save_function(str(tmp_path / "m"), [None, 9, 9, 4], function=function)
+    output = str(tmp_path / "out")
+    ios_tf.convert(model, output, batch_size=[1, 8], strategy="greedy", **FAST)
+    (program,) = graph_optimizer.lowered_programs(freeze(output))
+    assert [entry["batch_size"] for entry in program["schedules"]] == [1, 8]
+    expected, found = (
+        tf.saved_model.load(path).signatures["serving_default"]
+        for path in (model, output)
+    )
+    for batch in (0, 1, 2, 8, 9):
+        images = tf.constant(gh.random_array(batch, 9, 9, 4))
+        gh.assert_equal([found(images)["y"].numpy()], [expected(images)["y"].numpy()])
+
+
 @pytest.mark.parametrize("sizes", [(2, 5), (6, 2, 5)], ids=str)
 def test_another_network_at_one_of_the_sizes(sizes, tmp_path):
     # Of a batch of two, nothing is left to be convolved.

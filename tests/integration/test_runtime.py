@@ -158,6 +158,37 @@ def test_greedy_on_a_miss(cache, network):
     assert expected <= found
 
 
+POSITIONS = gh.random_array(1, 9, 9, 8, seed=4)
+# Between convolutions: what an example of one image would not tell apart.
+BETWEEN = {
+    "first image": lambda x: x[:1],
+    "last image": lambda x: tf.slice(x, [tf.shape(x)[0] - 1, 0, 0, 0], [1, -1, -1, -1]),
+    "corner": lambda x: x[:, :5, :7],
+    "clamped channels": lambda x: x[..., -100:],
+    "positions": lambda x: x + POSITIONS,
+    "scales": lambda x: x * POSITIONS[:, :1, :1],
+    "first as template": lambda x: x - x[:1],
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_graphs_that_one_example_does_not_tell(cache, name):
+    inputs = keras.Input((9, 9, 4))
+    before = [layers.Conv2D(8, k, padding="same", activation="relu") for k in (3, 1)]
+    after = [layers.Conv2D(8, k, padding="same") for k in (3, 1)]
+    both = before[0](inputs) + before[1](inputs)
+    x = layers.Lambda(BETWEEN[name], output_shape=(None, None, 8))(both)
+    model = gh.randomised(keras.Model(inputs, after[0](x) + after[1](x)))
+    graph = gh.freeze(model, (None, 9, 9, 4))
+    ios_tf.enable(cache_dir=cache, on_miss="greedy")
+    function = gh.as_function(graph)
+    assert executed_programs(function, tf.constant(IMAGES))
+    for batch in (1, 2, 5):
+        images = gh.random_array(batch, 9, 9, 4)
+        (found,) = function(tf.constant(images))
+        gh.assert_equal([found.numpy()], gh.run(graph, images))
+
+
 def test_trifles_are_left_to_tensorflow(cache):
     """One or two convolutions of so little work that entering a region is more."""
     ios_tf.enable(cache_dir=cache, on_miss="greedy")
