@@ -9,8 +9,8 @@
 namespace ios {
 namespace {
 
-constexpr char kCuda[] = "cuda";
-constexpr char kNoTf32[] = ",tf32=0";
+constexpr char kGpu[] = "gpu";
+constexpr char kNoTf32[] = ",tf32=off";
 
 }  // namespace
 
@@ -43,8 +43,8 @@ void* TensorLocation::In(const std::vector<const void*>& inputs,
 StatusOr<Backend*> GetBackend(const std::string& device,
                               DeviceAllocator* allocator) {
   if (device == "cpu") return cpu::CpuBackend();
-  if (device.rfind(kCuda, 0) == 0) {
-    std::string rest = device.substr(sizeof(kCuda) - 1);
+  if (device.rfind(kGpu, 0) == 0) {
+    std::string rest = device.substr(sizeof(kGpu) - 1);
     bool tf32 = true;
     const size_t option = rest.find(',');
     if (option != std::string::npos && rest.substr(option) == kNoTf32) {
@@ -59,7 +59,7 @@ StatusOr<Backend*> GetBackend(const std::string& device,
     }
   }
   return NotFound("there is no device '" + device +
-                  "'; known: cpu, cuda, cuda:1, …, each GPU also with ,tf32=0");
+                  "'; known: cpu, gpu, gpu:1, …, each GPU also with ,tf32=off");
 }
 
 int64_t FailedCaptures() { return cuda::FailedCaptures(); }

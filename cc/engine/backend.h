@@ -173,11 +173,11 @@ class Backend {
       const std::vector<void*>& tensors, const Measurement& measurement) = 0;
 };
 
-// The backend of "cpu", or of the first GPU or GPU i: "cuda", "cuda:1"; with
-// ",tf32=0" float32 is computed without TF32. All of a GPU's memory comes from
-// `allocator`, or from the driver if it is null. One for the process and each
-// of these. NotFound for other devices; FailedPrecondition where the device's
-// libraries are missing.
+// The backend of "cpu", or of the first GPU or GPU i: "gpu", "gpu:1"; with
+// ",tf32=off" float32 is computed without TF32. All of a GPU's memory comes
+// from `allocator`, or from the driver if it is null. One for the process and
+// each of these. NotFound for other devices; FailedPrecondition where the
+// device's libraries are missing.
 StatusOr<Backend*> GetBackend(const std::string& device,
                               DeviceAllocator* allocator = nullptr);
 

@@ -29,7 +29,7 @@ int64_t ios_failed_captures(void);
 // One more directory to look in for cuDNN and NVRTC; ios::AddLibraryDirectory.
 void ios_add_library_directory(const char* directory);
 
-// Names all that latencies on `device` ("cpu", "cuda", … see ios::GetBackend)
+// Names all that latencies on `device` ("cpu", "gpu", … see ios::GetBackend)
 // depend on; ios::DeviceFingerprint.
 char* ios_device_fingerprint(const char* device);
 // The name of the device's directory in a schedule cache; ios::DeviceDirectory.

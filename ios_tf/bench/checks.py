@@ -1,4 +1,4 @@
-"""Compares the engine with float64: python -m ios_tf.bench.checks --device=cuda ...
+"""Compares the engine with float64: python -m ios_tf.bench.checks --device=gpu ...
 
 Runs every type of operator, and the networks that `ios_tf export-blocks` wrote, with
 random weights. Needs PyTorch, the reference, but neither TensorFlow nor a network
@@ -273,7 +273,7 @@ def _of_other_inputs() -> list[tuple[list[list[int]], dict[str, Any]]]:
 
 
 def _arithmetic(device: str, dtype: str) -> str:
-    tf32 = dtype == "float32" and device != "cpu" and not device.endswith(",tf32=0")
+    tf32 = dtype == "float32" and device != "cpu" and not device.endswith(",tf32=off")
     return "tf32" if tf32 else dtype
 
 
@@ -360,7 +360,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds --device and --dtypes."""
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1,tf32=0 …")
+    parser.add_argument("--device", default="cpu", help="cpu, gpu, gpu:1,tf32=off …")
     parser.add_argument(
         "--dtypes",
         type=_dtypes,

@@ -1,6 +1,6 @@
 """Which of cuDNN's plans are the fastest on a GPU, beside those expected of it.
 
-python -m ios_tf.bench.cudnn_plans CONVOLUTIONS --device=cuda: compiles convolutions one
+python -m ios_tf.bench.cudnn_plans CONVOLUTIONS --device=gpu: compiles convolutions one
 by one, so that the engine times cuDNN's plans for each, and compares the winners with
 the plans that cuDNN itself, asked without a GPU, would have had timed.
 """
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Finds the fastest of cuDNN's plans for convolutions.",
     )
     parser.add_argument("convolutions", metavar="CONVOLUTIONS", help="a JSON file")
-    parser.add_argument("--device", default="cuda", help="cuda, cuda:1,tf32=0 …")
+    parser.add_argument("--device", default="gpu", help="gpu, gpu:1,tf32=off …")
     parser.add_argument("--recordings", metavar="FILE", help="what is expected")
     parser.add_argument("--json", metavar="FILE", default="", help="gets the plans")
     options = parser.parse_args(arguments)

@@ -190,7 +190,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="files of ios_tf export-blocks; the sanitizers run the last one",
     )
-    parser.add_argument("--device", default="cuda", help="cuda, cuda:1,tf32=0 …")
+    parser.add_argument("--device", default="gpu", help="gpu, gpu:1,tf32=off …")
     parser.add_argument(
         "--minutes", type=_minutes, default=25.0, metavar="M", help="for all of it"
     )

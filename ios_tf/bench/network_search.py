@@ -68,7 +68,7 @@ def find_schedules(
     Args:
       network: what to schedule.
       strategy: one of STRATEGIES.
-      device: as the engine calls it: "cpu", "cuda", "cuda:1,tf32=0".
+      device: as the engine calls it: "cpu", "gpu", "gpu:1,tf32=off".
       pruning: of the search.
       time_limit: in seconds; 0: none.
     """

@@ -60,7 +60,7 @@ class Worker:
             stderr=self._errors,
             env=_environment(target),
         )
-        device = re.sub(r"^cuda:\d+", "cuda", target.device)  # it sees only that one
+        device = re.sub(r"^gpu:\d+", "gpu", target.device)  # it sees only that one
         try:
             ready = self._ask(
                 {
@@ -133,7 +133,7 @@ def _environment(target: Target) -> dict[str, str]:
         "IOS_TF_NUM_THREADS": threads,
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
-    ordinal = re.match(r"cuda:(\d+)", target.device)
+    ordinal = re.match(r"gpu:(\d+)", target.device)
     if ordinal:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         names = visible.split(",") if visible else []

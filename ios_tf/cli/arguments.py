@@ -12,7 +12,7 @@ from ios_tf import models
 from ios_tf.errors import UserError
 from ios_tf.printable import printable
 from ios_tf.scheduler import STRATEGIES
-from ios_tf.validation import as_argument, listed, pattern, whole
+from ios_tf.validation import as_argument, device_name, listed, pattern, whole
 
 MODEL = (
     "a SavedModel directory, a .keras or .h5 file, keras:NAME (keras.applications), or "
@@ -78,15 +78,17 @@ def add_weights(parser: Parser) -> None:
 def add_device(parser: Parser) -> None:
     parser.add_argument(
         "--device",
-        choices=("auto", "cpu", "gpu"),
+        type=as_argument(device_name),
         default="auto",
-        help="default: auto, the GPU if there is one and CUDA's libraries load",
+        metavar="DEVICE",
+        help="cpu, gpu, gpu:1 …, as TensorFlow counts them; default: auto, the GPU if "
+        "there is one and CUDA's libraries load",
     )
 
 
 def add_engine_device(parser: Parser) -> None:
     parser.add_argument(
-        "--device", default="cpu", help="cpu, cuda, cuda:1,tf32=0 …; default: cpu"
+        "--device", default="cpu", help="cpu, gpu, gpu:1,tf32=off …; default: cpu"
     )
 
 

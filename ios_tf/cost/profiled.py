@@ -16,7 +16,7 @@ class ProfiledCostModel(SampledCostModel):
     """Latencies of stages on a device, in milliseconds. A BlockCostModel.
 
     Args:
-      device: "cpu", "cuda", … (cc/engine/backend.h, GetBackend).
+      device: "cpu", "gpu", … (cc/engine/backend.h, GetBackend).
       measurement: how.
 
     Attributes:

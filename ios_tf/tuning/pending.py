@@ -47,7 +47,7 @@ class BlockTuner:
         progress: bool = False,
         winograd: bool = True,
     ) -> None:
-        """`device`: the engine's name, "cpu" or "cuda".
+        """`device`: the engine's name, "cpu" or "gpu".
 
         Raises:
           UserError: there is no such device.
@@ -129,7 +129,7 @@ def tune(
 
     Args:
       cache_dir: the schedule cache; by default $IOS_TF_CACHE or ~/.cache/ios_tf.
-      device: "cpu" or "cuda".
+      device: "cpu" or "gpu".
       max_groups, max_group_size, warmup, number, repeat, winograd: see `convert`.
       progress: show progress on standard error.
 

@@ -34,7 +34,7 @@ def weights_of(block: dict) -> list[np.ndarray]:
 
 
 def answer(block: dict) -> dict:
-    device = "cuda" if block.pop("tf32", True) else "cuda,tf32=0"
+    device = "gpu" if block.pop("tf32", True) else "gpu,tf32=off"
     error = ""
     groups = [[list(range(len(block["operators"])))]]
     stages = [{"strategy": "concurrent", "groups": g} for g in groups]

@@ -9,8 +9,8 @@ import numpy as np
 
 from ios_tf.native import engine
 
-# Exact float32; "cuda" alone may use TF32.
-DEVICE = "cuda,tf32=0"
+# Exact float32; "gpu" alone may use TF32.
+DEVICE = "gpu,tf32=off"
 # Relative to the largest value.
 TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 

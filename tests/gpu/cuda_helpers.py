@@ -121,7 +121,7 @@ class FakeCuda:
 
 @functools.cache
 def fake_cuda() -> FakeCuda:
-    """To be called before the engine opens device "cuda" for the first time."""
+    """To be called before the engine opens device "gpu" for the first time."""
     return FakeCuda(build_fakes())
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.one_core
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_the_engine_as_a_peer(cuda, dtype):
     network = bench_helpers.tiny_network()
-    runner = IosRunner(network, Target("cuda,tf32=0", dtype), "greedy")
+    runner = IosRunner(network, Target("gpu,tf32=off", dtype), "greedy")
     runner.run()
     expected = IosRunner(network, Target(), "sequential")
     expected.run()

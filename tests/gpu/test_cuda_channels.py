@@ -181,7 +181,7 @@ def sequential(block: dict) -> dict:
 
 
 def run(
-    gpu, block: dict, schedule: dict, x: np.ndarray, device: str = "cuda", weights=None
+    gpu, block: dict, schedule: dict, x: np.ndarray, device: str = "gpu", weights=None
 ):
     """Outputs of the CPU and the GPU for `x`, the latter's once more as a graph."""
     weights, dtype = weights or weights_of(block), block["dtype"]
@@ -225,7 +225,7 @@ def test_merged_and_split(gpu, dtype):
     for results in found:
         cuda_engine.assert_close(results, expected, TOLERANCE[dtype])
     # As the search measures it.
-    profiler = engine.Profiler(block, "cuda")
+    profiler = engine.Profiler(block, "gpu")
     whole = profiler.measure([schedule], warmup=0, number=1, repeat=1)
     stages = [{**schedule, "stages": [schedule["stages"][k]]} for k in (0, 1, 3)]
     assert np.min(whole) > 0
@@ -271,11 +271,11 @@ def test_infinities_of_one_sign_add_up(gpu, dtype):
 @pytest.mark.parametrize(
     ("dtype", "device", "copies"),
     [
-        ("float16", "cuda", 0),
-        ("bfloat16", "cuda", 0),
-        ("float16", "cuda,tf32=0", 0),
-        ("float32", "cuda", 0),
-        ("float32", "cuda,tf32=0", 2),  # eager and captured
+        ("float16", "gpu", 0),
+        ("bfloat16", "gpu", 0),
+        ("float16", "gpu,tf32=off", 0),
+        ("float32", "gpu", 0),
+        ("float32", "gpu,tf32=off", 2),  # eager and captured
     ],
 )
 def test_sums_of_odd_channels_are_joined_in_place(gpu, dtype, device, copies):

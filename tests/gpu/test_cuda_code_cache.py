@@ -24,7 +24,7 @@ def run(activation: str) -> np.ndarray:
     operator = {"type": "activation", "activation": activation, "inputs": [-1]}
     block = {"version": 1, "inputs": [SHAPE], "operators": [operator], "outputs": [0]}
     schedule = {"version": 1, "stages": [{"strategy": "concurrent", "groups": [[0]]}]}
-    return engine.Program(block, schedule, [], "cuda").run([X])[0]
+    return engine.Program(block, schedule, [], "gpu").run([X])[0]
 
 
 # Prints the result and what the fake GPU counted.

@@ -60,7 +60,7 @@ def inputs() -> list[np.ndarray]:
     return [np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)]
 
 
-def run(gpu, op: dict, dtype: str, device: str = "cuda") -> np.ndarray:
+def run(gpu, op: dict, dtype: str, device: str = "gpu") -> np.ndarray:
     block = {**block_of(op), "dtype": dtype}
     program = engine.Program(block, schedule_of(1), weights_of(op), device)
     run = cuda_engine.DeviceRun(gpu, program, inputs(), dtype)
@@ -100,7 +100,7 @@ def engines_of(gpu, program: engine.Program, dtype: str) -> tuple[set, set, list
 
 def test_the_fastest_plan_is_taken(gpu):
     """Not the first of the heuristics: that is engine 1, engine 2 is far faster."""
-    timed, used = engines_after(gpu, CONV | {"kernel": [3, 1]}, "float16", "cuda")
+    timed, used = engines_after(gpu, CONV | {"kernel": [3, 1]}, "float16", "gpu")
     assert timed == {0, 1, 2, 3}  # engine 4 is proposed, but cannot be built
     assert used == {2}
 
@@ -108,11 +108,11 @@ def test_the_fastest_plan_is_taken(gpu):
 def test_engines_less_precise_than_asked_for_never_run(gpu):
     """Engine 1 rounds to TF32, engine 2 to bfloat16."""
     timed, used = engines_after(
-        gpu, CONV | {"kernel": [1, 3]}, "float32", "cuda,tf32=0"
+        gpu, CONV | {"kernel": [1, 3]}, "float32", "gpu,tf32=off"
     )
     assert timed == {0, 3}
     assert used < {0, 3}
-    timed, _ = engines_after(gpu, CONV | {"kernel": [1, 3]}, "float32", "cuda")
+    timed, _ = engines_after(gpu, CONV | {"kernel": [1, 3]}, "float32", "gpu")
     assert timed == {0, 1, 3}
 
 
@@ -128,9 +128,9 @@ def test_plans_that_are_far_slower_are_not_sampled(gpu):
         engine.Program(block, schedule_of(1), weights_of(op), device)
         return gpu.fake.report()["counts"]["cuGraphLaunch"]
 
-    of_a_plan = launches("float32", "cuda,tf32=0") / 2
+    of_a_plan = launches("float32", "gpu,tf32=off") / 2
     assert of_a_plan > 20
-    assert 2 * of_a_plan < launches("float16", "cuda") < 2.5 * of_a_plan
+    assert 2 * of_a_plan < launches("float16", "gpu") < 2.5 * of_a_plan
 
 
 @pytest.mark.parametrize("pitched", [True, False])
@@ -147,7 +147,7 @@ def test_all_that_takes_a_pitch_is_timed_where_there_is_one(gpu, pitched):
     tiles = set(range(5, 12))
     gpu.fake.set(tiles=len(tiles))
     weights = weights_of(op) * 2
-    program = engine.Program(block, schedule, weights, "cuda")
+    program = engine.Program(block, schedule, weights, "gpu")
     timed, used, outputs = engines_of(gpu, program, "float16")
     expected = cuda_engine.on_cpu(block, schedule, weights, inputs(), "float16")
     cuda_engine.assert_close(outputs, expected, 1e-2)
@@ -168,7 +168,7 @@ def test_equal_convolutions_share_a_plan(gpu):
         gpu.fake.reset()
         block = {**block_of(*[op] * operators), "dtype": "bfloat16"}
         program = engine.Program(
-            block, schedule_of(operators), weights * operators, "cuda"
+            block, schedule_of(operators), weights * operators, "gpu"
         )
         run = cuda_engine.DeviceRun(gpu, program, inputs(), "bfloat16")
         first, *others = run()
@@ -195,14 +195,14 @@ def test_plans_may_copy_all_of_large_tensors(gpu):
     }
     weights = [np.zeros((1, 1, 154, 154), np.float32)]
     gpu.fake.library.fake_cuda_reset()
-    engine.Program(block, schedule_of(1), weights, "cuda")
+    engine.Program(block, schedule_of(1), weights, "gpu")
     counts = gpu.fake.report()["counts"]
     assert counts["cudnn engine 1"] > 1  # the one with TF32: it was timed
 
 
 def test_an_activation_that_cudnn_lacks_is_added_by_a_kernel(gpu):
     op = CONV | {"kernel": [1, 5], "activation": "hard_swish"}
-    actual = run(gpu, op, "float32", "cuda,tf32=0")
+    actual = run(gpu, op, "float32", "gpu,tf32=off")
     expected = cuda_engine.on_cpu(
         block_of(op), schedule_of(1), weights_of(op), inputs(), "float32"
     )

@@ -211,7 +211,7 @@ def test_each_instance_has_a_handle_of_cudnn(gpu):
 def test_two_gpus(gpu):
     """In turn, from one thread: each has kernels, handles and memory of its own."""
     gpu.fake.set(devices=2)
-    cases = [Case(7, 9, device=f"cuda:{i},tf32=0") for i in range(2)]
+    cases = [Case(7, 9, device=f"gpu:{i},tf32=off") for i in range(2)]
     inputs = cases[0].inputs()
     expected = cases[0].expected(inputs)
     runs = []

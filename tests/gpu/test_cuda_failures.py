@@ -84,7 +84,7 @@ def output_of(script: str, environment: dict[str, str], arguments=()) -> list[st
     return done.stdout.splitlines()
 
 
-def error_of(libraries: Path, options: str = "", arguments=("cuda", "float32")) -> str:
+def error_of(libraries: Path, options: str = "", arguments=("gpu", "float32")) -> str:
     """The error of a process with these libraries and options of the fakes."""
     found = environment(libraries, str(libraries)) | {"FAKE_CUDA_OPTIONS": options}
     error, value = output_of(_SCRIPT, found, arguments)
@@ -100,7 +100,7 @@ def link_fakes(directory: Path, *names: str) -> Path:
 
 
 FINGERPRINT = (
-    "from ios_tf.native import engine; print(engine.device_fingerprint('cuda'))"
+    "from ios_tf.native import engine; print(engine.device_fingerprint('gpu'))"
 )
 
 
@@ -131,11 +131,11 @@ from ios_tf.native import engine
 
 for _ in range(2):
     try:
-        engine.device_fingerprint("cuda")
+        engine.device_fingerprint("gpu")
     except engine.EngineError as error:
         print(error)
 os.symlink(*sys.argv[1:])
-print(engine.device_fingerprint("cuda"))
+print(engine.device_fingerprint("gpu"))
 """
 
 
@@ -183,17 +183,17 @@ def test_a_library_that_is_too_old(old, message, tmp_path):
     [
         (
             "capability=61",
-            ("cuda", "float32"),
+            ("gpu", "float32"),
             "capability 6.1, 7.0 or above is needed",
         ),
-        ("devices=0", ("cuda", "float32"), "cuInit failed"),
-        ("devices=1", ("cuda:1", "float32"), "no GPU 1; this machine has 1"),
-        ("", ("cuda:x", "float32"), "no device 'cuda:x'"),
-        ("capability=75", ("cuda", "bfloat16"), "bfloat16"),
-        ("capability=75", ("cuda", "float16"), "no error"),
-        ("devices=2", ("cuda:1", "float16"), "no error"),
-        ("nvrtc_error=1", ("cuda", "float32"), "injected"),
-        ("cudnn_create_error=1", ("cuda", "float32"), "cuDNN"),
+        ("devices=0", ("gpu", "float32"), "cuInit failed"),
+        ("devices=1", ("gpu:1", "float32"), "no GPU 1; this machine has 1"),
+        ("", ("gpu:x", "float32"), "no device 'gpu:x'"),
+        ("capability=75", ("gpu", "bfloat16"), "bfloat16"),
+        ("capability=75", ("gpu", "float16"), "no error"),
+        ("devices=2", ("gpu:1", "float16"), "no error"),
+        ("nvrtc_error=1", ("gpu", "float32"), "injected"),
+        ("cudnn_create_error=1", ("gpu", "float32"), "cuDNN"),
     ],
 )
 def test_a_gpu_that_does_not_do(options, arguments, message):

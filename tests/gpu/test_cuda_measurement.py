@@ -84,13 +84,13 @@ def test_plans_are_timed_with_weights_that_are_not_in_the_cache(gpu):
     weights = [rng.normal(size=(1, 1, 16, 16)).astype(np.float32)]
     block = block_of({**CONV, "inputs": [-1], "name": "cold"})
     gpu.fake.library.fake_cuda_reset()
-    engine.Program(block, stages([[0]]), weights, "cuda")
+    engine.Program(block, stages([[0]]), weights, "gpu")
     counts = gpu.fake.report()["counts"]
     assert counts["cuMemsetD8Async"] > 1
     # No room to empty the cache: plans are timed as they are.
     block["inputs"][0][1] = 7
     gpu.fake.set(memory_limit=gpu.fake.report()["live"]["bytes"] + 16384)
-    engine.Program(block, stages([[0]]), weights, "cuda")
+    engine.Program(block, stages([[0]]), weights, "gpu")
 
 
 CLOCKS = """

@@ -192,7 +192,7 @@ def test_network(gpu, name, strategy):
 def test_network_in_half_precision(gpu, name, dtype):
     block, weights, inputs, expected = case(name, dtype)
     program = engine.Program(
-        {**block, "dtype": dtype}, schedule_of(name, "both", 3), weights, "cuda"
+        {**block, "dtype": dtype}, schedule_of(name, "both", 3), weights, "gpu"
     )
     run = cuda_engine.DeviceRun(gpu, program, inputs, dtype)
     for _ in range(3):

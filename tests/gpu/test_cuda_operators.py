@@ -441,9 +441,9 @@ def test_exact_float32_is_not_computed_in_tf32(gpu):
     weights = [np.full((1, 1, 64, 16), 1 + 2**-12, np.float32)]
     inputs = [np.full(shape, 1 + 2**-12, np.float32)]
     results = {}
-    for device in ("cuda,tf32=0", "cuda"):
+    for device in ("gpu,tf32=off", "gpu"):
         program = engine.Program(block, sequential(block), weights, device)
         results[device] = program.run(inputs)[0]
     exact = 64 * (1 + 2**-12) ** 2
-    np.testing.assert_allclose(results["cuda,tf32=0"], exact, rtol=1e-6)
-    np.testing.assert_allclose(results["cuda"], exact, rtol=1e-3)
+    np.testing.assert_allclose(results["gpu,tf32=off"], exact, rtol=1e-6)
+    np.testing.assert_allclose(results["gpu"], exact, rtol=1e-3)

@@ -59,9 +59,37 @@ def test_gpu_is_the_first_that_tensorflow_uses(name, visible, fingerprints):
     visible(2, 3)
     lines = []
     found = devices.choose(name, lines.append)
-    assert found == devices.Device("gpu", "cuda:2", "/device:GPU:0")
+    assert found == devices.Device("gpu", "gpu:2", "/device:GPU:0")
     assert lines == []
-    assert fingerprints == ["cuda:2"]
+    assert fingerprints == ["gpu:2"]
+
+
+def test_another_gpu_becomes_the_only_one(visible, fingerprints, monkeypatch):
+    visible(2, 3)
+    chosen = []
+    monkeypatch.setattr(
+        tf.config, "set_visible_devices", lambda *what: chosen.append(what)
+    )
+    found = devices.choose("gpu:1")
+    assert found == devices.Device("gpu", "gpu:3", "/device:GPU:0")
+    ((gpu, kind),) = chosen
+    assert (gpu.name, kind) == ("/physical_device:GPU:3", "GPU")
+
+
+def test_gpus_cannot_be_chosen_once_tensorflow_uses_them(visible, monkeypatch):
+    def fail(*what):
+        raise RuntimeError("Visible devices cannot be modified after being initialized")
+
+    visible(0, 1)
+    monkeypatch.setattr(tf.config, "set_visible_devices", fail)
+    with pytest.raises(UserError, match=r"gpu:1: .* with CUDA_VISIBLE_DEVICES$"):
+        devices.choose("gpu:1")
+
+
+def test_gpu_of_a_number_that_there_is_not(visible, fingerprints):
+    visible(0)
+    with pytest.raises(UserError, match=r"^device gpu:1: TensorFlow sees 1 GPU$"):
+        devices.choose("gpu:1")
 
 
 def test_gpu_without_anything_names_all_that_is_missing(visible, without_libraries):
@@ -85,8 +113,9 @@ def test_cpu_asks_for_nothing(visible, without_libraries):
 
 
 def test_unknown_device():
-    with pytest.raises(UserError, match="'tpu'"):
-        devices.choose("tpu")
+    for name in ("tpu", "gpu:", "gpu:x", "cuda", "gpu,tf32=off"):
+        with pytest.raises(UserError, match=f"not '{name}'"):
+            devices.choose(name)
 
 
 def test_precisions_have_caches_of_their_own(visible, cuda):

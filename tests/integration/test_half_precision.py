@@ -50,7 +50,7 @@ def run_regions(graph: gh.Graph, images: np.ndarray) -> list[np.ndarray]:
     weights = [tf.make_ndarray(t) for t in node.attr["weights"].list.tensor]
     (entry,) = program["schedules"]
     compiled = engine.Program(
-        program["block"], entry["schedule"], weights, "cuda,tf32=0"
+        program["block"], entry["schedule"], weights, "gpu,tf32=off"
     )
     return [decode(y) for y in compiled.run([encode(images, dtype)])]
 

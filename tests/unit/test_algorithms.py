@@ -72,7 +72,7 @@ def test_only_some_convolutions_have_a_choice():
 def test_only_some_algorithms_may_be_chosen():
     assert allowed("cpu") == (*WINOGRAD, "gemm", "rows")
     assert allowed("cpu", winograd=False) == ("gemm", "rows")
-    assert allowed("cuda") == ()
+    assert allowed("gpu") == ()
     table = Table({(0, "winograd_4x4"): 0.5, (1, "gemm"): 0.5})
     assert choose(chain(), table, ["gemm"]) == ({1: "gemm"}, True)
     assert choose(chain(), table, allowed("cpu"))[0] == {0: WINOGRAD[1], 1: "gemm"}

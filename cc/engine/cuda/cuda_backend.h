@@ -1,4 +1,4 @@
-// Backend "cuda": cuDNN's convolutions and kernels of our own on CUDA streams.
+// Backend "gpu": cuDNN's convolutions and kernels of our own on CUDA streams.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDA_BACKEND_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDA_BACKEND_H_
 

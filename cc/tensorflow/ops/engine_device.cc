@@ -49,8 +49,8 @@ class TensorFlowMemory : public DeviceAllocator {
 // The GPU of that number as CUDA counts them, with TensorFlow's switch of now.
 std::string Gpu(int ordinal) {
   return absl::StrCat(
-      "cuda:", ordinal,
-      tensorflow::tensor_float_32_execution_enabled() ? "" : ",tf32=0");
+      "gpu:", ordinal,
+      tensorflow::tensor_float_32_execution_enabled() ? "" : ",tf32=off");
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ namespace ios::tf {
 // The GPU that TensorFlow calls GPU:0, as the engine calls it; see below.
 std::string FirstGpu();
 
-// "cpu"; or "cuda:1", the number as CUDA counts GPUs in this process, with
-// ",tf32=0" where TensorFlow's own switch for TF32 is off now. The kernel's
+// "cpu"; or "gpu:1", the number as CUDA counts GPUs in this process, with
+// ",tf32=off" where TensorFlow's own switch for TF32 is off now. The kernel's
 // attribute `device` must be kCpu or kGpu, whichever it is.
 absl::StatusOr<std::string> EngineDevice(
     tensorflow::OpKernelConstruction* context);

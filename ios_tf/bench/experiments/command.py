@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
     parser.add_argument(
         "--signature", metavar="NAME", help="of a MODEL; the one to take"
     )
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1,tf32=0 …")
+    parser.add_argument("--device", default="cpu", help="cpu, gpu, gpu:1,tf32=off …")
     parser.add_argument(
         "--dtype", choices=("float32", "float16", "bfloat16"), default="float32"
     )

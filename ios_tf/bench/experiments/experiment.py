@@ -45,7 +45,7 @@ class Context:
 
     Attributes:
       networks: what runs, at the batch size that was asked for.
-      device: as the engine calls it: "cpu", "cuda", "cuda:1,tf32=0".
+      device: as the engine calls it: "cpu", "gpu", "gpu:1,tf32=off".
       dtype: "float32", "float16" or "bfloat16".
       threads: of the CPU.
       rounds: of every interleaved measurement; an even number.

@@ -67,7 +67,7 @@ def write_page(
         machines[directory.name] = (records, models)
     every = [record for records, _ in machines.values() for _, record in records]
     text = _INTRODUCTION
-    if not any(r.settings.get("device", "cpu").startswith("cuda") for r in every):
+    if not any(r.settings.get("device", "cpu").startswith("gpu") for r in every):
         text += _NO_GPU
     text += _commands(every)
     for name, (records, models) in machines.items():

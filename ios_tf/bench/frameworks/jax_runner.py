@@ -20,7 +20,7 @@ class JaxRunner(FunctionRunner):
 
         from ios_tf.bench.frameworks.jax_ops import JaxOps
 
-        if (jax.default_backend() == "gpu") != (self.target.kind == "cuda"):
+        if (jax.default_backend() == "gpu") != (self.target.kind == "gpu"):
             raise UserError(f"JAX has the device {jax.default_backend()} only")
         precision = "tensorfloat32" if self.target.tf32 else "float32"
         jax.config.update("jax_default_matmul_precision", precision)

@@ -46,7 +46,7 @@ class OnnxRuntimeRunner(_OnnxRunner):
             options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
             options.inter_op_num_threads = self.target.threads
             options.intra_op_num_threads = 1
-        cuda = self.target.kind == "cuda"
+        cuda = self.target.kind == "gpu"
         provider = "CUDAExecutionProvider" if cuda else "CPUExecutionProvider"
         if provider not in onnxruntime.get_available_providers():
             raise UserError(f"this ONNX Runtime has no {provider}")

@@ -41,7 +41,7 @@ class Peer:
     name: str
     make: Callable[[Network, Target], Runner]
     modules: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ("cpu", "cuda")
+    devices: tuple[str, ...] = ("cpu", "gpu")
 
     def missing(self) -> str:
         """The modules that are not installed, or ""."""
@@ -80,6 +80,6 @@ PEERS: Mapping[str, Peer] = {
     "tensorflow": Peer("TensorFlow", TensorFlowRunner, ("tensorflow",)),
     "tensorflow_xla": Peer("TensorFlow XLA", TensorFlowXlaRunner, ("tensorflow",)),
     "tensorrt": Peer(
-        "TensorRT", TensorRtRunner, ("tensorrt", "torch", "onnx"), ("cuda",)
+        "TensorRT", TensorRtRunner, ("tensorrt", "torch", "onnx"), ("gpu",)
     ),
 }

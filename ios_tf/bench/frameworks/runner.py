@@ -31,7 +31,7 @@ class Target:
     """The target that a network is prepared for.
 
     Attributes:
-      device: as the engine calls it: "cpu", "cuda", "cuda:1,tf32=0".
+      device: as the engine calls it: "cpu", "gpu", "gpu:1,tf32=off".
       dtype: of all tensors: "float32", "float16", "bfloat16".
       threads: of the CPU.
       time_limit: of the engine's search, in seconds; 0: none.
@@ -44,13 +44,13 @@ class Target:
 
     @property
     def kind(self) -> str:
-        """ "cpu" or "cuda"."""
+        """ "cpu" or "gpu"."""
         return self.device.partition(",")[0].partition(":")[0]
 
     @property
     def tf32(self) -> bool:
         """Whether float32 may be rounded to TF32 in products."""
-        return not self.device.endswith("tf32=0")
+        return not self.device.endswith("tf32=off")
 
 
 @dataclasses.dataclass(frozen=True)

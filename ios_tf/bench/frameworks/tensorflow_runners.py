@@ -27,7 +27,7 @@ class TensorFlowRunner(FunctionRunner):
         tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
         tf.config.threading.set_intra_op_parallelism_threads(self.target.threads)
         tf.config.experimental.enable_tensor_float_32_execution(self.target.tf32)
-        on_gpu = self.target.kind == "cuda"
+        on_gpu = self.target.kind == "gpu"
         if on_gpu and not tf.config.list_physical_devices("GPU"):
             raise UserError("TensorFlow sees no GPU")
         self._device = "/GPU:0" if on_gpu else "/CPU:0"
@@ -54,7 +54,7 @@ class TensorFlowRunner(FunctionRunner):
         return call
 
     def synchronize(self) -> None:
-        if self.target.kind == "cuda":
+        if self.target.kind == "gpu":
             for results in self._results:
                 results[0].numpy()
 

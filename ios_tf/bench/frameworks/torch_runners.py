@@ -47,7 +47,7 @@ class TorchRunner(FunctionRunner):
         return lambda: module(*inputs)
 
     def synchronize(self) -> None:
-        if self.target.kind == "cuda":
+        if self.target.kind == "gpu":
             self._torch.cuda.synchronize()
 
     def array(self, tensor: Any) -> np.ndarray:
@@ -60,7 +60,7 @@ class TorchChannelsLastRunner(TorchRunner):
     channels_last = True
 
     def prepared(self, module: Any, inputs: list[Any]) -> Callable[[], Sequence[Any]]:
-        if self.target.kind != "cuda":
+        if self.target.kind != "gpu":
             return super().prepared(module, inputs)
         cuda = self._torch.cuda
         self._torch.backends.cudnn.benchmark = True
@@ -89,6 +89,6 @@ class TorchCompileRunner(TorchRunner):
         import torch._inductor.config
 
         torch._inductor.config.freezing = True
-        mode = "max-autotune" if self.target.kind == "cuda" else "default"
+        mode = "max-autotune" if self.target.kind == "gpu" else "default"
         compiled = torch.compile(module, mode=mode)
         return lambda: compiled(*inputs)
