@@ -9,6 +9,7 @@ from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Schedule, Stage
 from ios_tf.scheduler.problem import operators_of
 from ios_tf.scheduler.units import product_before
+from ios_tf.tuning.parts import part_of
 
 _WINOGRAD = ("winograd_2x2", "winograd_4x4")
 _GEMM = "gemm"
@@ -41,38 +42,28 @@ def choose(
 
     Args:
       problem: the block.
-      cost_model: measures each operator, by each algorithm, as a stage of its own;
-        a depthwise convolution together with the 1x1 before it, which it computes
-        itself where it goes row by row.
+      cost_model: measures each operator, by each algorithm, as a part of its own: a
+        whole block may need much memory, and has to be filled. A depthwise convolution
+        is measured together with the 1x1 before it, which it computes itself where it
+        goes row by row.
       algorithms: those that may be chosen.
       stop: asked before each operator: the others are computed directly.
 
     Returns:
       The algorithms, and whether all operators were asked for.
     """
-    alone = set(algorithms) - {_ROWS}
-    of_operators = [
-        [algorithm for algorithm in of_op if algorithm in alone]
-        for of_op in problem.algorithms
-    ]
-    variants = {
-        algorithm: with_algorithms(
-            problem,
-            {op: algorithm for op, a in enumerate(of_operators) if algorithm in a},
-        )
-        for algorithm in dict.fromkeys(a for of_op in of_operators for a in of_op)
-    }
     chosen: dict[int, str] = {}
     # The longest operators first: time may end.
     for op in sorted(range(len(problem)), key=lambda op: -problem.flops[op]):
-        if not of_operators[op]:
+        others = [a for a in problem.algorithms[op] if a in algorithms and a != _ROWS]
+        if not others:
             continue
         if stop():
             return chosen, False
-        stage = Stage.concurrent(problem, 1 << op)
-        best = cost_model.stage_latency(problem, stage)
-        for algorithm in of_operators[op]:
-            latency = cost_model.stage_latency(variants[algorithm], stage)
+        alone = part_of(problem, 1 << op).problem
+        best = _latency(alone, cost_model)
+        for algorithm in others:
+            latency = _latency(with_algorithms(alone, {0: algorithm}), cost_model)
             if latency < _WORTHWHILE * best:
                 best, chosen[op] = latency, algorithm
     if _ROWS not in algorithms:
@@ -87,28 +78,30 @@ def _by_rows(
     stop: Callable[[], bool],
 ) -> tuple[dict[int, str], bool]:
     """The same, where depthwise convolutions may go row by row."""
-    together = {
-        op: 1 << op | product_before(problem, op)
-        for op, of_op in enumerate(problem.algorithms)
-        if _ROWS in of_op
-    }
-    if not together:
-        return chosen, True
-    # Operators that others compute have no algorithms of their own.
-    products = {op for mask in together.values() for op in operators_of(mask)}
-    others = {op: a for op, a in chosen.items() if op not in products}
     before = with_algorithms(problem, chosen)
-    by_rows = with_algorithms(problem, others | dict.fromkeys(together, _ROWS))
-    for op, mask in together.items():
+    for op, of_op in enumerate(problem.algorithms):
+        if _ROWS not in of_op:
+            continue
         if stop():
             return chosen, False
-        stage = Stage.concurrent(problem, mask)
-        latency = cost_model.stage_latency(by_rows, stage)
-        if latency < _WORTHWHILE * cost_model.stage_latency(before, stage):
-            for computed in operators_of(mask):
+        # Operators that others compute have no algorithms of their own.
+        product = product_before(problem, op)
+        together = part_of(problem, 1 << op | product)
+        rows = {together.operators.index(op): _ROWS}
+        by_rows = _latency(with_algorithms(together.problem, rows), cost_model)
+        now = _latency(part_of(before, 1 << op | product).problem, cost_model)
+        if by_rows < _WORTHWHILE * now:
+            for computed in operators_of(product):
                 chosen.pop(computed, None)
             chosen[op] = _ROWS
     return chosen, True
+
+
+def _latency(problem: Problem, cost_model: CostModel) -> float:
+    """Of all operators of a part, which is small: it is made to be measured."""
+    return cost_model.stage_latency(
+        problem, Stage.concurrent(problem, problem.all_operators)
+    )
 
 
 def with_algorithms(problem: Problem, algorithms: Mapping[int, str]) -> Problem:

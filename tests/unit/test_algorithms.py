@@ -17,6 +17,11 @@ from ios_tf.tuning.settings import SearchSettings
 WINOGRAD = ("winograd_2x2", "winograd_4x4")
 
 
+def numbered(operators):
+    """With their numbers as names, by which parts know them."""
+    return [{**op, "name": str(i)} for i, op in enumerate(operators)]
+
+
 def chain() -> Problem:
     """A 3x3 convolution, one of 1x1, one of 3x3 with stride 2, one more of 3x3."""
     conv = {"type": "conv2d", "padding": "SAME", "filters": 16}
@@ -32,7 +37,7 @@ def chain() -> Problem:
         "name": "chain",
         "dtype": "float32",
         "inputs": [[1, 12, 12, 8]],
-        "operators": operators,
+        "operators": numbered(operators),
         "outputs": [4],
     }
     return Problem.from_json(engine.problem(block))
@@ -52,7 +57,7 @@ class Table:
     def stage_latency(self, problem, stage):
         ((op,),) = stage.groups
         algorithm = problem.block["operators"][op].get("algorithm", "direct")
-        return self.latencies.get((op, algorithm), 1.0)
+        return self.latencies.get((int(problem.names[op]), algorithm), 1.0)
 
     group_latency = None
 
@@ -202,7 +207,7 @@ def bottlenecks() -> Problem:
     block = {
         "version": 1,
         "inputs": [[1, 12, 12, 8]],
-        "operators": operators,
+        "operators": numbered(operators),
         "outputs": [2, 4],
     }
     return Problem.from_json(engine.problem(block))
@@ -216,7 +221,8 @@ class Groups(Table):
         if len(group) == 1:
             return super().stage_latency(problem, stage)
         of_group = [problem.block["operators"][op].get("algorithm") for op in group]
-        return self.latencies[(*group, *of_group)]
+        numbers = [int(problem.names[op]) for op in group]
+        return self.latencies[(*numbers, *of_group)]
 
 
 def test_products_are_measured_with_what_computes_them():
