@@ -189,7 +189,8 @@ class Library:
         flags: list[str],
         link: list[str],
     ) -> None:
-        sources = sorted(s for p in patterns for s in ROOT.glob(p))
+        every = sorted(s for p in patterns for s in ROOT.glob(p))
+        sources = [s for s in every if not s.name.endswith("_test.cc")]
         if not sources:
             raise fail(f"no sources for {name}: {' '.join(patterns)}")
         self._compiler = compiler

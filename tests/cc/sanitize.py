@@ -35,12 +35,11 @@ def check(kind: str, jobs: int) -> bool:
     flags.append("-DIOS_TF_ONE_INSTRUCTION_SET")
     directory = ROOT / "build" / "sanitize" / kind.replace(",", "-")
     compiler = shlex.split(os.environ.get("CXX", "g++"))
-    files = {name: f"tests/cc/{name}_test.cc" for name in ENGINE_TESTS}
-    sources = {"engine_tests": [*files.values(), "tests/cc/main.cc"]}
+    sources = {"engine_tests": [*ENGINE_TESTS.values(), "tests/cc/main.cc"]}
     programs = NativeBuild(compiler, flags, directory).programs(sources, jobs)
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
     good = True
-    for name, file in files.items():
+    for name, file in ENGINE_TESTS.items():
         done = subprocess.run(
             [programs["engine_tests"], file],
             env=environment,

@@ -1,4 +1,4 @@
-"""The C++ unit tests in tests/cc and the fuzzers, built against the installed
+"""The C++ unit tests beside their sources and the fuzzers, built against the installed
 libraries.
 
 `bazel test //...` runs the same unit tests.
@@ -7,7 +7,7 @@ libraries.
 import os
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from native_build import (
     ENGINE_TESTS,
     FUZZERS,
     GRAPH_TESTS,
+    LANES_TEST,
     ROOT,
     installed,
     linker,
@@ -47,15 +48,10 @@ def run(binary: Path, *arguments: str | Path) -> None:
     assert "ok " in done.stdout
 
 
-def file_of(name: str) -> str:
-    return f"tests/cc/{name}_test.cc"
-
-
-def build_as_one(names: Sequence[str], directory: Path, flags: Sequence[str]) -> None:
+def build_as_one(files: Iterable[str], directory: Path, flags: Sequence[str]) -> None:
     """A program of many files, `tests`: reading headers takes most of the time."""
     source = directory / "tests.cc"
-    files = [*map(file_of, names), MAIN]
-    source.write_text("".join(f'#include "{file}"\n' for file in files))
+    source.write_text("".join(f'#include "{file}"\n' for file in [*files, MAIN]))
     build([source], directory, flags)
 
 
@@ -66,7 +62,7 @@ def engine_tests() -> Path:
 
 @pytest.mark.parametrize("name", ENGINE_TESTS)
 def test_engine(name, engine_tests):
-    run(engine_tests, file_of(name))
+    run(engine_tests, ENGINE_TESTS[name])
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +72,11 @@ def graph_tests() -> Path:
 
 @pytest.mark.parametrize("name", GRAPH_TESTS)
 def test_graph_optimizer(name, graph_tests):
-    run(graph_tests, file_of(name))
+    run(graph_tests, GRAPH_TESTS[name])
 
 
 def _build_engine_tests(path: Path) -> None:
-    build_as_one(ENGINE_TESTS, path, ENGINE)
+    build_as_one(ENGINE_TESTS.values(), path, ENGINE)
 
 
 def _build_graph_tests(path: Path) -> None:
@@ -88,7 +84,7 @@ def _build_graph_tests(path: Path) -> None:
     flags = [f.replace("-I", "-isystem", 1) for f in tf.sysconfig.get_compile_flags()]
     flags += ["-l:libios_tf_ops.so", "-lios_engine", f"-Wl,-rpath,{directory}"]
     flags += [str(directory / f"libtensorflow_{x}.so.2") for x in ("cc", "framework")]
-    build_as_one(GRAPH_TESTS, path, [*flags, *linker()])
+    build_as_one(GRAPH_TESTS.values(), path, [*flags, *linker()])
 
 
 @pytest.mark.parametrize("name", FUZZERS)
@@ -117,4 +113,4 @@ def test_lanes(flag, tmp_path):
     sources = [f"cc/engine/cpu/threads/{name}.cc" for name in threads]
     sources.append("cc/engine/control_groups.cc")
     flags = ["-DIOS_TF_TEST_DELAYS", flag, "-pthread"]
-    run(build([file_of("lanes"), MAIN, *sources], tmp_path, flags))
+    run(build([LANES_TEST, MAIN, *sources], tmp_path, flags))

@@ -12,33 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# tests/cc/NAME_test.cc: those of core and engine alone.
-ENGINE_TESTS = (
-    "block",
-    "activations",
-    "commute",
-    "pad_channels",
-    "depthwise",
-    "schedule",
-    "memory",
-    "memory_plan",
-    "program",
-    "host_memory",
-    "threads",
-)
-# Those of the graph optimizer, with TensorFlow.
-GRAPH_TESTS = (
-    "activation_rules",
-    "convolution_rules",
-    "graph_editor",
-    "importer",
-    "layout_rules",
-    "layouts",
-    "lower",
-    "prelu_rule",
-    "reshape_rules",
-    "window_rules",
-)
+
+
+def _tests(*folders: str) -> dict[str, str]:
+    """The files of C++ tests, which stand beside what they test, by name."""
+    files = sorted(path for f in folders for path in (ROOT / f).rglob("*_test.cc"))
+    return {f.stem.removesuffix("_test"): f.relative_to(ROOT).as_posix() for f in files}
+
+
+# Those of the engine and of the graph optimizer, with TensorFlow; and that of the pool
+# of threads, which is compiled with delays.
+ENGINE_TESTS = _tests("cc/core", "cc/engine")
+LANES_TEST = ENGINE_TESTS.pop("lanes")
+GRAPH_TESTS = _tests("cc/tensorflow")
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 _MUTATOR = "tests/fuzz/json_mutator.cc"
 # Their sources.
@@ -108,7 +94,12 @@ class NativeBuild:
             for library in libraries
             for word in (str(library), f"-Wl,-rpath,{library.parent}")
         ]
-        self._shared = [s for pattern in patterns for s in sorted(ROOT.glob(pattern))]
+        self._shared = [
+            source
+            for pattern in patterns
+            for source in sorted(ROOT.glob(pattern))
+            if not source.name.endswith("_test.cc")
+        ]
         self._shared.append(ROOT / "tests/fuzz/no_cuda.cc")
         directory.mkdir(parents=True, exist_ok=True)
 
