@@ -4,6 +4,7 @@
 #include "cc/engine/cpu/kernels/elementwise.h"
 #include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/kernels/winograd.h"
+#include "cc/engine/cpu/onednn/convolution.h"
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/onednn/primitive.h"
 #include "cc/engine/cpu/tasks.h"
