@@ -70,7 +70,8 @@ def convert(
         several: a batch then runs by the schedule of the nearest one, by ratio, the
         smaller of two.
       device: the device to schedule for: "cpu"; "gpu", the first one TensorFlow uses;
-        or "auto", the GPU if there is one and the CUDA libraries can be loaded.
+        "gpu:1", its second, which it then uses alone; or "auto", the GPU if there is
+        one and the CUDA libraries can be loaded.
       strategy: "both", which may also split batches, "parallel", "merge", "greedy" or
         "sequential".
       max_groups: groups per stage the search considers, the paper's s; 0: any.

@@ -86,6 +86,19 @@ def test_a_network_is_converted_compared_and_timed(build, multiplications):
         assert min(latency.values()) > 0
 
 
+def test_outputs_depend_on_the_input_without_batch_norms():
+    inputs = keras.Input((24, 24, 3))
+    x = inputs
+    for _ in range(8):
+        x = layers.Conv2D(8, 3, padding="same", activation="relu")(x)
+    outputs = layers.Dense(5)(layers.GlobalAveragePooling2D()(x))
+    network = keras.Model(inputs, outputs)
+    model = keras_model(network)
+    (images,) = model.inputs(2).values()
+    found = network(images).numpy()
+    assert difference({"": tf.constant(found[1])}, {"": tf.constant(found[0])}) > 0.5
+
+
 def test_differences():
     truth = {"y": tf.constant([1.0, -4.0]), "i": tf.constant([1, 2, 3, 4])}
     assert difference(truth, truth) == 0
