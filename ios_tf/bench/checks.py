@@ -77,6 +77,7 @@ _ACTIVATIONS = (
     "abs",
     "erf",
     "erfc",
+    "sin",
 )
 
 

@@ -84,6 +84,7 @@ CASES = {
     "fourth": (lambda x: tf.square(tf.square(x)), "pow", {"alpha": 4.0}),
     "abs": (tf.abs, "abs", {}),
     "erf": (tf.math.erf, "erf", {}),
+    "sin": (tf.sin, "sin", {}),
     "expm1": (tf.math.expm1, "expm1", {}),
 }
 
@@ -141,6 +142,30 @@ def test_network_keeps_what_is_no_number(number):
     ):
         assert not np.isfinite(expected).all()
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_snakes_are_in_one_region():
+    """x + sin(ax)^2 / a, as networks of sounds have it."""
+    filters = [gh.random_array(1, 5, 4, 4, seed=i) / 4 for i in range(2)]
+    slopes = np.array([0.5, 1.0, 3.0, -2.0], np.float32)
+
+    def snake(x):
+        return x + tf.square(tf.sin(x * slopes)) / slopes
+
+    def function(x):
+        for f in filters:
+            x = snake(tf.nn.conv2d(x, f, 1, "SAME"))
+        return x
+
+    graph = gh.freeze(function, (None, 1, None, 4))
+    lowered = gh.lower(gh.rewrite(graph))
+    assert lowered.ops() == {"Placeholder": 1, "IosRegion": 1, "Identity": 1}
+    for scale in (1, 1e4, 1e9):
+        sounds = gh.random_array(2, 1, 40, 4) * np.float32(scale)
+        (found,), (expected,) = gh.run(lowered, sounds), gh.run(graph, sounds)
+        if scale < 1e6:  # beyond, rounding decides the sine
+            gh.assert_equal([found], [expected])
+        assert np.isfinite(found).all()
 
 
 def test_images_of_nothing_but_nan_have_logits_of_nan():

@@ -35,6 +35,7 @@ ACTIVATIONS = [
     "abs",
     "erf",
     "erfc",
+    "sin",
 ]
 # With other parameters than those that are not written.
 SPECIAL = [

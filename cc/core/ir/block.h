@@ -82,8 +82,9 @@ struct Activation {
     kAbs,
     kErf,
     kErfc,
+    kSin,
   };
-  static constexpr int kKinds = kErfc + 1;
+  static constexpr int kKinds = kSin + 1;
 
   Activation(Kind k = kNone) : Activation(k, Defaults(k)[0], Defaults(k)[1]) {}
   Activation(Kind k, float a, float b = 0) : kind(k), alpha(a), beta(b) {}

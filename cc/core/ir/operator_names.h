@@ -69,6 +69,7 @@ inline constexpr std::array<std::pair<Activation::Kind, const char*>,
         {Activation::kAbs, "abs"},
         {Activation::kErf, "erf"},
         {Activation::kErfc, "erfc"},
+        {Activation::kSin, "sin"},
     }};
 
 inline constexpr std::array<std::pair<Algorithm, const char*>, 5>

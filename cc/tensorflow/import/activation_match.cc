@@ -210,6 +210,8 @@ double Exact(const Activation& activation, double v) {
       return std::erf(v);
     case Activation::kErfc:
       return std::erfc(v);
+    case Activation::kSin:
+      return std::sin(v);
   }
   return v;
 }

@@ -38,6 +38,7 @@ const std::unordered_map<std::string, Activation>& UnaryActivations() {
           {"Abs", Activation::kAbs},
           {"Erf", Activation::kErf},
           {"Erfc", Activation::kErfc},
+          {"Sin", Activation::kSin},
           {"Inv", {Activation::kPow, -1.0f}},
           {"Reciprocal", {Activation::kPow, -1.0f}},
   };

@@ -113,6 +113,8 @@ std::string WriteActivation(const std::string& name,
       return unary("Erf", x);
     case Activation::kErfc:
       return unary("Erfc", x);
+    case Activation::kSin:
+      return unary("Sin", x);
   }
   return x;
 }

@@ -31,6 +31,7 @@ _ACTIVATIONS = {
     "sqrt": "Sqrt",
     "abs": "Abs",
     "erf": "Erf",
+    "sin": "Sin",
 }
 
 

@@ -42,6 +42,7 @@ _ACTIVATIONS = {
     "abs": lambda x, a, b: torch.abs(x),
     "erf": lambda x, a, b: torch.erf(x),
     "erfc": lambda x, a, b: torch.erfc(x),
+    "sin": lambda x, a, b: torch.sin(x),
 }
 # The ways of resizing that PyTorch has itself.
 _RESIZES = {

@@ -57,6 +57,7 @@ float sqrtf(float) noexcept;
 float fabsf(float) noexcept;
 float erff(float) noexcept;
 float erfcf(float) noexcept;
+float sinf(float) noexcept;
 float tanhf(float) noexcept;
 float fminf(float, float) noexcept;
 float fmaxf(float, float) noexcept;

@@ -167,6 +167,29 @@ IOS_INLINE float GeluTanh(float v) {
   return 0.5f * v * (1.0f + Tanh(0.79788456f * (v + 0.044715f * (v * v * v))));
 }
 
+// v = k * pi + r, |r| <= pi / 2. Of less than kReducible, k times the first
+// part of pi is exact.
+constexpr float kReducible = 1e8f;
+IOS_INLINE float Sin(float v) {
+  constexpr double kRound =
+      6755399441055744.0;  // 1.5 * 2^52: its last bit is 1
+  const double x = v;
+  const double shifted = x * 0.3183098861837907 + kRound;
+  const double k = shifted - kRound;
+  const float r = static_cast<float>((x - k * 3.1415926218032837) -
+                                     k * 3.1786509424591713e-8);
+  int64_t bits;
+  std::memcpy(&bits, &shifted, sizeof(bits));
+  const float square = r * r;
+  float p = 2.59912599e-6f;
+  p = p * square - 1.98061331e-4f;
+  p = p * square + 8.33300967e-3f;
+  p = p * square - 0.166666567f;
+  // Every other k changes the sign.
+  const int32_t sign = static_cast<int32_t>(bits << 31);
+  return FromBits(Bits(r + r * square * p) ^ (sign & INT32_MIN));
+}
+
 // The activation is chosen outside of the loops.
 #define IOS_EACH(VALUE)                                  \
   _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) { \
@@ -202,6 +225,17 @@ IOS_VECTORIZED void PowerRow(const float* x, int64_t n, float exponent,
     case -4:
       IOS_EACH(1.0f / ((v * v) * (v * v)));
   }
+}
+
+IOS_VECTORIZED void SinRow(const float* x, int64_t n, float* out) {
+  float largest = 0.0f;
+  for (int64_t i = 0; i < n; ++i) {
+    largest = Abs(x[i]) > largest ? Abs(x[i]) : largest;
+  }
+  if (largest < kReducible) {
+    IOS_EACH(Sin(v));
+  }
+  for (int64_t i = 0; i < n; ++i) out[i] = std::sin(x[i]);
 }
 
 }  // namespace
@@ -272,6 +306,8 @@ IOS_VECTORIZED void ActivateRow(const float* x, int64_t n,
       IOS_EACH(Erf(v));
     case Activation::kErfc:
       IOS_EACH(Erfc(v));
+    case Activation::kSin:
+      return SinRow(x, n, out);
   }
 }
 

@@ -112,6 +112,8 @@ __device__ __forceinline__ float Activate(float x) {
   return erff(x);
 #elif IOS_ACTIVATION == 30
   return erfcf(x);
+#elif IOS_ACTIVATION == 31
+  return sinf(x);
 #else
 #error "unknown activation"
 #endif

@@ -33,6 +33,7 @@ _UNARY = (
     "tf.minimum({x}, {a})",
     "tf.math.log1p(tf.abs({x}))",
     "tf.math.erf({x})",
+    "{x} + tf.square(tf.sin({a} * {x}))",
     "1.0 - {x}",
     "{a} / (1.5 + tf.abs({x}))",
     "tf.identity({x})",
