@@ -223,6 +223,11 @@ const std::vector<int>& GraphIndex::Consumers(TensorRef tensor) const {
   return it == consumers_.end() ? *kNone : it->second;
 }
 
+int GraphIndex::OnlyConsumer(TensorRef tensor) const {
+  const std::vector<int>& consumers = Consumers(tensor);
+  return consumers.size() == 1 && !preserved(tensor.node) ? consumers[0] : -1;
+}
+
 bool GraphIndex::Evaluate(int i) {
   Node& node = nodes_[i];
   if (!node.constant) return false;

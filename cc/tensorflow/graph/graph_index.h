@@ -94,6 +94,8 @@ class GraphIndex {
   bool live(int i) const { return nodes_[i].live; }
   // Live nodes that read the tensor, nodes that pass it on left out.
   const std::vector<int>& Consumers(TensorRef tensor) const;
+  // The only node that reads the tensor, or -1.
+  int OnlyConsumer(TensorRef tensor) const;
 
   // The value of a constant tensor, evaluated by TensorFlow; null if it is
   // none.

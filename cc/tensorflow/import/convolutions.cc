@@ -5,46 +5,60 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cc/tensorflow/graph/dtypes.h"
-#include "cc/tensorflow/graph/layouts.h"
+#include "cc/tensorflow/graph/shape_arithmetic.h"
 #include "cc/tensorflow/import/handlers.h"
+#include "cc/tensorflow/import/weight.h"
 
 namespace ios::tf {
+namespace {
 
 using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
 
-Result Importer::ReadSteps(const NodeDef& node, Operator* op) const {
-  if (!Spatial(Attr<std::vector<int64_t>>(node, "strides", {}), &op->strides) ||
+// Input k as the weight of a convolution or product, and its shape.
+std::optional<std::pair<Weight, Shape>> Filter(const ImportContext& in, int i,
+                                               size_t k, size_t rank) {
+  if (k >= in.graph().inputs(i).size()) return std::nullopt;
+  const TensorRef input = in.Input(i, k);
+  const Tensor* const constant = in.Constant(i, k);
+  const Shape* shape = nullptr;
+  Shape of_constant;
+  if (constant && ToDataType(constant->dtype())) {
+    for (int d = 0; d < constant->dims(); ++d) {
+      of_constant.push_back(constant->dim_size(d));
+    }
+    shape = &of_constant;
+  } else if (!constant && in.graph().variable(input.node)) {
+    shape = in.graph().shape(input);
+  }
+  if (!shape || shape->size() != rank || NumElements(*shape) == 0) {
+    return std::nullopt;
+  }
+  return std::make_pair(constant ? Weight(Floats(*constant)) : Weight(input),
+                        *shape);
+}
+
+Result ReadWindow(const ImportContext& in, const NodeDef& node, Operator* op) {
+  if (!Spatial(Attr<std::vector<int64_t>>(node, "strides", {}), in.layout(),
+               &op->strides) ||
       !Spatial(Attr<std::vector<int64_t>>(node, "dilations", {1, 1, 1, 1}),
-               &op->dilations)) {
+               in.layout(), &op->dilations)) {
     return Refuse("its strides or dilations are not of height and width");
   }
-  return absl::OkStatus();
-}
-
-Result Importer::ReadPadding(const NodeDef& node, Padding* padding) {
-  const std::string type = Attr<std::string>(node, "padding", "");
-  if (type == "SAME") {
-    padding->type = PaddingType::kSame;
-  } else if (type == "VALID") {
-    padding->type = PaddingType::kValid;
-  } else {
-    const auto pads =
-        Logical(Attr<std::vector<int64_t>>(node, "explicit_paddings", {}), 2);
-    if (pads.size() != 8 || pads[0] || pads[1] || pads[6] || pads[7]) {
-      return Refuse("its explicit padding is not of height and width");
-    }
-    *padding = {PaddingType::kExplicit, pads[2], pads[3], pads[4], pads[5]};
+  if (!ReadPadding(node, in.layout(), &op->padding)) {
+    return Refuse("its explicit padding is not of height and width");
   }
   return absl::OkStatus();
 }
 
-Result Importer::ReadFusedOps(int i, ImportedOperator* op) {
-  const NodeDef& node = graph_.node(i);
+// Reads the epilogue that the remapper has fused into a _FusedConv2D or
+// _FusedMatMul; its arguments start at data input 2.
+Result ReadFusedOps(ImportContext& in, int i, ImportedOperator* op) {
+  const NodeDef& node = in.graph().node(i);
   auto fused = Attr<std::vector<std::string>>(node, "fused_ops", {});
   size_t next = 0;
   if (next < fused.size() && fused[next] == "BiasAdd") {
-    const Tensor* bias = Constant(i, 2);
+    const Tensor* bias = in.Constant(i, 2);
     if (!bias || !ToDataType(bias->dtype()) ||
         bias->NumElements() != op->op.filters) {
       return Refuse("its bias is no constant");
@@ -63,16 +77,76 @@ Result Importer::ReadFusedOps(int i, ImportedOperator* op) {
   return absl::OkStatus();
 }
 
-Result Importer::Convolution(int i) {
-  const NodeDef& node = graph_.node(i);
+// tf.nn.convolution writes a dilated convolution as a plain one between
+// SpaceToBatchND and BatchToSpaceND: takes all three into `op`.
+void ReadSpaceToBatch(ImportContext& in, ImportedOperator* op) {
+  GraphIndex& graph = in.graph();
+  const int conv = op->output.node;
+  TensorRef from = op->inputs[0], to = op->output;
+  std::vector<int> nodes = {conv};
+  // A sequence becomes an image in between.
+  const int expands = from.node, squeezes = graph.OnlyConsumer(to);
+  if (graph.node(expands).op() == "ExpandDims" && squeezes >= 0 &&
+      graph.node(squeezes).op() == "Squeeze" &&
+      graph.OnlyConsumer(from) == conv &&
+      graph.same_shape(in.Input(expands, 0), from) &&
+      graph.same_shape(to, {squeezes, 0})) {
+    nodes.insert(nodes.end(), {expands, squeezes});
+    from = in.Input(expands, 0);
+    to = {squeezes, 0};
+  }
+  const size_t dims = nodes.size() == 1 ? 2 : 1;
+  const int before = from.node, after = graph.OnlyConsumer(to);
+  if (in.layout() != Layout::kChannelsLast ||
+      graph.node(before).op() != "SpaceToBatchND" || after < 0 ||
+      graph.node(after).op() != "BatchToSpaceND" ||
+      graph.OnlyConsumer(from) != (dims == 1 ? expands : conv) ||
+      !in.InputShape(before, 0, {4}) || in.Input(after, 0) != to ||
+      op->op.bias || op->op.activation != Activation::kNone ||
+      op->op.padding.type != PaddingType::kValid ||
+      op->op.strides != std::array<int64_t, 2>{1, 1} ||
+      op->op.dilations != std::array<int64_t, 2>{1, 1}) {
+    return;
+  }
+  const auto block = Integers(in.Constant(before, 1));
+  const auto block_after = Integers(in.Constant(after, 1));
+  if (!block || block->size() != dims || block != block_after) return;
+  // Padding to whole blocks, which depends on the size, is cut off again.
+  std::array<int64_t, 4> padding = {};
+  for (int probe = 0; probe < graph.probes(); ++probe) {
+    const auto* pads = graph.integers(graph.inputs(before)[2], probe);
+    const auto* crops = graph.integers(graph.inputs(after)[2], probe);
+    if ((!pads || !crops) && probe >= graph.required_probes()) continue;
+    if (!pads || !crops || pads->size() != 2 * dims ||
+        crops->size() != 2 * dims) {
+      return;
+    }
+    for (size_t k = 0; k < 2 * dims; ++k) {
+      int64_t& cells = padding[4 - 2 * dims + k];
+      const int64_t here = (*pads)[k] - (*crops)[k];
+      if (here < 0 || (probe > 0 && here != cells)) return;
+      cells = here;
+    }
+  }
+  op->op.dilations = {dims == 1 ? 1 : (*block)[0], block->back()};
+  op->op.padding = {PaddingType::kExplicit, padding[0], padding[1], padding[2],
+                    padding[3]};
+  op->inputs = {in.Input(before, 0)};
+  op->output = {after, 0};
+  nodes.insert(nodes.end(), {before, after});
+  op->nodes = std::move(nodes);
+}
+
+Result Convolution(ImportContext& in, int i) {
+  const NodeDef& node = in.graph().node(i);
   const bool depthwise = node.op().find("Depthwise") != std::string::npos;
-  if (!InputShape(i, 0, {4})) {
+  if (!in.InputShape(i, 0, {4})) {
     return Refuse("its input is no image of known size");
   }
-  auto filter = Filter(i, 1, 4);
+  auto filter = Filter(in, i, 1, 4);
   if (!filter) return Refuse("its filter is no constant");
-  ImportedOperator op = Make(i, OperatorType::kConv2D, {graph_.Input(i, 0)});
-  const int64_t channels = graph_.shape(op.inputs[0])->back();
+  ImportedOperator op = in.Make(i, OperatorType::kConv2D, {in.Input(i, 0)});
+  const int64_t channels = in.graph().shape(op.inputs[0])->back();
   const Shape& shape = filter->second;
   op.op.kernel = {shape[0], shape[1]};
   if (depthwise) {
@@ -85,53 +159,45 @@ Result Importer::Convolution(int i) {
     }
     op.op.groups = channels / shape[2];
   }
-  TF_RETURN_IF_ERROR(ReadSteps(node, &op.op));
-  TF_RETURN_IF_ERROR(ReadPadding(node, &op.op.padding));
+  TF_RETURN_IF_ERROR(ReadWindow(in, node, &op.op));
   op.weights = {std::move(filter->first)};
-  TF_RETURN_IF_ERROR(ReadFusedOps(i, &op));
-  ReadSpaceToBatch(&op);
-  return Emit(std::move(op));
+  TF_RETURN_IF_ERROR(ReadFusedOps(in, i, &op));
+  ReadSpaceToBatch(in, &op);
+  return in.Emit(std::move(op));
 }
 
-Result Importer::TransposedConvolution(int i) {
-  const NodeDef& node = graph_.node(i);
-  auto filter = Filter(i, 1, 4);
-  const Shape* x = InputShape(i, 2, {4});
-  if (!x) return Refuse("its input is no image of known size");
-  if (!filter) return Refuse("its filter is no constant");
-  // [kh, kw, outputs, inputs].
-  const Shape& shape = filter->second;
-  if (shape[3] != x->back()) {
-    return Refuse("its filter does not fit its input");
+Result ReadReference(ImportContext& in, const SizeExpressions& sizes,
+                     ImportedOperator* op) {
+  if (sizes.size() != 2 || !sizes[0] || !sizes[1] ||
+      op->op.padding.type == PaddingType::kExplicit) {
+    return Refuse("its size depends on that of the graph's inputs");
   }
-  ImportedOperator op =
-      Make(i, OperatorType::kConv2DTranspose, {graph_.Input(i, 2)});
-  op.op.kernel = {shape[0], shape[1]};
-  op.op.filters = shape[2];
-  TF_RETURN_IF_ERROR(ReadSteps(node, &op.op));
-  TF_RETURN_IF_ERROR(ReadPadding(node, &op.op.padding));
-  // All four dimensions, or height and width.
-  SizeExpressions sizes = ReadSizes(&graph_, graph_.Input(i, 0));
-  if (sizes.size() == 4) {
-    // TensorFlow infers the input's batch, and compares when it runs.
-    if (sizes[0] && sizes[0]->constant() && !graph_.known(op.inputs[0], 0)) {
-      return Refuse("it is an error for fewer images");
+  const TensorRef like = sizes[0]->tensor;
+  const Shape* shape = sizes[0]->constant() ? nullptr : in.graph().shape(like);
+  for (int k : {0, 1}) {
+    if (sizes[k]->factor != 1 || sizes[k]->offset != 0 ||
+        sizes[k]->tensor != like || sizes[k]->axis != 1 + k) {
+      return Refuse("its size depends on that of the graph's inputs");
     }
-    sizes = layout_ == Layout::kChannelsFirst
-                ? SizeExpressions{sizes[2], sizes[3]}
-                : SizeExpressions{sizes[1], sizes[2]};
   }
-  TF_RETURN_IF_ERROR(ReadTransposedSize(i, sizes, &op));
-  filter->first.Swap({shape[0] * shape[1], shape[2], shape[3], 1});
-  op.weights = {std::move(filter->first)};
-  return Emit(std::move(op));
+  if (!shape || shape->size() != 4 ||
+      in.graph().dtype(like) != in.graph().dtype(op->inputs[0])) {
+    return Refuse("its size is that of another kind of tensor");
+  }
+  op->op.like = true;
+  op->inputs.push_back(like);
+  return absl::OkStatus();
 }
 
-Result Importer::ReadTransposedSize(int i, const SizeExpressions& sizes,
-                                    ImportedOperator* imported) {
+// How much of the windows is cut off, which makes the output as large as
+// `sizes` say for every size of the input; or the tensor that the output is
+// as large as.
+Result ReadTransposedSize(ImportContext& in, int i,
+                          const SizeExpressions& sizes,
+                          ImportedOperator* imported) {
   Operator& op = imported->op;
   const TensorRef x = imported->inputs[0];
-  const Shape &in = *graph_.shape(x), *out = graph_.shape({i, 0});
+  const Shape &from = *in.graph().shape(x), *to = in.graph().shape({i, 0});
   const Padding given = op.padding;
   std::array<int64_t, 4> cut;
   for (int k : {0, 1}) {
@@ -140,13 +206,13 @@ Result Importer::ReadTransposedSize(int i, const SizeExpressions& sizes,
     const int64_t window = (op.kernel[k] - 1) * op.dilations[k] + 1;
     int64_t total;  // of full windows, less the output
     if (size && size->factor == op.strides[k] &&
-        size->tensor == SizesFrom(graph_, x) && size->axis == 1 + k) {
+        size->tensor == SizesFrom(in.graph(), x) && size->axis == 1 + k) {
       total = window - op.strides[k] - size->offset;
-    } else if (out && out->size() == 4 && graph_.fixed(x, 1 + k) &&
-               graph_.fixed({i, 0}, 1 + k)) {
-      total = (in[1 + k] - 1) * op.strides[k] + window - (*out)[1 + k];
+    } else if (to && to->size() == 4 && in.graph().fixed(x, 1 + k) &&
+               in.graph().fixed({i, 0}, 1 + k)) {
+      total = (from[1 + k] - 1) * op.strides[k] + window - (*to)[1 + k];
     } else {
-      return ReadReference(sizes, imported);
+      return ReadReference(in, sizes, imported);
     }
     cut[2 * k] = 0;
     int64_t most = 0;  // that the convolution from output to input may add
@@ -168,109 +234,90 @@ Result Importer::ReadTransposedSize(int i, const SizeExpressions& sizes,
   return absl::OkStatus();
 }
 
-Result Importer::ReadReference(const SizeExpressions& sizes,
-                               ImportedOperator* op) {
-  if (sizes.size() != 2 || !sizes[0] || !sizes[1] ||
-      op->op.padding.type == PaddingType::kExplicit) {
-    return Refuse("its size depends on that of the graph's inputs");
+Result TransposedConvolution(ImportContext& in, int i) {
+  const NodeDef& node = in.graph().node(i);
+  auto filter = Filter(in, i, 1, 4);
+  const Shape* x = in.InputShape(i, 2, {4});
+  if (!x) return Refuse("its input is no image of known size");
+  if (!filter) return Refuse("its filter is no constant");
+  // [kh, kw, outputs, inputs].
+  const Shape& shape = filter->second;
+  if (shape[3] != x->back()) {
+    return Refuse("its filter does not fit its input");
   }
-  const TensorRef like = sizes[0]->tensor;
-  const Shape* shape = sizes[0]->constant() ? nullptr : graph_.shape(like);
-  for (int k : {0, 1}) {
-    if (sizes[k]->factor != 1 || sizes[k]->offset != 0 ||
-        sizes[k]->tensor != like || sizes[k]->axis != 1 + k) {
-      return Refuse("its size depends on that of the graph's inputs");
+  ImportedOperator op =
+      in.Make(i, OperatorType::kConv2DTranspose, {in.Input(i, 2)});
+  op.op.kernel = {shape[0], shape[1]};
+  op.op.filters = shape[2];
+  TF_RETURN_IF_ERROR(ReadWindow(in, node, &op.op));
+  // All four dimensions, or height and width.
+  SizeExpressions sizes = ReadSizes(&in.graph(), in.Input(i, 0));
+  if (sizes.size() == 4) {
+    // TensorFlow infers the input's batch, and compares when it runs.
+    if (sizes[0] && sizes[0]->constant() &&
+        !in.graph().known(op.inputs[0], 0)) {
+      return Refuse("it is an error for fewer images");
     }
+    sizes = in.layout() == Layout::kChannelsFirst
+                ? SizeExpressions{sizes[2], sizes[3]}
+                : SizeExpressions{sizes[1], sizes[2]};
   }
-  if (!shape || shape->size() != 4 ||
-      graph_.dtype(like) != graph_.dtype(op->inputs[0])) {
-    return Refuse("its size is that of another kind of tensor");
-  }
-  op->op.like = true;
-  op->inputs.push_back(like);
-  return absl::OkStatus();
+  TF_RETURN_IF_ERROR(ReadTransposedSize(in, i, sizes, &op));
+  filter->first.Swap({shape[0] * shape[1], shape[2], shape[3], 1});
+  op.weights = {std::move(filter->first)};
+  return in.Emit(std::move(op));
 }
 
-void Importer::ReadSpaceToBatch(ImportedOperator* op) {
-  const int conv = op->output.node;
-  TensorRef from = op->inputs[0], to = op->output;
-  std::vector<int> nodes = {conv};
-  // A sequence becomes an image in between.
-  const int expands = from.node, squeezes = OnlyConsumer(to);
-  if (graph_.node(expands).op() == "ExpandDims" && squeezes >= 0 &&
-      graph_.node(squeezes).op() == "Squeeze" && OnlyConsumer(from) == conv &&
-      graph_.same_shape(graph_.Input(expands, 0), from) &&
-      graph_.same_shape(to, {squeezes, 0})) {
-    nodes.insert(nodes.end(), {expands, squeezes});
-    from = graph_.Input(expands, 0);
-    to = {squeezes, 0};
+// Input k times the constant matrix that is the other one: [N,C] or, with
+// their channels last, maps.
+Result EmitProduct(ImportContext& in, int i, size_t k,
+                   std::initializer_list<size_t> ranks, bool transposed) {
+  const Shape* x = in.InputShape(i, k, ranks);
+  auto weight = Filter(in, i, 1 - k, 2);
+  if (!x || !weight ||
+      (x->size() == 4 && in.layout() == Layout::kChannelsFirst)) {
+    return Refuse("it does not multiply channels by a constant matrix");
   }
-  const size_t dims = nodes.size() == 1 ? 2 : 1;
-  const int before = from.node, after = OnlyConsumer(to);
-  if (layout_ != Layout::kChannelsLast ||
-      graph_.node(before).op() != "SpaceToBatchND" || after < 0 ||
-      graph_.node(after).op() != "BatchToSpaceND" ||
-      OnlyConsumer(from) != (dims == 1 ? expands : conv) ||
-      !InputShape(before, 0, {4}) || graph_.Input(after, 0) != to ||
-      op->op.bias || op->op.activation != Activation::kNone ||
-      op->op.padding.type != PaddingType::kValid ||
-      op->op.strides != std::array<int64_t, 2>{1, 1} ||
-      op->op.dilations != std::array<int64_t, 2>{1, 1}) {
-    return;
+  const Shape& shape = weight->second;
+  if (shape[transposed] != x->back()) {
+    return Refuse("its matrix does not fit its input");
   }
-  const auto block = Integers(Constant(before, 1));
-  const auto block_after = Integers(Constant(after, 1));
-  if (!block || block->size() != dims || block != block_after) return;
-  // Padding to whole blocks, which depends on the size, is cut off again.
-  std::array<int64_t, 4> padding = {};
-  for (int probe = 0; probe < graph_.probes(); ++probe) {
-    const auto* pads = graph_.integers(graph_.inputs(before)[2], probe);
-    const auto* crops = graph_.integers(graph_.inputs(after)[2], probe);
-    if ((!pads || !crops) && probe >= graph_.required_probes()) continue;
-    if (!pads || !crops || pads->size() != 2 * dims ||
-        crops->size() != 2 * dims) {
-      return;
-    }
-    for (size_t k = 0; k < 2 * dims; ++k) {
-      int64_t& cells = padding[4 - 2 * dims + k];
-      const int64_t here = (*pads)[k] - (*crops)[k];
-      if (here < 0 || (probe > 0 && here != cells)) return;
-      cells = here;
-    }
-  }
-  op->op.dilations = {dims == 1 ? 1 : (*block)[0], block->back()};
-  op->op.padding = {PaddingType::kExplicit, padding[0], padding[1], padding[2],
-                    padding[3]};
-  op->inputs = {graph_.Input(before, 0)};
-  op->output = {after, 0};
-  nodes.insert(nodes.end(), {before, after});
-  op->nodes = std::move(nodes);
+  ImportedOperator op =
+      in.Make(i, x->size() == 2 ? OperatorType::kMatMul : OperatorType::kConv2D,
+              {in.Input(i, k)});
+  if (transposed) weight->first.Swap({1, shape[0], shape[1], 1});
+  op.op.filters = shape[!transposed];
+  op.weights = {std::move(weight->first)};
+  TF_RETURN_IF_ERROR(ReadFusedOps(in, i, &op));
+  return in.Emit(std::move(op));
 }
 
-Result Importer::MatMul(int i) {
-  if (Attr<bool>(graph_.node(i), "transpose_a", false)) {
+Result MatMul(ImportContext& in, int i) {
+  if (Attr<bool>(in.graph().node(i), "transpose_a", false)) {
     return Refuse("it multiplies the images with each other");
   }
-  return EmitProduct(i, 0, {2},
-                     Attr<bool>(graph_.node(i), "transpose_b", false));
+  return EmitProduct(in, i, 0, {2},
+                     Attr<bool>(in.graph().node(i), "transpose_b", false));
 }
 
-Result Importer::BatchMatMul(int i) {
-  if (Attr<bool>(graph_.node(i), "adj_x", false)) {
+Result BatchMatMul(ImportContext& in, int i) {
+  if (Attr<bool>(in.graph().node(i), "adj_x", false)) {
     return Refuse("it multiplies cells with each other");
   }
-  return EmitProduct(i, 0, {4}, Attr<bool>(graph_.node(i), "adj_y", false));
+  return EmitProduct(in, i, 0, {4},
+                     Attr<bool>(in.graph().node(i), "adj_y", false));
 }
 
-Result Importer::Einsum(int i) {
-  const std::vector<std::string> sides =
-      absl::StrSplit(Attr<std::string>(graph_.node(i), "equation", ""), "->");
+Result Einsum(ImportContext& in, int i) {
+  const std::vector<std::string> sides = absl::StrSplit(
+      Attr<std::string>(in.graph().node(i), "equation", ""), "->");
   const std::vector<std::string> operands = absl::StrSplit(sides[0], ',');
   if (sides.size() != 2 || operands.size() != 2 ||
-      graph_.inputs(i).size() != 2) {
+      in.graph().inputs(i).size() != 2) {
     return Refuse("it is no product of two tensors");
   }
-  const size_t k = Constant(i, 0) || graph_.variable(graph_.Input(i, 0).node);
+  const size_t k =
+      in.Constant(i, 0) || in.graph().variable(in.Input(i, 0).node);
   // The sum over the last dimension of x, whose place the matrix' other one
   // takes.
   const std::string &x = operands[k], &matrix = operands[1 - k], &y = sides[1];
@@ -288,29 +335,24 @@ Result Importer::Einsum(int i) {
   if (matrix[transposed] != x.back() || matrix[!transposed] != y.back()) {
     return Refuse("it is no product of channels and a matrix");
   }
-  return EmitProduct(i, k, {2, 4}, transposed);
+  return EmitProduct(in, i, k, {2, 4}, transposed);
 }
 
-Result Importer::EmitProduct(int i, size_t k,
-                             std::initializer_list<size_t> ranks,
-                             bool transposed) {
-  const Shape* x = InputShape(i, k, ranks);
-  auto weight = Filter(i, 1 - k, 2);
-  if (!x || !weight || (x->size() == 4 && layout_ == Layout::kChannelsFirst)) {
-    return Refuse("it does not multiply channels by a constant matrix");
-  }
-  const Shape& shape = weight->second;
-  if (shape[transposed] != x->back()) {
-    return Refuse("its matrix does not fit its input");
-  }
-  ImportedOperator op =
-      Make(i, x->size() == 2 ? OperatorType::kMatMul : OperatorType::kConv2D,
-           {graph_.Input(i, k)});
-  if (transposed) weight->first.Swap({1, shape[0], shape[1], 1});
-  op.op.filters = shape[!transposed];
-  op.weights = {std::move(weight->first)};
-  TF_RETURN_IF_ERROR(ReadFusedOps(i, &op));
-  return Emit(std::move(op));
+}  // namespace
+
+HandlerTable ConvolutionHandlers() {
+  return {
+      {"Conv2D", Convolution},
+      {"DepthwiseConv2dNative", Convolution},
+      {"_FusedConv2D", Convolution},
+      {"_FusedDepthwiseConv2dNative", Convolution},
+      {"Conv2DBackpropInput", TransposedConvolution},
+      {"MatMul", MatMul},
+      {"_FusedMatMul", MatMul},
+      {"BatchMatMul", BatchMatMul},
+      {"BatchMatMulV2", BatchMatMul},
+      {"Einsum", Einsum},
+  };
 }
 
 }  // namespace ios::tf

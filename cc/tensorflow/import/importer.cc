@@ -1,177 +1,58 @@
 #include "cc/tensorflow/import/importer.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/import/handlers.h"
 
 namespace ios::tf {
+namespace {
 
-using ::tensorflow::NodeDef;
-using ::tensorflow::Tensor;
-
-std::vector<ImportedOperator> Importer::Run() {
-  for (int i : graph_.order()) {
-    if (graph_.constant(i) || graph_.conditional(i) || graph_.passthrough(i) ||
-        graph_.fed(i) || graph_.variable(i) || !graph_.live(i)) {
-      continue;
+const HandlerTable& Handlers() {
+  static const auto* const kHandlers = [] {
+    auto* const all = new HandlerTable;
+    for (const auto& family :
+         {ActivationHandlers, ConvolutionHandlers, ElementwiseHandlers,
+          PartHandlers, PoolHandlers, ResizeHandlers}) {
+      all->merge(family());
     }
-    const NodeDef& node = graph_.node(i);
-    const auto it = Handlers().find(node.op());
-    const auto activation = ActivationOf(node.op(), node);
-    if (it == Handlers().end() && !activation) continue;
-    Result result = Inspect(i);
-    const size_t first = operators_.size();
-    if (result.ok()) {
-      result = activation ? Unary(i, *activation) : (this->*it->second)(i);
-    }
-    if (result.ok() && TakesTooMuch(i, first)) {
-      operators_.erase(operators_.begin() + first, operators_.end());
-      result = Refuse("it is an error for some sizes of its input");
-    }
-    if (!result.ok() && node.op().find("Conv") != std::string::npos) {
-      refusals_.push_back({i, std::string(result.message())});
-    }
-  }
-  for (ImportedOperator& op : operators_) {
-    const std::vector<int>& more = graph_.aliases(op.output.node);
-    op.nodes.insert(op.nodes.end(), more.begin(), more.end());
-  }
-  return std::move(operators_);
-}
-
-const std::unordered_map<std::string, Importer::Handler>& Importer::Handlers() {
-  static const auto* const kHandlers =
-      new std::unordered_map<std::string, Handler>{
-          {"Conv2D", &Importer::Convolution},
-          {"DepthwiseConv2dNative", &Importer::Convolution},
-          {"_FusedConv2D", &Importer::Convolution},
-          {"_FusedDepthwiseConv2dNative", &Importer::Convolution},
-          {"Conv2DBackpropInput", &Importer::TransposedConvolution},
-          {"MatMul", &Importer::MatMul},
-          {"_FusedMatMul", &Importer::MatMul},
-          {"BatchMatMul", &Importer::BatchMatMul},
-          {"BatchMatMulV2", &Importer::BatchMatMul},
-          {"Einsum", &Importer::Einsum},
-          {"BiasAdd", &Importer::BiasAdd},
-          {"Add", &Importer::Arithmetic},
-          {"AddV2", &Importer::Arithmetic},
-          {"Sub", &Importer::Arithmetic},
-          {"Mul", &Importer::Arithmetic},
-          {"RealDiv", &Importer::Arithmetic},
-          {"Maximum", &Importer::Arithmetic},
-          {"Minimum", &Importer::Arithmetic},
-          {"SquaredDifference", &Importer::Arithmetic},
-          {"AddN", &Importer::AddN},
-          {"FusedBatchNorm", &Importer::BatchNorm},
-          {"FusedBatchNormV2", &Importer::BatchNorm},
-          {"FusedBatchNormV3", &Importer::BatchNorm},
-          {"Neg", &Importer::Negative},
-          {"Pow", &Importer::Power},
-          {"ClipByValue", &Importer::Clip},
-          {"Select", &Importer::Select},
-          {"SelectV2", &Importer::Select},
-          {"MaxPool", &Importer::Pool},
-          {"AvgPool", &Importer::Pool},
-          {"Mean", &Importer::Reduce},
-          {"Max", &Importer::Reduce},
-          {"Sum", &Importer::Reduce},
-          {"ConcatV2", &Importer::Concat},
-          {"Softmax", &Importer::Softmax},
-          {"ResizeBilinear", &Importer::Resize},
-          {"ResizeNearestNeighbor", &Importer::Resize},
-          {"Tile", &Importer::Tile},
-          {"BroadcastTo", &Importer::Spread},
-          {"DepthToSpace", &Importer::MoveDepth},
-          {"SpaceToDepth", &Importer::MoveDepth},
-          {"LRN", &Importer::Lrn},
-          {"Pad", &Importer::Pad},
-          {"PadV2", &Importer::Pad},
-          {"MirrorPad", &Importer::Pad},
-          {"Split", &Importer::Split},
-          {"SplitV", &Importer::Split},
-          {"Slice", &Importer::Slice},
-          {"StridedSlice", &Importer::StridedSlice},
-          {"Transpose", &Importer::Transpose},
-          {"Reshape", &Importer::Reshape},
-          {"Squeeze", &Importer::Reshape},
-          {"ExpandDims", &Importer::Reshape},
-          {"Cast", &Importer::Cast},
-  };
+    return all;
+  }();
   return *kHandlers;
 }
 
-Result Importer::Inspect(int i) {
-  const NodeDef& node = graph_.node(i);
-  device_ = placement_.DeviceOf(node);
-  if (!placement_.Takes(device_)) {
-    return Refuse(absl::StrCat("it is placed on ", device_));
-  }
-  const auto dtype = ToDataType(graph_.dtype({i, 0}));
-  if (!dtype) return Refuse("its type is no floating-point type");
-  dtype_ = *dtype;
-  TF_RETURN_IF_ERROR(CheckDtype(dtype_));
-  const std::string& op = node.op();
-  // These connect tensors of different types or layouts.
-  if (op == "Cast" || op == "Transpose") return absl::OkStatus();
-  std::optional<Layout> layout;
-  // A mean of rows is a sequence of columns.
-  const Shape* result = graph_.shape({i, 0});
-  const bool removes_rows = op == "Mean" && result && result->size() == 4 &&
-                            !Attr<bool>(node, "keep_dims", false);
-  const bool reshapes = Reshapes(node) || removes_rows;
-  const auto fits = [&](TensorRef t) {
-    const Shape* shape = graph_.shape(t);
-    if (!shape || shape->size() != 4 || reshapes) return true;
-    if (!layout) layout = graph_.layout(t);
-    return *layout == graph_.layout(t);
-  };
-  for (size_t k = 0; k < graph_.inputs(i).size(); ++k) {
-    const TensorRef t = graph_.Input(i, k);
-    if (graph_.constant(t.node) || graph_.variable(t.node)) continue;
-    if (!fits(t)) return Refuse("its tensors differ in layout");
-  }
-  if (!fits({i, 0})) return Refuse("its tensors differ in layout");
-  layout_ = layout.value_or(Layout::kChannelsLast);
-  const std::string format = Attr<std::string>(node, "data_format", "");
-  if (layout && !format.empty() &&
-      format != (layout_ == Layout::kChannelsFirst ? "NCHW" : "NHWC")) {
-    return Refuse(absl::StrCat("its data format ", format,
-                               " is not that of its tensors"));
-  }
-  return absl::OkStatus();
-}
-
-bool Importer::TakesTooMuch(int i, size_t first) {
-  const std::string& type = graph_.node(i).op();
-  if (!Reshapes(graph_.node(i)) && type != "Slice" && type != "BroadcastTo" &&
+// Whether TensorFlow refuses to run the node for sizes that operators, which
+// are emitted for it, would take.
+bool TakesTooMuch(GraphIndex& graph, int i,
+                  const std::vector<ImportedOperator>& emitted) {
+  const std::string& type = graph.node(i).op();
+  if (!Reshapes(graph.node(i)) && type != "Slice" && type != "BroadcastTo" &&
       type != "Conv2DBackpropInput") {
     return false;  // it asks for no number of images or cells
   }
-  for (size_t k = first; k < operators_.size(); ++k) {
-    const ImportedOperator& op = operators_[k];
-    const Shape* y = graph_.shape(op.output);
+  for (const ImportedOperator& op : emitted) {
+    const Shape* y = graph.shape(op.output);
     if (!y) continue;
     // A number of images that is written down, of what may be fewer.
-    if (graph_.known(op.output, 0) &&
+    if (graph.known(op.output, 0) &&
         std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorRef t) {
-          return graph_.fixed(t, 0) && !graph_.known(t, 0);
+          return graph.fixed(t, 0) && !graph.known(t, 0);
         })) {
       return true;
     }
     // The same of rows and columns, of all of them where they are counted.
     for (const TensorRef& t : op.inputs) {
-      const Shape* x = graph_.shape(t);
+      const Shape* x = graph.shape(t);
       if (!x || x->size() != 4) continue;
-      const bool counts = Reshapes(graph_.node(i));
+      const bool counts = Reshapes(graph.node(i));
       for (int d : {1, 2}) {
         if (y->size() != 4) {
-          if (graph_.fixed(t, d) && !graph_.known(t, d)) return true;
-        } else if (!graph_.known(t, d) && graph_.known(op.output, d) &&
-                   (!counts || graph_.known(op.output, 3 - d))) {
+          if (graph.fixed(t, d) && !graph.known(t, d)) return true;
+        } else if (!graph.known(t, d) && graph.known(op.output, d) &&
+                   (!counts || graph.known(op.output, 3 - d))) {
           return true;
         }
       }
@@ -179,6 +60,8 @@ bool Importer::TakesTooMuch(int i, size_t first) {
   }
   return false;
 }
+
+}  // namespace
 
 bool Selection::IsKnown() const {
   return compares == "Greater" || compares == "GreaterEqual" ||
@@ -192,7 +75,7 @@ bool Selection::Holds(double x) const {
 }
 
 std::string OperatorName(const GraphIndex& graph, int node) {
-  const NodeDef& def = graph.node(node);
+  const tensorflow::NodeDef& def = graph.node(node);
   if (absl::StrContains(def.op(), "Conv") && graph.inputs(node).size() > 1) {
     absl::string_view filter = graph.node(graph.Input(node, 1).node).name();
     if (absl::ConsumeSuffix(&filter, "/merged_input")) {
@@ -205,7 +88,33 @@ std::string OperatorName(const GraphIndex& graph, int node) {
 std::vector<ImportedOperator> ImportNodes(GraphIndex* graph,
                                           const Placement& placement,
                                           std::vector<Refusal>* refusals) {
-  return Importer(graph, placement, refusals).Run();
+  std::vector<ImportedOperator> result;
+  ImportContext in(graph, placement);
+  for (int i : graph->order()) {
+    if (graph->constant(i) || graph->conditional(i) || graph->passthrough(i) ||
+        graph->fed(i) || graph->variable(i) || !graph->live(i)) {
+      continue;
+    }
+    const std::string& op = graph->node(i).op();
+    const auto handler = Handlers().find(op);
+    if (handler == Handlers().end()) continue;
+    Result imported = in.Enter(i);
+    if (imported.ok()) imported = handler->second(in, i);
+    std::vector<ImportedOperator> emitted = in.TakeEmitted();
+    if (imported.ok() && TakesTooMuch(*graph, i, emitted)) {
+      imported = Refuse("it is an error for some sizes of its input");
+    }
+    if (imported.ok()) {
+      std::move(emitted.begin(), emitted.end(), std::back_inserter(result));
+    } else if (absl::StrContains(op, "Conv")) {
+      refusals->push_back({i, std::string(imported.message())});
+    }
+  }
+  for (ImportedOperator& op : result) {
+    const std::vector<int>& more = graph->aliases(op.output.node);
+    op.nodes.insert(op.nodes.end(), more.begin(), more.end());
+  }
+  return result;
 }
 
 }  // namespace ios::tf

@@ -39,7 +39,9 @@ struct ImportedOperator {
     kSelect,   // one of two values by a comparison: a part of an activation
   };
   Kind kind = Kind::kOperator;
-  Operator op;  // without inputs: they are the tensors below
+  // Without inputs: they are the tensors below. Only its name, if the kind is
+  // another one.
+  Operator op;
   DataType dtype = DataType::kFloat32;  // of inputs and output
   std::vector<TensorRef> inputs;
   Layout from = Layout::kChannelsLast;  // kReshape: of what the node reads

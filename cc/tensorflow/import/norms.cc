@@ -5,13 +5,12 @@
 
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/import/handlers.h"
+#include "cc/tensorflow/import/normalization.h"
 
 namespace ios::tf {
-
-using ::tensorflow::NodeDef;
-using ::tensorflow::Tensor;
-
 namespace {
+
+using ::tensorflow::Tensor;
 
 // Whether a tensor has one number for each channel, given as [C] or, as they
 // are in groups, as [groups, C / groups].
@@ -25,21 +24,22 @@ bool IsOfChannels(const Tensor& values, int64_t groups, int64_t channels) {
   return shape == wanted;
 }
 
-}  // namespace
-
-std::optional<Normalization> Importer::NormOf(int node, size_t rank) {
-  const Shape* shape = graph_.shape({node, 0});
-  const std::string& op = graph_.node(node).op();
+// The norm that ends with a node of rank `rank`.
+std::optional<Normalization> NormOf(ImportContext& in, int node, size_t rank) {
+  const Shape* shape = in.graph().shape({node, 0});
+  const std::string& op = in.graph().node(node).op();
   if ((op != "AddV2" && op != "Add" && op != "Mul" && op != "RealDiv") ||
-      !shape || RankOf(*shape) != rank) {
+      !shape || RankOf(*shape, in.layout()) != rank) {
     return std::nullopt;
   }
-  return MatchNormalization(&graph_, node);
+  return MatchNormalization(&in.graph(), node);
 }
 
-Result Importer::EmitNorm(TensorRef x, const Normalization& norm,
-                          ImportedOperator op) {
-  const Shape& shape = *graph_.shape(x);
+// Scale and shift have a number for each channel, in the operator's groups if
+// the norm is written of these.
+Result EmitNorm(ImportContext& in, TensorRef x, const Normalization& norm,
+                ImportedOperator op) {
+  const Shape& shape = *in.graph().shape(x);
   const int64_t channels = shape.back();
   const bool in_groups = norm.x != x;
   op.op.epsilon = norm.epsilon;
@@ -52,27 +52,29 @@ Result Importer::EmitNorm(TensorRef x, const Normalization& norm,
                           ? ToDataType(values->dtype()) &&
                                 (values->NumElements() == 1 ||
                                  IsOfChannels(*values, op.op.groups, channels))
-                          : PerChannel(values, shape).has_value();
+                          : PerChannel(values, shape, in.layout()).has_value();
     if (!fits) return Refuse("its scale and shift are not of channels");
     op.weights[k] = *Repeated(*values, channels);
   }
   op.nodes.insert(op.nodes.end(), norm.nodes.begin(), norm.nodes.end());
-  return Emit(std::move(op));
+  return in.Emit(std::move(op));
 }
 
-Result Importer::Norm(int i) {
-  const Shape* x = graph_.shape({i, 0});
+}  // namespace
+
+Result Norm(ImportContext& in, int i) {
+  const Shape* x = in.graph().shape({i, 0});
   if (!x) return Refuse("unknown shape");
-  const int64_t rank = RankOf(*x);
-  auto norm = NormOf(i, rank);
-  if (!norm || !graph_.same_shape(norm->x, {i, 0})) {
+  const int64_t rank = RankOf(*x, in.layout());
+  auto norm = NormOf(in, i, rank);
+  if (!norm || !in.graph().same_shape(norm->x, {i, 0})) {
     return Refuse("it is no norm");
   }
-  if (layout_ == Layout::kChannelsFirst) {
-    for (int64_t& axis : norm->axes) axis = LogicalAxis(axis, *x);
+  if (in.layout() == Layout::kChannelsFirst) {
+    for (int64_t& axis : norm->axes) axis = LogicalAxis(axis, *x, in.layout());
     std::sort(norm->axes.begin(), norm->axes.end());
   }
-  ImportedOperator op = Make(i, OperatorType::kNormalize, {norm->x});
+  ImportedOperator op = in.Make(i, OperatorType::kNormalize, {norm->x});
   // Of pixels, of images, and of each channel of images.
   std::vector<int64_t> image(rank - 1);
   std::iota(image.begin(), image.end(), 1);
@@ -81,79 +83,80 @@ Result Importer::Norm(int i) {
     if (norm->axes != image) {
       image.pop_back();
       op.op.groups = x->back();
-      if (norm->axes != image || !graph_.fixed({i, 0}, x->size() - 1)) {
+      if (norm->axes != image || !in.graph().fixed({i, 0}, x->size() - 1)) {
         return Refuse("it is no norm of pixels, images or channels");
       }
     }
   }
-  return EmitNorm(norm->x, *norm, std::move(op));
+  return EmitNorm(in, norm->x, *norm, std::move(op));
 }
 
-Result Importer::GroupNorm(int i) {
-  const int last = graph_.Input(i, 0).node;
-  auto norm = NormOf(last, 5);
+Result GroupNorm(ImportContext& in, int i) {
+  GraphIndex& graph = in.graph();
+  const int last = in.Input(i, 0).node;
+  auto norm = NormOf(in, last, 5);
   const bool flat = !norm;  // [N,cells,groups,C/groups]
-  if (flat) norm = NormOf(last, 4);
+  if (flat) norm = NormOf(in, last, 4);
   using Axes = std::vector<int64_t>;
   if (!norm || norm->axes != (flat ? Axes{1, 3} : Axes{1, 2, 4}) ||
-      graph_.node(norm->x.node).op() != "Reshape") {
+      graph.node(norm->x.node).op() != "Reshape") {
     return Refuse("it is no group norm");
   }
-  const TensorRef x = graph_.Input(norm->x.node, 0);
-  const Shape* grouped = graph_.shape(norm->x);
+  const TensorRef x = in.Input(norm->x.node, 0);
+  const Shape* grouped = graph.shape(norm->x);
   const size_t groups = flat ? 2 : 3;
   const auto keeps_cells = [&](const Shape& image, const Shape& in_groups) {
     return image[0] == in_groups[0] &&
            (flat ? image[1] * image[2] == in_groups[1]
                  : image[1] == in_groups[1] && image[2] == in_groups[2]);
   };
-  if (!graph_.shape(x) || graph_.shape(x)->size() != 4 ||
-      graph_.channels_first(x) || graph_.channels_first({i, 0}) ||
-      !graph_.same_shape(x, {i, 0}) || !graph_.Agree(x, norm->x, keeps_cells) ||
-      !graph_.fixed(norm->x, groups)) {
+  if (!graph.shape(x) || graph.shape(x)->size() != 4 ||
+      graph.channels_first(x) || graph.channels_first({i, 0}) ||
+      !graph.same_shape(x, {i, 0}) || !graph.Agree(x, norm->x, keeps_cells) ||
+      !graph.fixed(norm->x, groups)) {
     return Refuse("it changes the order of cells");
   }
-  ImportedOperator op = Make(i, OperatorType::kNormalize, {x});
+  ImportedOperator op = in.Make(i, OperatorType::kNormalize, {x});
   op.op.whole_images = true;
   op.op.groups = (*grouped)[groups];
   op.nodes.push_back(norm->x.node);
-  return EmitNorm(x, *norm, std::move(op));
+  return EmitNorm(in, x, *norm, std::move(op));
 }
 
-Result Importer::ChannelShuffle(int i) {
-  const TensorRef turned = graph_.Input(i, 0);
-  if (graph_.node(turned.node).op() != "Transpose") {
+Result ChannelShuffle(ImportContext& in, int i) {
+  GraphIndex& graph = in.graph();
+  const TensorRef turned = in.Input(i, 0);
+  if (graph.node(turned.node).op() != "Transpose") {
     return Refuse("it shuffles nothing");
   }
-  const TensorRef grouped = graph_.Input(turned.node, 0);
-  const auto order = Integers(Constant(turned.node, 1));
-  if (!order || graph_.node(grouped.node).op() != "Reshape") {
+  const TensorRef grouped = in.Input(turned.node, 0);
+  const auto order = Integers(in.Constant(turned.node, 1));
+  if (!order || graph.node(grouped.node).op() != "Reshape") {
     return Refuse("it shuffles nothing");
   }
-  const TensorRef x = graph_.Input(grouped.node, 0);
-  const Shape* shape = graph_.shape(grouped);
-  const bool first = graph_.channels_first(x);
+  const TensorRef x = in.Input(grouped.node, 0);
+  const Shape* shape = graph.shape(grouped);
+  const bool first = graph.channels_first(x);
   const std::vector<int64_t> wanted = first
                                           ? std::vector<int64_t>{0, 2, 1, 3, 4}
                                           : std::vector<int64_t>{0, 1, 2, 4, 3};
   const size_t groups = first ? 1 : 3;
-  if (*order != wanted || !shape || shape->size() != 5 || !graph_.shape(x) ||
-      graph_.shape(x)->size() != 4 ||
-      graph_.layout(x) != graph_.layout({i, 0}) ||
-      graph_.layout(x) == Layout::kSequence || !graph_.same_shape(x, {i, 0}) ||
-      !graph_.fixed(grouped, groups) || !graph_.fixed(grouped, groups + 1)) {
+  if (*order != wanted || !shape || shape->size() != 5 || !graph.shape(x) ||
+      graph.shape(x)->size() != 4 || graph.layout(x) != graph.layout({i, 0}) ||
+      graph.layout(x) == Layout::kSequence || !graph.same_shape(x, {i, 0}) ||
+      !graph.fixed(grouped, groups) || !graph.fixed(grouped, groups + 1)) {
     return Refuse("it shuffles other dimensions than channels");
   }
   const auto keeps_others = [&](const Shape& a, const Shape& b) {
     return a[0] == b[0] && a[1] == b[first ? 3 : 1] && a[2] == b[first ? 4 : 2];
   };
-  if (!graph_.Agree(x, grouped, keeps_others)) {
+  if (!graph.Agree(x, grouped, keeps_others)) {
     return Refuse("it shuffles other dimensions than channels");
   }
-  ImportedOperator op = Make(i, OperatorType::kChannelShuffle, {x});
+  ImportedOperator op = in.Make(i, OperatorType::kChannelShuffle, {x});
   op.op.groups = (*shape)[groups];
   op.nodes = {grouped.node, turned.node, i};
-  return Emit(std::move(op));
+  return in.Emit(std::move(op));
 }
 
 }  // namespace ios::tf

@@ -1,105 +1,149 @@
 // Poolings, reductions, softmax and LRN.
 #include <algorithm>
-#include <set>
 
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/import/handlers.h"
 
 namespace ios::tf {
+namespace {
 
 using ::tensorflow::NodeDef;
-using ::tensorflow::Tensor;
 
-Result Importer::Pool(int i) {
-  const NodeDef& node = graph_.node(i);
-  if (!InputShape(i, 0, {4})) return Refuse("unknown shape");
-  ImportedOperator op = Make(i, OperatorType::kPool, {graph_.Input(i, 0)});
+Result Pool(ImportContext& in, int i) {
+  const NodeDef& node = in.graph().node(i);
+  if (!in.InputShape(i, 0, {4})) return Refuse("unknown shape");
+  ImportedOperator op = in.Make(i, OperatorType::kPool, {in.Input(i, 0)});
   op.op.pool = node.op() == "MaxPool" ? PoolKind::kMax : PoolKind::kAvg;
-  if (!Spatial(Attr<std::vector<int64_t>>(node, "ksize", {}), &op.op.kernel) ||
-      !Spatial(Attr<std::vector<int64_t>>(node, "strides", {}),
-               &op.op.strides)) {
+  if (!Spatial(Attr<std::vector<int64_t>>(node, "ksize", {}), in.layout(),
+               &op.op.kernel) ||
+      !Spatial(Attr<std::vector<int64_t>>(node, "strides", {}), in.layout(),
+               &op.op.strides) ||
+      !ReadPadding(node, in.layout(), &op.op.padding)) {
     return Refuse("it pools batch or channels");
   }
-  TF_RETURN_IF_ERROR(ReadPadding(node, &op.op.padding));
   const Padding& p = op.op.padding;
   if (std::max(p.top, p.bottom) >= op.op.kernel[0] ||
       std::max(p.left, p.right) >= op.op.kernel[1]) {
     return Refuse("TensorFlow refuses its padding");
   }
-  return Emit(std::move(op));
+  return in.Emit(std::move(op));
 }
 
-Result Importer::Reduce(int i) {
-  if (SumOfPack(i).ok()) return absl::OkStatus();
-  const NodeDef& node = graph_.node(i);
-  auto axes = Integers(Constant(i, 1));
-  const Shape* x = InputShape(i, 0, {2, 4});
+// A sum over the list that tensors were packed to.
+Result SumOfPack(ImportContext& in, int i) {
+  GraphIndex& graph = in.graph();
+  const NodeDef& node = graph.node(i);
+  const int pack = in.Input(i, 0).node;
+  const Shape* shape = graph.shape({i, 0});
+  auto axes = Integers(in.Constant(i, 1));
+  if (node.op() != "Sum" || graph.node(pack).op() != "Pack" || !shape ||
+      !axes || axes->size() != 1 || graph.inputs(pack).size() < 2 ||
+      Attr<bool>(node, "keep_dims", false)) {
+    return Refuse("it is no sum of a list");
+  }
+  axes->push_back(Attr<int64_t>(graph.node(pack), "axis", 0));
+  for (int64_t& axis : *axes) {
+    if (axis < 0) axis += RankOf(*shape, in.layout()) + 1;
+  }
+  if ((*axes)[0] != (*axes)[1]) return Refuse("it sums other dimensions");
+  std::vector<TensorRef> tensors;
+  for (size_t k = 0; k < graph.inputs(pack).size(); ++k) {
+    const TensorRef t = in.Input(pack, k);
+    if (!in.InputShape(pack, k, {2, 4}) || !graph.same_shape(t, {i, 0}) ||
+        graph.layout(t) != graph.layout({i, 0})) {
+      return Refuse("unknown shape");
+    }
+    tensors.push_back(t);
+  }
+  ImportedOperator op = in.Make(i, OperatorType::kAdd, std::move(tensors));
+  op.nodes.push_back(pack);
+  return in.Emit(std::move(op));
+}
+
+// The mean of all rows, or of all columns, of images of a fixed height or
+// width: an average pooling with a window as large.
+Result MeanOfRows(ImportContext& in, int i, const std::vector<int64_t>& axes) {
+  GraphIndex& graph = in.graph();
+  const NodeDef& node = graph.node(i);
+  const TensorRef x = in.Input(i, 0), y = {i, 0};
+  const Shape* shape = graph.shape(x);
+  if (node.op() != "Mean" || axes.size() != 1 || shape->size() != 4 ||
+      in.layout() == Layout::kSequence || axes[0] < 1 || axes[0] > 2) {
+    return Refuse("it is no mean of rows or columns");
+  }
+  const int axis = static_cast<int>(axes[0]);
+  // A maximum would have to keep NaN, which a pooling does not.
+  const bool keeps = Attr<bool>(node, "keep_dims", false);
+  if (!graph.fixed(x, axis) || graph.layout(x) != Layout::kChannelsLast ||
+      !(keeps ? graph.layout(y) == Layout::kChannelsLast
+              : axis == 1 && graph.layout(y) == Layout::kSequence)) {
+    return Refuse("its result is no image, or of a size that varies");
+  }
+  ImportedOperator op = in.Make(i, OperatorType::kPool, {x});
+  op.op.pool = PoolKind::kAvg;
+  op.op.kernel = {1, 1};
+  op.op.kernel[axis - 1] = (*shape)[axis];
+  op.op.strides = {1, 1};
+  op.op.padding.type = PaddingType::kValid;
+  return in.Emit(std::move(op));
+}
+
+Result Reduce(ImportContext& in, int i) {
+  if (SumOfPack(in, i).ok()) return absl::OkStatus();
+  const NodeDef& node = in.graph().node(i);
+  auto axes = Integers(in.Constant(i, 1));
+  const Shape* x = in.InputShape(i, 0, {2, 4});
   if (!x || !axes) return Refuse("unknown shape");
-  for (int64_t& axis : *axes) axis = LogicalAxis(axis, *x);
+  for (int64_t& axis : *axes) axis = LogicalAxis(axis, *x, in.layout());
   // The height of a sequence is 1.
-  if (layout_ == Layout::kSequence && *axes == std::vector<int64_t>{2}) {
+  if (in.layout() == Layout::kSequence && *axes == std::vector<int64_t>{2}) {
     axes->push_back(1);
   }
   std::sort(axes->begin(), axes->end());
   const bool keeps = Attr<bool>(node, "keep_dims", false);
-  if (MeanOfRows(i, *axes).ok()) return absl::OkStatus();
+  if (MeanOfRows(in, i, *axes).ok()) return absl::OkStatus();
   const bool channels =
       *axes == std::vector<int64_t>{static_cast<int64_t>(x->size()) - 1};
   if (channels ? !keeps : *axes != std::vector<int64_t>{1, 2}) {
     return Refuse("it reduces other dimensions than height and width");
   }
   ImportedOperator op =
-      Make(i, channels ? OperatorType::kReduce : OperatorType::kGlobalPool,
-           {graph_.Input(i, 0)});
+      in.Make(i, channels ? OperatorType::kReduce : OperatorType::kGlobalPool,
+              {in.Input(i, 0)});
   op.op.pool = node.op() == "Max"    ? PoolKind::kMax
                : node.op() == "Mean" ? PoolKind::kAvg
                                      : PoolKind::kSum;
   op.op.keep_dims = keeps && !channels;
-  return Emit(std::move(op));
+  return in.Emit(std::move(op));
 }
 
-Result Importer::MeanOfRows(int i, const std::vector<int64_t>& axes) {
-  const NodeDef& node = graph_.node(i);
-  const TensorRef x = graph_.Input(i, 0), y = {i, 0};
-  const Shape* shape = graph_.shape(x);
-  if (node.op() != "Mean" || axes.size() != 1 || shape->size() != 4 ||
-      layout_ == Layout::kSequence || axes[0] < 1 || axes[0] > 2) {
-    return Refuse("it is no mean of rows or columns");
-  }
-  const int axis = static_cast<int>(axes[0]);
-  // A maximum would have to keep NaN, which a pooling does not.
-  const bool keeps = Attr<bool>(node, "keep_dims", false);
-  if (!graph_.fixed(x, axis) || graph_.layout(x) != Layout::kChannelsLast ||
-      !(keeps ? graph_.layout(y) == Layout::kChannelsLast
-              : axis == 1 && graph_.layout(y) == Layout::kSequence)) {
-    return Refuse("its result is no image, or of a size that varies");
-  }
-  ImportedOperator op = Make(i, OperatorType::kPool, {x});
-  op.op.pool = PoolKind::kAvg;
-  op.op.kernel = {1, 1};
-  op.op.kernel[axis - 1] = (*shape)[axis];
-  op.op.strides = {1, 1};
-  op.op.padding.type = PaddingType::kValid;
-  return Emit(std::move(op));
-}
-
-Result Importer::Softmax(int i) {
-  const Shape* x = InputShape(i, 0, {2, 4});
-  if (!x || (layout_ == Layout::kChannelsFirst && x->size() == 4)) {
+Result Softmax(ImportContext& in, int i) {
+  const Shape* x = in.InputShape(i, 0, {2, 4});
+  if (!x || (in.layout() == Layout::kChannelsFirst && x->size() == 4)) {
     return Refuse("it is not over channels");
   }
-  return Emit(Make(i, OperatorType::kSoftmax, {graph_.Input(i, 0)}));
+  return in.Emit(in.Make(i, OperatorType::kSoftmax, {in.Input(i, 0)}));
 }
 
-Result Importer::Lrn(int i) {
-  const NodeDef& node = graph_.node(i);
-  if (!InputShape(i, 0, {4})) return Refuse("unknown shape");
-  ImportedOperator op = Make(i, OperatorType::kLrn, {graph_.Input(i, 0)});
+Result Lrn(ImportContext& in, int i) {
+  const NodeDef& node = in.graph().node(i);
+  if (!in.InputShape(i, 0, {4})) return Refuse("unknown shape");
+  ImportedOperator op = in.Make(i, OperatorType::kLrn, {in.Input(i, 0)});
   op.op.depth_radius = Attr<int64_t>(node, "depth_radius", 5);
   op.op.normalization = {Attr<float>(node, "bias", 1.0f),
                          Attr<float>(node, "alpha", 1.0f),
                          Attr<float>(node, "beta", 0.5f)};
-  return Emit(std::move(op));
+  return in.Emit(std::move(op));
+}
+
+}  // namespace
+
+HandlerTable PoolHandlers() {
+  return {
+      {"MaxPool", Pool}, {"AvgPool", Pool}, {"Mean", Reduce},
+      {"Max", Reduce},   {"Sum", Reduce},   {"Softmax", Softmax},
+      {"LRN", Lrn},
+  };
 }
 
 }  // namespace ios::tf

@@ -1,22 +1,24 @@
 // Resizes, repeated cells, and cells moved to channels or back.
-#include <algorithm>
-
 #include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/graph/shape_arithmetic.h"
 #include "cc/tensorflow/import/handlers.h"
 
 namespace ios::tf {
+namespace {
 
 using ::tensorflow::NodeDef;
-using ::tensorflow::Tensor;
 
-Result Importer::ReadOutputSize(int i, const SizeExpressions& sizes,
-                                ImportedOperator* op) {
-  const TensorRef x = SizesFrom(graph_, op->inputs[0]);
+// The output's height and width as its shape operand says, for every size of
+// the input: op's first one, of the shape `x`.
+Result ReadOutputSize(ImportContext& in, int i, const SizeExpressions& sizes,
+                      ImportedOperator* op) {
+  GraphIndex& graph = in.graph();
+  const TensorRef x = SizesFrom(graph, op->inputs[0]);
   std::optional<TensorRef> like;
   for (int k = 0; k < 2; ++k) {
     const bool known = k < static_cast<int>(sizes.size()) && sizes[k];
     const SizeExpression size = known ? *sizes[k] : SizeExpression();
-    const Shape* y = graph_.shape({i, 0});
+    const Shape* y = graph.shape({i, 0});
     if (known && size.constant()) {
       op->op.output_size[k] = size.offset;
     } else if (known && size.offset == 0 && size.factor > 0 &&
@@ -24,16 +26,16 @@ Result Importer::ReadOutputSize(int i, const SizeExpressions& sizes,
                (k == 0 || size.tensor == like.value_or(x))) {
       op->op.factors[k] = size.factor;
       if (size.tensor != x) like = size.tensor;
-    } else if (y && y->size() == 4 && graph_.fixed({i, 0}, 1 + k)) {
+    } else if (y && y->size() == 4 && graph.fixed({i, 0}, 1 + k)) {
       op->op.output_size[k] = (*y)[1 + k];
     } else {
       return Refuse("its size depends on that of the graph's inputs");
     }
   }
   if (!like) return absl::OkStatus();
-  const Shape* shape = graph_.shape(*like);
+  const Shape* shape = graph.shape(*like);
   if (op->op.output_size != std::array<int64_t, 2>{0, 0} || !shape ||
-      shape->size() != 4 || graph_.dtype(*like) != graph_.dtype(x)) {
+      shape->size() != 4 || graph.dtype(*like) != graph.dtype(x)) {
     return Refuse("its size is that of another kind of tensor");
   }
   op->op.like = true;
@@ -41,20 +43,21 @@ Result Importer::ReadOutputSize(int i, const SizeExpressions& sizes,
   return absl::OkStatus();
 }
 
-Result Importer::Resize(int i) {
-  const NodeDef& node = graph_.node(i);
-  const Shape* shape = graph_.shape(graph_.Input(i, 0));
+Result Resize(ImportContext& in, int i) {
+  GraphIndex& graph = in.graph();
+  const NodeDef& node = graph.node(i);
+  const Shape* shape = graph.shape(in.Input(i, 0));
   if (!shape || shape->size() != 4) return Refuse("unknown shape");
-  ImportedOperator op = Make(i, OperatorType::kResize, {graph_.Input(i, 0)});
+  ImportedOperator op = in.Make(i, OperatorType::kResize, {in.Input(i, 0)});
   // TensorFlow gives float32 for any type; Keras casts that back.
-  const auto type = ToDataType(graph_.dtype(op.inputs[0]));
-  if (type != dtype_) {
-    const int cast = OnlyConsumer(op.output);
-    if (!type || cast < 0 || graph_.node(cast).op() != "Cast" ||
-        graph_.dtype({cast, 0}) != graph_.dtype(op.inputs[0])) {
+  const auto type = ToDataType(graph.dtype(op.inputs[0]));
+  if (type != in.dtype()) {
+    const int cast = graph.OnlyConsumer(op.output);
+    if (!type || cast < 0 || graph.node(cast).op() != "Cast" ||
+        graph.dtype({cast, 0}) != graph.dtype(op.inputs[0])) {
       return Refuse("it changes the type");
     }
-    TF_RETURN_IF_ERROR(CheckDtype(*type));
+    TF_RETURN_IF_ERROR(in.CheckDtype(*type));
     op.dtype = *type;
     op.output = {cast, 0};
     op.nodes.push_back(cast);
@@ -67,61 +70,58 @@ Result Importer::Resize(int i) {
   if (half_pixel) op.op.coordinates = Coordinates::kHalfPixel;
   if (align) op.op.coordinates = Coordinates::kAlignCorners;
   TF_RETURN_IF_ERROR(
-      ReadOutputSize(i, ReadSizes(&graph_, graph_.Input(i, 1)), &op));
-  return Emit(std::move(op));
+      ReadOutputSize(in, i, ReadSizes(&graph, in.Input(i, 1)), &op));
+  return in.Emit(std::move(op));
 }
 
-Result Importer::MoveDepth(int i) {
-  const NodeDef& node = graph_.node(i);
+Result MoveDepth(ImportContext& in, int i) {
+  const NodeDef& node = in.graph().node(i);
   // A block's cells are the outer part of the channels in both orders.
-  if (!InputShape(i, 0, {4}) ||
+  if (!in.InputShape(i, 0, {4}) ||
       Attr<std::string>(node, "data_format", "NHWC") == "NCHW_VECT_C") {
     return Refuse("unknown shape");
   }
   ImportedOperator op =
-      Make(i,
-           node.op() == "DepthToSpace" ? OperatorType::kDepthToSpace
-                                       : OperatorType::kSpaceToDepth,
-           {graph_.Input(i, 0)});
+      in.Make(i,
+              node.op() == "DepthToSpace" ? OperatorType::kDepthToSpace
+                                          : OperatorType::kSpaceToDepth,
+              {in.Input(i, 0)});
   op.op.block_size = Attr<int64_t>(node, "block_size", 0);
-  return Emit(std::move(op));
+  return in.Emit(std::move(op));
 }
 
-Result Importer::Tile(int i) {
-  // Of a sequence, cells are repeated as images of one column are spread.
-  if (Repeat(i).ok()) return absl::OkStatus();
-  return Spread(i);
-}
-
-Result Importer::Spread(int i) {
-  const bool tile = graph_.node(i).op() == "Tile";
-  const TensorRef x = graph_.Input(i, 0), y = {i, 0};
-  const Shape *from = InputShape(i, 0, {4}), *to = graph_.shape(y);
-  SizeExpressions sizes = ReadSizes(&graph_, graph_.Input(i, 1));
+// One cell as an image of such cells, or one channel as several, by Tile or
+// BroadcastTo.
+Result Spread(ImportContext& in, int i) {
+  GraphIndex& graph = in.graph();
+  const bool tile = graph.node(i).op() == "Tile";
+  const TensorRef x = in.Input(i, 0), y = {i, 0};
+  const Shape *from = in.InputShape(i, 0, {4}), *to = graph.shape(y);
+  SizeExpressions sizes = ReadSizes(&graph, in.Input(i, 1));
   if (!from || !to || to->size() != 4 || sizes.size() != 4 ||
-      graph_.layout(x) != Layout::kChannelsLast ||
-      graph_.layout(y) != Layout::kChannelsLast) {
+      graph.layout(x) != Layout::kChannelsLast ||
+      graph.layout(y) != Layout::kChannelsLast) {
     return Refuse("it repeats more than cells");
   }
   const auto same = [&](int d) {
-    return graph_.same_dimensions(x, y, d, d + 1);
+    return graph.same_dimensions(x, y, d, d + 1);
   };
-  const auto one = [&](int d) { return (*from)[d] == 1 && graph_.fixed(x, d); };
+  const auto one = [&](int d) { return (*from)[d] == 1 && graph.fixed(x, d); };
   if (!same(0)) return Refuse("it repeats images");
   if (!same(3)) {
-    if (!one(3) || !same(1) || !same(2) || !graph_.fixed(y, 3)) {
+    if (!one(3) || !same(1) || !same(2) || !graph.fixed(y, 3)) {
       return Refuse("it repeats channels");
     }
-    ImportedOperator op = Make(i, OperatorType::kBinary, {x});
+    ImportedOperator op = in.Make(i, OperatorType::kBinary, {x});
     op.op.function = BinaryFunction::kMultiply;
     op.op.operand = {1, 1, 1, to->back()};
     op.weights = {std::vector<float>(to->back(), 1.0f)};
-    return Emit(std::move(op));
+    return in.Emit(std::move(op));
   }
   for (int d : {1, 2}) {
     if (same(d)) {
       // As large as it was, whatever that is.
-      sizes[d] = SizeExpression{SizesFrom(graph_, x), d, 1, 0};
+      sizes[d] = SizeExpression{SizesFrom(graph, x), d, 1, 0};
     } else if (!one(d)) {
       return Refuse("it repeats more than one cell");
     }
@@ -130,31 +130,35 @@ Result Importer::Spread(int i) {
   if (tile && !(sizes[0] && sizes[0]->constant() && sizes[0]->offset == 1)) {
     return Refuse("it repeats images");
   }
-  ImportedOperator op = Make(i, OperatorType::kResize, {x});
+  ImportedOperator op = in.Make(i, OperatorType::kResize, {x});
   op.op.coordinates = Coordinates::kHalfPixel;
-  TF_RETURN_IF_ERROR(ReadOutputSize(i, {sizes[1], sizes[2]}, &op));
-  return Emit(std::move(op));
+  TF_RETURN_IF_ERROR(ReadOutputSize(in, i, {sizes[1], sizes[2]}, &op));
+  return in.Emit(std::move(op));
 }
 
-Result Importer::Repeat(int i) {
-  const TensorRef expanded = graph_.Input(i, 0);
-  const int before = expanded.node, after = OnlyConsumer({i, 0});
-  if (graph_.node(before).op() != "ExpandDims" || after < 0 ||
-      graph_.node(after).op() != "Reshape" ||
-      graph_.Input(after, 0) != TensorRef{i, 0} ||
-      OnlyConsumer(expanded) != i || !InputShape(before, 0, {4})) {
+// tf.repeat along height or width, as which Keras writes UpSampling2D:
+// ExpandDims behind that dimension, Tile along the new one, Reshape to an
+// image again.
+Result Repeat(ImportContext& in, int i) {
+  GraphIndex& graph = in.graph();
+  const TensorRef expanded = in.Input(i, 0);
+  const int before = expanded.node, after = graph.OnlyConsumer({i, 0});
+  if (graph.node(before).op() != "ExpandDims" || after < 0 ||
+      graph.node(after).op() != "Reshape" ||
+      in.Input(after, 0) != TensorRef{i, 0} ||
+      graph.OnlyConsumer(expanded) != i || !in.InputShape(before, 0, {4})) {
     return Refuse("it repeats more than cells");
   }
-  const TensorRef x = graph_.Input(before, 0);
-  auto axis = Integers(Constant(before, 1));
-  const auto multiples = Integers(Constant(i, 1));
-  SizeExpressions wanted = SizesOf(&graph_, x);
-  const SizeExpressions sizes = ReadSizes(&graph_, graph_.Input(after, 1));
+  const TensorRef x = in.Input(before, 0);
+  auto axis = Integers(in.Constant(before, 1));
+  const auto multiples = Integers(in.Constant(i, 1));
+  SizeExpressions wanted = SizesOf(&graph, x);
+  const SizeExpressions sizes = ReadSizes(&graph, in.Input(after, 1));
   const int64_t rank = wanted.size();
   if (!axis || axis->size() != 1 || !multiples || rank < 3 ||
       static_cast<int64_t>(multiples->size()) != rank + 1 ||
       static_cast<int64_t>(sizes.size()) != rank ||
-      graph_.layout(x) != graph_.layout({after, 0})) {
+      graph.layout(x) != graph.layout({after, 0})) {
     return Refuse("unknown shape");
   }
   if ((*axis)[0] < 0) (*axis)[0] += rank + 1;
@@ -167,8 +171,8 @@ Result Importer::Repeat(int i) {
       return Refuse("it repeats more than cells");
     }
   }
-  layout_ = graph_.layout(x);
-  const int64_t dimension = LogicalAxis(repeated, *graph_.shape(x));
+  const int64_t dimension =
+      LogicalAxis(repeated, *graph.shape(x), graph.layout(x));
   if (repeated < 0 || times < 1 || (dimension != 1 && dimension != 2)) {
     return Refuse("it repeats other dimensions than height and width");
   }
@@ -183,12 +187,31 @@ Result Importer::Repeat(int i) {
       return Refuse("its result is no image");
     }
   }
-  ImportedOperator op = Make(i, OperatorType::kResize, {x});
+  ImportedOperator op = in.Make(i, OperatorType::kResize, {x});
   op.op.coordinates = Coordinates::kHalfPixel;
   op.op.factors[dimension - 1] = times;
   op.output = {after, 0};
   op.nodes = {before, i, after};
-  return Emit(std::move(op));
+  return in.Emit(std::move(op));
+}
+
+Result Tile(ImportContext& in, int i) {
+  // Of a sequence, cells are repeated as images of one column are spread.
+  if (Repeat(in, i).ok()) return absl::OkStatus();
+  return Spread(in, i);
+}
+
+}  // namespace
+
+HandlerTable ResizeHandlers() {
+  return {
+      {"ResizeBilinear", Resize},
+      {"ResizeNearestNeighbor", Resize},
+      {"Tile", Tile},
+      {"BroadcastTo", Spread},
+      {"DepthToSpace", MoveDepth},
+      {"SpaceToDepth", MoveDepth},
+  };
 }
 
 }  // namespace ios::tf

@@ -1,0 +1,176 @@
+// Activations, and selections that are parts of them.
+#include <cmath>
+
+#include "cc/tensorflow/import/handlers.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::NodeDef;
+
+const std::unordered_map<std::string, Activation>& UnaryActivations() {
+  static const auto* const kActivations =
+      new std::unordered_map<std::string, Activation>{
+          {"Relu", Activation::kRelu},
+          {"Relu6", Activation::kRelu6},
+          {"LeakyRelu", Activation::kLeakyRelu},
+          {"Elu", Activation::kElu},
+          {"Selu", Activation::kSelu},
+          {"Sigmoid", Activation::kSigmoid},
+          {"Tanh", Activation::kTanh},
+          {"Softplus", Activation::kSoftplus},
+          {"Softsign", Activation::kSoftsign},
+          {"Exp", Activation::kExp},
+          {"Expm1", Activation::kExpm1},
+          {"Log", Activation::kLog},
+          {"Log1p", Activation::kLog1p},
+          {"Sqrt", Activation::kSqrt},
+          {"Rsqrt", Activation::kRsqrt},
+          {"Square", Activation::kSquare},
+          {"Abs", Activation::kAbs},
+          {"Erf", Activation::kErf},
+          {"Erfc", Activation::kErfc},
+          {"Sin", Activation::kSin},
+          {"Inv", {Activation::kPow, -1.0f}},
+          {"Reciprocal", {Activation::kPow, -1.0f}},
+  };
+  return *kActivations;
+}
+
+Result Activate(ImportContext& in, int i) {
+  const NodeDef& node = in.graph().node(i);
+  return Unary(in, i, *ActivationOf(node.op(), node));
+}
+
+Result Power(ImportContext& in, int i) {
+  const std::optional<float> exponent = Scalar(in.Constant(i, 1));
+  if (!exponent) return Refuse("its exponent is no constant number");
+  if (*exponent == 2.0f) return Unary(in, i, Activation::kSquare);
+  for (float known : {3.0f, 4.0f, -1.0f, -2.0f, -3.0f, -4.0f, 0.5f, -0.5f}) {
+    if (*exponent == known) return Unary(in, i, {Activation::kPow, known});
+  }
+  return Refuse("its exponent is none that the engine knows");
+}
+
+Result Clip(ImportContext& in, int i) {
+  const auto low = Scalar(in.Constant(i, 1)), high = Scalar(in.Constant(i, 2));
+  if (!low || !high || !std::isfinite(*low) || !std::isfinite(*high)) {
+    return Refuse("its bounds are no constant numbers");
+  }
+  return Unary(in, i, {Activation::kClip, *low, *high});
+}
+
+// The number that is selected, as operand k or as zeros of x's shape; what
+// computes these is appended to `nodes`.
+std::optional<float> SelectedNumber(ImportContext& in, int i, int k,
+                                    std::vector<int>* nodes) {
+  const TensorRef value = in.Input(i, k);
+  if (in.graph().node(value.node).op() == "ZerosLike" &&
+      in.graph().same_shape(value, {i, 0}) &&
+      in.graph().OnlyConsumer(value) == i &&
+      in.graph().controls(value.node).empty()) {
+    nodes->push_back(value.node);
+    return 0.0f;
+  }
+  return Scalar(in.Constant(i, k));
+}
+
+// x where x > number, else 0: a Relu with a threshold.
+Result Threshold(ImportContext& in, int i) {
+  const TensorRef condition = in.Input(i, 0), x = in.Input(i, 1);
+  const int greater = condition.node;
+  std::vector<int> nodes = {i, greater};
+  const std::optional<float> otherwise = SelectedNumber(in, i, 2, &nodes);
+  if (in.graph().node(greater).op() != "Greater" || in.Input(greater, 0) != x ||
+      in.graph().OnlyConsumer(condition) != i || otherwise != 0.0f) {
+    return Refuse("it is no threshold");
+  }
+  const std::optional<float> threshold = Scalar(in.Constant(greater, 1));
+  if (!threshold || !std::isfinite(*threshold) ||
+      !in.graph().controls(greater).empty()) {
+    return Refuse("its threshold is no constant number");
+  }
+  if (!in.InputShape(i, 1, {2, 4}) || !in.graph().same_shape(x, {i, 0})) {
+    return Refuse("unknown shape");
+  }
+  ImportedOperator op = in.Make(i, OperatorType::kActivation, {x});
+  op.op.activation = {Activation::kThreshold, *threshold};
+  op.nodes = std::move(nodes);
+  return in.Emit(std::move(op));
+}
+
+// Of tensors as large as what is compared, and of numbers: rules.h has the
+// rules that find what it is a part of.
+Result Select(ImportContext& in, int i) {
+  GraphIndex& graph = in.graph();
+  if (Threshold(in, i).ok()) return absl::OkStatus();
+  const int compares = in.Input(i, 0).node;
+  Selection selection;
+  selection.compares = graph.node(compares).op();
+  // An input or a constant reads nothing.
+  if (!selection.IsKnown() || graph.inputs(compares).size() != 2) {
+    return Refuse("it selects by no comparison with a number");
+  }
+  const TensorRef x = in.Input(compares, 0), y = {i, 0};
+  const std::optional<float> than = Scalar(in.Constant(compares, 1));
+  if (!than || graph.OnlyConsumer({compares, 0}) != i ||
+      !graph.controls(compares).empty() || !in.InputShape(i, 1, {2, 4}) ||
+      graph.dtype(x) != graph.dtype(y) || !graph.same_shape(x, y)) {
+    return Refuse("it selects by no comparison with a number");
+  }
+  selection.than = *than;
+  ImportedOperator op = in.Make(i, ImportedOperator::Kind::kSelect, {x});
+  op.nodes.push_back(compares);
+  for (const auto& [k, number] :
+       {std::pair(1, &selection.first), std::pair(2, &selection.second)}) {
+    const TensorRef value = in.Input(i, k);
+    *number = SelectedNumber(in, i, k, &op.nodes);
+    if (*number) continue;
+    if (!graph.same_shape(value, y)) {
+      return Refuse("it selects from tensors of several shapes");
+    }
+    op.inputs.push_back(value);
+  }
+  op.selection = selection;
+  return in.Emit(std::move(op));
+}
+
+}  // namespace
+
+std::optional<Activation> ActivationOf(const std::string& op,
+                                       const NodeDef& node) {
+  const auto it = UnaryActivations().find(op);
+  if (it == UnaryActivations().end()) return std::nullopt;
+  if (op != "LeakyRelu") return it->second;
+  const char* const alpha = node.op() == op ? "alpha" : "leakyrelu_alpha";
+  return Activation(Activation::kLeakyRelu, Attr<float>(node, alpha, 0.2f));
+}
+
+Result Unary(ImportContext& in, int i, const Activation& activation, size_t k) {
+  if (!in.InputShape(i, k, {2, 4})) return Refuse("unknown shape");
+  // The same activation of the same tensor, computed once: NASNet has five.
+  const int first = in.FirstOf(i, activation, in.Input(i, k));
+  if (first != i && !in.graph().preserved(i) && !in.graph().waits(i) &&
+      in.graph().node(first).device() == in.graph().node(i).device()) {
+    in.graph().Alias(i, {first, 0});
+    return absl::OkStatus();
+  }
+  ImportedOperator op = in.Make(i, OperatorType::kActivation, {in.Input(i, k)});
+  op.op.activation = activation;
+  return in.Emit(std::move(op));
+}
+
+HandlerTable ActivationHandlers() {
+  HandlerTable table = {
+      {"Pow", Power},
+      {"ClipByValue", Clip},
+      {"Select", Select},
+      {"SelectV2", Select},
+  };
+  for (const auto& [op, activation] : UnaryActivations()) {
+    table.emplace(op, Activate);
+  }
+  return table;
+}
+
+}  // namespace ios::tf

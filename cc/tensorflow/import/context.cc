@@ -1,0 +1,222 @@
+#include "cc/tensorflow/import/context.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "cc/core/limits.h"
+#include "cc/tensorflow/graph/dtypes.h"
+
+namespace ios::tf {
+
+using ::tensorflow::NodeDef;
+using ::tensorflow::Tensor;
+
+Result ImportContext::Enter(int i) {
+  const NodeDef& node = graph_.node(i);
+  device_ = placement_.DeviceOf(node);
+  if (!placement_.Takes(device_)) {
+    return Refuse(absl::StrCat("it is placed on ", device_));
+  }
+  const auto dtype = ToDataType(graph_.dtype({i, 0}));
+  if (!dtype) return Refuse("its type is no floating-point type");
+  dtype_ = *dtype;
+  TF_RETURN_IF_ERROR(CheckDtype(dtype_));
+  const std::string& op = node.op();
+  // These connect tensors of different types or layouts.
+  if (op == "Cast" || op == "Transpose") return absl::OkStatus();
+  std::optional<Layout> layout;
+  // A mean of rows is a sequence of columns.
+  const Shape* result = graph_.shape({i, 0});
+  const bool removes_rows = op == "Mean" && result && result->size() == 4 &&
+                            !Attr<bool>(node, "keep_dims", false);
+  const bool reshapes = Reshapes(node) || removes_rows;
+  const auto fits = [&](TensorRef t) {
+    const Shape* shape = graph_.shape(t);
+    if (!shape || shape->size() != 4 || reshapes) return true;
+    if (!layout) layout = graph_.layout(t);
+    return *layout == graph_.layout(t);
+  };
+  for (size_t k = 0; k < graph_.inputs(i).size(); ++k) {
+    const TensorRef t = graph_.Input(i, k);
+    if (graph_.constant(t.node) || graph_.variable(t.node)) continue;
+    if (!fits(t)) return Refuse("its tensors differ in layout");
+  }
+  if (!fits({i, 0})) return Refuse("its tensors differ in layout");
+  layout_ = layout.value_or(Layout::kChannelsLast);
+  const std::string format = Attr<std::string>(node, "data_format", "");
+  if (layout && !format.empty() &&
+      format != (layout_ == Layout::kChannelsFirst ? "NCHW" : "NHWC")) {
+    return Refuse(absl::StrCat("its data format ", format,
+                               " is not that of its tensors"));
+  }
+  return absl::OkStatus();
+}
+
+Result ImportContext::CheckDtype(DataType dtype) const {
+  if (dtype != DataType::kFloat32 && device_ == kCpu) {
+    return Refuse(
+        absl::StrCat("the engine computes ", ToString(dtype), " on GPUs only"));
+  }
+  return absl::OkStatus();
+}
+
+const Shape* ImportContext::InputShape(
+    int i, size_t k, std::initializer_list<size_t> ranks) const {
+  if (k >= graph_.inputs(i).size() ||
+      graph_.dtype(graph_.Input(i, k)) != graph_.dtype({i, 0})) {
+    return nullptr;
+  }
+  const TensorRef t = graph_.Input(i, k);
+  const Shape* shape = graph_.shape(t);
+  if (!shape || std::count(ranks.begin(), ranks.end(), shape->size()) == 0) {
+    return nullptr;
+  }
+  // A tensor that is empty for some sizes, such as all images but the first,
+  // cannot be measured for those.
+  for (int probe = 0; probe < graph_.required_probes(); ++probe) {
+    if (NumElements(*graph_.shape(t, probe)) == 0) return nullptr;
+  }
+  return shape;
+}
+
+const Tensor* ImportContext::Constant(int i, size_t k) const {
+  if (k >= graph_.inputs(i).size()) return nullptr;
+  return graph_.Constant(graph_.inputs(i)[k]);
+}
+
+int ImportContext::FirstOf(int i, const Activation& activation, TensorRef x) {
+  return activations_.emplace(std::make_pair(activation, x), i).first->second;
+}
+
+ImportedOperator ImportContext::Make(int i, OperatorType type,
+                                     std::vector<TensorRef> inputs) const {
+  ImportedOperator result =
+      Make(i, ImportedOperator::Kind::kOperator, std::move(inputs));
+  result.op.type = type;
+  return result;
+}
+
+ImportedOperator ImportContext::Make(int i, ImportedOperator::Kind kind,
+                                     std::vector<TensorRef> inputs) const {
+  ImportedOperator result;
+  result.kind = kind;
+  result.op.name = OperatorName(graph_, i);
+  result.dtype = dtype_;
+  result.inputs = std::move(inputs);
+  result.output = {i, 0};
+  result.nodes = {i};
+  return result;
+}
+
+Result ImportContext::Emit(ImportedOperator op) {
+  emitted_.push_back(std::move(op));
+  return absl::OkStatus();
+}
+
+bool ChangesRank(const NodeDef& node) {
+  return node.op() == "StridedSlice" &&
+         (Attr<int64_t>(node, "new_axis_mask", 0) ||
+          Attr<int64_t>(node, "shrink_axis_mask", 0));
+}
+
+bool Reshapes(const NodeDef& node) {
+  return node.op() == "Reshape" || node.op() == "Squeeze" ||
+         node.op() == "ExpandDims" || ChangesRank(node);
+}
+
+std::vector<int64_t> Logical(const std::vector<int64_t>& list, Layout layout,
+                             size_t each, int64_t missing) {
+  if (layout == Layout::kSequence && list.size() == 3 * each) {
+    std::vector<int64_t> result = list;
+    result.insert(result.begin() + each, each, missing);
+    return result;
+  }
+  if (layout != Layout::kChannelsFirst || list.size() != 4 * each) {
+    return list;
+  }
+  std::vector<int64_t> result;
+  for (size_t d : {0, 2, 3, 1}) {
+    result.insert(result.end(), list.begin() + d * each,
+                  list.begin() + (d + 1) * each);
+  }
+  return result;
+}
+
+size_t RankOf(const Shape& shape, Layout layout) {
+  return shape.size() - (shape.size() == 4 && layout == Layout::kSequence);
+}
+
+int64_t LogicalAxis(int64_t axis, const Shape& shape, Layout layout) {
+  if (axis < 0) axis += RankOf(shape, layout);
+  if (shape.size() != 4 || axis < 1 || axis > 3) return axis;
+  switch (layout) {
+    case Layout::kChannelsLast:
+      return axis;
+    case Layout::kChannelsFirst:
+      return axis == 1 ? 3 : axis - 1;
+    case Layout::kSequence:
+      return axis + 1;
+  }
+  return axis;
+}
+
+bool Spatial(const std::vector<int64_t>& of_dimensions, Layout layout,
+             std::array<int64_t, 2>* result) {
+  const std::vector<int64_t> list = Logical(of_dimensions, layout);
+  if (list.size() != 4 || list[0] != 1 || list[3] != 1) return false;
+  *result = {list[1], list[2]};
+  return std::all_of(result->begin(), result->end(), [](int64_t number) {
+    return number >= 1 && number <= kMaxDimension;
+  });
+}
+
+bool ReadPadding(const NodeDef& node, Layout layout, Padding* padding) {
+  const std::string type = Attr<std::string>(node, "padding", "");
+  if (type == "SAME") {
+    padding->type = PaddingType::kSame;
+  } else if (type == "VALID") {
+    padding->type = PaddingType::kValid;
+  } else {
+    const auto pads = Logical(
+        Attr<std::vector<int64_t>>(node, "explicit_paddings", {}), layout, 2);
+    if (pads.size() != 8 || pads[0] || pads[1] || pads[6] || pads[7]) {
+      return false;
+    }
+    *padding = {PaddingType::kExplicit, pads[2], pads[3], pads[4], pads[5]};
+  }
+  return true;
+}
+
+std::optional<float> Scalar(const Tensor* tensor) {
+  if (!tensor || !ToDataType(tensor->dtype()) || tensor->NumElements() != 1) {
+    return std::nullopt;
+  }
+  return Floats(*tensor)[0];
+}
+
+std::optional<std::vector<float>> Repeated(const Tensor& tensor,
+                                           int64_t channels) {
+  std::vector<float> values = Floats(tensor);
+  if (values.size() == 1) values.resize(channels, values[0]);
+  if (static_cast<int64_t>(values.size()) != channels) return std::nullopt;
+  return values;
+}
+
+std::optional<std::vector<float>> PerChannel(const Tensor* tensor,
+                                             const Shape& x, Layout layout) {
+  if (!tensor || !ToDataType(tensor->dtype()) ||
+      tensor->dims() > static_cast<int>(RankOf(x, layout))) {
+    return std::nullopt;
+  }
+  if (tensor->NumElements() != 1) {
+    const bool first = layout == Layout::kChannelsFirst && x.size() == 4;
+    const int channel = tensor->dims() - (first ? 3 : 1);
+    if (channel < 0 || tensor->dim_size(channel) != x.back()) {
+      return std::nullopt;
+    }
+  }
+  return Repeated(*tensor, x.back());
+}
+
+}  // namespace ios::tf
