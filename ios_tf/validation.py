@@ -86,15 +86,15 @@ def listed(name: str, text: str) -> list[str]:
     return words
 
 
-def device_name(text: str) -> str:
+def device_name(text: Any) -> str:
     """The name of a device that TensorFlow has: auto, cpu, gpu, gpu:1 and so on.
 
     Raises:
       UserError: it is none.
     """
-    if not re.fullmatch(r"auto|cpu|gpu(:\d{1,4})?", text):
+    if not re.fullmatch(r"auto|cpu|gpu(:\d{1,4})?", str(text)):
         raise UserError(f"device must be auto, cpu, gpu, gpu:1 …, not {_shown(text)}")
-    return text
+    return str(text)
 
 
 def pattern(text: str) -> str:

@@ -17,6 +17,7 @@ from ios_tf.conversion.planning import (
     Plan,
     computed_directly,
     of_signature,
+    with_their_batch_sizes,
 )
 from ios_tf.conversion.report import Report, step
 from ios_tf.errors import UserError, first_line
@@ -294,6 +295,7 @@ class _Conversion:
                 self._device,
                 self._weights,
             )
+        self._functions = with_their_batch_sizes(self._functions)
 
     def _try(self) -> None:
         """Writes, loads and runs the model with sequential schedules.

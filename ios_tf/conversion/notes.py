@@ -159,7 +159,8 @@ def the_rest(report: Report, converted: Sequence[Function]) -> None:
     report.left_to_tensorflow = dict(left)
     fixed = [(f, f.fixed_batch_size()) for f in converted]
     report.notes += {
-        f"the model {f.describe_fixed_batch_size()}: it is scheduled for that": None
+        f"signature {f.reference.name!r} {f.describe_fixed_batch_size()}: it is "
+        "scheduled for that": None
         for f, size in fixed
         if size and size not in report.sizes
     }

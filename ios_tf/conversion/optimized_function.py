@@ -16,6 +16,7 @@ from ios_tf.conversion.planning import (
     Plan,
     computed_directly,
     of_signature,
+    with_their_batch_sizes,
 )
 from ios_tf.conversion.report import Report
 from ios_tf.errors import UserError, first_line
@@ -191,7 +192,7 @@ class _Equivalents:
         )
         # Later changes of the original, such as training, must not change others.
         self._weights = Weights()
-        self.function = Function.find(
+        found = Function.find(
             original.name,
             self._named(original.compute),
             self._weights.copied(self._frozen),
@@ -199,6 +200,7 @@ class _Equivalents:
             device,
             self._weights,
         )
+        (self.function,) = with_their_batch_sizes({0: found}).values()
 
     def compared(self, graph_def: Any, timed: bool) -> tuple[_Compute, Comparison]:
         """The function of a graph, and how it compares with the original.

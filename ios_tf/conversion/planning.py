@@ -69,7 +69,7 @@ class Function:
           weights: where its variables are kept that are not the original's.
 
         Raises:
-          UserError: it is converted already, or takes one batch size only.
+          UserError: it is converted already.
           NotOptimizedError: TensorFlow fails to infer its shapes, or to optimise it.
         """
         if batch_sizes and graph_optimizer.is_converted(frozen):
@@ -92,7 +92,6 @@ class Function:
         told = next((c.image_size for c in collected.values()), None)
         reference = Reference(name, original, frozen, device, told)
         function = cls(frozen, collected, reference)
-        _check_batch_sizes(name, function)
         kept = of_one_network(collected)
         others = [size for size in collected if size not in kept]
         function = dataclasses.replace(function, collected=kept, other_networks=others)
@@ -182,16 +181,29 @@ def of_signature(name: str) -> Iterator[None]:
         raise NotOptimizedError(f"signature {name!r}: {error}") from error
 
 
-def _check_batch_sizes(name: str, function: Function) -> None:
-    """Whether the function takes batches of the sizes it is to be scheduled for."""
-    sizes = list(function.collected)
-    if len(sizes) == 1 or not function.problems:
-        return
-    if function.fixed_batch_size():
+def with_their_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Function]:
+    """Functions, of which those that compute a fixed number of images have one size.
+
+    Raises:
+      UserError: several sizes are asked for, and no function takes them.
+    """
+    several = [f for f in functions.values() if len(f.collected) > 1 and f.problems]
+    fixed = [function for function in several if function.fixed_batch_size()]
+    if fixed and len(fixed) == len(several):
+        sizes = ", ".join(map(str, fixed[0].collected))
         raise UserError(
-            f"signature {name!r} {function.describe_fixed_batch_size()}: it cannot be "
-            f"scheduled for {', '.join(map(str, sizes))}; give one batch size"
+            f"signature {fixed[0].reference.name!r} "
+            f"{fixed[0].describe_fixed_batch_size()}: it cannot be scheduled for "
+            f"{sizes}; give one batch size"
         )
+    return {
+        number: dataclasses.replace(
+            function, collected=dict(list(function.collected.items())[:1])
+        )
+        if function in fixed
+        else function
+        for number, function in functions.items()
+    }
 
 
 def of_one_network(collected: Mapping[int, Collected]) -> dict[int, Collected]:

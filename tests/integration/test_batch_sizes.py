@@ -250,6 +250,31 @@ def test_a_fixed_batch_size(tmp_path):
     assert [entry["batch_size"] for entry in program["schedules"]] == [4]
 
 
+def test_a_signature_of_a_fixed_batch_size_beside_another(tmp_path):
+    module = tf.Module()
+    spec = [tf.TensorSpec([n, 9, 9, 4], name="x") for n in (None, 3)]
+    signatures = {
+        name: tf.function(lambda x: branches(x)).get_concrete_function(one)
+        for name, one in zip(("any", "three"), spec, strict=True)
+    }
+    model, output = str(tmp_path / "m"), str(tmp_path / "out")
+    tf.saved_model.save(module, model, signatures=signatures)
+    report = ios_tf.convert(model, output, batch_size=[1, 8], strategy="greedy", **FAST)
+    (note,) = (note for note in report.notes if "fixed batch size" in note)
+    assert note.startswith("signature 'three' has the fixed batch size 3:")
+    functions = [tf.saved_model.load(path).signatures for path in (model, output)]
+    for name, batches in (("any", (1, 2, 8)), ("three", (3,))):
+        (program,) = graph_optimizer.lowered_programs(
+            frozen_graphs.freeze(name, functions[1][name])
+        )
+        scheduled = [entry["batch_size"] for entry in program["schedules"]]
+        assert scheduled == ([3] if name == "three" else [1, 8])
+        for batch in batches:
+            images = tf.constant(gh.random_array(batch, 9, 9, 4))
+            expected, found = (f[name](x=images) for f in functions)
+            gh.assert_equal([found["y"].numpy()], [expected["y"].numpy()])
+
+
 def test_images_that_are_cut_into_two(tmp_path):
     # Convolutions see twice the batch.
     def function(x):

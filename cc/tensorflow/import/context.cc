@@ -19,7 +19,11 @@ Result ImportContext::Enter(int i) {
     return Refuse(absl::StrCat("it is placed on ", device_));
   }
   const auto dtype = ToDataType(graph_.dtype({i, 0}));
-  if (!dtype) return Refuse("its type is no floating-point type");
+  if (!dtype) {
+    return Refuse(absl::StrCat(
+        "the engine does not compute ",
+        tensorflow::DataTypeString(graph_.dtype({i, 0}))));
+  }
   dtype_ = *dtype;
   TF_RETURN_IF_ERROR(CheckDtype(dtype_));
   const std::string& op = node.op();
