@@ -50,6 +50,8 @@ std::mutex mutex;
 std::map<Descriptor, cudnnBackendDescriptorType_t> types;
 std::map<Descriptor, Descriptor> configs;  // of plans
 std::set<Descriptor> loaded;               // plans from JSON
+std::map<Descriptor, int> built;           // plans, by when they were built
+std::set<int> ran;                         // of them
 std::map<Descriptor, cudnnBackendHeurMode_t> modes;
 std::string notes;  // a line of JSON for each thing
 
@@ -179,7 +181,10 @@ void NotePlan(Descriptor plan, cudnnStatus_t status) {
   }
   const auto workspace = Get<int64_t>(
       plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1);
+  static int count = 0;
+  built[plan] = count++;
   notes += "{\"plan\": " + Json(EngineOf(configs[plan])) +
+           ", \"id\": " + std::to_string(built[plan]) +
            ", \"status\": " + std::to_string(status) + ", \"workspace\": " +
            std::to_string(workspace.empty() ? -1 : workspace[0]) + "}\n";
 }
@@ -238,6 +243,7 @@ cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
   types.erase(descriptor);
   configs.erase(descriptor);
   loaded.erase(descriptor);
+  built.erase(descriptor);
   modes.erase(descriptor);
   return REAL(cudnnBackendDestroyDescriptor)(descriptor);
 }
@@ -292,8 +298,15 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendGetAttribute(
 }
 
 cudnnStatus_t CUDNNWINAPI cudnnBackendExecute(cudnnHandle_t handle,
-                                              cudnnBackendDescriptor_t,
+                                              cudnnBackendDescriptor_t plan,
                                               cudnnBackendDescriptor_t) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    const auto found = built.find(plan);
+    if (found != built.end() && ran.insert(found->second).second) {
+      notes += "{\"ran\": " + std::to_string(found->second) + "}\n";
+    }
+  }
   const CUresult result =
       fake::EnqueueOn(reinterpret_cast<CUstream>(handle->stream),
                       {"cudnn nothing", nullptr, 10});

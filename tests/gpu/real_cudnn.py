@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib.util
 import json
+import math
 import os
 import re
 import shlex
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import cuda_helpers
+
+from ios_tf.native import engine
 
 HERE = Path(__file__).resolve().parent
 DEVICES = HERE / "devices"
@@ -33,12 +36,17 @@ _OLDEST = (9, 8)  # takes a device in JSON
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """One that the engine had built, to be timed."""
+    """One that the engine had built.
+
+    Attributes:
+      timed: whether it ran, as those do that the engine compares.
+    """
 
     name: str
     tensor_cores: bool
     compiles: bool
     workspace: int
+    timed: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +67,10 @@ class Answer:
     graphs: Sequence[Sequence[Plan]]
     loaded: int
 
+    @property
+    def timed(self) -> list[Plan]:
+        return [plan for plan in self.plans if plan.timed]
+
 
 def find() -> Path | None:
     """NVIDIA's library, where a wheel has it."""
@@ -74,26 +86,53 @@ def find() -> Path | None:
     return None
 
 
+# What cuDNN loads as soon as it has compiled it; with the proxy it never runs.
+_LOADERS = ("cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction")
+
+
+def _rest_of_driver() -> str:
+    """Source of a driver's functions, weak and failing, but for _LOADERS: where a driver
+    has fewer than all cuDNN proposes no engine that it compiles."""
+    headers = (d / "cuda.h" for d in cuda_helpers.include_directories())
+    text = next(header for header in headers if header.exists()).read_text()
+    names = set(re.findall(r"\bCUDAAPI\s+(cu\w+)\s*\(", text))
+    bases = {re.sub(r"(_v\d+|_ptsz|_ptds)+$", "", name) for name in names}
+    versions = ("", "_v2", "_v3", "_v4")
+    failing = {base + version for base in bases for version in versions}
+    weak = "__attribute__((weak)) int"
+    lines = [
+        f"{weak} {name}() {{ return 801; }}" for name in failing.difference(_LOADERS)
+    ]
+    lines += [f"int {name}(void** it) {{ *it = &any; return 0; }}" for name in _LOADERS]
+    return "\n".join(["static int any;", 'extern "C" {', *sorted(lines), "}", ""])
+
+
 @functools.cache
 def _build(library: Path) -> Path:
     """A directory with the proxy and the fake driver and NVRTC, as the engine wants."""
     fakes = cuda_helpers.build_fakes()
     source = HERE / "proxy.cc"
     command = [*shlex.split(os.environ.get("CXX", "g++")), "-std=c++17", "-O1"]
-    command += ["-Wall", "-fPIC", "-shared", str(source)]
+    command += ["-Wall", "-fPIC", "-shared"]
     command += [f"-isystem{library.parents[1] / 'include'}"]
     command += [f"-isystem{d}" for d in cuda_helpers.include_directories()]
-    command += [f"-L{fakes}", "-l:libcuda.so.1", f"-Wl,-rpath,{fakes}", "-ldl"]
-    text = repr(command).encode() + source.read_bytes()
+    command += ["-ldl"]
+    rest = _rest_of_driver()
+    text = repr(command).encode() + rest.encode() + source.read_bytes()
+    text += fakes.name.encode()
     digest = hashlib.sha256(text).hexdigest()[:16]
     target = fakes.parent / f"proxy.{digest}"
     if not target.exists():
         building = target.with_name(f"{target.name}.{os.getpid()}")
         building.mkdir()
-        output = building / "libcudnn.so.9"
-        subprocess.run([*command, "-o", str(output)], check=True)
-        for name in ("libcuda.so.1", "libnvrtc.so.12"):
-            (building / name).symlink_to(fakes / name)
+        driver = building / "libcuda.so.1"
+        (building / "rest.cc").write_text(rest)
+        objects = [f"{fakes / n}.o" for n in cuda_helpers.LIBRARIES[driver.name]]
+        objects += [str(building / "rest.cc"), "-Wl,-soname,libcuda.so.1"]
+        subprocess.run([*command, "-o", str(driver), *objects], check=True)
+        command += [str(source), str(driver), "-Wl,-rpath,$ORIGIN"]
+        subprocess.run([*command, "-o", str(building / "libcudnn.so.9")], check=True)
+        (building / "libnvrtc.so.12").symlink_to(fakes / "libnvrtc.so.12")
         building.rename(target)
     return target
 
@@ -130,6 +169,7 @@ def answers(
         text=True,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
     result = json.loads(done.stdout)
     return result["version"], [_answer(**one) for one in result["answers"]]
 
@@ -139,10 +179,13 @@ def _answer(error: str, notes: Sequence[Mapping[str, Any]]) -> Answer:
     graphs: list[list[Plan]] = []
     proposing = False
     loaded = 0
+    ran = {note["ran"] for note in notes if "ran" in note}
     for note in notes:
+        if "ran" in note:
+            continue
         if "mode" in note:
             names = proposed.setdefault(str(note["mode"]), [])
-            names += [engine["name"] for engine in note["proposed"]]
+            names += [proposal["name"] for proposal in note["proposed"]]
             if not proposing:
                 graphs.append([])
             proposing = True
@@ -151,13 +194,14 @@ def _answer(error: str, notes: Sequence[Mapping[str, Any]]) -> Answer:
         if "loaded" in note:
             loaded += note["loaded"] == 0
         elif note["status"] == 0:
-            engine = note["plan"]
+            about = note["plan"]
             graphs[-1].append(
                 Plan(
-                    engine["name"],
-                    _TENSOR_CORE in engine["numerical"],
-                    _COMPILES in engine["behavior"],
+                    about["name"],
+                    _TENSOR_CORE in about["numerical"],
+                    _COMPILES in about["behavior"],
                     note["workspace"],
+                    note["id"] in ran,
                 )
             )
     plans = [plan for graph in graphs for plan in graph]
@@ -181,6 +225,39 @@ def convolutions(network: str) -> list[dict[str, Any]]:
         }
         for one in found
     ]
+
+
+def tensors(block: Mapping[str, Any]) -> tuple[list[int], list[int], list[int]]:
+    """Shapes of input, filter and output of a block's one convolution."""
+    (operator,) = block["operators"]
+    x = block["inputs"][0]
+    window = operator.get("kernel", [1, 1])
+    w = [*window, x[-1] // operator.get("groups", 1), operator["filters"]]
+    return x, w, engine.problem(block)["shapes"][0]
+
+
+def element_bytes(dtype: str) -> int:
+    return 4 if dtype in ("float32", "exact") else 2
+
+
+def multiple(dtype: str) -> int:
+    """Channels that tensor cores take."""
+    return 4 if dtype == "float32" else 8
+
+
+def pads(plan: Plan, x: Sequence[int], w: Sequence[int], y: Sequence[int]) -> bool:
+    """Whether a plan's workspace is that of copies in half precision, with channels
+    padded: of the filter and of input or output or both, and less than 1 KiB more."""
+
+    def padded(n: int) -> int:
+        return -(-n // 8) * 8
+
+    def copy(shape: Sequence[int]) -> int:
+        return 2 * math.prod(shape[:-1]) * padded(shape[-1])
+
+    both = 2 * math.prod(w[:-2]) * padded(w[-2]) * padded(w[-1])
+    copies = (both + copy(x), both + copy(y), both + copy(x) + copy(y))
+    return any(0 <= plan.workspace - size < 1024 for size in copies)
 
 
 def networks() -> Iterator[str]:

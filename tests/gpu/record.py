@@ -24,20 +24,20 @@ CASES = {
 def summary(answer: Answer) -> dict:
     """An answer in few words.
 
-    "timed" are the engines of the plans that were built, with their numbers of
+    "timed" are the engines of the plans that would be timed, with their numbers of
     configurations; "workspace" is the least of a plan with tensor cores, and the most
     of any.
     """
     if answer.error:
         return {"error": answer.error}
-    cores = [plan.workspace for plan in answer.plans if plan.tensor_cores]
+    cores = [plan.workspace for plan in answer.timed if plan.tensor_cores]
     return {
-        "timed": engines([plan.name for plan in answer.plans]),
+        "timed": engines([plan.name for plan in answer.timed]),
         "tensor_cores": len(cores),
-        "compiled": sum(plan.compiles for plan in answer.plans),
+        "compiled": sum(plan.compiles for plan in answer.timed),
         "workspace": [
             min(cores, default=None),
-            max((plan.workspace for plan in answer.plans), default=None),
+            max((plan.workspace for plan in answer.timed), default=None),
         ],
     }
 

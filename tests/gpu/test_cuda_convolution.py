@@ -160,6 +160,17 @@ def test_all_that_takes_a_pitch_is_timed_where_there_is_one(gpu, pitched):
         assert used == {2}
 
 
+def test_all_that_is_ready_is_timed(gpu):
+    """Though there are as many as cuDNN's heuristics propose, and more."""
+    gpu.fake.set(tiles=36, ready_tiles=1)
+    op = CONV | {"kernel": [2, 3], "activation": "relu6"}
+    block = {**block_of(op), "dtype": "float16"}
+    program = engine.Program(block, schedule_of(1), weights_of(op), "gpu")
+    timed, used, _ = engines_of(gpu, program, "float16")
+    assert timed == {0, 1, 2, 3, *range(5, 41)}
+    assert min(used) > 20  # one of the fastest, which take next to no time
+
+
 def test_equal_convolutions_share_a_plan(gpu):
     op = CONV | {"kernel": [5, 1]}
     weights = weights_of(op)

@@ -1,6 +1,7 @@
 """Programs on the fake GPU: random blocks under random legal schedules, eager and as
 graphs, from several threads and streams, and planted mistakes that must be found."""
 
+import re
 import threading
 
 import cuda_engine
@@ -206,6 +207,13 @@ def test_each_instance_has_a_handle_of_cudnn(gpu):
     assert most >= 20 + 2  # the first program's, and one to build graphs with
     assert handles(20) == handles(3) == most
     run.close()
+
+
+def test_latencies_are_of_one_revision_of_the_backend():
+    """Old ones are not those of newer kernels."""
+    names = [engine.device_fingerprint(d) for d in ("gpu", "gpu,tf32=off")]
+    assert re.search(r", cuDNN [\d.]+, revision \d+$", names[0])
+    assert names[1] == names[0] + ", no TF32"
 
 
 def test_two_gpus(gpu):

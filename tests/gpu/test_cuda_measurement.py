@@ -66,6 +66,15 @@ def test_the_gpu_does_not_wait_for_launches_one_by_one(gpu):
     assert launched == pytest.approx(captured + 0.002, rel=0.01)
 
 
+def test_graphs_are_on_the_gpu_before_they_are_timed(gpu):
+    block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(2)))
+    gpu.fake.reset()
+    medians(block, stages([[0]]), stages([[0]], [[1]]))
+    counts = gpu.fake.report()["counts"]
+    assert counts["cuGraphLaunch"] > 0
+    assert "cuGraphLaunch uploads" not in counts
+
+
 def test_long_stages_are_not_repeated_in_graphs(gpu):
     """A network has thousands of kernels, which a graph is to hold once."""
     gpu.fake.set(time_scale=10_000)

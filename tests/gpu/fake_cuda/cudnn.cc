@@ -10,6 +10,7 @@
 #include <thread>
 #include <type_traits>
 
+#include "attributes.h"
 #include "graph.h"
 #include "machine.h"
 
@@ -88,14 +89,19 @@ constexpr Engine kEngines[] = {
 constexpr int kReadyEngines = sizeof(kEngines) / sizeof(kEngines[0]);
 
 // Behind these come those that fuse any graph and are compiled when a plan is
-// built: as many as the option "tiles" says, each twice as fast as the one
-// before. They take tensors of any pitch.
+// built, unless the option "ready_tiles" says otherwise: as many as the option
+// "tiles" says, each twice as fast as the one before. They take tensors of any
+// pitch.
 int EngineCount() { return kReadyEngines + Machine::Get().Option("tiles"); }
 
-bool Compiles(int engine) { return engine >= kReadyEngines; }
+bool IsTile(int engine) { return engine >= kReadyEngines; }
+
+bool Compiles(int engine) {
+  return IsTile(engine) && !Machine::Get().Option("ready_tiles");
+}
 
 Engine EngineAt(int engine) {
-  if (!Compiles(engine)) return kEngines[engine];
+  if (!IsTile(engine)) return kEngines[engine];
   return {std::ldexp(1.2, kReadyEngines - engine), 0, false,
           fake::Arithmetic::kTf32, true};
 }
@@ -293,9 +299,8 @@ bool IsFloat(const fake::OperationGraph& graph) {
 // number of channels that is no multiple of 16 bytes.
 int64_t WorkspaceOf(int engine, const fake::OperationGraph& graph) {
   int64_t bytes = EngineAt(engine).workspace;
-  if (Compiles(engine) ||
-      (IsFloat(graph) &&
-       EngineAt(engine).float_arithmetic == fake::Arithmetic::kFloat32)) {
+  if (IsTile(engine) || (IsFloat(graph) && EngineAt(engine).float_arithmetic ==
+                                               fake::Arithmetic::kFloat32)) {
     return bytes;
   }
   for (const fake::GraphTensor& tensor : graph.Tensors()) {
@@ -764,6 +769,12 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendSetAttribute(
         "an attribute is set of a descriptor that is finalized or gone");
     return CUDNN_STATUS_BAD_PARAM;
   }
+  const std::string wrong =
+      fake::WrongAttribute(descriptor->type, name, type, count);
+  if (!wrong.empty()) {
+    machine.Violate(wrong);
+    return Fail(CUDNN_STATUS_BAD_PARAM, wrong);
+  }
   Attribute attribute;
   attribute.type = type;
   attribute.count = count;
@@ -774,6 +785,12 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendSetAttribute(
           Find(static_cast<const cudnnBackendDescriptor_t*>(array)[i]);
       if (!other || !other->finalized) {
         return Fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "not finalized");
+      }
+      if (!fake::MayRefer(name, other->type)) {
+        machine.Violate("attribute " + std::to_string(name) +
+                        " refers to a descriptor of type " +
+                        std::to_string(other->type));
+        return Fail(CUDNN_STATUS_BAD_PARAM, "another type of descriptor");
       }
       attribute.descriptors.push_back(other);
     }

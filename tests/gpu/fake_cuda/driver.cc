@@ -72,6 +72,7 @@ struct CUgraphExec_st {
   CUcontext context = nullptr;
   std::vector<uint32_t> chains;  // of slots
   NodePtr last;                  // the end of the last launch
+  bool uploaded = false;
 };
 
 namespace {
@@ -943,6 +944,8 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream handle) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   machine.Count("cuGraphLaunch");
+  if (!exec->uploaded) machine.Count("cuGraphLaunch uploads");
+  exec->uploaded = true;
   machine.Spend(kHostGraphLaunch + kHostGraphNode * exec->graph.nodes.size());
   // Behind what is on the stream, and behind the graph's last launch.
   std::vector<NodePtr> roots = Before(stream);
@@ -981,6 +984,7 @@ CUresult CUDAAPI cuGraphUpload(CUgraphExec exec, CUstream handle) {
     machine.Violate("cuGraphUpload of a graph that does not exist");
     return CUDA_ERROR_INVALID_HANDLE;
   }
+  exec->uploaded = true;
   return CUDA_SUCCESS;
 }
 
