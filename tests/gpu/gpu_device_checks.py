@@ -245,8 +245,8 @@ def test_all_memory_is_tensorflow_s():
 
 
 def test_memory_that_work_still_uses_is_not_written():
-    """A region's weights get the memory that a result leaves: those of the matrix product
-    are as large as ten rows of the result, or as twelve or sixteen if padded."""
+    """A region's weights get the memory that a result leaves: those of the matrix
+    product are as large as ten rows of the result, twelve or sixteen if padded."""
     call = region()
     inputs = [on_gpu(gh.random_array(rows, 9, 8, 3)) for rows in (10, 12, 16)]
     for seed in range(2):

@@ -91,8 +91,8 @@ _LOADERS = ("cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction")
 
 
 def _rest_of_driver() -> str:
-    """Source of a driver's functions, weak and failing, but for _LOADERS: where a driver
-    has fewer than all cuDNN proposes no engine that it compiles."""
+    """Source of a driver's functions, weak and failing, but for _LOADERS: where a
+    driver has fewer than all cuDNN proposes no engine that it compiles."""
     headers = (d / "cuda.h" for d in cuda_helpers.include_directories())
     text = next(header for header in headers if header.exists()).read_text()
     names = set(re.findall(r"\bCUDAAPI\s+(cu\w+)\s*\(", text))

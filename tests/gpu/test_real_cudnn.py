@@ -7,9 +7,10 @@ GPU can say. Asserted is that none of them can hurt, and that a good one is amon
 * with tensor cores, but for float32 without TF32;
 * none takes more workspace than the engine allows, as every lane has to have it, and
   what would is built, but never runs;
-* tensor cores' plans for half precision pad no channels where there are as many as these
-  take: what the engine pads when it compiles, cuDNN does not pad on every call. Plans
-  for TF32 may copy: on an H200 one that does not is there, on others all transpose;
+* tensor cores' plans for half precision pad no channels where there are as many as
+  these take: what the engine pads when it compiles, cuDNN does not pad on every call.
+  Plans for TF32 may copy: on an H200 one that does not is there, on others all
+  transpose;
 * what is ready copies tensors with a pitch, what is compiled does not.
 """
 
