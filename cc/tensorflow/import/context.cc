@@ -20,9 +20,9 @@ Result ImportContext::Enter(int i) {
   }
   const auto dtype = ToDataType(graph_.dtype({i, 0}));
   if (!dtype) {
-    return Refuse(absl::StrCat(
-        "the engine does not compute ",
-        tensorflow::DataTypeString(graph_.dtype({i, 0}))));
+    return Refuse(
+        absl::StrCat("the engine does not compute ",
+                     tensorflow::DataTypeString(graph_.dtype({i, 0}))));
   }
   dtype_ = *dtype;
   TF_RETURN_IF_ERROR(CheckDtype(dtype_));
