@@ -1,5 +1,8 @@
 """Blocks on other frameworks' operators: all compute what the engine computes."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -7,6 +10,7 @@ from ios_tf.bench import arrays
 from ios_tf.bench.checks import sample_blocks
 from ios_tf.bench.frameworks import interpreter
 from ios_tf.bench.frameworks.ops import Sampling, Window, resized
+from ios_tf.bench.frameworks.runner import Runner
 from ios_tf.bench.frameworks.weights import _ScalingOps, _Values, random_weights
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.native import engine
@@ -203,3 +207,29 @@ def test_resizing_by_indices(interpolation, coordinates):
             ops.array(ops.resize(ops.tensor(image), sampling)),
             atol=1e-5,
         )
+
+
+class _Restless(Runner):
+    """Leaves a thread that works on for a while, as some pools' threads do."""
+
+    def __init__(self):
+        self.working: list[threading.Thread] = []
+
+    def run(self):
+        self.working = [threading.Thread(target=_work_on)]
+        self.working[0].start()
+
+    def outputs(self):
+        return []
+
+
+def _work_on():
+    end = time.thread_time() + 0.05
+    while time.thread_time() < end:
+        pass
+
+
+def test_who_is_measured_next_has_the_cores():
+    runner = _Restless()
+    runner.time(calls=1)
+    assert not runner.working[0].is_alive()

@@ -65,6 +65,15 @@ def test_engine(name, engine_tests):
     run(engine_tests, ENGINE_TESTS[name])
 
 
+@pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
+def test_depthwise_convolutions_of_other_instruction_sets(
+    isa, engine_tests, monkeypatch
+):
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
+    (name,) = [test for test in ENGINE_TESTS if "depthwise" in test]
+    run(engine_tests, ENGINE_TESTS[name])
+
+
 @pytest.fixture(scope="module")
 def graph_tests() -> Path:
     return shared.made_once("graph_tests", _build_graph_tests) / "tests"

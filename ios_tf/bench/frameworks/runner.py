@@ -19,11 +19,26 @@ from ios_tf.model.network import Network
 
 # Runs of one measurement together take at least so long.
 _LEAST_MS = 30.0
+# Seconds: of waiting for threads to rest, at most, and between looks at them.
+_REST, _LOOK = 0.5, 0.005
 
 
 def runs_taking(least_ms: float, once_ms: float) -> int:
     """How many runs of `once_ms` take some `least_ms` together."""
     return max(1, round(least_ms / max(once_ms, 1e-3)))
+
+
+def _come_to_rest() -> None:
+    """Returns when no thread of the process works, or after `_REST` seconds.
+
+    Threads of some pools look for work long after the last: ONNX Runtime's for 35 ms.
+    """
+    end = time.perf_counter() + _REST
+    while time.perf_counter() < end:
+        busy = time.process_time()
+        time.sleep(_LOOK)
+        if time.process_time() - busy < _LOOK / 10:
+            return
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,9 +126,14 @@ class Runner(abc.ABC):
         return runs_taking(_LEAST_MS, self._timed(2))
 
     def time(self, calls: int) -> float:
-        """Milliseconds of a run, the mean of so many, after unmeasured ones."""
+        """Milliseconds of a run, the mean of so many, after unmeasured ones.
+
+        It returns when the process is at rest: who is measured next has the cores.
+        """
         self._timed(max(1, calls // 3))
-        return self._timed(calls)
+        milliseconds = self._timed(calls)
+        _come_to_rest()
+        return milliseconds
 
     def _timed(self, calls: int) -> float:
         start = time.perf_counter()

@@ -1,5 +1,6 @@
 #include "cc/engine/cpu/kernels/depthwise_rows.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "cc/engine/cpu/kernels/registers.h"
@@ -101,126 +102,206 @@ IOS_VECTORIZED void CopyInputRow(const InputRow& row) {
 
 namespace {
 
-// Windows kWidth wide that lie side by side: a pixel is loaded once for all of
-// them. kPixel floats are between pixels, or row.pixel for 0.
-template <int kWidth, int kPixel, int kCount>
-IOS_INLINE void Adjacent(const OutputRow& row, int64_t column, Vector* sums) {
-  const int64_t step = kPixel > 0 ? kPixel : row.pixel;
-  for (int64_t r = 0; r < row.count; ++r) {
-    const float* x = row.rows[r] + column * step;
-    const float* filter =
-        row.filter + (row.first + r) * kWidth * row.filter_step;
-    Vector factors[kWidth];
+// Windows of one width that are computed at once: with their factors and a
+// pixel they stay in registers.
+template <typename Isa, int kFactors>
+constexpr int kWindows =
+    std::min(8, (sizeof(typename Isa::Vector) == 64 ? 32 : 16) - 2 - kFactors);
+
+// Adds what a row of the image gives to kCount windows kWidth wide that are
+// kStride pixels apart: a pixel is loaded once for all of them.
+template <int kWidth, int kStride, int kCount, typename V>
+IOS_INLINE void AddRow(const float* x, int64_t pixel, const V* factors,
+                       V* sums) {
+#pragma GCC unroll 32
+  for (int i = 0; i < (kCount - 1) * kStride + kWidth; ++i, x += pixel) {
+    V v;
+    std::memcpy(&v, x, sizeof(V));
 #pragma GCC unroll 8
     for (int k = 0; k < kWidth; ++k) {
-      Load(filter + k * row.filter_step, &factors[k]);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < kWidth + kCount - 1; ++i) {
-      Vector pixel;
-      Load(x + i * step, &pixel);
-#pragma GCC unroll 8
-      for (int k = 0; k < kWidth; ++k) {
-        if (i - k >= 0 && i - k < kCount) sums[i - k] += pixel * factors[k];
+      const int window = (i - k) / kStride;
+      if (i >= k && window * kStride == i - k && window < kCount) {
+        sums[window] += v * factors[k];
       }
     }
   }
 }
 
 // Any windows.
-template <int kCount>
-IOS_INLINE void Apart(const OutputRow& row, int64_t column, Vector* sums) {
-  for (int64_t r = 0; r < row.count; ++r) {
-    const float* x = row.rows[r] + column * row.stride;
-    const float* filter =
-        row.filter + (row.first + r) * row.width * row.filter_step;
-    for (int64_t k = 0; k < row.width; ++k) {
-      Vector factor;
-      Load(filter + k * row.filter_step, &factor);
+template <int kCount, typename V>
+IOS_INLINE void AddAnyRow(const OutputRow& row, const float* x,
+                          const float* filter, V* sums) {
+  for (int64_t k = 0; k < row.width; ++k) {
+    V factor;
+    std::memcpy(&factor, filter + k * row.filter_step, sizeof(V));
 #pragma GCC unroll 8
-      for (int i = 0; i < kCount; ++i) {
-        Vector pixel;
-        Load(x + k * row.step + i * row.stride, &pixel);
-        sums[i] += pixel * factor;
+    for (int i = 0; i < kCount; ++i) {
+      V v;
+      std::memcpy(&v, x + k * row.step + i * row.stride, sizeof(V));
+      sums[i] += v * factor;
+    }
+  }
+}
+
+template <int kWidth, typename V>
+IOS_INLINE void LoadFactors(const OutputRow& row, const float* filter,
+                            V* factors) {
+#pragma GCC unroll 8
+  for (int k = 0; k < kWidth; ++k) {
+    std::memcpy(&factors[k], filter + k * row.filter_step, sizeof(V));
+  }
+}
+
+// Writes kCount pixels.
+template <int kCount, typename V>
+IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
+                      V* sums) {
+  if (row.activation != Activation::kNone) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; ++i) {
+      ActivateInRegisters(row.activation, &sums[i]);
+    }
+  }
+  float* const out = row.out + column * row.pitch + part;
+  if (column + kCount <= row.whole) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; ++i) {
+      std::memcpy(out + i * row.pitch, &sums[i], sizeof(V));
+    }
+    return;
+  }
+  // Elsewhere in memory first: registers cannot be written in pieces.
+  float pixels[kCount][Width<V>()];
+#pragma GCC unroll 8
+  for (int i = 0; i < kCount; ++i) std::memcpy(pixels[i], &sums[i], sizeof(V));
+  for (int i = 0; i < kCount; ++i) {
+    const int64_t floats = column + i < row.whole ? Width<V>() : row.channels;
+    std::memcpy(out + i * row.pitch, pixels[i], floats * sizeof(float));
+  }
+}
+
+// A row of windows, of as many channels as a V has, from the vector's channel
+// `part` on. kWidth and kStride are 0 for any windows. The factors of kRows
+// rows stay in registers, where all of these are in the image.
+template <typename Isa, typename V, int kRows, int kWidth, int kStride>
+struct Columns {
+  static constexpr int kFactors = std::max(kRows, 1) * std::max(kWidth, 1);
+  static constexpr int kMost = kWindows<Isa, kFactors>;
+
+  const OutputRow& row;
+  const int64_t part;
+  V factors[kFactors];
+
+  IOS_INLINE Columns(const OutputRow& row, int64_t part)
+      : row(row), part(part) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      LoadFactors<kWidth>(row, Filter(r), factors + r * kWidth);
+    }
+  }
+
+  IOS_INLINE const float* Filter(int64_t r) const {
+    return row.filter + r * row.width * row.filter_step + part;
+  }
+
+  template <int kCount>
+  IOS_INLINE void Compute(int64_t column) {
+    V sums[kCount];
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; ++i) {
+      std::memcpy(&sums[i], reinterpret_cast<const float*>(&row.bias) + part,
+                  sizeof(V));
+    }
+    const int64_t offset = column * row.stride + part;
+    if constexpr (kRows > 0) {
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        AddRow<kWidth, kStride, kCount>(row.rows[r] + offset, row.pixel,
+                                        factors + r * kWidth, sums);
+      }
+    } else {
+      for (int64_t r = 0; r < row.count; ++r) {
+        const float* const filter = Filter(row.first + r);
+        if constexpr (kWidth > 0) {
+          LoadFactors<kWidth>(row, filter, factors);
+          AddRow<kWidth, kStride, kCount>(row.rows[r] + offset, row.pixel,
+                                          factors, sums);
+        } else {
+          AddAnyRow<kCount>(row, row.rows[r] + offset, filter, sums);
+        }
+      }
+    }
+    Write<kCount>(row, column, part, sums);
+  }
+
+  template <int kCount = kMost - 1>
+  IOS_INLINE void ComputeRest(int64_t column) {
+    if constexpr (kCount > 0) {
+      if (row.columns - column < kCount) {
+        ComputeRest<kCount - 1>(column);
+      } else {
+        Compute<kCount>(column);
       }
     }
   }
-}
 
-// kWidth is 0 for any windows.
-template <int kWidth, int kPixel, int kCount>
-IOS_INLINE void Columns(const OutputRow& row, int64_t column) {
-  Vector sums[kCount];
-#pragma GCC unroll 8
-  for (int i = 0; i < kCount; ++i) sums[i] = row.bias;
-  if constexpr (kWidth > 0) {
-    Adjacent<kWidth, kPixel, kCount>(row, column, sums);
-  } else {
-    Apart<kCount>(row, column, sums);
-  }
-  float* out = row.out + column * row.pitch;
-#pragma GCC unroll 8
-  for (int i = 0; i < kCount; ++i) {
-    ActivateInRegisters(row.activation, &sums[i]);
-    if (column + i < row.whole) {
-      std::memcpy(out + i * row.pitch, &sums[i], sizeof(Vector));
-    } else {
-      for (int64_t c = 0; c < row.channels; ++c)
-        out[i * row.pitch + c] = sums[i][c];
+  IOS_INLINE void ComputeAll() {
+    int64_t column = 0;
+    for (; column + kMost <= row.columns; column += kMost) {
+      Compute<kMost>(column);
     }
+    ComputeRest(column);
   }
-}
+};
 
-template <int kWidth, int kPixel>
-IOS_INLINE void AllColumns(const OutputRow& row) {
-  int64_t column = 0;
-  for (; column + 8 <= row.columns; column += 8)
-    Columns<kWidth, kPixel, 8>(row, column);
-  switch (row.columns - column) {
-    case 7:
-      return Columns<kWidth, kPixel, 7>(row, column);
-    case 6:
-      return Columns<kWidth, kPixel, 6>(row, column);
-    case 5:
-      return Columns<kWidth, kPixel, 5>(row, column);
-    case 4:
-      return Columns<kWidth, kPixel, 4>(row, column);
-    case 3:
-      return Columns<kWidth, kPixel, 3>(row, column);
-    case 2:
-      return Columns<kWidth, kPixel, 2>(row, column);
-    case 1:
-      return Columns<kWidth, kPixel, 1>(row, column);
-  }
-}
-
-// Whether there is code for windows that lie side by side.
-template <int kPixel>
-IOS_INLINE bool ComputeAdjacent(const OutputRow& row) {
+template <typename Isa, int kStride>
+IOS_INLINE bool ComputeAdjacent(const OutputRow& row, int64_t part) {
+  using V = typename Isa::Vector;
+  if (row.step != row.pixel || row.stride != kStride * row.pixel) return false;
   switch (row.width) {
     case 3:
-      AllColumns<3, kPixel>(row);
+      if (row.first == 0 && row.count == 3) {
+        Columns<Isa, V, 3, 3, kStride>(row, part).ComputeAll();
+      } else {
+        Columns<Isa, V, 0, 3, kStride>(row, part).ComputeAll();
+      }
       return true;
     case 5:
-      AllColumns<5, kPixel>(row);
+      Columns<Isa, V, 0, 5, kStride>(row, part).ComputeAll();
       return true;
     case 7:
-      AllColumns<7, kPixel>(row);
+      Columns<Isa, V, 0, 7, kStride>(row, part).ComputeAll();
       return true;
   }
   return false;
 }
 
+template <typename Isa>
+IOS_INLINE void Compute(const OutputRow& row) {
+  constexpr int64_t kWidth = Width<typename Isa::Vector>();
+  if (row.channels < kVectorFloats) {
+    // What is written beyond a pixel is overwritten by the next one.
+    Columns<Isa, Vector, 0, 0, 0>(row, 0).ComputeAll();
+    return;
+  }
+  for (int64_t part = 0; part < kVectorFloats; part += kWidth) {
+    if (ComputeAdjacent<Isa, 1>(row, part)) continue;
+    if (ComputeAdjacent<Isa, 2>(row, part)) continue;
+    Columns<Isa, typename Isa::Vector, 0, 0, 0>(row, part).ComputeAll();
+  }
+}
+
+// The code of rows, once for each instruction set.
+void Run(Baseline, const OutputRow& row) { Compute<Baseline>(row); }
+#ifdef __x86_64__
+IOS_AVX2 void Run(Avx2, const OutputRow& row) { Compute<Avx2>(row); }
+IOS_AVX512 void Run(Avx512, const OutputRow& row) { Compute<Avx512>(row); }
+#endif
+
 }  // namespace
 
-IOS_VECTORIZED void ComputeRow(const OutputRow& row) {
-  if (row.step == row.pixel && row.stride == row.pixel) {
-    if (row.pixel == kVectorFloats ? ComputeAdjacent<kVectorFloats>(row)
-                                   : ComputeAdjacent<0>(row)) {
-      return;
-    }
-  }
-  AllColumns<0, 0>(row);
+void ComputeRow(const OutputRow& row) {
+  ForBestInstructionSet([&](auto isa) { Run(isa, row); });
 }
 
 }  // namespace ios::cpu

@@ -138,6 +138,23 @@ TEST(WindowsStridesAndDilations) {
   Check({{3, 1, 30, 5}, {3, 1, 30, 5}, {1, 7}, {1, 1}, {1, 1}, 0, 3});
 }
 
+TEST(EveryNumberOfColumns) {
+  for (const int64_t width : {3, 5, 7}) {
+    for (const int64_t stride : {1, 2}) {
+      for (int64_t columns = 1; columns < 19; ++columns) {
+        const int64_t before = width / 2;
+        Check({{1, 8, (columns - 1) * stride + 1, 24},
+               {1, 8 / stride, columns, 24},
+               {3, width},
+               {stride, stride},
+               {1, 1},
+               stride == 1,
+               before});
+      }
+    }
+  }
+}
+
 TEST(WindowsLargerThanTheImage) {
   Check({{1, 2, 3, 18}, {1, 2, 3, 18}, {7, 7}, {1, 1}, {1, 1}, 3, 3});
   Check({{1, 1, 1, 4}, {1, 1, 1, 4}, {5, 5}, {1, 1}, {1, 1}, 2, 2});
