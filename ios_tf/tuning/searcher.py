@@ -6,13 +6,13 @@ import collections
 import dataclasses
 import math
 import time
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ios_tf.cost.cached import CachedCostModel
 from ios_tf.cost.cost_model import BlockCostModel, NetworkCostModel
 from ios_tf.cost.database import LatencyDatabase
-from ios_tf.scheduler import Problem, Schedule
+from ios_tf.scheduler import Problem, Schedule, sequential_schedule
 from ios_tf.tuning.algorithms import choose, with_algorithms
 from ios_tf.tuning.block_search import BlockSearch, splits
 from ios_tf.tuning.parts import Part, joined, parts_of
@@ -150,19 +150,26 @@ class Searcher(Generic[_Model]):
     ) -> list[dict[str, Schedule]]:
         """Other schedules of a network's blocks, by signature, that might be better.
 
-        Of those that were `found`, all without their algorithms: alone a convolution
-        finds its filters in caches that they do not all fit into. And some that split
-        all blocks alike: what one block leaves in the caches of a core, the next one
-        then finds there, and no lane waits for the others between them. Only a
+        Of those that were `found`, without algorithms of one kind, and without any:
+        alone a convolution finds its filters in caches that they do not all fit into.
+        One operator after the other, with these algorithms and without. And some that
+        split all blocks alike: what one block leaves in the caches of a core, the next
+        one then finds there, and no lane waits for the others between them. Only a
         measurement of the whole network can tell. None for a baseline.
         """
         if not self.searches:
             return []
-        others = []
-        if any(schedule.algorithms for schedule in found.values()):
-            others.append(
-                {s: dataclasses.replace(f, algorithms={}) for s, f in found.items()}
+        problems = list(problems)
+        kinds = {a for f in found.values() for a in f.algorithms.values()}
+        sequential = {
+            p.signature: dataclasses.replace(
+                sequential_schedule(p), algorithms=found[p.signature].algorithms
             )
+            for p in problems
+        }
+        others = [_without(kinds, found), _without(kinds, sequential), sequential]
+        if len(kinds) > 1:
+            others += [_without({kind}, found) for kind in sorted(kinds)]
         by_count: dict[int, dict[str, Schedule]] = {}
         for problem in problems:
             for split in splits(problem, self._settings, self.cost_model):
@@ -170,7 +177,7 @@ class Searcher(Generic[_Model]):
                 by_count.setdefault(split.stages[0].micro_batches, dict(found))[
                     signature
                 ] = dataclasses.replace(split, algorithms=found[signature].algorithms)
-        return others + list(by_count.values())
+        return _different(found, others + list(by_count.values()))
 
     def _look_up(self, problem: Problem) -> Schedule | None:
         if not self._cache:
@@ -268,3 +275,33 @@ NetworkSearcher = Searcher[NetworkCostModel]
 def _weight(problem: Problem) -> int:
     """The part of the time a search gets: there are more stages than operators."""
     return 0 if problem.is_chain else len(problem) ** 2
+
+
+def _without(
+    kinds: Collection[str], schedules: Mapping[str, Schedule]
+) -> dict[str, Schedule]:
+    """Schedules that compute directly what has an algorithm of these kinds."""
+    return {
+        signature: dataclasses.replace(
+            schedule,
+            algorithms={o: a for o, a in schedule.algorithms.items() if a not in kinds},
+        )
+        for signature, schedule in schedules.items()
+    }
+
+
+def _different(
+    found: Mapping[str, Schedule], others: Iterable[dict[str, Schedule]]
+) -> list[dict[str, Schedule]]:
+    """Those of the others that run otherwise than what was found, each once."""
+    known = [_runs(found)]
+    kept = []
+    for other in others:
+        if _runs(other) not in known:
+            known.append(_runs(other))
+            kept.append(other)
+    return kept
+
+
+def _runs(schedules: Mapping[str, Schedule]) -> dict[str, Any]:
+    return {signature: (s.stages, s.algorithms) for signature, s in schedules.items()}

@@ -7,6 +7,8 @@ from ios_tf.native import engine
 from ios_tf.scheduler import (
     Problem,
     Schedule,
+    Stage,
+    Strategy,
     computed_by_readers,
     sequential_schedule,
 )
@@ -138,6 +140,31 @@ def test_a_searched_schedule_has_them(winograd):
     # The whole network may do without.
     others = searcher.alternatives([problem], found)
     assert [o[problem.signature].algorithms for o in others] == [{}] * winograd
+
+
+def test_what_the_whole_network_may_do_without():
+    """An algorithm, or all of them, and concurrency: one by one, and together."""
+    data = chain().block
+    data["operators"][3]["inputs"] = [0]
+    data["outputs"] = [2, 4]
+    problem = Problem.from_json(engine.problem(data))
+    stages = [[(0,)], [(1,), (3,)], [(2,)], [(4,)]]
+    concurrent = tuple(Stage(Strategy.CONCURRENT, tuple(groups)) for groups in stages)
+    both = {0: "winograd_2x2", 3: "winograd_4x4"}
+    found = {
+        problem.signature: Schedule(concurrent, problem.signature, algorithms=both)
+    }
+    searcher = Searcher(Table({}), SearchSettings(algorithms=WINOGRAD))
+    others = [o[problem.signature] for o in searcher.alternatives([problem], found)]
+    one_by_one = sequential_schedule(problem).stages
+    expected = [
+        (concurrent, {}),
+        (one_by_one, {}),
+        (one_by_one, both),
+        (concurrent, {3: "winograd_4x4"}),
+        (concurrent, {0: "winograd_2x2"}),
+    ]
+    assert [(other.stages, other.algorithms) for other in others] == expected
 
 
 def test_a_baseline_that_is_asked_for_computes_directly():
