@@ -21,7 +21,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
@@ -213,13 +213,13 @@ class Library:
         self.changed = [u for u in self._units if not u.is_compiled(self._directory)]
 
     def compile(
-        self, pool: Executor, extra_flags: Sequence[str] = ()
+        self, pool: Executor, units: Iterable[Unit], extra_flags: Sequence[str] = ()
     ) -> list[Future[None]]:
-        """Has the pool compile what changed."""
+        """Has the pool compile what changed, or some of it."""
         flags = [*self._flags, *extra_flags]
         return [
             pool.submit(self._compiler.compile, unit, self._directory, flags)
-            for unit in self.changed
+            for unit in units
         ]
 
     @contextlib.contextmanager
@@ -375,28 +375,28 @@ def build() -> None:
             "-Wl,-rpath," + ":".join(["$ORIGIN", *CUDA_LIBRARIES]),
         ],
     )
-    compile_flags, link_flags = tensorflow_flags()
-    ops = Library(
-        compiler,
-        "libios_tf_ops.so",
-        OPS_SOURCES,
-        [*WARNINGS, *include, *compile_flags],
-        [
-            "-Wl,-soname,libios_tf_ops.so",
-            f"-L{LIBRARIES}",
-            "-lios_engine",
-            *link_flags,
-            "-Wl,-rpath,$ORIGIN:$ORIGIN/../../tensorflow",
-        ],
-    )
-    with (
-        concurrent.futures.ThreadPoolExecutor(compiler.jobs) as pool,
-        ops.precompiled(OPS_HEADER, pool) as header_flags,
-    ):
-        pending = engine.compile(pool)  # while the header is compiled
-        pending += ops.compile(pool, header_flags())
-        for one in pending:
-            one.result()
+    with concurrent.futures.ThreadPoolExecutor(compiler.jobs) as pool:
+        # While TensorFlow is imported; the rest while its headers are compiled.
+        pending = engine.compile(pool, engine.changed[: compiler.jobs])
+        compile_flags, link_flags = tensorflow_flags()
+        ops = Library(
+            compiler,
+            "libios_tf_ops.so",
+            OPS_SOURCES,
+            [*WARNINGS, *include, *compile_flags],
+            [
+                "-Wl,-soname,libios_tf_ops.so",
+                f"-L{LIBRARIES}",
+                "-lios_engine",
+                *link_flags,
+                "-Wl,-rpath,$ORIGIN:$ORIGIN/../../tensorflow",
+            ],
+        )
+        with ops.precompiled(OPS_HEADER, pool) as header_flags:
+            pending += engine.compile(pool, engine.changed[compiler.jobs :])
+            pending += ops.compile(pool, ops.changed, header_flags())
+            for one in pending:
+                one.result()
     engine.link()
     ops.link()
     (LIBRARIES / "build.json").write_text(

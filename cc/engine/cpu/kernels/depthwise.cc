@@ -81,9 +81,8 @@ class Depthwise::Walk {
         ring_(of_.RingOf(image)),
         in_ring_(scratch),
         at_once_(IsInRegisters(arguments.activation)) {
-    const int64_t ring_floats = of_.ring_rows() * ring_.row + kVectorFloats;
-    std::memset(in_ring_, 0, ring_floats * sizeof(float));
-    filter_ = InVectors(scratch + ring_floats, &row_apart_);
+    filter_ = InVectors(scratch + of_.ring_rows() * ring_.row + kVectorFloats,
+                        &row_apart_);
 
     input_.terms = &image.terms;
     input_.channels = of_.channels_;
@@ -104,6 +103,7 @@ class Depthwise::Walk {
     output_.activation =
         at_once_ ? arguments.activation.kind : Activation::kNone;
     output_.pitch = at_once_ ? arguments.output_pitch : of_.channels_;
+    ClearPadding();
   }
 
   void Run(Rows rows) {
@@ -147,6 +147,19 @@ class Depthwise::Walk {
   int64_t beyond() const {
     return of_.channels_ < kVectorFloats ? (kVectorFloats - 1) / of_.channels_
                                          : 0;
+  }
+
+  // Zeros in the columns of the ring that no row of the image covers.
+  void ClearPadding() const {
+    const int64_t begin = (of_.left_ + first_) * ring_.pixel;
+    const int64_t end =
+        begin + (image_.make ? of_.width_ : input_.columns) * ring_.pixel;
+    const int64_t step = image_.make ? ring_.row : ring_.vector;
+    float* const behind = in_ring_ + of_.ring_rows() * ring_.row;
+    for (float* row = in_ring_; row < behind; row += step) {
+      std::fill(row, row + std::min(begin, step), 0.0f);
+      std::fill(row + std::min(end, step), row + step, 0.0f);
+    }
   }
 
   float* RingRow(int64_t y) const {
