@@ -98,6 +98,19 @@ def test_a_conversion_that_raises_is_seen(monkeypatch):
     assert difference.got == "ValueError: no such graph"
 
 
+def test_shapes_that_tensorflow_cannot_infer_are_no_difference():
+    """It says that the slice begins outside of its tensor, and runs it."""
+    builder = Builder()
+    x = builder.argument([None, 5, 4, 3])
+    y = builder.one(f"tf.nn.relu({x})")
+    sizes = f"tf.shape({y})[1], tf.shape({y})[2]"
+    builder.one(f"tf.stack([{sizes}])[-3:]")
+    found = check_program(builder.program(["v0", "v1"], Settings(road=True)))
+    assert not found.differences
+    assert found.skipped == 1
+    assert found.comparisons and not found.regions
+
+
 def test_the_whole_road_is_compared():
     program = branches()
     program = Program(
