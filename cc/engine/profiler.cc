@@ -32,11 +32,13 @@ void FillRandom(int64_t n, std::mt19937* random, float* data) {
   for (int64_t i = 0; i < n; ++i) data[i] = uniform(*random);
 }
 
+using ParametersOfOne = std::vector<std::shared_ptr<Parameter>>;
+
 // Random weights that keep the magnitude of what flows through.
-StatusOr<std::vector<std::shared_ptr<Parameter>>> RandomParameters(
+StatusOr<std::shared_ptr<const ParametersOfOne>> RandomParameters(
     Backend* backend, const Operator& op, const Shape& input,
     std::mt19937* random) {
-  std::vector<std::shared_ptr<Parameter>> parameters;
+  ParametersOfOne parameters;
   for (const Shape& shape : WeightShapes(op, input)) {
     std::vector<float> values(NumElements(shape));
     FillRandom(values.size(), random, values.data());
@@ -46,7 +48,29 @@ StatusOr<std::vector<std::shared_ptr<Parameter>>> RandomParameters(
                          backend->MakeParameter({values.data(), shape}));
     parameters.push_back(std::move(parameter));
   }
-  return parameters;
+  return std::make_shared<const ParametersOfOne>(std::move(parameters));
+}
+
+// The same for the operator that is the `number`th of its type and weights in a
+// block. All profilers share them: of a network whose operators are in several
+// orders there is one set.
+StatusOr<std::shared_ptr<const ParametersOfOne>> SharedParameters(
+    Backend* backend, const Operator& op, const Shape& input, int64_t number,
+    std::mt19937* random) {
+  using Key = std::tuple<Backend*, OperatorType, std::vector<Shape>, int64_t>;
+  static std::mutex mutex;
+  static auto* const all =
+      new std::map<Key, std::weak_ptr<const ParametersOfOne>>;
+  std::lock_guard<std::mutex> lock(mutex);
+  const Key key = {backend, op.type, WeightShapes(op, input), number};
+  if (auto known = (*all)[key].lock()) return known;
+  for (auto it = all->begin(); it != all->end();) {
+    it = it->second.expired() ? all->erase(it) : std::next(it);
+  }
+  IOS_ASSIGN_OR_RETURN(std::shared_ptr<const ParametersOfOne> made,
+                       RandomParameters(backend, op, input, random));
+  (*all)[key] = made;
+  return made;
 }
 
 class ProfilerImpl : public Profiler {
@@ -116,6 +140,11 @@ class ProfilerImpl : public Profiler {
     Memory memory;
   };
 
+  // By their shapes and the operators they come from: several for a merged one,
+  // its slices aside.
+  using ParameterKey =
+      std::tuple<OperatorType, std::vector<Shape>, std::vector<int>>;
+
   // Those of a padded block's operators. It was made of one whose operator i
   // comes from the profiler's operators origin[i].
   StatusOr<Parameters> ParametersOf(
@@ -129,13 +158,25 @@ class ProfilerImpl : public Profiler {
       const Shape& input = ShapeOf(block, shapes, op.inputs[0]);
       const ParameterKey key = {op.type, WeightShapes(op, input), origin[i]};
       if (parameters_.count(key) == 0) {
-        IOS_ASSIGN_OR_RETURN(auto made,
-                             RandomParameters(backend_, op, input, &random_));
-        parameters_[key] = std::move(made);
+        IOS_ASSIGN_OR_RETURN(parameters_[key], MakeParameters(op, input, key));
       }
-      parameters[at] = parameters_[key];
+      parameters[at] = *parameters_[key];
     }
     return parameters;
+  }
+
+  StatusOr<std::shared_ptr<const ParametersOfOne>> MakeParameters(
+      const Operator& op, const Shape& input, const ParameterKey& key) {
+    const auto& [type, shapes, origin] = key;
+    if (origin.size() > 1) {
+      return RandomParameters(backend_, op, input, &random_);
+    }
+    int64_t number = 0;
+    for (const auto& entry : parameters_) {
+      const auto& [other_type, other_shapes, of] = entry.first;
+      number += other_type == type && other_shapes == shapes && of.size() == 1;
+    }
+    return SharedParameters(backend_, op, input, number, &random_);
   }
 
   // As it is inside of a network: what is read and written there by others is
@@ -337,11 +378,7 @@ class ProfilerImpl : public Profiler {
   std::mutex mutex_;
   std::mt19937 random_{1};
   std::vector<void*> tensors_;  // of all benches
-  // By their shapes and the operators they come from: several for a merged one,
-  // its slices aside.
-  using ParameterKey =
-      std::tuple<OperatorType, std::vector<Shape>, std::vector<int>>;
-  std::map<ParameterKey, std::vector<std::shared_ptr<Parameter>>> parameters_;
+  std::map<ParameterKey, std::shared_ptr<const ParametersOfOne>> parameters_;
   std::unique_ptr<Bench> plain_;  // of the operators as they are
   std::map<std::vector<int>, std::unique_ptr<Bench>> merges_;
   int64_t merge_bytes_ = 0;                               // of all of them
