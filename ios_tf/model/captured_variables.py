@@ -160,7 +160,7 @@ def mark_filters(
 ) -> None:
     """Marks what reads the variables of some placeholders as weights."""
     nodes = {node.name: node for node in graph_def.node}
-    waits = set()
+    waits: dict[str, list[str]] = {}  # what reads of filters wait for
     for node in graph_def.node:
         # Differs between functions that compute the same.
         node.attr.pop("_user_specified_name", None)
@@ -173,10 +173,16 @@ def mark_filters(
             node.input[0] = handle.name
             shape = filters[handle.name].as_proto()
             node.attr[SHAPE_OF_WEIGHT].shape.CopyFrom(shape)
-            waits.add(f"^{node.name}")
-    # Nobody writes to them: there is nothing to wait for.
+            waits[f"^{node.name}"] = [one for one in node.input if one[0] == "^"]
+
+    def without_reads(tensor: str) -> list[str]:
+        if tensor not in waits:
+            return [tensor]
+        return [one for wait in waits[tensor] for one in without_reads(wait)]
+
+    # Nobody writes to them: to wait for a read is to wait for what it waits for.
     for node in graph_def.node:
-        if waits.intersection(node.input):
-            left = [tensor for tensor in node.input if tensor not in waits]
+        if not waits.keys().isdisjoint(node.input):
+            left = [one for tensor in node.input for one in without_reads(tensor)]
             del node.input[:]
-            node.input.extend(left)
+            node.input.extend(dict.fromkeys(left))

@@ -317,6 +317,8 @@ def _with_constants(
     graph_def, _ = convert_to_constants._replace_variables_by_constants(
         Converter(inlined.graph_def, inlined.captures, function, variables, left)
     )
+    # TensorFlow forgets what reads wait for, say a check of the inputs.
+    function_library.wait_as_before(inlined.graph_def, graph_def)
     function_library.drop_references(graph_def)
     mark_filters(graph_def, filters)
     placeholders = {node.name for node in graph_def.node if node.op == "Placeholder"}

@@ -83,6 +83,20 @@ def pruned(graph_def: graph_pb2.GraphDef, wanted: Iterable[str]) -> graph_pb2.Gr
     return result
 
 
+def wait_as_before(before: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef) -> None:
+    """Gives nodes of a changed graph the control inputs that they had before.
+
+    As far as those are of nodes that are still there.
+    """
+    names = {node.name for node in graph_def.node}
+    waits = {
+        node.name: [one for one in node.input if one[0] == "^" and one[1:] in names]
+        for node in before.node
+    }
+    for node in graph_def.node:
+        node.input.extend(w for w in waits.get(node.name, ()) if w not in node.input)
+
+
 def drop_references(graph_def: graph_pb2.GraphDef) -> None:
     """Removes what names other nodes and functions from a graph and its functions.
 

@@ -256,8 +256,12 @@ def _scaled_convolution(
         ):
             continue
         filters = nodes[function_library.node_of(convolution.input[1])]
+        waits = [*constant.input, *filters.input[1:]]
         while filters.op == "Identity":
             filters = nodes[function_library.node_of(filters.input[0])]
+            waits += filters.input[1:]
+        if waits:  # for what a new filter would not wait for
+            continue
         if filters.op != "ReadVariableOp" or (SHAPE_OF_WEIGHT not in filters.attr):
             continue
         shape = [d.size for d in filters.attr[SHAPE_OF_WEIGHT].shape.dim]

@@ -134,9 +134,8 @@ std::set<std::string> GraphEditor::ControlInputs(
   const std::set<int> own(nodes.begin(), nodes.end());
   std::set<std::string> inputs;
   for (int i : nodes) {
-    for (int c : index_.controls(i)) {
-      if (own.count(c) > 0 || !index_.has_effect(c)) continue;
-      inputs.insert(ControlInput(c));
+    for (int c : index_.WaitsFor(i)) {
+      if (own.count(c) == 0) inputs.insert(ControlInput(c));
     }
   }
   return inputs;

@@ -187,6 +187,27 @@ bool GraphIndex::waits(int i) const {
                      [&](int c) { return nodes_[c].effect; });
 }
 
+std::set<int> GraphIndex::WaitsFor(int i) const {
+  std::set<int> result, seen = {i};
+  std::vector<int> open = {i};
+  while (!open.empty()) {
+    const Node& node = nodes_[open.back()];
+    open.pop_back();
+    for (int c : node.controls) {
+      if (nodes_[c].effect) result.insert(c);
+    }
+    for (const TensorRef& t : node.inputs) {
+      const Node& read = nodes_[t.node];
+      // Only a node that waits for something can hand that on.
+      if (read.effect && (read.constant || variable(t.node) || !read.live) &&
+          seen.insert(t.node).second) {
+        open.push_back(t.node);
+      }
+    }
+  }
+  return result;
+}
+
 void GraphIndex::FindConsumers() {
   for (Node& node : nodes_) node.live = node.preserved;
   const auto read = [&](int i, const auto& visit) {

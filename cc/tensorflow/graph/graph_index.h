@@ -88,6 +88,9 @@ class GraphIndex {
   bool has_effect(int i) const { return nodes_[i].effect; }
   // Whether the node waits for such a one.
   bool waits(int i) const;
+  // Those that are waited for by the node, or by what goes where the node
+  // becomes a part of an operator: weights and shapes that it reads.
+  std::set<int> WaitsFor(int i) const;
   // In the branch of a conditional or in a loop, where it may not run.
   bool conditional(int i) const { return nodes_[i].depth > 0; }
   // Consumed, other than as a shape that a node of IgnoreShapeInputs() reads.

@@ -93,9 +93,7 @@ class Contraction {
                                                    : item_of_[tensor.node]);
   }
   void AddControls(int i, std::set<int>* result) const {
-    for (int c : graph_.controls(i)) {
-      if (graph_.has_effect(c)) result->insert(item_of_[c]);
-    }
+    for (int c : graph_.WaitsFor(i)) result->insert(item_of_[c]);
   }
 
   const Partition& partition_;
