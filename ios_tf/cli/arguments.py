@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import functools
+import os
+import sys
 from collections.abc import Callable, Sequence
 
 from absl.flags import argparse_flags
@@ -24,8 +26,16 @@ Parser = argparse_flags.ArgumentParser
 
 
 def say(line: str) -> None:
-    """Prints a line at once."""
-    print(printable(line), flush=True)
+    """Prints a line of information at once. Work goes on where nobody reads it."""
+    try:
+        print(printable(line), flush=True)
+    except BrokenPipeError:
+        forget_output()
+
+
+def forget_output() -> None:
+    """Sends what is printed from now on nowhere, and what is buffered."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def command(

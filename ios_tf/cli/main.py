@@ -16,6 +16,7 @@ from absl import app, flags
 from absl import logging as absl_logging
 
 from ios_tf.cli import arguments, bench, cache, convert, explore, show
+from ios_tf.cli.arguments import forget_output
 from ios_tf.cli.endings import ended_by_exception, handled
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.model import leftovers
@@ -77,13 +78,15 @@ def _is_of_use(record: logging.LogRecord) -> bool:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        with ended_by_exception(), leftovers.temporary_directory():
+        with ended_by_exception():
+            # Libraries that it imports remove their temporary files at the end.
             with _quiet_standard_error(), _interrupted_afterwards():
                 _import_tensorflow()
-            code = options.run(options)
+            with leftovers.temporary_directory():
+                code = options.run(options)
         return _flush_output() or code or 0
     except BrokenPipeError:  # the reader, say `head`, has seen enough
-        _forget_output()
+        forget_output()
         return 0
     except Exception as error:
         if options.traceback:
@@ -99,15 +102,10 @@ def _flush_output() -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        _forget_output()
+        forget_output()
         print(f"ios_tf: error: standard output: {error.strerror}", file=sys.stderr)
         return 1
     return 0
-
-
-def _forget_output() -> None:
-    """Sends the rest of its buffer nowhere, rather than into another error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager

@@ -129,6 +129,9 @@ def convert(
         winograd,
     )
     output = validation.path("output", output)
+    is_path = isinstance(model, (str, os.PathLike))
+    if is_path and os.path.realpath(model) == os.path.realpath(output):
+        raise UserError(f"{output} is the model: write to another directory")
     if signatures is not None:
         signatures = validation.strings("signatures", signatures)
     if tags is not None:

@@ -83,10 +83,46 @@ class Call:
         return self._type.pack_output(tensors)
 
 
+class PrunedCall:
+    """How a function of `wrap_function` that was pruned is called: with its tensors.
+
+    In their order, or by their names. Its own type has the arguments of before.
+    """
+
+    def __init__(self, function: Any) -> None:
+        keywords = function._arg_keywords
+        arguments = function.inputs[: len(keywords)]
+        self.types = [tf.TensorSpec.from_tensor(tensor) for tensor in arguments]
+        self._output = function.function_type
+        self._names = dict(zip(keywords, self.types, strict=True))
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        self.signature = inspect.Signature(
+            # Names of nodes need not be Python's.
+            [inspect.Parameter(re.sub(r"\W", "_", key), kind) for key in keywords]
+        )
+
+    def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tf.Tensor]:
+        """As `Call.tensors`."""
+        values = {**dict(zip(self._names, args, strict=False)), **kwargs}
+        count = len(args) + len(kwargs)
+        if count != len(self._names) or values.keys() != self._names.keys():
+            raise TypeError(f"it takes the tensors {', '.join(self._names)}")
+        return [
+            tf.convert_to_tensor(values[name], spec.dtype)
+            for name, spec in self._names.items()
+        ]
+
+    def result(self, tensors: Sequence[tf.Tensor]) -> Any:
+        """As `Call.result`."""
+        return self._output.pack_output(tensors)
+
+
 class Original:
     """The function that was given, with fixed types of its arguments."""
 
-    def __init__(self, name: str, owner: Any, function: Any, call: Call) -> None:
+    def __init__(
+        self, name: str, owner: Any, function: Any, call: Call | PrunedCall
+    ) -> None:
         """`owner`: keeps alive what `function`, a ConcreteFunction, captures."""
         self.name = name
         self.call = call
@@ -112,7 +148,10 @@ class Original:
         if isinstance(given, polymorphic_function.Function):
             return cls._of_tf_function(given)
         if isinstance(given, concrete.ConcreteFunction):
-            return cls(_name(given), given, given, Call(given, {}))
+            taken = len(given.inputs) - len(given.captured_inputs)
+            pruned = taken != len(given.function_type.flat_inputs)
+            call = PrunedCall(given) if pruned else Call(given, {})
+            return cls(_name(given), given, given, call)
         signatures = getattr(given, "signatures", None)
         if isinstance(signatures, Mapping) and signatures:
             if len(signatures) > 1:

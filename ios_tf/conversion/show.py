@@ -41,7 +41,8 @@ def show(
             same.setdefault(one.key(), []).append(key)
             frozen[key] = one
     if not same:
-        raise UserError(f"{model}: not converted by ios_tf: it has no schedules")
+        what = f"{model}: signature {signature!r} was" if signature else f"{model}:"
+        raise UserError(f"{what} not converted by ios_tf: it has no schedules")
     lines = []
     for names in same.values():
         lines.append(f"signature {', '.join(names)}")

@@ -88,6 +88,9 @@ def _move(source: str, target: str, aside: str) -> None:
         if exists:
             tf.io.gfile.rename(aside, target)
         raise
+    if not tf.io.gfile.listdir(target):  # of a directory, ram:// renames no files
+        copy_directory(source, target)
+        _remove(source)
     if exists:
         _remove(aside)
 

@@ -239,6 +239,7 @@ def _write_interface(
             for name, value in original.defaults.items():
                 signature.defaults[name].CopyFrom(value)
     path = os.path.join(directory, tf.saved_model.SAVED_MODEL_FILENAME_PB)
+    tf.io.gfile.remove(path)  # not every filesystem writes over what is there
     with tf.io.gfile.GFile(path, "wb") as file:
         file.write(saved_model.SerializeToString(deterministic=True))
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 from cache_helpers import run
 from keras import layers
 
+import ios_tf
 from ios_tf.cli.bench import with_command
 
 FAST = ["--warmup=0", "--number=1", "--repeat=1", "--keep_slower"]
@@ -229,6 +230,44 @@ def test_existing_output(capfd, tmp_path, network, dense):
     assert os.stat(output).st_mtime_ns == before
     assert run(capfd, "convert", network, output, "--overwrite", *FAST)[0] == 0
     assert os.listdir(tmp_path) == ["out"]
+    assert "serving_default" in tf.saved_model.load(output).signatures
+
+
+def test_the_model_itself_as_output(capfd, dense):
+    result = run(capfd, "convert", dense, f"{dense}/../model", "--overwrite")
+    assert result[0] == 1
+    assert "is the model: write to another directory" in result[2]
+    assert "serving_default" in tf.saved_model.load(dense).signatures
+
+
+def test_a_reader_of_the_output_that_left(tmp_path):
+    (reader, writer) = os.pipe()
+    os.close(reader)
+    output = str(tmp_path / "out")
+    # It says two lines of the model before it begins.
+    command = ["convert", "models:squeezenet", output, "--strategy=sequential", *FAST]
+    with os.fdopen(writer, "wb") as pipe:
+        done = subprocess.run([sys.executable, "-m", "ios_tf", *command], stdout=pipe)
+    assert done.returncode == 0
+    assert "serving_default" in tf.saved_model.load(output).signatures
+
+
+def test_a_home_that_cannot_be_written(tmp_path):
+    # What TensorFlow imports keeps its files in the temporary directory then.
+    environment = {**os.environ, "HOME": "/proc/home", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "ios_tf", "cache", "list"],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_output_in_tensorflow_s_memory(network):
+    output = "ram://ios_tf/out"
+    ios_tf.convert(network, output, keep_slower=True, repeat=1, number=1)
     assert "serving_default" in tf.saved_model.load(output).signatures
 
 

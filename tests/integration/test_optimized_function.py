@@ -15,6 +15,8 @@ from shared import FAST
 
 import ios_tf
 
+v1 = tf.compat.v1
+
 # Quick and noisy measurements: these tests are about results, not about speed.
 
 
@@ -168,6 +170,35 @@ def test_concrete_function():
     faster = ios_tf.optimize(concrete, **FAST)
     assert_on_engine(faster, fm.images(1))
     assert_same(faster(x=fm.images(3)), concrete(fm.images(3)))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs"),
+    [("x:0", "y:0"), (["a/z:0", "x:0"], ["y:0"]), (["x:0", "a/z:0"], {"o": "y:0"})],
+)
+def test_pruned_functions(inputs, outputs):
+    """As the guide loads frozen graphs."""
+
+    def network():
+        y = x = v1.placeholder(tf.float32, [None, 12, 12, 3], "x")
+        z = v1.placeholder_with_default(1.0, [], "a/z")
+        for seed in range(3):
+            filters = gh.random_array(3, 3, y.shape[3], 4, seed=seed)
+            y = tf.concat([tf.nn.relu(tf.nn.conv2d(y, filters, 1, "SAME")), x], 3)
+        tf.multiply(y, z, name="y")
+
+    pruned = v1.wrap_function(network, []).prune(inputs, outputs)
+    faster = ios_tf.optimize(pruned, **FAST)
+    values = {"x": fm.images(2), "a/z": tf.constant(0.5)}
+    flat = [values[one.op.name] for one in pruned.inputs]
+    assert_on_engine(faster, *flat)
+    assert_same(faster(*flat), pruned(*flat))
+    named = {one.op.name: values[one.op.name] for one in pruned.inputs}
+    assert_same(faster(**named), pruned(**named))
+    with pytest.raises(TypeError, match="takes the tensors"):
+        faster()
+    with pytest.raises(TypeError, match="takes the tensors"):
+        faster(*flat, tf.constant(1.0))
 
 
 def test_loaded_signature(tmp_path):
