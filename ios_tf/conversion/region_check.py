@@ -146,7 +146,8 @@ class _Part:
 
     Attributes:
       regions: names of its nodes, which hand tensors to each other.
-      inputs: names of tensors, the same in both.
+      inputs: names of tensors, the same in both, and of those that only the original
+        has there, such as the shape of something else.
       outputs: (name in the lowered graph, name in the original).
     """
 
@@ -194,15 +195,21 @@ def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
     members = collections.defaultdict(list)
     for region in order:
         members[find(region)].append(region)
-    return [
-        _Part(
-            tuple(regions),
-            tuple(sorted(set().union(*(inputs[region] for region in regions)))),
-            tuple(dict.fromkeys(outputs[first])),
+    parts = []
+    for first, regions in members.items():
+        if not outputs[first]:
+            continue
+        read = set().union(*(inputs[region] for region in regions))
+        truths = [truth for _, truth in outputs[first]]
+        read |= subgraphs.other_inputs(frozen, read, truths)
+        parts.append(
+            _Part(
+                tuple(regions),
+                tuple(sorted(read)),
+                tuple(dict.fromkeys(outputs[first])),
+            )
         )
-        for first, regions in members.items()
-        if outputs[first]
-    ]
+    return parts
 
 
 def _timed(
@@ -254,7 +261,9 @@ def _latencies(
 
 def _spec(value: tf.Tensor) -> tf.TensorSpec:
     shape = value.shape.as_list()
-    return tf.TensorSpec([None] * len(shape[:1]) + shape[1:], value.dtype)
+    if len(shape) < 2:  # perhaps a shape, whose length is known
+        return tf.TensorSpec(shape, value.dtype)
+    return tf.TensorSpec([None, *shape[1:]], value.dtype)
 
 
 def _operators(lowered: graph_pb2.GraphDef, region: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import collections
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -67,6 +68,62 @@ def between(
     arguments = [f"{argument[name]}:0" for name in inputs]
     captures = {name: t for name, t in frozen.captures.items() if name in needed}
     return _import(cut, arguments, outputs, captures)
+
+
+def other_inputs(
+    frozen: FrozenSignature, inputs: set[str], outputs: Iterable[str]
+) -> set[str]:
+    """What a part of a signature's graph reads beside some tensors of the signature's.
+
+    Such as the shape of something else, which a lowered graph need not have.
+
+    Args:
+      frozen: the signature.
+      inputs: names of tensors that the part begins with.
+      outputs: names of tensors that it gives.
+    """
+    nodes = {node.name: node for node in frozen.graph_def.node}
+    reads = {
+        name: [full_name(tensor) for tensor in node.input if tensor[0] != "^"]
+        for name, node in nodes.items()
+    }
+    readers = collections.defaultdict(list)
+    for name, read in reads.items():
+        for tensor in read:
+            readers[function_library.node_of(tensor)].append(name)
+    varying = _reachable(
+        [function_library.node_of(spec.name) for spec in frozen.inputs.values()],
+        readers,
+    )
+    inside = _reachable(
+        [name for name, read in reads.items() if not inputs.isdisjoint(read)], readers
+    )
+    before = {
+        name: [
+            function_library.node_of(tensor)
+            for tensor in reads[name]
+            if tensor not in inputs
+        ]
+        for name in inside
+    }
+    part = _reachable([function_library.node_of(name) for name in outputs], before)
+    return {
+        tensor
+        for name in part & inside
+        for tensor in reads[name]
+        if tensor not in inputs and function_library.node_of(tensor) in varying - inside
+    }
+
+
+def _reachable(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """Nodes of a graph that are reached from some, which are among them."""
+    reached = set(starts)
+    left = list(reached)
+    while left:
+        new = set(edges.get(left.pop(), ())) - reached
+        reached |= new
+        left += new
+    return reached
 
 
 def _import(

@@ -341,13 +341,45 @@ def test_regions_are_measured_as_tensorflow_computes_them(make, monkeypatch):
     kept = []  # a function does not keep its variables alive
     frozen = three_regions(lambda value: kept.append(make(value)) or kept[-1])
     assert len(frozen.captures) == (4 if make is tf.Variable else 0)
+    calls = measured_equally(frozen, monkeypatch)
+    assert len(calls) == 2 * 2 * 3
+    # Images are given, and weights are not.
+    assert all(one.shape[1:3] == [9, 9] for args in calls for one in args)
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        lambda x, a, b: tf.reshape(b, tf.shape(a)),
+        lambda x, a, b: tf.reshape(b, [tf.shape(x)[0], 9, 9, 4]),
+        lambda x, a, b: tf.broadcast_to(b[:, -1:], tf.shape(a)),
+        lambda x, a, b: tf.reshape(tf.reshape(b, [-1, 324]), tf.shape(b)),
+    ],
+)
+def test_regions_that_need_the_shape_of_another_tensor(back, monkeypatch):
+    filters = [gh.random_array(3, 3, 4, 4, seed=seed) for seed in range(3)]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 9, 9, 4], name="x")])
+    def function(x):
+        a = tf.nn.relu(tf.nn.conv2d(x, filters[0], 1, "SAME"))
+        b = back(x, a, tf.sort(a, 1))
+        return [tf.nn.conv2d(b, filters[k], 1, "SAME") for k in (1, 2)]
+
+    concrete = function.get_concrete_function()
+    frozen = graph_optimizer.fold_constants(
+        frozen_graphs.freeze_flat("function", concrete)
+    )
+    assert len(measured_equally(frozen, monkeypatch)) == 2 * 2 * 2
+
+
+def measured_equally(frozen, monkeypatch) -> list[tuple[tf.Tensor, ...]]:
+    """The arguments of all calls that are timed, after both of each gave the same."""
     plan = planned(frozen, merge_everything)
-    results = []
+    calls, results = [], []
 
     def run(turns):
         for context, call in turns:
-            # Images are given, and weights are not.
-            assert all(one.shape[1:3] == [9, 9] for one in call.args)
+            calls.append(call.args)
             with context():
                 results.append([one.numpy() for one in call()])
         return [2.0, 1.0]
@@ -360,12 +392,12 @@ def test_regions_are_measured_as_tensorflow_computes_them(make, monkeypatch):
         {n: {"x": tf.constant(gh.random_array(n, 9, 9, 4))} for n in (1, 3)},
         "cpu",
     )
-    assert len(results) == 2 * 2 * 3
     for truths, ones in zip(results[::2], results[1::2], strict=True):
         assert len(truths) == len(ones) > 0
         for truth, one in zip(truths, ones, strict=True):
             assert np.abs(truth).max() > 0
             assert networks.relative_difference(one, truth) < 1e-5
+    return calls
 
 
 def one_region() -> frozen_graphs.FrozenSignature:
