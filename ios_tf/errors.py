@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ios_tf.printable import printable
 
 
@@ -13,15 +15,27 @@ class NativeLibraryError(ImportError):
     """The native library is missing, or does not fit the running TensorFlow."""
 
 
+# Keras colours the reasons that it quotes, and puts words of its own before them.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_OF_KERAS = "Exception encountered when calling "
+_QUOTED_BY_KERAS = "\n\nException encountered: "
+_DUMPED_BY_KERAS = " Full object config: "
+
 # How TensorFlow begins what it says of an operator that fails in a function.
 _OF_NO_USE = ("Graph execution error", "Detected at node", "<stack traces", 'File "')
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or its type if it has none."""
-    text = str(error)
+    """The first line of an error's message, or its type if it has none.
+
+    And the reason, where that is in another line.
+    """
+    text = _COLOURS.sub("", str(error)).rpartition(_QUOTED_BY_KERAS)[2]
+    text = text.partition(_DUMPED_BY_KERAS)[0]
     if text.startswith("in user code:"):  # what AutoGraph says ends with the error
         text = text.rstrip().rpartition("\n\n")[2]
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(_OF_NO_USE)]
+    if text.startswith(_OF_KERAS):
+        lines[:2] = [" ".join(lines[:2])]
     return printable(lines[0]) if lines else type(error).__name__

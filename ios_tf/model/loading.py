@@ -193,7 +193,7 @@ def _load_keras_file(path: str) -> Any:
         return keras.saving.load_model(path, compile=False)
     # Keras raises all kinds of errors for what is wrong inside of the file.
     except Exception as error:
-        raise UserError(f"{path}: not a Keras model: {first_line(error)}") from error
+        raise UserError(f"{path}: Keras cannot load it: {first_line(error)}") from error
 
 
 def _build_keras_application(

@@ -139,6 +139,25 @@ def test_broken_keras_file(capfd, tmp_path, cache):
     )
 
 
+def test_keras_file_of_an_unknown_class(capfd, tmp_path, cache):
+    class Mine(layers.Layer):
+        def call(self, x):
+            return x
+
+    path = str(cache / "model.keras")
+    inputs = keras.Input((4,))
+    keras.Model(inputs, Mine()(inputs)).save(path)
+    result = run(capfd, "convert", path, str(tmp_path / "out"))
+    assert_fails(result, 1, "Keras cannot load it: Could not locate class", tmp_path)
+
+
+def test_keras_model_that_cannot_be_traced():
+    inputs = keras.Input((None, None, 3))
+    outputs = layers.UpSampling2D(interpolation="bilinear")(inputs)
+    with pytest.raises(ios_tf.UserError, match=r"calling UpSampling2D.call\(\). Using"):
+        ios_tf.optimize(keras.Model(inputs, outputs))
+
+
 @pytest.mark.parametrize("name", ["model.keras", "saved_model.pb"])
 def test_pipes_as_models(capfd, tmp_path, cache, name):
     os.mkfifo(cache / name)
