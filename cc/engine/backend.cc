@@ -26,7 +26,9 @@ void ShiftTensors(int by, std::vector<BoundStage>* stages) {
 }
 
 bool TaskSpec::reads_nothing() const {
-  return std::any_of(inputs.begin(), inputs.end(), [](const TensorView& view) {
+  // Of the last input of such an operator only the size counts.
+  const auto end = inputs.end() - (op->like ? 1 : 0);
+  return std::any_of(inputs.begin(), end, [](const TensorView& view) {
     return NumElements(view.shape) == 0;
   });
 }

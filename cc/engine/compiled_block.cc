@@ -13,6 +13,9 @@ namespace {
 // See TaskSpec::reads_nothing.
 Status CheckReads(const TaskSpec& spec) {
   const OperatorType type = spec.op->type;
+  if (type == OperatorType::kResize && NumElements(spec.output.shape) == 0) {
+    return InvalidArgument("resize '" + spec.op->name + "' makes nothing");
+  }
   if (!spec.reads_nothing() || IsConvolution(type) ||
       type == OperatorType::kPad || type == OperatorType::kGlobalPool ||
       type == OperatorType::kConcat) {

@@ -220,8 +220,11 @@ class ProfilerImpl : public Profiler {
         bench->compiled,
         CompiledBlock::Create(backend_, block, SequentialSchedule(block),
                               parameters, options));
-    IOS_ASSIGN_OR_RETURN(
-        bench->memory, Allocate(block, shapes, bench->compiled->arena_bytes()));
+    IOS_ASSIGN_OR_RETURN(bench->memory, AllocateBorders(block, shapes));
+    IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> arena,
+                         backend_->Allocate(bench->compiled->arena_bytes()));
+    bench->memory.arena = arena.get();
+    bench->memory.owned.push_back(std::move(arena));
     bench->first_tensor = tensors_.size();
     const std::vector<TensorLocation> locations = bench->compiled->Locations();
     const int num_inputs = block.inputs.size();
@@ -238,10 +241,9 @@ class ProfilerImpl : public Profiler {
     return bench;
   }
 
-  // Inputs hold random values.
-  StatusOr<Memory> Allocate(const Block& block,
-                            const std::vector<Shape>& shapes,
-                            int64_t arena_bytes) {
+  // All but the arena. Inputs hold random values.
+  StatusOr<Memory> AllocateBorders(const Block& block,
+                                   const std::vector<Shape>& shapes) {
     Memory memory;
     const auto allocate = [&](int64_t bytes) -> StatusOr<void*> {
       IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> data,
@@ -258,7 +260,6 @@ class ProfilerImpl : public Profiler {
       IOS_ASSIGN_OR_RETURN(void* const output, allocate(Bytes(shapes[out])));
       memory.outputs.push_back(output);
     }
-    IOS_ASSIGN_OR_RETURN(memory.arena, allocate(arena_bytes));
     return memory;
   }
 
@@ -326,8 +327,15 @@ class ProfilerImpl : public Profiler {
     BoundSchedule& bound = whole->bound;
     IOS_ASSIGN_OR_RETURN(bound, BindSchedule(backend_, block, shapes,
                                              on_device.schedule, parameters));
-    IOS_ASSIGN_OR_RETURN(whole->memory,
-                         Allocate(block, shapes, bound.arena_bytes));
+    IOS_ASSIGN_OR_RETURN(whole->memory, AllocateBorders(block, shapes));
+    // One schedule runs at a time, and reads nothing there that it has not
+    // written.
+    if (!arena_ || bound.arena_bytes > arena_bytes_) {
+      IOS_ASSIGN_OR_RETURN(arena_, backend_->Allocate(bound.arena_bytes));
+      arena_bytes_ = bound.arena_bytes;
+    }
+    whole->memory.arena = arena_.get();
+    whole->memory.owned.push_back(arena_);
     ShiftTensors(tensors_.size(), &bound.stages);
     for (const TensorLocation& location : bound.tensors) {
       tensors_.push_back(AddressOf(location, whole->memory));
@@ -383,6 +391,8 @@ class ProfilerImpl : public Profiler {
   std::map<std::vector<int>, std::unique_ptr<Bench>> merges_;
   int64_t merge_bytes_ = 0;                               // of all of them
   std::map<std::string, std::unique_ptr<Whole>> wholes_;  // by their JSON
+  std::shared_ptr<void> arena_;  // the largest of theirs
+  int64_t arena_bytes_ = 0;
 };
 
 StatusOr<std::unique_ptr<Profiler>> CreateProfiler(const Block& block,

@@ -41,9 +41,9 @@ FUNCTIONS = {
 }
 
 
-def outcome(graph, images):
+def outcome(graph, *images):
     try:
-        return gh.run(graph, images)
+        return gh.run(graph, *images)
     except tf.errors.OpError as error:
         return type(error)
 
@@ -148,3 +148,24 @@ def test_something_of_nothing_is_refused(image, operator):
     message = rf"^{operator['type']} 'it' reads an empty tensor$"
     with pytest.raises(engine.EngineError, match=message):
         engine.Program(block, {"version": 1, "stages": stages}, weights)
+
+
+def test_sizes_of_images_that_are_not_there():
+    """What is read for its size alone may have no images, or no cells."""
+    graph = gh.freeze(
+        lambda x, y: tf.image.resize(
+            tf.nn.conv2d(x, POINT, 1, "SAME") + VECTOR, tf.shape(y)[1:3]
+        ),
+        (None, None, None, 4),
+        (None, None, None, 4),
+    )
+    assert any(o.get("like") for o in gh.operators(gh.collect(graph)))
+    lowered = gh.lower(gh.rewrite(graph))
+    for size in SIZES:
+        for other in [(0, 6, 5), (0, 12, 9), (2, 12, 9), (1, 0, 2), (0, 0, 0)]:
+            arrays = gh.random_array(*size, 4), gh.random_array(*other, 4)
+            expected, found = outcome(graph, *arrays), outcome(lowered, *arrays)
+            if isinstance(expected, type):
+                assert found is expected, (size, other)
+            else:
+                gh.assert_equal(found, expected)
