@@ -246,6 +246,8 @@ def _like(spec: Any, value: Any, convert: Callable[[Any, tf.TensorSpec], Any]) -
     flat, specs = keras.tree.flatten(value), keras.tree.flatten(spec)
     if len(flat) != len(specs):
         raise ValueError(f"the model takes {len(specs)} tensors, not {len(flat)}")
+    if any(one is None for one in flat):
+        raise ValueError("the model was optimized for all of its inputs; one is None")
     return keras.tree.pack_sequence_as(
         spec, [convert(one, of) for one, of in zip(flat, specs, strict=True)]
     )

@@ -93,6 +93,8 @@ def test_keras_model(tmp_path, monkeypatch):
         assert_same(tf.function(faster)([image, hint]), expected[batch])
     with pytest.raises(ValueError, match="training=False"):
         faster(calls[1], training=True)
+    with pytest.raises(ValueError, match="optimized for all of its inputs"):
+        faster([fm.images(1), None])
     with pytest.raises(ValueError, match="takes 2 tensors, not 1"):
         faster(calls[1][0])
     # Weights are those that it was made with.
