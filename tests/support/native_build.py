@@ -74,12 +74,16 @@ class NativeBuild:
         json_header = installed("nlohmann-json", "include/nlohmann/json.hpp")
         dnnl_header = installed("onednn-devel-cpu-gomp", "include/oneapi/dnnl/dnnl.hpp")
         self._link = [*compiler, *flags]
-        self._compile = [
-            *self._link,
-            *("-std=c++17", "-O2", "-g", "-I."),
-            *("-Wall", "-Wno-psabi", "-Wno-unknown-pragmas"),
+        # What a source needs to be read, beside the compiler's own flags.
+        self.flags = [
+            *("-std=c++17", "-I."),
             f"-isystem{json_header.parents[1]}",
             f"-isystem{dnnl_header.parents[2]}",
+        ]
+        self._compile = [
+            *self._link,
+            *("-O2", "-g", "-Wall", "-Wno-psabi", "-Wno-unknown-pragmas"),
+            *self.flags,
         ]
         # oneDNN is to find our OpenMP entry points before its library's.
         libraries = [onednn]

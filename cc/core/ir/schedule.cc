@@ -140,7 +140,7 @@ Status CheckMembers(const Stage& stage, int number,
 Status ReadAlgorithms(const json& value, Schedule* schedule) {
   const auto algorithms = value.find("algorithms");
   if (algorithms == value.end()) return Status();
-  const Status malformed = InvalidArgument("schedule has malformed algorithms");
+  Status malformed = InvalidArgument("schedule has malformed algorithms");
   if (!algorithms->is_object()) return malformed;
   for (const auto& [name, operators] : algorithms->items()) {
     IOS_ASSIGN_OR_RETURN(const Algorithm algorithm, AlgorithmFromString(name));

@@ -276,8 +276,8 @@ TEST(WhatNeedsItsChannelsReadsASlice) {
   grouped.groups = 7;
   Operator channels = Join(OperatorType::kPad, {0});
   channels.channel_padding = {1, 3};
-  for (Operator op : {normalize, lrn, shuffle, reduce, grouped, channels,
-                      Join(OperatorType::kSoftmax, {0})}) {
+  for (const Operator& op : {normalize, lrn, shuffle, reduce, grouped, channels,
+                             Join(OperatorType::kSoftmax, {0})}) {
     const PaddedBlock padded =
         Padded(MakeBlock({Conv(-1, 14, 1), op, Conv(0, 8, 1)}, {1, 2}));
     EXPECT(padded.operators ==

@@ -1,0 +1,53 @@
+"""Runs clang-tidy, as .clang-tidy says, on the sources that need neither TensorFlow nor
+CUDA, and on their tests: python -m tests.cc.tidy [FILE ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.native_build import LANES_TEST, ROOT, NativeBuild
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.cc.tidy")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="by default all")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    tidy = shutil.which("clang-tidy")
+    if tidy is None:
+        raise SystemExit("clang-tidy is missing: pip install clang-tidy~=23.1.0")
+    build = NativeBuild([], [], ROOT / "build" / "tidy")
+    files = [Path(file).resolve() for file in options.files] or sources()
+
+    def check(file: Path) -> bool:
+        command = [tidy, "--quiet", str(file), "--", *build.flags]
+        if file == ROOT / LANES_TEST:
+            command.append("-DIOS_TF_TEST_DELAYS")
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        if done.returncode:
+            print(done.stdout, end="", flush=True)
+        return not done.returncode
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        good = list(pool.map(check, files))
+    print(f"{len(files)} files, {good.count(False)} with findings")
+    return 0 if all(good) else 1
+
+
+def sources() -> list[Path]:
+    """Those of the engine without its GPU's backend, and their tests."""
+    every = sorted(
+        f for room in ("core", "engine") for f in ROOT.glob(f"cc/{room}/**/*.cc")
+    )
+    return [file for file in every if "cuda" not in file.parts]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
