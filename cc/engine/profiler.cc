@@ -220,11 +220,10 @@ class ProfilerImpl : public Profiler {
         bench->compiled,
         CompiledBlock::Create(backend_, block, SequentialSchedule(block),
                               parameters, options));
-    IOS_ASSIGN_OR_RETURN(bench->memory, AllocateBorders(block, shapes));
     IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> arena,
                          backend_->Allocate(bench->compiled->arena_bytes()));
-    bench->memory.arena = arena.get();
-    bench->memory.owned.push_back(std::move(arena));
+    IOS_ASSIGN_OR_RETURN(bench->memory,
+                         MemoryWith(std::move(arena), block, shapes));
     bench->first_tensor = tensors_.size();
     const std::vector<TensorLocation> locations = bench->compiled->Locations();
     const int num_inputs = block.inputs.size();
@@ -241,10 +240,12 @@ class ProfilerImpl : public Profiler {
     return bench;
   }
 
-  // All but the arena. Inputs hold random values.
-  StatusOr<Memory> AllocateBorders(const Block& block,
-                                   const std::vector<Shape>& shapes) {
+  // Memory with this arena. Inputs hold random values.
+  StatusOr<Memory> MemoryWith(std::shared_ptr<void> arena, const Block& block,
+                              const std::vector<Shape>& shapes) {
     Memory memory;
+    memory.arena = arena.get();
+    memory.owned.push_back(std::move(arena));
     const auto allocate = [&](int64_t bytes) -> StatusOr<void*> {
       IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> data,
                            backend_->Allocate(bytes));
@@ -327,15 +328,13 @@ class ProfilerImpl : public Profiler {
     BoundSchedule& bound = whole->bound;
     IOS_ASSIGN_OR_RETURN(bound, BindSchedule(backend_, block, shapes,
                                              on_device.schedule, parameters));
-    IOS_ASSIGN_OR_RETURN(whole->memory, AllocateBorders(block, shapes));
     // One schedule runs at a time, and reads nothing there that it has not
     // written.
     if (!arena_ || bound.arena_bytes > arena_bytes_) {
       IOS_ASSIGN_OR_RETURN(arena_, backend_->Allocate(bound.arena_bytes));
       arena_bytes_ = bound.arena_bytes;
     }
-    whole->memory.arena = arena_.get();
-    whole->memory.owned.push_back(arena_);
+    IOS_ASSIGN_OR_RETURN(whole->memory, MemoryWith(arena_, block, shapes));
     ShiftTensors(tensors_.size(), &bound.stages);
     for (const TensorLocation& location : bound.tensors) {
       tensors_.push_back(AddressOf(location, whole->memory));

@@ -16,7 +16,6 @@ from absl import app, flags
 from absl import logging as absl_logging
 
 from ios_tf.cli import arguments, bench, cache, convert, explore, show
-from ios_tf.cli.arguments import forget_output
 from ios_tf.cli.endings import ended_by_exception, handled
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.model import leftovers
@@ -86,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
                 code = options.run(options)
         return _flush_output() or code or 0
     except BrokenPipeError:  # the reader, say `head`, has seen enough
-        forget_output()
+        arguments.forget_output()
         return 0
     except Exception as error:
         if options.traceback:
@@ -102,7 +101,7 @@ def _flush_output() -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        forget_output()
+        arguments.forget_output()
         print(f"ios_tf: error: standard output: {error.strerror}", file=sys.stderr)
         return 1
     return 0

@@ -93,8 +93,8 @@ class PrunedCall:
         keywords = function._arg_keywords
         arguments = function.inputs[: len(keywords)]
         self.types = [tf.TensorSpec.from_tensor(tensor) for tensor in arguments]
-        self._output = function.function_type
-        self._names = dict(zip(keywords, self.types, strict=True))
+        self._keywords = keywords
+        self._type = function.function_type
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         self.signature = inspect.Signature(
             # Names of nodes need not be Python's.
@@ -103,18 +103,19 @@ class PrunedCall:
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tf.Tensor]:
         """As `Call.tensors`."""
-        values = {**dict(zip(self._names, args, strict=False)), **kwargs}
+        keywords = self._keywords
+        values = {**dict(zip(keywords, args, strict=False)), **kwargs}
         count = len(args) + len(kwargs)
-        if count != len(self._names) or values.keys() != self._names.keys():
-            raise TypeError(f"it takes the tensors {', '.join(self._names)}")
+        if count != len(keywords) or values.keys() != {*keywords}:
+            raise TypeError(f"it takes the tensors {', '.join(keywords)}")
         return [
             tf.convert_to_tensor(values[name], spec.dtype)
-            for name, spec in self._names.items()
+            for name, spec in zip(keywords, self.types, strict=True)
         ]
 
     def result(self, tensors: Sequence[tf.Tensor]) -> Any:
         """As `Call.result`."""
-        return self._output.pack_output(tensors)
+        return self._type.pack_output(tensors)
 
 
 class Original:

@@ -70,17 +70,24 @@ def node_of(tensor: str) -> str:
 
 def pruned(graph_def: graph_pb2.GraphDef, wanted: Iterable[str]) -> graph_pb2.GraphDef:
     """A copy of the graph without what these nodes and tensors do not need."""
-    inputs = {node.name: node.input for node in graph_def.node}
-    needed: set[str] = set()
-    waiting = list(wanted)
-    while waiting:
-        name = node_of(waiting.pop())
-        if name not in needed:
-            needed.add(name)
-            waiting += inputs[name]
+    needed = reachable(
+        map(node_of, wanted),
+        {node.name: [node_of(one) for one in node.input] for node in graph_def.node},
+    )
     result = graph_pb2.GraphDef(library=graph_def.library, versions=graph_def.versions)
     result.node.extend(node for node in graph_def.node if node.name in needed)
     return result
+
+
+def reachable(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """The nodes of a graph that are reached from some, which are among them."""
+    reached = set(starts)
+    left = list(reached)
+    while left:
+        new = set(edges[left.pop()]) - reached
+        reached |= new
+        left += new
+    return reached
 
 
 def wait_as_before(before: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef) -> None:

@@ -82,48 +82,32 @@ def other_inputs(
       inputs: names of tensors that the part begins with.
       outputs: names of tensors that it gives.
     """
-    nodes = {node.name: node for node in frozen.graph_def.node}
     reads = {
-        name: [full_name(tensor) for tensor in node.input if tensor[0] != "^"]
-        for name, node in nodes.items()
+        node.name: [full_name(tensor) for tensor in node.input if tensor[0] != "^"]
+        for node in frozen.graph_def.node
     }
     readers = collections.defaultdict(list)
     for name, read in reads.items():
         for tensor in read:
             readers[function_library.node_of(tensor)].append(name)
-    varying = _reachable(
-        [function_library.node_of(spec.name) for spec in frozen.inputs.values()],
-        readers,
-    )
-    inside = _reachable(
-        [name for name, read in reads.items() if not inputs.isdisjoint(read)], readers
-    )
-    before = {
-        name: [
-            function_library.node_of(tensor)
-            for tensor in reads[name]
-            if tensor not in inputs
-        ]
+    given = [function_library.node_of(spec.name) for spec in frozen.inputs.values()]
+    first = [name for name, read in reads.items() if not inputs.isdisjoint(read)]
+    inside = function_library.reachable(first, readers)
+    outside = function_library.reachable(given, readers) - inside
+    others = {
+        name: [tensor for tensor in reads[name] if tensor not in inputs]
         for name in inside
     }
-    part = _reachable([function_library.node_of(name) for name in outputs], before)
+    before = collections.defaultdict(list)
+    for name, read in others.items():
+        before[name] = [function_library.node_of(tensor) for tensor in read]
+    ends = [function_library.node_of(name) for name in outputs]
     return {
         tensor
-        for name in part & inside
-        for tensor in reads[name]
-        if tensor not in inputs and function_library.node_of(tensor) in varying - inside
+        for name in function_library.reachable(ends, before) & inside
+        for tensor in others[name]
+        if function_library.node_of(tensor) in outside
     }
-
-
-def _reachable(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
-    """Nodes of a graph that are reached from some, which are among them."""
-    reached = set(starts)
-    left = list(reached)
-    while left:
-        new = set(edges.get(left.pop(), ())) - reached
-        reached |= new
-        left += new
-    return reached
 
 
 def _import(

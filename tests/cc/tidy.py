@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.native_build import LANES_TEST, ROOT, NativeBuild
+from tests.support.native_build import ENGINE, LANES_TEST, ROOT, reading_flags
 
 
 def main() -> int:
@@ -23,11 +23,11 @@ def main() -> int:
     tidy = shutil.which("clang-tidy")
     if tidy is None:
         raise SystemExit("clang-tidy is missing: pip install clang-tidy~=23.1.0")
-    build = NativeBuild([], [], ROOT / "build" / "tidy")
+    flags = reading_flags()
     files = [Path(file).resolve() for file in options.files] or sources()
 
     def check(file: Path) -> bool:
-        command = [tidy, "--quiet", str(file), "--", *build.flags]
+        command = [tidy, "--quiet", str(file), "--", *flags]
         if file == ROOT / LANES_TEST:
             command.append("-DIOS_TF_TEST_DELAYS")
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -43,10 +43,7 @@ def main() -> int:
 
 def sources() -> list[Path]:
     """Those of the engine without its GPU's backend, and their tests."""
-    every = sorted(
-        f for room in ("core", "engine") for f in ROOT.glob(f"cc/{room}/**/*.cc")
-    )
-    return [file for file in every if "cuda" not in file.parts]
+    return sorted(file for pattern in ENGINE for file in ROOT.glob(pattern))
 
 
 if __name__ == "__main__":

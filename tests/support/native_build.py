@@ -45,7 +45,8 @@ FUZZERS = {
 # This is not under test, and would take half of the time.
 _UNCHECKED = (ROOT / "tests/fuzz/reference.cc",)
 GRAPH_FUZZER = {"graph": ["tests/fuzz/graph_fuzzer.cc"]}
-_ENGINE = ("cc/core/**/*.cc", "cc/engine/*.cc", "cc/engine/cpu/**/*.cc")
+# With their tests.
+ENGINE = ("cc/core/**/*.cc", "cc/engine/*.cc", "cc/engine/cpu/**/*.cc")
 _OPTIMIZER = ("cc/tensorflow/**/*.cc",)
 _TENSORFLOW = ("cc", "framework")
 # As TensorFlow itself was compiled: else types of its headers are laid out otherwise.
@@ -71,23 +72,15 @@ class NativeBuild:
     ):
         self.directory = directory
         onednn = installed("onednn-cpu-gomp", "libdnnl.so.3")
-        json_header = installed("nlohmann-json", "include/nlohmann/json.hpp")
-        dnnl_header = installed("onednn-devel-cpu-gomp", "include/oneapi/dnnl/dnnl.hpp")
         self._link = [*compiler, *flags]
-        # What a source needs to be read, beside the compiler's own flags.
-        self.flags = [
-            *("-std=c++17", "-I."),
-            f"-isystem{json_header.parents[1]}",
-            f"-isystem{dnnl_header.parents[2]}",
-        ]
         self._compile = [
             *self._link,
             *("-O2", "-g", "-Wall", "-Wno-psabi", "-Wno-unknown-pragmas"),
-            *self.flags,
+            *reading_flags(),
         ]
         # oneDNN is to find our OpenMP entry points before its library's.
         libraries = [onednn]
-        patterns = _ENGINE
+        patterns = ENGINE
         if tensorflow:
             package = _tensorflow()
             self._compile += [f"-isystem{package}/include", *_TENSORFLOW_FLAGS]
@@ -145,6 +138,17 @@ class NativeBuild:
             command.append("-fno-sanitize=all")
         command += ["-o", str(target), "-c", str(relative)]
         _run(command, f"compiling {relative}")
+
+
+def reading_flags() -> list[str]:
+    """What a source of the engine needs to be read, beside a compiler's own flags."""
+    json_header = installed("nlohmann-json", "include/nlohmann/json.hpp")
+    dnnl_header = installed("onednn-devel-cpu-gomp", "include/oneapi/dnnl/dnnl.hpp")
+    return [
+        *("-std=c++17", "-I."),
+        f"-isystem{json_header.parents[1]}",
+        f"-isystem{dnnl_header.parents[2]}",
+    ]
 
 
 def linker() -> list[str]:

@@ -12,6 +12,9 @@
 namespace ios::tf {
 namespace {
 
+constexpr char kUnknownSize[] =
+    "its input is no image whose size is known for any number of images";
+
 using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
 
@@ -141,8 +144,7 @@ Result Convolution(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
   const bool depthwise = node.op().find("Depthwise") != std::string::npos;
   if (!in.InputShape(i, 0, {4})) {
-    return Refuse(
-        "its input is no image whose size is known for any number of images");
+    return Refuse(kUnknownSize);
   }
   auto filter = Filter(in, i, 1, 4);
   if (!filter) return Refuse("its filter is no constant");
@@ -239,10 +241,7 @@ Result TransposedConvolution(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
   auto filter = Filter(in, i, 1, 4);
   const Shape* x = in.InputShape(i, 2, {4});
-  if (!x) {
-    return Refuse(
-        "its input is no image whose size is known for any number of images");
-  }
+  if (!x) return Refuse(kUnknownSize);
   if (!filter) return Refuse("its filter is no constant");
   // [kh, kw, outputs, inputs].
   const Shape& shape = filter->second;
