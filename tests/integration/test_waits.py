@@ -27,6 +27,8 @@ PLACES = (
     "the factors of its channels",
     "one of two filters that are merged",
     "the slope of an activation",
+    "the bound of an activation that is computed twice",
+    "the order of a transposition that changes nothing",
     "the sizes of a resized image",
     "the sizes of a transposed convolution",
     "what is added to the result",
@@ -78,6 +80,12 @@ def network(x, ok):
     with wait("the slope of an activation"):
         slope = tf.constant(0.2)
     y = tf.maximum(y, y * slope)
+    with wait("the bound of an activation that is computed twice"):
+        bound = tf.constant(0.1)
+    y = tf.maximum(y, 0.1) + tf.maximum(y, bound)
+    with wait("the order of a transposition that changes nothing"):
+        order = tf.constant([0, 1, 2, 3])
+    y = tf.transpose(y, order)
     with wait("the sizes of a resized image"):
         sizes = tf.constant([8, 8])
     y = v1.image.resize_nearest_neighbor(y, sizes)
