@@ -304,6 +304,7 @@ class Reference:
         allowed = allowed_difference(self._tolerance(), self._noise[batch_size])
         where, difference_there, allowed = worst or ("an output", difference, allowed)
         if difference_there > allowed:
+            self._check_optimizers(batch_size)
             raise DifferenceError(self.name, batch_size, where, difference_there)
         where = " in what follows the regions"
         why = f"; the regions agree to {worst[1]:.1e}" if worst else ""
@@ -319,6 +320,27 @@ class Reference:
                 f"size {batch_size}{where}{why}"
             )
         return notes
+
+    def _check_optimizers(self, batch_size: int) -> None:
+        """Checks that TensorFlow optimizes the original without changing its outputs.
+
+        It has, for one, taken the maximum of 2 x and x for a leaky ReLU.
+
+        Raises:
+          UserError: it does not.
+        """
+        with running(plugin=False, device=self._device, optimizers=False):
+            plain = self._function(**self._inputs[batch_size])
+        changed, unequal = compare_outputs(plain, self._expected[batch_size])
+        allowed = allowed_difference(self._tolerance(), self._noise[batch_size])
+        if (changed or 0.0) > allowed or (changed is None and unequal):
+            by = "" if changed is None else f" by {changed:.1e} (relative)"
+            raise UserError(
+                f"signature {self.name!r}: at batch size {batch_size} TensorFlow's "
+                f"graph optimizers change its outputs{by} from what it computes "
+                "without them (disable_meta_optimizer), and would not change those of "
+                "a converted model so; nothing is written"
+            )
 
     def _latencies(
         self, found: Callable[..., Any], batch_size: int, portable: bool
@@ -337,17 +359,25 @@ class Reference:
 
 
 @contextlib.contextmanager
-def running(plugin: bool, device: str) -> Iterator[None]:
-    """Functions called here run with this package's plugin, or without it."""
-    key = "use_plugin_optimizers"
-    before = tf.config.optimizer.get_experimental_options().get(key, True)
-    tf.config.optimizer.set_experimental_options({key: plugin})
+def running(plugin: bool, device: str, optimizers: bool = True) -> Iterator[None]:
+    """Functions called here run with this package's plugin, or without it.
+
+    Without `optimizers` as without all graph optimizers of TensorFlow, too.
+    """
+    wanted = {"use_plugin_optimizers": plugin}
+    if not optimizers:
+        wanted["disable_meta_optimizer"] = True
+    options = tf.config.optimizer.get_experimental_options()
+    before = {"use_plugin_optimizers": True, **options}
+    tf.config.optimizer.set_experimental_options(wanted)
     try:
         # On the GPU nothing is said: not all of a model can be there.
         with tf.device("/CPU:0") if device == "cpu" else contextlib.nullcontext():
             yield
     finally:
-        tf.config.optimizer.set_experimental_options({key: before})
+        tf.config.optimizer.set_experimental_options(
+            {key: before[key] for key in wanted}
+        )
 
 
 def _differing_region(

@@ -57,6 +57,13 @@ def saved_model(
                 f"the Keras model {keras_model.name!r} cannot be exported: "
                 f"{first_line(error)}"
             ) from error
+        sizes = _batch_sizes(keras_model)
+        if sizes:
+            say(
+                f"the Keras model {keras_model.name!r} is made for batches of "
+                f"{sizes[0]}, and exported for batches of any size; "
+                f"--batch_size={sizes[0]} schedules for these"
+            )
         del keras_model  # it may be all that keeps its weights in memory
         malloc.release_unused()  # or what is loaded next lies beside it
         yield path
@@ -128,6 +135,12 @@ def _export(model: Any, path: str) -> None:
     archive.track(model)
     archive.add_endpoint("serve", function, specs)
     archive.write_out(path, verbose=False)
+
+
+def _batch_sizes(model: Any) -> list[int]:
+    """Those that a Keras model's inputs say, which an export forgets."""
+    inputs = tf.nest.flatten(getattr(model, "inputs", None) or [])
+    return sorted({one.shape[0] for one in inputs if one.shape[0] is not None})
 
 
 def inference_function(model: Any) -> tuple[Callable[..., Any], Sequence[Any]]:

@@ -17,6 +17,7 @@ from keras import layers
 
 import ios_tf
 from ios_tf.cli.bench import with_command
+from ios_tf.model import loading
 
 FAST = ["--warmup=0", "--number=1", "--repeat=1", "--keep_slower"]
 
@@ -218,6 +219,18 @@ def test_keras_name_that_does_not_exist(capfd, tmp_path):
 def test_weights_of_a_saved_model(capfd, tmp_path, network):
     result = run(capfd, "convert", network, str(tmp_path / "out"), "--weights=imagenet")
     assert_fails(result, 1, "only for MODEL keras:NAME", tmp_path)
+
+
+def test_keras_model_of_one_batch_size():
+    """Keras exports it for any; what is scheduled for is the user's choice."""
+    lines = []
+    for shape in ((4, 9, 9, 3), (None, 9, 9, 3)):
+        inputs = keras.Input(batch_shape=shape)
+        model = keras.Model(inputs, layers.Conv2D(4, 3)(inputs), name="four")
+        with loading.saved_model(model, say=lines.append):
+            pass
+    (line,) = lines
+    assert "'four' is made for batches of 4, and exported for batches of any" in line
 
 
 def test_signature_that_does_not_exist(capfd, tmp_path, network):

@@ -528,6 +528,28 @@ def test_whole_numbers_do_not_hide_wrong_results(constants, tmp_path, monkeypatc
         ios_tf.convert(path, tmp_path / "other")
 
 
+def test_what_tensorflow_changes_is_not_ours(tmp_path):
+    """TensorFlow's remapping takes max(2 x, x) for a leaky ReLU, which min would be."""
+    model = fm.Network()
+    path = str(tmp_path / "model")
+
+    def function(x):
+        return {"y": model(x, lambda h: tf.maximum(2.0 * h, h))}
+
+    fm.save(model, path, function, fm.image_spec())
+    images = fm.images(1)
+    expected = function(images)["y"].numpy()
+    found = tf.saved_model.load(path).signatures["serving_default"](images)["y"]
+    if np.allclose(found, expected, rtol=1e-2):
+        pytest.skip("this TensorFlow's optimizers keep the maximum of 2 x and x")
+    with pytest.raises(ios_tf.UserError) as error:
+        ios_tf.convert(path, tmp_path / "converted", **FAST)
+    message = str(error.value)
+    assert "at batch size 1 TensorFlow's graph optimizers change its outputs" in message
+    assert "\n" not in message
+    assert not os.path.exists(tmp_path / "converted")
+
+
 def test_rounding_that_chooses_otherwise_is_no_failure(tmp_path):
     """The report says that operators behind the network make rounding errors large."""
     model = fm.Network()

@@ -30,7 +30,7 @@ from ios_tf.conversion.differences import relative_difference
 from ios_tf.files import write_json
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.native import malloc
-from ios_tf.native.names import ANNOTATIONS
+from ios_tf.native.names import ANNOTATIONS, SHAPE_OF_WEIGHT
 
 # Convolutions and products, of which the share in regions is told.
 _FILTERS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
@@ -108,10 +108,11 @@ def measure(
         first = options.batch_sizes[0]
         expected, converted = original.signatures[name], loaded.signatures[name]
         found |= coverage(
-            frozen_graphs.freeze(name, expected),
-            frozen_graphs.freeze(name, converted),
+            frozen_graphs.freeze(name, expected, keep_filters=True),
+            frozen_graphs.freeze(name, converted, keep_filters=True),
             model.inputs(first),
         )
+        malloc.release_unused()
         found |= _differences(expected, converted, output, model, (first, 3))
         found["latency"] = {
             str(size): _ratio(expected, converted, model.inputs(size), options.rounds)
@@ -182,6 +183,10 @@ def multiplications(
     }
     for node in graph_def.node:
         node.attr.pop("_output_shapes", None)
+        if SHAPE_OF_WEIGHT in node.attr:  # a filter that is read of a variable
+            node.op = "Placeholder"
+            del node.input[:]
+            node.attr["shape"].CopyFrom(node.attr[SHAPE_OF_WEIGHT])
         if node.op == "Placeholder" and node.name in shapes:
             node.attr["shape"].shape.CopyFrom(
                 tf.TensorShape(shapes[node.name]).as_proto()
