@@ -245,10 +245,10 @@ def test_all_memory_is_tensorflow_s():
 
 
 def test_memory_that_work_still_uses_is_not_written():
-    """A region's weights get the memory that a result leaves: those of the matrix
-    product are as large as ten rows of the result, twelve or sixteen if padded."""
+    """A region's weights get the memory that results leave, of 200 bytes and of 2000:
+    those of the matrix product take as many, and those of the convolutions."""
     call = region()
-    inputs = [on_gpu(gh.random_array(rows, 9, 8, 3)) for rows in (10, 12, 16)]
+    inputs = [on_gpu(gh.random_array(rows, 9, 8, 3)) for rows in (10, 100)]
     for seed in range(2):
         DEVICE.cuda.set(seed=seed)
         for x in inputs:

@@ -8,7 +8,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -133,28 +135,28 @@ class FakeStream : public stream_executor::Stream {
 std::atomic<int> misalignment{0};
 
 // As TensorFlow's own: what is given back is free for what is enqueued later,
-// on the same stream, without waiting for what was enqueued before.
+// on the same stream, without waiting for what was enqueued before; of what is
+// large enough the smallest is taken, and the first.
 class FakeAllocator : public Allocator {
  public:
   std::string Name() override { return "fake GPU"; }
   void* AllocateRaw(size_t, size_t bytes) override {
-    const Kind kind = {bytes, misalignment};
     std::lock_guard<std::mutex> lock(mutex_);
-    std::vector<void*>& free = free_[kind];
+    auto& free = free_[misalignment];
+    Piece piece = {bytes, misalignment};
     void* memory = nullptr;
-    if (!free.empty()) {
-      memory = free.back();
-      free.pop_back();
+    if (const auto it = free.lower_bound({bytes, nullptr}); it != free.end()) {
+      std::tie(piece.bytes, memory) = *it;
+      free.erase(it);
     } else {
       const Scope scope;
       CUdeviceptr made = 0;
-      if (cuMemAlloc(&made, bytes + kind.second) != CUDA_SUCCESS) {
-        return nullptr;
-      }
-      memory = reinterpret_cast<void*>(made + kind.second);
-      taken_ += bytes + kind.second;
+      const size_t taken = bytes + piece.misalignment;
+      if (cuMemAlloc(&made, taken) != CUDA_SUCCESS) return nullptr;
+      memory = reinterpret_cast<void*>(made + piece.misalignment);
+      taken_ += taken;
     }
-    used_[memory] = kind;
+    used_[memory] = piece;
     return memory;
   }
   // Bytes that it has of the driver.
@@ -165,16 +167,20 @@ class FakeAllocator : public Allocator {
   void DeallocateRaw(void* memory) override {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto it = used_.find(memory);
-    free_[it->second].push_back(memory);
+    free_[it->second.misalignment].insert({it->second.bytes, memory});
     used_.erase(it);
   }
 
  private:
-  using Kind = std::pair<size_t, int>;  // bytes, misalignment
+  struct Piece {
+    size_t bytes;
+    int misalignment;
+  };
 
   std::mutex mutex_;
-  std::map<Kind, std::vector<void*>> free_;
-  std::map<void*, Kind> used_;
+  // By misalignment: their bytes, and they.
+  std::map<int, std::set<std::pair<size_t, void*>>> free_;
+  std::map<void*, Piece> used_;
   int64_t taken_ = 0;
 };
 
