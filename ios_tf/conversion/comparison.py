@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -17,7 +17,6 @@ from ios_tf.conversion import timing
 from ios_tf.conversion.differences import (
     allowed_difference,
     compare_outputs,
-    relative_difference,
     tolerance,
 )
 from ios_tf.conversion.made_up_inputs import (
@@ -32,8 +31,8 @@ from ios_tf.conversion.made_up_inputs import (
     rounded_inputs,
     told_sizes,
 )
+from ios_tf.conversion.region_check import differing_region
 from ios_tf.errors import UserError, first_line
-from ios_tf.model import graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 
 # Batch sizes of functions that do not take those which are asked for.
@@ -231,7 +230,7 @@ class Reference:
     def _call_original(self, batch_size: int, sizes: Sequence[Size]) -> None:
         if self._frozen.changes:
             raise CannotCompareError("every call changes what the next one computes")
-        with running(plugin=False, device=self._device):
+        with timing.running(plugin=False, device=self._device):
             inputs, expected, noise = self._steady_inputs(batch_size, sizes)
             again, unequal = compare_outputs(self._function(**inputs), expected)
         self._inputs[batch_size] = inputs
@@ -272,7 +271,7 @@ class Reference:
         self, found: Callable[..., Any], batch_size: int, inputs: Inputs
     ) -> Mapping[str, Any]:
         try:
-            with running(plugin=True, device=self._device):
+            with timing.running(plugin=True, device=self._device):
                 return found(**inputs)
         except tf.errors.OpError as error:
             raise UserError(
@@ -298,7 +297,7 @@ class Reference:
         worst = None
         # Pieces of a graph may fail for inputs that the whole takes.
         with contextlib.suppress(tf.errors.OpError):
-            worst = _differing_region(
+            worst = differing_region(
                 self._frozen, graph_def, self._inputs[batch_size], self._device
             )
         allowed = allowed_difference(self._tolerance(), self._noise[batch_size])
@@ -329,7 +328,7 @@ class Reference:
         Raises:
           UserError: it does not.
         """
-        with running(plugin=False, device=self._device, optimizers=False):
+        with timing.running(plugin=False, device=self._device, optimizers=False):
             plain = self._function(**self._inputs[batch_size])
         changed, unequal = compare_outputs(plain, self._expected[batch_size])
         allowed = allowed_difference(self._tolerance(), self._noise[batch_size])
@@ -350,81 +349,9 @@ class Reference:
         return timing.latencies(
             [
                 (
-                    functools.partial(running, plugin=plugin, device=self._device),
+                    functools.partial(timing.running, plugin, self._device),
                     functools.partial(function, **inputs),
                 )
                 for function, plugin in turns[: 2 + portable]
             ]
         )
-
-
-@contextlib.contextmanager
-def running(plugin: bool, device: str, optimizers: bool = True) -> Iterator[None]:
-    """Functions called here run with this package's plugin, or without it.
-
-    Without `optimizers` as without all graph optimizers of TensorFlow, too.
-    """
-    wanted = {"use_plugin_optimizers": plugin}
-    if not optimizers:
-        wanted["disable_meta_optimizer"] = True
-    options = tf.config.optimizer.get_experimental_options()
-    before = {"use_plugin_optimizers": True, **options}
-    tf.config.optimizer.set_experimental_options(wanted)
-    try:
-        # On the GPU nothing is said: not all of a model can be there.
-        with tf.device("/CPU:0") if device == "cpu" else contextlib.nullcontext():
-            yield
-    finally:
-        tf.config.optimizer.set_experimental_options(
-            {key: before[key] for key in wanted}
-        )
-
-
-def _differing_region(
-    frozen: FrozenSignature, graph_def: Any, inputs: Inputs, device: str
-) -> tuple[str, float, float] | None:
-    """The first region whose results differ, or that of the largest difference.
-
-    Args:
-      frozen: the original.
-      graph_def: its graph with schedules.
-
-    Returns:
-      What to call the region, its difference, and what it may differ by; None: no
-      region has a result that can be looked at.
-    """
-    lowered = graph_optimizer.lowered(
-        dataclasses.replace(frozen, graph_def=graph_def), device=device
-    )
-    results = subgraphs.results_of_regions(frozen, lowered)
-    if not results:
-        return None
-    arguments = [inputs[name] for name in frozen.inputs]
-    rounded = rounded_inputs(inputs) or inputs
-    found = subgraphs.tensors(frozen, lowered, [one for _, one, _ in results])
-    expected = subgraphs.tensors(
-        frozen, frozen.graph_def, [one for _, _, one in results]
-    )
-    with running(plugin=False, device=device):
-        values = zip(
-            results,
-            found(*arguments),
-            expected(*arguments),
-            expected(*(rounded[name] for name in frozen.inputs)),
-            strict=True,
-        )
-        differences = [
-            (
-                region,
-                relative_difference(one.numpy(), truth.numpy()),
-                relative_difference(near.numpy(), truth.numpy()),
-            )
-            for (region, _, _), one, truth, near in values
-        ]
-    exact = tolerance(frozen, device)
-    region, difference, noise = next(
-        (one for one in differences if one[1] > allowed_difference(exact, one[2])),
-        max(differences, key=lambda one: one[1]),
-    )
-    name = graph_optimizer.describe_region(lowered, region)
-    return name, difference, allowed_difference(exact, noise)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from ios_tf.native import grappler
+
 # One to measure: the context to call it in, and what to call.
-Turn = tuple[Callable[[], AbstractContextManager[Any]], Callable[[], Any]]
+Turn = tuple[Callable[[], contextlib.AbstractContextManager[Any]], Callable[[], Any]]
 
 _SECONDS = 0.7  # for each of them
 _ROUNDS = 20
@@ -88,3 +90,18 @@ def is_faster(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> bo
 def slower(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> list[int]:
     """The batch sizes at which something takes longer than TensorFlow."""
     return [size for size, one in ms.items() if one > _LOSS * tensorflow_ms[size]]
+
+
+@contextlib.contextmanager
+def running(plugin: bool, device: str, optimizers: bool = True) -> Iterator[None]:
+    """Functions called here run with this package's plugin, or without it.
+
+    Without `optimizers` as without all graph optimizers of TensorFlow, too.
+    """
+    options = {"use_plugin_optimizers": plugin}
+    if not optimizers:
+        options["disable_meta_optimizer"] = True
+    # On the GPU nothing is said: not all of a model can be there.
+    place = tf.device("/CPU:0") if device == "cpu" else contextlib.nullcontext()
+    with grappler.options(**options), place:
+        yield

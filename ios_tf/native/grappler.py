@@ -1,8 +1,9 @@
-"""Runs TensorFlow's graph optimizers by name, each of them once."""
+"""TensorFlow's graph optimizers: some, run once by name; those that calls run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
@@ -70,3 +71,20 @@ def meta_graph(
     for i, name in enumerate(outputs):
         signature.outputs[str(i)].name = name
     return result
+
+
+@contextlib.contextmanager
+def options(**wanted: bool) -> Iterator[None]:
+    """Calls within the block are optimized with these experimental options.
+
+    They are those of `tf.config.optimizer.set_experimental_options`, of the process.
+    """
+    # TensorFlow uses plugins, and lists that option only where it was said.
+    before = {"use_plugin_optimizers": True}
+    before |= tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options(wanted)
+    try:
+        yield
+    finally:
+        back = {name: before[name] for name in wanted}
+        tf.config.optimizer.set_experimental_options(back)

@@ -10,6 +10,7 @@ import graph_helpers as gh
 import numpy as np
 import pytest
 import tensorflow as tf
+from cache_helpers import undoing_enable
 from tensorflow.core.framework import graph_pb2
 from tensorflow.python.eager import wrap_function
 
@@ -293,7 +294,7 @@ def test_blocks_are_looked_up_where_conversions_keep_them(tmp_path, tf32):
     """Of this GPU and TensorFlow's switch for TF32 as it is now."""
     names = []
     graph = freeze()
-    try:
+    with undoing_enable():
         for enabled in (True, False):
             tf32(enabled)
             cache = tmp_path / str(enabled)
@@ -305,9 +306,6 @@ def test_blocks_are_looked_up_where_conversions_keep_them(tmp_path, tf32):
             (name,) = os.listdir(cache / "pending")
             assert name == plugin.device_fingerprint(devices.choose("gpu").engine)
             names.append(name)
-    finally:
-        ios_tf.disable()
-        tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": True})
     assert names[1] == names[0] + "_no_TF32"
 
 

@@ -50,6 +50,13 @@ MUTATIONS = [
         _FAILURES + "test_libraries_where_pip_puts_them",
     ),
     Mutation(
+        "the driver is looked for where other libraries are",
+        _CUDA + "driver/libraries.cc",
+        'Open("libcuda.so.1", {{"libcuda.so.1"}},',
+        'Open("libcuda.so.1", AttemptsFor({"libcuda.so.1"}, added),',
+        _FAILURES + "test_libraries_in_several_directories_of_a_list",
+    ),
+    Mutation(
         "the first failure to load is kept",
         _CUDA + "driver/libraries.cc",
         "  if (!process.opened) {\n    IOS_ASSIGN_OR_RETURN(",
@@ -108,6 +115,13 @@ MUTATIONS = [
         _MEASURED + "test_the_first_measurement_finds_the_clocks_up",
     ),
     Mutation(
+        "the first launch of a graph is timed",
+        _CUDA + "driver/measure_work.cc",
+        "{&prepared->graph, &prepared->baseline}) {\n",
+        "{&prepared->graph, &prepared->baseline}) {\n      if (exec) continue;\n",
+        _MEASURED + "test_graphs_are_on_the_gpu_before_they_are_timed",
+    ),
+    Mutation(
         "graphs hold all runs of a sample",
         _CUDA + "driver/measure_work.cc",
         "in_graph > 1 && once < kSampleMilliseconds",
@@ -137,6 +151,13 @@ MUTATIONS = [
         _MEASURED + "test_a_merge_is_measured_as_it_runs",
     ),
     Mutation(
+        "latencies are kept for other kernels, too",
+        _CUDA + "cuda_backend.cc",
+        '", revision " +\n           std::to_string(kRevision)',
+        "std::string()",
+        _ENGINE + "test_latencies_are_of_one_revision_of_the_backend",
+    ),
+    Mutation(
         "schedules are looked up for TF32, whatever its switch says",
         "cc/tensorflow/on_the_fly/runtime.cc",
         "device == kGpu ? FirstGpu()",
@@ -149,6 +170,20 @@ MUTATIONS = [
         "std::max(kSmallWorkspaceBytes, kWorkspaceTensors * bytes)",
         "kSmallWorkspaceBytes + 0 * bytes",
         "tests/gpu/test_cuda_convolution.py::test_plans_may_copy_all_of_large_tensors",
+    ),
+    Mutation(
+        "sixteen of cuDNN's proposals are timed",
+        _CUDA + "cudnn/plan_search.cc",
+        "build(/*compiles=*/false, proposed.size());",
+        "build(/*compiles=*/false, 16);",
+        _CONVOLUTION + "test_all_that_is_ready_is_timed",
+    ),
+    Mutation(
+        "engines that fuse anything are not asked to clip",
+        _CUDA + "cudnn/cudnn_graph.cc",
+        "spec.activation == Activation::kRelu6 ||",
+        "",
+        _CONVOLUTION + "test_all_that_is_ready_is_timed",
     ),
     Mutation(
         "plans that are far slower are sampled, too",

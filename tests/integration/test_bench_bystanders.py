@@ -2,10 +2,11 @@
 
 import graph_helpers as gh
 import pytest
-import tensorflow as tf
+from cache_helpers import undoing_enable
 
 import ios_tf
 from ios_tf.bench import bystanders
+from ios_tf.native import grappler
 
 
 def test_rows_and_table():
@@ -26,13 +27,10 @@ def test_rows_and_table():
 @pytest.mark.parametrize("name", bystanders.GRAPHS)
 def test_the_plugin_leaves_their_nodes(name, tmp_path):
     call = bystanders.GRAPHS[name]()
-    with gh.without_plugins():
+    with grappler.options(use_plugin_optimizers=False):
         expected = gh.executed_ops(bystanders._traced(call))
-    try:
+    with undoing_enable():
         ios_tf.enable(cache_dir=str(tmp_path), on_miss="greedy")
         found = gh.executed_ops(bystanders._traced(call))
-    finally:
-        ios_tf.disable()
-        tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": True})
     assert sum(expected.values()) > 50
     assert found == expected

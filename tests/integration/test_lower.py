@@ -18,6 +18,8 @@ import tensorflow as tf
 from keras import layers
 from tensorflow.core.framework import graph_pb2
 
+from ios_tf.native import grappler
+
 pytestmark = pytest.mark.one_core
 
 
@@ -241,7 +243,7 @@ def test_plugin_lowers_functions_of_any_batch_size():
 def test_plugin_can_be_switched_off():
     graph = annotated_network()
     images = networks.smooth_images(1, 17, seed=7)
-    with gh.without_plugins():
+    with grappler.options(use_plugin_optimizers=False):
         ops = gh.executed_ops(gh.as_function(graph), images)
     assert ops["IosRegion"] == 0
     assert gh.convolutions(ops)
@@ -255,7 +257,7 @@ def test_other_graphs_execute_the_same_nodes_as_without_the_plugin():
         function = tf.function(lambda x: model(x, training=False))
         return gh.executed_ops(function, images)
 
-    with gh.without_plugins():
+    with grappler.options(use_plugin_optimizers=False):
         expected = ops()
     assert ops() == expected
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import shared
 import tensorflow as tf
+from cache_helpers import undoing_enable
 from keras import layers
 
 import ios_tf
@@ -30,9 +31,8 @@ FAST = {"max_groups": 2, "max_group_size": 2, "progress": False}
 def cache(tmp_path, monkeypatch):
     """A cache directory; what a test enables ends with it."""
     monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "default"))
-    yield str(tmp_path / "cache")
-    ios_tf.disable()
-    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": True})
+    with undoing_enable():
+        yield str(tmp_path / "cache")
 
 
 @pytest.fixture(scope="module")
@@ -655,7 +655,7 @@ else:
 def test_without_the_library_one_line_says_so(tmp_path, monkeypatch, caplog, network):
     monkeypatch.setattr(plugin, "LIBRARIES", tmp_path)
     monkeypatch.setattr(plugin, "_ops", None)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING), undoing_enable():
         found = ios_tf.enable(cache_dir=str(tmp_path))
         (record,) = caplog.records
         assert "\n" not in record.getMessage()
@@ -665,8 +665,6 @@ def test_without_the_library_one_line_says_so(tmp_path, monkeypatch, caplog, net
         assert "not built" in str(found)
         config = ios_tf.session_config(cache_dir=str(tmp_path))
         assert len(caplog.records) == 2
-    ios_tf.disable()
-    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": True})
     gh.assert_equal(run_session(network, config, IMAGES)[0], gh.run(network, IMAGES))
 
 

@@ -6,15 +6,16 @@ network waits for a check, the check is made.
 
 from __future__ import annotations
 
-import contextlib
 import re
 
 import graph_helpers as gh
 import numpy as np
 import pytest
 import tensorflow as tf
+from cache_helpers import undoing_enable
 
 import ios_tf
+from ios_tf.native import grappler
 
 v1 = tf.compat.v1
 
@@ -160,7 +161,7 @@ def in_a_session(path):
 def test_a_converted_model_waits_as_the_original(converted, way, stock):
     original, output = converted
     run = way(output)
-    with gh.without_plugins() if stock else contextlib.nullcontext():
+    with grappler.options(use_plugin_optimizers=not stock):
         np.testing.assert_allclose(
             run(ALL_OK), way(original)(ALL_OK), rtol=1e-4, atol=1e-6
         )
@@ -169,9 +170,6 @@ def test_a_converted_model_waits_as_the_original(converted, way, stock):
 
 def test_an_enabled_graph_waits(converted, tmp_path):
     original, _ = converted
-    ios_tf.enable(cache_dir=str(tmp_path), on_miss="greedy")
-    try:
+    with undoing_enable():
+        ios_tf.enable(cache_dir=str(tmp_path), on_miss="greedy")
         assert fails_at(in_a_session(original)) == set(PLACES)
-    finally:
-        ios_tf.disable()
-        tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": True})

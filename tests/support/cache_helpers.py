@@ -1,16 +1,29 @@
-"""A schedule cache as tests fill it, and the command line that manages it."""
+"""A schedule cache as tests fill it and use it, and the command line for it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 
+import ios_tf
 from ios_tf.cli import main
-from ios_tf.native import engine, plugin
+from ios_tf.native import engine, grappler, plugin
 from ios_tf.scheduler import Problem
 from ios_tf.tuning.cache import pending_directory
 
 DEVICE = plugin.device_fingerprint("cpu")
+
+
+@contextlib.contextmanager
+def undoing_enable() -> Iterator[None]:
+    """What is enabled within the block ends with it."""
+    with grappler.options(use_plugin_optimizers=True):
+        try:
+            yield
+        finally:
+            ios_tf.disable()
 
 
 def add_pending(cache: str, found: Problem, device: str = DEVICE) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 from collections import Counter, defaultdict
@@ -274,19 +273,6 @@ def as_function(graph: Graph):
     return wrap_function.function_from_graph_def(
         graph.graph_def, [name + ":0" for name in graph.inputs], list(graph.outputs)
     )
-
-
-@contextlib.contextmanager
-def without_plugins():
-    before = tf.config.optimizer.get_experimental_options()
-    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
-    try:
-        yield
-    finally:
-        # The default is to use them.
-        tf.config.optimizer.set_experimental_options(
-            {"use_plugin_optimizers": True, **before}
-        )
 
 
 def constant(*shape: int, seed: int = 0) -> tf.Tensor:

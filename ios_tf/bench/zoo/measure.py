@@ -8,7 +8,6 @@ The process is the network's own: what it holds and what it breaks ends with it.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import json
 import os
@@ -17,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from ios_tf.bench.zoo.model import Model
 from ios_tf.conversion.differences import relative_difference
 from ios_tf.files import write_json
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
-from ios_tf.native import malloc
+from ios_tf.native import grappler, malloc
 from ios_tf.native.names import ANNOTATIONS, SHAPE_OF_WEIGHT
 
 # Convolutions and products, of which the share in regions is told.
@@ -237,7 +236,7 @@ def _differences(
     little.
     """
     found = {"difference": 0.0, "stock_difference": 0.0}
-    with _without_plugin():
+    with grappler.options(use_plugin_optimizers=False):
         plain = tf.saved_model.load(output).signatures["serving_default"]
         for size in batch_sizes:
             inputs = _tensors(model.inputs(size))
@@ -333,18 +332,6 @@ def _milliseconds(function: Any, inputs: Mapping[str, tf.Tensor]) -> float:
 
 def _tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
     return {name: tf.constant(array) for name, array in arrays.items()}
-
-
-@contextlib.contextmanager
-def _without_plugin() -> Iterator[None]:
-    before = tf.config.optimizer.get_experimental_options()
-    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
-    try:
-        yield
-    finally:
-        tf.config.optimizer.set_experimental_options(
-            {"use_plugin_optimizers": True, **before}
-        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
