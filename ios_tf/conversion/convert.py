@@ -141,11 +141,8 @@ def convert(
         written_directory(output, overwrite) as directory,
         saved_model(model, weights, say) as source,
     ):
-        report = options.report(searcher, output)
-        _Conversion(source, tags, signatures, searcher, report, options.keeps_all).run(
-            directory
-        )
-    return report
+        conversion = _Conversion(source, tags, signatures, searcher, options)
+        return conversion.run(directory, options.report(searcher, output))
 
 
 class _Conversion:
@@ -157,14 +154,13 @@ class _Conversion:
         tags: Sequence[str] | None,
         wanted: Sequence[str] | None,
         searcher: NetworkSearcher,
-        report: Report,
-        keeps_all: bool,
+        options: ConvertOptions,
     ) -> None:
-        self._keeps_all = keeps_all
+        self._keeps_all = options.keeps_all
+        self._batch_sizes = options.batch_sizes
         self._weights = Weights()
         self._source = source
         self._searcher = searcher
-        self._report = report
         self._device = searcher.cost_model.device.kind
         with step("load"):
             self._loaded = saved_models.load(source, tags)
@@ -178,14 +174,13 @@ class _Conversion:
         self._functions: dict[int, Function] = {}
         self._wanted = wanted or keys
 
-    def run(self, directory: str) -> None:
-        """Converts the model into a directory that exists."""
-        report = self._report
+    def run(self, directory: str, report: Report) -> Report:
+        """Converts the model into a directory that exists; completes the report."""
         try:
             with step("freeze, fold, collect"):
                 self._freeze()
             converted = [f for f in self._functions.values() if f.collected]
-            notes.the_rest(report, converted)
+            report = notes.the_rest(report, converted)
             problems = {s: p for f in converted for s, p in f.problems.items()}
             if problems:
                 with step("trial"):
@@ -195,32 +190,34 @@ class _Conversion:
             if isinstance(reason, frozen_graphs.ChangesVariableError):
                 hint = " (a Keras model? export a function that calls it with "
                 hint += "training=False)"
-            report.notes.append(f"{reason}{hint}")
-            self._copy(directory)
-            return
+            return self._copied(directory, report.with_notes(f"{reason}{hint}"))
         if not problems:
-            self._copy(directory)
-            return
+            return self._copied(directory, report)
         with step("search"):
             schedules, stats = self._searcher.schedule_all(problems.values())
-        notes.search(report, stats)
+        report = notes.search(report, stats)
         try:
-            is_faster = self._finish(schedules, directory)
+            report = self._finished(schedules, directory, report)
         except DifferenceError as error:
             if not any(schedule.algorithms for schedule in schedules.values()):
                 raise
-            notes.too_inexact(report, error)
             tf.io.gfile.rmtree(directory)
-            is_faster = self._finish(computed_directly(schedules), directory)
-        if not is_faster:
-            self._copy(directory)
-            return
+            report = notes.too_inexact(report, error)
+            report = self._finished(computed_directly(schedules), directory, report)
+        if not report.comparisons:
+            return self._copied(directory, report)
         extra = os.path.join(self._source, "assets.extra")
         if tf.io.gfile.isdir(extra):
             copy_directory(extra, os.path.join(directory, "assets.extra"))
+        return report
 
-    def _finish(self, schedules: Mapping[str, Schedule], directory: str) -> bool:
-        """Writes the model with these schedules where it is faster; False: nowhere."""
+    def _finished(
+        self, schedules: Mapping[str, Schedule], directory: str, report: Report
+    ) -> Report:
+        """Writes the model with these schedules where it is faster.
+
+        The report has no comparisons where it is nowhere.
+        """
         with step("network check, region check"):
             plans = {
                 number: Plan.find(function, schedules, self._searcher, self._keeps_all)
@@ -228,16 +225,21 @@ class _Conversion:
                 if function.problems
             }
         with step("rewrite, save, compare"):
-            return self._save_faster(plans, schedules, directory)
+            kept, lost = self._save_faster(plans, directory)
+        for number, comparison in lost.items():
+            report = notes.slower(report, plans[number], comparison)
+        for number in kept:
+            report = notes.plan(report, plans[number], schedules)
+        return notes.comparisons(report, list(kept.values()))
 
     def _save_faster(
-        self,
-        plans: Mapping[int, Plan],
-        schedules: Mapping[str, Schedule],
-        directory: str,
-    ) -> bool:
-        """Writes the model with those plans that make it faster; False: none does."""
-        report = self._report
+        self, plans: Mapping[int, Plan], directory: str
+    ) -> tuple[dict[int, Comparison], dict[int, Comparison]]:
+        """Writes the model with those plans that make it faster, if one does.
+
+        Returns:
+          The comparisons of these, and of the others, with what is not written.
+        """
         graph_defs = {n: f.frozen.graph_def for n, f in self._functions.items()}
         graph_defs |= {n: plan.rewrite(self._device) for n, plan in plans.items()}
         kept, merged = dict(plans), set(plans)
@@ -265,23 +267,17 @@ class _Conversion:
                     )
                     changed |= graph_defs[number] != before
             if not changed:
-                break
+                return comparisons, lost
             tf.io.gfile.rmtree(directory)
-        for number, comparison in lost.items():
-            notes.slower(report, plans[number], comparison)
-        for number in kept:
-            notes.plan(report, plans[number], schedules)
-        notes.comparisons(report, [comparisons[number] for number in kept])
-        return bool(kept)
+        return {}, lost
 
-    def _copy(self, directory: str) -> None:
-        self._report.notes.append("the model is copied unchanged")
+    def _copied(self, directory: str, report: Report) -> Report:
         copy_directory(self._source, directory)
+        return report.with_notes("the model is copied unchanged")
 
     def _freeze(self) -> None:
         """Finds the functions of the model, and their blocks."""
         numbers: dict[tuple[Any, ...], int] = {}
-        batch_sizes = list(self._report.sizes)
         for name, signature in self._loaded.signatures.items():
             frozen = frozen_graphs.freeze(name, signature, keep_filters=True)
             # Keras exports the same function under two names: work is done once.
@@ -294,7 +290,7 @@ class _Conversion:
                 name,
                 signature,
                 frozen,
-                batch_sizes if name in self._wanted and frozen.outputs else [],
+                self._batch_sizes if name in self._wanted and frozen.outputs else [],
                 self._device,
                 self._weights,
             )
@@ -337,12 +333,11 @@ class _Conversion:
             raise UserError(
                 f"TensorFlow cannot save the model again: {first_line(error)}"
             ) from error
-        sizes = list(self._report.sizes)
         comparisons = {
             number: function.compare(
                 written.signatures[function.reference.name],
                 graph_defs[number],
-                sizes,
+                self._batch_sizes,
                 timed=bool(timed),
                 portable=True,
             )

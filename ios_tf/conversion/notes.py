@@ -1,8 +1,10 @@
-"""Notes of a report: on searches, comparisons, and nodes that stay TensorFlow's."""
+"""What a report says of each step: reports with that, and notes on searches,
+comparisons, and nodes that stay TensorFlow's."""
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from ios_tf.conversion.comparison import Comparison, DifferenceError
@@ -20,13 +22,13 @@ from ios_tf.tuning.searcher import SearchStats
 _UNKNOWN = "their shapes are unknown, or they are of a kind the engine does not have"
 
 
-def comparisons(report: Report, found: Sequence[Comparison]) -> None:
-    """Says in the report how the results differ from the originals."""
-    report.comparisons = list(found)
+def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
+    """Says how the results differ from the originals."""
+    notes: list[str] = []
     for comparison in found:
-        report.notes += comparison.notes
+        notes += comparison.notes
         if not comparison.converted_ms:
-            report.notes.append(
+            notes.append(
                 f"signature {comparison.signature!r} was not timed: "
                 + (
                     "that it is faster is known of its regions only, which were called "
@@ -37,57 +39,50 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> None:
             )
         sizes = ", ".join(map(str, comparison.slower_in_tensorflow()))
         if sizes:
-            report.notes.append(
+            notes.append(
                 f"signature {comparison.signature!r} takes longer than the original at "
                 f"batch size {sizes} where this package is not installed"
             )
+    return dataclasses.replace(report, comparisons=list(found)).with_notes(*notes)
 
 
-def slower(report: Report, made: Plan, comparison: Comparison) -> None:
-    """Says in the report that a function stays as it was."""
+def slower(report: Report, made: Plan, comparison: Comparison) -> Report:
+    """Says that a function stays as it was."""
     stays = f"signature {comparison.signature!r} stays TensorFlow's, "
     if comparison.converted_ms:
-        report.notes.append(
+        return report.with_notes(
             f"{stays}which is as fast here and now: "
             + _beside(comparison.converted_ms, comparison.tensorflow_ms)
         )
-        return
-    report.notes += comparison.notes
-    if made.regions:
-        report.notes.append(
-            f"{stays}which is as fast here and now in each region of it; it could not "
-            "be called itself"
-        )
-        _slow_regions(report, made)
-    else:
-        report.notes.append(
+    report = report.with_notes(*comparison.notes)
+    if not made.regions:
+        return report.with_notes(
             f"{stays}as neither it nor a region of it could be timed; --keep_slower "
             "converts it all the same"
         )
+    return report.with_notes(
+        f"{stays}which is as fast here and now in each region of it; it could not "
+        "be called itself",
+        *_slow_regions(made),
+    )
 
 
-def search(report: Report, stats: SearchStats) -> None:
-    """Says in the report what the searches took, and where they ended early."""
-    report.different_blocks = stats.blocks
-    report.cached_blocks = stats.cached
-    report.measurements = stats.measured
-    report.reused = stats.reused
-    report.bounded = stats.bounded
-    report.search_seconds = stats.seconds
-    report.notes += [
+def search(report: Report, stats: SearchStats) -> Report:
+    """Says what the searches took, and where they ended early."""
+    notes = [
         f"block {name} is too large to search and cut in {cuts + 1} or more parts; "
         "--max_groups and --max_group_size make searches smaller"
         for name, cuts in stats.cut.items()
     ]
     if stats.too_large:
-        report.notes.append(
+        notes.append(
             f"{len(stats.too_large)} blocks could not be measured, or not all that was "
             "to be, in the memory that was free; where nothing could be, they run "
             "sequentially"
         )
     if stats.stopped:
         unsearched = max(stats.stopped.values())
-        report.notes.append(
+        notes.append(
             f"the searches of {len(stats.stopped)} blocks ended with the time limit: "
             "by what was measured, schedules at most "
             f"{unsearched:.0%} faster may exist; --time_limit gives more time"
@@ -95,57 +90,58 @@ def search(report: Report, stats: SearchStats) -> None:
             else f"the searches of {len(stats.stopped)} blocks ended with the time "
             "limit before they had seen all stages; --time_limit gives more time"
         )
+    return dataclasses.replace(
+        report,
+        different_blocks=stats.blocks,
+        cached_blocks=stats.cached,
+        measurements=stats.measured,
+        reused=stats.reused,
+        bounded=stats.bounded,
+        search_seconds=stats.seconds,
+    ).with_notes(*notes)
 
 
-def too_inexact(report: Report, error: DifferenceError) -> None:
-    """Says in the report that other algorithms than the direct one are not used."""
-    report.notes.append(
+def too_inexact(report: Report, error: DifferenceError) -> Report:
+    """Says that other algorithms than the direct one are not used."""
+    return report.with_notes(
         f"signature {error.signature!r} would differ by {error.difference} with "
         "Winograd's minimal filtering: its convolutions are computed directly"
     )
 
 
-def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> None:
-    """Says in the report what was found for the function.
-
-    `schedules`: what the searches gave.
-    """
+def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Report:
+    """Says what was found for the function; `schedules`: what the searches gave."""
+    sizes = dict(report.sizes)
     for batch_size, size in made.checked.sizes.items():
-        if size.fell_back:
-            report.notes.append(
-                f"the schedules that were found for batch size {batch_size} are no "
-                "faster than the sequential ones in the whole network: those are "
-                "used"
-            )
         blocks = [
             block
             for block in made.function.collected[batch_size].blocks
             if block["region"] not in made.left
         ]
-        of_size = report.sizes[batch_size]
-        of_size.sequential_ms += size.sequential_ms
-        of_size.scheduled_ms += size.scheduled_ms
-        of_size.add(size.schedules[block["signature"]] for block in blocks)
-    # They are the same for all batch sizes.
-    for block in blocks:
-        report.operators += len(block["names"])
-        report.blocks += schedules[block["signature"]].metadata["parts"]
-    report.regions += made.regions
-    _slow_regions(report, made)
-
-
-def _slow_regions(report: Report, made: Plan) -> None:
-    """Says in the report which regions stay TensorFlow's."""
-    report.notes += [
-        f"{one.name} stays TensorFlow's, which is as fast here and now: "
-        + _beside(one.region_ms, one.tensorflow_ms)
-        for one in made.regions
-        if not one.is_faster()
+        sizes[batch_size] = sizes[batch_size].plus(
+            [size.schedules[block["signature"]] for block in blocks],
+            size.sequential_ms,
+            size.scheduled_ms,
+        )
+    fell_back = [
+        f"the schedules that were found for batch size {batch_size} are no faster than "
+        "the sequential ones in the whole network: those are used"
+        for batch_size, size in made.checked.sizes.items()
+        if size.fell_back
     ]
+    parts = [schedules[block["signature"]].metadata["parts"] for block in blocks]
+    return dataclasses.replace(
+        report,
+        sizes=sizes,
+        # They are the same for all batch sizes.
+        operators=report.operators + sum(len(block["names"]) for block in blocks),
+        blocks=report.blocks + sum(parts),
+        regions=[*report.regions, *made.regions],
+    ).with_notes(*fell_back, *_slow_regions(made))
 
 
-def the_rest(report: Report, converted: Sequence[Function]) -> None:
-    """Says in the report what the schedules do not cover."""
+def the_rest(report: Report, converted: Sequence[Function]) -> Report:
+    """Says what the schedules do not cover."""
     left: collections.Counter[str] = collections.Counter()
     outside = 0
     inside: collections.Counter[str] = collections.Counter()
@@ -156,15 +152,14 @@ def the_rest(report: Report, converted: Sequence[Function]) -> None:
         graph_def = function.frozen.graph_def
         outside += count_convolutions(graph_def.node)
         inside += hidden_convolutions(graph_def)
-    report.left_to_tensorflow = dict(left)
     fixed = [(f, f.fixed_batch_size()) for f in converted]
-    report.notes += {
+    notes = [
         f"signature {f.reference.name!r} {f.describe_fixed_batch_size()}: it is "
-        "scheduled for that": None
+        "scheduled for that"
         for f, size in fixed
         if size and size not in report.sizes
-    }
-    report.notes += [
+    ]
+    notes += [
         f"signature {f.reference.name!r} is another network at batch size {size} than "
         f"at {', '.join(map(str, f.collected))}: nothing is scheduled for it"
         for f in converted
@@ -173,24 +168,36 @@ def the_rest(report: Report, converted: Sequence[Function]) -> None:
     others = set().union(*(other_convolutions(f.frozen.graph_def) for f in converted))
     if not outside and not inside:
         names = f" the engine knows, but {', '.join(sorted(others))}" if others else ""
-        report.notes.append(f"the model has no convolution{names}")
-        return
+        notes.append(f"the model has no convolution{names}")
+        others = set()
     if others:
-        report.notes.append(
+        notes.append(
             f"{', '.join(sorted(others))} are left to TensorFlow: the engine knows no "
             "such convolutions"
         )
-    report.notes += [
+    notes += [
         f"{count} convolutions inside of {where} are left to TensorFlow"
         for where, count in inside.items()
     ]
     unscheduled = sum(left[op] for op in CONVOLUTIONS)
     if unscheduled:
         refused = [r for of_function in reports for r in of_function.get("refused", ())]
-        report.notes.append(
+        notes.append(
             f"{unscheduled} of {outside} convolutions are left to TensorFlow: "
             + (_reasons(refused) or _UNKNOWN)
         )
+    report = dataclasses.replace(report, left_to_tensorflow=dict(left))
+    return report.with_notes(*dict.fromkeys(notes))
+
+
+def _slow_regions(made: Plan) -> list[str]:
+    """Which regions stay TensorFlow's."""
+    return [
+        f"{one.name} stays TensorFlow's, which is as fast here and now: "
+        + _beside(one.region_ms, one.tensorflow_ms)
+        for one in made.regions
+        if not one.is_faster()
+    ]
 
 
 def _beside(ms: Mapping[int, float], tensorflow_ms: Mapping[int, float]) -> str:

@@ -127,31 +127,30 @@ def optimize(
     remove_abandoned_steps()
     with options.searcher(say, progress) as searcher:
         report = options.report(searcher, None)
-        compute = _faster(original, searcher, report, options.keeps_all)
+        compute, report = _faster(original, searcher, report, options.keeps_all)
     if not compute:
-        report.notes.append("the original function is run")
         compute = original.compute
+        report = report.with_notes("the original function is run")
     return OptimizedFunction(original, compute, report)
 
 
 def _faster(
     original: Original, searcher: NetworkSearcher, report: Report, keeps_all: bool
-) -> _Compute | None:
+) -> tuple[_Compute | None, Report]:
     """A faster equivalent; None if there is none, and the report says why."""
     device, sizes = searcher.cost_model.device.kind, list(report.sizes)
     try:
         equivalents = _Equivalents(original, sizes, device)
         function = equivalents.function
-        notes.the_rest(report, [function])
+        report = notes.the_rest(report, [function])
         if not function.problems:
-            return None
+            return None, report
         # A graph that cannot work fails before the search, not after it.
         equivalents.compared(function.rewrite_sequential(device), timed=False)
     except frozen_graphs.NotConvertedError as reason:
-        report.notes.append(str(reason))
-        return None
+        return None, report.with_notes(str(reason))
     schedules, stats = searcher.schedule_all(function.problems.values())
-    notes.search(report, stats)
+    report = notes.search(report, stats)
 
     def find(schedules: Mapping[str, Schedule]) -> tuple[Plan, _Compute, Comparison]:
         plan = Plan.find(function, schedules, searcher, keeps_all)
@@ -162,14 +161,12 @@ def _faster(
     except DifferenceError as error:
         if not any(schedule.algorithms for schedule in schedules.values()):
             raise
-        notes.too_inexact(report, error)
+        report = notes.too_inexact(report, error)
         plan, compute, comparison = find(computed_directly(schedules))
     if not keeps_all and not plan.is_faster(comparison):
-        notes.slower(report, plan, comparison)
-        return None
-    notes.plan(report, plan, schedules)
-    notes.comparisons(report, [comparison])
-    return compute
+        return None, notes.slower(report, plan, comparison)
+    report = notes.plan(report, plan, schedules)
+    return compute, notes.comparisons(report, [comparison])
 
 
 class _Equivalents:

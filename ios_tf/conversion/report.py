@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import resource
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ios_tf.printable import printable
@@ -32,7 +32,7 @@ def step(name: str) -> Iterator[None]:
     _logger.info("%s: %.1f s, memory at most %d MiB so far", name, seconds, peak)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class SizeReport:
     """Numbers of the schedules for one batch size, in all signatures.
 
@@ -50,17 +50,22 @@ class SizeReport:
     sequential_ms: float = 0.0
     scheduled_ms: float = 0.0
 
-    def add(self, schedules: Iterable[Schedule]) -> None:
-        """Counts stages."""
-        for schedule in schedules:
-            self.stages += len(schedule.stages)
-            for stage in schedule.stages:
-                self.merged += stage.strategy is Strategy.MERGE
-                self.concurrent += len(stage.groups) > 1
-                self.split += stage.strategy is Strategy.SPLIT
+    def plus(
+        self, schedules: Iterable[Schedule], sequential_ms: float, scheduled_ms: float
+    ) -> SizeReport:
+        """With these schedules of blocks, too, and their latencies together."""
+        stages = [stage for schedule in schedules for stage in schedule.stages]
+        return SizeReport(
+            self.stages + len(stages),
+            self.merged + sum(s.strategy is Strategy.MERGE for s in stages),
+            self.concurrent + sum(len(s.groups) > 1 for s in stages),
+            self.split + sum(s.strategy is Strategy.SPLIT for s in stages),
+            self.sequential_ms + sequential_ms,
+            self.scheduled_ms + scheduled_ms,
+        )
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Report:
     """The result of a conversion.
 
@@ -93,9 +98,13 @@ class Report:
     bounded: int = 0
     search_seconds: float = 0.0
     left_to_tensorflow: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    regions: list[RegionLatency] = dataclasses.field(default_factory=list)
-    comparisons: list[Comparison] = dataclasses.field(default_factory=list)
-    notes: list[str] = dataclasses.field(default_factory=list)
+    regions: Sequence[RegionLatency] = ()
+    comparisons: Sequence[Comparison] = ()
+    notes: Sequence[str] = ()
+
+    def with_notes(self, *notes: str) -> Report:
+        """With some more notes."""
+        return dataclasses.replace(self, notes=[*self.notes, *notes])
 
     def table(self) -> str:
         """The report as lines of text."""

@@ -664,7 +664,7 @@ def test_says_that_whole_numbers_are_compared(tmp_path):
     row = "largest difference  equal (outputs without fractions; batch sizes 1, 3)"
     assert row in report.table()
     unequal = dataclasses.replace(one, equal=False)
-    report.comparisons = [unequal]
+    report = dataclasses.replace(report, comparisons=[unequal])
     assert "not equal everywhere, see the notes (outputs" in report.table()
 
 
