@@ -50,7 +50,7 @@ def test_the_engine_is_measured_without_tensorflow(tmp_path):
     network.write(tmp_path / "tiny.json")
     code = (
         "import sys; sys.modules['tensorflow'] = None\n"
-        "from ios_tf.bench.engine import main\n"
+        "from ios_tf.bench.exported import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     options = ["--quick", f"--output={tmp_path}", str(tmp_path / "tiny.json")]

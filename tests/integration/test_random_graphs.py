@@ -11,10 +11,10 @@ import pytest
 from ios_tf.bench.experiments import command
 from ios_tf.bench.random_graphs.builder import Builder, Genes
 from ios_tf.bench.random_graphs.check import check_program
+from ios_tf.bench.random_graphs.counterexamples import search
 from ios_tf.bench.random_graphs.differences import Difference, Result, different
 from ios_tf.bench.random_graphs.isolated import IsolatedChecker
 from ios_tf.bench.random_graphs.program import Program, Settings
-from ios_tf.bench.random_graphs.search import search
 from ios_tf.bench.random_graphs.steps.registry import KINDS
 from ios_tf.bench.random_graphs.strategy import programs
 from ios_tf.model import graph_optimizer

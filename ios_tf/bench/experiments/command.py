@@ -26,7 +26,7 @@ from ios_tf.bench.experiments.operators import Operators
 from ios_tf.bench.experiments.pruning import PruningExperiment
 from ios_tf.bench.experiments.roofline import Roofline
 from ios_tf.bench.experiments.schedules import Schedules
-from ios_tf.bench.experiments.search import Search
+from ios_tf.bench.experiments.search_cost import Search
 from ios_tf.bench.experiments.simulated import Simulated
 from ios_tf.bench.experiments.specialization import Specialization
 from ios_tf.bench.experiments.utilization import Utilization

@@ -25,8 +25,8 @@ from ios_tf.files import check_writable, write_json
 from ios_tf.tables import table
 
 if TYPE_CHECKING:
+    from ios_tf.bench.random_graphs.counterexamples import Failure, Totals
     from ios_tf.bench.random_graphs.isolated import IsolatedChecker
-    from ios_tf.bench.random_graphs.search import Failure, Totals
 
 _GRAPHS_OF_TASK = 100
 # An error that was raised so often is then only counted.
@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        from ios_tf.bench.random_graphs.search import Totals, reason
+        from ios_tf.bench.random_graphs.counterexamples import Totals, reason
     except ModuleNotFoundError as error:
         raise UserError(
             f"{error.name} is not installed: pip install 'ios-tf[test]'"
@@ -197,8 +197,8 @@ def _task(
     options: argparse.Namespace, number: int, count: int, often: Collection[str]
 ) -> tuple[Totals, Failure | None]:
     """Checks `count` graphs, or up to the first that fails."""
+    from ios_tf.bench.random_graphs.counterexamples import reason, search
     from ios_tf.bench.random_graphs.differences import Difference
-    from ios_tf.bench.random_graphs.search import reason, search
 
     def is_known(difference: Difference) -> bool:
         known = options.known and options.known.search(str(difference))

@@ -1,4 +1,4 @@
-"""The engine on a machine without TensorFlow: python -m ios_tf.bench.engine NETWORK...
+"""Exported networks on the engine alone: python -m ios_tf.bench.exported NETWORK...
 
 Compares it with float64 where PyTorch is installed (`python -m ios_tf.bench.checks`),
 then measures the five schedules (`python -m ios_tf.bench schedules`) in each dtype.
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m ios_tf.bench.engine",
+        prog="python -m ios_tf.bench.exported",
         description="Checks the engine, and measures its schedules.",
     )
     parser.add_argument("networks", metavar="NETWORK", nargs="+")
