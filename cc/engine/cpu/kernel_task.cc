@@ -36,25 +36,11 @@ class KernelTask : public CpuTask {
     const auto source = [&](size_t i) { return Source{inputs[i], inputs_[i]}; };
     const Target target{output, output_};
     switch (op_.type) {
-      case OperatorType::kConcat: {
-        int64_t channel = 0;
-        for (size_t i = 0; i < inputs_.size(); ++i) {
-          if (!in_place_[i] && inputs_[i].channels() > 0) {
-            Copy(source(i),
-                 {output + channel, {inputs_[i].shape, output_.pitch}});
-          }
-          channel += inputs_[i].channels();
-        }
+      case OperatorType::kConcat:
+        Concat(inputs, output);
         break;
-      }
       case OperatorType::kAdd:
-        for (const Range& range : ranges_) {
-          std::vector<Source> terms;
-          for (const Piece& piece : range.pieces) {
-            terms.push_back(piece.Of(inputs));
-          }
-          Add(terms, op_.activation, {output + range.channel, range.view});
-        }
+        Sum(inputs, output);
         break;
       case OperatorType::kBinary: {
         const Source x = source(0);
@@ -76,17 +62,9 @@ class KernelTask : public CpuTask {
       case OperatorType::kReduce:
         ReduceChannels(source(0), op_.pool, target);
         break;
-      case OperatorType::kNormalize: {
-        const Normalization normalization = {op_.epsilon,
-                                             AsCpu(parameters_[0])->plain(),
-                                             AsCpu(parameters_[1])->plain()};
-        if (op_.whole_images) {
-          image_norm_.Run(source(0), normalization, target, lane.scratch.get());
-        } else {
-          NormalizePixels(source(0), op_.groups, normalization, target);
-        }
+      case OperatorType::kNormalize:
+        Normalize(source(0), target, lane);
         break;
-      }
       case OperatorType::kChannelShuffle:
         ShuffleChannels(source(0), op_.groups, target);
         break;
@@ -115,6 +93,39 @@ class KernelTask : public CpuTask {
   }
 
  private:
+  void Concat(const float* const* inputs, float* output) const {
+    int64_t channel = 0;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (!in_place_[i] && inputs_[i].channels() > 0) {
+        Copy({inputs[i], inputs_[i]},
+             {output + channel, {inputs_[i].shape, output_.pitch}});
+      }
+      channel += inputs_[i].channels();
+    }
+  }
+
+  void Sum(const float* const* inputs, float* output) const {
+    for (const Range& range : ranges_) {
+      std::vector<Source> terms;
+      for (const Piece& piece : range.pieces) {
+        terms.push_back(piece.Of(inputs));
+      }
+      Add(terms, op_.activation, {output + range.channel, range.view});
+    }
+  }
+
+  void Normalize(const Source& x, const Target& to,
+                 const LaneResources& lane) const {
+    const Normalization normalization = {op_.epsilon,
+                                         AsCpu(parameters_[0])->plain(),
+                                         AsCpu(parameters_[1])->plain()};
+    if (op_.whole_images) {
+      image_norm_.Run(x, normalization, to, lane.scratch.get());
+    } else {
+      NormalizePixels(x, op_.groups, normalization, to);
+    }
+  }
+
   const Operator op_;
   const std::vector<TensorView> inputs_;
   const TensorView output_;

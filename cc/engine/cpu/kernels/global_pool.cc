@@ -70,82 +70,111 @@ void Join(PoolKind kind, const T* x, int64_t n, double* out) {
   }
 }
 
-}  // namespace
+// The pooling of all images: in chunks of channels, of which each image has
+// some.
+class ImagePool {
+ public:
+  ImagePool(const Source& x, PoolKind kind, const Target& to)
+      : x_(x),
+        to_(to),
+        kind_(kind),
+        cells_(x.view.shape[1] * x.view.shape[2]),
+        in_image_((x.view.channels() + kChunk - 1) / kChunk),
+        chunks_(x.view.shape[0] * in_image_) {}
 
-void GlobalPool(const Source& x, PoolKind kind, const Target& to) {
-  const int64_t images = x.view.shape[0], channels = x.view.channels();
-  const int64_t per_image = x.view.shape[1] * x.view.shape[2];
-  // Of no cells: the neutral element, divided by their number.
-  const float nothing = kind == PoolKind::kMax   ? -INFINITY
-                        : kind == PoolKind::kAvg ? NAN
-                                                 : 0.0f;
-  const int64_t chunks = (channels + kChunk - 1) / kChunk;
-  const auto width = [&](int64_t i) {
-    return std::min(kChunk, channels - i % chunks * kChunk);
-  };
-  // The sums or maxima of a chunk's channels over some of its image's pixels.
-  const auto chunk = [&](int64_t i, int64_t first, int64_t last, double* out) {
-    const int64_t c = i % chunks * kChunk, n = width(i);
-    const int64_t before = i / chunks * per_image;
-    if (first == last) std::fill(out, out + n, nothing);
+  void Run() const {
+    // A few large ones are cut into as many parts as there are threads.
+    const Lane* lane = CurrentThread().lane;
+    const int64_t parts = lane ? lane->size : 1;
+    if (chunks_ < parts && cells_ * kChunk >= parts * kGrainFloats) {
+      RunInParts(parts);
+      return;
+    }
+    const int64_t work = kChunk * std::max<int64_t>(1, cells_);
+    ParallelFor(chunks_, std::max<int64_t>(1, kGrainFloats / work),
+                [&](int64_t begin, int64_t end) {
+                  double sums[kChunk];
+                  for (int64_t i = begin; i < end; ++i) {
+                    Pool(i, 0, cells_, sums);
+                    Finish(i, sums);
+                  }
+                });
+  }
+
+ private:
+  int64_t channel(int64_t chunk) const { return chunk % in_image_ * kChunk; }
+  int64_t width(int64_t chunk) const {
+    return std::min(kChunk, x_.view.channels() - channel(chunk));
+  }
+
+  // The sums or maxima of a chunk's channels over some of its image's cells.
+  void Pool(int64_t chunk, int64_t first, int64_t last, double* out) const {
+    const int64_t c = channel(chunk), n = width(chunk);
+    const int64_t before = chunk / in_image_ * cells_;
+    if (first == last) std::fill(out, out + n, OfNothing());
     float row[kChunk];
     for (int64_t p = first; p < last; p += kPartialPixels) {
       const int64_t more = std::min(kPartialPixels, last - p) - 1;
-      std::memcpy(row, At(x, before + p, c), n * sizeof(float));
-      if (kind != PoolKind::kMax) {
-        SumPixels(At(x, before + p + 1, c), x.view.pitch, more, n, row);
+      std::memcpy(row, At(x_, before + p, c), n * sizeof(float));
+      if (kind_ != PoolKind::kMax) {
+        SumPixels(At(x_, before + p + 1, c), x_.view.pitch, more, n, row);
       } else {
         for (int64_t k = 1; k <= more; ++k) {
-          MaxRow(At(x, before + p + k, c), n, row);
+          MaxRow(At(x_, before + p + k, c), n, row);
         }
       }
       if (p == first) {
         std::copy(row, row + n, out);
       } else {
-        Join(kind, row, n, out);
+        Join(kind_, row, n, out);
       }
     }
-  };
-  const auto finish = [&](int64_t i, const double* sums) {
-    float* out = At(to, i / chunks, i % chunks * kChunk);
-    const double count = kind == PoolKind::kAvg ? per_image : 1;
-    for (int64_t k = 0; k < width(i); ++k) {
+  }
+
+  // The neutral element, divided by the number of cells.
+  double OfNothing() const {
+    if (kind_ == PoolKind::kMax) return -INFINITY;
+    return kind_ == PoolKind::kAvg ? NAN : 0.0;
+  }
+
+  void Finish(int64_t chunk, const double* sums) const {
+    float* out = At(to_, chunk / in_image_, channel(chunk));
+    const double count = kind_ == PoolKind::kAvg ? cells_ : 1;
+    for (int64_t k = 0; k < width(chunk); ++k) {
       out[k] = static_cast<float>(sums[k] / count);
     }
-  };
-  // A few large ones are cut into as many parts as there are threads.
-  const Lane* lane = CurrentThread().lane;
-  const int64_t parts = lane ? lane->size : 1;
-  if (images * chunks < parts && per_image * kChunk >= parts * kGrainFloats) {
-    std::vector<double> sums(images * chunks * parts * kChunk);
-    const auto sum = [&](int64_t i, int64_t part) {
-      return sums.data() + (i * parts + part) * kChunk;
+  }
+
+  void RunInParts(int64_t parts) const {
+    std::vector<double> sums(chunks_ * parts * kChunk);
+    const auto sum = [&](int64_t chunk, int64_t part) {
+      return sums.data() + (chunk * parts + part) * kChunk;
     };
-    ParallelFor(images * chunks * parts, 1, [&](int64_t begin, int64_t end) {
+    ParallelFor(chunks_ * parts, 1, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k) {
         int64_t first, last;
-        Split(per_image, parts, k % parts, &first, &last);
-        chunk(k / parts, first, last, sum(k / parts, k % parts));
+        Split(cells_, parts, k % parts, &first, &last);
+        Pool(k / parts, first, last, sum(k / parts, k % parts));
       }
     });
-    for (int64_t i = 0; i < images * chunks; ++i) {
+    for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
       for (int64_t part = 1; part < parts; ++part) {
-        Join(kind, sum(i, part), width(i), sum(i, 0));
+        Join(kind_, sum(chunk, part), width(chunk), sum(chunk, 0));
       }
-      finish(i, sum(i, 0));
+      Finish(chunk, sum(chunk, 0));
     }
-    return;
   }
-  ParallelFor(images * chunks,
-              std::max<int64_t>(
-                  1, kGrainFloats / (kChunk * std::max<int64_t>(1, per_image))),
-              [&](int64_t begin, int64_t end) {
-                double sums[kChunk];
-                for (int64_t i = begin; i < end; ++i) {
-                  chunk(i, 0, per_image, sums);
-                  finish(i, sums);
-                }
-              });
+
+  const Source x_;
+  const Target to_;
+  const PoolKind kind_;
+  const int64_t cells_, in_image_, chunks_;
+};
+
+}  // namespace
+
+void GlobalPool(const Source& x, PoolKind kind, const Target& to) {
+  ImagePool(x, kind, to).Run();
 }
 
 }  // namespace ios::cpu
