@@ -17,7 +17,7 @@ import os
 import tensorflow as tf
 
 from ios_tf import validation
-from ios_tf.errors import first_line
+from ios_tf.errors import UserError, first_line
 from ios_tf.native import engine
 from ios_tf.native.names import PENDING
 from ios_tf.scheduler import Problem, Schedule
@@ -38,11 +38,15 @@ def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
     """The schedule cache that an argument names; by default `default_directory`.
 
     Raises:
-      UserError: it is no path.
+      UserError: it is no path, or that of a file.
     """
-    named = validation.path("cache_dir", cache_dir) if cache_dir else None
+    if not cache_dir:
+        return default_directory().removeprefix("file://")
     # Of a local directory links are looked at.
-    return (named or default_directory()).removeprefix("file://")
+    named = validation.path("cache_dir", cache_dir).removeprefix("file://")
+    if os.path.exists(named) and not os.path.isdir(named):
+        raise UserError(f"cache_dir={named!r} is no directory")
+    return named
 
 
 def latency_database(directory: str) -> str:

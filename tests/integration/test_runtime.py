@@ -428,12 +428,18 @@ def test_session_config_without_the_plugin(cache, network):
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"on_miss": "guess"}, {"batch_size": 0}, {"batch_size": "1"}, {"max_groups": -1}],
+    [
+        {"on_miss": "guess"},
+        {"batch_size": 0},
+        {"batch_size": "1"},
+        {"max_groups": -1},
+        {"cache_dir": __file__},
+    ],
 )
 def test_bad_arguments(cache, arguments):
     for function in (ios_tf.enable, ios_tf.session_config):
         with pytest.raises(ios_tf.UserError) as error:
-            function(cache_dir=cache, **arguments)
+            function(**{"cache_dir": cache, **arguments})
         assert "\n" not in str(error.value)
 
 
