@@ -168,6 +168,7 @@ def test_threads_that_share_a_stream_share_an_instance(gpu):
     ]
     first()
     before = gpu.fake.report()["live"]
+    gpu.fake.set(slow_launches=500)
     start = threading.Barrier(len(runs))
 
     def call(run: cuda_engine.DeviceRun) -> None:

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <thread>
@@ -111,6 +112,19 @@ thread_local std::vector<CUcontext> context_stack;
 #define FAKE_ENTER()                 \
   Machine& machine = Machine::Get(); \
   std::lock_guard<std::recursive_mutex> lock(machine.mutex)
+
+// With the option "slow_launches", so many microseconds of the host's for other
+// threads, which would meet this one by chance only.
+void LetOthersRun() {
+  int64_t microseconds = 0;
+  {
+    FAKE_ENTER();
+    microseconds = machine.Option("slow_launches");
+  }
+  if (microseconds > 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+  }
+}
 
 #define FAKE_CONTEXT()                                \
   FAKE_ENTER();                                       \
@@ -932,6 +946,7 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
 }
 
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream handle) {
+  LetOthersRun();
   FAKE_CONTEXT();
   CUstream stream = Resolve(handle, context, __func__);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
