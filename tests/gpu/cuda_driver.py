@@ -34,7 +34,7 @@ class Driver:
 
     def __init__(self, directory: Path):
         self._cuda = ctypes.CDLL(str(directory / "libcuda.so.1"))
-        self._nvrtc = ctypes.CDLL(str(directory / "libnvrtc.so.12"))
+        self._nvrtc = ctypes.CDLL(str(directory / "libnvrtc.so.13"))
         self("cuInit", 0)
 
     def __call__(self, name: str, *arguments) -> None:

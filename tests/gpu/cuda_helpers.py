@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent / "fake_cuda"
 LIBRARIES = {
     "libcuda.so.1": ["machine.cc", "kernel_runner.cc", "driver.cc"],
-    "libnvrtc.so.12": ["nvrtc.cc"],
+    "libnvrtc.so.13": ["nvrtc.cc"],
     "libcudnn.so.9": ["cudnn.cc", "graph.cc"],
 }
 

@@ -132,7 +132,7 @@ def _build(library: Path) -> Path:
         subprocess.run([*command, "-o", str(driver), *objects], check=True)
         command += [str(source), str(driver), "-Wl,-rpath,$ORIGIN"]
         subprocess.run([*command, "-o", str(building / "libcudnn.so.9")], check=True)
-        (building / "libnvrtc.so.12").symlink_to(fakes / "libnvrtc.so.12")
+        (building / "libnvrtc.so.13").symlink_to(fakes / "libnvrtc.so.13")
         building.rename(target)
     return target
 

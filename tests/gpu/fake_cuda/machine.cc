@@ -130,8 +130,9 @@ void Machine::Reset() {
 // --- memory
 
 void* Machine::Allocate(int64_t bytes, CUcontext context) {
-  const int64_t limit = Option("memory_limit", -1);
-  if (limit >= 0 && allocated_ + bytes > limit) return nullptr;
+  // What TensorFlow leaves of a GPU's memory, in round numbers.
+  constexpr int64_t kBytes = int64_t{1800} << 20;
+  if (allocated_ + bytes > Option("memory_limit", kBytes)) return nullptr;
   const auto share = planted_.find("share_memory");
   if (share != planted_.end() && share->second == bytes) {
     for (auto& [address, buffer] : buffers_) {

@@ -122,7 +122,7 @@ StatusOr<Libraries> OpenAll(const std::vector<std::string>& added) {
 #undef IOS_FIND
   IOS_ASSIGN_OR_RETURN(
       void* const nvrtc,
-      Open("libnvrtc.so.12",
+      Open("libnvrtc.so.12 or libnvrtc.so.13",
            AttemptsFor({"libnvrtc.so.12", "libnvrtc.so.13"}, added),
            "install NVRTC 12 or 13, for instance with "
            "pip install 'tensorflow[and-cuda]'"));
