@@ -123,7 +123,7 @@ class Searcher(Generic[_Model]):
         for i, (problem, algorithms) in enumerate(zip(waiting, chosen, strict=True)):
             # The time that one search leaves goes to the others.
             now = time.monotonic()
-            share = (end - now) * _weight(problem) / left if _weight(problem) else 0.0
+            share = (end - now) * _weight(problem) / left
             left -= _weight(problem)
             schedule = self._search(
                 problem,
@@ -273,8 +273,11 @@ NetworkSearcher = Searcher[NetworkCostModel]
 
 
 def _weight(problem: Problem) -> int:
-    """The part of the time a search gets: there are more stages than operators."""
-    return 0 if problem.is_chain else len(problem) ** 2
+    """The part of the time a search gets: there are more stages than operators.
+
+    Of a chain only a few schedules are compared.
+    """
+    return len(problem) if problem.is_chain else len(problem) ** 2
 
 
 def _without(

@@ -6,7 +6,7 @@ from ios_tf.cost import Measurement
 from ios_tf.cost.cost_model import compare_within_memory
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.native import engine
-from ios_tf.scheduler import Problem, sequential_schedule
+from ios_tf.scheduler import Problem, sequential_schedule, split_schedules
 from ios_tf.tuning.searcher import Searcher
 from ios_tf.tuning.settings import SearchSettings
 
@@ -46,6 +46,28 @@ def test_without_time_only_the_first_schedules_are_compared():
     assert len(cost_model.compare(problem, candidates, seconds=0.0)) == 3
     assert len(cost_model.compare(problem, candidates)) == 5
     assert cost_model.measurements == 8
+
+
+@pytest.mark.parametrize("time_limit", [0, 300])
+def test_chains_get_their_time(time_limit):
+    """Their splits are compared; what is kept does not say that time has ended."""
+    conv = {"type": "conv2d", "kernel": [1, 1], "filters": 4}
+    block = {
+        "version": 1,
+        "inputs": [[8, 6, 6, 4]],
+        "operators": [{**conv, "inputs": [-1]}, {**conv, "inputs": [0]}],
+        "outputs": [1],
+    }
+    problem = Problem.from_json(engine.problem(block))
+    assert problem.is_chain
+    cost_model = ProfiledCostModel("cpu", Measurement(0, 1, 1))
+    searcher = Searcher(cost_model, SearchSettings(), time_limit=time_limit)
+    found, stats = searcher.schedule_all([problem])
+    splits = split_schedules(problem, cost_model.lanes)
+    assert len(splits) >= 3
+    assert cost_model.measurements == 1 + len(splits)
+    assert not stats.stopped
+    assert "stopped_after" not in found[problem.signature].metadata
 
 
 def test_candidates_that_do_not_fit_together_are_measured_alone():
