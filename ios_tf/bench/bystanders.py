@@ -22,7 +22,7 @@ from keras import layers
 
 import ios_tf
 from ios_tf.files import write_json
-from ios_tf.native import plugin
+from ios_tf.native import grappler, plugin
 from ios_tf.tables import table
 
 VARIANTS = ("TensorFlow", "plugin", "enabled")
@@ -103,15 +103,15 @@ def bench(rounds: int = 20, repeats: int = 3) -> list[Row]:
     """
     plugin.ops()
     rows = []
-    with tempfile.TemporaryDirectory(prefix="ios_tf_") as cache:
+    with (
+        tempfile.TemporaryDirectory(prefix="ios_tf_") as cache,
+        grappler.options(use_plugin_optimizers=True),
+    ):
         try:
             for name, build in GRAPHS.items():
                 rows += _bench(name, build(), cache, rounds, repeats)
         finally:
             ios_tf.disable()
-            tf.config.optimizer.set_experimental_options(
-                {"use_plugin_optimizers": True}
-            )
     return rows
 
 

@@ -234,7 +234,7 @@ class Reference:
             inputs, expected, noise = self._steady_inputs(batch_size, sizes)
             again, unequal = compare_outputs(self._function(**inputs), expected)
         self._inputs[batch_size] = inputs
-        if (again or 0.0) > self._tolerance() or (again is None and unequal):
+        if _differ(again, unequal, self._tolerance()):
             raise CannotCompareError("two calls of the original differ")
         self._expected[batch_size] = expected
         self._noise[batch_size] = noise
@@ -332,7 +332,7 @@ class Reference:
             plain = self._function(**self._inputs[batch_size])
         changed, unequal = compare_outputs(plain, self._expected[batch_size])
         allowed = allowed_difference(self._tolerance(), self._noise[batch_size])
-        if (changed or 0.0) > allowed or (changed is None and unequal):
+        if _differ(changed, unequal, allowed):
             by = "" if changed is None else f" by {changed:.1e} (relative)"
             raise UserError(
                 f"signature {self.name!r}: at batch size {batch_size} TensorFlow's "
@@ -355,3 +355,11 @@ class Reference:
                 for function, plugin in turns[: 2 + portable]
             ]
         )
+
+
+def _differ(
+    difference: float | None, unequal: Mapping[str, str], allowed: float
+) -> bool:
+    """Whether outputs differ, of which `compare_outputs` says this: floats by more
+    than rounding, or, where there are none, others at all."""
+    return bool(unequal) if difference is None else difference > allowed

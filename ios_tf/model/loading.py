@@ -57,12 +57,12 @@ def saved_model(
                 f"the Keras model {keras_model.name!r} cannot be exported: "
                 f"{first_line(error)}"
             ) from error
-        sizes = _batch_sizes(keras_model)
-        if sizes:
+        size = _batch_size(keras_model)
+        if size is not None:
             say(
-                f"the Keras model {keras_model.name!r} is made for batches of "
-                f"{sizes[0]}, and exported for batches of any size; "
-                f"--batch_size={sizes[0]} schedules for these"
+                f"the Keras model {keras_model.name!r} is made for batches of {size}, "
+                f"and exported for batches of any size; --batch_size={size} schedules "
+                "for these"
             )
         del keras_model  # it may be all that keeps its weights in memory
         malloc.release_unused()  # or what is loaded next lies beside it
@@ -137,10 +137,11 @@ def _export(model: Any, path: str) -> None:
     archive.write_out(path, verbose=False)
 
 
-def _batch_sizes(model: Any) -> list[int]:
-    """Those that a Keras model's inputs say, which an export forgets."""
+def _batch_size(model: Any) -> int | None:
+    """What a Keras model's inputs say of it, which an export forgets."""
     inputs = tf.nest.flatten(getattr(model, "inputs", None) or [])
-    return sorted({one.shape[0] for one in inputs if one.shape[0] is not None})
+    sizes = (one.shape[0] for one in inputs)
+    return min((size for size in sizes if size is not None), default=None)
 
 
 def inference_function(model: Any) -> tuple[Callable[..., Any], Sequence[Any]]:

@@ -40,13 +40,12 @@ def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
     Raises:
       UserError: it is no path, or that of a file.
     """
-    if not cache_dir:
-        return default_directory().removeprefix("file://")
+    named = validation.path("cache_dir", cache_dir) if cache_dir else None
     # Of a local directory links are looked at.
-    named = validation.path("cache_dir", cache_dir).removeprefix("file://")
-    if os.path.exists(named) and not os.path.isdir(named):
-        raise UserError(f"cache_dir={named!r} is no directory")
-    return named
+    directory = (named or default_directory()).removeprefix("file://")
+    if named and os.path.exists(directory) and not os.path.isdir(directory):
+        raise UserError(f"cache_dir={directory!r} is no directory")
+    return directory
 
 
 def latency_database(directory: str) -> str:

@@ -14,6 +14,7 @@ import ios_tf
 from ios_tf.bench.random_graphs.comparison import Comparison
 from ios_tf.bench.random_graphs.program import Settings
 from ios_tf.bench.random_graphs.sessions import Feed, Outcome
+from ios_tf.native import grappler
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,14 +47,11 @@ class Road:
             return
         for mode, plugin in (("road plugin", True), ("road plain", False)):
             say(mode)
-            _use_plugin(plugin)
-            try:
+            with grappler.options(use_plugin_optimizers=plugin):
                 # A function keeps the graph that it was first optimised into.
                 signature = tf.saved_model.load(converted).signatures["serving_default"]
                 for feed, outcome in outcomes:
                     check_one(mode, feed, outcome, functools.partial(_call, signature))
-            finally:
-                _use_plugin(True)
 
     def _convert(self, saved: str) -> str:
         converted = os.path.join(self.directory, "converted")
@@ -77,10 +75,6 @@ class Road:
             keep_slower=True,
         )
         return converted
-
-
-def _use_plugin(use: bool) -> None:
-    tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": use})
 
 
 def _call(signature: Any, feed: Feed) -> Outcome:
