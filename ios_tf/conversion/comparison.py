@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from ios_tf.conversion.differences import (
     allowed_difference,
     compare_outputs,
     tolerance,
+    undefined,
 )
 from ios_tf.conversion.made_up_inputs import (
     OTHER_SIZES,
@@ -33,7 +35,7 @@ from ios_tf.conversion.made_up_inputs import (
 )
 from ios_tf.conversion.region_check import differing_region
 from ios_tf.errors import UserError, first_line
-from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.frozen_graphs import FrozenSignature, NotConvertedError
 
 # Batch sizes of functions that do not take those which are asked for.
 _OTHER_BATCHES = (2, 4, 8, 16, 32)
@@ -142,6 +144,7 @@ class Reference:
 
         Raises:
           DifferenceError: a region computes something else.
+          NotConvertedError: so does the original with TensorFlow's optimizers.
           UserError: it fails.
         """
         differences, notes = [], []
@@ -153,6 +156,11 @@ class Reference:
         for batch_size, (inputs, expected) in references.items():
             outputs = self._outputs(found, batch_size, inputs)
             difference, unequal = compare_outputs(outputs, expected)
+            if 1.0 in undefined(expected):
+                notes.append(
+                    f"signature {self.name!r}: an output is NaN for all inputs that "
+                    f"were made up at batch size {batch_size}: equal ones say little"
+                )
             equal = equal and not unequal
             if difference is not None:
                 differences.append(difference)
@@ -160,6 +168,7 @@ class Reference:
                 notes += self._explain(
                     graph_def, batch_size, difference or 0.0, unequal
                 )
+                self._check_numbers(batch_size, outputs)
         measured = [size for size in timed if size in self._inputs]
         if timed and not measured:
             measured = list(references)[:1]
@@ -243,8 +252,8 @@ class Reference:
         self, batch_size: int, sizes: Sequence[Size]
     ) -> tuple[Inputs, Mapping[str, Any], float]:
         """Inputs, outputs, and how much rounding changes these: of several inputs
-        those for which that is least."""
-        best = None
+        those for which most is defined, and then that is least."""
+        best, least = None, (math.inf, math.inf)
         sizes = [*self._first_sizes, *sizes, *self._last_sizes]
         for values in VALUES:
             try:
@@ -255,14 +264,15 @@ class Reference:
                 if best is None:
                     raise
                 break
-            rounded = rounded_inputs(inputs)
-            if rounded is None:
-                return inputs, expected, 0.0
-            noise, _ = compare_outputs(self._function(**rounded), expected)
+            rounded, noise = rounded_inputs(inputs), None
+            if rounded is not None:
+                noise, _ = compare_outputs(self._function(**rounded), expected)
             noise = noise or 0.0
-            if best is None or noise < best[2]:
-                best = inputs, expected, noise
-            if allowed_difference(self._tolerance(), noise) <= self._tolerance():
+            nan = max(undefined(expected), default=0.0)
+            if (nan, noise) < least:
+                best, least = (inputs, expected, noise), (nan, noise)
+            allowed = allowed_difference(self._tolerance(), noise)
+            if not nan and allowed <= self._tolerance():
                 break
         assert best is not None  # there are values to try
         return best
@@ -320,13 +330,31 @@ class Reference:
             )
         return notes
 
+    def _check_numbers(self, batch_size: int, outputs: Mapping[str, Any]) -> None:
+        """Checks that as much of the outputs is NaN as of the original's.
+
+        Raises:
+          NotConvertedError: it is not, by what TensorFlow makes of the graph.
+        """
+        shares = undefined(outputs), undefined(self._expected[batch_size])
+        if shares[0] == shares[1] or math.isinf(self._noise[batch_size]):
+            return
+        self._check_optimizers(batch_size)
+        found, expected = next(p for p in zip(*shares, strict=True) if p[0] != p[1])
+        raise NotConvertedError(
+            f"signature {self.name!r}: at batch size {batch_size} {found:.0%} of an "
+            f"output of the converted model would be NaN, not {expected:.0%}: "
+            "TensorFlow optimizes what follows the regions otherwise"
+        )
+
     def _check_optimizers(self, batch_size: int) -> None:
         """Checks that TensorFlow optimizes the original without changing its outputs.
 
-        It has, for one, taken the maximum of 2 x and x for a leaky ReLU.
+        It has, for one, taken the maximum of 2 x and x for a leaky ReLU, and its
+        convolutions with a ReLU make 0 of NaN, for which ReLU alone gives NaN.
 
         Raises:
-          UserError: it does not.
+          NotConvertedError: it does not.
         """
         with timing.running(plugin=False, device=self._device, optimizers=False):
             plain = self._function(**self._inputs[batch_size])
@@ -334,11 +362,11 @@ class Reference:
         allowed = allowed_difference(self._tolerance(), self._noise[batch_size])
         if _differ(changed, unequal, allowed):
             by = "" if changed is None else f" by {changed:.1e} (relative)"
-            raise UserError(
+            raise NotConvertedError(
                 f"signature {self.name!r}: at batch size {batch_size} TensorFlow's "
                 f"graph optimizers change its outputs{by} from what it computes "
                 "without them (disable_meta_optimizer), and would not change those of "
-                "a converted model so; nothing is written"
+                "a converted model so"
             )
 
     def _latencies(

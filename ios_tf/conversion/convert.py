@@ -102,8 +102,8 @@ def convert(
     sequential schedules; after it, with its own. Each region, and then the whole, is
     timed beside TensorFlow computing the same: what is no faster by 1 % stays
     TensorFlow's. A model that gains nothing, without convolutions, with a signature
-    that changes a variable, or with one that TensorFlow's own optimizers fail for, is
-    copied.
+    that changes a variable, or with one that TensorFlow's own optimizers fail for, or
+    change the outputs of, is copied.
 
     Returns:
       What was done.
@@ -177,22 +177,26 @@ class _Conversion:
     def run(self, directory: str, report: Report) -> Report:
         """Converts the model into a directory that exists; completes the report."""
         try:
-            with step("freeze, fold, collect"):
-                self._freeze()
-            converted = [f for f in self._functions.values() if f.collected]
-            report = notes.the_rest(report, converted)
-            problems = {s: p for f in converted for s, p in f.problems.items()}
-            if problems:
-                with step("trial"):
-                    self._try()
+            return self._converted(directory, report)
         except frozen_graphs.NotConvertedError as reason:
             hint = ""
             if isinstance(reason, frozen_graphs.ChangesVariableError):
                 hint = " (a Keras model? export a function that calls it with "
                 hint += "training=False)"
+            tf.io.gfile.rmtree(directory)  # what was written before it was compared
             return self._copied(directory, report.with_notes(f"{reason}{hint}"))
+
+    def _converted(self, directory: str, report: Report) -> Report:
+        """As `run`; raises NotConvertedError where the model is to be copied."""
+        with step("freeze, fold, collect"):
+            self._freeze()
+        converted = [f for f in self._functions.values() if f.collected]
+        report = notes.the_rest(report, converted)
+        problems = {s: p for f in converted for s, p in f.problems.items()}
         if not problems:
             return self._copied(directory, report)
+        with step("trial"):
+            self._try()
         with step("search"):
             schedules, stats = self._searcher.schedule_all(problems.values())
         report = notes.search(report, stats)

@@ -86,6 +86,13 @@ def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
     return float(difference / max(np.abs(expected[finite]).max(), 1e-30))
 
 
+def undefined(outputs: Mapping[str, Any]) -> list[float]:
+    """The shares of NaN in float outputs, the largest first."""
+    arrays = (array for value in outputs.values() for array, _ in _pairs(value, value))
+    shares = [np.isnan(a).sum() / max(1, a.size) for a in arrays if _is_float(a)]
+    return sorted(map(float, shares), reverse=True)
+
+
 def _pairs(found: Any, expected: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The components of an output, but for handles of variables and the like."""
     for one, truth in zip(

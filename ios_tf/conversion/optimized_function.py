@@ -127,7 +127,10 @@ def optimize(
     remove_abandoned_steps()
     with options.searcher(say, progress) as searcher:
         report = options.report(searcher, None)
-        compute, report = _faster(original, searcher, report, options.keeps_all)
+        try:
+            compute, report = _faster(original, searcher, report, options.keeps_all)
+        except frozen_graphs.NotConvertedError as reason:
+            compute, report = None, report.with_notes(str(reason))
     if not compute:
         compute = original.compute
         report = report.with_notes("the original function is run")
@@ -137,18 +140,18 @@ def optimize(
 def _faster(
     original: Original, searcher: NetworkSearcher, report: Report, keeps_all: bool
 ) -> tuple[_Compute | None, Report]:
-    """A faster equivalent; None if there is none, and the report says why."""
+    """A faster equivalent; None if there is none, and the report says why.
+
+    Raises NotConvertedError where the original has to stay as it is.
+    """
     device, sizes = searcher.cost_model.device.kind, list(report.sizes)
-    try:
-        equivalents = _Equivalents(original, sizes, device)
-        function = equivalents.function
-        report = notes.the_rest(report, [function])
-        if not function.problems:
-            return None, report
-        # A graph that cannot work fails before the search, not after it.
-        equivalents.compared(function.rewrite_sequential(device), timed=False)
-    except frozen_graphs.NotConvertedError as reason:
-        return None, report.with_notes(str(reason))
+    equivalents = _Equivalents(original, sizes, device)
+    function = equivalents.function
+    report = notes.the_rest(report, [function])
+    if not function.problems:
+        return None, report
+    # A graph that cannot work fails before the search, not after it.
+    equivalents.compared(function.rewrite_sequential(device), timed=False)
     schedules, stats = searcher.schedule_all(function.problems.values())
     report = notes.search(report, stats)
 

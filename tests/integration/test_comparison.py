@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from ios_tf.conversion.comparison import Reference
 from ios_tf.conversion.differences import compare_outputs, relative_difference
 from ios_tf.conversion.made_up_inputs import (
     CannotCompareError,
@@ -11,7 +12,7 @@ from ios_tf.conversion.made_up_inputs import (
     made_up_inputs,
     told_sizes,
 )
-from ios_tf.model import function_library
+from ios_tf.model import frozen_graphs, function_library
 
 INFINITY = float("inf")
 
@@ -62,6 +63,32 @@ def test_outputs_of_all_types_are_compared():
         "n": "2 of 3 values of output 'n' differ",
         "s": "output 's' has another shape",
     }
+
+
+def test_inputs_for_which_outputs_are_defined():
+    """The root of x - 1 is no number for all that a network mostly takes."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4, 4, 3], name="x")])
+    def function(x):
+        return {"y": tf.sqrt(x - 1.0)}
+
+    frozen = frozen_graphs.freeze("f", function.get_concrete_function())
+    reference = Reference("f", function, frozen, "cpu")
+    comparison = reference.compare(function, frozen.graph_def, [2])
+    assert comparison.difference == 0 and not comparison.notes
+    (images,) = reference.inputs([2])[2].values()
+    assert (images.numpy() >= 1).any()
+
+
+def test_what_is_never_a_number_is_said():
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], name="x")])
+    def function(x):
+        return {"y": tf.sqrt(-1.0 - tf.square(x)), "z": x}
+
+    frozen = frozen_graphs.freeze("f", function.get_concrete_function())
+    reference = Reference("f", function, frozen, "cpu")
+    (note,) = reference.compare(function, frozen.graph_def, [2]).notes
+    assert "an output is NaN for all inputs" in note
 
 
 def test_inputs_of_all_types_are_made_up():

@@ -334,6 +334,44 @@ def test_values_far_from_zero_are_moved_before_they_are_scaled(mean, deviation):
     np.testing.assert_allclose(gh.run(lowered, image)[0], expected, atol=3e-5)
 
 
+def dead_channel(x):
+    """Its variance is 0, and so is epsilon."""
+    variance = tf.constant([0.0] + [1.0] * 11)
+    return tf.compat.v1.nn.fused_batch_norm(
+        x, GAMMA, BETA, 0 * BETA, variance, epsilon=0.0, is_training=False
+    )[0]
+
+
+def by_infinity(x):
+    return tf.nn.relu(x * tf.constant([np.inf] + [1.0] * 11))
+
+
+def by_zero(x):
+    return x / tf.constant([0.0] + [1.0] * 11)
+
+
+def by_large_numbers(x):
+    return tf.nn.relu(x * tf.constant([1e30] * 12)) * tf.constant([1e-30] * 12)
+
+
+@pytest.mark.parametrize(
+    "function", [dead_channel, by_infinity, by_zero, by_large_numbers]
+)
+def test_factors_are_not_folded_into_infinite_filters(function):
+    """Sums of infinite products are no numbers; products of finite sums may be."""
+
+    def network(x):
+        return function(tf.nn.conv2d(x, 1e10 * FILTERS, 1, "SAME"))
+
+    graph = gh.freeze(network, (None, None, None, 3))
+    lowered = gh.lower(gh.rewrite(graph))
+    assert lowered.ops()["IosRegion"] == 1
+    images = 1e-10 * values(2, 7, 9, 3)
+    (found,), (expected,) = gh.run(lowered, images), gh.run(graph, images)
+    assert not np.isnan(expected).any()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_a_mean_that_is_an_output_is_left_one():
     def function(x):
         x = tf.nn.conv2d(x, FILTERS, 1, "SAME")

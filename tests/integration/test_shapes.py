@@ -178,6 +178,12 @@ def in_blocks(x):
     return tf.batch_to_space(x, [2, 2], [[0, 0], [0, 0]])
 
 
+def in_whole_blocks_only(x):
+    x = tf.space_to_batch(x, [2, 2], [[2, 2], [2, 2]])
+    x = tf.nn.conv2d(x, SECOND, 1, "VALID")
+    return tf.batch_to_space(x, [2, 2], [[0, 0], [0, 0]])
+
+
 def at_most(x):
     return second(tf.image.resize(x, tf.minimum(tf.shape(x)[1:3], 40)))
 
@@ -188,7 +194,15 @@ def twice_the_half(x):
 
 
 @pytest.mark.parametrize(
-    "between", [to_even, joined_at_twice_the_size, in_blocks, at_most, twice_the_half]
+    "between",
+    [
+        to_even,
+        joined_at_twice_the_size,
+        in_blocks,
+        in_whole_blocks_only,
+        at_most,
+        twice_the_half,
+    ],
 )
 def test_sizes_that_few_examples_do_not_show(between):
     """After a convolution without padding, images of even sizes are even: what happens

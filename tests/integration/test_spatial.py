@@ -4,6 +4,7 @@ native road, for every size that the graph allows."""
 from __future__ import annotations
 
 import graph_helpers as gh
+import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
@@ -73,6 +74,26 @@ def test_resize_to_a_size(kind, how):
         return [tf.nn.relu(part) for part in parts]
 
     check(gh.anchored(function, 5), [5], [[(6, 5)], [(7, 16)], [(1, 2)]])
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [[6, 5], [6, 10]])
+def test_resize_beside_infinity(kind, how, size):
+    """TensorFlow copies an image that has the size, and interpolates others."""
+
+    def function(x):
+        return tf.concat([tf.nn.relu(x), resize(x, [6, 5], kind, how)], -1)
+
+    graph = gh.freeze(gh.anchored(function, 2), (None, 6, 5, 2))
+    lowered = gh.lower(gh.rewrite(graph))
+    assert set(lowered.ops()) <= COMPUTING
+    image = gh.random_array(1, 6, 5, 2)
+    image[0, 3, 2, 0], image[0, 5, 4, 1] = np.inf, -np.inf
+    (expected,) = gh.run(graph, image)
+    assert np.isinf(expected).any()
+    (found,) = gh.run(lowered, image)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("how", HOW)

@@ -43,6 +43,7 @@ bool ComposeScales(OperatorGraph& ops, int i) {
   for (size_t c = 0; c < scale.size(); ++c) {
     const double moved = static_cast<double>(shift[c]) * factors[c];
     if (std::abs(moved) > kLargestShift) return false;
+    if (!std::isfinite(scale[c] * factors[c])) return false;
   }
   for (size_t c = 0; c < scale.size(); ++c) {
     const double s = factors[c], t = shifts[c];
@@ -97,6 +98,7 @@ bool FoldScale(OperatorGraph& ops, int i) {
   const std::vector<float>& shift = ops[next].weights[1].values;
   std::vector<Weight>& weights = ops[i].weights;
   const size_t last = ops.Is(i, OperatorType::kSepConv) ? 1 : 0;
+  if (!weights[last].StaysFinite(scale)) return false;
   weights[last].Scale(scale);
   if (ops[i].op.bias) {
     std::vector<float>& bias = weights[last + 1].values;

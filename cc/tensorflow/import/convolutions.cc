@@ -124,6 +124,14 @@ void ReadSpaceToBatch(ImportContext& in, ImportedOperator* op) {
         crops->size() != 2 * dims) {
       return;
     }
+    // TensorFlow refuses what is not whole blocks.
+    const Shape* const x = graph.shape(in.Input(before, 0), probe);
+    for (size_t d = 0; x && d < dims; ++d) {
+      const int64_t size = (*x)[3 - dims + d];
+      if ((size + (*pads)[2 * d] + (*pads)[2 * d + 1]) % (*block)[d] != 0) {
+        return;
+      }
+    }
     for (size_t k = 0; k < 2 * dims; ++k) {
       int64_t& cells = padding[4 - 2 * dims + k];
       const int64_t here = (*pads)[k] - (*crops)[k];

@@ -12,6 +12,8 @@
 
 namespace ios::tf {
 
+bool AllFinite(const std::vector<float>& values);
+
 struct Weight {
   Weight(std::vector<float> values) : values(std::move(values)) {}  // NOLINT
   explicit Weight(TensorRef variable) : variable(variable) {}
@@ -21,6 +23,8 @@ struct Weight {
   // to the last dimension, which swaps that come later must leave the last.
   void Swap(const std::array<int64_t, 4>& dimensions);
   void Scale(const std::vector<float>& factors);
+  // Whether Scale() makes infinity of no number; of a variable's, nobody knows.
+  bool StaysFinite(const std::vector<float>& factors) const;
 
   std::vector<float> values;     // of a constant
   TensorRef variable = {-1, 0};  // what reads the variable

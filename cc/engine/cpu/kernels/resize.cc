@@ -67,10 +67,17 @@ IOS_VECTORIZED void InterpolateRow(const float* top, const float* bottom,
   }
 }
 
+// TensorFlow's kernel for CPUs copies images of the same size, whose cells are
+// their own nearest ones: between infinities there is nothing.
+bool Copies(const TaskSpec& spec) {
+  return spec.op->interpolation == Interpolation::kNearest ||
+         spec.inputs[0].shape == spec.output.shape;
+}
+
 class ResizeTask : public CpuTask {
  public:
   explicit ResizeTask(const TaskSpec& spec)
-      : interpolation_(spec.op->interpolation),
+      : copies_(Copies(spec)),
         input_(spec.inputs[0]),
         output_(spec.output),
         rows_(CellsOf(*spec.op, input_.shape[1], output_.shape[1])),
@@ -96,7 +103,7 @@ class ResizeTask : public CpuTask {
                         inputs[0] + row / height * input_.shape[1] * input_row;
                     const float* top = image + cells.lower * input_row;
                     float* to = output + row * width * output_.pitch;
-                    if (interpolation_ == Interpolation::kBilinear) {
+                    if (!copies_) {
                       InterpolateRow(top, image + cells.upper * input_row,
                                      cells.weight, columns_.data(), width,
                                      channels, to, output_.pitch);
@@ -112,7 +119,7 @@ class ResizeTask : public CpuTask {
   }
 
  private:
-  const Interpolation interpolation_;
+  const bool copies_;
   const TensorView input_, output_;
   const std::vector<Cells> rows_;
   std::vector<Cells> columns_;  // in floats
