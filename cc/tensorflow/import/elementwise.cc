@@ -29,8 +29,8 @@ const std::unordered_map<std::string, BinaryFunction>& Functions() {
   return *kFunctions;
 }
 
-// Scales input k. Factors that are no numbers would do to each other, where they
-// are multiplied, what they should do to x.
+// Scales input k. Factors that are no numbers would do to each other, where
+// they are multiplied, what they should do to x.
 Result EmitScale(ImportContext& in, int i, size_t k, std::vector<float> scale,
                  std::vector<float> shift) {
   if (!AllFinite(scale)) return Refuse("a factor of it is no finite number");
