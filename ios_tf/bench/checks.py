@@ -47,7 +47,8 @@ _NETWORK_TOLERANCES = {
     "float16": 1e-2,
     "bfloat16": 5e-2,
 }
-# How many times its norm's limit a network's largest difference may be.
+# How many times its norm's limit the largest difference may be: TF32 rounds each factor
+# to 11 bits, and one of a convolution's thousands of sums is twice as far off as most.
 _OUTLIER = 3.0
 _ACTIVATIONS = (
     "none",
@@ -90,19 +91,18 @@ class Check:
         among many, and grows with their number.
       norm: the norm of the differences over that of the values: sees many that are a
         little wrong.
-      tolerance, norm_tolerance: what they may be.
+      tolerance: what the norm may be.
     """
 
     what: str
     dtype: str
     difference: float
-    tolerance: float
     norm: float
-    norm_tolerance: float
+    tolerance: float
 
     @property
     def passed(self) -> bool:
-        return self.difference <= self.tolerance and self.norm <= self.norm_tolerance
+        return max(self.difference / _OUTLIER, self.norm) <= self.tolerance
 
 
 def check_network(network: Network, device: str, dtype: str) -> list[Check]:
@@ -118,16 +118,7 @@ def check_network(network: Network, device: str, dtype: str) -> list[Check]:
             for region in network.regions
         )
         tolerance = _NETWORK_TOLERANCES[_arithmetic(device, dtype)]
-        checks.append(
-            Check(
-                f"{network.name}, {strategy}",
-                dtype,
-                worst[0],
-                _OUTLIER * tolerance,
-                worst[1],
-                tolerance,
-            )
-        )
+        checks.append(Check(f"{network.name}, {strategy}", dtype, *worst, tolerance))
     return checks
 
 
@@ -154,8 +145,8 @@ def check_operators(device: str, dtype: str) -> list[Check]:
     for block in sample_blocks():
         (operator,) = block["operators"]
         what = " ".join([operator["type"], *map(str, list(operator.values())[2:])])
-        largest, norm = _differences(block, schedule, device, dtype)
-        checks.append(Check(what, dtype, largest, tolerance, norm, tolerance))
+        differences = _differences(block, schedule, device, dtype)
+        checks.append(Check(what, dtype, *differences, tolerance))
     return checks
 
 
@@ -343,9 +334,9 @@ def _run(options: argparse.Namespace) -> int:
     failed = [check for check in checks if not check.passed]
     for check in failed:
         print(
-            f"FAILED {check.what} ({check.dtype}): {check.difference:.1e}, "
-            f"at most {check.tolerance:.0e}; norm {check.norm:.1e}, "
-            f"at most {check.norm_tolerance:.0e}"
+            f"FAILED {check.what} ({check.dtype}): norm {check.norm:.1e}, at most "
+            f"{check.tolerance:.0e}; largest {check.difference:.1e}, at most "
+            f"{_OUTLIER * check.tolerance:.0e}"
         )
     print(f"{len(checks) - len(failed)} of {len(checks)} checks passed")
     if options.json:

@@ -6,111 +6,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from kernel_variants import DTYPES, VARIANTS, macros_of, options, texts, widest
 from nvrtc import Nvrtc, find
 
 pytestmark = pytest.mark.one_core
 
-CUDA = Path(__file__).resolve().parents[2] / "cc/engine/cuda/kernels"
 ARCHITECTURES = [70, 80, 90]
-ELEMENT_BYTES = {0: 4, 1: 2, 2: 2}  # of IOS_DTYPE
-DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
-
-# Text, its kernels, macros beside dtype, vector and activation.
-VARIANTS = {
-    "sum": ("kElementwiseSource", ["Sum"], {"IOS_TERMS": 3, "IOS_BIAS": 1}),
-    "long_sum": ("kElementwiseSource", ["Sum"], {"IOS_TERMS": 32, "IOS_BIAS": 0}),
-    "scale": ("kElementwiseSource", ["Scale"], {}),
-    **{
-        f"binary_{function}_{x}{y}": (
-            "kElementwiseSource",
-            ["Binary", "Scale"],
-            {"IOS_FUNCTION": function, "IOS_X_SCALAR": x, "IOS_Y_SCALAR": y},
-        )
-        for function, x, y in [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 0, 0)]
-        + [(function, 0, 0) for function in (4, 5, 6, 7)]
-    },
-    "maximum": (
-        "kReductionSource",
-        ["GlobalPool"],
-        {"IOS_THREADS": 256, "IOS_MAXIMUM": 1},
-    ),
-    "average": (
-        "kReductionSource",
-        ["GlobalPool"],
-        {"IOS_THREADS": 256, "IOS_MAXIMUM": 0},
-    ),
-    **{
-        f"normalization_{maximum}": (
-            "kNormalizationSource",
-            ["ReduceChannels", "Normalize", "ShuffleChannels"],
-            {"IOS_THREADS": 256, "IOS_MAXIMUM": maximum, "IOS_VECTOR": 1},
-        )
-        for maximum in (0, 1)
-    },
-    "softmax": ("kReductionSource", ["Softmax"], {"IOS_THREADS": 256}),
-}
-for interpolation, coordinates in [(0, 2), (1, 1)]:
-    macros = {"IOS_INTERPOLATION": interpolation, "IOS_COORDINATES": coordinates}
-    name = f"resize_{interpolation}_{coordinates}"
-    VARIANTS[name] = ("kSpatialSource", ["Resize"], macros)
-for to_depth in range(2):
-    macros = {"IOS_TO_DEPTH": to_depth}
-    VARIANTS[f"move_depth_{to_depth}"] = ("kSpatialSource", ["MoveDepth"], macros)
-VARIANTS["lrn"] = ("kSpatialSource", ["Lrn"], {})
-VARIANTS["spin"] = ("kTimingSource", ["Spin"], {})
-
-
-def window(kind: int, strip: int, **macros: int):
-    """kind: 0 depthwise convolution, 1 maximum, 2 average."""
-    depthwise = int(kind == 0)
-    return (
-        "kWindowSource",
-        ["Window"],
-        {
-            "IOS_WINDOW": kind,
-            "IOS_STRIP": strip,
-            "IOS_PRE_RELU": depthwise,
-            "IOS_BIAS": depthwise,
-            "IOS_RESIDUAL": depthwise,
-            **macros,
-        },
-    )
-
-
-def known(size: int, stride: int) -> dict[str, int]:
-    return {
-        "IOS_KERNEL_HEIGHT": size,
-        "IOS_KERNEL_WIDTH": size,
-        "IOS_STRIDE": stride,
-    }
-
-
-for stride in (1, 2):
-    VARIANTS[f"any_window_{stride}"] = window(stride % 2, 1)
-    for strip in (1, 2, 4)[: 4 - stride]:
-        VARIANTS[f"pool3_{stride}_{strip}"] = window(stride, strip, **known(3, stride))
-        for size in (3, 5, 7):
-            VARIANTS[f"depthwise{size}_{stride}_{strip}"] = window(
-                0, strip, **known(size, stride)
-            )
-
-
-def unrolling(macros: dict[str, int]) -> dict[str, int]:
-    """The macros that window_kernel.cc sets by the registers that a window needs."""
-    if "IOS_STRIP" not in macros:
-        return {}
-    vector, strip = macros["IOS_VECTOR"], macros["IOS_STRIP"]
-    size = macros.get("IOS_KERNEL_HEIGHT", 1)
-    words = vector * ELEMENT_BYTES[macros["IOS_DTYPE"]] // 4
-    if strip == 1:
-        unroll = size * size * words <= 110
-    else:
-        unroll = size <= 3 and strip * vector <= 16
-    blocks = 1 if strip == 1 else 2
-    return {"IOS_UNROLL": size if unroll else 1, "IOS_BLOCKS": blocks}
 
 
 @pytest.fixture(scope="module")
@@ -123,33 +26,8 @@ def nvrtc() -> Iterator[Nvrtc]:
     compiler.close()
 
 
-@pytest.fixture(scope="module")
-def texts() -> dict[str, str]:
-    """The texts as the engine puts them together, by the name of their last part."""
-    header = (CUDA / "kernel_params.h").read_text()
-    begin = header.index("#define IOS_CUDA_KERNEL_PARAMS  ")
-    lines = header[begin : header.index("\nnamespace", begin)].splitlines()[1:]
-    parts = {}
-    for path in CUDA.glob("kernel_source_*.cc"):
-        for name, text in re.findall(
-            r'const char (\w+)\[\] = R"cuda\((.*?)\)cuda"', path.read_text(), re.DOTALL
-        ):
-            parts[name] = text
-    parameters = "\n".join(line.removesuffix("\\") for line in lines) + "\n"
-    shared = parameters + parts["kCommonSource"] + parts["kActivationsSource"]
-    return {name: shared + text for name, text in parts.items()}
-
-
 def check(nvrtc, text: str, kernels, macros: dict[str, int], architecture: int) -> None:
-    image, log = nvrtc.compile(
-        text,
-        [
-            f"--gpu-architecture=sm_{architecture}",
-            "--std=c++17",
-            "--ptxas-options=-v",
-            *(f"-D{name}={value}" for name, value in macros.items()),
-        ],
-    )
+    image, log = nvrtc.compile(text, options(macros, architecture))
     assert image[:4] == b"\x7fELF"
     compiled = set(re.findall(r"Compiling entry function '(\w+)'", log))
     assert compiled == set(kernels)
@@ -173,26 +51,22 @@ CASES = [
 
 
 @pytest.mark.parametrize(("variant", "dtype", "architecture"), CASES)
-def test_compiles(variant, dtype, architecture, nvrtc, texts):
-    source, kernels, macros = VARIANTS[variant]
-    macros = dict(macros)
-    code = DTYPES[dtype]
-    # The widest vectors, and the narrowest.
-    for vector in (16 // ELEMENT_BYTES[code], 1)[: 2 if architecture == 90 else 1]:
-        macros |= {"IOS_DTYPE": code, "IOS_VECTOR": vector, "IOS_ACTIVATION": 0}
-        macros |= unrolling(macros)
-        check(nvrtc, texts[source], kernels, macros, architecture)
+def test_compiles(variant, dtype, architecture, nvrtc):
+    source, kernels, _ = VARIANTS[variant]
+    for vector in (widest(dtype), 1)[: 2 if architecture == 90 else 1]:
+        macros = macros_of(variant, dtype, vector)
+        check(nvrtc, texts()[source], kernels, macros, architecture)
 
 
 @pytest.mark.parametrize("activation", range(1, 31))
-def test_activations_compile(activation, nvrtc, texts):
+def test_activations_compile(activation, nvrtc):
     macros = {"IOS_DTYPE": 1, "IOS_VECTOR": 8, "IOS_ACTIVATION": activation}
     macros |= {"IOS_TERMS": 1, "IOS_BIAS": 0}
     macros |= {"IOS_ALPHA": -1082130432, "IOS_BETA": 1065353216}  # bits of -1 and 1
-    check(nvrtc, texts["kElementwiseSource"], ["Sum"], macros, 90)
+    check(nvrtc, texts()["kElementwiseSource"], ["Sum"], macros, 90)
 
 
 @pytest.mark.parametrize("width", [2, 4, 8, 16])
-def test_copies_compile(width, nvrtc, texts):
+def test_copies_compile(width, nvrtc):
     macros = {"IOS_DTYPE": 0, "IOS_VECTOR": 1, "IOS_ACTIVATION": 0, "IOS_WIDTH": width}
-    check(nvrtc, texts["kCopySource"], ["Copy", "Pad"], macros, 90)
+    check(nvrtc, texts()["kCopySource"], ["Copy", "Pad"], macros, 90)

@@ -96,11 +96,11 @@ def test_a_deep_network_may_round_and_not_be_wrong():
     found = _layers(x.astype(np.float32), weights)
 
     def check(found: np.ndarray) -> bench.Check:
-        largest, norm = bench.relative_differences(found, expected)
-        return bench.Check("layers", "float32", largest, 3e-2, norm, 1e-2)
+        differences = bench.relative_differences(found, expected)
+        return bench.Check("layers", "float32", *differences, 1e-2)
 
     assert check(found).passed
-    assert check(found).difference > 1e-3  # what one operator may differ by
+    assert check(found).difference > 3e-3  # what one operator may differ by
     assert not check(found * 1.02).passed
     found[3, 5] += 0.1 * expected.max()
     assert not check(found).passed
