@@ -5,11 +5,9 @@
 
 #include "cc/engine/profiler.h"
 
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <random>
-#include <tuple>
 #include <utility>
 
 #include "cc/core/transforms/pad_channels.h"
@@ -19,6 +17,7 @@
 #include "cc/engine/fork_guard.h"
 #include "cc/engine/host_memory.h"
 #include "cc/engine/merge_block.h"
+#include "cc/engine/random_parameters.h"
 
 namespace ios {
 namespace {
@@ -27,56 +26,13 @@ namespace {
 // has thousands of them where many convolutions read one tensor.
 constexpr int64_t kMostMergeBytes = int64_t{256} << 20;
 
-void FillRandom(int64_t n, std::mt19937* random, float* data) {
-  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-  for (int64_t i = 0; i < n; ++i) data[i] = uniform(*random);
-}
-
-using ParametersOfOne = std::vector<std::shared_ptr<Parameter>>;
-
-// Random weights that keep the magnitude of what flows through.
-StatusOr<std::shared_ptr<const ParametersOfOne>> RandomParameters(
-    Backend* backend, const Operator& op, const Shape& input,
-    std::mt19937* random) {
-  ParametersOfOne parameters;
-  for (const Shape& shape : WeightShapes(op, input)) {
-    std::vector<float> values(NumElements(shape));
-    FillRandom(values.size(), random, values.data());
-    const float fan_in = static_cast<float>(NumElements(shape)) / shape.back();
-    for (float& value : values) value /= fan_in;
-    IOS_ASSIGN_OR_RETURN(std::shared_ptr<Parameter> parameter,
-                         backend->MakeParameter({values.data(), shape}));
-    parameters.push_back(std::move(parameter));
-  }
-  return std::make_shared<const ParametersOfOne>(std::move(parameters));
-}
-
-// The same for the operator that is the `number`th of its type and weights in a
-// block. All profilers share them: of a network whose operators are in several
-// orders there is one set.
-StatusOr<std::shared_ptr<const ParametersOfOne>> SharedParameters(
-    Backend* backend, const Operator& op, const Shape& input, int64_t number,
-    std::mt19937* random) {
-  using Key = std::tuple<Backend*, OperatorType, std::vector<Shape>, int64_t>;
-  static std::mutex mutex;
-  static auto* const all =
-      new std::map<Key, std::weak_ptr<const ParametersOfOne>>;
-  std::lock_guard<std::mutex> lock(mutex);
-  const Key key = {backend, op.type, WeightShapes(op, input), number};
-  if (auto known = (*all)[key].lock()) return known;
-  for (auto it = all->begin(); it != all->end();) {
-    it = it->second.expired() ? all->erase(it) : std::next(it);
-  }
-  IOS_ASSIGN_OR_RETURN(std::shared_ptr<const ParametersOfOne> made,
-                       RandomParameters(backend, op, input, random));
-  (*all)[key] = made;
-  return made;
-}
-
 class ProfilerImpl : public Profiler {
  public:
   ProfilerImpl(Backend* backend, const Block& block, std::vector<Shape> shapes)
-      : backend_(backend), block_(block), shapes_(std::move(shapes)) {}
+      : backend_(backend),
+        block_(block),
+        shapes_(std::move(shapes)),
+        parameters_(backend) {}
 
   StatusOr<std::vector<double>> Measure(
       const Schedule& schedule, const Measurement& measurement) override {
@@ -140,45 +96,6 @@ class ProfilerImpl : public Profiler {
     Memory memory;
   };
 
-  // By their shapes and the operators they come from: several for a merged one,
-  // its slices aside.
-  using ParameterKey =
-      std::tuple<OperatorType, std::vector<Shape>, std::vector<int>>;
-
-  // Those of a padded block's operators. It was made of one whose operator i
-  // comes from the profiler's operators origin[i].
-  StatusOr<Parameters> ParametersOf(
-      const PaddedBlock& padded, const std::vector<Shape>& shapes,
-      const std::vector<std::vector<int>>& origin) {
-    const Block& block = padded.block;
-    Parameters parameters(block.operators.size());
-    for (size_t i = 0; i < origin.size(); ++i) {
-      const int at = padded.operators[i].back();
-      const Operator& op = block.operators[at];
-      const Shape& input = ShapeOf(block, shapes, op.inputs[0]);
-      const ParameterKey key = {op.type, WeightShapes(op, input), origin[i]};
-      if (parameters_.count(key) == 0) {
-        IOS_ASSIGN_OR_RETURN(parameters_[key], MakeParameters(op, input, key));
-      }
-      parameters[at] = *parameters_[key];
-    }
-    return parameters;
-  }
-
-  StatusOr<std::shared_ptr<const ParametersOfOne>> MakeParameters(
-      const Operator& op, const Shape& input, const ParameterKey& key) {
-    const auto& [type, shapes, origin] = key;
-    if (origin.size() > 1) {
-      return RandomParameters(backend_, op, input, &random_);
-    }
-    int64_t number = 0;
-    for (const auto& entry : parameters_) {
-      const auto& [other_type, other_shapes, of] = entry.first;
-      number += other_type == type && other_shapes == shapes && of.size() == 1;
-    }
-    return SharedParameters(backend_, op, input, number, &random_);
-  }
-
   // As it is inside of a network: what is read and written there by others is
   // padded, too.
   ChannelPadding channel_padding() const {
@@ -213,7 +130,7 @@ class ProfilerImpl : public Profiler {
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
     IOS_ASSIGN_OR_RETURN(bench->bytes, CheckMemory(block, shapes, false));
     IOS_ASSIGN_OR_RETURN(const Parameters parameters,
-                         ParametersOf(bench->padded, shapes, origin));
+                         parameters_.Of(bench->padded, shapes, origin));
     MemoryPlanOptions options;
     options.share_memory = false;
     IOS_ASSIGN_OR_RETURN(
@@ -274,7 +191,7 @@ class ProfilerImpl : public Profiler {
 
   Status UploadRandom(const Shape& shape, void* device) {
     std::vector<float> values(NumElements(shape));
-    FillRandom(values.size(), &random_, values.data());
+    FillRandom(&random_, &values);
     std::vector<char> converted(Bytes(shape));
     ConvertFromFloat(values.data(), values.size(), block_.dtype,
                      converted.data());
@@ -305,10 +222,7 @@ class ProfilerImpl : public Profiler {
   }
 
   void ForgetMerges() {
-    for (auto it = parameters_.begin(); it != parameters_.end();) {
-      const bool is_merged = std::get<2>(it->first).size() > 1;
-      it = is_merged ? parameters_.erase(it) : std::next(it);
-    }
+    parameters_.ForgetMerged();
     merges_.clear();
     merge_bytes_ = 0;
   }
@@ -324,7 +238,7 @@ class ProfilerImpl : public Profiler {
     IOS_RETURN_IF_ERROR(CheckMemory(block, shapes, true).status());
     IOS_ASSIGN_OR_RETURN(
         const Parameters parameters,
-        ParametersOf(on_device.padded, shapes, on_device.lowered.origin));
+        parameters_.Of(on_device.padded, shapes, on_device.lowered.origin));
     BoundSchedule& bound = whole->bound;
     IOS_ASSIGN_OR_RETURN(bound, BindSchedule(backend_, block, shapes,
                                              on_device.schedule, parameters));
@@ -383,9 +297,9 @@ class ProfilerImpl : public Profiler {
   const Block block_;
   const std::vector<Shape> shapes_;
   std::mutex mutex_;
+  RandomParameters parameters_;
   std::mt19937 random_{1};
-  std::vector<void*> tensors_;  // of all benches
-  std::map<ParameterKey, std::shared_ptr<const ParametersOfOne>> parameters_;
+  std::vector<void*> tensors_;    // of all benches
   std::unique_ptr<Bench> plain_;  // of the operators as they are
   std::map<std::vector<int>, std::unique_ptr<Bench>> merges_;
   int64_t merge_bytes_ = 0;                               // of all of them

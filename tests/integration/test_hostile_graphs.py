@@ -159,6 +159,26 @@ def test_steps_that_no_window_takes_are_left_to_tensorflow(op, attribute, number
     assert len(operator_types(graph)) < 3
 
 
+def test_blocks_of_no_cells_are_left_to_tensorflow():
+    """They divide the sizes of images."""
+    filters = gh.constant(3, 3, 3, 3)
+
+    def network(x):
+        x = tf.nn.conv2d(x, filters, 1, "SAME")
+        x = tf.space_to_batch(x, [2, 2], [[2, 2], [2, 2]])
+        x = tf.nn.conv2d(x, filters, 1, "VALID")
+        return tf.batch_to_space(x, [2, 2], [[0, 0], [0, 0]])
+
+    graph = gh.freeze(network, (2, 10, 8, 3))
+    assert "BatchToSpaceND" not in gh.collect(graph)["report"]["left_to_tensorflow"]
+    for node in graph.graph_def.node:
+        if node.op in ("SpaceToBatchND", "BatchToSpaceND"):
+            name = node.input[1]
+            (block,) = (n for n in graph.graph_def.node if n.name == name)
+            block.attr["value"].tensor.CopyFrom(tf.make_tensor_proto([0, 0]))
+    assert "BatchToSpaceND" in gh.collect(graph)["report"]["left_to_tensorflow"]
+
+
 def operator_types(graph: gh.Graph) -> list[str]:
     return [o["type"] for o in gh.operators(gh.collect(graph))]
 

@@ -80,6 +80,40 @@ Result ReadFusedOps(ImportContext& in, int i, ImportedOperator* op) {
   return absl::OkStatus();
 }
 
+// What SpaceToBatchND adds around an image, if it is as much for every size,
+// less what BatchToSpaceND cuts off again: padding to whole blocks depends on
+// the size. TensorFlow refuses what is not whole blocks.
+std::optional<std::array<int64_t, 4>> PaddingAround(
+    ImportContext& in, int before, int after,
+    const std::vector<int64_t>& block) {
+  GraphIndex& graph = in.graph();
+  const size_t dims = block.size();
+  std::array<int64_t, 4> padding = {};
+  for (int probe = 0; probe < graph.probes(); ++probe) {
+    const auto* pads = graph.integers(graph.inputs(before)[2], probe);
+    const auto* crops = graph.integers(graph.inputs(after)[2], probe);
+    if ((!pads || !crops) && probe >= graph.required_probes()) continue;
+    if (!pads || !crops || pads->size() != 2 * dims ||
+        crops->size() != 2 * dims) {
+      return std::nullopt;
+    }
+    const Shape* const x = graph.shape(in.Input(before, 0), probe);
+    for (size_t d = 0; x && d < dims; ++d) {
+      const int64_t size = (*x)[3 - dims + d];
+      if ((size + (*pads)[2 * d] + (*pads)[2 * d + 1]) % block[d] != 0) {
+        return std::nullopt;
+      }
+    }
+    for (size_t k = 0; k < 2 * dims; ++k) {
+      int64_t& cells = padding[4 - 2 * dims + k];
+      const int64_t here = (*pads)[k] - (*crops)[k];
+      if (here < 0 || (probe > 0 && here != cells)) return std::nullopt;
+      cells = here;
+    }
+  }
+  return padding;
+}
+
 // tf.nn.convolution writes a dilated convolution as a plain one between
 // SpaceToBatchND and BatchToSpaceND: takes all three into `op`.
 void ReadSpaceToBatch(ImportContext& in, ImportedOperator* op) {
@@ -113,35 +147,15 @@ void ReadSpaceToBatch(ImportContext& in, ImportedOperator* op) {
   }
   const auto block = Integers(in.Constant(before, 1));
   const auto block_after = Integers(in.Constant(after, 1));
-  if (!block || block->size() != dims || block != block_after) return;
-  // Padding to whole blocks, which depends on the size, is cut off again.
-  std::array<int64_t, 4> padding = {};
-  for (int probe = 0; probe < graph.probes(); ++probe) {
-    const auto* pads = graph.integers(graph.inputs(before)[2], probe);
-    const auto* crops = graph.integers(graph.inputs(after)[2], probe);
-    if ((!pads || !crops) && probe >= graph.required_probes()) continue;
-    if (!pads || !crops || pads->size() != 2 * dims ||
-        crops->size() != 2 * dims) {
-      return;
-    }
-    // TensorFlow refuses what is not whole blocks.
-    const Shape* const x = graph.shape(in.Input(before, 0), probe);
-    for (size_t d = 0; x && d < dims; ++d) {
-      const int64_t size = (*x)[3 - dims + d];
-      if ((size + (*pads)[2 * d] + (*pads)[2 * d + 1]) % (*block)[d] != 0) {
-        return;
-      }
-    }
-    for (size_t k = 0; k < 2 * dims; ++k) {
-      int64_t& cells = padding[4 - 2 * dims + k];
-      const int64_t here = (*pads)[k] - (*crops)[k];
-      if (here < 0 || (probe > 0 && here != cells)) return;
-      cells = here;
-    }
+  if (!block || block->size() != dims || block != block_after ||
+      *std::min_element(block->begin(), block->end()) < 1) {
+    return;
   }
+  const auto padding = PaddingAround(in, before, after, *block);
+  if (!padding) return;
   op->op.dilations = {dims == 1 ? 1 : (*block)[0], block->back()};
-  op->op.padding = {PaddingType::kExplicit, padding[0], padding[1], padding[2],
-                    padding[3]};
+  op->op.padding = {PaddingType::kExplicit, (*padding)[0], (*padding)[1],
+                    (*padding)[2], (*padding)[3]};
   op->inputs = {in.Input(before, 0)};
   op->output = {after, 0};
   nodes.insert(nodes.end(), {before, after});

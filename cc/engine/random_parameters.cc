@@ -1,0 +1,89 @@
+#include "cc/engine/random_parameters.h"
+
+#include <iterator>
+#include <mutex>
+#include <utility>
+
+namespace ios {
+
+void FillRandom(std::mt19937* random, std::vector<float>* values) {
+  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+  for (float& value : *values) value = uniform(*random);
+}
+
+StatusOr<Parameters> RandomParameters::Of(
+    const PaddedBlock& padded, const std::vector<Shape>& shapes,
+    const std::vector<std::vector<int>>& origin) {
+  const Block& block = padded.block;
+  Parameters parameters(block.operators.size());
+  for (size_t i = 0; i < origin.size(); ++i) {
+    const int at = padded.operators[i].back();
+    const Operator& op = block.operators[at];
+    const Shape& input = ShapeOf(block, shapes, op.inputs[0]);
+    const Key key = {op.type, WeightShapes(op, input), origin[i]};
+    if (parameters_.count(key) == 0) {
+      IOS_ASSIGN_OR_RETURN(parameters_[key], Make(op, input, key));
+    }
+    parameters[at] = *parameters_[key];
+  }
+  return parameters;
+}
+
+void RandomParameters::ForgetMerged() {
+  for (auto it = parameters_.begin(); it != parameters_.end();) {
+    const bool is_merged = std::get<2>(it->first).size() > 1;
+    it = is_merged ? parameters_.erase(it) : std::next(it);
+  }
+}
+
+StatusOr<std::shared_ptr<const RandomParameters::OfOne>> RandomParameters::Make(
+    const Operator& op, const Shape& input, const Key& key) {
+  const auto& [type, shapes, origin] = key;
+  if (origin.size() > 1) return MakeRandom(op, input);
+  int64_t number = 0;
+  for (const auto& entry : parameters_) {
+    const auto& [other_type, other_shapes, of] = entry.first;
+    number += other_type == type && other_shapes == shapes && of.size() == 1;
+  }
+  return Shared(op, input, number);
+}
+
+// They keep the magnitude of what flows through.
+StatusOr<std::shared_ptr<const RandomParameters::OfOne>>
+RandomParameters::MakeRandom(const Operator& op, const Shape& input) {
+  OfOne parameters;
+  for (const Shape& shape : WeightShapes(op, input)) {
+    std::vector<float> values(NumElements(shape));
+    FillRandom(&random_, &values);
+    const float fan_in = static_cast<float>(NumElements(shape)) / shape.back();
+    for (float& value : values) value /= fan_in;
+    IOS_ASSIGN_OR_RETURN(std::shared_ptr<Parameter> parameter,
+                         backend_->MakeParameter({values.data(), shape}));
+    parameters.push_back(std::move(parameter));
+  }
+  return std::make_shared<const OfOne>(std::move(parameters));
+}
+
+// The same for the operator that is the `number`th of its type and weights in a
+// block. All profilers share them: of a network whose operators are in several
+// orders there is one set.
+StatusOr<std::shared_ptr<const RandomParameters::OfOne>>
+RandomParameters::Shared(const Operator& op, const Shape& input,
+                         int64_t number) {
+  using SharedKey =
+      std::tuple<Backend*, OperatorType, std::vector<Shape>, int64_t>;
+  static std::mutex mutex;
+  static auto* const all = new std::map<SharedKey, std::weak_ptr<const OfOne>>;
+  std::lock_guard<std::mutex> lock(mutex);
+  const SharedKey key = {backend_, op.type, WeightShapes(op, input), number};
+  if (auto known = (*all)[key].lock()) return known;
+  for (auto it = all->begin(); it != all->end();) {
+    it = it->second.expired() ? all->erase(it) : std::next(it);
+  }
+  IOS_ASSIGN_OR_RETURN(std::shared_ptr<const OfOne> made,
+                       MakeRandom(op, input));
+  (*all)[key] = made;
+  return made;
+}
+
+}  // namespace ios
