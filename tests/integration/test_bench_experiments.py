@@ -8,7 +8,7 @@ import sys
 import bench_helpers
 import pytest
 
-from ios_tf.bench.experiments import command, frameworks, roofline
+from ios_tf.bench.experiments import batch, command, frameworks, roofline
 from ios_tf.bench.experiments.experiment import (
     Context,
     Record,
@@ -123,6 +123,24 @@ def test_batch(measured):
         assert shown == pytest.approx(int(size) * 1e3 / latency_ms, abs=0.1)
     assert "does not run on cpu" in out
     assert lines["paper (V100): IOS, sequential"].split()[-2:] == ["250.0", "400.0"]
+
+
+def test_what_was_measured_before_the_end_is_kept(tiny, tmp_path, monkeypatch):
+    """As where its time is over, and its process is ended."""
+    compare = batch.compare
+
+    def until(network, *arguments):
+        if network.batch_size == 4:
+            raise KeyboardInterrupt
+        return compare(network, *arguments)
+
+    monkeypatch.setattr(batch, "compare", until)
+    flags = ["--batch_sizes=1,2,4", "--peers=ios_sequential", "--rounds=2"]
+    with pytest.raises(KeyboardInterrupt):
+        command.main(["batch", tiny, f"--output={tmp_path}", *flags])
+    (sizes,) = Record.read(tmp_path / "batch.json").results["networks"].values()
+    assert list(sizes) == ["1", "2"]
+    assert sizes["2"]["ios_sequential"]["median_ms"] > 0
 
 
 def test_specialization(measured, tmp_path, tiny):

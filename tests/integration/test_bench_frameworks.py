@@ -10,7 +10,7 @@ from ios_tf.bench import arrays
 from ios_tf.bench.checks import sample_blocks
 from ios_tf.bench.frameworks import interpreter
 from ios_tf.bench.frameworks.ops import Sampling, Window, resized
-from ios_tf.bench.frameworks.runner import Runner
+from ios_tf.bench.frameworks.runner import Runner, Target
 from ios_tf.bench.frameworks.weights import _ScalingOps, _Values, random_weights
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.native import engine
@@ -227,6 +227,21 @@ def _work_on():
     end = time.thread_time() + 0.05
     while time.thread_time() < end:
         pass
+
+
+@pytest.mark.parametrize(
+    ("device", "platform", "ordinal", "tf32"),
+    [
+        ("cpu", "cpu", 0, True),
+        ("gpu", "cuda", 0, True),
+        ("gpu:1", "cuda", 1, True),
+        ("gpu:12,tf32=off", "cuda", 12, False),
+    ],
+)
+def test_devices_as_others_call_them(device, platform, ordinal, tf32):
+    """PyTorch and ONNX Runtime take "cuda" and know no "gpu"."""
+    target = Target(device)
+    assert (target.platform, target.ordinal, target.tf32) == (platform, ordinal, tf32)
 
 
 def test_who_is_measured_next_has_the_cores():

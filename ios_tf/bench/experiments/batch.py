@@ -45,17 +45,14 @@ class Batch(Experiment):
     def measure(self, context: Context) -> dict[str, Any]:
         default = (1, 4, 16) if context.quick else (1, 16, 32, 64, 128)
         sizes = context.options.batch_sizes or default
-        return {
-            "networks": {
-                network.name: {
-                    str(size): compare(
-                        network.with_batch(size), context.options.peers, context
-                    )
-                    for size in sizes
-                }
-                for network in context.networks
-            }
-        }
+        networks: dict[str, Any] = {network.name: {} for network in context.networks}
+        for network in context.networks:
+            for size in sizes:
+                networks[network.name][str(size)] = compare(
+                    network.with_batch(size), context.options.peers, context
+                )
+                context.keep({"networks": networks})
+        return {"networks": networks}
 
     def tables(
         self, results: Mapping[str, Any], paper: Mapping[str, Any]

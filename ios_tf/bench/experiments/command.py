@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ios_tf.bench import gpu_day
@@ -135,6 +135,13 @@ def run(options: argparse.Namespace) -> None:
     time_limit = options.time_limit
     if time_limit is None:
         time_limit = _QUICK_TIME_LIMIT if options.quick else _TIME_LIMIT
+    stem = os.path.join(options.output, what.name)
+
+    def keep(results: Mapping[str, Any]) -> None:
+        seconds = time.monotonic() - start
+        record = Record.of(what.name, _command(options), context, seconds, results)
+        record.write(f"{stem}.json")
+
     context = Context(
         [_network(name, options) for name in networks],
         options.device,
@@ -145,20 +152,18 @@ def run(options: argparse.Namespace) -> None:
         options.quick,
         options,
         lambda line: print(line, file=sys.stderr, flush=True),
+        keep,
     )
     print(fingerprint)
     results = what.measure(context)
     for found in what.tables(results, paper):
         print(f"\n{text(found)}")
-    record = Record.of(
-        what.name, _command(options), context, time.monotonic() - start, results
-    )
-    stem = os.path.join(options.output, what.name)
-    record.write(f"{stem}.json")
-    drawn = draw(record, paper, stem)
-    print(f"\nwritten: {', '.join([f'{stem}.json', *drawn])}")
+    keep(results)
+    drawn = draw(Record.read(f"{stem}.json"), paper, stem)
+    print()
     if not drawn:
         print("no figure: matplotlib is not installed (pip install 'ios-tf[plots]')")
+    print(f"written: {', '.join([f'{stem}.json', *drawn])}")
 
 
 def draw(record: Record, paper: dict[str, Any], stem: str) -> list[str]:

@@ -53,6 +53,7 @@ class Context:
       quick: whether less is measured.
       options: the experiment's own.
       say: prints a line.
+      keep: writes results of a part, for the case that the rest is not lived to see.
     """
 
     networks: Sequence[Network]
@@ -64,6 +65,7 @@ class Context:
     quick: bool
     options: argparse.Namespace
     say: Callable[[str], None]
+    keep: Callable[[Mapping[str, Any]], None] = lambda results: None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,12 +49,11 @@ class Frameworks(Experiment):
         add_peers(parser, tuple(PEERS))
 
     def measure(self, context: Context) -> dict[str, Any]:
-        return {
-            "networks": {
-                network.name: compare(network, context.options.peers, context)
-                for network in context.networks
-            }
-        }
+        networks = {}
+        for network in context.networks:
+            networks[network.name] = compare(network, context.options.peers, context)
+            context.keep({"networks": networks})
+        return {"networks": networks}
 
     def tables(
         self, results: Mapping[str, Any], paper: Mapping[str, Any]

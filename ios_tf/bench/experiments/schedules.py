@@ -60,6 +60,7 @@ class Schedules(Experiment):
                 }
                 for i, strategy in enumerate(ORDER)
             }
+            context.keep({"networks": networks})
         return {"networks": networks}
 
     def tables(

@@ -22,6 +22,8 @@ class JaxRunner(FunctionRunner):
 
         if (jax.default_backend() == "gpu") != (self.target.kind == "gpu"):
             raise UserError(f"JAX has the device {jax.default_backend()} only")
+        device = jax.local_devices()[self.target.ordinal]
+        jax.config.update("jax_default_device", device)
         precision = "tensorfloat32" if self.target.tf32 else "float32"
         jax.config.update("jax_default_matmul_precision", precision)
         self._jax = jax

@@ -50,7 +50,10 @@ class OnnxRuntimeRunner(_OnnxRunner):
         provider = "CUDAExecutionProvider" if cuda else "CPUExecutionProvider"
         if provider not in onnxruntime.get_available_providers():
             raise UserError(f"this ONNX Runtime has no {provider}")
-        flags = {"use_tf32": str(int(self.target.tf32))} if cuda else {}
+        flags = {}
+        if cuda:
+            flags["use_tf32"] = str(int(self.target.tf32))
+            flags["device_id"] = str(self.target.ordinal)
         session = onnxruntime.InferenceSession(
             self.model(data), options, providers=[(provider, flags)]
         )
@@ -59,14 +62,14 @@ class OnnxRuntimeRunner(_OnnxRunner):
         binding = session.io_binding()
         self._inputs = [
             onnxruntime.OrtValue.ortvalue_from_numpy(
-                self.ops.tensor(x), self.target.kind, 0
+                self.ops.tensor(x), self.target.platform, self.target.ordinal
             )
             for x in data.inputs
         ]
         for i, value in enumerate(self._inputs):
             binding.bind_ortvalue_input(f"input{i}", value)
         for i in range(len(data.block["outputs"])):
-            binding.bind_output(f"output{i}", self.target.kind)
+            binding.bind_output(f"output{i}", self.target.platform, self.target.ordinal)
 
         def call() -> Sequence[Any]:
             session.run_with_iobinding(binding)
@@ -123,6 +126,7 @@ class TensorRtRunner(_OnnxRunner):
         import torch
 
         self._torch = torch
+        torch.cuda.set_device(self.target.ordinal)
         logger = tensorrt.Logger(tensorrt.Logger.ERROR)
         builder = tensorrt.Builder(logger)
         definition = builder.create_network(

@@ -63,6 +63,16 @@ class Target:
         return self.device.partition(",")[0].partition(":")[0]
 
     @property
+    def ordinal(self) -> int:
+        """Which GPU, of those of its kind."""
+        return int(self.device.partition(",")[0].partition(":")[2] or 0)
+
+    @property
+    def platform(self) -> str:
+        """ "cpu" or "cuda", as PyTorch and ONNX Runtime call it."""
+        return "cuda" if self.kind == "gpu" else "cpu"
+
+    @property
     def tf32(self) -> bool:
         """Whether float32 may be rounded to TF32 in products."""
         return not self.device.endswith("tf32=off")

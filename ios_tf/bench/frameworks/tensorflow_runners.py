@@ -30,7 +30,7 @@ class TensorFlowRunner(FunctionRunner):
         on_gpu = self.target.kind == "gpu"
         if on_gpu and not tf.config.list_physical_devices("GPU"):
             raise UserError("TensorFlow sees no GPU")
-        self._device = "/GPU:0" if on_gpu else "/CPU:0"
+        self._device = f"/GPU:{self.target.ordinal}" if on_gpu else "/CPU:0"
         self._tf = tf
         self.ops = TensorFlowOps(self.target.dtype)
 

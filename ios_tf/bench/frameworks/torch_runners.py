@@ -26,7 +26,9 @@ class TorchRunner(FunctionRunner):
         torch.set_grad_enabled(False)
         torch.backends.cuda.matmul.allow_tf32 = self.target.tf32
         torch.backends.cudnn.allow_tf32 = self.target.tf32
-        self.ops = TorchOps(self.target.kind, self.target.dtype, self.channels_last)
+        if self.target.kind == "gpu":
+            torch.cuda.set_device(self.target.ordinal)
+        self.ops = TorchOps(self.target.platform, self.target.dtype, self.channels_last)
 
     def function(self, data: Data) -> Callable[[], Sequence[Any]]:
         inputs = [self.ops.tensor(x) for x in data.inputs]
