@@ -21,7 +21,14 @@ SOURCES = Path(__file__).resolve().parent / "fake_cuda"
 LIBRARIES = {
     "libcuda.so.1": ["machine.cc", "kernel_runner.cc", "driver.cc"],
     "libnvrtc.so.13": ["nvrtc.cc"],
-    "libcudnn.so.9": ["cudnn.cc", "graph.cc"],
+    "libcudnn.so.9": [
+        "cudnn.cc",
+        "descriptor.cc",
+        "engines.cc",
+        "recordings.cc",
+        "graph.cc",
+        "graph_text.cc",
+    ],
 }
 
 

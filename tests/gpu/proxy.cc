@@ -21,6 +21,8 @@
 #include <string>
 #include <vector>
 
+#include "fake_cuda/descriptor.h"
+#include "fake_cuda/graph_text.h"
 #include "fake_cuda/machine.h"
 
 struct cudnnContext {
@@ -47,13 +49,11 @@ void* Symbol(const char* name) {
 #define REAL(name) reinterpret_cast<decltype(&::name)>(Symbol(#name))
 
 std::mutex mutex;
-std::map<Descriptor, cudnnBackendDescriptorType_t> types;
+fake::Descriptors bags;  // what the engine has set of its descriptors
 std::map<Descriptor, Descriptor> configs;  // of plans
-std::set<Descriptor> loaded;               // plans from JSON
 std::map<Descriptor, int> built;           // plans, by when they were built
 std::set<int> ran;                         // of them
-std::map<Descriptor, cudnnBackendHeurMode_t> modes;
-std::string notes;  // a line of JSON for each thing
+std::string notes;                         // a line of JSON for each thing
 
 Descriptor Make(cudnnBackendDescriptorType_t type) {
   Descriptor made = nullptr;
@@ -164,18 +164,28 @@ std::string Json(const Engine& engine) {
          ", \"behavior\": " + List(engine.behavior) + "}";
 }
 
+// Of a graph, and of what comes of it; "" if the fake knows no such graph.
+std::string KeyOf(const fake::Descriptor& of) {
+  return of.graph ? fake::KeyOf(*of.graph) : "";
+}
+
 void NoteProposals(Descriptor heuristics, int64_t count, const void* array) {
+  const fake::Descriptor& bag = *bags[heuristics];
   const auto* const found = static_cast<const Descriptor*>(array);
   notes +=
-      "{\"mode\": " + std::to_string(modes[heuristics]) + ", \"proposed\": [";
+      "{\"mode\": " +
+      std::to_string(bag.Get(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_HEUR_MODE_A)) +
+      ", \"graph\": \"" + KeyOf(bag) + "\", \"proposed\": [";
   for (int64_t i = 0; i < count; ++i) {
+    bags[found[i]]->graph = bag.graph;
     notes += (i ? ", " : "") + Json(EngineOf(found[i]));
   }
   notes += "]}\n";
 }
 
 void NotePlan(Descriptor plan, cudnnStatus_t status) {
-  if (loaded.count(plan)) {
+  const fake::Descriptor& bag = *bags[plan];
+  if (bag.Has(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION)) {
     notes += "{\"loaded\": " + std::to_string(status) + "}\n";
     return;
   }
@@ -183,7 +193,8 @@ void NotePlan(Descriptor plan, cudnnStatus_t status) {
       plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1);
   static int count = 0;
   built[plan] = count++;
-  notes += "{\"plan\": " + Json(EngineOf(configs[plan])) +
+  notes += "{\"plan\": " + Json(EngineOf(configs[plan])) + ", \"graph\": \"" +
+           KeyOf(*bag.Ref(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)) + "\"" +
            ", \"id\": " + std::to_string(built[plan]) +
            ", \"status\": " + std::to_string(status) + ", \"workspace\": " +
            std::to_string(workspace.empty() ? -1 : workspace[0]) + "}\n";
@@ -233,18 +244,19 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendCreateDescriptor(
   const cudnnStatus_t status =
       REAL(cudnnBackendCreateDescriptor)(type, descriptor);
   std::lock_guard<std::mutex> lock(mutex);
-  if (status == CUDNN_STATUS_SUCCESS) types[*descriptor] = type;
+  if (status == CUDNN_STATUS_SUCCESS) {
+    bags[*descriptor] = std::make_shared<fake::Descriptor>();
+    bags[*descriptor]->type = type;
+  }
   return status;
 }
 
 cudnnStatus_t CUDNNWINAPI
 cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
   std::lock_guard<std::mutex> lock(mutex);
-  types.erase(descriptor);
+  bags.erase(descriptor);
   configs.erase(descriptor);
-  loaded.erase(descriptor);
   built.erase(descriptor);
-  modes.erase(descriptor);
   return REAL(cudnnBackendDestroyDescriptor)(descriptor);
 }
 
@@ -256,20 +268,19 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendSetAttribute(
   std::lock_guard<std::mutex> lock(mutex);
   if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
     configs[descriptor] = *static_cast<const Descriptor*>(array);
-  } else if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION) {
-    loaded.insert(descriptor);
-  } else if (name == CUDNN_ATTR_ENGINEHEUR_MODE) {
-    modes[descriptor] = *static_cast<const cudnnBackendHeurMode_t*>(array);
   }
+  bags[descriptor]->attributes[name] =
+      fake::MakeAttribute(bags, type, count, array);
   return REAL(cudnnBackendSetAttribute)(descriptor, name, type, count, array);
 }
 
 cudnnStatus_t CUDNNWINAPI
 cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   std::lock_guard<std::mutex> lock(mutex);
-  const cudnnBackendDescriptorType_t type = types[descriptor];
-  const bool plan = type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
-  if (plan || type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
+  fake::Descriptor& bag = *bags[descriptor];
+  const bool plan = bag.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
+  const bool heuristics = bag.type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR;
+  if (plan || heuristics) {
     const Descriptor device = Device();
     const cudnnStatus_t status = REAL(cudnnBackendSetAttribute)(
         descriptor,
@@ -280,6 +291,13 @@ cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   }
   const cudnnStatus_t status = REAL(cudnnBackendFinalize)(descriptor);
   if (plan) NotePlan(descriptor, status);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  if (bag.type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
+    std::string why;  // one that the fake does not know has no key
+    fake::BuildGraph(&bag, &why);
+  } else if (heuristics) {
+    bag.graph = bag.Ref(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)->graph;
+  }
   return status;
 }
 

@@ -4,6 +4,7 @@ tests has the same names."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -13,6 +14,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,37 +41,69 @@ class Plan:
     """One that the engine had built.
 
     Attributes:
+      numerical, behavior: cuDNN's notes on its engine.
+      status: of building it; 0 if that worked.
       timed: whether it ran, as those do that the engine compares.
     """
 
     name: str
-    tensor_cores: bool
-    compiles: bool
+    numerical: Sequence[int]
+    behavior: Sequence[int]
     workspace: int
+    status: int
     timed: bool
+
+    @property
+    def tensor_cores(self) -> bool:
+        return _TENSOR_CORE in self.numerical
+
+    @property
+    def compiles(self) -> bool:
+        return _COMPILES in self.behavior
+
+
+@dataclasses.dataclass
+class Graph:
+    """cuDNN's answer to one graph of operations.
+
+    Attributes:
+      key: the fake cuDNN's, of the same graph (fake_cuda/graph_text.h).
+      proposed: names of engines with their knobs, by mode of the heuristics, in order.
+      plans: those that were built, in order.
+      failed: those that could not be.
+    """
+
+    key: str
+    proposed: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    plans: list[Plan] = dataclasses.field(default_factory=list)
+    failed: list[Plan] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """cuDNN's answer to one convolution.
+    """cuDNN's answer to one block of convolutions.
 
     Attributes:
       error: why the engine cannot run it; "" if it can.
-      proposed: names of engines with their knobs, by mode of the heuristics, in order.
       plans: those that were built, in order.
-      graphs: the same, those of each convolution by themselves.
+      graphs: what was said to each graph.
       loaded: how many plans were made from JSON, without heuristics.
     """
 
     error: str
-    proposed: Mapping[str, Sequence[str]]
     plans: Sequence[Plan]
-    graphs: Sequence[Sequence[Plan]]
+    graphs: Sequence[Graph]
     loaded: int
 
     @property
     def timed(self) -> list[Plan]:
         return [plan for plan in self.plans if plan.timed]
+
+    @property
+    def proposed(self) -> list[str]:
+        """By all modes of the heuristics for all graphs."""
+        lists = [names for graph in self.graphs for names in graph.proposed.values()]
+        return [name for names in lists for name in names]
 
 
 def find() -> Path | None:
@@ -112,6 +146,8 @@ def _build(library: Path) -> Path:
     """A directory with the proxy and the fake driver and NVRTC, as the engine wants."""
     fakes = cuda_helpers.build_fakes()
     source = HERE / "proxy.cc"
+    # Of the fake cuDNN: the engine's descriptors, and the keys of its graphs.
+    shared = [f"{fakes / name}.o" for name in ("descriptor.cc", "graph_text.cc")]
     command = [*shlex.split(os.environ.get("CXX", "g++")), "-std=c++17", "-O1"]
     command += ["-Wall", "-fPIC", "-shared"]
     command += [f"-isystem{library.parents[1] / 'include'}"]
@@ -130,10 +166,12 @@ def _build(library: Path) -> Path:
         objects = [f"{fakes / n}.o" for n in cuda_helpers.LIBRARIES[driver.name]]
         objects += [str(building / "rest.cc"), "-Wl,-soname,libcuda.so.1"]
         subprocess.run([*command, "-o", str(driver), *objects], check=True)
-        command += [str(source), str(driver), "-Wl,-rpath,$ORIGIN"]
+        command += [str(source), *shared, str(driver), "-Wl,-rpath,$ORIGIN"]
         subprocess.run([*command, "-o", str(building / "libcudnn.so.9")], check=True)
         (building / "libnvrtc.so.13").symlink_to(fakes / "libnvrtc.so.13")
-        building.rename(target)
+        with contextlib.suppress(OSError):  # another process was faster
+            building.rename(target)
+        shutil.rmtree(building, ignore_errors=True)
     return target
 
 
@@ -175,37 +213,28 @@ def answers(
 
 
 def _answer(error: str, notes: Sequence[Mapping[str, Any]]) -> Answer:
-    proposed: dict[str, list[str]] = {}
-    graphs: list[list[Plan]] = []
-    proposing = False
+    plans: list[Plan] = []
+    graphs: dict[str, Graph] = {}
     loaded = 0
     ran = {note["ran"] for note in notes if "ran" in note}
     for note in notes:
-        if "ran" in note:
-            continue
-        if "mode" in note:
-            names = proposed.setdefault(str(note["mode"]), [])
-            names += [proposal["name"] for proposal in note["proposed"]]
-            if not proposing:
-                graphs.append([])
-            proposing = True
-            continue
-        proposing = False
         if "loaded" in note:
             loaded += note["loaded"] == 0
-        elif note["status"] == 0:
-            about = note["plan"]
-            graphs[-1].append(
-                Plan(
-                    about["name"],
-                    _TENSOR_CORE in about["numerical"],
-                    _COMPILES in about["behavior"],
-                    note["workspace"],
-                    note["id"] in ran,
-                )
-            )
-    plans = [plan for graph in graphs for plan in graph]
-    return Answer(error, proposed, plans, graphs, loaded)
+        if "graph" not in note:
+            continue
+        graph = graphs.setdefault(note["graph"], Graph(note["graph"]))
+        if "mode" in note:
+            names = graph.proposed.setdefault(str(note["mode"]), [])
+            names += [proposal["name"] for proposal in note["proposed"]]
+            continue
+        about, status = note["plan"], note["status"]
+        plan = Plan(
+            **about, workspace=note["workspace"], status=status, timed=note["id"] in ran
+        )
+        (graph.failed if status else graph.plans).append(plan)
+        if status == 0:
+            plans.append(plan)
+    return Answer(error, plans, list(graphs.values()), loaded)
 
 
 def convolutions(network: str) -> list[dict[str, Any]]:

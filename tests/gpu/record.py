@@ -1,6 +1,9 @@
 """record.py [DEVICE ...]: writes recordings/DEVICE.json, what the real cuDNN says to
 the convolutions of the four networks for each device, and prints what stands out.
 
+Of the cases of ENGINES it also writes recordings/DEVICE_engines.txt, the answers
+themselves, for the fake cuDNN to give. "record.py --engines" writes only these.
+
 Takes some minutes; to be run again with another cuDNN, or when the engine's graphs or
 its choice of plans to time change.
 """
@@ -8,9 +11,11 @@ its choice of plans to time change.
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
 
 import real_cudnn
-from real_cudnn import Answer
+from real_cudnn import Answer, Graph, Plan
 
 RECORDINGS = real_cudnn.HERE / "recordings"
 # All dtypes and batches on the first device, fewer beside it.
@@ -18,6 +23,14 @@ CASES = {
     "h200": [(d, b) for d in real_cudnn.DTYPES for b in (1, 32)],
     "a100": [("float16", 1), ("float32", 1)],
     "l4": [("float16", 1), ("float32", 1)],
+}
+# A network, dtype and batch whose answers are recorded as they are.
+ENGINES = {
+    "h200": [
+        (network, dtype, 1)
+        for network in ("inception_v3", "squeezenet")
+        for dtype in ("float16", "float32")
+    ]
 }
 
 
@@ -52,26 +65,88 @@ def read(device: str) -> dict:
     return json.loads((RECORDINGS / f"{device}.json").read_text())
 
 
-def record(device: str) -> None:
+def engines_path(device: str) -> Path:
+    return RECORDINGS / f"{device}_engines.txt"
+
+
+def write_engines(device: str, version: int, graphs: Iterable[Graph]) -> None:
+    """Lines that fake_cuda/recordings.cc reads: of each graph its key; the plans that
+    were built or could not be, as "engine NAME NUMERICAL-NOTES BEHAVIOR-NOTES WORKSPACE
+    STATUS"; for each mode of the heuristics which of these it proposed, in order."""
+    lines = [f"cudnn {version}"]
+    for graph in graphs:
+        lines.append(f"graph {graph.key}")
+        plans = [*graph.plans, *graph.failed]
+        for plan in plans:
+            numerical, behavior = (
+                ",".join(map(str, notes)) or "-"
+                for notes in (plan.numerical, plan.behavior)
+            )
+            lines.append(
+                f"engine {plan.name} {numerical} {behavior} {plan.workspace} "
+                f"{plan.status}"
+            )
+        index = {plan.name: str(i) for i, plan in enumerate(plans)}
+        for mode, names in graph.proposed.items():
+            built = [index[name] for name in names if name in index]
+            lines.append(" ".join(["mode", mode, *built]))
+    engines_path(device).write_text("\n".join(lines) + "\n")
+
+
+def read_engines(device: str) -> tuple[int, dict[str, list[Plan]]]:
+    """cuDNN's version, and the plans that were built or could not be by their graph's
+    key."""
+    version, graphs = 0, {}
+    plans: list[Plan] = []
+    for line in engines_path(device).read_text().splitlines():
+        what, *values = line.split()
+        if what == "cudnn":
+            version = int(values[0])
+        elif what == "graph":
+            plans = graphs[values[0]] = []
+        elif what == "engine":
+            name, *notes, workspace, status = values
+            numerical, behavior = (
+                [int(note) for note in text.split(",") if note != "-"] for text in notes
+            )
+            plan = Plan(name, numerical, behavior, int(workspace), int(status), False)
+            plans.append(plan)
+    return version, graphs
+
+
+def record(device: str, only_engines: bool) -> None:
     library = real_cudnn.find()
     if library is None:
         raise SystemExit(real_cudnn.MISSING)
-    result = {"cudnn": None, "answers": {}}
-    for network in real_cudnn.networks():
+    with_engines = ENGINES.get(device, [])
+    cases = [
+        (network, dtype, batch)
+        for network in real_cudnn.networks()
+        for dtype, batch in CASES[device]
+        if not only_engines or (network, dtype, batch) in with_engines
+    ]
+    version, answers = 0, {}
+    graphs: dict[str, Graph] = {}
+    for network, dtype, batch in cases:
         blocks = real_cudnn.convolutions(network)
-        for dtype, batch in CASES[device]:
-            version, found = real_cudnn.answers(
-                library,
-                [real_cudnn.with_batch(block, batch, dtype) for block in blocks],
-                device,
-            )
-            result["cudnn"] = version
-            key = f"{network} {dtype} {batch}"
-            result["answers"][key] = [summary(answer) for answer in found]
-            report(key, blocks, found)
+        version, found = real_cudnn.answers(
+            library,
+            [real_cudnn.with_batch(block, batch, dtype) for block in blocks],
+            device,
+        )
+        key = f"{network} {dtype} {batch}"
+        answers[key] = [summary(answer) for answer in found]
+        report(key, blocks, found)
+        if (network, dtype, batch) in with_engines:
+            # A graph of two networks has been asked about in full each time.
+            graphs |= {graph.key: graph for answer in found for graph in answer.graphs}
     RECORDINGS.mkdir(exist_ok=True)
-    text = json.dumps(result, sort_keys=True).replace('{"compiled"', '\n{"compiled"')
-    (RECORDINGS / f"{device}.json").write_text(text + "\n")
+    if with_engines:
+        write_engines(device, version, graphs.values())
+    if not only_engines:
+        text = json.dumps({"cudnn": version, "answers": answers}, sort_keys=True)
+        text = text.replace('{"compiled"', '\n{"compiled"')
+        (RECORDINGS / f"{device}.json").write_text(text + "\n")
 
 
 def report(key: str, blocks: list, found: list[Answer]) -> None:
@@ -90,5 +165,7 @@ def report(key: str, blocks: list, found: list[Answer]) -> None:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or CASES:
-        record(name)
+    only = "--engines" in sys.argv
+    devices = [argument for argument in sys.argv[1:] if argument != "--engines"]
+    for name in devices or (ENGINES if only else CASES):
+        record(name, only)

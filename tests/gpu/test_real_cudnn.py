@@ -14,6 +14,7 @@ GPU can say. Asserted is that none of them can hurt, and that a good one is amon
 * what is ready copies tensors with a pitch, what is compiled does not.
 """
 
+import dataclasses
 import math
 import random
 
@@ -77,6 +78,17 @@ def test_what_would_be_timed(library, device, dtype, batch):
         if version == recorded["cudnn"]:
             wanted = recorded["answers"][f"{network} {dtype} {batch}"][i]
             assert record.summary(answer) == wanted, block
+            if (network, dtype, batch) in record.ENGINES.get(device, []):
+                assert_recorded(answer, device)
+
+
+def assert_recorded(answer, device: str) -> None:
+    """As the fake cuDNN has it."""
+    _, engines = record.read_engines(device)
+    for graph in answer.graphs:
+        plans = [*graph.plans, *graph.failed]
+        untimed = [dataclasses.replace(plan, timed=False) for plan in plans]
+        assert untimed == engines[graph.key]
 
 
 def assert_no_copies(block: dict, plans: list, device: str, dtype: str) -> None:
@@ -138,7 +150,7 @@ def test_plans_are_loaded_without_heuristics(library, tmp_path):
         assert answer.error == ""
         assert answer.loaded >= 1
         # Where cuDNN proposes nothing, it is asked again.
-        assert not any(answer.proposed.values()) and not answer.plans
+        assert not answer.proposed and not answer.plans
 
 
 def test_recordings_are_of_all_convolutions():
@@ -153,3 +165,8 @@ def test_recordings_are_of_all_convolutions():
                 # TF32 and half precision are for tensor cores, exact float32 is not.
                 for answer in recorded:
                     assert (answer["tensor_cores"] > 0) == (dtype != "exact")
+    for device, cases in record.ENGINES.items():
+        counts = [len(real_cudnn.convolutions(network)) for network, _, _ in cases]
+        version, engines = record.read_engines(device)
+        assert len(engines) == sum(counts)  # each is another graph
+        assert version == record.read(device)["cudnn"]

@@ -37,7 +37,6 @@ inline const std::vector<AttributeRule>& AttributeRules() {
   const DescriptorTypes map = {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR};
   const DescriptorTypes graph = {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
   const DescriptorTypes heuristics = {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR};
-  const DescriptorTypes engine = {CUDNN_BACKEND_ENGINE_DESCRIPTOR};
   const DescriptorTypes config = {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR};
   const DescriptorTypes plan = {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR};
   const DescriptorTypes pack = {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR};
@@ -198,19 +197,6 @@ inline const std::vector<AttributeRule>& AttributeRules() {
        1,
        1,
        graph},
-      {CUDNN_ATTR_ENGINE_OPERATION_GRAPH,
-       engine,
-       {CUDNN_TYPE_BACKEND_DESCRIPTOR},
-       1,
-       1,
-       graph},
-      {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, engine, {CUDNN_TYPE_INT64}},
-      {CUDNN_ATTR_ENGINECFG_ENGINE,
-       config,
-       {CUDNN_TYPE_BACKEND_DESCRIPTOR},
-       1,
-       1,
-       engine},
       {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, plan, {CUDNN_TYPE_HANDLE}},
       {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
        plan,

@@ -1,0 +1,190 @@
+#include "engines.h"
+
+#include <cmath>
+
+#include "graph_text.h"
+#include "machine.h"
+#include "recordings.h"
+
+namespace fake {
+namespace {
+
+struct Invented {
+  double time;           // relative
+  int64_t workspace;     // of a dense convolution of round numbers of channels
+  bool needs_alignment;  // of 16 bytes
+  Arithmetic float_arithmetic;
+  bool works;
+};
+
+// The fastest is not exact enough for float32, the one after it may be faster
+// or slower than the first, the last is listed and cannot be built.
+constexpr Invented kInvented[] = {
+    {1.5, 0, false, Arithmetic::kFloat32, true},
+    {1.0, 4096, true, Arithmetic::kTf32, true},
+    {0.5, 0, false, Arithmetic::kBFloat16, true},
+    {1.2, 512, false, Arithmetic::kFloat32, true},
+    {1.0, 0, false, Arithmetic::kFloat32, false},
+};
+constexpr int kReadyEngines = sizeof(kInvented) / sizeof(kInvented[0]);
+
+// Behind these come those that fuse any graph and are compiled when a plan is
+// built, unless the option "ready_tiles" says otherwise: as many as the option
+// "tiles" says, each twice as fast as the one before. They take tensors of any
+// pitch.
+int EngineCount() { return kReadyEngines + Machine::Get().Option("tiles"); }
+
+bool IsTile(int engine) { return engine >= kReadyEngines; }
+
+Invented InventedAt(int engine) {
+  if (!IsTile(engine)) return kInvented[engine];
+  return {std::ldexp(1.2, kReadyEngines - engine), 0, false, Arithmetic::kTf32,
+          true};
+}
+
+bool IsFloat(const OperationGraph& graph) {
+  return graph.operations[0].x.type == CUDNN_DATA_FLOAT;
+}
+
+// As cuDNN's: engines with tensor cores copy tensors that have a pitch, or a
+// number of channels that is no multiple of 16 bytes.
+int64_t WorkspaceOf(int engine, const OperationGraph& graph) {
+  const Invented& invented = InventedAt(engine);
+  int64_t bytes = invented.workspace;
+  if (IsTile(engine) ||
+      (IsFloat(graph) && invented.float_arithmetic == Arithmetic::kFloat32)) {
+    return bytes;
+  }
+  for (const GraphTensor& tensor : graph.Tensors()) {
+    if (tensor.dims[2] * tensor.dims[3] == 1) continue;
+    const int64_t element = tensor.element_bytes(), channels = tensor.dims[1];
+    if (tensor.strides[3] != channels || channels * element % 16 != 0) {
+      const int64_t padded = (channels * element + 15) / 16 * 16;
+      bytes += tensor.elements() / channels * padded;
+    }
+  }
+  return bytes;
+}
+
+std::vector<cudnnBackendNumericalNote_t> NotesOf(const Invented& engine,
+                                                 const OperationGraph& graph) {
+  if (!IsFloat(graph)) return {CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
+  switch (engine.float_arithmetic) {
+    case Arithmetic::kTf32:
+      return {CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
+    case Arithmetic::kBFloat16:
+      return {CUDNN_NUMERICAL_NOTE_TENSOR_CORE,
+              CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS};
+    default:
+      return {};
+  }
+}
+
+cudnnStatus_t StatusOf(const Invented& engine, const OperationGraph& graph) {
+  if (!engine.works) return CUDNN_STATUS_NOT_SUPPORTED;
+  for (const GraphTensor& tensor : graph.Tensors()) {
+    if (engine.needs_alignment && tensor.alignment < 16) {
+      return CUDNN_STATUS_NOT_SUPPORTED;
+    }
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// Of an engine that is neither fast nor slow: for each `seed`, which stands for
+// an engine, and shape between 0.75 and 1.25 times as much.
+double Microseconds(const OperationGraph& graph, uint64_t seed) {
+  uint64_t hash = seed + 1;
+  for (int64_t dim : graph.operations[0].b.dims) hash = hash * 1000003 + dim;
+  for (int64_t dim : graph.operations[0].x.dims) hash = hash * 1000003 + dim;
+  const double variation =
+      0.75 + 0.5 * (hash * 0x9e3779b97f4a7c15u >> 40) / (1 << 24);
+  return variation * (2 + graph.Flops() / 1e5);
+}
+
+EnginePtr MakeInvented(const OperationGraph& graph, int index) {
+  const Invented& invented = InventedAt(index);
+  Engine engine;
+  engine.index = index;
+  engine.knobs = {{CUDNN_KNOB_TYPE_TILE_SIZE, index}};
+  engine.numerical = NotesOf(invented, graph);
+  if (IsTile(index) && !Machine::Get().Option("ready_tiles")) {
+    engine.behavior = {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION};
+  }
+  engine.workspace = WorkspaceOf(index, graph);
+  engine.status = StatusOf(invented, graph);
+  if (IsFloat(graph)) engine.arithmetic = invented.float_arithmetic;
+  engine.microseconds = invented.time * Microseconds(graph, index);
+  return std::make_shared<const Engine>(std::move(engine));
+}
+
+// What a recording does not say.
+EnginePtr Complete(Engine engine, const OperationGraph& graph) {
+  for (const auto note : engine.numerical) {
+    if (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && IsFloat(graph)) {
+      engine.arithmetic = Arithmetic::kTf32;
+    }
+  }
+  engine.microseconds = Microseconds(graph, Hash(engine.Name()));
+  return std::make_shared<const Engine>(std::move(engine));
+}
+
+bool EndsInIdentity(const OperationGraph& graph) {
+  const GraphOperation& last = graph.operations.back();
+  return !last.convolution && last.mode == CUDNN_POINTWISE_IDENTITY;
+}
+
+std::vector<int> ProposeInvented(const OperationGraph& graph,
+                                 cudnnBackendHeurMode_t mode) {
+  if (mode == CUDNN_HEUR_MODE_B) return {2, 1, 3};
+  if (mode != CUDNN_HEUR_MODE_A) return {0, 3};
+  std::vector<int> engines = {1, 4, 0};
+  if (EndsInIdentity(graph)) {
+    for (int i = kReadyEngines; i < EngineCount(); ++i) engines.push_back(i);
+  }
+  return engines;
+}
+
+}  // namespace
+
+std::string Engine::Name() const {
+  std::string name = "eng" + std::to_string(index);
+  for (const auto& [type, value] : knobs) {
+    name += "_k" + std::to_string(type) + "=" + std::to_string(value);
+  }
+  return name;
+}
+
+std::vector<EnginePtr> Propose(const OperationGraph& graph,
+                               cudnnBackendHeurMode_t mode) {
+  std::vector<EnginePtr> proposed;
+  const std::string key = KeyOf(graph);
+  if (const RecordedGraph* const recorded = FindRecorded(key)) {
+    Machine::Get().Count("cudnn recorded " + key);
+    const auto engines = recorded->proposed.find(mode);
+    if (engines == recorded->proposed.end()) return {};
+    for (const size_t i : engines->second) {
+      proposed.push_back(Complete(recorded->engines[i], graph));
+    }
+    return proposed;
+  }
+  for (const int i : ProposeInvented(graph, mode)) {
+    proposed.push_back(MakeInvented(graph, i));
+  }
+  return proposed;
+}
+
+EnginePtr FindEngine(const OperationGraph& graph, const std::string& name) {
+  if (const RecordedGraph* const recorded = FindRecorded(KeyOf(graph))) {
+    for (const Engine& engine : recorded->engines) {
+      if (engine.Name() == name) return Complete(engine, graph);
+    }
+    return nullptr;
+  }
+  for (int i = 0; i < EngineCount(); ++i) {
+    EnginePtr engine = MakeInvented(graph, i);
+    if (engine->Name() == name) return engine;
+  }
+  return nullptr;
+}
+
+}  // namespace fake
