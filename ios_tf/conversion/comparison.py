@@ -153,6 +153,12 @@ class Reference:
         if not references:
             text = f"signature {self.name!r} is not compared with the original"
             notes.append(f"{text}: {reason}")
+        notes += [
+            f"signature {self.name!r} is neither compared nor timed at batch size "
+            f"{size}: {self._refused[size]}"
+            for size in timed
+            if references and size in self._refused
+        ]
         for batch_size, (inputs, expected) in references.items():
             outputs = self._outputs(found, batch_size, inputs)
             difference, unequal = compare_outputs(outputs, expected)
@@ -219,7 +225,7 @@ class Reference:
                 found[batch_size] = self._reference(batch_size, sizes)
             except CannotCompareError as error:
                 reason = reason or error
-                if found or not isinstance(error, NotAcceptedError):
+                if not isinstance(error, NotAcceptedError):
                     break
         return found, reason
 

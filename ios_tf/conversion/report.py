@@ -148,11 +148,12 @@ class Report:
         for one in self.comparisons:
             of = f" ({one.signature})" if len(self.comparisons) > 1 else ""
             if one.converted_ms:
-                yield f"TensorFlow{of}", _milliseconds(one.tensorflow_ms)
-                yield f"converted{of}", _speedups(one.converted_ms, one.tensorflow_ms)
+                yield f"TensorFlow{of}", self._row(_milliseconds(one.tensorflow_ms))
+                speedups = _speedups(one.converted_ms, one.tensorflow_ms)
+                yield f"converted{of}", self._row(speedups)
             if one.portable_ms:
                 speedups = _speedups(one.portable_ms, one.tensorflow_ms)
-                yield f"  without ios_tf{of}", speedups
+                yield f"  without ios_tf{of}", self._row(speedups)
             difference = "not compared"
             sizes = f"batch sizes {', '.join(map(str, one.batch_sizes))}"
             if one.difference is not None:
@@ -161,6 +162,12 @@ class Report:
                 found = "equal" if one.equal else "not equal everywhere, see the notes"
                 difference = f"{found} (outputs without fractions; {sizes})"
             yield f"largest difference{of}", difference
+
+    def _row(self, cells: Mapping[int, str]) -> str:
+        """Cells in the order of the columns; others say what they are of."""
+        if list(cells) == list(self.sizes):
+            return "  ".join(cells.values())
+        return "  ".join(f"{text} at {size}" for size, text in cells.items())
 
     def _by_size(self) -> list[tuple[str, str]]:
         """The rows of the table that have a column for each batch size."""
@@ -197,14 +204,17 @@ def _measured(size: SizeReport) -> tuple[str, str]:
     )
 
 
-def _milliseconds(latencies: Mapping[int, float]) -> str:
-    return "  ".join(f"{ms:.2f} ms" for ms in latencies.values())
+def _milliseconds(latencies: Mapping[int, float]) -> dict[int, str]:
+    return {size: f"{ms:.2f} ms" for size, ms in latencies.items()}
 
 
-def _speedups(latencies: Mapping[int, float], others: Mapping[int, float]) -> str:
-    return "  ".join(
-        f"{ms:.2f} ms ({others[size] / ms:.2f}x)" for size, ms in latencies.items()
-    )
+def _speedups(
+    latencies: Mapping[int, float], others: Mapping[int, float]
+) -> dict[int, str]:
+    return {
+        size: f"{ms:.2f} ms ({others[size] / ms:.2f}x)"
+        for size, ms in latencies.items()
+    }
 
 
 def _counts(counts: Mapping[str, int]) -> str:

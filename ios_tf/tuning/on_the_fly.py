@@ -137,8 +137,9 @@ def enable(
         $IOS_TF_CACHE or ~/.cache/ios_tf.
       on_miss: what becomes of a block that is not there. "pass": its region stays
         TensorFlow's, and the block is written to `cache_dir`/pending for `ios_tf
-        tune`; "greedy": the greedy schedule, and the same; "search": the dynamic
-        program (paper, section 4) searches it at once, on this machine.
+        tune`, while a chain, which has one schedule only, runs by that; "greedy": the
+        greedy schedule, and the same; "search": the dynamic program (paper, section 4)
+        searches it at once, on this machine.
       batch_size: in place of unknown leading dimensions.
       max_groups, max_group_size: of a search, see `convert`.
       progress: show the progress of searches on standard error.

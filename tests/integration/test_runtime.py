@@ -1,6 +1,7 @@
 """enable, disable, status, session_config: frozen graphs in the user's process."""
 
 import ctypes
+import dataclasses
 import gc
 import json
 import logging
@@ -22,7 +23,9 @@ from keras import layers
 
 import ios_tf
 from ios_tf.native import engine, plugin
-from ios_tf.scheduler import Problem, greedy_schedule
+from ios_tf.scheduler import Problem, greedy_schedule, sequential_schedule
+from ios_tf.tuning.cache import ScheduleCache
+from ios_tf.tuning.settings import SearchSettings
 
 FAST = {"max_groups": 2, "max_group_size": 2, "progress": False}
 
@@ -116,6 +119,40 @@ def test_a_block_that_is_missed_stays_and_waits_for_tune(cache, network):
         "regions": 1,
         "blocks_cached": len(waiting),
     }
+
+
+@pytest.mark.parametrize("form", ["chain", "branches"])
+def test_algorithms_that_were_found_are_used(cache, form):
+    inputs = keras.Input((12, 12, 16))
+    x = layers.Conv2D(16, 3, padding="same", activation="relu")(inputs)
+    y = layers.Conv2D(16, 3, padding="same")(x if form == "chain" else inputs)
+    if form == "branches":
+        y = layers.Concatenate()([x, y])
+    y = layers.GlobalAveragePooling2D()(y)
+    graph = gh.freeze(gh.randomised(keras.Model(inputs, y)), (None, 12, 12, 16))
+    images = gh.random_array(1, 12, 12, 16)
+    winograd = "winograd_4x4"
+    ios_tf.enable(cache_dir=cache)
+    # There is one schedule of a chain, and still something to be found.
+    assert check(graph, images) == (form == "chain")
+    found = ScheduleCache(cache, plugin.device_fingerprint("cpu"))
+    for path in files(cache):
+        problem = ios_tf.tuning.pending.read_problem(cache, os.path.join(cache, path))
+        convolutions = [
+            i for i, a in enumerate(problem.algorithms) if "winograd_4x4" in a
+        ]
+        schedule = dataclasses.replace(
+            sequential_schedule(problem),
+            algorithms=dict.fromkeys(convolutions, winograd),
+            metadata={"latency_ms": 1.0, "sequential_ms": 1.0},
+        )
+        found.put(schedule, SearchSettings())
+    (program,) = executed_programs(gh.as_function(graph), tf.constant(images))
+    (entry,) = program["schedules"]
+    computed = entry["schedule"]["algorithms"][winograd]
+    types = [operator["type"] for operator in program["block"]["operators"]]
+    assert [types[i] for i in computed] == ["conv2d"] * 2
+    assert check(graph, images) == 1
 
 
 def test_a_tuned_batch_size_is_that_of_the_function(cache, network):

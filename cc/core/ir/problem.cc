@@ -30,6 +30,21 @@ bool IsWorthTrying(const Operator& op, Algorithm algorithm, const Shape& input,
 
 }  // namespace
 
+std::vector<std::vector<Algorithm>> AlgorithmsOf(
+    const Block& block, const std::vector<Shape>& shapes) {
+  std::vector<std::vector<Algorithm>> result(block.operators.size());
+  for (size_t i = 0; i < result.size(); ++i) {
+    const Shape input = InputShapes(block, shapes, i)[0];
+    for (Algorithm algorithm : {Algorithm::kWinograd2, Algorithm::kWinograd4,
+                                Algorithm::kGemm, Algorithm::kRows}) {
+      if (IsWorthTrying(block.operators[i], algorithm, input, shapes[i])) {
+        result[i].push_back(algorithm);
+      }
+    }
+  }
+  return result;
+}
+
 StatusOr<std::string> ProblemJson(const Block& block) {
   IOS_RETURN_IF_ERROR(Validate(block));
   IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
@@ -37,18 +52,15 @@ StatusOr<std::string> ProblemJson(const Block& block) {
   std::vector<std::string> keys;
   std::vector<std::vector<Shape>> weights;
   std::vector<std::vector<const char*>> algorithms;
+  for (const std::vector<Algorithm>& of_one : AlgorithmsOf(block, shapes)) {
+    algorithms.emplace_back();
+    for (Algorithm one : of_one) algorithms.back().push_back(ToString(one));
+  }
   for (size_t i = 0; i < block.operators.size(); ++i) {
     const Operator& op = block.operators[i];
     const std::vector<Shape> inputs = InputShapes(block, shapes, i);
     flops.push_back(Flops(op, inputs, shapes[i]));
     weights.push_back(WeightShapes(op, inputs[0]));
-    algorithms.emplace_back();
-    for (Algorithm algorithm : {Algorithm::kWinograd2, Algorithm::kWinograd4,
-                                Algorithm::kGemm, Algorithm::kRows}) {
-      if (IsWorthTrying(op, algorithm, inputs[0], shapes[i])) {
-        algorithms.back().push_back(ToString(algorithm));
-      }
-    }
     nlohmann::json key = OperatorToJsonValue(op);
     key.erase("name");
     key["inputs"] = inputs;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cc/core/ir/problem.h"
 #include "cc/core/ir/schedule.h"
 #include "cc/tensorflow/modes/lower.h"
 #include "cc/tensorflow/on_the_fly/schedule_cache.h"
@@ -68,6 +69,18 @@ bool IsTrifle(const Block& block) {
   return flops < kFewFlops;
 }
 
+// Whether a search may find more than the sequential schedule, all of it
+// computed directly: what runs at once, splits of batches, algorithms.
+bool HasChoices(const Block& block, const std::string& device) {
+  if (!IsChain(block) || BatchSize(block) > 1) return true;
+  const StatusOr<std::vector<Shape>> shapes = InferShapes(block);
+  if (!shapes.ok() || device == kGpu) return false;
+  for (const std::vector<Algorithm>& of_one : AlgorithmsOf(block, *shapes)) {
+    if (!of_one.empty()) return true;
+  }
+  return false;
+}
+
 class BlockScheduler {
  public:
   BlockScheduler(const Partition& partition, const RuntimeOptions& options)
@@ -94,6 +107,9 @@ class BlockScheduler {
         }
         result.stages.push_back(std::move(stage));
       }
+      for (const auto& [op, algorithm] : schedule->algorithms) {
+        result.algorithms[first + op] = algorithm;
+      }
       first += operators.size();
     }
     if (!complete) return std::nullopt;
@@ -103,8 +119,7 @@ class BlockScheduler {
  private:
   std::optional<Schedule> OfBlock(const Block& block,
                                   const std::string& device) {
-    const bool chain = IsChain(block);
-    if (chain && BatchSize(block) == 1) return SequentialSchedule(block);
+    if (!HasChoices(block, device)) return SequentialSchedule(block);
     const ScheduleCache* cache = CacheOf(device);
     if (!cache) return std::nullopt;
     std::optional<Schedule> schedule = cache->Find(block);
@@ -118,8 +133,8 @@ class BlockScheduler {
       return schedule;
     }
     cache->AddPending(block);
-    // There is nothing to find but a better way for many images.
-    if (chain) return SequentialSchedule(block);
+    // Without a search there is no other schedule.
+    if (IsChain(block)) return SequentialSchedule(block);
     if (options_.on_miss == OnMiss::kGreedy) {
       Count([](RuntimeCounts* counts) { ++counts->greedy; });
       return GreedySchedule(block);
