@@ -8,7 +8,13 @@ import sys
 import bench_helpers
 import pytest
 
-from ios_tf.bench.experiments import batch, command, frameworks, roofline
+from ios_tf.bench.experiments import (
+    batch,
+    command,
+    frameworks,
+    roofline,
+    utilization,
+)
 from ios_tf.bench.experiments.experiment import (
     Context,
     Record,
@@ -204,6 +210,15 @@ def test_utilization(measured):
         sequential["work_rate"] * sequential["ms"]
     )
     assert "1.58" in _rows(out)["paper (V100, warps)"]
+
+
+@pytest.mark.parametrize(
+    ("device", "visible", "number"),
+    [("gpu", "", 0), ("gpu:2", "", 2), ("gpu:1,tf32=off", "5,3", 3), ("gpu", "7", 7)],
+)
+def test_nvml_counts_gpus_that_are_hidden(monkeypatch, device, visible, number):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert utilization._ordinal(device) == number
 
 
 def test_operators(measured):

@@ -10,7 +10,6 @@ are active (SM occupancy), by NVML.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -23,6 +22,7 @@ from ios_tf.bench.experiments.experiment import (
     ms,
     short_name,
 )
+from ios_tf.bench.frameworks.runner import Target
 from ios_tf.bench.network_search import find_schedules, schedule_json
 from ios_tf.errors import UserError
 from ios_tf.native import engine
@@ -193,8 +193,7 @@ def _probe(device: str) -> _Probe:
 
 def _ordinal(device: str) -> int:
     """NVML's number of a GPU; it does not know CUDA_VISIBLE_DEVICES."""
-    found = re.match(r"cuda:(\d+)", device)
-    number = int(found[1]) if found else 0
+    number = Target(device).ordinal
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     if number < len(visible) and visible[number].isdecimal():
         return int(visible[number])
