@@ -10,6 +10,7 @@
 
 #include "cc/core/transforms/pad_channels.h"
 #include "cc/engine/backend.h"
+#include "cc/engine/compiled_block.h"
 
 namespace ios {
 
