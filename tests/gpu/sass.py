@@ -1,7 +1,7 @@
 """sass.py FILE: what NVRTC makes of the CUDA kernels for an H200, as nvdisasm shows it.
 
 Prints a table of registers, spilled bytes, and how wide global memory is read and
-written with the widest vectors, and writes it to FILE as JSON. Takes half a minute;
+written with the widest vectors, and writes it to FILE as JSON. Takes a minute or two;
 nvdisasm comes with CUDA's toolkit, or in the wheel `triton`.
 """
 

@@ -138,9 +138,7 @@ def test_algorithms_that_were_found_are_used(cache, form):
     found = ScheduleCache(cache, plugin.device_fingerprint("cpu"))
     for path in files(cache):
         problem = ios_tf.tuning.pending.read_problem(cache, os.path.join(cache, path))
-        convolutions = [
-            i for i, a in enumerate(problem.algorithms) if "winograd_4x4" in a
-        ]
+        convolutions = [i for i, a in enumerate(problem.algorithms) if winograd in a]
         schedule = dataclasses.replace(
             sequential_schedule(problem),
             algorithms=dict.fromkeys(convolutions, winograd),

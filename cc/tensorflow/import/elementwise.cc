@@ -33,7 +33,10 @@ const std::unordered_map<std::string, BinaryFunction>& Functions() {
 // they are multiplied, what they should do to x.
 Result EmitScale(ImportContext& in, int i, size_t k, std::vector<float> scale,
                  std::vector<float> shift) {
-  if (!AllFinite(scale)) return Refuse("a factor of it is no finite number");
+  if (!std::all_of(scale.begin(), scale.end(),
+                   [](float factor) { return std::isfinite(factor); })) {
+    return Refuse("a factor of it is no finite number");
+  }
   ImportedOperator op = in.Make(i, OperatorType::kScale, {in.Input(i, k)});
   op.weights = {std::move(scale), std::move(shift)};
   return in.Emit(std::move(op));

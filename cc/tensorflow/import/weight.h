@@ -12,8 +12,6 @@
 
 namespace ios::tf {
 
-bool AllFinite(const std::vector<float>& values);
-
 struct Weight {
   Weight(std::vector<float> values) : values(std::move(values)) {}  // NOLINT
   explicit Weight(TensorRef variable) : variable(variable) {}

@@ -73,8 +73,9 @@ bool IsTrifle(const Block& block) {
 // computed directly: what runs at once, splits of batches, algorithms.
 bool HasChoices(const Block& block, const std::string& device) {
   if (!IsChain(block) || BatchSize(block) > 1) return true;
+  if (device == kGpu) return false;
   const StatusOr<std::vector<Shape>> shapes = InferShapes(block);
-  if (!shapes.ok() || device == kGpu) return false;
+  if (!shapes.ok()) return false;
   for (const std::vector<Algorithm>& of_one : AlgorithmsOf(block, *shapes)) {
     if (!of_one.empty()) return true;
   }

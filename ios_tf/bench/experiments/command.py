@@ -137,10 +137,11 @@ def run(options: argparse.Namespace) -> None:
         time_limit = _QUICK_TIME_LIMIT if options.quick else _TIME_LIMIT
     stem = os.path.join(options.output, what.name)
 
-    def keep(results: Mapping[str, Any]) -> None:
+    def keep(results: Mapping[str, Any]) -> Record:
         seconds = time.monotonic() - start
         record = Record.of(what.name, _command(options), context, seconds, results)
         record.write(f"{stem}.json")
+        return record
 
     context = Context(
         [_network(name, options) for name in networks],
@@ -158,8 +159,7 @@ def run(options: argparse.Namespace) -> None:
     results = what.measure(context)
     for found in what.tables(results, paper):
         print(f"\n{text(found)}")
-    keep(results)
-    drawn = draw(Record.read(f"{stem}.json"), paper, stem)
+    drawn = draw(keep(results), paper, stem)
     print()
     if not drawn:
         print("no figure: matplotlib is not installed (pip install 'ios-tf[plots]')")

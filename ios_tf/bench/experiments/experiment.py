@@ -65,7 +65,7 @@ class Context:
     quick: bool
     options: argparse.Namespace
     say: Callable[[str], None]
-    keep: Callable[[Mapping[str, Any]], None] = lambda results: None
+    keep: Callable[[Mapping[str, Any]], object] = lambda results: None
 
 
 @dataclasses.dataclass(frozen=True)
