@@ -10,43 +10,33 @@ number of compilers that run at once.
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
-import contextlib
-import dataclasses
 import importlib.metadata
 import importlib.util
 import json
 import os
-import shlex
 import shutil
-import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "cc"))  # an isolated build does not look there
+
+from compilation import Compiler, Library, fail, newer  # noqa: E402
+
 LIBRARIES = ROOT / "ios_tf" / "lib"
-OBJECTS = ROOT / "build" / "native"
 
 ENGINE_SOURCES = ("cc/core/**/*.cc", "cc/engine/**/*.cc")
 OPS_SOURCES = ("cc/tensorflow/**/*.cc",)
-# Kernels compute; optimising the rest would take longer than it ever saves.
-KERNELS = ROOT / "cc" / "engine" / "cpu"
-FLAGS = ["-std=c++17", "-fPIC", "-DNDEBUG", "-D_GLIBCXX_USE_CXX11_ABI=1"]
-# Nobody reads errno or floating-point exceptions: loops vectorise without them.
-FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
 
 # Vectors wider than the baseline's are passed between functions of one file only.
 WARNINGS = ["-Wall", "-Wextra", "-Wno-psabi"]
 
 # Most of the ops' sources include it: half of the time they take to compile.
 OPS_HEADER = "cc/tensorflow/precompiled.h"
-# Precompiling pays for more units than these.
-FEW_UNITS = 2
 
 # TensorFlow's wheel ships NVIDIA's headers; the libraries are opened at run time.
 CUDA_INCLUDES = (
@@ -65,10 +55,6 @@ CUDA_LIBRARIES = (
 )
 
 
-def fail(message: str) -> SystemExit:
-    return SystemExit(f"ios_tf: {message}")
-
-
 def installed_file(distribution: str, name: str) -> Path:
     """The path of the file of an installed wheel that ends in `name`."""
     try:
@@ -79,198 +65,6 @@ def installed_file(distribution: str, name: str) -> Path:
         if ("/" + file.as_posix()).endswith("/" + name):
             return Path(file.locate()).resolve()
     raise fail(f"{name} is missing from the wheel {distribution}: reinstall it")
-
-
-def newer(target: Path, sources: list[Path]) -> bool:
-    """Whether `target` exists and is newer than all of `sources`."""
-    if not target.exists():
-        return False
-    built = target.stat().st_mtime
-    return all(s.exists() and s.stat().st_mtime <= built for s in sources)
-
-
-class Compiler:
-    """g++, and what has already been compiled with the same flags."""
-
-    def __init__(self) -> None:
-        self.command = shlex.split(os.environ.get("CXX", "g++"))
-        if not self.command or not shutil.which(self.command[0]):
-            raise fail(
-                "no C++ compiler: install g++ (Debian: apt-get install g++) or set CXX"
-            )
-        self.flags = shlex.split(os.environ.get("CXXFLAGS", ""))
-        self.link_flags = shlex.split(os.environ.get("LDFLAGS", ""))
-        jobs = os.environ.get("MAX_JOBS", "")
-        self.jobs = int(jobs) if jobs.isdigit() and int(jobs) else 2
-
-    def run(self, arguments: list[str], what: str) -> None:
-        done = subprocess.run(
-            [*self.command, *arguments],
-            cwd=ROOT,
-            stderr=subprocess.STDOUT,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        if done.returncode:
-            print(done.stdout, flush=True)
-            raise fail(f"{what} failed: see the compiler's messages above")
-
-    def compile(self, unit: Unit, directory: Path, flags: list[str]) -> None:
-        target = unit.object(directory)
-        print(f"compiling {unit.name}", flush=True)
-        outputs = [unit.level, "-MMD", "-MF", str(target.with_suffix(".d"))]
-        outputs += ["-o", str(target), "-c", unit.written(directory)]
-        self.run([*FLAGS, *flags, *self.flags, *outputs], f"compiling {unit.name}")
-
-
-@dataclasses.dataclass(frozen=True)
-class Unit:
-    """Sources that are compiled as one: most of the time goes into headers that all of
-    a folder include, and into templates that all of it use."""
-
-    name: str
-    sources: tuple[Path, ...]
-
-    @classmethod
-    def all_of(cls, sources: list[Path]) -> list[Unit]:
-        """One for each folder; kernels, which take long by themselves, are alone."""
-        folders = collections.defaultdict(list)
-        for source in sources:
-            alone = source.parent == KERNELS / "kernels"
-            folders[source if alone else source.parent].append(source)
-        units = [
-            cls(folder.relative_to(ROOT).as_posix(), tuple(members))
-            for folder, members in folders.items()
-        ]
-        # The largest first, so that no core waits for one of them in the end.
-        return sorted(units, key=lambda unit: -unit.size())
-
-    @property
-    def level(self) -> str:
-        """Kernels are optimised; the rest would take longer than it ever saves."""
-        return "-O3" if KERNELS in self.sources[0].parents else "-O1"
-
-    def size(self) -> int:
-        return sum(source.stat().st_size for source in self.sources)
-
-    def object(self, directory: Path) -> Path:
-        return directory / (self.name.replace("/", "_").removesuffix(".cc") + ".o")
-
-    def written(self, directory: Path) -> str:
-        """The path of a source that includes all of them."""
-        path = self.object(directory).with_suffix(".cc")
-        text = "".join(
-            f'#include "{source.relative_to(ROOT).as_posix()}"\n'
-            for source in self.sources
-        )
-        if not path.exists() or path.read_text() != text:
-            path.write_text(text)
-        return path.relative_to(ROOT).as_posix()
-
-    def is_compiled(self, directory: Path) -> bool:
-        target = self.object(directory)
-        dependencies = target.with_suffix(".d")
-        if not dependencies.exists():
-            return False
-        names = dependencies.read_text().replace("\\\n", " ").split()[1:]
-        # Headers outside are of wheels, whose versions are in the stamp.
-        own = {ROOT / name for name in names if name.startswith("cc/")}
-        return own >= set(self.sources) and newer(target, list(own))
-
-
-class Library:
-    """ios_tf/lib/`name`, of sources and of libraries that `link` names."""
-
-    def __init__(
-        self,
-        compiler: Compiler,
-        name: str,
-        patterns: tuple[str, ...],
-        flags: list[str],
-        link: list[str],
-    ) -> None:
-        every = sorted(s for p in patterns for s in ROOT.glob(p))
-        sources = [s for s in every if not s.name.endswith("_test.cc")]
-        if not sources:
-            raise fail(f"no sources for {name}: {' '.join(patterns)}")
-        self._compiler = compiler
-        self._name = name
-        self._flags = flags
-        self._link = link
-        self._units = Unit.all_of(sources)
-        self._directory = OBJECTS / name
-        self._directory.mkdir(parents=True, exist_ok=True)
-        # Include directories differ from one isolated build to the next, their
-        # versions do not: the stamp names those.
-        self._stamp = self._directory / "flags"
-        named = [f for f in flags if not f.startswith("-isystem")]
-        own = [*compiler.command, *FLAGS, *named, *compiler.flags, *compiler.link_flags]
-        text = shlex.join([*own, *versions()])
-        if not self._stamp.exists() or self._stamp.read_text() != text:
-            for old in self._directory.glob("*.o"):
-                old.unlink()
-            self._stamp.write_text(text)
-        self.changed = [u for u in self._units if not u.is_compiled(self._directory)]
-
-    def compile(
-        self, pool: Executor, units: Iterable[Unit], extra_flags: Sequence[str] = ()
-    ) -> list[Future[None]]:
-        """Has the pool compile what changed, or some of it."""
-        flags = [*self._flags, *extra_flags]
-        return [
-            pool.submit(self._compiler.compile, unit, self._directory, flags)
-            for unit in units
-        ]
-
-    @contextlib.contextmanager
-    def precompiled(
-        self, header: str, pool: Executor
-    ) -> Iterator[Callable[[], list[str]]]:
-        """Has the pool compile the header; gives a function that waits for it, and
-        returns the flags that include it. Removes its hundreds of MB."""
-        if len(self.changed) <= FEW_UNITS:
-            yield list
-            return
-        # Beside the header itself, in case the compiler does not take it.
-        copy = self._directory / Path(header).name
-        target = copy.with_name(copy.name + ".gch")
-        shutil.copyfile(ROOT / header, copy)
-        print(f"compiling {header}", flush=True)
-        outputs = ["-O1", "-x", "c++-header", header, "-o", str(target)]
-        command = [*FLAGS, *self._flags, *self._compiler.flags, *outputs]
-        done = pool.submit(self._compiler.run, command, f"compiling {header}")
-
-        def flags() -> list[str]:
-            done.result()
-            return [f"-I{self._directory}", "-include", copy.name]
-
-        try:
-            yield flags
-        finally:
-            concurrent.futures.wait([done])
-            target.unlink(missing_ok=True)
-
-    def link(self) -> None:
-        """Links what is compiled, if any of it is new."""
-        objects = [unit.object(self._directory) for unit in self._units]
-        for old in self._directory.iterdir():
-            if (
-                old.suffix in (".o", ".d", ".cc")
-                and old.with_suffix(".o") not in objects
-            ):
-                old.unlink()
-        target = LIBRARIES / self._name
-        if newer(target, [*objects, self._stamp]):
-            return
-        # Renamed: a process may be running with the old one.
-        fresh = target.with_name(self._name + ".tmp")
-        inputs = [str(o) for o in objects]
-        self._compiler.run(
-            ["-shared", "-o", str(fresh), *inputs, *self._link]
-            + self._compiler.link_flags,
-            f"linking {self._name}",
-        )
-        fresh.replace(target)
 
 
 def versions() -> list[str]:
@@ -363,7 +157,7 @@ def build() -> None:
     # own, which must come first. So: no -fopenmp, no -lgomp, default visibility.
     engine = Library(
         compiler,
-        "libios_engine.so",
+        LIBRARIES / "libios_engine.so",
         ENGINE_SOURCES,
         [*WARNINGS, *include, *cuda_flags()],
         [
@@ -374,6 +168,7 @@ def build() -> None:
             "-ldl",
             "-Wl,-rpath," + ":".join(["$ORIGIN", *CUDA_LIBRARIES]),
         ],
+        versions(),
     )
     with concurrent.futures.ThreadPoolExecutor(compiler.jobs) as pool:
         # While TensorFlow is imported; the rest while its headers are compiled.
@@ -381,7 +176,7 @@ def build() -> None:
         compile_flags, link_flags = tensorflow_flags()
         ops = Library(
             compiler,
-            "libios_tf_ops.so",
+            LIBRARIES / "libios_tf_ops.so",
             OPS_SOURCES,
             [*WARNINGS, *include, *compile_flags],
             [
@@ -391,6 +186,7 @@ def build() -> None:
                 *link_flags,
                 "-Wl,-rpath,$ORIGIN:$ORIGIN/../../tensorflow",
             ],
+            versions(),
         )
         with ops.precompiled(OPS_HEADER, pool) as header_flags:
             pending += engine.compile(pool, engine.changed[compiler.jobs :])

@@ -129,9 +129,8 @@ def convert(
         winograd,
     )
     output = validation.path("output", output)
-    is_path = isinstance(model, (str, os.PathLike))
-    if is_path and os.path.realpath(model) == os.path.realpath(output):
-        raise UserError(f"{output} is the model: write to another directory")
+    if isinstance(model, (str, os.PathLike)) and os.path.exists(model):
+        _check_apart(os.fspath(model), output)
     if signatures is not None:
         signatures = validation.strings("signatures", signatures)
     if tags is not None:
@@ -143,6 +142,18 @@ def convert(
     ):
         conversion = _Conversion(source, tags, signatures, searcher, options)
         return conversion.run(directory, options.report(searcher, output))
+
+
+def _check_apart(model: str, output: str) -> None:
+    """Raises UserError: what is read would be written into, or replaced."""
+    read, written = os.path.realpath(model), os.path.realpath(output)
+    if read == written:
+        raise UserError(f"{output} is the model: write to another directory")
+    common = os.path.commonpath([read, written])
+    if common == read:
+        raise UserError(f"{output} lies in the model: write to another directory")
+    if common == written:
+        raise UserError(f"{model} lies in {output}: write to another directory")
 
 
 class _Conversion:
@@ -177,6 +188,9 @@ class _Conversion:
     def run(self, directory: str, report: Report) -> Report:
         """Converts the model into a directory that exists; completes the report."""
         try:
+            with step("freeze, fold, collect"):
+                self._freeze()
+            report = notes.the_rest(report, self._with_blocks())
             return self._converted(directory, report)
         except frozen_graphs.NotConvertedError as reason:
             hint = ""
@@ -188,11 +202,8 @@ class _Conversion:
 
     def _converted(self, directory: str, report: Report) -> Report:
         """As `run`; raises NotConvertedError where the model is to be copied."""
-        with step("freeze, fold, collect"):
-            self._freeze()
-        converted = [f for f in self._functions.values() if f.collected]
-        report = notes.the_rest(report, converted)
-        problems = {s: p for f in converted for s, p in f.problems.items()}
+        functions = self._with_blocks()
+        problems = {s: p for f in functions for s, p in f.problems.items()}
         if not problems:
             return self._copied(directory, report)
         with step("trial"):
@@ -274,6 +285,9 @@ class _Conversion:
                 return comparisons, lost
             tf.io.gfile.rmtree(directory)
         return {}, lost
+
+    def _with_blocks(self) -> list[Function]:
+        return [f for f in self._functions.values() if f.collected]
 
     def _copied(self, directory: str, report: Report) -> Report:
         copy_directory(self._source, directory)

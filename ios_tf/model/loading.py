@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -203,6 +204,9 @@ def _load_keras_file(path: str) -> Any:
 
     _check_exists(path)
     _check_regular(path)
+    is_archive = path.endswith(".keras") and os.path.isfile(path)
+    if is_archive and not zipfile.is_zipfile(path):  # Keras says that there is no file
+        raise UserError(f"{path}: Keras cannot load it: it is no zip archive")
     try:
         return keras.saving.load_model(path, compile=False)
     # Keras raises all kinds of errors for what is wrong inside of the file.

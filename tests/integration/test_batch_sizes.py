@@ -93,7 +93,7 @@ def test_every_batch_runs_by_the_nearest_schedule(network, saved, tmp_path):
     for batch, logits in found.items():
         expected = network(images[batch]).numpy()
         assert networks.relative_difference(logits.numpy(), expected) < 1e-4
-    assert "Conv2D" not in gh.executed_ops(function, images[32])
+    assert not any("Conv2D" in op for op in gh.executed_ops(function, images[32]))
 
 
 def test_stock_tensorflow_runs_it(network, saved, tmp_path):

@@ -136,7 +136,7 @@ def test_broken_keras_file(capfd, tmp_path, cache):
     (cache / "model.keras").write_bytes(b"broken")
     result = run(capfd, "convert", str(cache / "model.keras"), str(tmp_path / "out"))
     assert_fails(
-        result, 1, "Please ensure the file is an accessible `.keras`", tmp_path
+        result, 1, "model.keras: Keras cannot load it: it is no zip archive", tmp_path
     )
 
 
@@ -270,6 +270,21 @@ def test_the_model_itself_as_output(capfd, dense):
     assert result[0] == 1
     assert "is the model: write to another directory" in result[2]
     assert "serving_default" in tf.saved_model.load(dense).signatures
+
+
+def test_an_output_around_or_inside_of_the_model(capfd, tmp_path, dense):
+    inside = f"{dense}/converted"
+    code, _, error = run(capfd, "convert", dense, inside)
+    assert (code, error.count("\n")) == (1, 1)
+    assert "lies in the model: write to another directory" in error
+    assert not os.path.exists(inside)
+    around = str(tmp_path / "around")
+    shutil.copytree(dense, around)
+    model = shutil.copytree(dense, f"{around}/model")
+    code, _, error = run(capfd, "convert", model, around, "--overwrite")
+    assert (code, error.count("\n")) == (1, 1)
+    assert f"{model} lies in {around}" in error
+    assert "serving_default" in tf.saved_model.load(model).signatures
 
 
 def test_a_reader_of_the_output_that_left(tmp_path):

@@ -55,7 +55,7 @@ def test_outputs_are_equal(build, tmp_path):
     function = tf.saved_model.load(output).signatures["serving_default"]
     ops = gh.executed_ops(function, images)
     assert "IosRegion" in ops
-    assert "Conv2D" not in ops
+    assert not any("Conv2D" in op for op in ops)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
