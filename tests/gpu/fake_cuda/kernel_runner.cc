@@ -1,5 +1,9 @@
+// Its longjmp takes a jump to another stack for a mistake.
+#undef _FORTIFY_SOURCE
+
 #include "kernel_runner.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <memory>
@@ -10,12 +14,14 @@ namespace {
 
 // A stack that runs one thread after the other, until one waits at a barrier:
 // then it is that thread's, and the rest go on on another. So kernels without
-// barriers are a loop.
+// barriers are a loop. Jumps lead from one stack to another, as they make no
+// system calls: barriers are met millions of times.
 struct Fibre {
   static constexpr size_t kStackBytes = 64 << 10;
 
-  ucontext_t context;
+  jmp_buf context;
   std::unique_ptr<char[]> stack{new char[kStackBytes]};
+  bool started = false;
   IosHostIndex thread;
   bool waits = false;
 };
@@ -26,7 +32,7 @@ struct Block {
   unsigned threads;
   unsigned next;
   bool backwards;
-  ucontext_t scheduler;
+  jmp_buf scheduler;
   Fibre* running;
 };
 
@@ -37,30 +43,52 @@ std::vector<std::unique_ptr<Fibre>>& Fibres() {
   return *fibres;
 }
 
+void Leave(Fibre* fibre) {
+  if (_setjmp(fibre->context) == 0) _longjmp(current.scheduler, 1);
+}
+
+// Runs threads of a block after the other, for ever.
 void FibreMain() {
-  const IosHostIndex dim = current.kernel->state->block_dim;
-  while (current.next < current.threads) {
-    const unsigned i = current.next++;
-    const unsigned t = current.backwards ? current.threads - 1 - i : i;
-    current.running->thread = {t % dim.x, t / dim.x % dim.y, t / dim.x / dim.y};
-    current.kernel->state->thread = current.running->thread;
-    current.kernel->state->tracker->access_count = 0;
-    current.kernel->call(current.parameters);
+  Fibre* const self = current.running;
+  while (true) {
+    const IosHostIndex dim = current.kernel->state->block_dim;
+    while (current.next < current.threads) {
+      const unsigned i = current.next++;
+      const unsigned t = current.backwards ? current.threads - 1 - i : i;
+      self->thread = {t % dim.x, t / dim.x % dim.y, t / dim.x / dim.y};
+      current.kernel->state->thread = self->thread;
+      current.kernel->state->tracker->access_count = 0;
+      current.kernel->call(current.parameters);
+    }
+    Leave(self);
   }
 }
 
 void Barrier() {
   Fibre* const fibre = current.running;
   fibre->waits = true;
-  swapcontext(&fibre->context, &current.scheduler);
+  Leave(fibre);
   current.kernel->state->thread = fibre->thread;
   current.kernel->state->tracker->access_count = 0;
+}
+
+void Start(Fibre* fibre) {
+  fibre->started = true;
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = fibre->stack.get();
+  context.uc_stack.ss_size = Fibre::kStackBytes;
+  context.uc_link = nullptr;
+  makecontext(&context, FibreMain, 0);
+  setcontext(&context);
 }
 
 void Resume(Fibre* fibre) {
   fibre->waits = false;
   current.running = fibre;
-  swapcontext(&current.scheduler, &fibre->context);
+  if (_setjmp(current.scheduler) != 0) return;
+  if (fibre->started) _longjmp(fibre->context, 1);
+  Start(fibre);
 }
 
 // Whether all threads that had not ended met at every barrier.
@@ -71,11 +99,6 @@ bool RunBlock() {
   while (current.next < current.threads) {
     if (used == Fibres().size()) Fibres().push_back(std::make_unique<Fibre>());
     Fibre* const fibre = Fibres()[used++].get();
-    getcontext(&fibre->context);
-    fibre->context.uc_stack.ss_sp = fibre->stack.get();
-    fibre->context.uc_stack.ss_size = Fibre::kStackBytes;
-    fibre->context.uc_link = &current.scheduler;
-    makecontext(&fibre->context, FibreMain, 0);
     Resume(fibre);
     if (fibre->waits) {
       waiting.push_back(fibre);
