@@ -81,14 +81,23 @@ class SearchParts:
         self, device: SimulatedDevice, schedules: Sequence[Schedule]
     ) -> float:
         """The latency of the network; other batch sizes' schedules may be given."""
+        return self.latencies_ms(device, {"": schedules})[""]
+
+    def latencies_ms(
+        self, device: SimulatedDevice, schedules: Mapping[str, Sequence[Schedule]]
+    ) -> dict[str, float]:
+        """The same of several; the kernels of each operator are looked at once."""
         model = SimulatedCostModel(device)
-        return math.fsum(
-            count * model.stage_latency(problem, stage)
-            for problem, count, schedule in zip(
-                self._problems, self._counts, schedules, strict=True
+        return {
+            name: math.fsum(
+                count * model.stage_latency(problem, stage)
+                for problem, count, schedule in zip(
+                    self._problems, self._counts, of_parts, strict=True
+                )
+                for stage in schedule.stages
             )
-            for stage in schedule.stages
-        )
+            for name, of_parts in schedules.items()
+        }
 
 
 def calibrated(
@@ -161,10 +170,7 @@ def _total_error(
 ) -> float:
     """The error of all networks' predictions, under these schedules."""
     return sum(
-        _error(
-            {s: parts.latency_ms(device, schedules[name][s]) for s in STRATEGIES},
-            published[name],
-        )
+        _error(parts.latencies_ms(device, schedules[name]), published[name])
         for name, parts in networks.items()
     )
 

@@ -185,8 +185,7 @@ def _constants(device: SimulatedDevice) -> dict[str, float]:
 
 def _latencies(parts: SearchParts, device: SimulatedDevice) -> dict[str, float]:
     """Latencies in ms by strategy."""
-    found = parts.all_schedules(device)
-    return {s: parts.latency_ms(device, found[s]) for s in STRATEGIES}
+    return parts.latencies_ms(device, parts.all_schedules(device))
 
 
 def _predictions(
@@ -201,7 +200,7 @@ def _predictions(
     name = paper_name(network.name)
     special = paper.get(f"specialization_{name}", {})
     predicted: dict[str, Any] = {
-        "schedules": {s: parts.latency_ms(v100, found[s]) for s in STRATEGIES},
+        "schedules": parts.latencies_ms(v100, found),
         "batch_sizes": {
             size: _at_batch(network, int(size), v100)
             for size in paper.get(f"batch_sizes_{name}", {})
