@@ -170,6 +170,57 @@ def test_all_operators_equal_those_with_channels_last():
     gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
 
+# All that the engine computes of one tensor, or of one and numbers.
+OF_X = [
+    "Abs",
+    "Erf",
+    "Erfc",
+    "Exp",
+    "Expm1",
+    "Inv",
+    "Log",
+    "Log1p",
+    "Neg",
+    "Reciprocal",
+]
+OF_X += ["Rsqrt", "Sigmoid", "Sin", "Sqrt", "Square", "Tanh"]
+OF_FEATURES = ["Elu", "LeakyRelu", "Relu", "Relu6", "Selu", "Softplus", "Softsign"]
+ELEMENTWISE = {
+    **{op: lambda x, op=op: getattr(tf.raw_ops, op)(x=x) for op in OF_X},
+    **{op: lambda x, op=op: getattr(tf.raw_ops, op)(features=x) for op in OF_FEATURES},
+    "Pow": lambda x: x**3.0,
+    "ClipByValue": lambda x: tf.raw_ops.ClipByValue(
+        t=x, clip_value_min=0.25, clip_value_max=1.0
+    ),
+    "SelectV2": lambda x: tf.where(x > 0.7, x, 0.0),
+    "Select": lambda x: tf.raw_ops.Select(condition=x > 0.7, x=x, y=tf.zeros_like(x)),
+    "a leaky ReLU": lambda x: tf.where(x >= 0, x, x * 0.3),
+}
+
+
+@pytest.mark.parametrize("op", ELEMENTWISE)
+def test_elementwise_operators_keep_the_layout(op):
+    def network(x, layout: Layout):
+        # Twice, for no convolution says what the layout between the two is; of
+        # positive numbers, for these have logarithms and roots.
+        y = layout.conv(x, values(3, 3, 3, 8))
+        y = ELEMENTWISE[op](tf.tanh(y) + 1.5)
+        y = ELEMENTWISE[op](tf.abs(y) * 0.5 + 0.5)
+        return layout.conv(y, values(1, 1, 8, 4, seed=1))
+
+    first, last = both(network, (None, 6, 7, 3))
+    collected = gh.collect(first, batch_size=2)
+    expected = gh.collect(last, batch_size=2)
+    assert collected["report"]["regions"] == 1
+    assert [b["signature"] for b in collected["blocks"]] == [
+        b["signature"] for b in expected["blocks"]
+    ]
+    images = gh.random_array(2, 6, 7, 3)
+    lowered = gh.lower(gh.rewrite(first, batch_size=2))
+    assert lowered.ops()["Transpose"] == 0
+    gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
+
+
 def two_branches(x, layout: Layout):
     x = tf.nn.relu(layout.conv(x, values(3, 3, 3, 8)))
     a = tf.nn.relu(layout.conv(x, values(3, 3, 8, 4, seed=1)))

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/graph/elementwise.h"
 #include "tensorflow/core/framework/node_def_util.h"
 
 namespace ios::tf {
@@ -41,26 +42,17 @@ int FormattedInput(const std::string& op) {
 
 // Nodes whose tensors of rank 4 all have the same order of dimensions.
 bool KeepsLayout(const std::string& op) {
-  static const auto* const kKept =
-      new std::unordered_set<std::string>{"Abs",          "Add",
-                                          "AddN",         "AddV2",
-                                          "Cast",         "ConcatV2",
-                                          "Elu",          "Erf",
-                                          "Exp",          "Identity",
-                                          "LeakyRelu",    "Max",
-                                          "Maximum",      "Mean",
-                                          "Minimum",      "MirrorPad",
-                                          "Mul",          "Neg",
-                                          "Pad",          "PadV2",
-                                          "Pow",          "RealDiv",
-                                          "Relu",         "Relu6",
-                                          "Rsqrt",        "Selu",
-                                          "Sigmoid",      "Slice",
-                                          "Softplus",     "Split",
-                                          "SplitV",       "Sqrt",
-                                          "Square",       "SquaredDifference",
-                                          "StridedSlice", "Sub",
-                                          "Sum",          "Tanh"};
+  if (UnaryOperations().count(op) > 0 || BinaryOperations().count(op) > 0) {
+    return true;
+  }
+  // What the handlers of other families import, and what these look through.
+  static const auto* const kKept = new std::unordered_set<std::string>{
+      "AddN",   "Cast",         "ClipByValue", "ConcatV2",  "Greater",
+      "Less",   "GreaterEqual", "LessEqual",   "Identity",  "Max",
+      "Mean",   "MirrorPad",    "Neg",         "Pad",       "PadV2",
+      "Pow",    "Select",       "SelectV2",    "Slice",     "Split",
+      "SplitV", "StridedSlice", "Sum",         "ZerosLike",
+  };
   return kKept->count(op) > 0;
 }
 

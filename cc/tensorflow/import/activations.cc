@@ -1,41 +1,13 @@
 // Activations, and selections that are parts of them.
 #include <cmath>
 
+#include "cc/tensorflow/graph/elementwise.h"
 #include "cc/tensorflow/import/handlers.h"
 
 namespace ios::tf {
 namespace {
 
 using ::tensorflow::NodeDef;
-
-const std::unordered_map<std::string, Activation>& UnaryActivations() {
-  static const auto* const kActivations =
-      new std::unordered_map<std::string, Activation>{
-          {"Relu", Activation::kRelu},
-          {"Relu6", Activation::kRelu6},
-          {"LeakyRelu", Activation::kLeakyRelu},
-          {"Elu", Activation::kElu},
-          {"Selu", Activation::kSelu},
-          {"Sigmoid", Activation::kSigmoid},
-          {"Tanh", Activation::kTanh},
-          {"Softplus", Activation::kSoftplus},
-          {"Softsign", Activation::kSoftsign},
-          {"Exp", Activation::kExp},
-          {"Expm1", Activation::kExpm1},
-          {"Log", Activation::kLog},
-          {"Log1p", Activation::kLog1p},
-          {"Sqrt", Activation::kSqrt},
-          {"Rsqrt", Activation::kRsqrt},
-          {"Square", Activation::kSquare},
-          {"Abs", Activation::kAbs},
-          {"Erf", Activation::kErf},
-          {"Erfc", Activation::kErfc},
-          {"Sin", Activation::kSin},
-          {"Inv", {Activation::kPow, -1.0f}},
-          {"Reciprocal", {Activation::kPow, -1.0f}},
-  };
-  return *kActivations;
-}
 
 Result Activate(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
@@ -139,8 +111,8 @@ Result Select(ImportContext& in, int i) {
 
 std::optional<Activation> ActivationOf(const std::string& op,
                                        const NodeDef& node) {
-  const auto it = UnaryActivations().find(op);
-  if (it == UnaryActivations().end()) return std::nullopt;
+  const auto it = UnaryOperations().find(op);
+  if (it == UnaryOperations().end()) return std::nullopt;
   if (op != "LeakyRelu") return it->second;
   const char* const alpha = node.op() == op ? "alpha" : "leakyrelu_alpha";
   return Activation(Activation::kLeakyRelu, Attr<float>(node, alpha, 0.2f));
@@ -167,7 +139,7 @@ HandlerTable ActivationHandlers() {
       {"Select", Select},
       {"SelectV2", Select},
   };
-  for (const auto& [op, activation] : UnaryActivations()) {
+  for (const auto& [op, activation] : UnaryOperations()) {
     table.emplace(op, Activate);
   }
   return table;

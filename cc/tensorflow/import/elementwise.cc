@@ -1,4 +1,6 @@
 // Sums, products and scales.
+#include "cc/tensorflow/graph/elementwise.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -13,21 +15,6 @@ using ::tensorflow::Tensor;
 
 // Added to -0.0, which a factor may give, 0.0 would make it another number.
 constexpr float kNoShift = -0.0f;
-
-const std::unordered_map<std::string, BinaryFunction>& Functions() {
-  static const auto* const kFunctions =
-      new std::unordered_map<std::string, BinaryFunction>{
-          {"Add", BinaryFunction::kAdd},
-          {"AddV2", BinaryFunction::kAdd},
-          {"Sub", BinaryFunction::kSubtract},
-          {"Mul", BinaryFunction::kMultiply},
-          {"RealDiv", BinaryFunction::kDivide},
-          {"Maximum", BinaryFunction::kMaximum},
-          {"Minimum", BinaryFunction::kMinimum},
-          {"SquaredDifference", BinaryFunction::kSquaredDifference},
-  };
-  return *kFunctions;
-}
 
 // Scales input k. Factors that are no numbers would do to each other, where
 // they are multiplied, what they should do to x.
@@ -194,7 +181,8 @@ Result BinaryWithConstant(ImportContext& in, int i, int k, const Shape& x,
 
 Result Arithmetic(ImportContext& in, int i) {
   if (Norm(in, i).ok()) return absl::OkStatus();
-  const BinaryFunction function = Functions().at(in.graph().node(i).op());
+  const BinaryFunction function =
+      BinaryOperations().at(in.graph().node(i).op());
   for (int k : {0, 1}) {
     const Shape* x = in.InputShape(i, 1 - k, {2, 4});
     const Tensor* constant = x ? in.Constant(i, k) : nullptr;
@@ -227,7 +215,8 @@ HandlerTable ElementwiseHandlers() {
       {"Neg", Negative},
       {"AddN", AddN},
   };
-  for (const auto& [op, function] : Functions()) table.emplace(op, Arithmetic);
+  for (const auto& [op, function] : BinaryOperations())
+    table.emplace(op, Arithmetic);
   return table;
 }
 
