@@ -14,6 +14,8 @@ from ios_tf.errors import UserError
 
 _T = TypeVar("_T")
 
+_ENGINE_DEVICES = "cpu, gpu, gpu:1 … or gpu:1,tf32=off …"
+
 # TensorFlow's sizes of dimensions, and the engine's counts, are at most this.
 _MOST = 2**31 - 1
 
@@ -92,9 +94,31 @@ def device_name(text: Any) -> str:
     Raises:
       UserError: it is none.
     """
-    if not re.fullmatch(r"auto|cpu|gpu(:\d{1,4})?", str(text)):
+    if not re.fullmatch(r"auto|cpu|gpu(:\d{1,4})?", str(text), re.ASCII):
         raise UserError(f"device must be auto, cpu, gpu, gpu:1 …, not {_shown(text)}")
     return str(text)
+
+
+def engine_device(text: str) -> str:
+    """The name of a device that the engine has: cpu, gpu, gpu:1, gpu:1,tf32=off.
+
+    Raises:
+      UserError: it is none.
+    """
+    if not re.fullmatch(r"cpu|gpu(:\d{1,4})?(,tf32=off)?", text, re.ASCII):
+        raise UserError(f"device must be {_ENGINE_DEVICES}, not {_shown(text)}")
+    return text
+
+
+def add_engine_device(parser: argparse.ArgumentParser, default: str = "cpu") -> None:
+    """Adds --device to a command that needs no TensorFlow."""
+    parser.add_argument(
+        "--device",
+        type=as_argument(engine_device),
+        default=default,
+        metavar="DEVICE",
+        help=f"{_ENGINE_DEVICES}, as CUDA counts them; default: {default}",
+    )
 
 
 def pattern(text: str) -> str:

@@ -35,6 +35,7 @@ from ios_tf.scheduler import (
     search,
     sequential_schedule,
 )
+from ios_tf.validation import add_engine_device
 
 # The difference from float64, relative, by dtype; float32 with TF32 and without. Of an
 # operator, and of a network, where each layer adds its rounding: 100 in a row, without
@@ -352,7 +353,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds --device and --dtypes."""
-    parser.add_argument("--device", default="cpu", help="cpu, gpu, gpu:1,tf32=off …")
+    add_engine_device(parser)
     parser.add_argument(
         "--dtypes",
         type=_dtypes,

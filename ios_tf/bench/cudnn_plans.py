@@ -27,6 +27,7 @@ from ios_tf.errors import UserError
 from ios_tf.files import write_json
 from ios_tf.native import engine
 from ios_tf.scheduler import Schedule, Stage, Strategy, document
+from ios_tf.validation import add_engine_device
 
 _CASES = (("float32", 1), ("float16", 1), ("float32", 32), ("float16", 32))
 
@@ -138,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Finds the fastest of cuDNN's plans for convolutions.",
     )
     parser.add_argument("convolutions", metavar="CONVOLUTIONS", help="a JSON file")
-    parser.add_argument("--device", default="gpu", help="gpu, gpu:1,tf32=off …")
+    add_engine_device(parser, "gpu")
     parser.add_argument("--recordings", metavar="FILE", help="what is expected")
     parser.add_argument("--json", metavar="FILE", default="", help="gets the plans")
     options = parser.parse_args(arguments)

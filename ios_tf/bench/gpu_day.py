@@ -23,6 +23,7 @@ from ios_tf.bench.standalone import utc_now
 from ios_tf.errors import UserError
 from ios_tf.files import write_json
 from ios_tf.tables import table
+from ios_tf.validation import add_engine_device
 
 _SANITIZER = "compute-sanitizer"
 _FINGERPRINT = (
@@ -190,7 +191,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="files of ios_tf export-blocks; the sanitizers run the last one",
     )
-    parser.add_argument("--device", default="gpu", help="gpu, gpu:1,tf32=off …")
+    add_engine_device(parser, "gpu")
     parser.add_argument(
         "--minutes", type=_minutes, default=25.0, metavar="M", help="for all of it"
     )

@@ -96,12 +96,6 @@ def add_device(parser: Parser) -> None:
     )
 
 
-def add_engine_device(parser: Parser) -> None:
-    parser.add_argument(
-        "--device", default="cpu", help="cpu, gpu, gpu:1,tf32=off …; default: cpu"
-    )
-
-
 def add_batch_size(parser: Parser, text: str = "where the model's is dynamic") -> None:
     add_whole(parser, "batch_size", 1, 1, text)
 

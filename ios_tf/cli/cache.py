@@ -9,6 +9,7 @@ from typing import Any
 from ios_tf.cli import arguments
 from ios_tf.errors import UserError
 from ios_tf.printable import printable
+from ios_tf.validation import add_engine_device
 
 
 def add_commands(commands: Any) -> None:
@@ -22,7 +23,7 @@ def add_commands(commands: Any) -> None:
         "and keeps their schedules: processes that load the model again find them.",
     )
     arguments.add_cache_dir(parser)
-    arguments.add_engine_device(parser)
+    add_engine_device(parser)
     arguments.add_pruning(parser)
     arguments.add_measurement(parser)
     arguments.add_winograd(parser)
@@ -51,7 +52,7 @@ def add_commands(commands: Any) -> None:
         action="store_true",
         help="remove what belongs to other devices than --device, too",
     )
-    arguments.add_engine_device(parser)
+    add_engine_device(parser)
     parser = action("export", _export, "pack the entries into one file")
     parser.add_argument("file", metavar="FILE", help="file to write")
     parser = action("import", _import, "unpack what export wrote")

@@ -399,7 +399,6 @@ def test_summaries():
     ("words", "message"),
     [
         (["/nowhere.json"], "/nowhere.json: cannot be read"),
-        (["--device=tpu"], "there is no device 'tpu'"),
         (["--paper=/nowhere"], "/nowhere: cannot be read"),
     ],
 )

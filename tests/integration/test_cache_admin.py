@@ -311,7 +311,7 @@ def test_tune_from_the_command_line(capfd, cache):
     assert code == 0
     assert "branches of 4" in out
     code, _, err = run(capfd, "tune", f"--cache_dir={cache}", "--device=toaster")
-    assert code == 1
+    assert code == 2
     assert "toaster" in err
 
 

@@ -1,11 +1,15 @@
 """Arguments of public functions: what is taken, and what is said of the others."""
 
 import pathlib
+import sys
 
 import numpy as np
 import pytest
 
 from ios_tf import validation
+from ios_tf.bench import checks, cudnn_plans
+from ios_tf.bench.experiments import command as experiments
+from ios_tf.cli.main import main
 from ios_tf.cost import Measurement
 from ios_tf.errors import UserError
 from ios_tf.scheduler import Pruning
@@ -55,6 +59,37 @@ def test_strings():
     for value in (5, None, b"name", [b"a"], {"a": 1}, ["a", 5]):
         with pytest.raises(UserError, match="names must be strings"):
             validation.strings("names", value)
+
+
+@pytest.mark.parametrize(
+    "text", ["cpu", "gpu", "gpu:0", "gpu:12", "gpu,tf32=off", "gpu:1,tf32=off"]
+)
+def test_devices_of_the_engine(text):
+    assert validation.engine_device(text) == text
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (main, ["tune"]),
+        (main, ["cache", "prune"]),
+        (experiments.main, ["schedules"]),
+        (experiments.main, ["gpu_day"]),
+        (checks.main, []),
+        (cudnn_plans.main, ["convolutions.json"]),
+    ],
+)
+@pytest.mark.parametrize(
+    "device", ["", "tpu", "cuda:1", "gpu:", "gpu:x", "gpu:²", "gpu:1,tf32=on"]
+)
+def test_no_device_of_the_engine(command, arguments, device, capsys):
+    with pytest.raises(SystemExit) as end:
+        sys.exit(command([*arguments, f"--device={device}"]))
+    assert end.value.code == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if "rror: " in line]
+    assert len(errors) == 1
+    message = "device must be cpu, gpu, gpu:1 … or gpu:1,tf32=off …, not "
+    assert f"argument --device: {message}{device!r}" in errors[0]
 
 
 def test_paths():

@@ -35,7 +35,7 @@ from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.tables import table
-from ios_tf.validation import as_argument, listed
+from ios_tf.validation import add_engine_device, as_argument, listed
 
 EXPERIMENTS: Sequence[Experiment] = (
     Schedules(),
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
     parser.add_argument(
         "--signature", metavar="NAME", help="of a MODEL; the one to take"
     )
-    parser.add_argument("--device", default="cpu", help="cpu, gpu, gpu:1,tf32=off …")
+    add_engine_device(parser)
     parser.add_argument(
         "--dtype", choices=("float32", "float16", "bfloat16"), default="float32"
     )
