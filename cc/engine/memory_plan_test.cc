@@ -15,12 +15,7 @@ namespace {
 using testing::Conv;
 using testing::Join;
 using testing::MakeBlock;
-
-DeviceTraits Pitched() {
-  DeviceTraits device;
-  device.reads_pitched = [](const Operator&) { return true; };
-  return device;
-}
+using testing::Pitched;
 
 MemoryPlan Plan(const Block& block, const Schedule& schedule,
                 const DeviceTraits& device = Pitched(),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/core/ir/block.h"
+#include "cc/engine/device_traits.h"
 
 namespace ios::testing {
 
@@ -31,6 +32,13 @@ inline Operator Join(OperatorType type, std::vector<int> inputs) {
   return op;
 }
 
+inline Operator Slice(int input, int64_t offset, int64_t size) {
+  Operator op = Join(OperatorType::kSlice, {input});
+  op.offset = offset;
+  op.size = size;
+  return op;
+}
+
 inline Block MakeBlock(std::vector<Operator> operators,
                        std::vector<int> outputs, Shape input = {1, 8, 8, 16}) {
   Block block;
@@ -38,6 +46,13 @@ inline Block MakeBlock(std::vector<Operator> operators,
   block.operators = std::move(operators);
   block.outputs = std::move(outputs);
   return block;
+}
+
+// A device whose tasks read any view.
+inline DeviceTraits Pitched() {
+  DeviceTraits device;
+  device.reads_pitched = [](const Operator&) { return true; };
+  return device;
 }
 
 inline std::vector<float> Values(int64_t count) {

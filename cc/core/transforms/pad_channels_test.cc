@@ -19,6 +19,7 @@ namespace {
 using testing::Conv;
 using testing::Join;
 using testing::MakeBlock;
+using testing::Slice;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -124,13 +125,6 @@ using Sizes = std::vector<int64_t>;
 Operator Activate(Activation activation, int input) {
   Operator op = Join(OperatorType::kActivation, {input});
   op.activation = activation;
-  return op;
-}
-
-Operator Slice(int input, int64_t offset, int64_t size) {
-  Operator op = Join(OperatorType::kSlice, {input});
-  op.offset = offset;
-  op.size = size;
   return op;
 }
 

@@ -1,0 +1,176 @@
+// Which tensors have memory of their own: joins that need not copy, slices that
+// are views, and what is left in pieces for readers that take them.
+#include "cc/engine/placement.h"
+
+#include <vector>
+
+#include "tests/cc/blocks.h"
+#include "tests/cc/testing.h"
+
+namespace ios {
+namespace {
+
+using testing::Conv;
+using testing::Join;
+using testing::MakeBlock;
+using testing::Pitched;
+using testing::Slice;
+
+Placement Place(const Block& block, const DeviceTraits& device = Pitched()) {
+  return PlaceTensors(block, *InferShapes(block), device);
+}
+
+// Two convolutions of 32 and 16 channels, joined.
+Block Joined(std::vector<int> outputs, std::vector<Operator> readers) {
+  std::vector<Operator> operators = {Conv(-1, 32, 1), Conv(-1, 16, 3),
+                                     Join(OperatorType::kConcat, {0, 1})};
+  operators.insert(operators.end(), readers.begin(), readers.end());
+  return MakeBlock(operators, std::move(outputs));
+}
+
+TEST(JoinsAreMadeInPlace) {
+  const Placement placement = Place(Joined({2}, {}));
+  EXPECT(placement.host == (std::vector<int>{2, 2, -1}));
+  EXPECT(placement.offset == (std::vector<int64_t>{0, 32, 0}));
+  EXPECT(placement.in_pieces == std::vector<bool>(3, false));
+}
+
+TEST(JoinsCopyWhatMustLieElsewhere) {
+  // An output of the block is dense, in memory of the caller's.
+  EXPECT(Place(Joined({0, 2}, {})).host == (std::vector<int>{-1, 2, -1}));
+  // So is an input of the block.
+  const Block input =
+      MakeBlock({Conv(-1, 16, 1), Join(OperatorType::kConcat, {-1, 0})}, {1});
+  EXPECT(Place(input).host == (std::vector<int>{1, -1}));
+  // A tensor that is joined twice has one place, which neither join is.
+  const Block twice =
+      MakeBlock({Conv(-1, 16, 1), Join(OperatorType::kConcat, {0, 0})}, {1});
+  EXPECT(Place(twice).host == (std::vector<int>{-1, -1}));
+  // Of two joins the first has it.
+  const Block two = Joined({2, 3}, {Join(OperatorType::kConcat, {1, 0})});
+  EXPECT(Place(two).host == (std::vector<int>{2, 2, -1, -1}));
+}
+
+TEST(JoinsCopyWhatOthersReadDense) {
+  DeviceTraits device;
+  // The join itself reads nothing where its inputs lie in place.
+  EXPECT(Place(Joined({2}, {}), device).host == (std::vector<int>{2, 2, -1}));
+  const Block read = Joined({2, 3}, {Conv(0, 16, 1)});
+  EXPECT(Place(read, device).host == (std::vector<int>{-1, 2, -1, -1}));
+  EXPECT(Place(read).host == (std::vector<int>{2, 2, -1, -1}));
+}
+
+TEST(JoinsCopyWhatIsNotAligned) {
+  // 20 and 12 channels of 4 bytes: the second begins behind 80, not 64 or 128.
+  const Block block = MakeBlock(
+      {Conv(-1, 20, 1), Conv(-1, 12, 1), Join(OperatorType::kConcat, {0, 1})},
+      {2});
+  DeviceTraits device = Pitched();
+  EXPECT(Place(block, device).host == (std::vector<int>{2, 2, -1}));
+  device.slice_bytes = 64;
+  // Nor is the second image's first channel, where there are 32 of them.
+  EXPECT(Place(block, device).host == (std::vector<int>{2, -1, -1}));
+  device.slice_bytes = 256;
+  EXPECT(Place(block, device).host == (std::vector<int>{-1, -1, -1}));
+}
+
+TEST(SlicesAreViews) {
+  const auto reads = [](std::vector<Operator> readers,
+                        std::vector<int> outputs) {
+    std::vector<Operator> operators = {Conv(-1, 32, 1), Slice(0, 8, 16)};
+    operators.insert(operators.end(), readers.begin(), readers.end());
+    return MakeBlock(operators, std::move(outputs));
+  };
+  const Block block = reads({Conv(1, 16, 3)}, {2});
+  const Placement placement = Place(block);
+  EXPECT(placement.host == (std::vector<int>{-1, 0, -1}));
+  EXPECT(placement.offset[1] == 8);
+  // Where readers take no pitch, or the slice is an output, it is copied.
+  EXPECT(Place(block, DeviceTraits()).host[1] == -1);
+  EXPECT(Place(reads({}, {1})).host[1] == -1);
+  // A slice that is joined is computed into the join.
+  const Block joined =
+      reads({Conv(-1, 16, 1), Join(OperatorType::kConcat, {2, 1})}, {3});
+  EXPECT(Place(joined).host == (std::vector<int>{-1, 3, 3, -1}));
+  EXPECT(Place(joined).offset[1] == 16);
+  // Of what the caller gives there are no views.
+  const Block outside = MakeBlock({Slice(-1, 0, 8), Conv(0, 16, 1)}, {1});
+  EXPECT(Place(outside).host[0] == -1);
+}
+
+TEST(SourcesOfAllTheirSlicesLieInTheJoin) {
+  // A merged convolution's parts, joined as they were cut.
+  const auto cut = [](int64_t first, int64_t second) {
+    return MakeBlock(
+        {Conv(-1, 32, 1), Slice(0, first, 16), Slice(0, second, 16),
+         Conv(-1, 16, 3), Join(OperatorType::kConcat, {3, 1, 2})},
+        {4});
+  };
+  const Placement placement = Place(cut(0, 16));
+  EXPECT(placement.host == (std::vector<int>{4, 4, 4, 4, -1}));
+  EXPECT(placement.offset == (std::vector<int64_t>{16, 16, 32, 0, 0}));
+  // In another order they are copied into it.
+  EXPECT(Place(cut(16, 0)).host == (std::vector<int>{-1, 4, 4, 4, -1}));
+}
+
+TEST(ConcatsAreLeftInPiecesWhereAllReadersTakeThem) {
+  DeviceTraits device = Pitched();
+  device.reads_pieces = [](const Operator& op) {
+    return op.type == OperatorType::kAdd;
+  };
+  const Block block =
+      Joined({4}, {Conv(-1, 48, 1), Join(OperatorType::kAdd, {2, 3})});
+  const Placement placement = Place(block, device);
+  EXPECT(placement.in_pieces ==
+         (std::vector<bool>{false, false, true, false, false}));
+  // The pieces lie where they are made.
+  EXPECT(placement.host == std::vector<int>(5, -1));
+  // Not for a convolution, nor for the caller.
+  EXPECT(!Place(Joined({3}, {Conv(2, 16, 1)}), device).in_pieces[2]);
+  Block output = block;
+  output.outputs = {2, 4};
+  EXPECT(!Place(output, device).in_pieces[2]);
+  EXPECT(!Place(block).in_pieces[2]);
+}
+
+TEST(SumsAreLeftInTermsForOneReader) {
+  DeviceTraits device = Pitched();
+  device.reads_terms = [](const Operator& op) {
+    return op.type == OperatorType::kSepConv;
+  };
+  Operator sepconv = Conv(1, 16, 3);
+  sepconv.type = OperatorType::kSepConv;
+  const Block block = MakeBlock(
+      {Conv(-1, 16, 1), Join(OperatorType::kAdd, {0, -1}), sepconv}, {2});
+  EXPECT(Place(block, device).in_pieces ==
+         (std::vector<bool>{false, true, false}));
+  EXPECT(!Place(block).in_pieces[1]);
+  // A second reader would add them up again.
+  Block twice = block;
+  twice.operators.push_back(sepconv);
+  twice.outputs = {2, 3};
+  EXPECT(!Place(twice, device).in_pieces[1]);
+  // An activation is something to do.
+  Block activated = block;
+  activated.operators[1].activation = Activation::kRelu;
+  EXPECT(!Place(activated, device).in_pieces[1]);
+}
+
+TEST(ProductsAreLeftToTheirReader) {
+  DeviceTraits device = Pitched();
+  device.reads_products = [](const Operator& op, const Shape& input,
+                             const Shape& output) {
+    return op.kernel[0] == 3 && input.back() == 32 && output.back() == 8;
+  };
+  const auto block = [](const Operator& first, int64_t filters) {
+    return MakeBlock({first, Conv(0, filters, 3)}, {1});
+  };
+  EXPECT(Place(block(Conv(-1, 32, 1), 8), device).in_pieces[0]);
+  EXPECT(!Place(block(Conv(-1, 32, 1), 8)).in_pieces[0]);
+  // The shapes are the device's to judge; what has a window is no product.
+  EXPECT(!Place(block(Conv(-1, 32, 1), 16), device).in_pieces[0]);
+  EXPECT(!Place(block(Conv(-1, 32, 3), 8), device).in_pieces[0]);
+}
+
+}  // namespace
+}  // namespace ios
