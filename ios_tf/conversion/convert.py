@@ -112,22 +112,7 @@ def convert(
       UserError: one line that says what is wrong with the input.
       NativeLibraryError: the native library is missing.
     """
-    options = ConvertOptions(
-        batch_size,
-        device,
-        strategy,
-        max_groups,
-        max_group_size,
-        time_limit,
-        units,
-        borders,
-        cache_dir,
-        warmup,
-        number,
-        repeat,
-        keep_slower,
-        winograd,
-    )
+    options = ConvertOptions.of(locals())
     output = validation.path("output", output)
     if isinstance(model, (str, os.PathLike)) and os.path.exists(model):
         _check_apart(os.fspath(model), output)

@@ -105,22 +105,7 @@ def optimize(
       UserError: one line that says what is wrong with the input.
       NativeLibraryError: the native library is missing.
     """
-    options = ConvertOptions(
-        batch_size,
-        device,
-        strategy,
-        max_groups,
-        max_group_size,
-        time_limit,
-        units,
-        borders,
-        cache_dir,
-        warmup,
-        number,
-        repeat,
-        keep_slower,
-        winograd,
-    )
+    options = ConvertOptions.of(locals())
     if isinstance(model_or_function, OptimizedFunction):
         raise UserError("it is optimized already; pass the original")
     original = Original.of(model_or_function)

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,12 @@ class ConvertOptions:
         self._patterns()
         self._pruning()
         self._measurement()
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> ConvertOptions:
+        """The options among the arguments of a function."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(**{name: arguments[name] for name in names})
 
     @property
     def batch_sizes(self) -> list[int]:
