@@ -21,6 +21,7 @@ from ios_tf.bench.frameworks import interpreter
 from ios_tf.bench.frameworks.weights import random_weights
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.bench.standalone import utc_now
+from ios_tf.differences import relative_difference, relative_norm
 from ios_tf.errors import UserError
 from ios_tf.files import write_json
 from ios_tf.model.network import Network
@@ -270,17 +271,6 @@ def _arithmetic(device: str, dtype: str) -> str:
     return "tf32" if tf32 else dtype
 
 
-def relative_differences(
-    found: np.ndarray, expected: np.ndarray
-) -> tuple[float, float]:
-    """The largest difference over the largest value, and the same of norms."""
-    difference = np.abs(found - expected)
-    return (
-        float(difference.max() / np.abs(expected).max()),
-        float(np.linalg.norm(difference) / np.linalg.norm(expected)),
-    )
-
-
 def _worst(differences: Iterable[tuple[float, float]]) -> tuple[float, float]:
     largest, norms = zip(*differences, strict=True)
     return max(largest), max(norms)
@@ -303,10 +293,11 @@ def _differences(
     flat = [array for of_operator in weights for array in of_operator]
     program = engine.Program(block, schedule_json(schedule), flat, device)
     found = program.run([arrays.encoded(x, dtype) for x in inputs])
+    outputs = [arrays.decoded(output, dtype) for output in found]
     reference = interpreter.compute(TorchOps(dtype="float64"), block, weights, inputs)
     return _worst(
-        relative_differences(arrays.decoded(output, dtype), expected)
-        for output, expected in zip(found, reference, strict=True)
+        (relative_difference(y, expected), relative_norm(y, expected))
+        for y, expected in zip(outputs, reference, strict=True)
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ios_tf.conversion import timing
+from ios_tf.differences import relative_difference
 from ios_tf.model import function_library
 from ios_tf.model.frozen_graphs import FrozenSignature
 
@@ -64,26 +65,6 @@ def compare_outputs(
                     f"{count} of {truth.size} values of output {name!r} differ"
                 )
     return worst, unequal
-
-
-def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference over the largest value; infinite for another shape.
-
-    NaN and infinities are equal to themselves.
-    """
-    if found.shape != expected.shape:
-        return float("inf")
-    if expected.dtype.kind != "c":
-        found, expected = found.astype(np.float64), expected.astype(np.float64)
-    finite = np.isfinite(expected)
-    if not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
-        return float("inf")
-    if not finite.any():
-        return 0.0
-    difference = np.abs(found[finite] - expected[finite]).max()
-    if not np.isfinite(difference):
-        return float("inf")
-    return float(difference / max(np.abs(expected[finite]).max(), 1e-30))
 
 
 def undefined(outputs: Mapping[str, Any]) -> list[float]:

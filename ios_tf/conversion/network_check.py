@@ -86,10 +86,10 @@ def check(
         return graphs[key]
 
     sizes = {}
-    for batch_size, of_size in collected.items():
+    for batch_size, network in collected.items():
         choices: dict[_Choice, Mapping[str, Schedule]] = {}
         for choice in (sequential, found, *others):
-            choices.setdefault(_key(choice, of_size.problems), choice)
+            choices.setdefault(_key(choice, network.problems), choice)
         latencies = compare_within_memory(
             functools.partial(cost_model.compare_programs, seconds=seconds),
             [
@@ -111,7 +111,7 @@ def check(
         else:
             best, best_ms = min(measured, key=lambda one: one[1])
         sizes[batch_size] = CheckedSize(
-            {signature: best[signature] for signature in of_size.problems},
+            {signature: best[signature] for signature in network.problems},
             latencies[0],
             best_ms,
             best is sequential and len(measured) > 1,

@@ -214,9 +214,9 @@ def of_one_network(collected: Mapping[int, Collected]) -> dict[int, Collected]:
     taken, and then that of most sizes.
     """
     networks: list[list[int]] = []
-    for size, of_size in collected.items():
+    for size, network in collected.items():
         for sizes in networks:
-            if _network(collected[sizes[0]]) == _network(of_size):
+            if _network(collected[sizes[0]]) == _network(network):
                 sizes.append(size)
                 break
         else:

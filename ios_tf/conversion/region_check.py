@@ -19,17 +19,14 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.conversion import timing
-from ios_tf.conversion.differences import (
-    allowed_difference,
-    relative_difference,
-    tolerance,
-)
+from ios_tf.conversion.differences import allowed_difference, tolerance
 from ios_tf.conversion.made_up_inputs import (
     CannotCompareError,
     Inputs,
     made_up_inputs,
     rounded_inputs,
 )
+from ios_tf.differences import relative_difference
 from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
@@ -95,8 +92,8 @@ def measure(
             number,
             lowered,
             {
-                size: _latencies(part, frozen, lowered, of_size, device)
-                for size, of_size in values.items()
+                size: _latencies(part, frozen, lowered, tensors, device)
+                for size, tensors in values.items()
             },
         )
         for part in parts

@@ -162,8 +162,8 @@ def test_a_size_whose_schedules_are_slower_is_sequential(latencies, expected, sa
     collected = {size: graph_optimizer.collect(frozen, size) for size in (1, 8)}
     schedules = {
         signature: DIFFERENT[size](problem)
-        for size, of_size in collected.items()
-        for signature, problem in of_size.problems.items()
+        for size, network in collected.items()
+        for signature, problem in network.problems.items()
     }
     searcher = Searcher(Stopwatch(latencies), SearchSettings())
     checked = network_check.check(frozen, collected, schedules, searcher)

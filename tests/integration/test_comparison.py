@@ -5,13 +5,14 @@ import pytest
 import tensorflow as tf
 
 from ios_tf.conversion.comparison import Reference
-from ios_tf.conversion.differences import compare_outputs, relative_difference
+from ios_tf.conversion.differences import compare_outputs
 from ios_tf.conversion.made_up_inputs import (
     CannotCompareError,
     Guess,
     made_up_inputs,
     told_sizes,
 )
+from ios_tf.differences import relative_difference, relative_norm
 from ios_tf.model import frozen_graphs, function_library
 
 INFINITY = float("inf")
@@ -41,6 +42,23 @@ def test_relative_difference(found, expected, difference):
         assert result > 1e20
     else:
         assert result == pytest.approx(difference)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "norm"),
+    [
+        ([3.0, 8.0], [3.0, 4.0], 0.8),
+        ([0.0], [0.0], 0.0),
+        ([], [], 0.0),
+        ([1.0], [1.0, 1.0], INFINITY),
+        ([np.nan, 3.0], [np.nan, 2.0], 0.5),
+        ([1.0, 2.0], [np.nan, 2.0], INFINITY),
+        ([np.nan, 2.0], [1.0, 2.0], INFINITY),
+    ],
+)
+def test_relative_norm(found, expected, norm):
+    result = relative_norm(np.array(found), np.array(expected))
+    assert result == pytest.approx(norm)
 
 
 def test_outputs_of_all_types_are_compared():

@@ -25,6 +25,7 @@ from ios_tf.bench.experiments.experiment import (
 from ios_tf.bench.frameworks.peers import PEERS
 from ios_tf.bench.frameworks.runner import Target
 from ios_tf.bench.worker import PeerError, Worker
+from ios_tf.differences import relative_difference
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 
@@ -256,7 +257,8 @@ def _rounding(
     The latency of a peer that computes something else says nothing; those of the others
     do.
     """
-    difference = _difference(outputs, expected)
+    pairs = zip(outputs, expected, strict=True)
+    difference = max((relative_difference(*pair) for pair in pairs), default=0.0)
     tolerance = _TOLERANCES[target.dtype]
     if target.kind != "cpu" and target.dtype == "float32" and target.tf32:
         tolerance = _TF32_TOLERANCE
@@ -285,13 +287,3 @@ def _in_turn(
                 failures[key] = str(error)
                 del latencies[key]
     return latencies, failures
-
-
-def _difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
-    worst = 0.0
-    for output, truth in zip(found, expected, strict=True):
-        if output.shape != truth.shape or not np.isfinite(output).all():
-            return float("inf")
-        largest = max(float(np.abs(truth).max()), 1e-30)
-        worst = max(worst, float(np.abs(output - truth).max()) / largest)
-    return worst

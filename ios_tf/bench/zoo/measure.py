@@ -25,7 +25,7 @@ from tensorflow.core.framework import graph_pb2
 
 import ios_tf
 from ios_tf.bench.zoo.model import Model
-from ios_tf.conversion.differences import relative_difference
+from ios_tf.differences import relative_difference
 from ios_tf.files import write_json
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.native import grappler, malloc

@@ -1,0 +1,48 @@
+"""How far an array is from the one that is expected, relative to it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Where nothing but zeros is expected, all else is infinitely far, or nearly so.
+_LEAST = 1e-30
+
+
+def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference over the largest value; infinite for another shape.
+
+    NaN and infinities are equal to themselves, and infinitely far from all else: what
+    computes the same overflows at the same values, which say nothing of the others.
+    """
+    compared = _finite(found, expected)
+    if compared is None:
+        return float("inf")
+    difference, values = compared
+    if not values.size:
+        return 0.0
+    return float(np.abs(difference).max() / max(np.abs(values).max(), _LEAST))
+
+
+def relative_norm(found: np.ndarray, expected: np.ndarray) -> float:
+    """As `relative_difference`, of norms: of the difference over that of the values."""
+    compared = _finite(found, expected)
+    if compared is None:
+        return float("inf")
+    difference, values = compared
+    return float(np.linalg.norm(difference) / max(np.linalg.norm(values), _LEAST))
+
+
+def _finite(
+    found: np.ndarray, expected: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The differences from values that are finite, and these; None if they, or the
+    shape, or what is no finite number, differ infinitely."""
+    if found.shape != expected.shape:
+        return None
+    if expected.dtype.kind != "c":
+        found, expected = found.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(expected)
+    if not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
+        return None
+    difference = found[finite] - expected[finite]
+    return (difference, expected[finite]) if np.isfinite(difference).all() else None
