@@ -73,28 +73,80 @@ tensorflow::SessionOptions ReadSessionOptions(const std::string& path) {
   return options;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+struct Options {
   std::string model;
   std::map<std::string, std::string> flags = {{"plugin", ""},
                                               {"session_config", ""},
                                               {"threads", "24"},
                                               {"runs", "240"},
                                               {"outputs", ""}};
+};
+
+Options Parse(int argc, char** argv) {
+  Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const size_t equals = argument.find('=');
     if (argument.rfind("--", 0) != 0) {
-      model = argument;
+      options.model = argument;
     } else if (equals == std::string::npos ||
-               flags.count(argument.substr(2, equals - 2)) == 0) {
+               options.flags.count(argument.substr(2, equals - 2)) == 0) {
       Fail("unknown flag " + argument);
     } else {
-      flags[argument.substr(2, equals - 2)] = argument.substr(equals + 1);
+      options.flags[argument.substr(2, equals - 2)] =
+          argument.substr(equals + 1);
     }
   }
-  if (model.empty()) Fail("usage: load_model_cc MODEL [--FLAG=VALUE …]");
+  if (options.model.empty())
+    Fail("usage: load_model_cc MODEL [--FLAG=VALUE …]");
+  return options;
+}
+
+using Outputs = std::vector<Tensor>;
+
+Outputs Run(const tensorflow::SavedModelBundle& bundle,
+            const WarmupRequest& request) {
+  Outputs outputs;
+  Check(bundle.session->Run(request.inputs, request.outputs, {}, &outputs));
+  return outputs;
+}
+
+// Sends the requests `runs` times from many threads; gives how many outputs
+// were not those expected.
+int CountDifferent(const tensorflow::SavedModelBundle& bundle,
+                   const std::vector<WarmupRequest>& requests,
+                   const std::vector<Outputs>& expected, int thread_count,
+                   int runs) {
+  std::atomic<int> next{0}, wrong{0};
+  const Clock::time_point start = Clock::now();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < thread_count; ++t) {
+    threads.emplace_back([&] {
+      for (int i; (i = next++) < runs;) {
+        const size_t r = i % requests.size();
+        if (!SameBits(Run(bundle, requests[r]), expected[r])) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::printf("%d runs in %d threads: %.1f per second, %d differ\n", runs,
+              thread_count, runs / MillisecondsSince(start) * 1e3,
+              wrong.load());
+  return wrong;
+}
+
+void Write(const std::vector<Outputs>& results, const std::string& path) {
+  std::ofstream file(path, std::ios::binary);
+  for (const Outputs& outputs : results) {
+    for (const Tensor& output : outputs) file << output.tensor_data();
+  }
+  if (!file.flush()) Fail(path + ": cannot be written");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  auto [model, flags] = Parse(argc, argv);
   if (!flags["plugin"].empty()) LoadPlugin(flags["plugin"]);
   tensorflow::SessionOptions options;
   if (!flags["session_config"].empty()) {
@@ -111,42 +163,16 @@ int main(int argc, char** argv) {
       ReadWarmupRequests(model, bundle.meta_graph_def);
   Check(requests.status());
   if (requests->empty()) Fail(model + " has no warm-up requests to send");
-  const auto run = [&](const WarmupRequest& request) {
-    std::vector<Tensor> outputs;
-    Check(bundle.session->Run(request.inputs, request.outputs, {}, &outputs));
-    return outputs;
-  };
-  std::vector<std::vector<Tensor>> expected;
+  std::vector<Outputs> expected;
   for (const WarmupRequest& request : *requests) {
     start = Clock::now();
-    expected.push_back(run(request));
+    expected.push_back(Run(bundle, request));
     std::printf("warm-up request %zu: %.1f ms\n", expected.size(),
                 MillisecondsSince(start));
   }
-
-  const int runs = std::stoi(flags["runs"]);
-  std::atomic<int> next{0}, wrong{0};
-  start = Clock::now();
-  std::vector<std::thread> threads;
-  for (int t = 0; t < std::stoi(flags["threads"]); ++t) {
-    threads.emplace_back([&] {
-      for (int i; (i = next++) < runs;) {
-        const size_t r = i % requests->size();
-        if (!SameBits(run((*requests)[r]), expected[r])) ++wrong;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  std::printf("%d runs in %zu threads: %.1f per second, %d differ\n", runs,
-              threads.size(), runs / MillisecondsSince(start) * 1e3,
-              wrong.load());
-
-  if (!flags["outputs"].empty()) {
-    std::ofstream file(flags["outputs"], std::ios::binary);
-    for (const std::vector<Tensor>& outputs : expected) {
-      for (const Tensor& output : outputs) file << output.tensor_data();
-    }
-    if (!file.flush()) Fail(flags["outputs"] + ": cannot be written");
-  }
+  const int wrong =
+      CountDifferent(bundle, *requests, expected, std::stoi(flags["threads"]),
+                     std::stoi(flags["runs"]));
+  if (!flags["outputs"].empty()) Write(expected, flags["outputs"]);
   return wrong == 0 ? 0 : 1;
 }

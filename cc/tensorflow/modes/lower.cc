@@ -57,12 +57,14 @@ Places AnnotatedPlaces(const Partition& partition, const ImportedOperator& op) {
   return places;
 }
 
-// The schedule that the operators' places describe. An operator without one (a
-// block without schedule, or nodes that a pass of TensorFlow made) gets a stage
-// of its own after those of its inputs; or joins theirs, where its readers are
-// there.
-Schedule AnnotatedSchedule(const Block& block,
-                           const std::vector<std::optional<Place>>& places) {
+using OptionalPlaces = std::vector<std::optional<Place>>;
+// A stage as annotated, and how far behind it.
+using Moment = std::pair<int64_t, int>;
+
+// When operators run. One without a place (a block without schedule, or nodes
+// that a pass of TensorFlow made) gets a stage of its own after those of its
+// inputs; or joins theirs, where its readers are there.
+std::vector<Moment> Moments(const Block& block, const OptionalPlaces& places) {
   const int n = block.operators.size();
   std::vector<int64_t> first_reader(n, std::numeric_limits<int64_t>::max());
   for (int i = n - 1; i >= 0; --i) {
@@ -71,8 +73,7 @@ Schedule AnnotatedSchedule(const Block& block,
       if (ref >= 0) first_reader[ref] = std::min(first_reader[ref], own);
     }
   }
-  // (annotated stage, how far behind it).
-  std::vector<std::pair<int64_t, int>> when(n);
+  std::vector<Moment> when(n);
   for (int i = 0; i < n; ++i) {
     if (places[i]) {
       when[i] = {places[i]->stage, 0};
@@ -84,33 +85,45 @@ Schedule AnnotatedSchedule(const Block& block,
     }
     if (when[i].first != first_reader[i]) ++when[i].second;
   }
-  std::map<std::pair<int64_t, int>, std::vector<int>> by_stage;
-  for (int i = 0; i < n; ++i) by_stage[when[i]].push_back(i);
+  return when;
+}
+
+// The stage of operators that run at one moment. Those without a place go with
+// the others.
+Stage AnnotatedStage(const Block& block, const OptionalPlaces& places,
+                     const std::vector<int>& operators) {
+  const bool merges =
+      operators.size() > 1 &&
+      std::all_of(operators.begin(), operators.end(),
+                  [&](int i) { return places[i] && places[i]->merge; });
+  if (merges) return {Strategy::kMerge, {operators}};
+  int64_t micro_batches = 1;
+  for (int i : operators) {
+    if (places[i]) {
+      micro_batches = std::max(micro_batches, places[i]->micro_batches);
+    }
+  }
+  if (micro_batches > 1) {
+    return {Strategy::kSplit, {operators}, micro_batches};
+  }
+  return {Strategy::kConcurrent, ConnectedComponents(block, operators)};
+}
+
+// The schedule that the operators' places describe.
+Schedule AnnotatedSchedule(const Block& block, const OptionalPlaces& places) {
+  const int n = block.operators.size();
+  const std::vector<Moment> when = Moments(block, places);
+  std::map<Moment, std::vector<int>> by_moment;
+  for (int i = 0; i < n; ++i) by_moment[when[i]].push_back(i);
   Schedule schedule;
-  for (const auto& [key, stage] : by_stage) {
-    const bool merges =
-        stage.size() > 1 && std::all_of(stage.begin(), stage.end(), [&](int i) {
-          return places[i] && places[i]->merge;
-        });
-    // Operators without a schedule go with the others of their stage.
-    int64_t micro_batches = 1;
-    for (int i : stage) {
-      if (places[i]) {
-        micro_batches = std::max(micro_batches, places[i]->micro_batches);
-      }
+  for (const auto& [moment, operators] : by_moment) {
+    if (moment.second == 0) {
+      schedule.stages.push_back(AnnotatedStage(block, places, operators));
+      continue;
     }
     // Operators without a schedule run one after the other.
-    if (key.second > 0) {
-      for (int i : stage) {
-        schedule.stages.push_back({Strategy::kConcurrent, {{i}}});
-      }
-    } else if (merges) {
-      schedule.stages.push_back({Strategy::kMerge, {stage}});
-    } else if (micro_batches > 1) {
-      schedule.stages.push_back({Strategy::kSplit, {stage}, micro_batches});
-    } else {
-      schedule.stages.push_back(
-          {Strategy::kConcurrent, ConnectedComponents(block, stage)});
+    for (int i : operators) {
+      schedule.stages.push_back({Strategy::kConcurrent, {{i}}});
     }
   }
   for (int i = 0; i < n; ++i) {

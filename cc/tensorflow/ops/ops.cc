@@ -17,6 +17,58 @@ using ::tensorflow::shape_inference::DimensionHandle;
 using ::tensorflow::shape_inference::InferenceContext;
 using ::tensorflow::shape_inference::ShapeHandle;
 
+// The batch sizes of a region's inputs, as far as they are unknown.
+struct UnknownBatch {
+  std::optional<DimensionHandle> dimension;
+  bool only_one = true;  // they are the same
+};
+
+// Batch, height and width may be other than in the program, or unknown: what
+// two choices of them agree on holds for all.
+constexpr int kTrials = 2;
+
+// Gives the block's inputs the sizes that are known, and a trial's choices.
+absl::Status ChooseSizes(InferenceContext* c, int trial, Block* block,
+                         UnknownBatch* batch) {
+  for (size_t k = 0; k < block->inputs.size(); ++k) {
+    ShapeHandle input;
+    TF_RETURN_IF_ERROR(
+        c->WithRank(c->input(k), block->inputs[k].size(), &input));
+    for (int d = 0; d < c->Rank(input); ++d) {
+      const DimensionHandle dim = c->Dim(input, d);
+      int64_t& size = block->inputs[k][d];
+      if (c->ValueKnown(dim)) {
+        size = c->Value(dim);
+      } else if (d == 0) {
+        batch->only_one =
+            batch->only_one &&
+            (!batch->dimension || batch->dimension->SameHandle(dim));
+        batch->dimension = dim;
+        size = 2 + trial;
+      } else if (trial > 0 && d + 1 < c->Rank(input)) {
+        size += 64;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The shape that the results of both trials agree on.
+ShapeHandle CommonShape(InferenceContext* c, const Shape& first,
+                        const Shape& second, const UnknownBatch& batch) {
+  std::vector<DimensionHandle> dims;
+  for (size_t d = 0; d < first.size(); ++d) {
+    if (first[d] == second[d]) {
+      dims.push_back(c->MakeDim(first[d]));
+    } else {
+      dims.push_back(d == 0 && batch.only_one && first[d] == 2
+                         ? *batch.dimension
+                         : c->UnknownDim());
+    }
+  }
+  return c->MakeShape(dims);
+}
+
 absl::Status RegionShape(InferenceContext* c) {
   std::string json;
   TF_RETURN_IF_ERROR(c->GetAttr("program", &json));
@@ -30,54 +82,22 @@ absl::Status RegionShape(InferenceContext* c) {
     return absl::InvalidArgumentError(
         "the program has another number of inputs or outputs");
   }
-  // Batch, height and width may be other than in the program, or unknown: what
-  // two choices of them agree on holds for all.
-  constexpr int kTrials = 2;
-  std::optional<DimensionHandle> batch;  // the only one that is unknown
-  bool one_batch = true;
+  UnknownBatch batch;
   std::vector<std::vector<Shape>> results;
   for (int trial = 0; trial < kTrials; ++trial) {
-    for (size_t k = 0; k < block.inputs.size(); ++k) {
-      ShapeHandle input;
-      TF_RETURN_IF_ERROR(
-          c->WithRank(c->input(k), block.inputs[k].size(), &input));
-      for (int d = 0; d < c->Rank(input); ++d) {
-        const DimensionHandle dim = c->Dim(input, d);
-        int64_t& size = block.inputs[k][d];
-        if (c->ValueKnown(dim)) {
-          size = c->Value(dim);
-        } else if (d == 0) {
-          one_batch = one_batch && (!batch || batch->SameHandle(dim));
-          batch = dim;
-          size = 2 + trial;
-        } else if (trial > 0 && d + 1 < c->Rank(input)) {
-          size += 64;
-        }
-      }
-    }
+    TF_RETURN_IF_ERROR(ChooseSizes(c, trial, &block, &batch));
     StatusOr<std::vector<Shape>> shapes = InferShapes(block);
     if (shapes.ok()) results.push_back(*std::move(shapes));
   }
   // Sizes that do not fit each other are an error where all are known.
   StatusOr<std::vector<Shape>> shapes = InferShapes(block);
-  if (!shapes.ok() && !batch) return ToAbsl(shapes.status());
+  if (!shapes.ok() && !batch.dimension) return ToAbsl(shapes.status());
   for (int k = 0; k < c->num_outputs(); ++k) {
     const int op = block.outputs[k];
-    if (results.size() < kTrials) {
-      c->set_output(k, c->UnknownShape());
-      continue;
-    }
-    std::vector<DimensionHandle> dims;
-    for (size_t d = 0; d < results[0][op].size(); ++d) {
-      const int64_t size = results[0][op][d];
-      if (size == results[1][op][d]) {
-        dims.push_back(c->MakeDim(size));
-      } else {
-        dims.push_back(d == 0 && one_batch && size == 2 ? *batch
-                                                        : c->UnknownDim());
-      }
-    }
-    c->set_output(k, c->MakeShape(dims));
+    c->set_output(k,
+                  results.size() < kTrials
+                      ? c->UnknownShape()
+                      : CommonShape(c, results[0][op], results[1][op], batch));
   }
   return absl::OkStatus();
 }

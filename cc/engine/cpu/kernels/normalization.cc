@@ -151,70 +151,76 @@ ImageNorm::ImageNorm(const TensorView& x, const TensorView& to, int64_t groups)
   shifts_ = scratch_.Take(row);
 }
 
+template <typename Function>
+void ImageNorm::ForChunks(const Function& function) const {
+  const int64_t rows = pixels_ / repeat_;
+  ParallelFor(chunks_, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = begin; chunk < end; ++chunk) {
+      const int64_t first = chunk * kChunkRows;
+      function(chunk, first, std::min(kChunkRows, rows - first));
+    }
+  });
+}
+
+double ImageNorm::MeanOf(const float* sums, int64_t group) const {
+  const int64_t n = repeat_ * channels_, each = channels_ / groups_;
+  // Of millions of numbers float32 would lose digits.
+  double total = 0.0;
+  for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
+    for (int64_t r = 0; r < repeat_; ++r) {
+      const float* const row = sums + chunk * n + r * channels_ + group * each;
+      for (int64_t c = 0; c < each; ++c) total += row[c];
+    }
+  }
+  return total / static_cast<double>(pixels_ * each);
+}
+
+template <typename Function>
+void ImageNorm::Fill(float* row, int64_t group, const Function& value) const {
+  const int64_t each = channels_ / groups_;
+  for (int64_t r = 0; r < repeat_; ++r) {
+    for (int64_t c = group * each; c < (group + 1) * each; ++c) {
+      row[r * channels_ + c] = value(c);
+    }
+  }
+}
+
 void ImageNorm::Run(const Source& x, const Normalization& normalization,
                     const Target& to, float* scratch) const {
-  const int64_t rows = pixels_ / repeat_, n = repeat_ * channels_;
+  const int64_t n = repeat_ * channels_;
   const int64_t pitch = repeat_ * x.view.pitch;
   const int64_t out_pitch = repeat_ * to.view.pitch;
-  const int64_t each = channels_ / groups_;  // channels of a group
   float* const sums = scratch + sums_;
   float* const means = scratch + means_;
   float* const factors = scratch + factors_;
   float* const shifts = scratch + shifts_;
-  for (int64_t i = 0; i < n; ++i)
+  for (int64_t i = 0; i < n; ++i) {
     shifts[i] = normalization.shift[i % channels_];
-  const auto for_chunks = [&](auto&& function) {
-    ParallelFor(chunks_, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t chunk = begin; chunk < end; ++chunk) {
-        const int64_t first = chunk * kChunkRows;
-        function(chunk, first, std::min(kChunkRows, rows - first));
-      }
-    });
-  };
-  // The mean of a group's sums: of millions of numbers float32 would lose
-  // digits.
-  const auto mean_of = [&](int64_t group) {
-    double total = 0.0;
-    for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
-      for (int64_t r = 0; r < repeat_; ++r) {
-        const float* const row =
-            sums + chunk * n + r * channels_ + group * each;
-        for (int64_t c = 0; c < each; ++c) total += row[c];
-      }
-    }
-    return total / static_cast<double>(pixels_ * each);
-  };
-  const auto fill = [&](float* row, int64_t group, auto&& value) {
-    for (int64_t r = 0; r < repeat_; ++r) {
-      for (int64_t c = group * each; c < (group + 1) * each; ++c) {
-        row[r * channels_ + c] = value(c);
-      }
-    }
-  };
+  }
   for (int64_t image = 0; image < x.view.shape[0]; ++image) {
     const float* const in = x.data + image * pixels_ * x.view.pitch;
     float* const out = to.data + image * pixels_ * to.view.pitch;
-    for_chunks([&](int64_t chunk, int64_t first, int64_t count) {
+    ForChunks([&](int64_t chunk, int64_t first, int64_t count) {
       std::fill_n(sums + chunk * n, n, 0.0f);
       SumRows(in + first * pitch, pitch, count, n, sums + chunk * n);
     });
     for (int64_t group = 0; group < groups_; ++group) {
-      const float mean = mean_of(group);
-      fill(means, group, [&](int64_t) { return mean; });
+      const float mean = MeanOf(sums, group);
+      Fill(means, group, [&](int64_t) { return mean; });
     }
-    for_chunks([&](int64_t chunk, int64_t first, int64_t count) {
+    ForChunks([&](int64_t chunk, int64_t first, int64_t count) {
       std::fill_n(sums + chunk * n, n, 0.0f);
       SumSquaresOfRows(in + first * pitch, pitch, count, n, means,
                        sums + chunk * n);
     });
     for (int64_t group = 0; group < groups_; ++group) {
       const double factor =
-          1.0 / std::sqrt(mean_of(group) + normalization.epsilon);
-      fill(factors, group, [&](int64_t c) {
+          1.0 / std::sqrt(MeanOf(sums, group) + normalization.epsilon);
+      Fill(factors, group, [&](int64_t c) {
         return static_cast<float>(factor * normalization.scale[c]);
       });
     }
-    for_chunks([&](int64_t, int64_t first, int64_t count) {
+    ForChunks([&](int64_t, int64_t first, int64_t count) {
       NormalizeRows(in + first * pitch, pitch, count, n, means, factors, shifts,
                     out + first * out_pitch, out_pitch);
     });

@@ -39,6 +39,15 @@ class ImageNorm {
   // Rows that are summed in float32, by one thread.
   static constexpr int64_t kChunkRows = 64;
 
+  // Calls function(chunk, its first row, its rows) for each chunk of an image.
+  template <typename Function>
+  void ForChunks(const Function& function) const;
+  // The mean of the sums of a group, of all chunks and pixels of rows.
+  double MeanOf(const float* sums, int64_t group) const;
+  // Sets the channels of a group in a row to value(channel).
+  template <typename Function>
+  void Fill(float* row, int64_t group, const Function& value) const;
+
   int64_t channels_ = 0, groups_ = 1;
   int64_t pixels_ = 0;  // of an image
   int64_t repeat_ = 1;  // pixels of a row

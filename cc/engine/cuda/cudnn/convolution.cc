@@ -116,51 +116,9 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
     return Unimplemented(std::string("cuDNN has no ") +
                          ios::ToString(spec.activation));
   }
-  if (spec.transposed) {
-    const auto [top, bottom, left, right] = spec.padding;
-    if (form.copy_input) {
-      plan.input = DenseView(spec.input.shape);
-      IOS_ASSIGN_OR_RETURN(
-          made->pad_,
-          PadKernel::Create(device, {spec.dtype, spec.input, plan.input}));
-    }
-    if (form.cut_output) {
-      const Shape& shape = spec.output.shape;
-      plan.output = DenseView({shape[0], shape[1] + top + bottom,
-                               shape[2] + left + right, shape[3]});
-      plan.padding = {0, 0, 0, 0};
-      IOS_ASSIGN_OR_RETURN(
-          made->cut_, PadKernel::Create(device, {spec.dtype, plan.output,
-                                                 spec.output, -top, -left}));
-    }
-  } else if (form.copy_input) {
-    const Shape& shape = spec.input.shape;
-    const auto [top, bottom, left, right] = spec.padding;
-    plan.input = DenseView(
-        {shape[0], shape[1] + top + bottom, shape[2] + left + right, shape[3]});
-    plan.padding = {0, 0, 0, 0};
-    IOS_ASSIGN_OR_RETURN(made->pad_,
-                         PadKernel::Create(device, {spec.dtype, spec.input,
-                                                    plan.input, top, left}));
-  }
-  if (form.copy_output) plan.output = DenseView(spec.output.shape);
-
+  IOS_RETURN_IF_ERROR(made->MakeCopies(device, spec, form, &plan));
   IOS_ASSIGN_OR_RETURN(made->plan_, FindPlan(device, plan));
-  made->rest_bias_ = spec.bias && !plan.bias;
-  made->rest_residual_ = spec.residual && !plan.residual;
-  const bool activate = spec.activation != plan.activation;
-  if (form.copy_output || made->rest_bias_ || made->rest_residual_ ||
-      activate) {
-    // A cut output lies in the spec's output already.
-    SumSpec sum;
-    sum.dtype = spec.dtype;
-    sum.terms = {form.cut_output ? spec.output : plan.output};
-    if (made->rest_residual_) sum.terms.push_back(*spec.residual);
-    sum.bias = made->rest_bias_;
-    if (activate) sum.activation = spec.activation;
-    sum.output = spec.output;
-    IOS_ASSIGN_OR_RETURN(made->rest_, SumKernel::Create(device, sum));
-  }
+  IOS_RETURN_IF_ERROR(made->MakeRest(device, spec, form, plan));
 
   made->scratch_bytes_ = made->plan_->workspace_bytes();
   const auto reserve = [&](const TensorView& view) {
@@ -173,6 +131,56 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
     made->output_offset_ = reserve(plan.output);
   }
   return made;
+}
+
+Status Convolution::MakeCopies(const Device* device,
+                               const ConvolutionSpec& spec, const Form& form,
+                               ConvolutionSpec* plan) {
+  const auto [top, bottom, left, right] = spec.padding;
+  const auto padded = [&](const Shape& shape) {
+    return DenseView(
+        {shape[0], shape[1] + top + bottom, shape[2] + left + right, shape[3]});
+  };
+  if (form.copy_input && spec.transposed) {
+    plan->input = DenseView(spec.input.shape);
+    IOS_ASSIGN_OR_RETURN(
+        pad_, PadKernel::Create(device, {spec.dtype, spec.input, plan->input}));
+  } else if (form.copy_input) {
+    plan->input = padded(spec.input.shape);
+    plan->padding = {0, 0, 0, 0};
+    IOS_ASSIGN_OR_RETURN(
+        pad_, PadKernel::Create(
+                  device, {spec.dtype, spec.input, plan->input, top, left}));
+  }
+  if (form.cut_output) {
+    plan->output = padded(spec.output.shape);
+    plan->padding = {0, 0, 0, 0};
+    IOS_ASSIGN_OR_RETURN(
+        cut_, PadKernel::Create(device, {spec.dtype, plan->output, spec.output,
+                                         -top, -left}));
+  }
+  if (form.copy_output) plan->output = DenseView(spec.output.shape);
+  return Status();
+}
+
+Status Convolution::MakeRest(const Device* device, const ConvolutionSpec& spec,
+                             const Form& form, const ConvolutionSpec& plan) {
+  rest_bias_ = spec.bias && !plan.bias;
+  rest_residual_ = spec.residual && !plan.residual;
+  const bool activate = spec.activation != plan.activation;
+  if (!form.copy_output && !rest_bias_ && !rest_residual_ && !activate) {
+    return Status();
+  }
+  SumSpec sum;
+  sum.dtype = spec.dtype;
+  // A cut output lies in the spec's output already.
+  sum.terms = {form.cut_output ? spec.output : plan.output};
+  if (rest_residual_) sum.terms.push_back(*spec.residual);
+  sum.bias = rest_bias_;
+  if (activate) sum.activation = spec.activation;
+  sum.output = spec.output;
+  IOS_ASSIGN_OR_RETURN(rest_, SumKernel::Create(device, sum));
+  return Status();
 }
 
 StatusOr<bool> Convolution::StepsAreFaster(const Device* device,

@@ -56,6 +56,14 @@ class Convolution {
   static StatusOr<std::unique_ptr<Convolution>> Create(
       const Device* device, const ConvolutionSpec& spec, const Form& form);
 
+  // Makes what copies the input, padded, and cuts a transposed convolution's
+  // output; `plan` is what cuDNN is to compute between the two.
+  Status MakeCopies(const Device* device, const ConvolutionSpec& spec,
+                    const Form& form, ConvolutionSpec* plan);
+  // Makes what computes of the spec what the plan leaves, if anything.
+  Status MakeRest(const Device* device, const ConvolutionSpec& spec,
+                  const Form& form, const ConvolutionSpec& plan);
+
   // Whether `steps` is faster than `whole`, both of them of `spec`.
   static StatusOr<bool> StepsAreFaster(const Device* device,
                                        const ConvolutionSpec& spec,
