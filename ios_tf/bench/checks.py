@@ -18,7 +18,7 @@ import numpy as np
 
 from ios_tf.bench import arrays
 from ios_tf.bench.frameworks import interpreter
-from ios_tf.bench.frameworks.weights import random_weights
+from ios_tf.bench.frameworks.weights import ACTIVATIONS, random_weights
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.bench.standalone import utc_now
 from ios_tf.differences import relative_difference, relative_norm
@@ -52,36 +52,9 @@ _NETWORK_TOLERANCES = {
 # How many times its norm's limit the largest difference may be: TF32 rounds each factor
 # to 11 bits, and one of a convolution's thousands of sums is twice as far off as most.
 _OUTLIER = 3.0
-_ACTIVATIONS = (
-    "none",
-    "relu",
-    "relu6",
-    "sigmoid",
-    "tanh",
-    "swish",
-    "hard_sigmoid",
-    "hard_swish",
-    "elu",
-    "leaky_relu",
-    "selu",
-    "softplus",
-    "softsign",
-    "gelu",
-    "gelu_tanh",
-    "mish",
-    "maximum",
-    "minimum",
-    "clip",
-    "threshold",
-    "exp",
-    "expm1",
-    "square",
-    "pow",
-    "abs",
-    "erf",
-    "erfc",
-    "sin",
-)
+# Logarithms and roots of the numbers below 0 among the inputs are NaN.
+_OF_POSITIVE_NUMBERS = ("log", "log1p", "sqrt", "rsqrt")
+_ACTIVATIONS = ("none", *(a for a in ACTIVATIONS if a not in _OF_POSITIVE_NUMBERS))
 
 
 @dataclasses.dataclass(frozen=True)

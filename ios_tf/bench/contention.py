@@ -35,7 +35,7 @@ _SERVED = "beside a process that calls the same"
 _ONE_CORE = "on one core"
 _QUOTA = f"with a quota of {_CORES} cores"
 
-# Arguments: as JSON, see _measure. What both kinds of processes do first.
+# Arguments: as JSON, see _measure. Both kinds of processes do this first.
 _CHILD = """
 import json, os, sys, time
 given = json.loads(sys.argv[1])

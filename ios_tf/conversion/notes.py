@@ -1,5 +1,5 @@
-"""What a report says of each step: reports with that, and notes on searches,
-comparisons, and nodes that stay TensorFlow's."""
+"""Adds to reports what they say of each step, with notes on searches, comparisons, and
+nodes that stay TensorFlow's."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def _has_resources(function: Any, variables: Sequence[tf.Variable]) -> bool:
 
 
 def _batch_size(model: Any) -> int | None:
-    """What a Keras model's inputs say of it, which an export forgets."""
+    """Reads of a Keras model's inputs what an export forgets."""
     inputs = tf.nest.flatten(getattr(model, "inputs", None) or [])
     sizes = (one.shape[0] for one in inputs)
     return min((size for size in sizes if size is not None), default=None)

@@ -73,7 +73,7 @@ def between(
 def other_inputs(
     frozen: FrozenSignature, inputs: set[str], outputs: Iterable[str]
 ) -> set[str]:
-    """What a part of a signature's graph reads beside some tensors of the signature's.
+    """Finds what a part of a signature's graph reads beside some tensors of it.
 
     Such as the shape of something else, which a lowered graph need not have.
 

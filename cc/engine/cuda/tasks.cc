@@ -92,6 +92,30 @@ TaskOr CompileSlice(Device* device, const TaskSpec& spec) {
       });
 }
 
+// A task of a kernel that reads its first input only.
+template <typename Kernel>
+TaskOr TaskOfOneInput(const Kernel& kernel) {
+  return MakeTask([kernel](const void* const* inputs, void* output,
+                           const LaneResources& lane) {
+    return kernel.Enqueue(inputs[0], output, lane.stream);
+  });
+}
+
+// A task of a kernel that reads its first input, and two weights.
+template <typename Kernel>
+TaskOr TaskWithScaleAndShift(const Kernel& kernel, const TaskSpec& spec) {
+  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> scale,
+                       Pack(spec, 0, Layout::kPlain));
+  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> shift,
+                       Pack(spec, 1, Layout::kPlain));
+  return MakeTask([kernel, scale, shift](const void* const* inputs,
+                                         void* output,
+                                         const LaneResources& lane) {
+    return kernel.Enqueue(inputs[0], scale.get(), shift.get(), output,
+                          lane.stream);
+  });
+}
+
 // Sums, and activations as sums of one.
 TaskOr CompileAdd(Device* device, const TaskSpec& spec) {
   IOS_ASSIGN_OR_RETURN(
@@ -129,16 +153,7 @@ TaskOr CompileScale(Device* device, const TaskSpec& spec) {
   IOS_ASSIGN_OR_RETURN(const ScaleKernel kernel,
                        ScaleKernel::Create(device, spec.dtype, spec.inputs[0],
                                            spec.op->activation, spec.output));
-  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> scale,
-                       Pack(spec, 0, Layout::kPlain));
-  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> shift,
-                       Pack(spec, 1, Layout::kPlain));
-  return MakeTask([kernel, scale, shift](const void* const* inputs,
-                                         void* output,
-                                         const LaneResources& lane) {
-    return kernel.Enqueue(inputs[0], scale.get(), shift.get(), output,
-                          lane.stream);
-  });
+  return TaskWithScaleAndShift(kernel, spec);
 }
 
 TaskOr CompileGlobalPool(Device* device, const TaskSpec& spec) {
@@ -146,10 +161,7 @@ TaskOr CompileGlobalPool(Device* device, const TaskSpec& spec) {
       const GlobalPoolKernel kernel,
       GlobalPoolKernel::Create(device, spec.dtype, spec.inputs[0],
                                spec.op->pool, spec.output));
-  return MakeTask([kernel](const void* const* inputs, void* output,
-                           const LaneResources& lane) {
-    return kernel.Enqueue(inputs[0], output, lane.stream);
-  });
+  return TaskOfOneInput(kernel);
 }
 
 TaskOr CompileNormalization(Device* device, const TaskSpec& spec) {
@@ -157,26 +169,14 @@ TaskOr CompileNormalization(Device* device, const TaskSpec& spec) {
       const NormalizationKernel kernel,
       NormalizationKernel::Create(device, spec.dtype, *spec.op, spec.inputs[0],
                                   spec.output));
-  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> scale,
-                       Pack(spec, 0, Layout::kPlain));
-  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> shift,
-                       Pack(spec, 1, Layout::kPlain));
-  return MakeTask([kernel, scale, shift](const void* const* inputs,
-                                         void* output,
-                                         const LaneResources& lane) {
-    return kernel.Enqueue(inputs[0], scale.get(), shift.get(), output,
-                          lane.stream);
-  });
+  return TaskWithScaleAndShift(kernel, spec);
 }
 
 TaskOr CompileSoftmax(Device* device, const TaskSpec& spec) {
   IOS_ASSIGN_OR_RETURN(
       const SoftmaxKernel kernel,
       SoftmaxKernel::Create(device, spec.dtype, spec.inputs[0], spec.output));
-  return MakeTask([kernel](const void* const* inputs, void* output,
-                           const LaneResources& lane) {
-    return kernel.Enqueue(inputs[0], output, lane.stream);
-  });
+  return TaskOfOneInput(kernel);
 }
 
 // A kernel of spatial_kernels.h, which reads its first input only.
@@ -185,10 +185,7 @@ TaskOr CompileSpatial(Device* device, const TaskSpec& spec) {
   IOS_ASSIGN_OR_RETURN(const Kernel kernel,
                        Kernel::Create(device, spec.dtype, *spec.op,
                                       spec.inputs[0], spec.output));
-  return MakeTask([kernel](const void* const* inputs, void* output,
-                           const LaneResources& lane) {
-    return kernel.Enqueue(inputs[0], output, lane.stream);
-  });
+  return TaskOfOneInput(kernel);
 }
 
 TaskOr CompilePad(Device* device, const TaskSpec& spec) {
@@ -199,10 +196,7 @@ TaskOr CompilePad(Device* device, const TaskSpec& spec) {
                         {spec.dtype, spec.inputs[0], spec.output, padding.top,
                          padding.left, spec.op->pad_mode, spec.op->pad_value,
                          spec.op->channel_padding[0]}));
-  return MakeTask([kernel](const void* const* inputs, void* output,
-                           const LaneResources& lane) {
-    return kernel.Enqueue(inputs[0], output, lane.stream);
-  });
+  return TaskOfOneInput(kernel);
 }
 
 TaskOr Compile(Device* device, bool tf32, const TaskSpec& spec) {

@@ -45,7 +45,7 @@ bool KeepsLayout(const std::string& op) {
   if (UnaryOperations().count(op) > 0 || BinaryOperations().count(op) > 0) {
     return true;
   }
-  // What the handlers of other families import, and what these look through.
+  // Other families' handlers import these, or look through them.
   static const auto* const kKept = new std::unordered_set<std::string>{
       "AddN",   "Cast",         "ClipByValue", "ConcatV2",  "Greater",
       "Less",   "GreaterEqual", "LessEqual",   "Identity",  "Max",

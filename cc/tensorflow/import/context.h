@@ -58,7 +58,8 @@ class ImportContext {
   // none was.
   int FirstOf(int i, const Activation& activation, TensorRef x);
 
-  // What computes the node's output 0: an operator, or of another kind.
+  // These make what computes the node's output 0: an operator, or of another
+  // kind.
   ImportedOperator Make(int i, OperatorType type,
                         std::vector<TensorRef> inputs) const;
   ImportedOperator Make(int i, ImportedOperator::Kind kind,

@@ -80,9 +80,9 @@ Result ReadFusedOps(ImportContext& in, int i, ImportedOperator* op) {
   return absl::OkStatus();
 }
 
-// What SpaceToBatchND adds around an image, if it is as much for every size,
-// less what BatchToSpaceND cuts off again: padding to whole blocks depends on
-// the size. TensorFlow refuses what is not whole blocks.
+// Finds what SpaceToBatchND adds around an image, if it is as much for every
+// size, less what BatchToSpaceND cuts off again: padding to whole blocks
+// depends on the size. TensorFlow refuses what is not whole blocks.
 std::optional<std::array<int64_t, 4>> PaddingAround(
     ImportContext& in, int before, int after,
     const std::vector<int64_t>& block) {

@@ -22,7 +22,7 @@ HandlerTable PartHandlers();
 HandlerTable PoolHandlers();
 HandlerTable ResizeHandlers();
 
-// What other families ask for.
+// Other families ask for these.
 
 // The activation that a node, or a part of a fused one, is by its operation's
 // name (activations.cc).

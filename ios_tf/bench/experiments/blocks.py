@@ -12,6 +12,7 @@ from ios_tf.bench.experiments.experiment import (
     Experiment,
     Table,
     ms,
+    quantile_cells,
     ratio,
     short_name,
     summary,
@@ -88,9 +89,7 @@ class Blocks(Experiment):
                         str(row["operators"]),
                         str(row["stages"]),
                         ms(row["sequential"]["median_ms"]),
-                        ms(row["best"]["median_ms"]),
-                        ms(row["best"]["p10_ms"]),
-                        ms(row["best"]["p90_ms"]),
+                        *quantile_cells(row["best"]),
                         f"{row['speedup']:.3f}",
                     ]
                     for row in rows

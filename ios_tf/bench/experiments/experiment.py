@@ -284,6 +284,15 @@ def search_time(seconds: float, stopped: Any) -> str:
     return f"{seconds:.1f}" + ("*" if stopped else "")
 
 
+# The heads of the columns of `quantile_cells`.
+QUANTILES = ("median ms", "10 %", "90 %")
+
+
+def quantile_cells(row: Mapping[str, Any]) -> list[str]:
+    """A table's cells of what `quantiles` gave."""
+    return [ms(row[key]) for key in ("median_ms", "p10_ms", "p90_ms")]
+
+
 def ms(value: float) -> str:
     """Milliseconds for a table, with three or more digits."""
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"

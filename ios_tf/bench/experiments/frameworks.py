@@ -13,11 +13,12 @@ import numpy as np
 
 from ios_tf.bench.experiments import charts
 from ios_tf.bench.experiments.experiment import (
+    QUANTILES,
     Context,
     Experiment,
     Table,
-    ms,
     paper_name,
+    quantile_cells,
     ratio,
     short_name,
     summary,
@@ -67,9 +68,7 @@ class Frameworks(Experiment):
                 line = [PEERS[peer].name]
                 if "median_ms" in row:
                     line += [
-                        ms(row["median_ms"]),
-                        ms(row["p10_ms"]),
-                        ms(row["p90_ms"]),
+                        *quantile_cells(row),
                         f"{row['over_ios']:.3f}" if "over_ios" in row else "",
                         f"{row['difference']:.0e}",
                         f"{row['seconds']:.1f}",
@@ -83,7 +82,7 @@ class Frameworks(Experiment):
             for key in [k for k in published if k not in rows]:
                 name = _PAPER_PEERS.get(key, key)
                 lines.append([name, *[""] * 6, f"{published[key]:.2f}", "paper only"])
-            header = ["", "median ms", "10 %", "90 %", "/ IOS", "difference", "setup s"]
+            header = ["", *QUANTILES, "/ IOS", "difference", "setup s"]
             header += ["paper ms"] if published else []
             tables.append(Table(short_name(network), [*header, "note"], lines))
         return tables

@@ -7,11 +7,12 @@ from typing import Any
 
 from ios_tf.bench.experiments import charts
 from ios_tf.bench.experiments.experiment import (
+    QUANTILES,
     Context,
     Experiment,
     Table,
-    ms,
     paper_name,
+    quantile_cells,
     search_time,
     short_name,
     summary,
@@ -68,9 +69,7 @@ class PruningExperiment(Experiment):
             for key, row in rows.items():
                 line = [
                     key,
-                    ms(row["median_ms"]),
-                    ms(row["p10_ms"]),
-                    ms(row["p90_ms"]),
+                    *quantile_cells(row),
                     search_time(row["search_seconds"], row["stopped_blocks"]),
                     str(row["measurements"]),
                 ]
@@ -79,7 +78,7 @@ class PruningExperiment(Experiment):
                 elif published:
                     line += ["", ""]
                 lines.append(line)
-            header = ["r,s", "median ms", "10 %", "90 %", "search s", "measurements"]
+            header = ["r,s", *QUANTILES, "search s", "measurements"]
             header += ["paper ms", "paper search s"] if published else []
             tables.append(Table(short_name(network), header, lines))
         return tables

@@ -7,11 +7,12 @@ from typing import Any
 
 from ios_tf.bench.experiments import charts
 from ios_tf.bench.experiments.experiment import (
+    QUANTILES,
     Context,
     Experiment,
     Table,
-    ms,
     paper_name,
+    quantile_cells,
     ratio,
     search_time,
     short_name,
@@ -73,9 +74,7 @@ class Schedules(Experiment):
             for strategy, row in rows.items():
                 line = [
                     strategy,
-                    ms(row["median_ms"]),
-                    ms(row["p10_ms"]),
-                    ms(row["p90_ms"]),
+                    *quantile_cells(row),
                     f"{row['speedup']:.3f}",
                     str(row["stages"]),
                     search_time(row["search_seconds"], row["stopped_blocks"]),
@@ -86,7 +85,7 @@ class Schedules(Experiment):
                     speedup = published["sequential"] / found
                     line += [f"{found:.2f}", f"{speedup:.2f}"]
                 lines.append(line)
-            header = ["", "median ms", "10 %", "90 %", "speedup", "stages"]
+            header = ["", *QUANTILES, "speedup", "stages"]
             header += ["search s", "measurements"]
             if published:
                 header += ["paper ms", "paper speedup"]

@@ -180,7 +180,7 @@ class _ScalingOps:
     def activate(self, name: str, x: _Values, alpha: float, beta: float) -> _Values:
         # Logarithms and roots of negative numbers count as 0.
         with np.errstate(all="ignore"):
-            y = _ACTIVATIONS[name](x.mean + x.variance**0.5 * _NORMAL, alpha, beta)
+            y = ACTIVATIONS[name](x.mean + x.variance**0.5 * _NORMAL, alpha, beta)
         y = np.nan_to_num(y, posinf=0, neginf=0)
         mean, mean_square = (float((_DENSITY * f).sum()) for f in (y, y**2))
         return _Values.new(mean, mean_square, x.channels)
@@ -208,7 +208,7 @@ def _expm1(x: np.ndarray) -> np.ndarray:
 
 
 _erf = np.vectorize(math.erf)
-_ACTIVATIONS = {
+ACTIVATIONS = {
     "relu": lambda x, a, b: np.maximum(x, 0),
     "relu6": lambda x, a, b: np.clip(x, 0, 6),
     "sigmoid": lambda x, a, b: 1 / (1 + np.exp(-x)),

@@ -15,7 +15,7 @@ const char kWindowSource[] = R"cuda(
 
 constexpr bool kDepthwise = IOS_WINDOW == 0;
 constexpr int kStrip = IOS_STRIP;
-// What TensorFlow's maximum of no number is.
+// TensorFlow's maximum of no number is this one.
 constexpr float kLowest = IOS_DTYPE == 0   ? -3.402823466e38f
                           : IOS_DTYPE == 1 ? -65504.0f
                                            : -3.3895314e38f;
