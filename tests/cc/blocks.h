@@ -48,6 +48,13 @@ inline Block MakeBlock(std::vector<Operator> operators,
   return block;
 }
 
+// 0 and 1 read the input, 2 reads 0, 3 joins 1 and 2.
+inline Block Branches() {
+  return MakeBlock({Conv(-1, 2, 1), Conv(-1, 3, 3), Conv(0, 4, 3),
+                    Join(OperatorType::kConcat, {1, 2})},
+                   {3});
+}
+
 // A device whose tasks read any view.
 inline DeviceTraits Pitched() {
   DeviceTraits device;
