@@ -20,7 +20,7 @@ StatusOr<Parameters> RandomParameters::Of(
     const int at = padded.operators[i].back();
     const Operator& op = block.operators[at];
     const Shape& input = ShapeOf(block, shapes, op.inputs[0]);
-    const Key key = {op.type, WeightShapes(op, input), origin[i]};
+    const Key key = {KindOf(op, input), origin[i]};
     if (parameters_.count(key) == 0) {
       IOS_ASSIGN_OR_RETURN(parameters_[key], Make(op, input, key));
     }
@@ -31,21 +31,26 @@ StatusOr<Parameters> RandomParameters::Of(
 
 void RandomParameters::ForgetMerged() {
   for (auto it = parameters_.begin(); it != parameters_.end();) {
-    const bool is_merged = std::get<2>(it->first).size() > 1;
+    const bool is_merged = it->first.second.size() > 1;
     it = is_merged ? parameters_.erase(it) : std::next(it);
   }
 }
 
 StatusOr<std::shared_ptr<const RandomParameters::OfOne>> RandomParameters::Make(
     const Operator& op, const Shape& input, const Key& key) {
-  const auto& [type, shapes, origin] = key;
+  const auto& [kind, origin] = key;
   if (origin.size() > 1) return MakeRandom(op, input);
   int64_t number = 0;
   for (const auto& entry : parameters_) {
-    const auto& [other_type, other_shapes, of] = entry.first;
-    number += other_type == type && other_shapes == shapes && of.size() == 1;
+    const auto& [other, of] = entry.first;
+    number += other == kind && of.size() == 1;
   }
   return Shared(op, input, number);
+}
+
+RandomParameters::Kind RandomParameters::KindOf(const Operator& op,
+                                                const Shape& input) {
+  return {op.type, op.groups, WeightShapes(op, input)};
 }
 
 // They keep the magnitude of what flows through.
@@ -70,12 +75,11 @@ RandomParameters::MakeRandom(const Operator& op, const Shape& input) {
 StatusOr<std::shared_ptr<const RandomParameters::OfOne>>
 RandomParameters::Shared(const Operator& op, const Shape& input,
                          int64_t number) {
-  using SharedKey =
-      std::tuple<Backend*, OperatorType, std::vector<Shape>, int64_t>;
+  using SharedKey = std::tuple<Backend*, Kind, int64_t>;
   static std::mutex mutex;
   static auto* const all = new std::map<SharedKey, std::weak_ptr<const OfOne>>;
   std::lock_guard<std::mutex> lock(mutex);
-  const SharedKey key = {backend_, op.type, WeightShapes(op, input), number};
+  const SharedKey key = {backend_, KindOf(op, input), number};
   if (auto known = (*all)[key].lock()) return known;
   for (auto it = all->begin(); it != all->end();) {
     it = it->second.expired() ? all->erase(it) : std::next(it);

@@ -33,9 +33,14 @@ class RandomParameters {
 
  private:
   using OfOne = std::vector<std::shared_ptr<Parameter>>;
-  // By their shapes and the operators they come from: several for a merged one,
-  // its slices aside.
-  using Key = std::tuple<OperatorType, std::vector<Shape>, std::vector<int>>;
+  // What they are packed by: a type, its groups and the shapes of its weights.
+  // A filter of two groups may have the shape of one of a single group.
+  using Kind = std::tuple<OperatorType, int64_t, std::vector<Shape>>;
+  // With the operators they come from: several for a merged one, its slices
+  // aside.
+  using Key = std::pair<Kind, std::vector<int>>;
+
+  static Kind KindOf(const Operator& op, const Shape& input);
 
   StatusOr<std::shared_ptr<const OfOne>> Make(const Operator& op,
                                               const Shape& input,

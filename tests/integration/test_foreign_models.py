@@ -152,6 +152,20 @@ def test_grouped_convolutions_need_no_onednn(tmp_path):
         gh.assert_equal([found], [model(images, training=False).numpy()])
 
 
+def test_a_dense_and_a_grouped_convolution_with_filters_of_one_shape(tmp_path):
+    """In two regions, which are measured with the same made-up weights."""
+    inputs = keras.Input((9, 9, 6))
+    x = keras.ops.cumsum(layers.Conv2D(6, 3)(inputs), axis=1)
+    x = layers.Conv2D(6, 3, groups=2)(layers.Conv2D(12, 1)(x))
+    model = gh.randomised(keras.Model(inputs, x))
+    report = ios_tf.convert(model, str(tmp_path / "converted"), **FAST)
+    assert len(report.regions) == 2
+    images = gh.random_array(2, 9, 9, 6)
+    converted = tf.saved_model.load(str(tmp_path / "converted"))
+    (found,) = converted.signatures["serving_default"](images).values()
+    gh.assert_equal([found.numpy()], [model(images, training=False).numpy()])
+
+
 def test_side_effects_stay(tmp_path):
     """Asserts of TensorFlow 1, which only control dependencies keep."""
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
