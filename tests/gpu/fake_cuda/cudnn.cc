@@ -48,6 +48,11 @@ cudnnStatus_t Fail(cudnnStatus_t status, const std::string& why) {
   return status;
 }
 
+cudnnStatus_t FailIncomplete(const std::string& missing) {
+  Machine::Get().Violate(missing);
+  return Fail(CUDNN_STATUS_BAD_PARAM, missing);
+}
+
 #define FAKE_ENTER()                 \
   Machine& machine = Machine::Get(); \
   std::lock_guard<std::recursive_mutex> lock(machine.mutex)
@@ -85,6 +90,10 @@ std::vector<char> WritePlan(const Descriptor& plan) {
 }
 
 cudnnStatus_t ReadPlan(Descriptor* plan) {
+  // Where there is a configuration, that has one.
+  if (!plan->Has(CUDNN_ATTR_EXECUTION_PLAN_HANDLE)) {
+    return FailIncomplete(fake::NotSet(CUDNN_ATTR_EXECUTION_PLAN_HANDLE));
+  }
   const auto chars =
       plan->All<char>(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
   const std::string text(chars.begin(), chars.end());
@@ -111,7 +120,8 @@ cudnnStatus_t BuildPlan(Descriptor* plan) {
   const Descriptor* const config =
       plan->Ref(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   if (!config || !config->engine) {
-    return Fail(CUDNN_STATUS_BAD_PARAM, "a plan without engine");
+    return FailIncomplete(
+        fake::NotSet(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
   }
   const cudnnStatus_t status = CheckSupported(*config->graph);
   if (status != CUDNN_STATUS_SUCCESS) return status;
@@ -125,17 +135,10 @@ cudnnStatus_t BuildPlan(Descriptor* plan) {
 }
 
 cudnnStatus_t Finalize(Descriptor* descriptor) {
+  const std::string missing =
+      fake::MissingAttribute(descriptor->type, descriptor->attributes);
+  if (!missing.empty()) return FailIncomplete(missing);
   switch (descriptor->type) {
-    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
-      for (auto name :
-           {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_ATTR_TENSOR_DIMENSIONS,
-            CUDNN_ATTR_TENSOR_STRIDES, CUDNN_ATTR_TENSOR_UNIQUE_ID,
-            CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT}) {
-        if (!descriptor->Has(name)) {
-          return Fail(CUDNN_STATUS_BAD_PARAM, "a tensor that is not complete");
-        }
-      }
-      return CUDNN_STATUS_SUCCESS;
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: {
       std::string why;
       const cudnnStatus_t status = fake::BuildGraph(descriptor, &why);
