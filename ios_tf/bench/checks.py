@@ -11,15 +11,16 @@ import argparse
 import dataclasses
 import importlib.util
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ios_tf.bench import arrays
 from ios_tf.bench.frameworks import interpreter
-from ios_tf.bench.frameworks.weights import ACTIVATIONS, random_weights
+from ios_tf.bench.frameworks.weights import random_weights
 from ios_tf.bench.network_search import schedule_json
+from ios_tf.bench.operator_samples import sample_blocks
 from ios_tf.bench.standalone import utc_now
 from ios_tf.differences import relative_difference, relative_norm
 from ios_tf.errors import UserError
@@ -52,9 +53,6 @@ _NETWORK_TOLERANCES = {
 # How many times its norm's limit the largest difference may be: TF32 rounds each factor
 # to 11 bits, and one of a convolution's thousands of sums is twice as far off as most.
 _OUTLIER = 3.0
-# Logarithms and roots of the numbers below 0 among the inputs are NaN.
-_OF_POSITIVE_NUMBERS = ("log", "log1p", "sqrt", "rsqrt")
-_ACTIVATIONS = ("none", *(a for a in ACTIVATIONS if a not in _OF_POSITIVE_NUMBERS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +83,7 @@ def check_network(network: Network, device: str, dtype: str) -> list[Check]:
     checks = []
     for strategy in ("sequential", "greedy", "merge"):
         schedules = {
-            signature: _without_measuring(problem, strategy)
+            signature: without_measuring(problem, strategy)
             for signature, problem in network.problems.items()
         }
         worst = _worst(
@@ -97,7 +95,8 @@ def check_network(network: Network, device: str, dtype: str) -> list[Check]:
     return checks
 
 
-def _without_measuring(problem: Problem, strategy: str) -> Schedule:
+def without_measuring(problem: Problem, strategy: str) -> Schedule:
+    """A block's schedule of a strategy, without a device."""
     if strategy == "greedy":
         return greedy_schedule(problem)
     if strategy == "sequential":
@@ -123,120 +122,6 @@ def check_operators(device: str, dtype: str) -> list[Check]:
         differences = _differences(block, schedule, device, dtype)
         checks.append(Check(what, dtype, *differences, tolerance))
     return checks
-
-
-def sample_blocks() -> list[dict[str, Any]]:
-    """Blocks of one operator, of every type."""
-    alone = [*_convolutions(), *_of_images()]
-    samples = [([_IMAGE], operator) for operator in alone]
-    samples += _of_other_inputs()
-    blocks = []
-    for inputs, operator in samples:
-        refs = [-1 - i for i in range(len(inputs))]
-        first = {"type": operator["type"], "inputs": refs}
-        blocks.append(
-            {
-                "version": 1,
-                "inputs": inputs,
-                "operators": [{**first, **operator}],
-                "outputs": [0],
-            }
-        )
-    return blocks
-
-
-_IMAGE = [2, 13, 10, 12]
-_CONVOLUTION = {"type": "conv2d", "filters": 24, "bias": True, "activation": "relu"}
-
-
-def _convolution(kernel: list[int], **attributes: Any) -> dict[str, Any]:
-    return {**_CONVOLUTION, "kernel": kernel, **attributes}
-
-
-def _convolutions() -> list[dict[str, Any]]:
-    separable = {"type": "sepconv", "filters": 20, "bias": True, "padding": "SAME"}
-    separable["pre_activation"] = "relu"
-    transposed = {"type": "conv2d_transpose", "filters": 7, "strides": [2, 2]}
-    return [
-        _convolution([1, 1]),
-        _convolution([3, 3], padding="SAME"),
-        _convolution([1, 7], padding="SAME"),
-        _convolution([3, 3], padding="SAME", strides=[2, 2]),
-        _convolution([3, 3], padding="SAME", dilations=[2, 2]),
-        _convolution([3, 3], groups=4),
-        _convolution([3, 3], padding=[0, 1, 2, 0]),
-        *(_convolution([3, 3], activation=a) for a in _ACTIVATIONS),
-        *(
-            _convolution([k, k], groups=12, padding="SAME", strides=s)
-            for k in (3, 5, 7)
-            for s in ([1, 1], [2, 2])
-        ),
-        *({**separable, "kernel": [k, k]} for k in (3, 5, 7)),
-        {**separable, "kernel": [5, 5], "strides": [2, 2], "multiplier": 2},
-        {**transposed, "kernel": [3, 3], "padding": "SAME", "bias": True},
-        {**transposed, "kernel": [2, 4], "activation": "relu"},
-        {**transposed, "kernel": [3, 2], "padding": [1, -1, 0, -1], "bias": True},
-    ]
-
-
-def _of_images() -> list[dict[str, Any]]:
-    """Other operators that read one image, and nothing besides."""
-    mirrored = {"type": "pad", "padding": [2, 1, 3, 1]}
-    channels = {"type": "pad", "padding": [1, 0, 2, 0], "channel_padding": [3, 5]}
-    return [
-        *(
-            {
-                "type": "pool",
-                "pool": kind,
-                "kernel": [3, 3],
-                "strides": strides,
-                "padding": "SAME",
-            }
-            for kind in ("max", "avg")
-            for strides in ([1, 1], [2, 2])
-        ),
-        {"type": "global_pool", "pool": "avg"},
-        {"type": "global_pool", "pool": "max", "keep_dims": True},
-        {"type": "global_pool", "pool": "sum"},
-        *(
-            {
-                "type": "resize",
-                "interpolation": interpolation,
-                "coordinates": coordinates,
-                "output_size": size,
-            }
-            for interpolation in ("nearest", "bilinear")
-            for coordinates in ("asymmetric", "half_pixel", "align_corners")
-            for size in ([17, 25], [5, 10])
-        ),
-        {"type": "resize", "factors": [2, 3]},
-        {"type": "depth_to_space", "block_size": 2},
-        {"type": "lrn", "depth_radius": 2, "normalization": [1, 0.1, 0.75]},
-        {"type": "lrn", "depth_radius": 5, "normalization": [2, 0.1, 0.6]},
-        {"type": "pad", "padding": [1, 2, 0, 3]},
-        {"type": "pad", "padding": [-1, 0, 2, -2]},
-        {**mirrored, "pad_mode": "reflect"},
-        {**mirrored, "pad_mode": "symmetric"},
-        {**channels, "pad_value": -0.5},
-        *({"type": "activation", "activation": a} for a in _ACTIVATIONS),
-        {"type": "scale", "activation": "relu"},
-        {"type": "slice", "offset": 3, "size": 5},
-    ]
-
-
-def _of_other_inputs() -> list[tuple[list[list[int]], dict[str, Any]]]:
-    """Operators that read several tensors, or no image of the usual size."""
-    return [
-        ([_IMAGE, [2, 11, 8, 24]], _convolution([3, 3], residual=True)),
-        ([_IMAGE] * 3, {"type": "add", "activation": "relu"}),
-        ([_IMAGE, [2, 13, 10, 7]], {"type": "concat"}),
-        ([_IMAGE] * 2, {"type": "binary"}),
-        ([_IMAGE, [2, 1, 1, 12]], {"type": "binary"}),
-        ([[2, 37]], {"type": "matmul", "filters": 10, "bias": True}),
-        ([[2, 5, 3, 7]], {"type": "matmul", "kernel": [5, 3], "filters": 10}),
-        ([[2, 1001]], {"type": "softmax"}),
-        ([[2, 6, 8, 3]], {"type": "space_to_depth", "block_size": 2}),
-    ]
 
 
 def _arithmetic(device: str, dtype: str) -> str:
@@ -290,29 +175,47 @@ def _run(options: argparse.Namespace) -> int:
     networks = [Network.read(path) for path in options.networks]
     if importlib.util.find_spec("torch") is None:
         raise UserError("PyTorch, the float64 reference, is not installed")
-    checks = []
+    checks: list[Check] = []
+    for found in _all_checks(networks, options):
+        checks += found
+        for check in found:
+            if not check.passed:
+                print(_failure(check), flush=True)
+        # What is known when the time is over.
+        if options.json:
+            _write(options.json, fingerprint, checks)
+    failed = sum(not check.passed for check in checks)
+    print(f"{len(checks) - failed} of {len(checks)} checks passed")
+    return int(failed > 0)
+
+
+def _all_checks(
+    networks: Sequence[Network], options: argparse.Namespace
+) -> Iterator[list[Check]]:
+    """Of operators and of each network, by dtype."""
     for dtype in options.dtypes:
         if not options.only_networks:
-            checks += check_operators(options.device, dtype)
+            yield check_operators(options.device, dtype)
         for network in networks:
-            checks += check_network(network, options.device, dtype)
-    failed = [check for check in checks if not check.passed]
-    for check in failed:
-        print(
-            f"FAILED {check.what} ({check.dtype}): norm {check.norm:.1e}, at most "
-            f"{check.tolerance:.0e}; largest {check.difference:.1e}, at most "
-            f"{_OUTLIER * check.tolerance:.0e}"
-        )
-    print(f"{len(checks) - len(failed)} of {len(checks)} checks passed")
-    if options.json:
-        result = {
-            "command": "python -m ios_tf.bench.checks " + " ".join(sys.argv[1:]),
-            "date": utc_now(),
-            "device": fingerprint,
-            "checks": [dataclasses.asdict(check) for check in checks],
-        }
-        write_json(options.json, result)
-    return int(bool(failed))
+            yield check_network(network, options.device, dtype)
+
+
+def _failure(check: Check) -> str:
+    return (
+        f"FAILED {check.what} ({check.dtype}): norm {check.norm:.1e}, at most "
+        f"{check.tolerance:.0e}; largest {check.difference:.1e}, at most "
+        f"{_OUTLIER * check.tolerance:.0e}"
+    )
+
+
+def _write(path: str, device: str, checks: Sequence[Check]) -> None:
+    result = {
+        "command": "python -m ios_tf.bench.checks " + " ".join(sys.argv[1:]),
+        "date": utc_now(),
+        "device": device,
+        "checks": [dataclasses.asdict(check) for check in checks],
+    }
+    write_json(path, result)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -135,3 +135,26 @@ def test_an_unwritable_file_is_refused(tmp_path):
     with pytest.raises(UserError, match="cannot be written"):
         network.write(tmp_path / "missing" / "network.json")
     assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_checks_are_kept_as_they_come(monkeypatch, tmp_path, capsys):
+    """Those that were made when a later one fails, or the time is over."""
+    path = tmp_path / "checks.json"
+
+    def operators(device: str, dtype: str) -> list[bench.Check]:
+        if dtype == "bfloat16":
+            assert len(json.loads(path.read_text())["checks"]) == 2
+            raise engine.EngineError("the device is gone")
+        norm = {"float32": 0.0, "float16": 1.0}[dtype]
+        return [bench.Check("one", dtype, 0.0, norm, 1e-2)]
+
+    monkeypatch.setattr(bench, "check_operators", operators)
+    monkeypatch.setattr(bench.importlib.util, "find_spec", lambda name: name)
+    words = ["--dtypes=float32,float16,bfloat16", f"--json={path}"]
+    assert bench.main(words) == 1
+    captured = capsys.readouterr()
+    assert captured.err == "error: the device is gone\n"
+    assert "FAILED one (float16): norm 1.0e+00" in captured.out
+    kept = json.loads(path.read_text())
+    assert kept["device"] == engine.device_fingerprint("cpu")
+    assert [check["dtype"] for check in kept["checks"]] == ["float32", "float16"]

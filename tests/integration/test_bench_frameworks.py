@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from ios_tf.bench import arrays
-from ios_tf.bench.checks import sample_blocks
 from ios_tf.bench.frameworks import interpreter
 from ios_tf.bench.frameworks.ops import Sampling, Window, resized
 from ios_tf.bench.frameworks.runner import Runner, Target
 from ios_tf.bench.frameworks.weights import _ScalingOps, _Values, random_weights
 from ios_tf.bench.network_search import schedule_json
+from ios_tf.bench.operator_samples import sample_blocks
 from ios_tf.native import engine
 from ios_tf.scheduler import Schedule, Stage, Strategy
 
