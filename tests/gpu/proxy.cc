@@ -5,7 +5,8 @@
 // that does nothing.
 //
 // CUDNN_PROXY_LIBRARY: NVIDIA's libcudnn.so.9. CUDNN_PROXY_DEVICE: a file with
-// the device's properties.
+// the device's properties. CUDNN_PROXY_WORKSPACES: by what plans' workspaces
+// are multiplied, 1 if it is not set.
 #include <cuda.h>
 #include <cudnn_graph.h>
 #include <dlfcn.h>
@@ -93,6 +94,17 @@ std::vector<T> Get(Descriptor from, cudnnBackendAttributeName_t name,
   }
   values.resize(std::min(count, most));
   return values;
+}
+
+// Of a plan, as the engine is told.
+int64_t WorkspaceOf(Descriptor plan) {
+  static const int64_t factor = [] {
+    const char* const text = std::getenv("CUDNN_PROXY_WORKSPACES");
+    return text ? std::atoll(text) : 1;
+  }();
+  const auto bytes = Get<int64_t>(
+      plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1);
+  return bytes.empty() ? -1 : bytes[0] * factor;
 }
 
 constexpr int64_t kManyNotes = 32;
@@ -189,15 +201,15 @@ void NotePlan(Descriptor plan, cudnnStatus_t status) {
     notes += "{\"loaded\": " + std::to_string(status) + "}\n";
     return;
   }
-  const auto workspace = Get<int64_t>(
-      plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1);
+  const fake::Descriptor* const config =
+      bag.Ref(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  if (!config) return;  // a plan of nothing
   static int count = 0;
   built[plan] = count++;
   notes += "{\"plan\": " + Json(EngineOf(configs[plan])) + ", \"graph\": \"" +
-           KeyOf(*bag.Ref(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)) + "\"" +
-           ", \"id\": " + std::to_string(built[plan]) +
-           ", \"status\": " + std::to_string(status) + ", \"workspace\": " +
-           std::to_string(workspace.empty() ? -1 : workspace[0]) + "}\n";
+           KeyOf(*config) + "\"" + ", \"id\": " + std::to_string(built[plan]) +
+           ", \"status\": " + std::to_string(status) +
+           ", \"workspace\": " + std::to_string(WorkspaceOf(plan)) + "}\n";
 }
 
 }  // namespace
@@ -307,6 +319,10 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendGetAttribute(
     void* array) {
   const cudnnStatus_t status = REAL(cudnnBackendGetAttribute)(
       descriptor, name, type, requested, count, array);
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && array &&
+      requested > 0 && status == CUDNN_STATUS_SUCCESS) {
+    *static_cast<int64_t*>(array) = WorkspaceOf(descriptor);
+  }
   std::lock_guard<std::mutex> lock(mutex);
   if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && array && requested > 0 &&
       status == CUDNN_STATUS_SUCCESS) {

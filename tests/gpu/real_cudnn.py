@@ -175,41 +175,66 @@ def _build(library: Path) -> Path:
     return target
 
 
-def answers(
-    library: Path,
-    blocks: Sequence[Mapping[str, Any]],
-    device: str = "h200",
-    caches: Path | str = "",
-) -> tuple[int, list[Answer]]:
-    """cuDNN's version, and what it says to blocks of convolutions.
-
-    The directory `caches`, if there is one, keeps plans for the next call.
-    """
+def _run(
+    library: Path, script: str, blocks: Sequence[Any], **environment: str
+) -> dict[str, Any]:
+    """What a script beside this one prints of the library, below the proxy."""
     directory = _build(library)
     # A wheel of NVRTC and cuBLAS may be there, for cuDNN itself.
     beside = [str(p) for p in library.parents[2].glob("*/lib")]
     paths = [str(HERE), str(HERE.parents[1]), *sys.path]
     done = subprocess.run(
-        [sys.executable, str(HERE / "ask.py"), str(directory)],
+        [sys.executable, str(HERE / script), str(directory)],
         input=json.dumps(list(blocks)),
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(paths),
             "LD_LIBRARY_PATH": os.pathsep.join(beside),
             "IOS_TF_CUDA_LIBRARIES": str(directory),
-            "IOS_TF_PLAN_CACHE": f"{caches}/plans" if caches else "",
-            "IOS_TF_CODE_CACHE": f"{caches}/code" if caches else "",
+            "IOS_TF_PLAN_CACHE": "",
+            "IOS_TF_CODE_CACHE": "",
             "FAKE_CUDA_OPTIONS": "inert=1",
             "CUDNN_PROXY_LIBRARY": str(library),
-            "CUDNN_PROXY_DEVICE": str(DEVICES / f"{device}.json"),
+            "CUDNN_PROXY_DEVICE": str(DEVICES / "h200.json"),
+            **environment,
         },
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
 
-    result = json.loads(done.stdout)
+
+def answers(
+    library: Path,
+    blocks: Sequence[Mapping[str, Any]],
+    device: str = "h200",
+    caches: Path | str = "",
+    workspaces: int = 1,
+) -> tuple[int, list[Answer]]:
+    """cuDNN's version, and what it says to blocks of convolutions.
+
+    Args:
+      library: of find().
+      blocks: a convolution each, with a concat behind it at most.
+      device: one of DEVICES.
+      caches: a directory that keeps plans for the next call, if there is one.
+      workspaces: so many times as large as they are.
+    """
+    environment = {
+        "CUDNN_PROXY_DEVICE": str(DEVICES / f"{device}.json"),
+        "CUDNN_PROXY_WORKSPACES": str(workspaces),
+    }
+    if caches:
+        environment["IOS_TF_PLAN_CACHE"] = f"{caches}/plans"
+        environment["IOS_TF_CODE_CACHE"] = f"{caches}/code"
+    result = _run(library, "ask.py", blocks, **environment)
     return result["version"], [_answer(**one) for one in result["answers"]]
+
+
+def statuses(library: Path) -> dict[str, dict[str, int]]:
+    """What finalizing descriptors says, without each attribute (descriptors.py)."""
+    return _run(library, "descriptors.py", [])
 
 
 def _answer(error: str, notes: Sequence[Mapping[str, Any]]) -> Answer:

@@ -18,6 +18,7 @@ import dataclasses
 import math
 import random
 
+import descriptors
 import pytest
 import real_cudnn
 import record
@@ -102,7 +103,8 @@ def assert_no_copies(block: dict, plans: list, device: str, dtype: str) -> None:
 
 
 def test_more_workspace_than_is_allowed_is_never_used(library):
-    """One of NASNet's last, whose sums of parts are larger than all its tensors."""
+    """Whatever a version of cuDNN asks for: its workspaces are made a thousand times
+    as large."""
     operator = {"type": "conv2d", "filters": 672, "bias": True, "inputs": [-1]}
     block = {
         "version": 1,
@@ -111,9 +113,10 @@ def test_more_workspace_than_is_allowed_is_never_used(library):
         "operators": [operator],
         "outputs": [0],
     }
-    _, (answer,) = real_cudnn.answers(library, [block])
+    _, (answer,) = real_cudnn.answers(library, [block], workspaces=1000)
     allowed = workspace_allowed(block, "float32")
     assert any(plan.workspace > allowed for plan in answer.plans)
+    assert answer.timed
     assert all(plan.workspace <= allowed for plan in answer.timed)
 
 
@@ -170,3 +173,27 @@ def test_recordings_are_of_all_convolutions():
         version, engines = record.read_engines(device)
         assert len(engines) == sum(counts)  # each is another graph
         assert version == record.read(device)["cudnn"]
+
+
+def test_what_is_refused_is_required(library):
+    """No descriptor that the real cuDNN refuses is taken by the fake, which wants all
+    that the reference does: cuDNN 9.28 has defaults for types, paddings and factors,
+    and proposes nothing where modes or numbers of tensors are missing."""
+    found = real_cudnn.statuses(library)
+    assert set(found.pop("").values()) == {descriptors.SUCCESS}
+    refused = {
+        name
+        for name, statuses in found.items()
+        if list(statuses.values())[-1] in descriptors.BAD_PARAMETER
+    }
+    assert refused <= descriptors.REQUIRED
+    assert {
+        "CONVOLUTION_SPATIAL_DIMS",
+        "CONVOLUTION_DILATIONS",
+        "ENGINEHEUR_OPERATION_GRAPH",
+        "OPERATIONGRAPH_OPS",
+        "OPERATION_CONVOLUTION_FORWARD_X",
+        "POINTWISE_MODE",
+        "TENSOR_STRIDES",
+        "VARIANT_PACK_UNIQUE_IDS",
+    } <= refused
