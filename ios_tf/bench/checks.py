@@ -37,6 +37,7 @@ from ios_tf.scheduler import (
     search,
     sequential_schedule,
 )
+from ios_tf.tuning.parts import joined, parts_of
 from ios_tf.validation import add_engine_device
 
 # The difference from float64, relative, by dtype; float32 with TF32 and without. Of an
@@ -101,8 +102,13 @@ def without_measuring(problem: Problem, strategy: str) -> Schedule:
         return greedy_schedule(problem)
     if strategy == "sequential":
         return sequential_schedule(problem)
-    # Fewest stages: every merge that is allowed is made.
-    return search(problem, _OneEach(), SearchOptions(strategy)).schedule
+    # Fewest stages: every merge that is allowed is made, within what a search can hold.
+    options = SearchOptions(strategy)
+    parts, _ = parts_of(problem, options.pruning)
+    found = [
+        (part, search(part.problem, _OneEach(), options).schedule) for part in parts
+    ]
+    return joined(problem, found)
 
 
 class _OneEach:

@@ -1,8 +1,8 @@
 """Which of cuDNN's plans are the fastest on a GPU, beside those expected of it.
 
-python -m ios_tf.bench.cudnn_plans CONVOLUTIONS --device=gpu: compiles convolutions one
-by one, so that the engine times cuDNN's plans for each, and compares the winners with
-the plans that cuDNN itself, asked without a GPU, would have had timed.
+python -m ios_tf.bench.cudnn_plans --device=gpu: compiles convolutions one by one, so
+that the engine times cuDNN's plans for each, and compares the winners with the plans
+that cuDNN itself, asked without a GPU of that name, would have had timed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ios_tf.bench import gpu_data
 from ios_tf.bench.frameworks.weights import random_weights
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.bench.standalone import utc_now
@@ -31,65 +32,68 @@ from ios_tf.validation import add_engine_device
 
 _CASES = (("float32", 1), ("float16", 1), ("float32", 32), ("float16", 32))
 
+# Of a network the convolutions, by what their tensors are padded for.
+Convolutions = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
+
 
 def measure(
-    networks: Mapping[str, Sequence[Mapping[str, Any]]], device: str, output: str = ""
+    networks: Convolutions, device: str, output: str = ""
 ) -> dict[str, list[str]]:
     """The fastest plans of all convolutions, by "NETWORK DTYPE BATCH".
 
     Args:
-      networks: of each the convolutions: {"inputs": shapes, "operator": …}.
-      device: as the engine calls it.
+      networks: of gpu_data.CONVOLUTIONS.
+      device: as the engine calls it; without TF32 "float32" is called "exact".
       output: a file that gets what is known after each network; "": none.
 
     Returns:
       Names of cuDNN's engines with their knobs, in the convolutions' order; "" where
       the engine computes one by a kernel of its own, or not at all.
     """
+    exact = device.endswith(",tf32=off")
+    # Where tensors are pitched cuDNN compiles for seconds: at the end.
+    order = sorted(
+        ((network, dtype, batch) for dtype, batch in _CASES for network in networks),
+        key=lambda case: case[0] == gpu_data.IN_CONCATS,
+    )
     found: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         os.environ["IOS_TF_PLAN_CACHE"] = directory  # the engine reads it once
-        for dtype, batch in _CASES:
-            for network, convolutions in networks.items():
-                found[f"{network} {dtype} {batch}"] = [
-                    _fastest(_block(one, dtype, batch), device, Path(directory))
-                    for one in convolutions
-                ]
-                if output:
-                    _write(output, device, found)
+        for network, dtype, batch in order:
+            dtype = "exact" if exact and dtype == "float32" else dtype
+            found[f"{network} {dtype} {batch}"] = [
+                _fastest(gpu_data.block(one, batch, dtype), device, Path(directory))
+                for one in networks[network][gpu_data.PADDED_FOR[dtype]]
+            ]
+            if output:
+                _write(output, device, found)
     return found
 
 
-def _block(one: Mapping[str, Any], dtype: str, batch: int) -> dict[str, Any]:
-    inputs = [[batch, *shape[1:]] for shape in one["inputs"]]
-    references = [-1 - i for i in range(len(inputs))]
-    return {
-        "version": 1,
-        "dtype": dtype,
-        "inputs": inputs,
-        "operators": [{**one["operator"], "inputs": references}],
-        "outputs": [0],
-    }
-
-
 def _fastest(block: Mapping[str, Any], device: str, directory: Path) -> str:
-    before = _names(directory)
-    schedule = Schedule((Stage(Strategy.CONCURRENT, ((0,),)),))
-    (weights,) = random_weights(block, np.random.default_rng(0))
+    before = plan_names(directory)
+    operators = len(block["operators"])
+    schedule = Schedule((Stage(Strategy.CONCURRENT, (tuple(range(operators)),)),))
+    weights = [
+        array
+        for of_operator in random_weights(block, np.random.default_rng(0))
+        for array in of_operator
+    ]
     try:
         engine.Program(block, schedule_json(schedule), weights, device)
     except engine.EngineError as error:
         print(f"cannot be computed: {error}", flush=True)
-    new = _names(directory).items() - before.items()
+    new = plan_names(directory).items() - before.items()
     return next((plan for _, plan in new), "")
 
 
-def _names(directory: Path) -> dict[str, str]:
-    """The names of plans, by convolution in words."""
+def plan_names(directory: Path) -> dict[str, str]:
+    """The names of the plans that are kept there, by convolution in words."""
     names = {}
     for path in directory.glob("*.json"):
         names.update(json.loads(path.read_text(encoding="utf-8"))["plans"])
-    return names
+    # Beside plans there is in which form, of those that have one, convolutions run.
+    return {what: n for what, n in names.items() if not what.startswith("form of ")}
 
 
 def expected_engines(timed: str) -> set[str]:
@@ -132,27 +136,48 @@ def _read(path: str) -> Any:
         raise UserError(f"{path}: cannot be read: {error}") from None
 
 
+def _agreement(found: Mapping[str, Sequence[str]], recordings: str, device: str) -> str:
+    """One line: how many plans are of engines that were expected."""
+    name = device.split(",")[0]
+    path = gpu_data.recording(recordings, name)
+    if path is None:
+        return f"nothing is recorded of {name!r}: not compared"
+    agree = compare(found, _read(str(path)))
+    good, of = (sum(n[i] for n in agree.values()) for i in (0, 1))
+    return f"{good} of {of} plans are of engines that were expected of {path.stem}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds all but where results go."""
+    add_engine_device(parser, "gpu")
+    parser.add_argument(
+        "--convolutions", metavar="FILE", default=gpu_data.CONVOLUTIONS, help="JSON"
+    )
+    parser.add_argument(
+        "--recordings",
+        metavar="DIR",
+        default=gpu_data.RECORDINGS,
+        help="what is expected, a file for each name of a GPU",
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; gives 0, 1 for failure, 2 for wrong usage."""
     parser = argparse.ArgumentParser(
         prog="python -m ios_tf.bench.cudnn_plans",
         description="Finds the fastest of cuDNN's plans for convolutions.",
     )
-    parser.add_argument("convolutions", metavar="CONVOLUTIONS", help="a JSON file")
-    add_engine_device(parser, "gpu")
-    parser.add_argument("--recordings", metavar="FILE", help="what is expected")
+    add_arguments(parser)
     parser.add_argument("--json", metavar="FILE", default="", help="gets the plans")
     options = parser.parse_args(arguments)
     try:
-        print(engine.device_fingerprint(options.device), flush=True)
+        device = engine.device_fingerprint(options.device)
+        print(device, flush=True)
         found = measure(_read(options.convolutions), options.device, options.json)
         for key, plans in found.items():
             counts = collections.Counter(p.split("_")[0] or "none" for p in plans)
             print(f"{key}: {' '.join(f'{n}*{k}' for n, k in counts.items())}")
-        if options.recordings and os.path.isfile(options.recordings):
-            agree = compare(found, _read(options.recordings))
-            good, of = (sum(n[i] for n in agree.values()) for i in (0, 1))
-            print(f"{good} of {of} plans are of engines that were expected")
+        print(_agreement(found, options.recordings, device))
     except (UserError, engine.EngineError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

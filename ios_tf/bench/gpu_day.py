@@ -2,7 +2,7 @@
 
 For a CUDA machine that is lent for minutes. Every step is a process of its own: what
 fails or hangs costs its time, and no other step's results. Needs neither TensorFlow nor
-a network connection; the networks are files that `ios_tf export-blocks` wrote.
+a network connection: networks and what to expect are in the package.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ios_tf.bench import cudnn_plans, gpu_data
 from ios_tf.bench.processes import run_for
 from ios_tf.bench.standalone import utc_now
 from ios_tf.errors import UserError
 from ios_tf.files import write_json
 from ios_tf.tables import table
-from ios_tf.validation import add_engine_device
 
 _SANITIZER = "compute-sanitizer"
 _FINGERPRINT = (
@@ -52,10 +52,8 @@ class Step:
 def steps(options: argparse.Namespace) -> list[Step]:
     """All of them, in order of worth."""
     device = [f"--device={options.device}"]
-    networks = list(options.networks)
+    networks = list(options.networks or gpu_data.NETWORKS)
     smallest = networks[-1:]
-    no_networks = "" if networks else "no networks: name files of ios_tf export-blocks"
-    no_plans = "" if os.path.isfile(options.convolutions) else options.convolutions
     no_sanitizer = "" if shutil.which(_SANITIZER) else f"{_SANITIZER} is not installed"
     no_reference = _missing("torch", "PyTorch, the float64 reference,")
 
@@ -71,11 +69,11 @@ def steps(options: argparse.Namespace) -> list[Step]:
     def sanitized(tool: str) -> Step:
         words = [_SANITIZER, f"--tool={tool}", "--error-exitcode=9"]
         command = [*words, *check(tool, "--only_networks", *smallest)]
-        return Step(tool, command, 0.1, no_sanitizer or no_reference or no_networks)
+        return Step(tool, command, 0.1, no_sanitizer or no_reference)
 
     def experiment(name: str, share: float, missing: str = "") -> Step:
         words = [name, *networks, *device, "--quick", f"--output={options.output}"]
-        return Step(name, module("", *words), share, missing or no_networks)
+        return Step(name, module("", *words), share, missing)
 
     types = "--dtypes=float32,float16,bfloat16"
     return [
@@ -84,20 +82,19 @@ def steps(options: argparse.Namespace) -> list[Step]:
             "plans",
             module(
                 ".cudnn_plans",
-                options.convolutions,
                 *device,
+                f"--convolutions={options.convolutions}",
                 f"--recordings={options.recordings}",
                 f"--json={file('plans')}.json",
             ),
             0.15,
-            no_plans and f"{no_plans}: no such file",
         ),
         Step("operators", check("operators", types), 0.15, no_reference),
         Step(
             "networks",
             check("networks", types, "--only_networks", *networks),
             0.15,
-            no_reference or no_networks,
+            no_reference,
         ),
         sanitized("memcheck"),
         sanitized("racecheck"),
@@ -189,20 +186,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "networks",
         metavar="NETWORK",
         nargs="*",
-        help="files of ios_tf export-blocks; the sanitizers run the last one",
+        help="files of ios_tf export-blocks, of which the sanitizers run the last one; "
+        "default: the paper's four",
     )
-    add_engine_device(parser, "gpu")
+    cudnn_plans.add_arguments(parser)
     parser.add_argument(
         "--minutes", type=_minutes, default=25.0, metavar="M", help="for all of it"
     )
     parser.add_argument("--output", default="gpu_day", metavar="DIR")
     parser.add_argument("--steps", metavar="A,B", help="these only; default: all")
-    parser.add_argument(
-        "--convolutions", metavar="FILE", default="tests/gpu/convolutions.json"
-    )
-    parser.add_argument(
-        "--recordings", metavar="FILE", default="tests/gpu/recordings/h200.json"
-    )
 
 
 def _minutes(text: str) -> float:

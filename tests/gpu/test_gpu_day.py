@@ -1,5 +1,6 @@
 """The day a GPU comes, rehearsed on the fake: steps run, fail, are left out and end."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -9,7 +10,10 @@ import bench_helpers
 import cuda_helpers
 import pytest
 
-from ios_tf.bench import cudnn_plans, gpu_day
+from ios_tf.bench import checks, cudnn_plans, gpu_data, gpu_day
+from ios_tf.model.network import Network
+from ios_tf.native import engine
+from ios_tf.scheduler import sequential_schedule
 
 pytestmark = pytest.mark.one_core
 
@@ -45,7 +49,8 @@ def test_steps(environment, tmp_path):
     convolution = {"type": "conv2d", "kernel": [3, 3], "filters": 8, "padding": "SAME"}
     convolutions = tmp_path / "convolutions.json"
     one = {"inputs": [[1, 5, 6, 4]], "operator": convolution}
-    convolutions.write_text(json.dumps({"tiny": [one]}))
+    kinds = {"tf32": [one], "half": [one]}
+    convolutions.write_text(json.dumps({"tiny": kinds}))
     record, done = rehearse(
         tmp_path,
         environment,
@@ -68,15 +73,17 @@ def test_steps(environment, tmp_path):
     ]
     assert all(len(found) == 1 for found in plans.values())
     assert (tmp_path / "day" / "schedules.json").exists()
+    said = (tmp_path / "day" / "plans.log").read_text().splitlines()
+    assert said[-1] == "nothing is recorded of 'Fake GPU': not compared"
 
 
 def test_a_day_goes_on_after_failures_and_ends_in_time(environment, tmp_path):
     """Without a driver every step fails; with a thousandth of a minute none is over."""
     without = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
-    words = ["--steps=library,plans,schedules", f"--convolutions={tmp_path}/none"]
+    words = ["--steps=library,plans,memcheck,schedules"]
     record, done = rehearse(tmp_path, without, *words)
     outcomes = [one["outcome"] for one in record["steps"]]
-    assert outcomes == ["failed", "left out", "failed"]
+    assert outcomes == ["failed", "failed", "left out", "failed"]
     assert all(one["last_line"] for one in record["steps"])
     record, done = rehearse(
         tmp_path, environment, "--steps=library,schedules", "--minutes=0.1"
@@ -91,8 +98,62 @@ def test_plans_are_compared_with_recordings():
     assert cudnn_plans.compare(found, recorded) == {"net float32 1": [1, 2]}
 
 
+def test_expectations_are_of_the_gpu_at_hand():
+    """Of none, rather than of another."""
+    expected = {
+        "NVIDIA H200": "h200",
+        "NVIDIA A100-SXM4-80GB": "a100",
+        "NVIDIA A100 80GB PCIe": "a100",
+        "NVIDIA L4": "l4",
+        "NVIDIA L40S": None,
+        "NVIDIA H100 80GB HBM3": None,
+        "NVIDIA GH200 480GB": None,
+    }
+    for device, name in expected.items():
+        found = gpu_data.recording(gpu_data.RECORDINGS, device)
+        assert (found and found.stem) == name
+
+
+def test_networks_are_in_the_package():
+    """The paper's, for its images; the smallest, of as many operators as it says, is
+    the last."""
+    networks = [Network.read(path) for path in gpu_data.NETWORKS]
+    counts = [
+        sum(len(region.block["operators"]) for region in network.regions)
+        for network in networks
+    ]
+    assert min(counts) == counts[-1] == 50
+    shapes = [network.regions[0].block["inputs"][0] for network in networks]
+    assert [shape[1] for shape in shapes] == [299, 224, 331, 224]
+
+
+def test_all_merges_of_networks_of_the_package():
+    """As the step `networks` makes them, also of NASNet's block of 484 operators."""
+    for network in map(Network.read, gpu_data.NETWORKS):
+        for problem in network.problems.values():
+            schedule = checks.without_measuring(problem, "merge")
+            engine.check_schedule(problem.block, schedule.to_json())
+            sequential = sequential_schedule(problem)
+            assert len(schedule.stages) <= len(sequential.stages)
+
+
+def test_nothing_has_to_be_named(tmp_path):
+    """Each step has its networks and files, wherever it is run."""
+    parser = argparse.ArgumentParser()
+    gpu_day.add_arguments(parser)
+    every = gpu_day.steps(parser.parse_args([f"--output={tmp_path}"]))
+    named = [
+        word.partition("=")[2] or word
+        for step in every
+        for word in step.command
+        if "gpu_data" in word
+    ]
+    assert {*gpu_data.NETWORKS, gpu_data.CONVOLUTIONS, gpu_data.RECORDINGS} == {*named}
+    assert all(os.path.exists(path) for path in named)
+
+
 def test_unknown_steps_are_one_line(environment, tmp_path):
-    parser = gpu_day.argparse.ArgumentParser()
+    parser = argparse.ArgumentParser()
     gpu_day.add_arguments(parser)
     options = parser.parse_args([f"--output={tmp_path}", "--steps=lunch"])
     with pytest.raises(gpu_day.UserError, match="no step 'lunch': library, plans"):
