@@ -17,20 +17,9 @@ from ios_tf.native import engine  # noqa: E402
 
 
 def weights_of(block: dict) -> list[np.ndarray]:
-    """Zeros; operators are convolutions, each of the input or the one before it, and
-    concats at the end."""
-    shapes, channels = [], block["inputs"][0][-1]
-    for op in block["operators"]:
-        if op["type"] == "concat":
-            continue
-        if op["inputs"][0] < 0:
-            channels = block["inputs"][0][-1]
-        filters = op["filters"]
-        kernel = [] if op["type"] == "matmul" else op.get("kernel", [1, 1])
-        shapes.append([*kernel, channels // op.get("groups", 1), filters])
-        shapes += [[filters]] * bool(op.get("bias"))
-        channels = filters
-    return [np.zeros(s, np.float32) for s in shapes]
+    """Zeros."""
+    shapes = engine.problem(block)["weight_shapes"]
+    return [np.zeros(s, np.float32) for of_operator in shapes for s in of_operator]
 
 
 def answer(block: dict) -> dict:

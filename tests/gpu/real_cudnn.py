@@ -17,12 +17,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import cuda_helpers
 
+from ios_tf.bench import gpu_data
 from ios_tf.native import engine
 
 HERE = Path(__file__).resolve().parent
@@ -30,7 +31,7 @@ DEVICES = HERE / "devices"
 _TENSOR_CORE = 0  # CUDNN_NUMERICAL_NOTE_TENSOR_CORE
 _COMPILES = 0  # CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION
 # float32 with TF32 and, "exact", without.
-DTYPES = ("float32", "exact", "float16", "bfloat16")
+DTYPES = tuple(gpu_data.PADDED_FOR)
 
 MISSING = "no cuDNN 9.8 or newer: pip install 'ios-tf[cudnn]' (1.6 GB)"
 _OLDEST = (9, 8)  # takes a device in JSON
@@ -262,28 +263,23 @@ def _answer(error: str, notes: Sequence[Mapping[str, Any]]) -> Answer:
     return Answer(error, plans, list(graphs.values()), loaded)
 
 
-def convolutions(network: str) -> list[dict[str, Any]]:
-    """Blocks of one operator each: a network's different convolutions, batch 1."""
-    found = json.loads((HERE / "convolutions.json").read_text())[network]
+@functools.cache
+def _convolutions() -> dict[str, dict[str, list[dict[str, Any]]]]:
+    return json.loads(Path(gpu_data.CONVOLUTIONS).read_text())
+
+
+def blocks(network: str, dtype: str, batch: int) -> list[dict[str, Any]]:
+    """A network's different convolutions for one of DTYPES, each a block."""
+    exact = {"tf32": False} if dtype == "exact" else {}
     return [
-        {
-            "version": 1,
-            "inputs": one["inputs"],
-            "operators": [
-                {
-                    **one["operator"],
-                    "inputs": [-1 - i for i in range(len(one["inputs"]))],
-                }
-            ],
-            "outputs": [0],
-        }
-        for one in found
+        gpu_data.block(one, batch, dtype) | exact
+        for one in _convolutions()[network][gpu_data.PADDED_FOR[dtype]]
     ]
 
 
 def tensors(block: Mapping[str, Any]) -> tuple[list[int], list[int], list[int]]:
     """Shapes of input, filter and output of a block's one convolution."""
-    (operator,) = block["operators"]
+    operator, *_ = block["operators"]
     x = block["inputs"][0]
     window = operator.get("kernel", [1, 1])
     w = [*window, x[-1] // operator.get("groups", 1), operator["filters"]]
@@ -314,13 +310,11 @@ def pads(plan: Plan, x: Sequence[int], w: Sequence[int], y: Sequence[int]) -> bo
     return any(0 <= plan.workspace - size < 1024 for size in copies)
 
 
-def networks() -> Iterator[str]:
-    yield from json.loads((HERE / "convolutions.json").read_text())
+def networks() -> list[str]:
+    """What takes cuDNN longest is last."""
+    return sorted(_convolutions(), key=lambda name: name == gpu_data.IN_CONCATS)
 
 
-def with_batch(block: Mapping[str, Any], batch: int, dtype: str) -> dict[str, Any]:
-    """The block for so many images of one of DTYPES."""
-    inputs = [[batch, *shape[1:]] for shape in block["inputs"]]
-    exact = {"tf32": False} if dtype == "exact" else {}
-    dtype = "float32" if dtype == "exact" else dtype
-    return {**block, "inputs": inputs, "dtype": dtype} | exact
+def in_concat(block: Mapping[str, Any]) -> bool:
+    """Whether the convolution writes a part of a larger tensor."""
+    return len(block["operators"]) > 1

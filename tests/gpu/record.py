@@ -1,11 +1,12 @@
-"""record.py [DEVICE ...]: writes recordings/DEVICE.json, what the real cuDNN says to
-the convolutions of the four networks for each device, and prints what stands out.
+"""record.py [DEVICE ...]: writes ios_tf/bench/gpu_data/recordings/DEVICE.json, what the
+real cuDNN says to the convolutions of gpu_data for each device, and prints what stands
+out.
 
 Of the cases of ENGINES it also writes recordings/DEVICE_engines.txt, the answers
 themselves, for the fake cuDNN to give. "record.py --engines" writes only these.
 
-Takes some minutes; to be run again with another cuDNN, or when the engine's graphs or
-its choice of plans to time change.
+Takes most of an hour; to be run again with another cuDNN, or when the engine's graphs
+or its choice of plans to time change.
 """
 
 import json
@@ -17,13 +18,17 @@ from pathlib import Path
 import real_cudnn
 from real_cudnn import Answer, Graph, Plan
 
+from ios_tf.bench import gpu_data
+
 RECORDINGS = real_cudnn.HERE / "recordings"
-# All dtypes and batches on the first device, fewer beside it.
-CASES = {
-    "h200": [(d, b) for d in real_cudnn.DTYPES for b in (1, 32)],
-    "a100": [("float16", 1), ("float32", 1)],
-    "l4": [("float16", 1), ("float32", 1)],
-}
+DEVICES = ("h200", "a100", "l4")
+CASES = [(dtype, batch) for batch in (1, 32) for dtype in real_cudnn.DTYPES]
+# Beside the first device, fewer dtypes.
+_DTYPES_BESIDE = ("float16", "float32")
+# What cuDNN compiles for minutes, for the first device and single images only:
+# SqueezeNet, which has no biases, the zoo's activations, and what writes a part of a
+# tensor, in half precision.
+_COMPILED = ("squeezenet", "zoo", gpu_data.IN_CONCATS)
 # A network, dtype and batch whose answers are recorded as they are.
 ENGINES = {
     "h200": [
@@ -32,6 +37,28 @@ ENGINES = {
         for dtype in ("float16", "float32")
     ]
 }
+
+
+def cases(device: str) -> list[tuple[str, str, int]]:
+    """Networks, dtypes and batches that are recorded for a device."""
+    first = device == DEVICES[0]
+    return [
+        (network, dtype, batch)
+        for network in real_cudnn.networks()
+        for dtype, batch in CASES
+        if (network not in _COMPILED or (first and batch == 1))
+        and (first or dtype in _DTYPES_BESIDE)
+        and (network != gpu_data.IN_CONCATS or dtype == "float16")
+    ]
+
+
+def for_tensor_cores(block: dict, dtype: str) -> bool:
+    """TF32 and half precision are, exact float32 is not. For groups cuDNN has no engine
+    that computes in TF32, nor one that adds a residual."""
+    operator = block["operators"][0]
+    if operator.get("groups", 1) > 1:
+        return dtype in ("float16", "bfloat16") and not operator.get("residual")
+    return dtype != "exact"
 
 
 def summary(answer: Answer) -> dict:
@@ -62,7 +89,7 @@ def engines(names) -> str:
 
 
 def read(device: str) -> dict:
-    return json.loads((RECORDINGS / f"{device}.json").read_text())
+    return json.loads(Path(gpu_data.RECORDINGS, f"{device}.json").read_text())
 
 
 def engines_path(device: str) -> Path:
@@ -119,34 +146,27 @@ def record(device: str, only_engines: bool) -> None:
     if library is None:
         raise SystemExit(real_cudnn.MISSING)
     with_engines = ENGINES.get(device, [])
-    cases = [
-        (network, dtype, batch)
-        for network in real_cudnn.networks()
-        for dtype, batch in CASES[device]
-        if not only_engines or (network, dtype, batch) in with_engines
-    ]
     version, answers = 0, {}
     graphs: dict[str, Graph] = {}
-    for network, dtype, batch in cases:
-        blocks = real_cudnn.convolutions(network)
-        version, found = real_cudnn.answers(
-            library,
-            [real_cudnn.with_batch(block, batch, dtype) for block in blocks],
-            device,
-        )
-        key = f"{network} {dtype} {batch}"
+    for case in with_engines if only_engines else cases(device):
+        blocks = real_cudnn.blocks(*case)
+        version, found = real_cudnn.answers(library, blocks, device)
+        key = " ".join(map(str, case))
         answers[key] = [summary(answer) for answer in found]
         report(key, blocks, found)
-        if (network, dtype, batch) in with_engines:
+        if case in with_engines:
             # A graph of two networks has been asked about in full each time.
             graphs |= {graph.key: graph for answer in found for graph in answer.graphs}
-    RECORDINGS.mkdir(exist_ok=True)
+        if not only_engines:
+            write(device, version, answers)
     if with_engines:
         write_engines(device, version, graphs.values())
-    if not only_engines:
-        text = json.dumps({"cudnn": version, "answers": answers}, sort_keys=True)
-        text = text.replace('{"compiled"', '\n{"compiled"')
-        (RECORDINGS / f"{device}.json").write_text(text + "\n")
+
+
+def write(device: str, version: int, answers: dict[str, list[dict]]) -> None:
+    text = json.dumps({"cudnn": version, "answers": answers}, sort_keys=True)
+    text = text.replace('{"compiled"', '\n{"compiled"')
+    Path(gpu_data.RECORDINGS, f"{device}.json").write_text(text + "\n")
 
 
 def report(key: str, blocks: list, found: list[Answer]) -> None:
@@ -167,5 +187,5 @@ def report(key: str, blocks: list, found: list[Answer]) -> None:
 if __name__ == "__main__":
     only = "--engines" in sys.argv
     devices = [argument for argument in sys.argv[1:] if argument != "--engines"]
-    for name in devices or (ENGINES if only else CASES):
+    for name in devices or (ENGINES if only else DEVICES):
         record(name, only)

@@ -17,12 +17,15 @@ from pathlib import Path
 
 import cuda_engine
 import cuda_helpers
+import make_gpu_data
 import numpy as np
 import pytest
 import real_cudnn
 import record
 from real_cudnn import Answer
 
+from ios_tf.bench import gpu_data
+from ios_tf.model.network import Network
 from ios_tf.native import engine
 
 pytestmark = pytest.mark.one_core
@@ -70,9 +73,8 @@ class Search:
 
 def sample(network: str, dtype: str) -> list[tuple[int, dict]]:
     """Convolutions, and which of the network's they are."""
-    blocks = list(enumerate(real_cudnn.convolutions(network)))
-    chosen = random.Random(f"{network} {dtype}").sample(blocks, _SAMPLE)
-    return [(i, real_cudnn.with_batch(block, 1, dtype)) for i, block in chosen]
+    blocks = list(enumerate(real_cudnn.blocks(network, dtype, 1)))
+    return random.Random(f"{network} {dtype}").sample(blocks, _SAMPLE)
 
 
 def weights_of(block: dict) -> list[np.ndarray]:
@@ -140,6 +142,15 @@ def assert_computes(gpu, block: dict, found: Search, tensor_cores: bool) -> None
     if dtype == "float32" and tensor_cores:
         with pytest.raises(AssertionError):
             cuda_engine.assert_close(actual, expected, _EXACT)
+
+
+@pytest.mark.parametrize("kind", ["tf32", "exact", "half"])
+def test_convolutions_are_those_the_engine_asks_for(kind):
+    """Recorded is what networks are today, with merges and channels that are added."""
+    texts = make_gpu_data.of_network(Network.read(gpu_data.NETWORKS[-1]), kind)
+    found = [make_gpu_data.convolution(text) for text in sorted(texts)]
+    recorded = json.loads(Path(gpu_data.CONVOLUTIONS).read_text())
+    assert recorded["squeezenet"][kind] == [one for one in found if "rest" not in one]
 
 
 @pytest.mark.parametrize(("network", "dtype", "batch"), record.ENGINES[_DEVICE])
