@@ -159,7 +159,7 @@ def test_a_dense_and_a_grouped_convolution_with_filters_of_one_shape(tmp_path):
     x = layers.Conv2D(6, 3, groups=2)(layers.Conv2D(12, 1)(x))
     model = gh.randomised(keras.Model(inputs, x))
     report = ios_tf.convert(model, str(tmp_path / "converted"), **FAST)
-    assert len(report.regions) == 2
+    assert report.blocks == 2
     images = gh.random_array(2, 9, 9, 6)
     converted = tf.saved_model.load(str(tmp_path / "converted"))
     (found,) = converted.signatures["serving_default"](images).values()
