@@ -154,7 +154,7 @@ def test_grouped_convolutions_need_no_onednn(tmp_path):
 
 def test_a_dense_and_a_grouped_convolution_with_filters_of_one_shape(tmp_path):
     """In two regions, which are measured with the same made-up weights."""
-    inputs = keras.Input((9, 9, 6))
+    inputs = keras.Input((9, 9, 6), name="images")
     x = keras.ops.cumsum(layers.Conv2D(6, 3)(inputs), axis=1)
     x = layers.Conv2D(6, 3, groups=2)(layers.Conv2D(12, 1)(x))
     model = gh.randomised(keras.Model(inputs, x))
@@ -162,7 +162,7 @@ def test_a_dense_and_a_grouped_convolution_with_filters_of_one_shape(tmp_path):
     assert report.blocks == 2
     images = gh.random_array(2, 9, 9, 6)
     converted = tf.saved_model.load(str(tmp_path / "converted"))
-    (found,) = converted.signatures["serving_default"](images).values()
+    (found,) = converted.signatures["serving_default"](images=images).values()
     gh.assert_equal([found.numpy()], [model(images, training=False).numpy()])
 
 
