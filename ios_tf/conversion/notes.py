@@ -48,20 +48,19 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
 
 def slower(report: Report, made: Plan, comparison: Comparison) -> Report:
     """Says that a function stays as it was."""
-    stays = f"signature {comparison.signature!r} stays TensorFlow's, "
+    stays = f"signature {comparison.signature!r} stays TensorFlow's"
     if comparison.converted_ms:
         return report.with_notes(
-            f"{stays}which is as fast here and now: "
-            + _beside(comparison.converted_ms, comparison.tensorflow_ms)
+            stays + _beside(comparison.converted_ms, comparison.tensorflow_ms)
         )
     report = report.with_notes(*comparison.notes)
     if not made.regions:
         return report.with_notes(
-            f"{stays}as neither it nor a region of it could be timed; --keep_slower "
+            f"{stays}, as neither it nor a region of it could be timed; --keep_slower "
             "converts it all the same"
         )
     return report.with_notes(
-        f"{stays}which is as fast here and now in each region of it; it could not "
+        f"{stays}, which is as fast here and now in each region of it; it could not "
         "be called itself",
         *_slow_regions(made),
     )
@@ -193,16 +192,15 @@ def the_rest(report: Report, converted: Sequence[Function]) -> Report:
 def _slow_regions(made: Plan) -> list[str]:
     """Which regions stay TensorFlow's."""
     return [
-        f"{one.name} stays TensorFlow's, which is as fast here and now: "
-        + _beside(one.region_ms, one.tensorflow_ms)
+        f"{one.name} stays TensorFlow's" + _beside(one.region_ms, one.tensorflow_ms)
         for one in made.regions
         if not one.is_faster()
     ]
 
 
 def _beside(ms: Mapping[int, float], tensorflow_ms: Mapping[int, float]) -> str:
-    return ", ".join(
-        f"{one:.2f} ms against {tensorflow_ms[size]:.2f} at batch size {size}"
+    return ", whose time here and now was " + ", ".join(
+        f"{tensorflow_ms[size]:.2f} ms and ours {one:.2f} at batch size {size}"
         for size, one in ms.items()
     )
 
