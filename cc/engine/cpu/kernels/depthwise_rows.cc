@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/kernels/vectorized.h"
@@ -276,6 +277,16 @@ IOS_INLINE bool ComputeAdjacent(const OutputRow& row, int64_t part) {
   return false;
 }
 
+// Code for the usual windows takes long to compile: x86 processors without AVX2,
+// of before 2013, do without.
+#ifdef __x86_64__
+template <typename Isa>
+constexpr bool kHasAdjacent = !std::is_same_v<Isa, Baseline>;
+#else
+template <typename Isa>
+constexpr bool kHasAdjacent = true;
+#endif
+
 template <typename Isa>
 IOS_INLINE void Compute(const OutputRow& row) {
   constexpr int64_t kWidth = Width<typename Isa::Vector>();
@@ -285,8 +296,10 @@ IOS_INLINE void Compute(const OutputRow& row) {
     return;
   }
   for (int64_t part = 0; part < kVectorFloats; part += kWidth) {
-    if (ComputeAdjacent<Isa, 1>(row, part)) continue;
-    if (ComputeAdjacent<Isa, 2>(row, part)) continue;
+    if constexpr (kHasAdjacent<Isa>) {
+      if (ComputeAdjacent<Isa, 1>(row, part)) continue;
+      if (ComputeAdjacent<Isa, 2>(row, part)) continue;
+    }
     Columns<Isa, typename Isa::Vector, 0, 0, 0>(row, part).ComputeAll();
   }
 }

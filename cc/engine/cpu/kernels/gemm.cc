@@ -37,10 +37,15 @@ struct Tile {
   Activation::Kind activation;  // kNone, kRelu or kRelu6
 };
 
+// kVectors are as few as hold the tile's filters: only the last has fewer than
+// it could.
 template <typename Isa, int kRows, int kVectors>
 IOS_INLINE void Multiply(const Tile& tile) {
   using V = typename Isa::Vector;
   constexpr int64_t kWidth = Width<V>();
+  const auto filters_of = [&](int v) {
+    return v + 1 < kVectors ? kWidth : tile.filters - v * kWidth;
+  };
   V sums[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -48,8 +53,8 @@ IOS_INLINE void Multiply(const Tile& tile) {
     for (int v = 0; v < kVectors; ++v) {
       sums[r][v] = V{};
       if (!tile.first) {
-        Load(tile.output + r * tile.output_pitch + v * kWidth,
-             tile.filters - v * kWidth, &sums[r][v]);
+        Load(tile.output + r * tile.output_pitch + v * kWidth, filters_of(v),
+             &sums[r][v]);
       }
     }
   }
@@ -70,7 +75,7 @@ IOS_INLINE void Multiply(const Tile& tile) {
   if (tile.last) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      const int64_t count = tile.filters - v * kWidth;
+      const int64_t count = filters_of(v);
       V bias{};
       if (tile.bias) Load(tile.bias + v * kWidth, count, &bias);
 #pragma GCC unroll 16
@@ -91,7 +96,7 @@ IOS_INLINE void Multiply(const Tile& tile) {
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      Store(sums[r][v], tile.filters - v * kWidth,
+      Store(sums[r][v], filters_of(v),
             tile.output + r * tile.output_pitch + v * kWidth);
     }
   }
