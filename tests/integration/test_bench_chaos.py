@@ -1,4 +1,4 @@
-"""Chaos as a command: a few cases of each kind."""
+"""Chaos as a command: a few cases."""
 
 import subprocess
 import sys
@@ -31,9 +31,8 @@ def test_chaos(tmp_path):
     ]
     path = str(tmp_path / "model")
     keras.Model(inputs, outputs).export(path, verbose=False)
-    # Kills, full disks and spoilt caches have tests of their own.
-    arguments = ["--runs=40", "--threads=4", "--loads=2"]
-    arguments += ["--cases", "threads", "loads"]
+    # Loads, kills, full disks and spoilt caches have tests of their own.
+    arguments = ["--runs=40", "--threads=4", "--cases", "threads"]
     done = subprocess.run(
         [sys.executable, "-m", "ios_tf.bench.chaos", path, *arguments],
         capture_output=True,
@@ -42,4 +41,4 @@ def test_chaos(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     header, *rows = [line for line in done.stdout.splitlines() if line]
     assert header.split()[:2] == ["cases", "crashes"]
-    assert len(rows) == 2
+    assert len(rows) == 1

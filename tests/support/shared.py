@@ -109,7 +109,8 @@ def save(model, directory: Path) -> str:
     import tensorflow as tf
 
     module = tf.Module()
-    module.model = model
+    # Not the model: its lists of layers take longer to write than all the rest.
+    module.weights = [variable.value for variable in model.variables]
     call = tf.function(
         lambda images: model(images, training=False),
         input_signature=[tf.TensorSpec([None, *model.input_shape[1:]])],
