@@ -37,15 +37,41 @@ struct Tile {
   Activation::Kind activation;  // kNone, kRelu or kRelu6
 };
 
-// kVectors are as few as hold the tile's filters: only the last has fewer than
-// it could.
+// The filters of a tile's vector. There are as few vectors as hold all of them:
+// only the last has fewer than it could.
+template <typename V, int kVectors>
+IOS_INLINE int64_t FiltersOf(const Tile& tile, int v) {
+  return v + 1 < kVectors ? Width<V>() : tile.filters - v * Width<V>();
+}
+
+template <typename V, int kRows, int kVectors>
+IOS_INLINE void AddBiasAndActivate(const Tile& tile,
+                                   V (&sums)[kRows][kVectors]) {
+  constexpr int64_t kWidth = Width<V>();
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    const int64_t count = FiltersOf<V, kVectors>(tile, v);
+    V bias{};
+    if (tile.bias) Load(tile.bias + v * kWidth, count, &bias);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      V& sum = sums[r][v];
+      sum += bias;
+      if (tile.residual) {
+        V residual;
+        Load(tile.residual + r * tile.residual_pitch + v * kWidth, count,
+             &residual);
+        sum += residual;
+      }
+      ActivateInRegisters(tile.activation, &sum);
+    }
+  }
+}
+
 template <typename Isa, int kRows, int kVectors>
 IOS_INLINE void Multiply(const Tile& tile) {
   using V = typename Isa::Vector;
   constexpr int64_t kWidth = Width<V>();
-  const auto filters_of = [&](int v) {
-    return v + 1 < kVectors ? kWidth : tile.filters - v * kWidth;
-  };
   V sums[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -53,8 +79,8 @@ IOS_INLINE void Multiply(const Tile& tile) {
     for (int v = 0; v < kVectors; ++v) {
       sums[r][v] = V{};
       if (!tile.first) {
-        Load(tile.output + r * tile.output_pitch + v * kWidth, filters_of(v),
-             &sums[r][v]);
+        Load(tile.output + r * tile.output_pitch + v * kWidth,
+             FiltersOf<V, kVectors>(tile, v), &sums[r][v]);
       }
     }
   }
@@ -72,31 +98,12 @@ IOS_INLINE void Multiply(const Tile& tile) {
       for (int v = 0; v < kVectors; ++v) sums[r][v] += x * factors[v];
     }
   }
-  if (tile.last) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      const int64_t count = filters_of(v);
-      V bias{};
-      if (tile.bias) Load(tile.bias + v * kWidth, count, &bias);
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        V& sum = sums[r][v];
-        sum += bias;
-        if (tile.residual) {
-          V residual;
-          Load(tile.residual + r * tile.residual_pitch + v * kWidth, count,
-               &residual);
-          sum += residual;
-        }
-        ActivateInRegisters(tile.activation, &sum);
-      }
-    }
-  }
+  if (tile.last) AddBiasAndActivate(tile, sums);
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      Store(sums[r][v], filters_of(v),
+      Store(sums[r][v], FiltersOf<V, kVectors>(tile, v),
             tile.output + r * tile.output_pitch + v * kWidth);
     }
   }
