@@ -2,7 +2,7 @@
 
     python examples/convert_and_compare.py [NAME] [DIRECTORY]
 
-NAME is a network of keras.applications, by default MobileNetV2.
+NAME is a network of keras.applications, by default MobileNetV2, or a .keras file.
 """
 
 import os
@@ -31,7 +31,10 @@ def main():
     name = sys.argv[1] if len(sys.argv) > 1 else "MobileNetV2"
     directory = sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp()
 
-    model = getattr(keras.applications, name)(weights=None)
+    if name.endswith(".keras"):
+        model = keras.saving.load_model(name)
+    else:
+        model = getattr(keras.applications, name)(weights=None)
     model.export(os.path.join(directory, "original"), verbose=False)
     report = ios_tf.convert(
         os.path.join(directory, "original"),

@@ -2,7 +2,7 @@
 
     python examples/optimize_keras_model.py [NAME]
 
-NAME is a network of keras.applications, by default MobileNetV2.
+NAME is a network of keras.applications, by default MobileNetV2, or a .keras file.
 """
 
 import sys
@@ -26,7 +26,10 @@ def milliseconds(function, images, runs=30):
 
 def main():
     name = sys.argv[1] if len(sys.argv) > 1 else "MobileNetV2"
-    model = getattr(keras.applications, name)(weights=None)
+    if name.endswith(".keras"):
+        model = keras.saving.load_model(name)
+    else:
+        model = getattr(keras.applications, name)(weights=None)
 
     faster = ios_tf.optimize(model, progress=True)
     print(faster.report.table())
