@@ -277,8 +277,8 @@ IOS_INLINE bool ComputeAdjacent(const OutputRow& row, int64_t part) {
   return false;
 }
 
-// Code for the usual windows takes long to compile: x86 processors without AVX2,
-// of before 2013, do without.
+// Code for the usual windows takes long to compile: x86 processors without
+// AVX2, of before 2013, do without.
 #ifdef __x86_64__
 template <typename Isa>
 constexpr bool kHasAdjacent = !std::is_same_v<Isa, Baseline>;
