@@ -37,37 +37,6 @@ struct Tile {
   Activation::Kind activation;  // kNone, kRelu or kRelu6
 };
 
-// The filters of a tile's vector. There are as few vectors as hold all of them:
-// only the last has fewer than it could.
-template <typename V, int kVectors>
-IOS_INLINE int64_t FiltersOf(const Tile& tile, int v) {
-  return v + 1 < kVectors ? Width<V>() : tile.filters - v * Width<V>();
-}
-
-template <typename V, int kRows, int kVectors>
-IOS_INLINE void AddBiasAndActivate(const Tile& tile,
-                                   V (&sums)[kRows][kVectors]) {
-  constexpr int64_t kWidth = Width<V>();
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) {
-    const int64_t count = FiltersOf<V, kVectors>(tile, v);
-    V bias{};
-    if (tile.bias) Load(tile.bias + v * kWidth, count, &bias);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      V& sum = sums[r][v];
-      sum += bias;
-      if (tile.residual) {
-        V residual;
-        Load(tile.residual + r * tile.residual_pitch + v * kWidth, count,
-             &residual);
-        sum += residual;
-      }
-      ActivateInRegisters(tile.activation, &sum);
-    }
-  }
-}
-
 template <typename Isa, int kRows, int kVectors>
 IOS_INLINE void Multiply(const Tile& tile) {
   using V = typename Isa::Vector;
@@ -80,7 +49,7 @@ IOS_INLINE void Multiply(const Tile& tile) {
       sums[r][v] = V{};
       if (!tile.first) {
         Load(tile.output + r * tile.output_pitch + v * kWidth,
-             FiltersOf<V, kVectors>(tile, v), &sums[r][v]);
+             tile.filters - v * kWidth, &sums[r][v]);
       }
     }
   }
@@ -98,12 +67,31 @@ IOS_INLINE void Multiply(const Tile& tile) {
       for (int v = 0; v < kVectors; ++v) sums[r][v] += x * factors[v];
     }
   }
-  if (tile.last) AddBiasAndActivate(tile, sums);
+  if (tile.last) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t count = tile.filters - v * kWidth;
+      V bias{};
+      if (tile.bias) Load(tile.bias + v * kWidth, count, &bias);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        V& sum = sums[r][v];
+        sum += bias;
+        if (tile.residual) {
+          V residual;
+          Load(tile.residual + r * tile.residual_pitch + v * kWidth, count,
+               &residual);
+          sum += residual;
+        }
+        ActivateInRegisters(tile.activation, &sum);
+      }
+    }
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      Store(sums[r][v], FiltersOf<V, kVectors>(tile, v),
+      Store(sums[r][v], tile.filters - v * kWidth,
             tile.output + r * tile.output_pitch + v * kWidth);
     }
   }
