@@ -22,12 +22,11 @@ import numpy as np
 
 from ios_tf.bench import gpu_data
 from ios_tf.bench.frameworks.weights import random_weights
-from ios_tf.bench.network_search import schedule_json
 from ios_tf.bench.standalone import utc_now
 from ios_tf.errors import UserError
 from ios_tf.files import write_json
 from ios_tf.native import engine
-from ios_tf.scheduler import Schedule, Stage, Strategy, document
+from ios_tf.scheduler import document
 from ios_tf.validation import add_engine_device
 
 _CASES = (("float32", 1), ("float16", 1), ("float32", 32), ("float16", 32))
@@ -72,15 +71,13 @@ def measure(
 
 def _fastest(block: Mapping[str, Any], device: str, directory: Path) -> str:
     before = plan_names(directory)
-    operators = len(block["operators"])
-    schedule = Schedule((Stage(Strategy.CONCURRENT, (tuple(range(operators)),)),))
     weights = [
         array
         for of_operator in random_weights(block, np.random.default_rng(0))
         for array in of_operator
     ]
     try:
-        engine.Program(block, schedule_json(schedule), weights, device)
+        engine.Program(block, gpu_data.schedule(block), weights, device)
     except engine.EngineError as error:
         print(f"cannot be computed: {error}", flush=True)
     new = plan_names(directory).items() - before.items()

@@ -108,8 +108,7 @@ def traced(model: Any) -> tuple[Any, Sequence[Any]]:
       UserError: it cannot be traced.
     """
     try:
-        call, specs = inference_function(model)
-        function = tf.function(call, input_signature=specs, autograph=False)
+        function, specs = inference_function(model)
         return function.get_concrete_function(), specs
     # Keras and TensorFlow raise various errors, as for models that are not built.
     except Exception as error:
@@ -128,11 +127,10 @@ def export_for_inference(model: Any, path: str) -> None:
     try:
         if not isinstance(model, keras.Model):
             raise ImportError
-        serve, specs = inference_function(model)
+        function, _ = inference_function(model)
     except ImportError:  # another version of Keras, or another package
         model.export(path, verbose=False)
         return
-    function = tf.function(serve, input_signature=specs, autograph=False)
     # Keras's lists of layers and variables take several times as long to write.
     module = tf.Module()
     module.kept = [variable.value for variable in model.variables]
@@ -164,8 +162,8 @@ def _batch_size(model: Any) -> int | None:
     return min((size for size in sizes if size is not None), default=None)
 
 
-def inference_function(model: Any) -> tuple[Callable[..., Any], Sequence[Any]]:
-    """A Keras model as a function for inference, and the specs of its arguments.
+def inference_function(model: Any) -> tuple[Any, Sequence[Any]]:
+    """A Keras model as a tf.function for inference, and the specs of its arguments.
 
     Raises:
       ValueError: its inputs are not known yet.
@@ -181,7 +179,8 @@ def inference_function(model: Any) -> tuple[Callable[..., Any], Sequence[Any]]:
         return model(*inputs, training=False)
 
     signature = get_input_signature(model)
-    return serve, tf.nest.map_structure(make_tf_tensor_spec, list(signature))
+    specs = tf.nest.map_structure(make_tf_tensor_spec, list(signature))
+    return tf.function(serve, input_signature=specs, autograph=False), specs
 
 
 def _has_prefix(model: Any, prefix: str) -> bool:

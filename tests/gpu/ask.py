@@ -11,25 +11,18 @@ proxy = ctypes.CDLL(str(directory / "libcudnn.so.9"))
 proxy.cudnn_proxy_take_notes.restype = ctypes.c_char_p
 proxy.cudnnGetVersion.restype = ctypes.c_size_t
 
-import numpy as np  # noqa: E402
+import cuda_helpers  # noqa: E402
 
+from ios_tf.bench import gpu_data  # noqa: E402
 from ios_tf.native import engine  # noqa: E402
-
-
-def weights_of(block: dict) -> list[np.ndarray]:
-    """Zeros."""
-    shapes = engine.problem(block)["weight_shapes"]
-    return [np.zeros(s, np.float32) for of_operator in shapes for s in of_operator]
 
 
 def answer(block: dict) -> dict:
     device = "gpu" if block.pop("tf32", True) else "gpu,tf32=off"
     error = ""
-    groups = [[list(range(len(block["operators"])))]]
-    stages = [{"strategy": "concurrent", "groups": g} for g in groups]
-    schedule = {"version": 1, "stages": stages}
     try:
-        engine.Program(block, schedule, weights_of(block), device)
+        weights = cuda_helpers.zero_weights(block)
+        engine.Program(block, gpu_data.schedule(block), weights, device)
     except engine.EngineError as failure:
         error = str(failure)
     lines = proxy.cudnn_proxy_take_notes().decode().splitlines()

@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent / "fake_cuda"
 LIBRARIES = {
@@ -130,6 +132,14 @@ class FakeCuda:
 def fake_cuda() -> FakeCuda:
     """To be called before the engine opens device "gpu" for the first time."""
     return FakeCuda(build_fakes())
+
+
+def zero_weights(block: dict[str, Any]) -> list[np.ndarray]:
+    """A block's weights where their values do not matter."""
+    from ios_tf.native import engine  # not before the fakes are there
+
+    shapes = engine.problem(block)["weight_shapes"]
+    return [np.zeros(s, np.float32) for of_operator in shapes for s in of_operator]
 
 
 def run_apart(program: str, argument: str, **environment: str) -> tuple[Any, Any, str]:

@@ -23,7 +23,6 @@ from ios_tf.bench import gpu_data
 from ios_tf.bench.checks import without_measuring
 from ios_tf.bench.network_search import schedule_json
 from ios_tf.model.network import Network
-from ios_tf.scheduler import Schedule, Stage, Strategy
 
 _HERE = Path(__file__).resolve().parent
 _DEVICES = {"tf32": "gpu", "exact": "gpu,tf32=off", "half": "gpu"}
@@ -222,9 +221,7 @@ def check(texts: Sequence[str], kind: str) -> None:
     programs = []
     for text in texts:
         block = gpu_data.block(convolution(text), 1, _DTYPES[kind])
-        operators = tuple(range(len(block["operators"])))
-        schedule = Schedule((Stage(Strategy.CONCURRENT, (operators,)),))
-        programs.append((block, schedule_json(schedule)))
+        programs.append((block, gpu_data.schedule(block)))
     missing = set(texts).difference(*specs(programs, kind))
     assert not missing, missing
 

@@ -61,3 +61,10 @@ def block(one: Mapping[str, Any], batch: int, dtype: str) -> dict[str, Any]:
         "operators": operators,
         "outputs": [len(operators) - 1],
     }
+
+
+def schedule(block: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON of its schedule of one stage, in which its operators are a group."""
+    group = list(range(len(block["operators"])))
+    stage = {"strategy": "concurrent", "groups": [group]}
+    return {"version": 1, "stages": [stage]}
