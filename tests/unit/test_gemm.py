@@ -58,7 +58,7 @@ def test_every_number_of_filters(filters):
     check(one((2, 5, 7, 19), filters, activation=activation, **attributes), rng)
 
 
-@pytest.mark.parametrize("channels", [1, 383, 384, 385, 728, 769, 1100])
+@pytest.mark.parametrize("channels", [1, 385, 767, 768, 769, 1100, 1537])
 def test_every_depth(channels):
     """Deep ones are walked through in several steps."""
     rng = np.random.default_rng(channels)
@@ -136,7 +136,8 @@ def test_merged_convolutions_keep_what_their_parts_have():
 
 
 @pytest.mark.parametrize(
-    "shape", [(1, 19, 19, 40), (2, 9, 13, 20), (1, 3, 150, 8), (1, 1, 1, 16)]
+    "shape",
+    [(1, 19, 19, 40), (1, 40, 19, 8), (2, 9, 13, 20), (1, 3, 150, 8), (1, 1, 1, 16)],
 )
 @pytest.mark.parametrize(
     "attributes",
@@ -162,8 +163,9 @@ def test_separable_convolutions(attributes, shape):
 
 
 @pytest.mark.parametrize("shape", [(0, 8, 8, 8), (1, 0, 8, 8), (1, 8, 0, 8)])
-def test_images_without_cells(shape):
-    block = one((1, 8, 8, 8), 12, bias=True)
+@pytest.mark.parametrize("kind", ["conv2d", "sepconv"])
+def test_images_without_cells(shape, kind):
+    block = one((1, 8, 8, 8), 12, bias=True, type=kind)
     weights = random_weights(block, np.random.default_rng(9))
     x = np.zeros(shape, np.float32)
     (expected,) = run(block, "direct", weights, [x])

@@ -13,13 +13,15 @@ namespace {
 template <typename Isa>
 constexpr int64_t kPanelOf = Isa::kVectors * Width<typename Isa::Vector>();
 
-// Channels that a tile walks through before the next one does: so much of a
-// panel stays in a core's first cache, of 32 KiB at least.
-constexpr int64_t kDepth = 384;
+// Channels that a tile walks through before the next one does. Their part of a
+// panel may be larger than a core's first cache: it is read in order, and an
+// output that is kept and read again for more channels costs more.
+constexpr int64_t kDepth = 768;
 
 // Pixels that all panels of a unit are multiplied with before the next pixels
-// are: with kDepth channels they stay in a second cache of 256 KiB.
-constexpr int64_t kPixels = 112;
+// are: with kDepth channels they stay in half of a second cache of 512 KiB.
+// Whole tiles of AVX2 and of AVX-512.
+constexpr int64_t kPixels = 84;
 
 // A tile of a unit: some pixels and the filters of a panel, or what is left.
 struct Tile {
@@ -37,28 +39,33 @@ struct Tile {
   Activation::Kind activation;  // kNone, kRelu or kRelu6
 };
 
-template <typename Isa, int kRows, int kVectors>
-IOS_INLINE void Multiply(const Tile& tile) {
-  using V = typename Isa::Vector;
-  constexpr int64_t kWidth = Width<V>();
-  V sums[kRows][kVectors];
+// Adds rows that are `pitch` floats apart, or one to all for 0.
+template <int kRows, int kVectors, typename V>
+IOS_INLINE void AddRows(const float* from, int64_t pitch,
+                        V (&sums)[kRows][kVectors]) {
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      sums[r][v] = V{};
-      if (!tile.first) {
-        Load(tile.output + r * tile.output_pitch + v * kWidth,
-             tile.filters - v * kWidth, &sums[r][v]);
-      }
+      V terms;
+      std::memcpy(&terms, from + r * pitch + v * Width<V>(), sizeof(V));
+      sums[r][v] += terms;
     }
   }
+}
+
+// Of a tile of whole vectors.
+template <typename Isa, int kRows, int kVectors>
+IOS_INLINE void Multiply(const Tile& tile) {
+  using V = typename Isa::Vector;
+  V sums[kRows][kVectors] = {};
+  if (!tile.first) AddRows(tile.output, tile.output_pitch, sums);
   const float* panel = tile.panel;
   for (int64_t c = 0; c < tile.depth; ++c, panel += kPanelOf<Isa>) {
     V factors[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      std::memcpy(&factors[v], panel + v * kWidth, sizeof(V));
+      std::memcpy(&factors[v], panel + v * Width<V>(), sizeof(V));
     }
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
@@ -68,22 +75,15 @@ IOS_INLINE void Multiply(const Tile& tile) {
     }
   }
   if (tile.last) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      const int64_t count = tile.filters - v * kWidth;
-      V bias{};
-      if (tile.bias) Load(tile.bias + v * kWidth, count, &bias);
+    if (tile.bias) AddRows(tile.bias, 0, sums);
+    if (tile.residual) AddRows(tile.residual, tile.residual_pitch, sums);
+    if (tile.activation != Activation::kNone) {
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        V& sum = sums[r][v];
-        sum += bias;
-        if (tile.residual) {
-          V residual;
-          Load(tile.residual + r * tile.residual_pitch + v * kWidth, count,
-               &residual);
-          sum += residual;
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          ActivateInRegisters(tile.activation, &sums[r][v]);
         }
-        ActivateInRegisters(tile.activation, &sum);
       }
     }
   }
@@ -91,8 +91,8 @@ IOS_INLINE void Multiply(const Tile& tile) {
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      Store(sums[r][v], tile.filters - v * kWidth,
-            tile.output + r * tile.output_pitch + v * kWidth);
+      std::memcpy(tile.output + r * tile.output_pitch + v * Width<V>(),
+                  &sums[r][v], sizeof(V));
     }
   }
 }
@@ -114,6 +114,47 @@ IOS_INLINE void MultiplyRows(int64_t rows, const Tile& tile) {
     if (rows < kRows) return MultiplyRows<Isa, kRows - 1>(rows, tile);
   }
   MultiplyVectors<Isa, kRows>(tile);
+}
+
+// Copies `count` floats of each row.
+inline void CopyRows(int64_t rows, int64_t count, const float* from,
+                     int64_t from_pitch, float* to, int64_t to_pitch) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < count; ++i) {
+      to[r * to_pitch + i] = from[r * from_pitch + i];
+    }
+  }
+}
+
+// Any tile: one whose last vector is not whole is computed in a copy.
+template <typename Isa>
+IOS_INLINE void MultiplyAny(int64_t rows, const Tile& tile) {
+  constexpr int64_t kPanel = kPanelOf<Isa>;
+  const bool whole = tile.filters % Width<typename Isa::Vector>() == 0;
+  float bias[kPanel], residual[Isa::kRows * kPanel];
+  float output[Isa::kRows * kPanel];
+  Tile here = tile;
+  if (!whole) {
+    const auto copy = [&](int64_t rows, const float* from, int64_t pitch,
+                          float* to) {
+      std::memset(to, 0, rows * kPanel * sizeof(float));
+      CopyRows(rows, tile.filters, from, pitch, to, kPanel);
+      return to;
+    };
+    if (tile.bias) here.bias = copy(1, tile.bias, 0, bias);
+    if (tile.residual) {
+      here.residual = copy(rows, tile.residual, tile.residual_pitch, residual);
+      here.residual_pitch = kPanel;
+    }
+    if (!tile.first) copy(rows, tile.output, tile.output_pitch, output);
+    here.output = output;
+    here.output_pitch = kPanel;
+  }
+  MultiplyRows<Isa>(rows, here);
+  if (!whole) {
+    CopyRows(rows, tile.filters, output, kPanel, tile.output,
+             tile.output_pitch);
+  }
 }
 
 template <typename Isa>
@@ -142,9 +183,8 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
     const int64_t at_a_time = Quotient(all, Quotient(all, kPixels));
     for (int64_t p = first_pixel; p < end_pixel; p += at_a_time) {
       const int64_t count = std::min(at_a_time, end_pixel - p);
-      // As equally high tiles as there can be.
-      const int64_t rows =
-          Quotient(count, Quotient(count, static_cast<int64_t>(Isa::kRows)));
+      // As equally high as there can be: low ones wait for their sums.
+      const int64_t tiles = Quotient(count, Isa::kRows);
       for (int64_t step = 0; step < steps; ++step) {
         const int64_t channel = step * plan.channels / steps;
         tile.depth = (step + 1) * plan.channels / steps - channel;
@@ -154,8 +194,9 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
           tile.panel = arguments.filter + f * plan.channels + channel * kPanel;
           tile.filters = std::min(kPanel, end_filter - f);
           tile.bias = arguments.bias ? arguments.bias + f : nullptr;
-          for (int64_t i = 0; i < count; i += rows) {
-            const int64_t pixel = p + i;
+          for (int64_t i = 0; i < tiles; ++i) {
+            const int64_t row = i * count / tiles;
+            const int64_t pixel = p + row;
             tile.input =
                 arguments.input + pixel * arguments.input_pitch + channel;
             tile.output = arguments.output + pixel * arguments.output_pitch + f;
@@ -163,7 +204,7 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
                 arguments.residual
                     ? arguments.residual + pixel * arguments.residual_pitch + f
                     : nullptr;
-            MultiplyRows<Isa>(std::min(rows, count - i), tile);
+            MultiplyAny<Isa>((i + 1) * count / tiles - row, tile);
           }
         }
       }
@@ -200,10 +241,10 @@ GemmPlan::GemmPlan(int64_t pixels, int64_t channels, int64_t filters,
                    int threads)
     : pixels(pixels), channels(channels), filters(filters) {
   // Several units a thread, so that one that lost its core delays little; but
-  // of whole tiles, and as many for each thread.
-  constexpr int64_t kPerThread = 2;
+  // not of few pixels, and as many for each thread.
+  constexpr int64_t kPerThread = 2, kLeastPixels = 56;
   const int64_t wanted = threads == 1 ? 1 : threads * kPerThread;
-  strips = std::min(Quotient(pixels, kPixels / 2), wanted);
+  strips = std::min(Quotient(pixels, kLeastPixels), wanted);
   parts = std::min(Quotient(wanted, std::max<int64_t>(strips, 1)),
                    Quotient(filters, GemmPanel()));
 }

@@ -258,7 +258,9 @@ class KernelSepConvTask : public SepConvTask {
 };
 
 // The same, with products of matrices instead of oneDNN's 1x1 convolution: of
-// pitched tensors, in more strips than there are threads.
+// pitched tensors. A thread takes a strip of rows through both convolutions,
+// or, where there are too few rows for each thread to have as many, the threads
+// share the depthwise convolution by rows, then the product by pixels.
 class GemmSepConvTask : public CpuTask {
  public:
   GemmSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
@@ -267,77 +269,114 @@ class GemmSepConvTask : public CpuTask {
         output_(spec.output),
         has_residual_(spec.op->residual),
         activation_(spec.op->activation),
+        threads_(CurrentThread().lane->size),
         depthwise_(*spec.op, spec.inputs[0].shape, spec.output.shape),
         weights_(engine, depthwise_.channels(), spec.op->filters,
                  AsCpu(spec.parameters[1]),
-                 spec.op->bias ? AsCpu(spec.parameters[2]) : nullptr) {
+                 spec.op->bias ? AsCpu(spec.parameters[2]) : nullptr),
+        in_strips_(Quotient(depthwise_.rows(), threads_) * threads_ * 97 <=
+                   depthwise_.rows() * 100) {
     const int64_t channels = depthwise_.channels();
     const dnnl::memory::desc plain =
         PlainFilterDesc(*spec.op, /*groups=*/channels, channels, channels);
     filter_ = AsCpu(spec.parameters[0])->Packed(engine, plain, plain);
-    const int threads = CurrentThread().lane->size;
-    const int64_t rows = depthwise_.rows();
-    // A strip is long enough for its products to take longer than reading the
-    // filters for it, and the rows around it.
-    constexpr int64_t kLeastPixels = 112, kLeastRows = 4;
-    const int64_t length =
-        std::max(Quotient(kLeastPixels, depthwise_.out_width()), kLeastRows);
-    strips_ = Quotient(rows, length);
-    strips_ = std::min(Quotient(strips_, threads) * threads, rows);
-    const int64_t longest = Quotient(rows, strips_);
-    rows_ = scratch_.Take(longest * depthwise_.row_floats());
-    ring_ = scratch_.Take(depthwise_.scratch_floats({}));
-    scratch_.Take(kApart);
-    threads_ = threads;
+    const int64_t longest =
+        in_strips_ ? Quotient(depthwise_.rows(), strips()) : depthwise_.rows();
+    middle_floats_ =
+        Quotient(longest * depthwise_.row_floats(), 16) * 16 + kApart;
+    ring_floats_ = Quotient(depthwise_.scratch_floats({}), 16) * 16 + kApart;
   }
 
   int64_t scratch_floats() const override {
-    return threads_ * scratch_.floats();
+    return threads_ * ring_floats_ +
+           (in_strips_ ? threads_ : 1) * middle_floats_;
   }
 
   void Run(const float* const* inputs, float* output,
            const LaneResources& lane) override {
     const Depthwise::Image image = ImageOf(terms_, inputs);
     const auto* filter = static_cast<const float*>(filter_.get_data_handle());
-    ParallelFor(strips_, 1, [&](int64_t first, int64_t last) {
-      const int thread = CurrentThread().team ? CurrentThread().index : 0;
-      float* const scratch = lane.scratch.get() + thread * scratch_.floats();
-      for (int64_t strip = first; strip < last; ++strip) {
-        const int64_t begin = strip * depthwise_.rows() / strips_;
-        const int64_t end = (strip + 1) * depthwise_.rows() / strips_;
-        Depthwise::Arguments rows = DenseArguments(depthwise_, filter);
-        rows.output = scratch + rows_;
-        depthwise_.Run(image, rows, {begin, end}, scratch + ring_);
-        const int64_t pixel = begin * depthwise_.out_width();
-        GemmArguments arguments = weights_.Arguments();
-        arguments.input = scratch + rows_;
-        arguments.input_pitch = depthwise_.channels();
-        if (has_residual_) {
-          arguments.residual = inputs[terms_.size()] + pixel * residual_.pitch;
-          arguments.residual_pitch = residual_.pitch;
+    float* const rings = lane.scratch.get();
+    float* const middles = rings + threads_ * ring_floats_;
+    const auto depthwise = [&](int64_t begin, int64_t end, float* middle) {
+      Depthwise::Arguments rows = DenseArguments(depthwise_, filter);
+      rows.output = middle;
+      depthwise_.Run(image, rows, {begin, end},
+                     rings + Thread() * ring_floats_);
+    };
+    if (in_strips_) {
+      ParallelFor(strips(), 1, [&](int64_t first, int64_t last) {
+        float* const middle = middles + Thread() * middle_floats_;
+        for (int64_t strip = first; strip < last; ++strip) {
+          const int64_t begin = strip * depthwise_.rows() / strips();
+          const int64_t end = (strip + 1) * depthwise_.rows() / strips();
+          depthwise(begin, end, middle);
+          const GemmPlan plan = Plan(begin, end, /*threads=*/1);
+          RunGemm(plan, Arguments(inputs, middle, output, begin), 0,
+                  plan.units());
         }
-        arguments.activation = activation_;
-        arguments.output = output + pixel * output_.pitch;
-        arguments.output_pitch = output_.pitch;
-        const GemmPlan plan((end - begin) * depthwise_.out_width(),
-                            depthwise_.channels(), output_.channels(),
-                            /*threads=*/1);
-        RunGemm(plan, arguments, 0, plan.units());
-      }
+      });
+      return;
+    }
+    ParallelFor(depthwise_.rows(), 1, [&](int64_t begin, int64_t end) {
+      depthwise(begin, end, middles + begin * depthwise_.row_floats());
+    });
+    const GemmPlan plan = Plan(0, depthwise_.rows(), threads_);
+    const GemmArguments arguments = Arguments(inputs, middles, output, 0);
+    ParallelFor(plan.units(), 1, [&](int64_t begin, int64_t end) {
+      RunGemm(plan, arguments, begin, end);
     });
   }
 
  private:
+  static int64_t Thread() {
+    return CurrentThread().team ? CurrentThread().index : 0;
+  }
+
+  // A strip is long enough for its products to take longer than reading the
+  // filters for it, and the rows around it.
+  int64_t strips() const {
+    constexpr int64_t kLeastPixels = 112, kLeastRows = 4;
+    const int64_t rows = depthwise_.rows();
+    const int64_t length =
+        std::max(Quotient(kLeastPixels, depthwise_.out_width()), kLeastRows);
+    const int64_t strips = Quotient(rows, length);
+    return std::min(Quotient(strips, threads_) * threads_, rows);
+  }
+
+  // Of the products of rows.
+  GemmPlan Plan(int64_t begin, int64_t end, int threads) const {
+    return GemmPlan((end - begin) * depthwise_.out_width(),
+                    depthwise_.channels(), output_.channels(), threads);
+  }
+
+  // From a row on, which begins `middle`.
+  GemmArguments Arguments(const float* const* inputs, const float* middle,
+                          float* output, int64_t row) const {
+    const int64_t pixel = row * depthwise_.out_width();
+    GemmArguments arguments = weights_.Arguments();
+    arguments.input = middle;
+    arguments.input_pitch = depthwise_.channels();
+    if (has_residual_) {
+      arguments.residual = inputs[terms_.size()] + pixel * residual_.pitch;
+      arguments.residual_pitch = residual_.pitch;
+    }
+    arguments.activation = activation_;
+    arguments.output = output + pixel * output_.pitch;
+    arguments.output_pitch = output_.pitch;
+    return arguments;
+  }
+
   const std::vector<TensorView> terms_;
   const TensorView residual_, output_;
   const bool has_residual_;
   const Activation activation_;
+  const int threads_;
   const Depthwise depthwise_;
   const PointwiseWeights weights_;
+  const bool in_strips_;
   dnnl::memory filter_;  // of the depthwise convolution, as TensorFlow has it
-  int64_t strips_ = 0, threads_ = 1;
-  ScratchLayout scratch_;  // of a thread
-  int64_t rows_ = 0, ring_ = 0;
+  int64_t middle_floats_ = 0, ring_floats_ = 0;  // the former of a strip
 };
 
 }  // namespace
