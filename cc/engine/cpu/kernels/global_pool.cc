@@ -23,31 +23,41 @@ IOS_VECTORIZED void MaxRow(const float* x, int64_t n, float* out) {
   }
 }
 
-typedef float Vector __attribute__((vector_size(64)));
+// Wider ones would not stay in registers with AVX2.
+typedef float Vector __attribute__((vector_size(32)));
 constexpr int64_t kWidth = sizeof(Vector) / sizeof(float);
 
 template <int kVectors>
 IOS_INLINE void SumVectors(const float* x, int64_t pitch, int64_t pixels,
                            float* out) {
   Vector sums[kVectors];
-  std::memcpy(sums, out, sizeof(sums));
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    std::memcpy(&sums[v], out + v * kWidth, sizeof(Vector));
+  }
   for (int64_t p = 0; p < pixels; ++p, x += pitch) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       Vector value;
       std::memcpy(&value, x + v * kWidth, sizeof(Vector));
       sums[v] += value;
     }
   }
-  std::memcpy(out, sums, sizeof(sums));
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    std::memcpy(out + v * kWidth, &sums[v], sizeof(Vector));
+  }
 }
 
 // Adds `n` channels of so many pixels to `out`.
 IOS_VECTORIZED void SumPixels(const float* x, int64_t pitch, int64_t pixels,
                               int64_t n, float* out) {
   int64_t c = 0;
-  for (; c + 4 * kWidth <= n; c += 4 * kWidth) {
-    SumVectors<4>(x + c, pitch, pixels, out + c);
+  for (; c + 8 * kWidth <= n; c += 8 * kWidth) {
+    SumVectors<8>(x + c, pitch, pixels, out + c);
+  }
+  for (; c + 2 * kWidth <= n; c += 2 * kWidth) {
+    SumVectors<2>(x + c, pitch, pixels, out + c);
   }
   for (; c + kWidth <= n; c += kWidth) {
     SumVectors<1>(x + c, pitch, pixels, out + c);
