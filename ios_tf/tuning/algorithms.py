@@ -15,9 +15,9 @@ _WINOGRAD = ("winograd_2x2", "winograd_4x4")
 _GEMM = "gemm"
 _ROWS = "rows"
 
-# How much of the time of the one before it another algorithm may take: those that come
-# later need more memory, and round more.
-_WORTHWHILE = 0.95
+# How much of the time of those before it an algorithm may take: minimal filtering needs
+# more memory and rounds more, the others only have to be seen to be faster.
+_WORTHWHILE = {_WINOGRAD[0]: 0.95, _WINOGRAD[1]: 0.95, _GEMM: 0.99, _ROWS: 0.99}
 
 
 def allowed(device: str, winograd: bool = True) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ def choose(
         best = _latency(alone, cost_model)
         for algorithm in others:
             latency = _latency(with_algorithms(alone, {0: algorithm}), cost_model)
-            if latency < _WORTHWHILE * best:
+            if latency < _WORTHWHILE[algorithm] * best:
                 best, chosen[op] = latency, algorithm
     if _ROWS not in algorithms:
         return chosen, True
@@ -90,7 +90,7 @@ def _by_rows(
         rows = {together.operators.index(op): _ROWS}
         by_rows = _latency(with_algorithms(together.problem, rows), cost_model)
         now = _latency(part_of(before, 1 << op | product).problem, cost_model)
-        if by_rows < _WORTHWHILE * now:
+        if by_rows < _WORTHWHILE[_ROWS] * now:
             for computed in operators_of(product):
                 chosen.pop(computed, None)
             chosen[op] = _ROWS

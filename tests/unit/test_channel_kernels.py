@@ -73,3 +73,20 @@ def test_global_pool(shape, channels, pool, compute):
     expected = compute(x.astype(np.float64), axis=(1, 2)).reshape(found.shape)
     assert np.isnan(found).sum() == np.isnan(expected).sum() == 1
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("channels", CHANNELS)
+def test_softmax(channels):
+    """A pixel with a NaN, with infinity, or of -infinity alone is NaN as a whole."""
+    x = 30 * numbers(3, 11, 10, channels)
+    x[0, 3, :, 0] = -np.inf
+    for i, special in enumerate((np.nan, np.inf, -np.inf)):
+        x[1, i, 0, (3 * i + 7) % channels] = special
+        x[2, i, 9, -1] = special
+    x[1, 5] = -np.inf
+    found = run({"type": "softmax"}, [x])
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(x.astype(np.float64) - x.max(axis=-1, keepdims=True))
+    expected = powers / powers.sum(axis=-1, keepdims=True)
+    assert np.isnan(expected[1, 5]).all() and np.isfinite(expected[0, 0]).all()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)  # NaN as well

@@ -62,6 +62,9 @@ class KernelTask : public CpuTask {
       case OperatorType::kReduce:
         ReduceChannels(source(0), op_.pool, target);
         break;
+      case OperatorType::kSoftmax:
+        Softmax(source(0), target);
+        break;
       case OperatorType::kNormalize:
         Normalize(source(0), target, lane);
         break;

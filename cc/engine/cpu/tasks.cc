@@ -61,7 +61,7 @@ class ConvTask : public CpuTask {
   int64_t scratchpad_ = 0;
 };
 
-// Pooling, softmax, matmul: a primitive from one dense tensor to another.
+// Pooling, matmul: a primitive from one dense tensor to another.
 class PrimitiveTask : public CpuTask {
  public:
   PrimitiveTask(const TaskSpec& spec, const dnnl::engine& engine)
@@ -82,16 +82,6 @@ class PrimitiveTask : public CpuTask {
                    NhwcDesc(in), NhwcDesc(out), {op.strides[0], op.strides[1]},
                    {op.kernel[0], op.kernel[1]}, {0, 0}, {pad[0], pad[2]},
                    {pad[1], pad[3]}, AttributesWith(ops)),
-               engine);
-        break;
-      }
-      case OperatorType::kSoftmax: {
-        const memory::desc desc({NumElements(in) / in.back(), in.back()}, kF32,
-                                Tag::ab);
-        Create(dnnl::softmax_forward::primitive_desc(
-                   engine, dnnl::prop_kind::forward_inference,
-                   algorithm::softmax_accurate, desc, desc, /*axis=*/1,
-                   AttributesWith({})),
                engine);
         break;
       }
@@ -227,7 +217,6 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
         task = MakeResizeTask(spec);
         break;
       case OperatorType::kPool:
-      case OperatorType::kSoftmax:
       case OperatorType::kMatMul:
         task = std::make_unique<PrimitiveTask>(spec, engine);
         break;
@@ -259,7 +248,6 @@ bool TaskReadsPitched(const Operator& op) {
       return op.pre_activation != Activation::kNone && !op.residual;
     case OperatorType::kConv2DTranspose:
     case OperatorType::kPool:
-    case OperatorType::kSoftmax:
     case OperatorType::kMatMul:
       return false;  // oneDNN's primitives want dense tensors
     default:

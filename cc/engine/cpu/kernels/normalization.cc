@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/vectorized.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
@@ -78,6 +79,36 @@ IOS_VECTORIZED void NormalizeRows(const float* x, int64_t pitch, int64_t rows,
   }
 }
 
+// Of each row, what is left of its largest element.
+IOS_VECTORIZED void SubtractLargest(const float* x, int64_t pitch, int64_t rows,
+                                    int64_t n, float* out, int64_t out_pitch) {
+  for (int64_t row = 0; row < rows; ++row, x += pitch, out += out_pitch) {
+    float largest[kPartial];
+    std::fill(largest, largest + kPartial, -INFINITY);
+    int64_t i = 0;
+    for (; i + kPartial <= n; i += kPartial) {
+      for (int k = 0; k < kPartial; ++k) {
+        largest[k] = x[i + k] > largest[k] ? x[i + k] : largest[k];
+      }
+    }
+    for (; i < n; ++i) largest[0] = x[i] > largest[0] ? x[i] : largest[0];
+    for (int k = 1; k < kPartial; ++k) {
+      largest[0] = largest[k] > largest[0] ? largest[k] : largest[0];
+    }
+    for (i = 0; i < n; ++i) out[i] = x[i] - largest[0];
+  }
+}
+
+IOS_VECTORIZED void DivideBySum(float* x, int64_t pitch, int64_t rows,
+                                int64_t n) {
+  for (int64_t row = 0; row < rows; ++row, x += pitch) {
+    float partial[kPartial] = {};
+    AddTo(x, n, partial);
+    const float factor = 1.0f / Total(partial);
+    for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+  }
+}
+
 // Keeps a NaN, as TensorFlow's maximum does.
 float Maximum(const float* x, int64_t n) {
   float result = x[0];
@@ -111,6 +142,25 @@ void ReduceChannels(const Source& x, PoolKind kind, const Target& to) {
                   if (kind == PoolKind::kAvg) out /= channels;
                 }
               });
+}
+
+void Softmax(const Source& x, const Target& to) {
+  // Of a NaN, or of a largest element that is not finite, all differences are
+  // NaN or their sum is.
+  constexpr int64_t kAtOnce = 4096;  // of floats that are not far from another
+  const int64_t n = x.view.channels(), pitch = to.view.pitch;
+  const int64_t most =
+      pitch == n && n > 0 ? std::max(kAtOnce / n, int64_t{1}) : 1;
+  ParallelFor(to.view.pixels(), Grain(n), [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; p += most) {
+      const int64_t rows = std::min(most, end - p);
+      float* const out = to.data + p * pitch;
+      SubtractLargest(x.data + p * x.view.pitch, x.view.pitch, rows, n, out,
+                      pitch);
+      ActivateRow(out, (rows - 1) * pitch + n, Activation::kExp, out);
+      DivideBySum(out, pitch, rows, n);
+    }
+  });
 }
 
 void NormalizePixels(const Source& x, int64_t groups,

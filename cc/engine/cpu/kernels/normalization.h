@@ -13,6 +13,9 @@ namespace ios::cpu {
 // Of each pixel's channels; `to` has one.
 void ReduceChannels(const Source& x, PoolKind kind, const Target& to);
 
+// exp(x) / sum(exp(x)) of each pixel's channels.
+void Softmax(const Source& x, const Target& to);
+
 // (x - mean) / sqrt(variance + epsilon) * scale[c] + shift[c].
 struct Normalization {
   float epsilon = 0;
