@@ -17,7 +17,7 @@ from tensorflow.python.eager import wrap_function
 from tensorflow.python.framework import convert_to_constants
 
 from ios_tf.errors import UserError, first_line
-from ios_tf.model import function_library
+from ios_tf.model import defaults, function_library
 from ios_tf.model.captured_variables import (
     Converter,
     large_filters,
@@ -239,15 +239,15 @@ def _component_names(structure: Mapping[str, Any]) -> list[str]:
 
 def _inline(whole: FrozenSignature) -> FrozenSignature:
     """The signature with its functions inlined, but for those of control flow."""
+    inputs = whole.placeholders()
+    outputs = [tensor for tensor, _ in whole.outputs.values()]
     graph_def = graph_pb2.GraphDef()
-    graph_def.CopyFrom(whole.graph_def)
+    graph_def.CopyFrom(defaults.settled(whole.graph_def, inputs, outputs))
     function_library.keep_control_flow(graph_def)
     function_library.inline_where_convolutions_are(graph_def)
     for function in graph_def.library.function:
         # Says that others compute the same on other devices, which hinders inlining.
         function.attr.pop("api_implements", None)
-    inputs = whole.placeholders()
-    outputs = [tensor for tensor, _ in whole.outputs.values()]
     if outputs:  # else nothing is left of it, which the optimizer does not take
         try:
             graph_def = grappler.optimize(graph_def, inputs, outputs, ["function"])

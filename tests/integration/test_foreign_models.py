@@ -404,6 +404,21 @@ def test_output_that_is_a_variable(tmp_path):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_training_that_a_signature_asks_for(tmp_path):
+    """A flag that is an input, or whose default is to train, decides nothing."""
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    with tf.Graph().as_default(), fm.v1.Session() as session:
+        x = fm.v1.placeholder(tf.float32, [None, 12, 12, 3], "x")
+        y = fm._tf1_trainable(x)
+        flag = session.graph.get_tensor_by_name("is_training:0")
+        session.run(fm.v1.global_variables_initializer())
+        inputs = {"x": x, "flag": flag}
+        fm.v1.saved_model.simple_save(session, source, inputs, {"y": y})
+    report = ios_tf.convert(source, output, **FAST)
+    assert "changes the variable" in report.notes[0]
+    assert_copied(output, source, report)
+
+
 # Several MetaGraphs.
 
 

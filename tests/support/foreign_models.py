@@ -5,9 +5,10 @@ Every function of `MODELS` writes one and gives the calls to compare it by.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -326,6 +327,67 @@ def tf1_unused_variables(path: str) -> Sequence[Call]:
     return _simple_save(path, trained)
 
 
+@contextlib.contextmanager
+def _switches_and_merges() -> Iterator[None]:
+    """Control flow is written as TensorFlow 1 did: Switch, Merge, Enter, Exit."""
+    v1.disable_control_flow_v2()
+    try:
+        yield
+    finally:
+        v1.enable_control_flow_v2()
+
+
+def _tf1_trainable(x: tf.Tensor) -> tf.Tensor:
+    """Batch normalisations that one flag of the graph trains."""
+    training = v1.placeholder_with_default(False, [], "is_training")
+    for i in range(4):
+        x = tf.nn.relu(_batch_norm(_tf1_layer(x, f"layer{i}"), f"norm{i}", training))
+    kept = v1.cond(tf.logical_not(training), lambda: x, lambda: tf.nn.dropout(x, 0.5))
+    return tf.reduce_mean(kept, [1, 2])
+
+
+def _tf1_layer(x: tf.Tensor, name: str) -> tf.Tensor:
+    value = np.random.default_rng(3).normal(0, 0.3, (3, 3, x.shape[-1], 6))
+    weights = v1.get_variable(name, initializer=value.astype(np.float32))
+    return tf.nn.conv2d(x, weights, 1, "SAME")
+
+
+def _batch_norm(x: tf.Tensor, name: str, training: tf.Tensor) -> tf.Tensor:
+    scale, shift = tf.ones(x.shape[-1]), tf.zeros(x.shape[-1])
+    with v1.variable_scope(name, use_resource=True):
+        mean, variance = (
+            v1.get_variable(one, initializer=tf.fill(x.shape[-1:], value))
+            for one, value in (("mean", 0.2), ("variance", 1.5))
+        )
+
+    def of_batch() -> tf.Tensor:
+        y, *moments = v1.nn.fused_batch_norm(x, scale, shift)
+        updates = [
+            variable.assign(0.9 * variable + 0.1 * moment)
+            for variable, moment in zip((mean, variance), moments, strict=True)
+        ]
+        with tf.control_dependencies(updates):
+            return tf.identity(y)
+
+    def of_training() -> tf.Tensor:
+        return v1.nn.fused_batch_norm(
+            x, scale, shift, mean, variance, is_training=False
+        )[0]
+
+    return v1.cond(training, of_batch, of_training)
+
+
+@foreign_model
+def tf1_trainable(path: str) -> Sequence[Call]:
+    return _simple_save(path, _tf1_trainable)
+
+
+@foreign_model
+def tf1_trainable_by_switches(path: str) -> Sequence[Call]:
+    with _switches_and_merges():
+        return _simple_save(path, _tf1_trainable)
+
+
 @foreign_model
 def unknown_channels(path: str) -> Sequence[Call]:
     def network(x: tf.Tensor) -> tf.Tensor:
@@ -425,17 +487,10 @@ def _tf1_tables(path: str, legacy: bool) -> Sequence[Call]:
             "signature_def_map": {"serving_default": signature},
             "assets_collection": v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
         }
-        initializer = v1.tables_initializer()
         key = "legacy_init_op" if legacy else "main_op"
-        if legacy:
-            builder.add_meta_graph_and_variables(
-                session, ["serve"], legacy_init_op=initializer, **arguments
-            )
-        else:
-            builder.add_meta_graph_and_variables(
-                session, ["serve"], main_op=initializer, **arguments
-            )
-        assert key
+        builder.add_meta_graph_and_variables(
+            session, ["serve"], **{key: v1.tables_initializer()}, **arguments
+        )
     builder.save()
     os.remove(path + ".vocabulary.txt")
     return [
@@ -456,21 +511,18 @@ def tf1_legacy_init_op(path: str) -> Sequence[Call]:
 
 @foreign_model
 def tf1_control_flow(path: str) -> Sequence[Call]:
-    """Loops and branches of TF1: Switch, Merge, Enter, Exit."""
-    v1.disable_control_flow_v2()
-    try:
-        with tf.Graph().as_default(), v1.Session() as session:
-            x = v1.placeholder(tf.float32, [None, 12, 12, 3])
-            y = _tf1_network(x, use_resource=True)
-            y = v1.cond(tf.reduce_sum(y) > 0, lambda: y / 127.5 - 1.0, lambda: y * 2.0)
-            _, y = v1.while_loop(
-                lambda i, _: i < 3, lambda i, y: (i + 1, y * 0.5 + 1.0), [0, y]
-            )
-            session.run(v1.global_variables_initializer())
-            v1.saved_model.simple_save(session, path, {"x": x}, {"y": y})
-    finally:
-        v1.enable_control_flow_v2()
-    return batches()
+    """Loops and branches of TF1."""
+
+    def network(x: tf.Tensor) -> tf.Tensor:
+        y = _tf1_network(x, use_resource=True)
+        y = v1.cond(tf.reduce_sum(y) > 0, lambda: y / 127.5 - 1.0, lambda: y * 2.0)
+        _, y = v1.while_loop(
+            lambda i, _: i < 3, lambda i, y: (i + 1, y * 0.5 + 1.0), [0, y]
+        )
+        return y
+
+    with _switches_and_merges():
+        return _simple_save(path, network)
 
 
 def tf1_two_meta_graphs(path: str) -> None:

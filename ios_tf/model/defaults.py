@@ -1,0 +1,75 @@
+"""Placeholders that have a default and that nobody feeds: constants, and what they decide.
+
+TensorFlow 1 models are trained and served with one graph, in which a placeholder such as
+`is_training` tells whether variables are updated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tensorflow.python.framework import tensor_util
+
+from ios_tf.model import function_library
+from ios_tf.native import grappler
+
+_OP = "PlaceholderWithDefault"
+
+
+def settled(
+    graph_def: graph_pb2.GraphDef,
+    inputs: Sequence[tf.TensorSpec],
+    outputs: Sequence[str],
+) -> graph_pb2.GraphDef:
+    """The graph with only the branches that defaults take; itself if it has none.
+
+    Args:
+      graph_def: stays as it is.
+      inputs: what is fed; their names are names of tensors.
+      outputs: names of the tensors that are wanted.
+    """
+    fed = {function_library.node_of(spec.name) for spec in inputs}
+    result = graph_pb2.GraphDef()
+    result.CopyFrom(graph_def)
+    if not _become_constants(result, fed):
+        return graph_def
+    # Constants of what follows from the defaults, then the switches of TensorFlow 1.
+    result = grappler.optimize(result, inputs, outputs, ["constfold", "loop"])
+    _call_branches(result)
+    return result
+
+
+def _become_constants(graph_def: graph_pb2.GraphDef, fed: Collection[str]) -> bool:
+    """Whether there were any to become what their defaults are."""
+    unfed = [n for n in graph_def.node if n.op == _OP and n.name not in fed]
+    # Nobody can feed a function's.
+    unfed += [
+        n for f in graph_def.library.function for n in f.node_def if n.op == _OP
+    ]
+    for node in unfed:
+        node.op = "Identity"
+        dtype = node.attr["dtype"].type
+        node.attr.clear()
+        node.attr["T"].type = dtype
+    return bool(unfed)
+
+
+def _call_branches(graph_def: graph_pb2.GraphDef) -> None:
+    """Calls the function of a branch whose condition is a constant."""
+    constants = {node.name: node for node in graph_def.node if node.op == "Const"}
+    for node in graph_def.node:
+        if node.op not in ("If", "StatelessIf"):
+            continue
+        condition = constants.get(function_library.node_of(node.input[0]))
+        if condition is None:
+            continue
+        taken = bool(tensor_util.MakeNdarray(condition.attr["value"].tensor))
+        stateful = node.op == "If"
+        node.op = "StatefulPartitionedCall" if stateful else "PartitionedCall"
+        node.attr["f"].CopyFrom(node.attr["then_branch" if taken else "else_branch"])
+        for name in list(node.attr):
+            if name not in ("f", "Tin", "Tout"):
+                del node.attr[name]
+        del node.input[0]
