@@ -13,10 +13,10 @@ namespace {
 // A task that reads in pieces knows all pieces of all of its inputs.
 constexpr size_t kMaxPieces = 64, kMaxReadInPieces = 16;
 
-// Whether all that it reads is the image that it multiplies.
+// Whether all that it reads is the image that it multiplies, pixel by pixel.
 bool IsProduct(const Operator& op) {
   return op.type == OperatorType::kConv2D && MayCompute(op, Algorithm::kGemm) &&
-         !op.residual;
+         op.strides == std::array<int64_t, 2>{1, 1} && !op.residual;
 }
 
 std::vector<bool> LeftInPieces(const Block& block,

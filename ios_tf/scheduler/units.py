@@ -111,11 +111,15 @@ def computed_by_readers(problem: Problem, taken: int = 0) -> list[int]:
 
 
 def product_before(problem: Problem, op: int) -> int:
-    """The 1x1 convolution that only this operator reads, as a bitmask, or 0."""
+    """The 1x1 convolution that only this operator reads, as a bitmask, or 0.
+
+    One that moves by one cell.
+    """
     before = problem.predecessors[op] & ~problem.outputs
     for producer in operators_of(before):
         if (
             "gemm" not in problem.algorithms[producer]
+            or problem.block["operators"][producer].get("strides", [1, 1]) != [1, 1]
             or problem.successors[producer] != 1 << op
         ):
             return 0

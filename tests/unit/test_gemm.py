@@ -28,8 +28,9 @@ def check(block, rng):
     inputs = [rng.normal(size=s).astype(np.float32) for s in block["inputs"]]
     (found,) = run(block, "gemm", weights, inputs)
     (op,) = block["operators"]
+    down, right = op.get("strides", (1, 1))
     expected = by_definition(
-        inputs[0],
+        inputs[0][:, ::down, ::right],
         weights[0],
         weights[1] if op.get("bias") else None,
         ((0, 0), (0, 0)),
@@ -66,6 +67,15 @@ def test_every_depth(channels):
     check(one((1, 9, 15, channels), 50, **attributes), rng)
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("strides", [[2, 2], [1, 3], [4, 1], [40, 40]])
+def test_every_stride(strides, padding):
+    rng = np.random.default_rng(sum(strides))
+    attributes = {"residual": strides[0] == 2, "bias": True, "activation": "relu"}
+    shape = (3, 14, 11, 21)
+    check(one(shape, 23, strides=strides, padding=padding, **attributes), rng)
+
+
 @pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
 def test_other_instruction_sets(isa):
     """The same tests, in a process that has no wider one."""
@@ -74,6 +84,7 @@ def test_other_instruction_sets(isa):
         "for n in (1, 5, 6, 7, 113): t.test_every_number_of_pixels(n)\n"
         "for n in (1, 9, 16, 17, 33, 64): t.test_every_number_of_filters(n)\n"
         "t.test_every_depth(769)\n"
+        "t.test_every_stride([2, 2], 'SAME')\n"
         "t.test_separable_convolutions({'residual': True}, (2, 9, 13, 20))\n"
     )
     run_with(isa, code)
@@ -83,7 +94,6 @@ def test_other_instruction_sets(isa):
     "attributes",
     [
         {"kernel": [3, 3]},
-        {"kernel": [1, 1], "strides": [2, 2]},
         {"kernel": [1, 1], "padding": [1, 0, 0, 0]},
         {"kernel": [1, 1], "groups": 2},
     ],

@@ -27,7 +27,7 @@ bool MayCompute(const Operator& op, Algorithm algorithm) {
                        op.padding.left != 0 || op.padding.right != 0);
     return op.type == OperatorType::kSepConv ||
            (op.type == OperatorType::kConv2D && op.kernel == Pair{1, 1} &&
-            op.strides == Pair{1, 1} && op.groups == 1 && !pads);
+            op.groups == 1 && !pads);
   }
   if (algorithm == Algorithm::kRows) {
     return op.type == OperatorType::kConv2D && op.groups > 1 &&

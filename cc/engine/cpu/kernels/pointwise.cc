@@ -1,12 +1,15 @@
 #include "cc/engine/cpu/kernels/pointwise.h"
 
+#include <array>
+#include <cstring>
+
 #include "cc/engine/cpu/onednn/convolution.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
 namespace ios::cpu {
 namespace {
 
-// Of pitched tensors.
+// Of pitched tensors. Where it leaves pixels out, the others are copied first.
 class PointwiseTask : public CpuTask {
  public:
   PointwiseTask(const TaskSpec& spec, const dnnl::engine& engine)
@@ -14,6 +17,8 @@ class PointwiseTask : public CpuTask {
         residual_(spec.inputs.back()),
         output_(spec.output),
         has_residual_(spec.op->residual),
+        copies_(spec.op->strides != std::array<int64_t, 2>{1, 1}),
+        strides_(spec.op->strides),
         activation_(spec.op->activation),
         plan_(output_.pixels(), input_.channels(), spec.op->filters,
               CurrentThread().lane->size),
@@ -21,11 +26,20 @@ class PointwiseTask : public CpuTask {
                  AsCpu(spec.parameters[0]),
                  spec.op->bias ? AsCpu(spec.parameters[1]) : nullptr) {}
 
+  int64_t scratch_floats() const override {
+    return copies_ ? plan_.pixels * plan_.channels : 0;
+  }
+
   void Run(const float* const* inputs, float* output,
-           const LaneResources&) override {
+           const LaneResources& lane) override {
     GemmArguments arguments = weights_.Arguments();
     arguments.input = inputs[0];
     arguments.input_pitch = input_.pitch;
+    if (copies_) {
+      CopyPixels(inputs[0], lane.scratch.get());
+      arguments.input = lane.scratch.get();
+      arguments.input_pitch = plan_.channels;
+    }
     if (has_residual_) {
       arguments.residual = inputs[1];
       arguments.residual_pitch = residual_.pitch;
@@ -39,8 +53,26 @@ class PointwiseTask : public CpuTask {
   }
 
  private:
+  void CopyPixels(const float* x, float* to) const {
+    const int64_t height = output_.shape[1], width = output_.shape[2];
+    const int64_t floats = plan_.channels;
+    ParallelFor(output_.shape[0] * height, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t y = row % height * strides_[0];
+        const int64_t first =
+            (row / height * input_.shape[1] + y) * input_.shape[2];
+        for (int64_t i = 0; i < width; ++i) {
+          const int64_t pixel = first + i * strides_[1];
+          std::memcpy(to + (row * width + i) * floats, x + pixel * input_.pitch,
+                      floats * sizeof(float));
+        }
+      }
+    });
+  }
+
   const TensorView input_, residual_, output_;
-  const bool has_residual_;
+  const bool has_residual_, copies_;
+  const std::array<int64_t, 2> strides_;
   const Activation activation_;
   const GemmPlan plan_;
   const PointwiseWeights weights_;

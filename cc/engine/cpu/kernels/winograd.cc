@@ -18,52 +18,88 @@ struct Tiling {
   static constexpr int kSide[2] = {kHighSide, kWideSide};
 };
 
+// Copies floats of a vector that is not whole; zeros behind them.
+template <int64_t kWidth>
+inline const float* Padded(const float* from, int64_t count,
+                           float (&to)[kWidth]) {
+  for (int64_t i = 0; i < kWidth; ++i) to[i] = i < count ? from[i] : 0.0f;
+  return to;
+}
+
+// Of a vector of channels: a value for each plane.
+template <typename V, typename Tiling>
+IOS_INLINE void TransformCells(
+    const float* const (&from)[Tiling::kPoints[0]][Tiling::kPoints[1]],
+    float* plane, int64_t tile_plane) {
+  constexpr int kHigh = Tiling::kPoints[0], kWide = Tiling::kPoints[1];
+  V columns[kHigh][kWide];
+#pragma GCC unroll 8
+  for (int k = 0; k < kWide; ++k) {
+    V column[kHigh];
+#pragma GCC unroll 8
+    for (int r = 0; r < kHigh; ++r) {
+      std::memcpy(&column[r], from[r][k], sizeof(V));
+    }
+    TransformInput<kHigh>(column, &columns[0][k], kWide);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kHigh; ++r) {
+    V row[kWide];
+    TransformInput<kWide>(columns[r], row, 1);
+#pragma GCC unroll 8
+    for (int k = 0; k < kWide; ++k, plane += tile_plane) {
+      std::memcpy(plane, &row[k], sizeof(V));
+    }
+  }
+}
+
+template <typename Isa, typename Tiling>
+IOS_INLINE void TransformTile(const WinogradPlan& plan,
+                              const WinogradArguments& arguments,
+                              const float* zeros, const Unit& unit,
+                              const Place& place, float* to) {
+  using V = typename Isa::Vector;
+  constexpr int kHigh = Tiling::kPoints[0], kWide = Tiling::kPoints[1];
+  const float* cells[kHigh][kWide];
+  for (int r = 0; r < kHigh; ++r) {
+    const int64_t y = place.y - plan.top + r;
+    const float* row = arguments.input + (place.image * plan.height + y) *
+                                             plan.width * arguments.input_pitch;
+    for (int k = 0; k < kWide; ++k) {
+      const int64_t x = place.x - plan.left + k;
+      const bool inside = y >= 0 && y < plan.height && x >= 0 && x < plan.width;
+      cells[r][k] = inside ? row + x * arguments.input_pitch : zeros;
+    }
+  }
+  for (int64_t c = 0; c < plan.channels; c += kGroup) {
+    const int64_t end = std::min(c + kGroup, plan.channels);
+    for (int64_t e = c; e < end; e += Width<V>()) {
+      const float* from[kHigh][kWide];
+      float padded[kHigh][kWide][Width<V>()];
+      const bool whole = end - e >= Width<V>();
+      for (int r = 0; r < kHigh; ++r) {
+        for (int k = 0; k < kWide; ++k) {
+          from[r][k] = cells[r][k] + e;
+          if (whole) continue;
+          from[r][k] = Padded(from[r][k], end - e, padded[r][k]);
+        }
+      }
+      TransformCells<V, Tiling>(from, to + e - c, unit.tile_plane);
+    }
+    to += unit.rows * kGroup;
+  }
+}
+
 template <typename Isa, typename Tiling>
 IOS_INLINE void TransformTiles(const WinogradPlan& plan,
                                const WinogradArguments& arguments,
                                const float* zeros, const Unit& unit) {
-  using V = typename Isa::Vector;
-  constexpr int kHigh = Tiling::kPoints[0], kWide = Tiling::kPoints[1];
-  for (int64_t i = 0; i < unit.count; ++i) {
-    const Place place(plan, unit.first + i);
-    const float* cells[kHigh][kWide];
-    for (int r = 0; r < kHigh; ++r) {
-      const int64_t y = place.y - plan.top + r;
-      const float* row = arguments.input + (place.image * plan.height + y) *
-                                               plan.width *
-                                               arguments.input_pitch;
-      for (int k = 0; k < kWide; ++k) {
-        const int64_t x = place.x - plan.left + k;
-        const bool inside =
-            y >= 0 && y < plan.height && x >= 0 && x < plan.width;
-        cells[r][k] = inside ? row + x * arguments.input_pitch : zeros;
-      }
-    }
-    float* to =
-        unit.tiles + i / unit.rows * unit.block_floats + i % unit.rows * kGroup;
-    for (int64_t c = 0; c < plan.channels; c += kGroup) {
-      const int64_t end = std::min(c + kGroup, plan.channels);
-      for (int64_t e = c; e < end; e += Width<V>()) {
-        V columns[kHigh][kWide];
-        for (int k = 0; k < kWide; ++k) {
-          V column[kHigh];
-#pragma GCC unroll 8
-          for (int r = 0; r < kHigh; ++r) {
-            Load(cells[r][k] + e, end - e, &column[r]);
-          }
-          TransformInput<kHigh>(column, &columns[0][k], kWide);
-        }
-        float* plane = to + e - c;
-        for (int r = 0; r < kHigh; ++r) {
-          V row[kWide];
-          TransformInput<kWide>(columns[r], row, 1);
-#pragma GCC unroll 8
-          for (int k = 0; k < kWide; ++k, plane += unit.tile_plane) {
-            std::memcpy(plane, &row[k], sizeof(V));
-          }
-        }
-      }
-      to += unit.rows * kGroup;
+  for (int64_t block = 0; block < unit.blocks; ++block) {
+    const int64_t begin = unit.BlockBegin(block);
+    for (int64_t i = begin; i < unit.BlockBegin(block + 1); ++i) {
+      TransformTile<Isa, Tiling>(
+          plan, arguments, zeros, unit, Place(plan, unit.first + i),
+          unit.tiles + block * unit.block_floats + (i - begin) * kGroup);
     }
   }
 }
@@ -141,8 +177,9 @@ IOS_INLINE void MultiplyPlanes(const WinogradPlan& plan,
       const float* tiles = unit.tiles + plane * unit.tile_plane;
       float* products =
           unit.products + plane * unit.product_plane + k - first_filter;
-      for (int64_t i = 0; i < unit.count; i += unit.rows) {
-        const int64_t rows = std::min(unit.rows, unit.count - i);
+      for (int64_t block = 0; block < unit.blocks; ++block) {
+        const int64_t rows =
+            unit.BlockBegin(block + 1) - unit.BlockBegin(block);
         if (kAtOnce == kGroup || end - k > kGroup) {
           MultiplyRows<Isa, Isa::kVectors>(rows, tiles, group_floats, filter,
                                            plan.channels, filter_step,
@@ -153,7 +190,7 @@ IOS_INLINE void MultiplyPlanes(const WinogradPlan& plan,
               products);
         }
         tiles += unit.block_floats;
-        products += unit.rows * kBlock;
+        products += rows * kBlock;
       }
     }
   }
@@ -209,6 +246,27 @@ void ComputeDirectly(const WinogradPlan& plan,
   }
 }
 
+// Vectors of which there may be only some elements; those have copies, so that
+// whole ones stay in registers.
+template <typename V>
+IOS_INLINE V Part(const float* from, int64_t count) {
+  V v;
+  if (count == Width<V>()) {
+    std::memcpy(&v, from, sizeof(V));
+  } else {
+    float padded[Width<V>()];
+    std::memcpy(&v, Padded(from, count, padded), sizeof(V));
+  }
+  return v;
+}
+
+template <typename V>
+IOS_INLINE void StorePart(V v, int64_t count, float* to) {
+  float all[Width<V>()];
+  std::memcpy(all, &v, sizeof(V));
+  for (int64_t i = 0; i < count; ++i) to[i] = all[i];
+}
+
 template <typename Isa, typename Tiling>
 IOS_INLINE void TransformProducts(const WinogradPlan& plan,
                                   const WinogradArguments& arguments,
@@ -228,6 +286,7 @@ IOS_INLINE void TransformProducts(const WinogradPlan& plan,
     for (int64_t f = first_filter; f < end; f += Width<V>()) {
       const float* plane = unit.products + i * kBlock + f - first_filter;
       V columns[kHighSide][kWide];
+#pragma GCC unroll 8
       for (int k = 0; k < kWide; ++k) {
         V column[kHigh], transformed[kHighSide];
 #pragma GCC unroll 8
@@ -239,24 +298,33 @@ IOS_INLINE void TransformProducts(const WinogradPlan& plan,
 #pragma GCC unroll 4
         for (int r = 0; r < kHighSide; ++r) columns[r][k] = transformed[r];
       }
+      const int64_t count = std::min(end - f, Width<V>());
       V bias{};
-      if (arguments.bias) Load(arguments.bias + f, end - f, &bias);
-      for (int64_t r = 0; r < high; ++r) {
+      if (arguments.bias) bias = Part<V>(arguments.bias + f, count);
+#pragma GCC unroll 4
+      for (int r = 0; r < kHighSide; ++r) {
+        if (r >= high) break;
         V row[kWideSide];
         TransformOutput<kWide, kWideSide>(columns[r], row);
-        for (int64_t k = 0; k < wide; ++k) {
+#pragma GCC unroll 4
+        for (int k = 0; k < kWideSide; ++k) {
+          if (k >= wide) break;
           V v = row[k] + bias;
           finite += v * 0.0f;
           const int64_t pixel = corner + r * plan.out_width + k;
           if (arguments.residual) {
-            V residual;
-            Load(arguments.residual + pixel * arguments.residual_pitch + f,
-                 end - f, &residual);
-            v += residual;
+            v += Part<V>(
+                arguments.residual + pixel * arguments.residual_pitch + f,
+                count);
           }
           ActivateInRegisters(arguments.activation, &v);
-          Store(v, end - f,
-                arguments.output + pixel * arguments.output_pitch + f);
+          float* const to =
+              arguments.output + pixel * arguments.output_pitch + f;
+          if (count == Width<V>()) {
+            std::memcpy(to, &v, sizeof(V));
+          } else {
+            StorePart(v, count, to);
+          }
         }
       }
     }

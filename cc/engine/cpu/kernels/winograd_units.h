@@ -46,9 +46,12 @@ struct Unit {
     products = scratch + plan.planes() * tile_plane;
   }
 
+  // Of a block's tiles, all of which differ in number by one at most.
+  int64_t BlockBegin(int64_t block) const { return block * count / blocks; }
+
   int64_t first, count;  // tiles
   int64_t filter_begin, filter_end;
-  int64_t blocks, rows;  // tiles that are multiplied together
+  int64_t blocks, rows;  // of tiles that are multiplied together
   int64_t block_floats, tile_plane, product_plane;
   float* tiles;     // [planes][blocks][groups of channels][rows][kGroup]
   float* products;  // [planes][tiles][kBlock]
