@@ -111,6 +111,17 @@ def add_batch_sizes(parser: Parser) -> None:
     )
 
 
+def add_image_size(parser: Parser) -> None:
+    parser.add_argument(
+        "--image_size",
+        type=_image_size,
+        default=(224, 224),
+        metavar="H,W",
+        help="where the model leaves it open: height and width, or one number for "
+        "both; default: 224",
+    )
+
+
 def add_strategies(parser: Parser) -> None:
     parser.add_argument(
         "--strategies",
@@ -210,6 +221,13 @@ def _batch_sizes(value: str) -> list[int]:
         if sizes.count(size) > 1:
             raise argparse.ArgumentTypeError(f"names {size} more than once")
     return sizes
+
+
+def _image_size(value: str) -> tuple[int, int]:
+    sizes = [_whole(part, 1) for part in value.split(",")]
+    if len(sizes) > 2:
+        raise argparse.ArgumentTypeError("must be H,W, or one number for both")
+    return sizes[0], sizes[-1]
 
 
 def _strategies(value: str) -> Sequence[str]:

@@ -22,6 +22,7 @@ def add_commands(commands: Any) -> None:
     arguments.add_model(parser)
     parser.add_argument("output", metavar="OUTPUT", help="directory to write")
     arguments.add_batch_sizes(parser)
+    arguments.add_image_size(parser)
     arguments.add_device(parser)
     arguments.add_weights(parser)
     parser.add_argument(
@@ -62,6 +63,7 @@ def _convert(options: argparse.Namespace) -> None:
         options.model,
         options.output,
         batch_size=options.batch_size,
+        image_size=options.image_size,
         device=options.device,
         strategy=options.strategy,
         max_groups=options.max_groups,

@@ -116,6 +116,8 @@ class Reference:
         self._function = function
         self._frozen = frozen
         self._device = device
+        # Latencies are of images of the first one.
+        self._sizes: Sequence[Size] = (frozen.image_size, *SIZES)
         # Tried before, and after, the usual ones.
         self._first_sizes = () if image_size is None else (image_size,)
         self._last_sizes = told_sizes(frozen.graph_def)
@@ -216,9 +218,9 @@ class Reference:
         for batch_size in dict.fromkeys((*batch_sizes, *_OTHER_BATCHES)):
             sizes: Sequence[Size] = OTHER_SIZES
             if batch_size in (batch_sizes[0], *timed):
-                sizes = SIZES  # latencies are of images of the first one
+                sizes = self._sizes
             elif batch_size not in batch_sizes:
-                sizes = SIZES[:2]
+                sizes = self._sizes[:2]
                 if found:
                     break
             try:
@@ -230,13 +232,13 @@ class Reference:
         return found, reason
 
     def _reference(
-        self, batch_size: int, sizes: Sequence[Size] = SIZES
+        self, batch_size: int, sizes: Sequence[Size] = ()
     ) -> tuple[Inputs, Mapping[str, Any]]:
         if batch_size in self._refused:
             raise self._refused[batch_size]
         if batch_size not in self._expected:
             try:
-                self._call_original(batch_size, sizes)
+                self._call_original(batch_size, sizes or self._sizes)
             except CannotCompareError as reason:
                 self._refused[batch_size] = reason
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from ios_tf.model.loading import saved_model
 from ios_tf.model.outputs import copy_directory, written_directory
 from ios_tf.model.weights import Weights
 from ios_tf.native import malloc
+from ios_tf.native.graph import USUAL_IMAGE_SIZE
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
 
@@ -36,6 +38,7 @@ def convert(
     output: str | os.PathLike[str],
     *,
     batch_size: int | Sequence[int] = 1,
+    image_size: int | Sequence[int] = USUAL_IMAGE_SIZE,
     device: str = "auto",
     strategy: str = "both",
     max_groups: int = 8,
@@ -70,6 +73,8 @@ def convert(
       batch_size: the batch size to schedule for, where the model's is dynamic, or
         several: a batch then runs by the schedule of the nearest one, by ratio, the
         smaller of two.
+      image_size: the height and width to schedule for, where the model leaves them
+        open, or one number for both; the result takes images of any size all the same.
       device: the device to schedule for: "cpu"; "gpu", the first one TensorFlow uses;
         "gpu:1", its second, which it then uses alone; or "auto", the GPU if there is
         one and the CUDA libraries can be loaded.
@@ -154,6 +159,7 @@ class _Conversion:
     ) -> None:
         self._keeps_all = options.keeps_all
         self._batch_sizes = options.batch_sizes
+        self._image_size = options.height_and_width
         self._weights = Weights()
         self._source = source
         self._searcher = searcher
@@ -282,7 +288,10 @@ class _Conversion:
         """Finds the functions of the model, and their blocks."""
         numbers: dict[tuple[Any, ...], int] = {}
         for name, signature in self._loaded.signatures.items():
-            frozen = frozen_graphs.freeze(name, signature, keep_filters=True)
+            frozen = dataclasses.replace(
+                frozen_graphs.freeze(name, signature, keep_filters=True),
+                image_size=self._image_size,
+            )
             # Keras exports the same function under two names: work is done once.
             key = (name in self._wanted, *frozen.key())
             number = numbers.setdefault(key, len(numbers))

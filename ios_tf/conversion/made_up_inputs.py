@@ -11,15 +11,16 @@ import tensorflow as tf
 
 from ios_tf.errors import first_line
 from ios_tf.model.inputs import LIMITS
+from ios_tf.native.graph import USUAL_IMAGE_SIZE
 
 # The size of images: in place of all unknown dimensions but the first, or of two in
 # turn.
 Size = int | tuple[int, int]
 
-# Sizes for images of unknown size, tried in turn until the model takes one; and where
-# another size than the one that latencies are measured at is wanted.
-SIZES: tuple[Size, ...] = (224, 64, 299, 512)
-OTHER_SIZES: tuple[Size, ...] = (75, 107, *SIZES)
+# Sizes for images of unknown size, tried in turn, after the one that a schedule is made
+# for, until the model takes one; and where another size than that is wanted.
+SIZES: tuple[Size, ...] = (64, 299, 512)
+OTHER_SIZES: tuple[Size, ...] = (75, 107, 224, *SIZES)
 # Sizes for models that take none of those: of digits, faces, small photographs.
 _LAST_SIZES = (32, 128, 256, 28, 160, 96, 16)
 # A constant may be added to what a network made of the image, so many times smaller.
@@ -52,7 +53,7 @@ class Guess(NamedTuple):
       channels: of images of which they are unknown.
     """
 
-    image_size: Size = SIZES[0]
+    image_size: Size = USUAL_IMAGE_SIZE
     limit: int = LIMITS[0]
     channels: int = _CHANNELS[0]
 

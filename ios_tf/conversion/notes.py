@@ -135,6 +135,7 @@ def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Repor
         # They are the same for all batch sizes.
         operators=report.operators + sum(len(block["names"]) for block in blocks),
         blocks=report.blocks + sum(parts),
+        image_size=report.image_size or made.function.image_size,
         regions=[*report.regions, *made.regions],
     ).with_notes(*fell_back, *_slow_regions(made))
 

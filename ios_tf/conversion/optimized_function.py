@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from ios_tf.errors import UserError, first_line
 from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.model.leftovers import remove_abandoned_steps
 from ios_tf.model.weights import Weights
+from ios_tf.native.graph import USUAL_IMAGE_SIZE
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
 
@@ -62,6 +64,7 @@ def optimize(
     model_or_function: Any,
     batch_size: int | Sequence[int] = 1,
     *,
+    image_size: int | Sequence[int] = USUAL_IMAGE_SIZE,
     device: str = "auto",
     strategy: str = "both",
     max_groups: int = 8,
@@ -91,6 +94,8 @@ def optimize(
       batch_size: the batch size to schedule for, where the function's is dynamic, or
         several: a batch then runs by the schedule of the nearest one, by ratio, the
         smaller of two.
+      image_size: the height and width to schedule for, where the function leaves them
+        open, or one number for both.
       device, strategy, max_groups, max_group_size, time_limit, units, borders,
         cache_dir, warmup, number, repeat, keep_slower, winograd, progress, say: as of
         `convert`.
@@ -113,7 +118,7 @@ def optimize(
     with options.searcher(say, progress) as searcher:
         report = options.report(searcher, None)
         try:
-            compute, report = _faster(original, searcher, report, options.keeps_all)
+            compute, report = _faster(original, searcher, report, options)
         except frozen_graphs.NotConvertedError as reason:
             compute, report = None, report.with_notes(str(reason))
     if not compute:
@@ -123,14 +128,17 @@ def optimize(
 
 
 def _faster(
-    original: Original, searcher: NetworkSearcher, report: Report, keeps_all: bool
+    original: Original,
+    searcher: NetworkSearcher,
+    report: Report,
+    options: ConvertOptions,
 ) -> tuple[_Compute | None, Report]:
     """A faster equivalent; None if there is none, and the report says why.
 
     Raises NotConvertedError where the original has to stay as it is.
     """
-    device, sizes = searcher.cost_model.device.kind, list(report.sizes)
-    equivalents = _Equivalents(original, sizes, device)
+    device, keeps_all = searcher.cost_model.device.kind, options.keeps_all
+    equivalents = _Equivalents(original, options, device)
     function = equivalents.function
     report = notes.the_rest(report, [function])
     if not function.problems:
@@ -165,15 +173,18 @@ class _Equivalents:
     """
 
     def __init__(
-        self, original: Original, batch_sizes: Sequence[int], device: str
+        self, original: Original, options: ConvertOptions, device: str
     ) -> None:
         """Raises NotConvertedError where it has to stay as it is."""
         if not original.function.outputs:
             raise frozen_graphs.NoFunctionError(f"{original.name} has no outputs")
         self._original = original
-        self._batch_sizes = batch_sizes
-        self._frozen = frozen_graphs.freeze_flat(
-            original.name, original.function, keep_filters=True
+        self._batch_sizes = options.batch_sizes
+        self._frozen = dataclasses.replace(
+            frozen_graphs.freeze_flat(
+                original.name, original.function, keep_filters=True
+            ),
+            image_size=options.height_and_width,
         )
         # Later changes of the original, such as training, must not change others.
         self._weights = Weights()
@@ -181,7 +192,7 @@ class _Equivalents:
             original.name,
             self._named(original.compute),
             self._weights.copied(self._frozen),
-            list(batch_sizes),
+            self._batch_sizes,
             device,
             self._weights,
         )

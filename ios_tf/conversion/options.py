@@ -18,6 +18,7 @@ from ios_tf.cost import Measurement, open_database
 from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
 from ios_tf.native import devices, plugin
+from ios_tf.native.graph import USUAL_IMAGE_SIZE
 from ios_tf.scheduler import STRATEGIES, Pruning
 from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
@@ -46,6 +47,7 @@ class ConvertOptions:
     """
 
     batch_size: int | Sequence[int] = 1
+    image_size: int | Sequence[int] = USUAL_IMAGE_SIZE
     device: str = "auto"
     strategy: str = "both"
     max_groups: int = 8
@@ -67,6 +69,7 @@ class ConvertOptions:
         for size in sizes:
             if sizes.count(size) > 1:
                 raise UserError(f"batch_size is to name {size} once")
+        _ = self.height_and_width
         if self.strategy not in STRATEGIES:
             raise UserError(f"strategy must be one of {', '.join(STRATEGIES)}")
         validation.seconds("time_limit", self.time_limit)
@@ -91,6 +94,16 @@ class ConvertOptions:
         several = several and getattr(given, "ndim", 1) > 0
         sizes = list(given) if several else [given]
         return sorted(validation.whole("batch_size", size) for size in sizes)
+
+    @property
+    def height_and_width(self) -> tuple[int, int]:
+        """Of images whose size a signature leaves open."""
+        given: Any = self.image_size
+        sizes = given if isinstance(given, (Sequence, np.ndarray)) else [given] * 2
+        if isinstance(given, (str, bytes)) or len(sizes) != 2:
+            raise UserError("image_size must be a height and a width, or one for both")
+        height, width = (validation.whole("image_size", size) for size in sizes)
+        return height, width
 
     def _patterns(self) -> Patterns:
         return Patterns(

@@ -99,6 +99,15 @@ class Function:
         return function
 
     @property
+    def image_size(self) -> tuple[int, int] | None:
+        """That it is scheduled for, where its inputs leave some of it open."""
+        shapes = [spec.shape for spec in self.frozen.inputs.values()]
+        if not any(s.rank and s.rank > 2 and None in s.as_list()[1:] for s in shapes):
+            return None
+        told = (collected.image_size for collected in self.collected.values())
+        return next(filter(None, told), self.frozen.image_size)
+
+    @property
     def problems(self) -> dict[str, Problem]:
         """The blocks of all batch sizes, by signature."""
         return {s: p for c in self.collected.values() for s, p in c.problems.items()}

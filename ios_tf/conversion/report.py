@@ -73,6 +73,7 @@ class Report:
       output: the directory that was written, if one was.
       device: fingerprint of the device it was scheduled for.
       sizes: what was scheduled for each batch size.
+      image_size: height and width that are scheduled for, where inputs leave them open.
       operators, blocks: how many were scheduled, in all signatures.
       different_blocks: blocks of all batch sizes, equal ones counted once.
       cached_blocks: those of them whose schedule came from the cache.
@@ -89,6 +90,7 @@ class Report:
     output: str | None
     device: str
     sizes: Mapping[int, SizeReport]
+    image_size: tuple[int, int] | None = None
     operators: int = 0
     blocks: int = 0
     different_blocks: int = 0
@@ -119,6 +121,7 @@ class Report:
                 f"{self.blocks} ({self.different_blocks} different, "
                 f"{self.cached_blocks} from cache)",
             ),
+            *self._open_sizes(),
             *self._by_size(),
             (
                 "measurements",
@@ -133,6 +136,11 @@ class Report:
         ]
         notes = (printable(f"note: {note}") for note in self.notes)
         return "\n".join([two_columns(rows), *notes])
+
+    def _open_sizes(self) -> Iterator[tuple[str, str]]:
+        if self.image_size:
+            height, width = self.image_size
+            yield "open sizes", f"{height} x {width} (see --image_size)"
 
     def _regions(self) -> Iterator[tuple[str, str]]:
         """How many regions are faster than TensorFlow, where there are several."""

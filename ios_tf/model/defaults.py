@@ -1,7 +1,7 @@
-"""Placeholders that have a default and that nobody feeds: constants, and what they decide.
+"""Placeholders that have a default and that nobody feeds, and what they decide.
 
-TensorFlow 1 models are trained and served with one graph, in which a placeholder such as
-`is_training` tells whether variables are updated.
+TensorFlow 1 models are trained and served with one graph, in which a placeholder such
+as `is_training` tells whether variables are updated.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ def _become_constants(graph_def: graph_pb2.GraphDef, fed: Collection[str]) -> bo
     """Whether there were any to become what their defaults are."""
     unfed = [n for n in graph_def.node if n.op == _OP and n.name not in fed]
     # Nobody can feed a function's.
-    unfed += [
-        n for f in graph_def.library.function for n in f.node_def if n.op == _OP
-    ]
+    unfed += [n for f in graph_def.library.function for n in f.node_def if n.op == _OP]
     for node in unfed:
         node.op = "Identity"
         dtype = node.attr["dtype"].type

@@ -25,7 +25,7 @@ from ios_tf.model.captured_variables import (
     variables_of,
 )
 from ios_tf.native import grappler
-from ios_tf.native.graph import Graph
+from ios_tf.native.graph import USUAL_IMAGE_SIZE, Graph
 
 _LARGE_BYTES = 1 << 12
 
@@ -43,6 +43,7 @@ class FrozenSignature:
       captures: name of a placeholder node -> the resource (a table, ...) it stands
         for.
       changes: what a call changes, such as a table, if it does.
+      image_size: in place of the heights and widths that inputs leave open.
     """
 
     graph_def: graph_pb2.GraphDef
@@ -51,6 +52,7 @@ class FrozenSignature:
     structure: Mapping[str, Any]
     captures: Mapping[str, tf.Tensor]
     changes: str | None = None
+    image_size: tuple[int, int] = USUAL_IMAGE_SIZE
 
     def key(self) -> tuple[Any, ...]:
         """Equal for signatures that compute the same under the same names."""
@@ -110,7 +112,7 @@ class FrozenSignature:
     def open(self) -> Graph:
         """The graph on the native side, for what is to be asked of it."""
         outputs = [tensor for tensor, _ in self.outputs.values()]
-        return Graph(self.graph_def, self.placeholders(), outputs)
+        return Graph(self.graph_def, self.placeholders(), outputs, self.image_size)
 
     @functools.cached_property
     def opened(self) -> Graph:

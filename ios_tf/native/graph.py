@@ -14,6 +14,9 @@ from tensorflow.python.framework import errors_impl
 
 from ios_tf.native import grappler, plugin
 
+# What most networks for images were made for.
+USUAL_IMAGE_SIZE = (224, 224)
+
 
 class Graph:
     """A graph that is open (cc/tensorflow/modes/open_graph.h). For one thread.
@@ -26,13 +29,21 @@ class Graph:
         graph_def: graph_pb2.GraphDef,
         inputs: Iterable[tf.TensorSpec],
         outputs: Iterable[str],
+        image_size: tuple[int, int] = USUAL_IMAGE_SIZE,
     ) -> None:
-        """Opens a copy of a graph; the arguments are those of `grappler.optimize`."""
+        """Opens a copy of a graph.
+
+        Args:
+          graph_def, inputs, outputs: those of `grappler.optimize`.
+          image_size: in place of heights and widths that the inputs leave open.
+        """
         self._library = plugin.runtime()
         meta_graph = grappler.meta_graph(graph_def, inputs, outputs)
         content = meta_graph.SerializeToString()
         del meta_graph
-        self._handle = self._call("ios_tf_open_graph", content, len(content))
+        self._handle = self._call(
+            "ios_tf_open_graph", content, len(content), *image_size
+        )
         weakref.finalize(self, self._library.ios_tf_close_graph, self._handle)
 
     def blocks(self, batch_size: int, device: str) -> dict[str, Any]:

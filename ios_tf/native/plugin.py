@@ -30,7 +30,10 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_tf_take_problem": (ctypes.c_int64, [ctypes.POINTER(_POINTER)]),
     "ios_tf_begin_search": (ctypes.c_int, [ctypes.c_int64]),
     "ios_tf_give_schedule": (None, [ctypes.c_int64, _TEXT, _TEXT]),
-    "ios_tf_open_graph": (_POINTER, [_TEXT, ctypes.c_int64, _STRING]),
+    "ios_tf_open_graph": (
+        _POINTER,
+        [_TEXT, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _STRING],
+    ),
     "ios_tf_close_graph": (None, [_POINTER]),
     "ios_tf_graph_blocks": (_POINTER, [_POINTER, ctypes.c_int64, _TEXT, _STRING]),
     "ios_tf_rewritten_graph": (_POINTER, [_POINTER, _TEXT, _SIZE, _STRING]),

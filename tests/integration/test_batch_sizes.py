@@ -235,6 +235,32 @@ def branches(x):
     return {"y": tf.concat(parts, 3)}
 
 
+def test_image_sizes_that_a_model_leaves_open(tmp_path):
+    model = save_function(str(tmp_path / "m"), [None, None, None, 4], function=branches)
+    output = str(tmp_path / "out")
+    for given, size in (((40, 56), (40, 56)), (48, (48, 48))):
+        report = ios_tf.convert(
+            model, output, image_size=given, strategy="greedy", overwrite=True, **FAST
+        )
+        assert report.image_size == size
+        row = r"^open sizes +{} x {} \(see --image_size\)$".format(*size)
+        assert re.search(row, report.table(), re.MULTILINE)
+        frozen = dataclasses.replace(freeze(model), image_size=size)
+        (problem,) = graph_optimizer.collect(frozen, 1).problems.values()
+        assert problem.block["inputs"] == [[1, *size, 4]]
+    faster = tf.saved_model.load(output).signatures["serving_default"]
+    for shape in ((1, 48, 48, 4), (2, 33, 41, 4)):
+        x = tf.random.stateless_normal(shape, [1, 2])
+        expected = branches(x)["y"].numpy()
+        assert networks.relative_difference(faster(x)["y"].numpy(), expected) < 1e-5
+
+
+@pytest.mark.parametrize("size", [0, (1, 2, 3), "224", (32, -1), (32, 1.5)])
+def test_what_is_no_image_size(size, saved, tmp_path):
+    with pytest.raises(ios_tf.UserError, match=r"^image_size must be"):
+        ios_tf.convert(saved, str(tmp_path / "out"), image_size=size)
+
+
 def test_a_fixed_batch_size(tmp_path):
     model = save_function(str(tmp_path / "m"), [4, 9, 9, 4], function=branches)
     output = str(tmp_path / "out")

@@ -56,10 +56,9 @@ bool Fit(const NodeDef& node, int64_t a, int64_t b) {
 
 // The sizes at which a dimension that is `v` at `sizes`, and `more` where one
 // of them is larger by kStep, is `wanted`; as far as lines tell.
-std::array<int64_t, 2> Solve(const std::array<int64_t, 2>& sizes, int64_t v,
-                             const std::array<int64_t, 2>& more,
-                             int64_t wanted) {
-  std::array<int64_t, 2> result = sizes;
+ImageSize Solve(const ImageSize& sizes, int64_t v, const ImageSize& more,
+                int64_t wanted) {
+  ImageSize result = sizes;
   if (more[0] != v && more[1] != v) {  // cells, or numbers, of an image
     const double scale = std::sqrt(static_cast<double>(wanted) / v);
     for (int k : {0, 1}) result[k] = std::llround(sizes[k] * scale);
@@ -85,9 +84,8 @@ std::optional<Shape> GraphIndex::GraphShape(TensorRef tensor, int probe) const {
   return result;
 }
 
-std::array<int64_t, 2> GraphIndex::CorrectedSizes(
-    const std::array<int64_t, 2>& sizes) const {
-  std::array<int64_t, 2> result = sizes;
+ImageSize GraphIndex::CorrectedSizes(const ImageSize& sizes) const {
+  ImageSize result = sizes;
   for (int i : order_) {
     const std::vector<TensorRef>& inputs = nodes_[i].inputs;
     if (inputs.size() < 2) continue;
@@ -100,8 +98,8 @@ std::array<int64_t, 2> GraphIndex::CorrectedSizes(
     for (const auto& [d, e] : EqualDimensions(node(i), *x[0], *y[0])) {
       const int64_t a = (*x[0])[d], b = (*y[0])[e];
       if (Fit(node(i), a, b) || !x[1] || !x[2] || !y[1] || !y[2]) continue;
-      const std::array<int64_t, 2> more_a = {(*x[1])[d], (*x[2])[d]};
-      const std::array<int64_t, 2> more_b = {(*y[1])[e], (*y[2])[e]};
+      const ImageSize more_a = {(*x[1])[d], (*x[2])[d]};
+      const ImageSize more_b = {(*y[1])[e], (*y[2])[e]};
       const bool fixed_a = more_a[0] == a && more_a[1] == a;
       const bool fixed_b = more_b[0] == b && more_b[1] == b;
       if (fixed_a == fixed_b || a < 1 || b < 1) continue;
@@ -142,14 +140,14 @@ void GraphIndex::ForgetShapes() {
   probes_ = 0;
 }
 
-absl::StatusOr<std::optional<std::array<int64_t, 2>>> GraphIndex::FittingSizes(
+absl::StatusOr<std::optional<ImageSize>> GraphIndex::FittingSizes(
     const std::function<absl::StatusOr<bool>(const Probe&, bool example)>&
         infer,
     const Probe& example) {
   // Lines tell exactly, but for what rounds.
   constexpr int kRounds = 4;
   Probe probe = example;
-  std::optional<std::array<int64_t, 2>> found;
+  std::optional<ImageSize> found;
   for (int round = 0; round < kRounds && !found; ++round) {
     ForgetShapes();
     TF_RETURN_IF_ERROR(infer(probe, true).status());
@@ -158,7 +156,7 @@ absl::StatusOr<std::optional<std::array<int64_t, 2>>> GraphIndex::FittingSizes(
       more.sizes[k] += kStep;
       TF_RETURN_IF_ERROR(infer(more, false).status());
     }
-    const std::array<int64_t, 2> corrected = CorrectedSizes(probe.sizes);
+    const ImageSize corrected = CorrectedSizes(probe.sizes);
     if (corrected == probe.sizes) break;
     probe.sizes = corrected;
     ForgetShapes();

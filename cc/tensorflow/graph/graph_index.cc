@@ -43,7 +43,7 @@ bool IsInflated(const tensorflow::TensorProto& proto) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GraphIndex>> GraphIndex::Create(
-    const GrapplerItem& item, int64_t batch_size, int64_t image_size) {
+    const GrapplerItem& item, int64_t batch_size, const ImageSize& image_size) {
   std::unique_ptr<GraphIndex> index(new GraphIndex);
   index->item_ = &item;
   TF_RETURN_IF_ERROR(index->ReadEdges(item));

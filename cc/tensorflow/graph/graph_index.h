@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "cc/core/ir/block.h"
+#include "cc/tensorflow/graph/probes.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/grappler/costs/op_performance_data.pb.h"
 #include "tensorflow/core/grappler/grappler_item.h"
@@ -45,7 +46,6 @@ enum class Layout {
 };
 
 struct FreshSizes;
-struct Probe;
 
 class GraphIndex {
  public:
@@ -54,7 +54,7 @@ class GraphIndex {
   // the first probe. The item must outlive the index.
   static absl::StatusOr<std::unique_ptr<GraphIndex>> Create(
       const tensorflow::grappler::GrapplerItem& item, int64_t batch_size,
-      int64_t image_size);
+      const ImageSize& image_size);
 
   int size() const { return nodes_.size(); }
   const tensorflow::NodeDef& node(int i) const { return *nodes_[i].def; }
@@ -116,7 +116,7 @@ class GraphIndex {
   int required_probes() const { return required_probes_; }
   // The sizes of images that the example has instead of the one that was asked
   // for, which the graph does not take: those that its constants ask for.
-  const std::optional<std::array<int64_t, 2>>& fitting_sizes() const {
+  const std::optional<ImageSize>& fitting_sizes() const {
     return fitting_sizes_;
   }
 
@@ -197,7 +197,7 @@ class GraphIndex {
   GraphIndex() = default;
   absl::Status ReadEdges(const tensorflow::grappler::GrapplerItem& item);
   absl::Status ReadShapes(const tensorflow::grappler::GrapplerItem& item,
-                          int64_t batch_size, int64_t image_size);
+                          int64_t batch_size, const ImageSize& image_size);
   absl::Status SortNodes();
   void ReadIntegers(TensorRef tensor,
                     const tensorflow::OpInfo::TensorProperties& output);
@@ -209,7 +209,7 @@ class GraphIndex {
   // The sizes for which operands of the graph fit each other, as they do not
   // for the example's; null: none were found. `infer` appends a probe; none is
   // left.
-  absl::StatusOr<std::optional<std::array<int64_t, 2>>> FittingSizes(
+  absl::StatusOr<std::optional<ImageSize>> FittingSizes(
       const std::function<absl::StatusOr<bool>(const Probe&, bool example)>&
           infer,
       const Probe& example);
@@ -217,8 +217,7 @@ class GraphIndex {
   bool HasMisfits() const;
   // Sizes for which more of them fit, by three probes: an example of `sizes`,
   // and others with one of them larger.
-  std::array<int64_t, 2> CorrectedSizes(
-      const std::array<int64_t, 2>& sizes) const;
+  ImageSize CorrectedSizes(const ImageSize& sizes) const;
   // A shape with the dimensions that the graph has.
   std::optional<Shape> GraphShape(TensorRef tensor, int probe) const;
   void ForgetShapes();
@@ -232,13 +231,13 @@ class GraphIndex {
   std::vector<Node> nodes_;
   const tensorflow::grappler::GrapplerItem* item_ = nullptr;  // for known()
   int64_t example_batch_ = 1;
-  std::array<int64_t, 2> example_sizes_ = {1, 1};
+  ImageSize example_sizes_ = {1, 1};
   // Of inputs without images, and without cells, by node and port; read when
   // first asked for.
   std::optional<std::vector<std::vector<std::vector<std::optional<Shape>>>>>
       nothing_;
   int probes_ = 0, required_probes_ = 0;
-  std::optional<std::array<int64_t, 2>> fitting_sizes_;
+  std::optional<ImageSize> fitting_sizes_;
   bool batches_end_ = false;  // with the first image, for some tensor
   std::unordered_map<std::string, int> by_name_;
   std::vector<int> order_;

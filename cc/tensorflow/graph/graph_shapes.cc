@@ -32,7 +32,8 @@ constexpr int64_t kNoImages = 2;
 }  // namespace
 
 absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
-                                    int64_t batch_size, int64_t image_size) {
+                                    int64_t batch_size,
+                                    const ImageSize& image_size) {
   std::set<std::string> unknown;
   for (const auto& feed : item.feed) {
     const std::string name(tensorflow::ParseTensorName(feed.first).node());

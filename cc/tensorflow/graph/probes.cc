@@ -42,28 +42,29 @@ tensorflow::TensorShapeProto WithProbe(tensorflow::TensorShapeProto shape,
 
 }  // namespace
 
-void AddSizes(int64_t image_size, std::vector<Probe>* probes) {
+void AddSizes(const ImageSize& image_size, std::vector<Probe>* probes) {
+  const auto [height, width] = image_size;
   // Graphs count cells in 32 bits: not both batch and sizes are large. Odd ones
   // of all magnitudes leave remainders, even where convolutions and pools have
   // made the images smaller; small ones, along one dimension at a time, show
   // where a slice is all there is.
-  for (std::array<int64_t, 2> sizes :
-       {std::array<int64_t, 2>{32 * 331, 32 * 337},
-        {1, 2},
-        {2, 1},
-        {3, 75},
-        {58, 3},
-        {5, 130},
-        {102, 5},
-        {9, 31},
-        {37, 8},
-        {image_size + 1, image_size + 5}}) {
+  for (ImageSize sizes : {ImageSize{32 * 331, 32 * 337},
+                          {1, 2},
+                          {2, 1},
+                          {3, 75},
+                          {58, 3},
+                          {5, 130},
+                          {102, 5},
+                          {9, 31},
+                          {37, 8},
+                          {height + 1, width + 5}}) {
     probes->push_back({2, sizes, /*optional=*/true});
   }
 }
 
 Probes MakeProbes(const GraphDef& graph, int64_t batch_size,
-                  int64_t image_size) {
+                  const ImageSize& image_size) {
+  const auto [height, width] = image_size;
   int unknown_batches = 0, images = 0;
   bool unknown_sizes = false;
   for (const NodeDef& node : graph.node()) {
@@ -77,10 +78,9 @@ Probes MakeProbes(const GraphDef& graph, int64_t batch_size,
     images += unknown;
     unknown_sizes = unknown_sizes || unknown;
   }
-  const Probe example = {batch_size, {image_size, image_size}};
-  std::vector<Probe> probes = {example,
-                               {3, {image_size + 96, image_size + 32}},
-                               {5, {image_size + 32, image_size + 160}}};
+  const Probe example = {batch_size, image_size};
+  std::vector<Probe> probes = {
+      example, {3, {height + 96, width + 32}}, {5, {height + 32, width + 160}}};
   if (batch_size != 1 && unknown_batches > 0) {
     probes.push_back({1, example.sizes});
   }
@@ -92,8 +92,8 @@ Probes MakeProbes(const GraphDef& graph, int64_t batch_size,
     // Of one input that is larger than the other, as large but turned, or
     // broadcasts.
     for (const auto& [sizes, next] :
-         {std::pair<std::array<int64_t, 2>, std::array<int64_t, 2>>{
-              {image_size + 38, image_size + 1}, {image_size, image_size + 19}},
+         {std::pair<ImageSize, ImageSize>{{height + 38, width + 1},
+                                          {height, width + 19}},
           {{30, 41}, {41, 30}},
           {{1, 1}, {30, 41}},
           {{30, 41}, {1, 1}}}) {
@@ -108,8 +108,8 @@ Probes MakeProbes(const GraphDef& graph, int64_t batch_size,
           unknown_sizes};
 }
 
-void UseSizes(const std::array<int64_t, 2>& sizes, std::vector<Probe>* probes) {
-  const std::array<int64_t, 2> example = probes->front().sizes;
+void UseSizes(const ImageSize& sizes, std::vector<Probe>* probes) {
+  const ImageSize example = probes->front().sizes;
   std::vector<Probe> more;
   for (Probe& probe : *probes) {
     if (probe.optional && probe.sizes != example) continue;
@@ -121,14 +121,13 @@ void UseSizes(const std::array<int64_t, 2>& sizes, std::vector<Probe>* probes) {
   }
   // Strides and pools round sizes, and dimensions of 1 broadcast.
   const auto [height, width] = sizes;
-  for (const std::array<int64_t, 2>& near :
-       {std::array<int64_t, 2>{height - 1, width - 1},
-        {height + 1, width + 1},
-        {height - 1, width},
-        {height, width - 1},
-        {height, 1},
-        {1, width},
-        {1, 1}}) {
+  for (const ImageSize& near : {ImageSize{height - 1, width - 1},
+                                {height + 1, width + 1},
+                                {height - 1, width},
+                                {height, width - 1},
+                                {height, 1},
+                                {1, width},
+                                {1, 1}}) {
     if (near[0] > 0 && near[1] > 0) more.push_back({2, near, true});
   }
   probes->insert(probes->end(), more.begin(), more.end());

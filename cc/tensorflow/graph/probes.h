@@ -11,15 +11,20 @@
 
 namespace ios::tf {
 
+// A height and a width.
+using ImageSize = std::array<int64_t, 2>;
+// Most networks for images were made for this one.
+inline constexpr ImageSize kUsualImageSize = {224, 224};
+
 // Sizes in place of the unknown dimensions of the graph's inputs.
 struct Probe {
   int64_t batch = 1;
-  std::array<int64_t, 2> sizes = {1, 1};  // of the others, in turn
+  ImageSize sizes = {1, 1};  // of the others, in turn
   // Says nothing about what TensorFlow cannot infer for it.
   bool optional = false;
   // Of all inputs but the first; 0: the same.
   int64_t next_batch = 0;
-  std::array<int64_t, 2> next_sizes = {0, 0};
+  ImageSize next_sizes = {0, 0};
 };
 
 struct Probes {
@@ -36,16 +41,16 @@ struct Probes {
 // take, show what rounds to multiples, and where a slice ends at a number or at
 // the end of its tensor, whichever comes first.
 Probes MakeProbes(const tensorflow::GraphDef& graph, int64_t batch_size,
-                  int64_t image_size);
+                  const ImageSize& image_size);
 
 // Adds those for sizes of inputs that are not known, or of what depends on
 // values.
-void AddSizes(int64_t image_size, std::vector<Probe>* probes);
+void AddSizes(const ImageSize& image_size, std::vector<Probe>* probes);
 
 // Where a graph takes images of few sizes only, gives those that are required
 // one that it takes; the others are tried, too, and those near it, which it may
 // take.
-void UseSizes(const std::array<int64_t, 2>& sizes, std::vector<Probe>* probes);
+void UseSizes(const ImageSize& sizes, std::vector<Probe>* probes);
 
 // The declared shape of an input of the graph with dimensions; or null.
 const tensorflow::TensorShapeProto* InputShape(const tensorflow::NodeDef& node);

@@ -28,7 +28,7 @@ bool IsEvaluable(const tensorflow::NodeDef& node);
 struct FreshSizes {
   bool example = true;
   int64_t batch = 1;
-  std::array<int64_t, 2> sizes = {1, 1};
+  ImageSize sizes = {1, 1};
   int64_t step = 0;  // by which those of one tensor differ from the last one's
   // In place of a leading dimension of 0, how many images there are of all but
   // the first of one: of no images nothing can be measured. 0: none.

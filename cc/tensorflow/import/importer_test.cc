@@ -69,7 +69,7 @@ TEST(ConvolutionsThatMakeNoSteps) {
                 .Attr("strides", TestGraph::Sizes{1, 0, 1, 1})
                 .Attr("padding", "SAME"));
   graph.Fetch("conv");
-  auto index = GraphIndex::Create(graph.item(), 1, 224);
+  auto index = GraphIndex::Create(graph.item(), 1, kUsualImageSize);
   // TensorFlow may refuse the graph, or leave the node without a shape.
   EXPECT(!index.ok() || !(*index)->shape({(*index)->Find("conv"), 0}));
 }

@@ -77,7 +77,7 @@ absl::Status Serialise(const absl::StatusOr<tensorflow::GraphDef>& graph,
 extern "C" {
 
 ios_tf_graph* ios_tf_open_graph(const void* meta_graph, int64_t bytes,
-                                char** error) {
+                                int64_t height, int64_t width, char** error) {
   std::unique_ptr<ios_tf_graph> result;
   const bool opened = Succeeds(error, [&]() -> absl::Status {
     tensorflow::MetaGraphDef parsed;
@@ -85,7 +85,8 @@ ios_tf_graph* ios_tf_open_graph(const void* meta_graph, int64_t bytes,
       return absl::InvalidArgumentError("the graph cannot be parsed");
     }
     result = std::make_unique<ios_tf_graph>();
-    TF_ASSIGN_OR_RETURN(result->opened, OpenGraph::Open(parsed));
+    TF_ASSIGN_OR_RETURN(result->opened,
+                        OpenGraph::Open(parsed, {height, width}));
     return absl::OkStatus();
   });
   return opened ? result.release() : nullptr;

@@ -15,9 +15,10 @@ typedef struct ios_tf_graph ios_tf_graph;
 // give null where they fail, and then `error` is JSON:
 // {"code": TensorFlow's, "message": string, "payloads": names}.
 
-// `meta_graph` is a MetaGraphDef of so many bytes.
+// `meta_graph` is a MetaGraphDef of so many bytes; the sizes are of images
+// whose height and width it leaves open.
 ios_tf_graph* ios_tf_open_graph(const void* meta_graph, int64_t bytes,
-                                char** error);
+                                int64_t height, int64_t width, char** error);
 void ios_tf_close_graph(ios_tf_graph* graph);
 
 // JSON: see collect.h.

@@ -15,28 +15,13 @@ namespace ios::tf {
 using ::tensorflow::GraphDef;
 using ::tensorflow::grappler::GrapplerItem;
 
-namespace {
-
-absl::StatusOr<PartitionOptions> OptionsFor(int64_t batch_size,
-                                            const std::string& device) {
-  if (batch_size < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("batch_size is ", batch_size, ", must be positive"));
-  }
-  if (device != kCpu && device != kGpu) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("device '", device, "' is neither \"cpu\" nor \"gpu\""));
-  }
-  PartitionOptions options;
-  options.batch_size = batch_size;
-  options.placement = {device, device};
-  return options;
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<OpenGraph>> OpenGraph::Open(
-    const tensorflow::MetaGraphDef& meta_graph) {
+    const tensorflow::MetaGraphDef& meta_graph, const ImageSize& image_size) {
+  if (image_size[0] < 1 || image_size[1] < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("image_size is ", image_size[0], " x ", image_size[1],
+                     ", must be positive"));
+  }
   // As TensorFlow's own TF_OptimizeGraph does.
   tensorflow::grappler::ItemConfig config;
   config.apply_optimizations = false;
@@ -48,7 +33,24 @@ absl::StatusOr<std::unique_ptr<OpenGraph>> OpenGraph::Open(
     return absl::InvalidArgumentError("TensorFlow cannot read the graph");
   }
   TF_RETURN_IF_ERROR(InlineConvolutionCalls(item.get()).status());
-  return std::unique_ptr<OpenGraph>(new OpenGraph(std::move(item)));
+  return std::unique_ptr<OpenGraph>(new OpenGraph(std::move(item), image_size));
+}
+
+absl::StatusOr<PartitionOptions> OpenGraph::OptionsFor(
+    int64_t batch_size, const std::string& device) const {
+  if (batch_size < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch_size is ", batch_size, ", must be positive"));
+  }
+  if (device != kCpu && device != kGpu) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device '", device, "' is neither \"cpu\" nor \"gpu\""));
+  }
+  PartitionOptions options;
+  options.batch_size = batch_size;
+  options.image_size = image_size_;
+  options.placement = {device, device};
+  return options;
 }
 
 absl::StatusOr<const Partition*> OpenGraph::PartitionFor(

@@ -23,8 +23,9 @@ namespace ios::tf {
 class OpenGraph {
  public:
   // The signatures of `meta_graph` name what is fed and what is wanted.
+  // `image_size` takes the place of heights and widths that it leaves open.
   static absl::StatusOr<std::unique_ptr<OpenGraph>> Open(
-      const tensorflow::MetaGraphDef& meta_graph);
+      const tensorflow::MetaGraphDef& meta_graph, const ImageSize& image_size);
 
   // The blocks to schedule at a batch size, as JSON: see collect.h. `device` is
   // kCpu or kGpu, here and below.
@@ -43,13 +44,18 @@ class OpenGraph {
                                                const std::string& device);
 
  private:
-  explicit OpenGraph(std::unique_ptr<tensorflow::grappler::GrapplerItem> item)
-      : item_(std::move(item)) {}
+  OpenGraph(std::unique_ptr<tensorflow::grappler::GrapplerItem> item,
+            const ImageSize& image_size)
+      : item_(std::move(item)), image_size_(image_size) {}
+
+  absl::StatusOr<PartitionOptions> OptionsFor(int64_t batch_size,
+                                              const std::string& device) const;
 
   absl::StatusOr<const Partition*> PartitionFor(
       const PartitionOptions& options);
 
   std::unique_ptr<tensorflow::grappler::GrapplerItem> item_;
+  const ImageSize image_size_;
   std::map<std::pair<int64_t, std::string>, Partition> partitions_;
 };
 

@@ -19,9 +19,8 @@ namespace ios::tf {
 struct PartitionOptions {
   // In place of unknown leading dimensions.
   int64_t batch_size = 1;
-  // In place of unknown heights and widths of the graph's inputs: the size most
-  // networks for images were made for.
-  int64_t image_size = 224;
+  // In place of unknown heights and widths of the graph's inputs.
+  ImageSize image_size = kUsualImageSize;
   Placement placement;
 };
 
