@@ -107,18 +107,31 @@ class Depthwise::Walk {
   }
 
   void Run(Rows rows) {
+    if (!arguments_.use) return Compute(rows);
+    while (rows.begin < rows.end) {
+      const Rows some = {
+          rows.begin, std::min(rows.begin + arguments_.rows_at_once, rows.end)};
+      Compute(some);
+      arguments_.use(some);
+      rows.begin = some.end;
+    }
+  }
+
+ private:
+  // Rows that are called for in turn find those they share in the ring.
+  void Compute(const Rows& rows) {
     const int64_t height = of_.out_height_;
     float* to = arguments_.output;
-    int64_t number = -1, ready = 0;  // rows of the image up to here are there
     for (int64_t row = rows.begin; row < rows.end; ++row) {
-      if (row / height != number) {
-        number = row / height;
-        ready = 0;
+      if (row / height != number_) {
+        number_ = row / height;
+        ready_ = 0;
       }
       const int64_t y = row % height * of_.strides_[0] - of_.top_;
       const int64_t reach = std::min(y + of_.ring_rows(), of_.height_);
-      for (ready = std::max({ready, y, int64_t{0}}); ready < reach; ++ready) {
-        Read(number, ready);
+      for (ready_ = std::max({ready_, y, int64_t{0}}); ready_ < reach;
+           ++ready_) {
+        Read(number_, ready_);
       }
       FindWindows(y, reach);
       Write((rows.end - row) * of_.out_width_, to);
@@ -126,7 +139,6 @@ class Depthwise::Walk {
     }
   }
 
- private:
   // The filter; with few channels padded to whole vectors, at `free`, behind
   // which scratch memory goes on.
   const float* InVectors(float* free, float** behind) const {
@@ -233,7 +245,8 @@ class Depthwise::Walk {
   // Whether registers activate; else a row apart is activated, then copied.
   const bool at_once_;
   float* row_apart_;
-  int64_t first_;  // column that windows reach
+  int64_t first_;                    // column that windows reach
+  int64_t number_ = -1, ready_ = 0;  // rows of this image up to here are there
   InputRow input_;
   OutputRow output_;
 };

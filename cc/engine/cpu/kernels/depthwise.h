@@ -49,6 +49,10 @@ class Depthwise {
     Activation activation;
     float* output = nullptr;  // the first row's; the others lie behind it
     int64_t output_pitch = 0;
+    // Where it is not null: called with rows, of which there are this many or
+    // fewer, once they are there; the next ones then overwrite them.
+    std::function<void(const Rows& rows)> use;
+    int64_t rows_at_once = 1;
   };
 
   // Scratch memory that Run needs.

@@ -280,8 +280,9 @@ class GemmSepConvTask : public CpuTask {
     const dnnl::memory::desc plain =
         PlainFilterDesc(*spec.op, /*groups=*/channels, channels, channels);
     filter_ = AsCpu(spec.parameters[0])->Packed(engine, plain, plain);
-    const int64_t longest =
-        in_strips_ ? Quotient(depthwise_.rows(), strips()) : depthwise_.rows();
+    const int64_t longest = in_strips_
+                                ? StripOf(Quotient(depthwise_.rows(), threads_))
+                                : depthwise_.rows();
     middle_floats_ =
         Quotient(longest * depthwise_.row_floats(), 16) * 16 + kApart;
     ring_floats_ = Quotient(depthwise_.scratch_floats({}), 16) * 16 + kApart;
@@ -298,30 +299,29 @@ class GemmSepConvTask : public CpuTask {
     const auto* filter = static_cast<const float*>(filter_.get_data_handle());
     float* const rings = lane.scratch.get();
     float* const middles = rings + threads_ * ring_floats_;
-    const auto depthwise = [&](int64_t begin, int64_t end, float* middle) {
-      Depthwise::Arguments rows = DenseArguments(depthwise_, filter);
-      rows.output = middle;
-      depthwise_.Run(image, rows, {begin, end},
-                     rings + Thread() * ring_floats_);
-    };
+    Depthwise::Arguments rows = DenseArguments(depthwise_, filter);
     if (in_strips_) {
-      ParallelFor(strips(), 1, [&](int64_t first, int64_t last) {
-        float* const middle = middles + Thread() * middle_floats_;
-        for (int64_t strip = first; strip < last; ++strip) {
-          const int64_t begin = strip * depthwise_.rows() / strips();
-          const int64_t end = (strip + 1) * depthwise_.rows() / strips();
-          depthwise(begin, end, middle);
-          const GemmPlan plan = Plan(begin, end, /*threads=*/1);
-          RunGemm(plan, Arguments(inputs, middle, output, begin), 0,
-                  plan.units());
-        }
+      ParallelFor(depthwise_.rows(), 1, [&](int64_t begin, int64_t end) {
+        Depthwise::Arguments strips = rows;
+        strips.output = middles + Thread() * middle_floats_;
+        strips.rows_at_once = StripOf(end - begin);
+        strips.use = [&](const Depthwise::Rows& strip) {
+          const GemmPlan plan = Plan(strip, /*threads=*/1);
+          RunGemm(plan, Arguments(inputs, strips.output, output, strip.begin),
+                  0, plan.units());
+        };
+        depthwise_.Run(image, strips, {begin, end},
+                       rings + Thread() * ring_floats_);
       });
       return;
     }
     ParallelFor(depthwise_.rows(), 1, [&](int64_t begin, int64_t end) {
-      depthwise(begin, end, middles + begin * depthwise_.row_floats());
+      Depthwise::Arguments some = rows;
+      some.output = middles + begin * depthwise_.row_floats();
+      depthwise_.Run(image, some, {begin, end},
+                     rings + Thread() * ring_floats_);
     });
-    const GemmPlan plan = Plan(0, depthwise_.rows(), threads_);
+    const GemmPlan plan = Plan({0, depthwise_.rows()}, threads_);
     const GemmArguments arguments = Arguments(inputs, middles, output, 0);
     ParallelFor(plan.units(), 1, [&](int64_t begin, int64_t end) {
       RunGemm(plan, arguments, begin, end);
@@ -333,20 +333,16 @@ class GemmSepConvTask : public CpuTask {
     return CurrentThread().team ? CurrentThread().index : 0;
   }
 
-  // A strip is long enough for its products to take longer than reading the
-  // filters for it, and the rows around it.
-  int64_t strips() const {
-    constexpr int64_t kLeastPixels = 112, kLeastRows = 4;
-    const int64_t rows = depthwise_.rows();
-    const int64_t length =
-        std::max(Quotient(kLeastPixels, depthwise_.out_width()), kLeastRows);
-    const int64_t strips = Quotient(rows, length);
-    return std::min(Quotient(strips, threads_) * threads_, rows);
+  // Rows of each of the strips that a thread's rows are cut into: long enough
+  // for products to take longer than reading the filters for them.
+  int64_t StripOf(int64_t rows) const {
+    constexpr int64_t kLeastPixels = 112;
+    const int64_t length = Quotient(kLeastPixels, depthwise_.out_width());
+    return Quotient(rows, Quotient(rows, length));
   }
 
-  // Of the products of rows.
-  GemmPlan Plan(int64_t begin, int64_t end, int threads) const {
-    return GemmPlan((end - begin) * depthwise_.out_width(),
+  GemmPlan Plan(const Depthwise::Rows& rows, int threads) const {
+    return GemmPlan((rows.end - rows.begin) * depthwise_.out_width(),
                     depthwise_.channels(), output_.channels(), threads);
   }
 
