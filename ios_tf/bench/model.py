@@ -141,7 +141,12 @@ def bench(
       UserError: as for `ios_tf.convert`; inputs of unknown shape, or not numbers.
     """
     chosen = devices.choose(device, say)
-    options = ConvertOptions(batch_size, device, cache_dir=cache_dir, keep_slower=True)
+    options = ConvertOptions(
+        batch_size=batch_size,
+        device=device,
+        cache_dir=cache_dir,
+        keep_slower=True,
+    )
     with saved_model(model, weights, say) as source:
         loaded = saved_models.load(source, tags)
     signature = saved_models.choose_signature(signature, loaded)

@@ -176,7 +176,8 @@ def the_rest(report: Report, converted: Sequence[Function]) -> Report:
             "such convolutions"
         )
     notes += [
-        f"{count} convolutions inside of {where} are left to TensorFlow"
+        f"{count} {'convolution' if count == 1 else 'convolutions'} inside of {where} "
+        "left to TensorFlow"
         for where, count in inside.items()
     ]
     unscheduled = sum(left[op] for op in CONVOLUTIONS)

@@ -38,7 +38,7 @@ def _begin_anew() -> None:
 os.register_at_fork(after_in_child=_begin_anew)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
     """The target and settings of a search: arguments of `convert` of the same names.
 

@@ -801,7 +801,7 @@ def test_names_where_convolutions_are_left(tmp_path):
     fm.save(model, source, function, fm.image_spec())
     report = ios_tf.convert(source, tmp_path / "converted", **FAST)
     assert report.notes[0] == (
-        "4 convolutions inside of loops and branches are left to TensorFlow"
+        "4 convolutions inside of loops and branches left to TensorFlow"
     )
 
 

@@ -13,7 +13,7 @@ namespace ios::tf {
 namespace {
 
 constexpr char kUnknownSize[] =
-    "its input is no image whose size is known for any number of images";
+    "its input is no image whose channels, height and width are known";
 
 using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
