@@ -75,6 +75,13 @@ class Compiler:
         self.run([*FLAGS, *flags, *self.flags, *outputs], f"compiling {unit.name}")
 
 
+def _component(source: Path) -> Path:
+    """The folder whose sources are compiled with this one, those of its folders
+    included: cc/core, cc/engine, cc/engine/cuda, ..."""
+    folders = source.relative_to(ROOT).parts[:-1]
+    return ROOT.joinpath(*folders[: 2 if folders[1] == "core" else 3])
+
+
 @dataclasses.dataclass(frozen=True)
 class Unit:
     """Sources that are compiled as one: most of the time goes into headers that all of
@@ -89,7 +96,7 @@ class Unit:
         folders = collections.defaultdict(list)
         for source in sources:
             alone = source.parent == KERNELS / "kernels"
-            folders[source if alone else source.parent].append(source)
+            folders[source if alone else _component(source)].append(source)
         units = [
             cls(folder.relative_to(ROOT).as_posix(), tuple(members))
             for folder, members in folders.items()

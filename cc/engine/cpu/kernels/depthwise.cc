@@ -222,7 +222,8 @@ class Depthwise::Walk {
       output_.filter = filter_ + channel;
       output_.bias = Vector{};
       if (arguments_.bias) {
-        Load(arguments_.bias + channel, channels - channel, &output_.bias);
+        output_.bias =
+            Load<Vector>(arguments_.bias + channel, channels - channel);
       }
       output_.out = (at_once_ ? to : row_apart_) + channel;
       ComputeRow(output_);

@@ -177,7 +177,7 @@ IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
   for (int i = 0; i < kCount; ++i) std::memcpy(pixels[i], &sums[i], sizeof(V));
   for (int i = 0; i < kCount; ++i) {
     const int64_t floats = column + i < row.whole ? Width<V>() : row.channels;
-    std::memcpy(out + i * row.pitch, pixels[i], floats * sizeof(float));
+    CopyPart(pixels[i], floats, out + i * row.pitch);
   }
 }
 
@@ -270,9 +270,13 @@ IOS_INLINE bool ComputeAdjacent(const OutputRow& row, int64_t part) {
     case 5:
       Columns<Isa, V, 0, 5, kStride>(row, part).ComputeAll();
       return true;
-    case 7:
+  }
+  // Those of networks such as ConvNeXt.
+  if constexpr (kStride == 1) {
+    if (row.width == 7) {
       Columns<Isa, V, 0, 7, kStride>(row, part).ComputeAll();
       return true;
+    }
   }
   return false;
 }

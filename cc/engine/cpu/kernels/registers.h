@@ -52,24 +52,37 @@ constexpr int64_t Width() {
   return sizeof(V) / sizeof(float);
 }
 
-// `count` elements, or as many as there are; zeros behind them.
+// Floats of a vector that is not whole. A call: inlined wherever vectors are
+// stored, it would be most of what there is to compile.
+__attribute__((noinline, cold)) inline void CopyPart(const float* from,
+                                                     int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+}
+
+// `count` elements, or as many as there are; zeros behind them. Copies keep
+// vectors that are whole in registers, here and below.
 template <typename V>
-IOS_INLINE void Load(const float* from, int64_t count, V* v) {
+IOS_INLINE V Load(const float* from, int64_t count) {
+  V v;
   if (count >= Width<V>()) {
-    std::memcpy(v, from, sizeof(V));
-    return;
+    std::memcpy(&v, from, sizeof(V));
+  } else {
+    float padded[Width<V>()] = {};
+    CopyPart(from, count, padded);
+    std::memcpy(&v, padded, sizeof(V));
   }
-  *v = V{};
-  for (int64_t i = 0; i < count; ++i) (*v)[i] = from[i];
+  return v;
 }
 
 template <typename V>
-IOS_INLINE void Store(const V& v, int64_t count, float* to) {
+IOS_INLINE void Store(V v, int64_t count, float* to) {
   if (count >= Width<V>()) {
     std::memcpy(to, &v, sizeof(V));
-    return;
+  } else {
+    float all[Width<V>()];
+    std::memcpy(all, &v, sizeof(V));
+    CopyPart(all, count, to);
   }
-  for (int64_t i = 0; i < count; ++i) to[i] = v[i];
 }
 
 // Whether products apply an activation before they leave the registers.

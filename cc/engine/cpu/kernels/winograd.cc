@@ -18,14 +18,6 @@ struct Tiling {
   static constexpr int kSide[2] = {kHighSide, kWideSide};
 };
 
-// Copies floats of a vector that is not whole; zeros behind them.
-template <int64_t kWidth>
-inline const float* Padded(const float* from, int64_t count,
-                           float (&to)[kWidth]) {
-  for (int64_t i = 0; i < kWidth; ++i) to[i] = i < count ? from[i] : 0.0f;
-  return to;
-}
-
 // Of a vector of channels: a value for each plane.
 template <typename V, typename Tiling>
 IOS_INLINE void TransformCells(
@@ -77,11 +69,13 @@ IOS_INLINE void TransformTile(const WinogradPlan& plan,
       const float* from[kHigh][kWide];
       float padded[kHigh][kWide][Width<V>()];
       const bool whole = end - e >= Width<V>();
+      if (!whole) std::memset(padded, 0, sizeof(padded));
       for (int r = 0; r < kHigh; ++r) {
         for (int k = 0; k < kWide; ++k) {
           from[r][k] = cells[r][k] + e;
           if (whole) continue;
-          from[r][k] = Padded(from[r][k], end - e, padded[r][k]);
+          CopyPart(from[r][k], end - e, padded[r][k]);
+          from[r][k] = padded[r][k];
         }
       }
       TransformCells<V, Tiling>(from, to + e - c, unit.tile_plane);
@@ -246,27 +240,6 @@ void ComputeDirectly(const WinogradPlan& plan,
   }
 }
 
-// Vectors of which there may be only some elements; those have copies, so that
-// whole ones stay in registers.
-template <typename V>
-IOS_INLINE V Part(const float* from, int64_t count) {
-  V v;
-  if (count == Width<V>()) {
-    std::memcpy(&v, from, sizeof(V));
-  } else {
-    float padded[Width<V>()];
-    std::memcpy(&v, Padded(from, count, padded), sizeof(V));
-  }
-  return v;
-}
-
-template <typename V>
-IOS_INLINE void StorePart(V v, int64_t count, float* to) {
-  float all[Width<V>()];
-  std::memcpy(all, &v, sizeof(V));
-  for (int64_t i = 0; i < count; ++i) to[i] = all[i];
-}
-
 template <typename Isa, typename Tiling>
 IOS_INLINE void TransformProducts(const WinogradPlan& plan,
                                   const WinogradArguments& arguments,
@@ -298,9 +271,8 @@ IOS_INLINE void TransformProducts(const WinogradPlan& plan,
 #pragma GCC unroll 4
         for (int r = 0; r < kHighSide; ++r) columns[r][k] = transformed[r];
       }
-      const int64_t count = std::min(end - f, Width<V>());
       V bias{};
-      if (arguments.bias) bias = Part<V>(arguments.bias + f, count);
+      if (arguments.bias) bias = Load<V>(arguments.bias + f, end - f);
 #pragma GCC unroll 4
       for (int r = 0; r < kHighSide; ++r) {
         if (r >= high) break;
@@ -313,18 +285,13 @@ IOS_INLINE void TransformProducts(const WinogradPlan& plan,
           finite += v * 0.0f;
           const int64_t pixel = corner + r * plan.out_width + k;
           if (arguments.residual) {
-            v += Part<V>(
+            v += Load<V>(
                 arguments.residual + pixel * arguments.residual_pitch + f,
-                count);
+                end - f);
           }
           ActivateInRegisters(arguments.activation, &v);
-          float* const to =
-              arguments.output + pixel * arguments.output_pitch + f;
-          if (count == Width<V>()) {
-            std::memcpy(to, &v, sizeof(V));
-          } else {
-            StorePart(v, count, to);
-          }
+          Store(v, end - f,
+                arguments.output + pixel * arguments.output_pitch + f);
         }
       }
     }

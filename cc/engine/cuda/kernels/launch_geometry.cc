@@ -42,8 +42,8 @@ Status CheckIndices(const TensorView& view) {
       (view.pixels() - 1) * view.pitch + view.channels() < int64_t{1} << 31) {
     return Status();
   }
-  return Unimplemented("tensor " + ToString(view.shape) + " in memory of " +
-                       std::to_string(view.pitch) +
+  return Unimplemented("tensor " + ios::ToString(view.shape) +
+                       " in memory of " + std::to_string(view.pitch) +
                        " channels is too large: the CUDA kernels index 2^31 "
                        "elements");
 }
