@@ -9,19 +9,20 @@ counted, importing this package is.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ios_tf.bench.standalone import exit_code, measured, model_parser
 from ios_tf.conversion.convert import convert
 from ios_tf.files import write_json
-from ios_tf.model.loading import saved_model
+from ios_tf.model.loading import keras_model_of, saved_model
 from ios_tf.tables import table
 
 # Arguments: the model's directory, "plugin" or "stock", the batch size.
@@ -95,7 +96,7 @@ def bench_loading(
       UserError: as for `ios_tf.convert`.
     """
     with (
-        saved_model(model, say=say) as source,
+        _original(model, say) as source,
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
     ):
         converted = directory + "/converted"
@@ -120,6 +121,20 @@ def bench_loading(
         name: Loading(*map(statistics.median, zip(*times, strict=True)))
         for name, times in found.items()
     }
+
+
+@contextlib.contextmanager
+def _original(model: Any, say: Callable[[str], None]) -> Iterator[str]:
+    """What is served without this package: a SavedModel, or what Keras exports."""
+    keras_model = keras_model_of(model, say=say)
+    if keras_model is None:
+        with saved_model(model, say=say) as path:
+            yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        path = directory + "/exported"
+        keras_model.export(path, verbose=False)
+        yield path
 
 
 def _child(*arguments: str) -> list[float]:

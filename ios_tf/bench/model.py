@@ -22,7 +22,7 @@ from ios_tf.conversion.differences import compare_outputs
 from ios_tf.conversion.options import ConvertOptions
 from ios_tf.conversion.planning import Function, Plan
 from ios_tf.model import frozen_graphs, saved_models
-from ios_tf.model.inputs import Given, accepted_inputs
+from ios_tf.model.inputs import Given, accepted_inputs, image_size_of
 from ios_tf.model.loading import saved_model
 from ios_tf.model.weights import Weights
 from ios_tf.native import devices, plugin
@@ -159,7 +159,10 @@ def bench(
     function = Function.find(
         signature,
         stock,
-        frozen_graphs.freeze(signature, stock, keep_filters=True),
+        dataclasses.replace(
+            frozen_graphs.freeze(signature, stock, keep_filters=True),
+            image_size=image_size_of(frozen.inputs, arguments),
+        ),
         options.batch_sizes,
         chosen.kind,
         shared,

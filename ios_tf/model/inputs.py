@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ios_tf.errors import UserError
+from ios_tf.native.graph import USUAL_IMAGE_SIZE
 
 # An array, or the shape of a random one.
 Given = np.ndarray | tuple[int, ...]
@@ -113,6 +114,20 @@ def accepted_inputs(
             return inputs, outputs_of(function, inputs)
     inputs = example_inputs(function, batch_size, given, LIMITS[-1])
     return inputs, outputs_of(function, inputs)
+
+
+def image_size_of(
+    specs: Mapping[str, tf.TensorSpec], inputs: Mapping[str, tf.Tensor]
+) -> tuple[int, int]:
+    """The height and width of inputs where a signature leaves them open, if it does."""
+    for name, spec in specs.items():
+        if spec.shape.rank is None or spec.shape.rank < 3:
+            continue
+        pairs = zip(spec.shape.as_list()[1:], inputs[name].shape[1:], strict=True)
+        sizes = [given for size, given in pairs if size is None]
+        if sizes:
+            return sizes[0], sizes[1 % len(sizes)]
+    return USUAL_IMAGE_SIZE
 
 
 class _NotTakenError(UserError):

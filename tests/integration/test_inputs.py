@@ -10,6 +10,7 @@ from ios_tf import UserError
 from ios_tf.model.inputs import (
     accepted_inputs,
     example_inputs,
+    image_size_of,
     outputs_of,
     parse_inputs,
 )
@@ -37,6 +38,18 @@ def test_shapes_and_files_take_the_place_of_random_inputs(tmp_path):
     assert inputs["ids"].dtype == tf.int64
     np.testing.assert_array_equal(inputs["ids"], [[3, 1, 4, 1], [5, 9, 2, 6]])
     assert inputs["flag"].dtype == tf.bool
+
+
+def test_sizes_that_are_left_open():
+    open_sizes = MODEL.structured_input_signature[1]
+    image = {"image": tf.zeros([2, 8, 9, 3])}
+    assert image_size_of({"image": open_sizes["image"]}, image) == (8, 9)
+    sequence = {"x": tf.TensorSpec([None, None, 16]), "ids": open_sizes["ids"]}
+    assert image_size_of(sequence, {"x": tf.zeros([1, 7, 16])}) == (7, 7)
+    assert image_size_of({"ids": open_sizes["ids"]}, {"ids": tf.zeros([1, 4])}) == (
+        224,
+        224,
+    )
 
 
 def test_unknown_first_sizes_are_the_batch():
