@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping
 
 from ios_tf.cost.cost_model import CostModel
@@ -12,12 +13,12 @@ from ios_tf.scheduler.units import product_before
 from ios_tf.tuning.parts import part_of
 
 _WINOGRAD = ("winograd_2x2", "winograd_4x4")
-_GEMM = "gemm"
+GEMM = "gemm"
 _ROWS = "rows"
 
 # How much of the time of those before it an algorithm may take: minimal filtering needs
 # more memory and rounds more, the others only have to be seen to be faster.
-_WORTHWHILE = {_WINOGRAD[0]: 0.95, _WINOGRAD[1]: 0.95, _GEMM: 0.99, _ROWS: 0.99}
+_WORTHWHILE = {_WINOGRAD[0]: 0.95, _WINOGRAD[1]: 0.95, GEMM: 0.99, _ROWS: 0.99}
 
 
 def allowed(device: str, winograd: bool = True) -> tuple[str, ...]:
@@ -29,7 +30,7 @@ def allowed(device: str, winograd: bool = True) -> tuple[str, ...]:
     """
     if device != "cpu":
         return ()
-    return (*(_WINOGRAD if winograd else ()), _GEMM, _ROWS)
+    return (*(_WINOGRAD if winograd else ()), GEMM, _ROWS)
 
 
 def choose(
@@ -95,6 +96,20 @@ def _by_rows(
                 chosen.pop(computed, None)
             chosen[op] = _ROWS
     return chosen, True
+
+
+def with_products(problem: Problem, schedule: Schedule) -> Schedule:
+    """The schedule, with products of matrices for all that is computed directly."""
+    computed = 0
+    for op, algorithm in schedule.algorithms.items():
+        if algorithm == _ROWS:
+            computed |= product_before(problem, op)
+    products = {
+        op: GEMM
+        for op, of_op in enumerate(problem.algorithms)
+        if GEMM in of_op and not computed >> op & 1
+    }
+    return dataclasses.replace(schedule, algorithms={**products, **schedule.algorithms})
 
 
 def _latency(problem: Problem, cost_model: CostModel) -> float:

@@ -13,7 +13,7 @@ from ios_tf.cost.cached import CachedCostModel
 from ios_tf.cost.cost_model import BlockCostModel, NetworkCostModel
 from ios_tf.cost.database import LatencyDatabase
 from ios_tf.scheduler import Problem, Schedule, sequential_schedule
-from ios_tf.tuning.algorithms import choose, with_algorithms
+from ios_tf.tuning.algorithms import GEMM, choose, with_algorithms, with_products
 from ios_tf.tuning.block_search import BlockSearch, splits
 from ios_tf.tuning.parts import Part, joined, parts_of
 from ios_tf.tuning.progress import Progress
@@ -150,8 +150,10 @@ class Searcher(Generic[_Model]):
     ) -> list[dict[str, Schedule]]:
         """Other schedules of a network's blocks, by signature, that might be better.
 
-        Of those that were `found`, without algorithms of one kind, and without any:
-        alone a convolution finds its filters in caches that they do not all fit into.
+        Of those that were `found`, without algorithms of one kind, and without any, and
+        with products of matrices wherever they may be: alone a convolution finds its
+        filters in caches that they do not all fit into, and our products ask for those
+        that they need next.
         One operator after the other, with these algorithms and without. And some that
         split all blocks alike: what one block leaves in the caches of a core, the next
         one then finds there, and no lane waits for the others between them. Only a
@@ -168,6 +170,10 @@ class Searcher(Generic[_Model]):
             for p in problems
         }
         others = [_without(kinds, found), _without(kinds, sequential), sequential]
+        if GEMM in self._settings.algorithms:
+            others.append(
+                {p.signature: with_products(p, found[p.signature]) for p in problems}
+            )
         if len(kinds) > 1:
             others += [_without({kind}, found) for kind in sorted(kinds)]
         by_count: dict[int, dict[str, Schedule]] = {}

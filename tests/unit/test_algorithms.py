@@ -12,7 +12,7 @@ from ios_tf.scheduler import (
     computed_by_readers,
     sequential_schedule,
 )
-from ios_tf.tuning.algorithms import allowed, choose, with_algorithms
+from ios_tf.tuning.algorithms import allowed, choose, with_algorithms, with_products
 from ios_tf.tuning.searcher import Searcher
 from ios_tf.tuning.settings import SearchSettings
 
@@ -270,6 +270,15 @@ def test_products_are_measured_with_what_computes_them():
     chosen, _ = choose(problem, Groups(latencies), ["gemm", "rows"])
     assert chosen == {0: "gemm", 2: "gemm", 3: "rows"}
     assert choose(problem, Groups(latencies), ["gemm"])[0] == {0: "gemm", 2: "gemm"}
+
+
+def test_products_wherever_they_may_be():
+    problem = bottlenecks()
+    found = with_products(problem, Schedule((), algorithms={1: "rows"}))
+    # What is computed by a reader's rows has no algorithm of its own.
+    assert found.algorithms == {1: "rows", 2: "gemm", 4: "gemm"}
+    found = with_products(problem, Schedule((), algorithms={0: "gemm"}))
+    assert found.algorithms == {0: "gemm", 2: "gemm", 4: "gemm"}
 
 
 def test_a_product_is_one_unit_with_what_computes_it():

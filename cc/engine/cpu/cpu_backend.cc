@@ -21,7 +21,7 @@ namespace ios::cpu {
 namespace {
 
 // See Backend::Fingerprint.
-constexpr int kRevision = 5;
+constexpr int kRevision = 6;
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");

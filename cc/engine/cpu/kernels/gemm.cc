@@ -23,12 +23,16 @@ constexpr int64_t kDepth = 768;
 // Whole tiles of AVX2 and of AVX-512.
 constexpr int64_t kPixels = 84;
 
+constexpr int64_t kLine = 16;  // floats of a cache's
+
 // A tile of a unit: some pixels and the filters of a panel, or what is left.
 struct Tile {
   const float* input;
   int64_t input_pitch;
   const float* panel;
-  int64_t depth;  // channels
+  const float* ahead;  // what is to be in a cache when it is needed
+  int64_t interval;    // channels after which the next line of it is asked for
+  int64_t depth;       // channels
   float* output;
   int64_t output_pitch;
   int64_t filters;
@@ -61,17 +65,26 @@ IOS_INLINE void Multiply(const Tile& tile) {
   V sums[kRows][kVectors] = {};
   if (!tile.first) AddRows(tile.output, tile.output_pitch, sums);
   const float* panel = tile.panel;
-  for (int64_t c = 0; c < tile.depth; ++c, panel += kPanelOf<Isa>) {
-    V factors[kVectors];
+  const float* ahead = tile.ahead;
+  for (int64_t c = 0; c < tile.depth;) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      std::memcpy(&factors[v], panel + v * Width<V>(), sizeof(V));
+    for (int64_t i = 0; i < kPanelOf<Isa>; i += kLine) {
+      __builtin_prefetch(ahead + i, /*rw=*/0, /*locality=*/2);
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const float x = tile.input[r * tile.input_pitch + c];
+    ahead += kPanelOf<Isa>;
+    const int64_t end = std::min(c + tile.interval, tile.depth);
+    for (; c < end; ++c, panel += kPanelOf<Isa>) {
+      V factors[kVectors];
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sums[r][v] += x * factors[v];
+      for (int v = 0; v < kVectors; ++v) {
+        std::memcpy(&factors[v], panel + v * Width<V>(), sizeof(V));
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const float x = tile.input[r * tile.input_pitch + c];
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) sums[r][v] += x * factors[v];
+      }
     }
   }
   if (tile.last) {
@@ -185,6 +198,7 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
       const int64_t count = std::min(at_a_time, end_pixel - p);
       // As equally high as there can be: low ones wait for their sums.
       const int64_t tiles = Quotient(count, Isa::kRows);
+      tile.interval = tiles;
       for (int64_t step = 0; step < steps; ++step) {
         const int64_t channel = step * plan.channels / steps;
         tile.depth = (step + 1) * plan.channels / steps - channel;
@@ -192,11 +206,19 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
         tile.last = step == steps - 1;
         for (int64_t f = first_filter; f < end_filter; f += kPanel) {
           tile.panel = arguments.filter + f * plan.channels + channel * kPanel;
+          // Filters come from memory in a large network: while the tiles are
+          // computed with a panel, each asks for some of the next one.
+          const float* const next = f + kPanel < end_filter
+                                        ? tile.panel + kPanel * plan.channels
+                                        : arguments.filter +
+                                              first_filter * plan.channels +
+                                              (channel + tile.depth) * kPanel;
           tile.filters = std::min(kPanel, end_filter - f);
           tile.bias = arguments.bias ? arguments.bias + f : nullptr;
           for (int64_t i = 0; i < tiles; ++i) {
             const int64_t row = i * count / tiles;
             const int64_t pixel = p + row;
+            tile.ahead = next + i * Quotient(tile.depth, tiles) * kPanel;
             tile.input =
                 arguments.input + pixel * arguments.input_pitch + channel;
             tile.output = arguments.output + pixel * arguments.output_pitch + f;

@@ -98,29 +98,42 @@ IOS_INLINE void TransformTiles(const WinogradPlan& plan,
   }
 }
 
-// Of one plane: the products of kRows tiles with some vectors of filters.
+// Of one plane: a block of tiles, and some vectors of filters.
+struct Factors {
+  const float* tiles;
+  int64_t group_floats;
+  const float* filter;
+  int64_t filter_step;  // from one group of filters to the next
+  int64_t channels;
+  const float* ahead;  // of the filters that are needed next
+  int64_t lines;  // of these that are asked for with each group of channels
+  float* products;
+};
+
+// The products of kRows tiles.
 template <typename Isa, int kRows, int kVectors>
-IOS_INLINE void Multiply(const float* tiles, int64_t group_floats,
-                         const float* filter, int64_t channels,
-                         int64_t filter_step, float* products) {
+IOS_INLINE void Multiply(const Factors& of) {
   using V = typename Isa::Vector;
   constexpr int64_t kPerGroup = kGroup / Width<V>();
-  V sums[kRows][kVectors];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
+  V sums[kRows][kVectors] = {};
+  const float *tiles = of.tiles, *filter = of.filter, *ahead = of.ahead;
+  for (int64_t c = 0; c < of.channels; c += kGroup, tiles += of.group_floats) {
+    for (int64_t i = 0; i < of.lines; ++i, ahead += kGroup) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = V{};
-  }
-  for (int64_t c = 0; c < channels; c += kGroup, tiles += group_floats) {
-    const int64_t count = std::min(kGroup, channels - c);
+      for (int v = 0; v < kVectors; v += kPerGroup) {
+        __builtin_prefetch(ahead + v / kPerGroup * of.filter_step, /*rw=*/0,
+                           /*locality=*/2);
+      }
+    }
+    const int64_t count = std::min(kGroup, of.channels - c);
     for (int64_t i = 0; i < count; ++i, filter += kGroup) {
       V factors[kVectors];
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        std::memcpy(
-            &factors[v],
-            filter + v / kPerGroup * filter_step + v % kPerGroup * Width<V>(),
-            sizeof(V));
+        std::memcpy(&factors[v],
+                    filter + v / kPerGroup * of.filter_step +
+                        v % kPerGroup * Width<V>(),
+                    sizeof(V));
       }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
@@ -134,25 +147,20 @@ IOS_INLINE void Multiply(const float* tiles, int64_t group_floats,
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      std::memcpy(products + r * kBlock + v * Width<V>(), &sums[r][v],
+      std::memcpy(of.products + r * kBlock + v * Width<V>(), &sums[r][v],
                   sizeof(V));
     }
   }
 }
 
 template <typename Isa, int kVectors, int kRows = Isa::kRows>
-IOS_INLINE void MultiplyRows(int64_t rows, const float* tiles,
-                             int64_t group_floats, const float* filter,
-                             int64_t channels, int64_t filter_step,
-                             float* products) {
+IOS_INLINE void MultiplyRows(int64_t rows, const Factors& factors) {
   if constexpr (kRows > 1) {
     if (rows < kRows) {
-      return MultiplyRows<Isa, kVectors, kRows - 1>(
-          rows, tiles, group_floats, filter, channels, filter_step, products);
+      return MultiplyRows<Isa, kVectors, kRows - 1>(rows, factors);
     }
   }
-  Multiply<Isa, kRows, kVectors>(tiles, group_floats, filter, channels,
-                                 filter_step, products);
+  Multiply<Isa, kRows, kVectors>(factors);
 }
 
 // All planes of the unit, for a block of filters or what is left of them.
@@ -162,29 +170,39 @@ IOS_INLINE void MultiplyPlanes(const WinogradPlan& plan,
                                const Unit& unit, int64_t first_filter) {
   constexpr int64_t kAtOnce = Isa::kVectors * Width<typename Isa::Vector>();
   const int64_t end = std::min(first_filter + kBlock, unit.filter_end);
-  const int64_t group_floats = unit.rows * kGroup;
-  const int64_t filter_step = plan.planes() * plan.channels * kGroup;
+  const int64_t filter_plane = plan.channels * kGroup;
+  Factors factors;
+  factors.group_floats = unit.rows * kGroup;
+  factors.filter_step = plan.planes() * filter_plane;
+  factors.channels = plan.channels;
+  // Filters come from memory in a large network: while the blocks of tiles are
+  // multiplied with some, each asks for a part of the next ones.
+  factors.lines = Quotient(kGroup, unit.blocks);
+  const int64_t part = Quotient(plan.channels, kGroup) * factors.lines * kGroup;
+  const auto filter_at = [&](int64_t plane, int64_t k) {
+    return arguments.filter + k / kGroup * factors.filter_step +
+           plane * filter_plane;
+  };
   for (int64_t plane = 0; plane < plan.planes(); ++plane) {
     for (int64_t k = first_filter; k < end; k += kAtOnce) {
-      const float* filter = arguments.filter + k / kGroup * filter_step +
-                            plane * plan.channels * kGroup;
-      const float* tiles = unit.tiles + plane * unit.tile_plane;
-      float* products =
+      factors.filter = filter_at(plane, k);
+      factors.ahead = k + kAtOnce < end ? filter_at(plane, k + kAtOnce)
+                                        : filter_at(plane + 1, first_filter);
+      factors.tiles = unit.tiles + plane * unit.tile_plane;
+      factors.products =
           unit.products + plane * unit.product_plane + k - first_filter;
       for (int64_t block = 0; block < unit.blocks; ++block) {
         const int64_t rows =
             unit.BlockBegin(block + 1) - unit.BlockBegin(block);
         if (kAtOnce == kGroup || end - k > kGroup) {
-          MultiplyRows<Isa, Isa::kVectors>(rows, tiles, group_floats, filter,
-                                           plan.channels, filter_step,
-                                           products);
+          MultiplyRows<Isa, Isa::kVectors>(rows, factors);
         } else {
-          MultiplyRows<Isa, kGroup / Width<typename Isa::Vector>()>(
-              rows, tiles, group_floats, filter, plan.channels, filter_step,
-              products);
+          MultiplyRows<Isa, kGroup / Width<typename Isa::Vector>()>(rows,
+                                                                    factors);
         }
-        tiles += unit.block_floats;
-        products += rows * kBlock;
+        factors.tiles += unit.block_floats;
+        factors.products += rows * kBlock;
+        factors.ahead += part;
       }
     }
   }
