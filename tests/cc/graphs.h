@@ -156,8 +156,8 @@ class ImportedGraph {
  public:
   explicit ImportedGraph(const TestGraph& graph,
                          const Placement& placement = Placement()) {
-    auto index = GraphIndex::Create(graph.item(), /*batch_size=*/1,
-                                    /*image_size=*/224);
+    auto index =
+        GraphIndex::Create(graph.item(), /*batch_size=*/1, kUsualImageSize);
     EXPECT(index.ok());
     index_ = *std::move(index);
     index_->SetChannelsFirst(FindChannelsFirst(index_.get()));
