@@ -1,0 +1,19 @@
+// Tiles whose products are not finite, by the definition.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_DIRECT_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_DIRECT_H_
+
+#include <cstdint>
+
+#include "cc/engine/cpu/kernels/winograd.h"
+#include "cc/engine/cpu/kernels/winograd_units.h"
+
+namespace ios::cpu {
+
+// One tile and some of the filters, kBlock at most.
+void ComputeDirectly(const WinogradPlan& plan,
+                     const WinogradArguments& arguments, const Place& place,
+                     int64_t first_filter, int64_t count);
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_DIRECT_H_
