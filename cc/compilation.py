@@ -92,7 +92,7 @@ class Unit:
 
     @classmethod
     def all_of(cls, sources: list[Path]) -> list[Unit]:
-        """One for each folder; kernels, which take long by themselves, are alone."""
+        """One for each component; kernels, which take long by themselves, are alone."""
         folders = collections.defaultdict(list)
         for source in sources:
             alone = source.parent == KERNELS / "kernels"

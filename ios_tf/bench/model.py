@@ -159,11 +159,9 @@ def bench(
     function = Function.find(
         signature,
         stock,
-        dataclasses.replace(
-            frozen_graphs.freeze(signature, stock, keep_filters=True),
-            image_size=image_size_of(frozen.inputs, arguments),
-        ),
+        frozen_graphs.freeze(signature, stock, keep_filters=True),
         options.batch_sizes,
+        image_size_of(frozen.inputs, arguments),
         chosen.kind,
         shared,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -288,10 +287,7 @@ class _Conversion:
         """Finds the functions of the model, and their blocks."""
         numbers: dict[tuple[Any, ...], int] = {}
         for name, signature in self._loaded.signatures.items():
-            frozen = dataclasses.replace(
-                frozen_graphs.freeze(name, signature, keep_filters=True),
-                image_size=self._image_size,
-            )
+            frozen = frozen_graphs.freeze(name, signature, keep_filters=True)
             # Keras exports the same function under two names: work is done once.
             key = (name in self._wanted, *frozen.key())
             number = numbers.setdefault(key, len(numbers))
@@ -303,6 +299,7 @@ class _Conversion:
                 signature,
                 frozen,
                 self._batch_sizes if name in self._wanted and frozen.outputs else [],
+                self._image_size,
                 self._device,
                 self._weights,
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -180,11 +179,8 @@ class _Equivalents:
             raise frozen_graphs.NoFunctionError(f"{original.name} has no outputs")
         self._original = original
         self._batch_sizes = options.batch_sizes
-        self._frozen = dataclasses.replace(
-            frozen_graphs.freeze_flat(
-                original.name, original.function, keep_filters=True
-            ),
-            image_size=options.height_and_width,
+        self._frozen = frozen_graphs.freeze_flat(
+            original.name, original.function, keep_filters=True
         )
         # Later changes of the original, such as training, must not change others.
         self._weights = Weights()
@@ -193,6 +189,7 @@ class _Equivalents:
             self._named(original.compute),
             self._weights.copied(self._frozen),
             self._batch_sizes,
+            options.height_and_width,
             device,
             self._weights,
         )

@@ -56,6 +56,7 @@ class Function:
         original: Any,
         frozen: FrozenSignature,
         batch_sizes: Sequence[int],
+        image_size: tuple[int, int],
         device: str,
         weights: Weights,
     ) -> Function:
@@ -65,6 +66,7 @@ class Function:
           name: what errors and notes call it.
           original: computes what `frozen` does, which was made of it.
           batch_sizes: those to schedule for; none if it is not to be converted.
+          image_size: in place of the heights and widths that its inputs leave open.
           device: "cpu" or "gpu".
           weights: where its variables are kept that are not the original's.
 
@@ -77,7 +79,7 @@ class Function:
                 f"signature {name!r} is converted already; convert the original model"
             )
         with of_signature(name):
-            unfolded = frozen
+            frozen = unfolded = dataclasses.replace(frozen, image_size=image_size)
             if batch_sizes:
                 frozen = graph_optimizer.fold_constants(frozen)
                 frozen = weights.with_scaled_filters(frozen)
@@ -89,8 +91,7 @@ class Function:
             except NotOptimizedError as error:
                 graph_optimizer.check_shapes(unfolded, batch_sizes)
                 raise error.__cause__ or error from None  # the mistake is ours
-        told = next((c.image_size for c in collected.values()), None)
-        reference = Reference(name, original, frozen, device, told)
+        reference = Reference(name, original, frozen, device, _told_size(collected))
         function = cls(frozen, collected, reference)
         kept = of_one_network(collected)
         others = [size for size in collected if size not in kept]
@@ -104,8 +105,7 @@ class Function:
         shapes = [spec.shape for spec in self.frozen.inputs.values()]
         if not any(s.rank and s.rank > 2 and None in s.as_list()[1:] for s in shapes):
             return None
-        told = (collected.image_size for collected in self.collected.values())
-        return next(filter(None, told), self.frozen.image_size)
+        return _told_size(self.collected) or self.frozen.image_size
 
     @property
     def problems(self) -> dict[str, Problem]:
@@ -188,6 +188,11 @@ def of_signature(name: str) -> Iterator[None]:
         yield
     except NotOptimizedError as error:
         raise NotOptimizedError(f"signature {name!r}: {error}") from error
+
+
+def _told_size(collected: Mapping[int, Collected]) -> tuple[int, int] | None:
+    """The image size that a graph asks for, if it does, at the first batch size."""
+    return next((of_size.image_size for of_size in collected.values()), None)
 
 
 def with_their_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Function]:

@@ -23,22 +23,16 @@ def settled(
     inputs: Sequence[tf.TensorSpec],
     outputs: Sequence[str],
 ) -> graph_pb2.GraphDef:
-    """The graph with only the branches that defaults take; itself if it has none.
+    """The graph with only the branches that defaults take.
 
-    Args:
-      graph_def: stays as it is.
-      inputs: what is fed; their names are names of tensors.
-      outputs: names of the tensors that are wanted.
+    The arguments are those of `grappler.optimize`, but that `graph_def` may change.
     """
     fed = {function_library.node_of(spec.name) for spec in inputs}
-    result = graph_pb2.GraphDef()
-    result.CopyFrom(graph_def)
-    if not _become_constants(result, fed):
-        return graph_def
-    # Constants of what follows from the defaults, then the switches of TensorFlow 1.
-    result = grappler.optimize(result, inputs, outputs, ["constfold", "loop"])
-    _call_branches(result)
-    return result
+    if _become_constants(graph_def, fed):
+        # Of what follows from the defaults, then the switches of TensorFlow 1.
+        graph_def = grappler.optimize(graph_def, inputs, outputs, ["constfold", "loop"])
+        _call_branches(graph_def)
+    return graph_def
 
 
 def _become_constants(graph_def: graph_pb2.GraphDef, fed: Collection[str]) -> bool:

@@ -244,7 +244,8 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
     inputs = whole.placeholders()
     outputs = [tensor for tensor, _ in whole.outputs.values()]
     graph_def = graph_pb2.GraphDef()
-    graph_def.CopyFrom(defaults.settled(whole.graph_def, inputs, outputs))
+    graph_def.CopyFrom(whole.graph_def)
+    graph_def = defaults.settled(graph_def, inputs, outputs)
     function_library.keep_control_flow(graph_def)
     function_library.inline_where_convolutions_are(graph_def)
     for function in graph_def.library.function:

@@ -15,12 +15,15 @@ namespace ios::cpu {
 // 8 KiB).
 constexpr int64_t kApart = 2048;
 
+// Rounded up to lines of a cache.
+inline int64_t WholeLines(int64_t floats) { return (floats + 15) / 16 * 16; }
+
 // Hands out pieces of a task's scratch memory.
 class ScratchLayout {
  public:
   int64_t Take(int64_t floats) {
     const int64_t offset = floats_;
-    floats_ += (floats + 15) / 16 * 16;
+    floats_ += WholeLines(floats);
     return offset;
   }
   int64_t floats() const { return floats_; }

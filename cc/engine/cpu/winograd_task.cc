@@ -64,9 +64,8 @@ class WinogradTask : public CpuTask {
     arguments.output = output;
     arguments.output_pitch = output_.pitch;
     ParallelFor(plan_.units(), 1, [&](int64_t begin, int64_t end) {
-      const int thread = CurrentThread().team ? CurrentThread().index : 0;
       RunWinograd(plan_, arguments, begin, end,
-                  lane.scratch.get() + thread * plan_.scratch_floats());
+                  lane.scratch.get() + ThreadIndex() * plan_.scratch_floats());
     });
     if (!at_once_) Activate({output, output_}, activation_, {output, output_});
   }

@@ -133,9 +133,7 @@ IOS_INLINE void MultiplyRows(int64_t rows, const Tile& tile) {
 inline void CopyRows(int64_t rows, int64_t count, const float* from,
                      int64_t from_pitch, float* to, int64_t to_pitch) {
   for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t i = 0; i < count; ++i) {
-      to[r * to_pitch + i] = from[r * from_pitch + i];
-    }
+    CopyPart(from + r * from_pitch, count, to + r * to_pitch);
   }
 }
 

@@ -17,7 +17,6 @@ class PointwiseTask : public CpuTask {
         residual_(spec.inputs.back()),
         output_(spec.output),
         has_residual_(spec.op->residual),
-        copies_(spec.op->strides != std::array<int64_t, 2>{1, 1}),
         strides_(spec.op->strides),
         activation_(spec.op->activation),
         plan_(output_.pixels(), input_.channels(), spec.op->filters,
@@ -27,7 +26,7 @@ class PointwiseTask : public CpuTask {
                  spec.op->bias ? AsCpu(spec.parameters[1]) : nullptr) {}
 
   int64_t scratch_floats() const override {
-    return copies_ ? plan_.pixels * plan_.channels : 0;
+    return skips() ? plan_.pixels * plan_.channels : 0;
   }
 
   void Run(const float* const* inputs, float* output,
@@ -35,7 +34,7 @@ class PointwiseTask : public CpuTask {
     GemmArguments arguments = weights_.Arguments();
     arguments.input = inputs[0];
     arguments.input_pitch = input_.pitch;
-    if (copies_) {
+    if (skips()) {
       CopyPixels(inputs[0], lane.scratch.get());
       arguments.input = lane.scratch.get();
       arguments.input_pitch = plan_.channels;
@@ -53,6 +52,8 @@ class PointwiseTask : public CpuTask {
   }
 
  private:
+  bool skips() const { return strides_ != std::array<int64_t, 2>{1, 1}; }
+
   void CopyPixels(const float* x, float* to) const {
     const int64_t height = output_.shape[1], width = output_.shape[2];
     const int64_t floats = plan_.channels;
@@ -71,7 +72,7 @@ class PointwiseTask : public CpuTask {
   }
 
   const TensorView input_, residual_, output_;
-  const bool has_residual_, copies_;
+  const bool has_residual_;
   const std::array<int64_t, 2> strides_;
   const Activation activation_;
   const GemmPlan plan_;

@@ -48,7 +48,7 @@ class RowsTask : public CpuTask {
       product_activation_ = spec.product->activation;
     }
     scratch_floats_ =
-        Quotient(depthwise_.scratch_floats(ImageOf(nullptr)), 16) * 16 + kApart;
+        WholeLines(depthwise_.scratch_floats(ImageOf(nullptr))) + kApart;
     // Strips beside each other read some rows twice, or make them twice: no
     // more than there must be.
     const int64_t images = output_.shape[0];
@@ -69,13 +69,12 @@ class RowsTask : public CpuTask {
     arguments.output_pitch = output_.pitch;
     const int64_t units = output_.shape[0] * strips_, rows = depthwise_.rows();
     ParallelFor(units, 1, [&](int64_t first, int64_t last) {
-      const int thread = CurrentThread().team ? CurrentThread().index : 0;
       for (int64_t unit = first; unit < last; ++unit) {
         const int64_t begin = unit * rows / units;
         Depthwise::Arguments strip = arguments;
         strip.output = output + begin * depthwise_.out_width() * output_.pitch;
         depthwise_.Run(image, strip, {begin, (unit + 1) * rows / units},
-                       lane.scratch.get() + thread * scratch_floats_);
+                       lane.scratch.get() + ThreadIndex() * scratch_floats_);
       }
     });
   }

@@ -191,11 +191,10 @@ class KernelSepConvTask : public SepConvTask {
     float* target = output_.Begin(output, scratch);
     const Depthwise::Image image = ImageOf(terms_, inputs);
     const auto depthwise = [&](int64_t begin, int64_t end) {
-      const int thread = CurrentThread().team ? CurrentThread().index : 0;
       Depthwise::Arguments arguments = DenseArguments(depthwise_, filter);
       arguments.output = scratch + middle_ + begin * depthwise_.row_floats();
       depthwise_.Run(image, arguments, {begin, end},
-                     scratch + rings_ + thread * ring_floats_);
+                     scratch + rings_ + ThreadIndex() * ring_floats_);
     };
     const Activation rest = pointwise_[0].rest();
     const auto pointwise = [&](int64_t strip, int64_t row) {
@@ -283,9 +282,8 @@ class GemmSepConvTask : public CpuTask {
     const int64_t longest = in_strips_
                                 ? StripOf(Quotient(depthwise_.rows(), threads_))
                                 : depthwise_.rows();
-    middle_floats_ =
-        Quotient(longest * depthwise_.row_floats(), 16) * 16 + kApart;
-    ring_floats_ = Quotient(depthwise_.scratch_floats({}), 16) * 16 + kApart;
+    middle_floats_ = WholeLines(longest * depthwise_.row_floats()) + kApart;
+    ring_floats_ = WholeLines(depthwise_.scratch_floats({})) + kApart;
   }
 
   int64_t scratch_floats() const override {
@@ -303,7 +301,7 @@ class GemmSepConvTask : public CpuTask {
     if (in_strips_) {
       ParallelFor(depthwise_.rows(), 1, [&](int64_t begin, int64_t end) {
         Depthwise::Arguments strips = rows;
-        strips.output = middles + Thread() * middle_floats_;
+        strips.output = middles + ThreadIndex() * middle_floats_;
         strips.rows_at_once = StripOf(end - begin);
         strips.use = [&](const Depthwise::Rows& strip) {
           const GemmPlan plan = Plan(strip, /*threads=*/1);
@@ -311,7 +309,7 @@ class GemmSepConvTask : public CpuTask {
                   0, plan.units());
         };
         depthwise_.Run(image, strips, {begin, end},
-                       rings + Thread() * ring_floats_);
+                       rings + ThreadIndex() * ring_floats_);
       });
       return;
     }
@@ -319,7 +317,7 @@ class GemmSepConvTask : public CpuTask {
       Depthwise::Arguments some = rows;
       some.output = middles + begin * depthwise_.row_floats();
       depthwise_.Run(image, some, {begin, end},
-                     rings + Thread() * ring_floats_);
+                     rings + ThreadIndex() * ring_floats_);
     });
     const GemmPlan plan = Plan({0, depthwise_.rows()}, threads_);
     const GemmArguments arguments = Arguments(inputs, middles, output, 0);
@@ -329,10 +327,6 @@ class GemmSepConvTask : public CpuTask {
   }
 
  private:
-  static int64_t Thread() {
-    return CurrentThread().team ? CurrentThread().index : 0;
-  }
-
   // Rows of each of the strips that a thread's rows are cut into: long enough
   // for products to take longer than reading the filters for them.
   int64_t StripOf(int64_t rows) const {

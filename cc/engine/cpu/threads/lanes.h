@@ -40,6 +40,13 @@ struct ThreadState {
 };
 ThreadState& CurrentThread();
 
+// Of the calling thread in the section that it runs a piece of; 0 outside of
+// one.
+inline int ThreadIndex() {
+  const ThreadState& thread = CurrentThread();
+  return thread.team ? thread.index : 0;
+}
+
 class LanePool {
  public:
   // That of the process, never destroyed; after fork() the child has one of its
