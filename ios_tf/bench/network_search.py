@@ -62,6 +62,7 @@ def find_schedules(
     device: str,
     pruning: Pruning = PAPER_PRUNING,
     time_limit: float = 0.0,
+    winograd: bool = True,
 ) -> Found:
     """Searches the schedules of all blocks, from nothing: no latency is known before.
 
@@ -71,10 +72,11 @@ def find_schedules(
       device: as the engine calls it: "cpu", "gpu", "gpu:1,tf32=off".
       pruning: of the search.
       time_limit: in seconds; 0: none.
+      winograd: whether convolutions may be computed by minimal filtering.
     """
     large = network.batch_size >= _LARGE_BATCH
     model = _TimedCostModel(device, _FEW_RUNS if large else DEFAULT_MEASUREMENT)
-    settings = SearchSettings(strategy, pruning, algorithms=allowed(device))
+    settings = SearchSettings(strategy, pruning, algorithms=allowed(device, winograd))
     searcher = Searcher(model, settings, time_limit=time_limit)
     schedules, stats = searcher.schedule_all(network.problems.values())
     choices = [schedules]

@@ -76,6 +76,49 @@ def test_every_stride(strides, padding):
     check(one(shape, 23, strides=strides, padding=padding, **attributes), rng)
 
 
+@pytest.mark.parametrize("activation", ["none", "relu", "swish"])
+@pytest.mark.parametrize(
+    "shape", [(1, 33), (1, 1600), (7, 20), (1, 3, 5, 9), (3, 2, 2, 8)]
+)
+def test_matrices(shape, activation):
+    """A MatMul, which flattens images."""
+    rng = np.random.default_rng(shape[-1])
+    op = {"type": "matmul", "inputs": [-1], "filters": 45, "bias": True}
+    op["activation"] = activation
+    if len(shape) == 4:
+        op["kernel"] = shape[1:3]
+    block = {"version": 1, "inputs": [shape], "operators": [op], "outputs": [0]}
+    assert engine.problem(block)["algorithms"] == [["gemm"]]
+    weights = random_weights(block, rng)
+    x = rng.normal(size=shape).astype(np.float32)
+    (found,) = run(block, "gemm", weights, [x])
+    matrix = weights[0].reshape(-1, 45).astype(np.float64)
+    expected = x.reshape(shape[0], -1) @ matrix + weights[1]
+    largest = np.abs(expected).max()
+    if activation == "relu":
+        expected = np.maximum(expected, 0)
+    if activation == "swish":
+        expected = expected / (1 + np.exp(-expected))
+    np.testing.assert_allclose(found, expected, atol=ATOL * largest)
+
+
+def test_matrix_of_a_part_of_a_tensor():
+    rng = np.random.default_rng(8)
+    matmul = {"type": "matmul", "inputs": [0], "filters": 10, "kernel": [3, 3]}
+    block = {
+        "version": 1,
+        "inputs": [[2, 3, 3, 12]],
+        "operators": [
+            {"type": "slice", "inputs": [-1], "offset": 4, "size": 7},
+            matmul,
+        ],
+        "outputs": [1],
+    }
+    schedule = {**sequential(block), "algorithms": {"gemm": [1]}}
+    for a, b in beside_sequential(block, schedule, rng):
+        np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max())
+
+
 @pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
 def test_other_instruction_sets(isa):
     """The same tests, in a process that has no wider one."""
@@ -181,3 +224,14 @@ def test_images_without_cells(shape, kind):
     (expected,) = run(block, "direct", weights, [x])
     (found,) = run(block, "gemm", weights, [x])
     assert found.shape == expected.shape == (*shape[:3], 12)
+
+
+def test_a_matrix_of_several_forms():
+    """Its parameter is packed for one, then for the other, from what is there."""
+    op = {"type": "matmul", "inputs": [-1], "filters": 45, "bias": True}
+    block = {"version": 1, "inputs": [[3, 80]], "operators": [op], "outputs": [0]}
+    direct = sequential(block)
+    product = {**direct, "algorithms": {"gemm": [0]}}
+    for schedules in ([direct, product], [product, direct]):
+        latencies = engine.Profiler(block, "cpu").measure(schedules, 0, 1, 1)
+        assert (latencies > 0).all()

@@ -26,6 +26,7 @@ bool MayCompute(const Operator& op, Algorithm algorithm) {
                       (op.padding.top != 0 || op.padding.bottom != 0 ||
                        op.padding.left != 0 || op.padding.right != 0);
     return op.type == OperatorType::kSepConv ||
+           op.type == OperatorType::kMatMul ||
            (op.type == OperatorType::kConv2D && op.kernel == Pair{1, 1} &&
             op.groups == 1 && !pads);
   }

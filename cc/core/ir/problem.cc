@@ -10,8 +10,8 @@ namespace ios {
 namespace {
 
 // With fewer channels or filters Winograd's transforms take longer than they
-// save, and with fewer pixels a product of matrices reads more than it
-// computes.
+// save, and with fewer pixels a convolution by a product of matrices reads more
+// than it computes.
 constexpr int64_t kFewest = 8;
 
 bool IsWorthTrying(const Operator& op, Algorithm algorithm, const Shape& input,
@@ -20,7 +20,7 @@ bool IsWorthTrying(const Operator& op, Algorithm algorithm, const Shape& input,
   const int64_t pixels = NumElements({output.begin(), output.end() - 1});
   switch (algorithm) {
     case Algorithm::kGemm:
-      return pixels >= kFewest;
+      return pixels >= kFewest || op.type == OperatorType::kMatMul;
     case Algorithm::kRows:
       return pixels >= kFewest && op.groups == input.back();
     default:

@@ -216,8 +216,14 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
       case OperatorType::kResize:
         task = MakeResizeTask(spec);
         break;
-      case OperatorType::kPool:
       case OperatorType::kMatMul:
+        if (spec.op->algorithm == Algorithm::kGemm && spec.inputs[0].dense() &&
+            !spec.reads_nothing()) {
+          task = MakePointwiseTask(spec, engine);
+          break;
+        }
+        [[fallthrough]];
+      case OperatorType::kPool:
         task = std::make_unique<PrimitiveTask>(spec, engine);
         break;
       default:

@@ -31,7 +31,9 @@ from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 
 # The largest difference of outputs over the largest value; of float32 with TF32, too.
-_TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+# EfficientNetB0's, of random weights, differ by up to 3e-4 between any two peers that
+# add in different orders; those of a wrong operator by far more.
+_TOLERANCES = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
 _TF32_TOLERANCE = 1e-2
 _PAPER_PEERS = {
     "tensorflow": "TensorFlow",

@@ -1,13 +1,15 @@
 """The times of a network's operators, and the floors under them.
 
 Each operator is measured alone, again and again, so that what fits into the caches
-stays there. Its floor is the roofline's: the longer of its floating-point operations
-at the highest rate that the engine itself reaches on some convolutions, and its bytes
-at the bandwidth that it reaches on a sum of tensors larger than a core's own caches.
+stays there, by the algorithm that a search chooses for it. Its floor is the roofline's:
+the longer of its floating-point operations at the highest rate that the engine itself
+reaches on some convolutions without minimal filtering, and its bytes at the bandwidth
+that it reaches on a sum of tensors larger than a core's own caches.
 
-The floor assumes that no operators are fused: each reads its inputs and weights once,
-and writes its output once. So operators whose tensors stay in the caches can be faster
-than their floor, and so can a network of them.
+The floor assumes that all products are computed, and that no operators are fused: each
+reads its inputs and weights once, and writes its output once. So convolutions by
+minimal filtering and operators whose tensors stay in the caches can be faster than
+their floor, and so can a network of them.
 """
 
 from __future__ import annotations
@@ -29,10 +31,11 @@ from ios_tf.bench.experiments.experiment import (
 )
 from ios_tf.bench.frameworks.ios_runner import IosRunner
 from ios_tf.bench.frameworks.runner import Target, runs_taking
-from ios_tf.bench.network_search import schedule_json
+from ios_tf.bench.network_search import find_schedules, schedule_json
 from ios_tf.model.network import Network
 from ios_tf.native import engine
-from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
+from ios_tf.scheduler import Problem
+from ios_tf.tuning.parts import part_of
 
 # Runs of one measurement together take at least so long.
 _LEAST_MS = 5.0
@@ -46,6 +49,8 @@ _GPU_IMAGES = 16
 _ARITHMETIC = ("conv2d", "conv2d_transpose", "sepconv", "matmul")
 # They move nothing where the tensors they join or part are made in place.
 _VIEWS = ("concat", "slice")
+# Rows of a whole network, and the strategies that find their schedules.
+_WHOLE = {"sequential": "sequential", "best": "both"}
 _SLIDING = ("conv2d", "conv2d_transpose", "sepconv", "pool")
 
 
@@ -77,14 +82,10 @@ class Roofline(Experiment):
         )
         networks = {}
         for network in context.networks:
-            sequential = IosRunner(
-                network,
-                Target(context.device, context.dtype, context.threads),
-                "sequential",
-            )
-            calls = sequential.calls()
-            whole_ms = [sequential.time(calls) for _ in range(context.rounds)]
-            del sequential
+            whole = {
+                row: _whole(network, strategy, context)
+                for row, strategy in _WHOLE.items()
+            }
             operators = _operators(network, context)
             for row in operators:
                 floor_ms = max(
@@ -94,10 +95,7 @@ class Roofline(Experiment):
                 if row["type"] in _VIEWS:
                     floor_ms = min(floor_ms, row["median_ms"])
                 row["floor_ms"] = floor_ms
-            networks[network.name] = {
-                "sequential": quantiles(whole_ms),
-                "operators": operators,
-            }
+            networks[network.name] = {**whole, "operators": operators}
             context.say(f"{network.name}: {len(operators)} different operators")
         return {"peak": peak, "bandwidth": bandwidth, "networks": networks}
 
@@ -118,11 +116,10 @@ class Roofline(Experiment):
                 [kind, *_cells(each, each.ms / total.ms)]
                 for kind, each in kinds.items()
             ]
-            whole = dataclasses.replace(total, ms=found["sequential"]["median_ms"])
-            lines += [
-                ["sum of operators", *_cells(total, 1.0)],
-                ["network, sequential", *_cells(whole, whole.ms / total.ms)],
-            ]
+            lines.append(["sum of operators", *_cells(total, 1.0)])
+            for row in filter(found.__contains__, _WHOLE):
+                whole = dataclasses.replace(total, ms=found[row]["median_ms"])
+                lines.append([f"network, {row}", *_cells(whole, whole.ms / total.ms)])
             tables.append(Table(f"{short_name(network)}, {at}", header, lines))
         return tables
 
@@ -176,27 +173,31 @@ def _element_size(dtype: str) -> int:
     return 4 if dtype == "float32" else 2
 
 
+def _whole(network: Network, strategy: str, context: Context) -> dict[str, Any]:
+    """The latency of a network as it runs."""
+    target = Target(context.device, context.dtype, context.threads, context.time_limit)
+    runner = IosRunner(network, target, strategy)
+    calls = runner.calls()
+    return quantiles([runner.time(calls) for _ in range(context.rounds)])
+
+
 def _operators(network: Network, context: Context) -> list[dict[str, Any]]:
     """The different operators of a network, each measured once, alone."""
     rows = []
-    measured: Problem | None = None
     for problem, index, count in network.different_operators():
-        if problem is not measured:
-            measured = problem
-            profiler = engine.Profiler(problem.block, context.device)
-            works = work_of(problem.block)
-        operator = problem.block["operators"][index]
-        inputs = _input_shapes(problem.block, problem.shapes, index)
+        alone = part_of(problem, 1 << index).problem
+        (operator,) = alone.block["operators"]
+        (work,) = work_of(alone.block)
         rows.append(
             {
                 "operator": operator.get("name", str(index)),
                 "type": operator["type"],
                 "kind": _kind(operator),
-                "inputs": [list(shape) for shape in inputs.values()],
-                "output": list(problem.shapes[index]),
-                "gflop": works[index].flop / 1e9,
-                "mb": works[index].bytes / 1e6,
-                **quantiles(_latencies_ms(profiler, index, context.rounds)),
+                "inputs": alone.block["inputs"],
+                "output": list(alone.shapes[0]),
+                "gflop": work.flop / 1e9,
+                "mb": work.bytes / 1e6,
+                **_alone(alone, context),
                 "count": count,
             }
         )
@@ -212,15 +213,25 @@ def _kind(operator: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-def _latencies_ms(
-    profiler: engine.Profiler, operator: int, rounds: int
-) -> Sequence[float]:
-    """Latencies of an operator alone."""
-    stage = Stage(Strategy.CONCURRENT, ((operator,),))
-    schedules = [schedule_json(Schedule((stage,)))]
+def _alone(problem: Problem, context: Context, winograd: bool = True) -> dict[str, Any]:
+    """The latency of an operator alone, and its algorithm if it is not direct."""
+    found = find_schedules(
+        Network.of(problem),
+        "both",
+        context.device,
+        time_limit=context.time_limit,
+        winograd=winograd,
+    )
+    schedule = found.schedules[problem.signature]
+    profiler = engine.Profiler(problem.block, context.device)
+    schedules = [schedule_json(schedule)]
     once_ms = profiler.measure(schedules, warmup=2, number=1, repeat=3).min()
     number = runs_taking(_LEAST_MS, once_ms)
-    return profiler.measure(schedules, warmup=1, number=number, repeat=rounds)[0]
+    (latencies,) = profiler.measure(schedules, 1, number, context.rounds)
+    return {
+        **quantiles(latencies),
+        "algorithm": ", ".join(schedule.algorithms.values()),
+    }
 
 
 def _peak(context: Context) -> dict[str, Any]:
@@ -234,7 +245,7 @@ def _peak(context: Context) -> dict[str, Any]:
             "padding": "SAME",
         }
         image = [size, size, channels]
-        found.append(_alone(convolution, [image], context))
+        found.append(_measured(convolution, [image], context))
     for row in found:
         row["gflop_per_s"] = row["gflop"] / row["median_ms"] * 1e3
     return {
@@ -248,14 +259,14 @@ def _bandwidth(context: Context) -> dict[str, Any]:
     row = [128, 64]
     elements = _SUM_BYTES / 3 / _element_size(context.dtype)
     image = [round(elements / math.prod(row)), *row]
-    found = _alone({"type": "add"}, [image] * 2, context)
+    found = _measured({"type": "add"}, [image] * 2, context)
     return {"gb_per_s": found["mb"] / found["median_ms"], **found}
 
 
-def _alone(
+def _measured(
     operator: Mapping[str, Any], images: Sequence[Sequence[int]], context: Context
 ) -> dict[str, Any]:
-    """Measures a block of one operator; `images` are [H,W,C]."""
+    """Measures an operator that computes all products; `images` are [H,W,C]."""
     batch = 1 if context.device.startswith("cpu") else _GPU_IMAGES
     block = {
         "version": 1,
@@ -265,13 +276,13 @@ def _alone(
         "outputs": [0],
     }
     (work,) = work_of(block)
-    profiler = engine.Profiler(block, context.device)
+    problem = Problem.from_json(engine.problem(block))
     return {
         "kind": _kind(operator),
         "inputs": block["inputs"],
         "gflop": work.flop / 1e9,
         "mb": work.bytes / 1e6,
-        **quantiles(_latencies_ms(profiler, 0, context.rounds)),
+        **_alone(problem, context, winograd=False),
     }
 
 

@@ -70,6 +70,12 @@ IOS_INLINE float Exp(float v) {
   const int32_t half = power.k >> 1;
   return (1.0f + power.rest) * Exp2(half) * Exp2(power.k - half);
 }
+// Infinity above 2^127, not less than the least normal number: as exact as a
+// number to which 1 is added has to be.
+IOS_INLINE float ExpBeforeOneMore(float v) {
+  const Power power = Reduce(AtLeast(AtMost(v, 89.0f), -87.0f));
+  return (1.0f + power.rest) * Exp2(power.k);
+}
 // For v <= 1.
 IOS_INLINE float Expm1OfSmall(float v) {
   const Power power = Reduce(AtLeast(v, -87.0f));
@@ -112,7 +118,9 @@ IOS_INLINE float Log1p(float v) {
   return w > 0.0f && v < 1e8f ? better : log;
 }
 
-IOS_INLINE float Sigmoid(float v) { return 1.0f / (1.0f + Exp(-v)); }
+IOS_INLINE float Sigmoid(float v) {
+  return 1.0f / (1.0f + ExpBeforeOneMore(-v));
+}
 IOS_INLINE float Tanh(float v) {
   const float magnitude = Abs(v), z = v * v;
   float p = -0.00572163f;
@@ -120,7 +128,7 @@ IOS_INLINE float Tanh(float v) {
   p = p * z - 0.05374515f;
   p = p * z + 0.13331515f;
   p = p * z - 0.33333285f;
-  const float large = 1.0f - 2.0f / (1.0f + Exp(2.0f * magnitude));
+  const float large = 1.0f - 2.0f / (1.0f + ExpBeforeOneMore(2.0f * magnitude));
   return magnitude < 0.625f ? v + v * z * p : WithSignOf(large, v);
 }
 IOS_INLINE float Softplus(float v) {

@@ -176,7 +176,9 @@ IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) std::memcpy(pixels[i], &sums[i], sizeof(V));
   for (int i = 0; i < kCount; ++i) {
-    const int64_t floats = column + i < row.whole ? Width<V>() : row.channels;
+    const int64_t floats = column + i < row.whole
+                               ? Width<V>()
+                               : std::min(Width<V>(), row.channels - part);
     CopyPart(pixels[i], floats, out + i * row.pitch);
   }
 }
@@ -294,12 +296,11 @@ constexpr bool kHasAdjacent = true;
 template <typename Isa>
 IOS_INLINE void Compute(const OutputRow& row) {
   constexpr int64_t kWidth = Width<typename Isa::Vector>();
-  if (row.channels < kVectorFloats) {
-    // What is written beyond a pixel is overwritten by the next one.
-    Columns<Isa, Vector, 0, 0, 0>(row, 0).ComputeAll();
-    return;
-  }
-  for (int64_t part = 0; part < kVectorFloats; part += kWidth) {
+  const int64_t channels = std::min(row.channels, kVectorFloats);
+  // The last channels first: what is written beyond a pixel are the first ones
+  // of the next.
+  for (int64_t part = (channels - 1) / kWidth * kWidth; part >= 0;
+       part -= kWidth) {
     if constexpr (kHasAdjacent<Isa>) {
       if (ComputeAdjacent<Isa, 1>(row, part)) continue;
       if (ComputeAdjacent<Isa, 2>(row, part)) continue;

@@ -58,7 +58,7 @@ struct OutputRow {
   Activation::Kind activation;  // kNone, kRelu or kRelu6
   float* out;
   int64_t pitch;     // floats between pixels
-  int64_t channels;  // of a pixel, where they are fewer than a vector has
+  int64_t channels;  // of a pixel
   // A vector may be longer than a pixel. What it writes beyond is overwritten
   // by the pixels that follow; `whole` columns have enough of them.
   int64_t whole;

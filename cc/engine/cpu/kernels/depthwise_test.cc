@@ -98,11 +98,13 @@ void Check(const Case& c) {
   const std::vector<double> wanted = Definition(c, x, filter);
   EXPECT(depthwise.rows() * depthwise.row_floats() ==
          static_cast<int64_t>(wanted.size()));
-  // As one thread computes it, and as several share the rows.
+  // As one thread computes it, and as several share the rows: the last ones
+  // first, which must be left alone from then on.
   for (const int64_t share : {depthwise.rows(), int64_t{1}, int64_t{3}}) {
     std::vector<float> y(wanted.size(), 1e9f);
     std::vector<float> scratch(depthwise.scratch_floats({terms, nullptr}));
-    for (int64_t row = 0; row < depthwise.rows(); row += share) {
+    for (int64_t row = (depthwise.rows() - 1) / share * share; row >= 0;
+         row -= share) {
       Depthwise::Arguments arguments;
       arguments.filter = filter.data();
       arguments.output_pitch = channels;
@@ -120,7 +122,7 @@ void Check(const Case& c) {
 }
 
 TEST(ChannelsThatFillVectorsAndDoNot) {
-  for (const int64_t channels : {1, 3, 15, 16, 17, 40}) {
+  for (const int64_t channels : {1, 3, 7, 8, 9, 11, 15, 16, 17, 40}) {
     Check({{1, 7, 9, channels},
            {1, 7, 9, channels},
            {3, 3},
@@ -143,13 +145,15 @@ TEST(EveryNumberOfColumns) {
     for (const int64_t stride : {1, 2}) {
       for (int64_t columns = 1; columns < 19; ++columns) {
         const int64_t before = width / 2;
-        Check({{1, 8, (columns - 1) * stride + 1, 24},
-               {1, 8 / stride, columns, 24},
-               {3, width},
-               {stride, stride},
-               {1, 1},
-               stride == 1,
-               before});
+        for (const int64_t channels : {5, 11, 24}) {
+          Check({{1, 8, (columns - 1) * stride + 1, channels},
+                 {1, 8 / stride, columns, channels},
+                 {3, width},
+                 {stride, stride},
+                 {1, 1},
+                 stride == 1,
+                 before});
+        }
       }
     }
   }

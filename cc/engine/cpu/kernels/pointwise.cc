@@ -9,11 +9,20 @@
 namespace ios::cpu {
 namespace {
 
-// Of pitched tensors. Where it leaves pixels out, the others are copied first.
+// What there is of an image besides the batch, which a MatMul flattens.
+int64_t Features(const Shape& shape) {
+  return NumElements({shape.begin() + 1, shape.end()});
+}
+
+// Of pitched tensors, a MatMul's input excepted. Where a convolution leaves
+// pixels out, the others are copied first.
 class PointwiseTask : public CpuTask {
  public:
   PointwiseTask(const TaskSpec& spec, const dnnl::engine& engine)
-      : input_(spec.inputs[0]),
+      : input_(spec.op->type == OperatorType::kMatMul
+                   ? DenseView({spec.inputs[0].shape[0],
+                                Features(spec.inputs[0].shape)})
+                   : spec.inputs[0]),
         residual_(spec.inputs.back()),
         output_(spec.output),
         has_residual_(spec.op->residual),
@@ -21,8 +30,7 @@ class PointwiseTask : public CpuTask {
         activation_(spec.op->activation),
         plan_(output_.pixels(), input_.channels(), spec.op->filters,
               CurrentThread().lane->size),
-        weights_(engine, plan_.channels, plan_.filters,
-                 AsCpu(spec.parameters[0]),
+        weights_(engine, plan_.channels, *spec.op, AsCpu(spec.parameters[0]),
                  spec.op->bias ? AsCpu(spec.parameters[1]) : nullptr) {}
 
   int64_t scratch_floats() const override {
@@ -82,22 +90,26 @@ class PointwiseTask : public CpuTask {
 }  // namespace
 
 PointwiseWeights::PointwiseWeights(const dnnl::engine& engine, int64_t channels,
-                                   int64_t filters, CpuParameter* filter,
+                                   const Operator& of, CpuParameter* filter,
                                    CpuParameter* bias) {
   using dnnl::memory;
+  const int64_t filters = of.filters;
   Operator op;
   op.filters = filters;
-  const memory::desc plain =
-      PlainFilterDesc(op, /*groups=*/1, channels, filters);
-  filter_ = filter->Packed(
-      engine, plain,
-      memory::desc(plain.get_dims(), memory::data_type::f32,
-                   GemmPanel() == 32 ? memory::format_tag::Acdb32a
-                                     : memory::format_tag::Acdb16a));
-  if (bias) {
-    const memory::desc desc = FlatDesc(filters);
-    bias_ = bias->Packed(engine, desc, desc);
+  memory::desc plain = PlainFilterDesc(op, /*groups=*/1, channels, filters);
+  memory::desc panels(plain.get_dims(), memory::data_type::f32,
+                      GemmPanel() == 32 ? memory::format_tag::Acdb32a
+                                        : memory::format_tag::Acdb16a);
+  memory::desc flat = FlatDesc(filters);
+  if (of.type == OperatorType::kMatMul) {
+    // Of the dimensions that oneDNN's own MatMul has them in.
+    for (memory::desc* const desc : {&plain, &panels}) {
+      *desc = desc->reshape({filters, channels}).permute_axes({1, 0});
+    }
+    flat = flat.reshape({1, filters});
   }
+  filter_ = filter->Packed(engine, plain, panels);
+  if (bias) bias_ = bias->Packed(engine, flat, flat);
 }
 
 GemmArguments PointwiseWeights::Arguments() const {

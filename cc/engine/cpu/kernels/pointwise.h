@@ -14,10 +14,11 @@ namespace ios::cpu {
 
 class PointwiseWeights {
  public:
-  // `filter` is [1,1,channels,filters], as TensorFlow has it; `bias` may be
-  // null.
+  // `filter` is an operator's [1,1,channels,filters], or [channels,filters], as
+  // TensorFlow has it; `bias` may be null.
   PointwiseWeights(const dnnl::engine& engine, int64_t channels,
-                   int64_t filters, CpuParameter* filter, CpuParameter* bias);
+                   const Operator& of, CpuParameter* filter,
+                   CpuParameter* bias);
 
   // The filter and the bias; the rest is the caller's.
   GemmArguments Arguments() const;

@@ -42,7 +42,7 @@ class RowsTask : public CpuTask {
     }
     if (spec.product) {
       product_.emplace(
-          engine, input_.channels(), op_.groups,
+          engine, input_.channels(), *spec.product,
           AsCpu(spec.product_parameters[0]),
           spec.product->bias ? AsCpu(spec.product_parameters[1]) : nullptr);
       product_activation_ = spec.product->activation;

@@ -270,7 +270,7 @@ class GemmSepConvTask : public CpuTask {
         activation_(spec.op->activation),
         threads_(CurrentThread().lane->size),
         depthwise_(*spec.op, spec.inputs[0].shape, spec.output.shape),
-        weights_(engine, depthwise_.channels(), spec.op->filters,
+        weights_(engine, depthwise_.channels(), *spec.op,
                  AsCpu(spec.parameters[1]),
                  spec.op->bias ? AsCpu(spec.parameters[2]) : nullptr),
         in_strips_(Quotient(depthwise_.rows(), threads_) * threads_ * 97 <=
