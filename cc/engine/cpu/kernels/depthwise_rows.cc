@@ -10,40 +10,40 @@
 namespace ios::cpu {
 namespace {
 
-typedef int32_t Mask
-    __attribute__((vector_size(kVectorFloats * sizeof(float))));
-
-IOS_INLINE void Load(const float* from, Vector* v) {
-  std::memcpy(v, from, sizeof(Vector));
-}
-
-template <bool kRelu>
-IOS_INLINE void Keep(Vector* values, float* to) {
-  if (kRelu) *values = *values < 0.0f ? Vector{} : *values;  // keeps NaN
-  std::memcpy(to, values, sizeof(Vector));
-}
-
 // The sum of kTerms terms, or of all there are for 0, from a channel of a pixel
 // on.
-template <int kTerms>
-IOS_INLINE Vector SumAt(const Term* terms, int64_t count, int64_t pixel,
-                        int64_t channel) {
-  Vector sum;
-  Load(terms[0].x + pixel * terms[0].pitch + channel, &sum);
+template <typename V, int kTerms>
+IOS_INLINE V SumAt(const Term* terms, int64_t count, int64_t pixel,
+                   int64_t channel) {
+  V sum;
+  std::memcpy(&sum, terms[0].x + pixel * terms[0].pitch + channel, sizeof(V));
   if (kTerms > 0) count = kTerms;
   for (int64_t t = 1; t < count; ++t) {
-    Vector term;
-    Load(terms[t].x + pixel * terms[t].pitch + channel, &term);
+    V term;
+    std::memcpy(&term, terms[t].x + pixel * terms[t].pitch + channel,
+                sizeof(V));
     sum += term;
   }
   return sum;
 }
 
-template <bool kRelu, int kTerms>
+// kVectorFloats channels of it.
+template <typename Isa, Activation::Kind kActivation, int kTerms>
+IOS_INLINE void CopyChannels(const Term* terms, int64_t count, int64_t pixel,
+                             int64_t channel, float* to) {
+  using V = typename Isa::Vector;
+#pragma GCC unroll 4
+  for (int64_t part = 0; part < kVectorFloats; part += Width<V>()) {
+    V sum = SumAt<V, kTerms>(terms, count, pixel, channel + part);
+    ActivateInRegisters(kActivation, &sum);
+    std::memcpy(to + part, &sum, sizeof(V));
+  }
+}
+
+template <typename Isa, Activation::Kind kActivation, int kTerms>
 IOS_INLINE void CopyRow(const InputRow& row) {
   const Term* terms = row.terms->data();
   const int64_t count = row.terms->size(), channels = row.channels;
-  Vector values;
   if (channels >= kVectorFloats) {
     for (int64_t i = 0; i < row.columns; ++i) {
       const int64_t pixel = row.pixel + i;
@@ -53,55 +53,53 @@ IOS_INLINE void CopyRow(const InputRow& row) {
         here[t] = {terms[t].x + pixel * terms[t].pitch, 0};
       }
       const Term* from = kTerms > 0 ? here : terms;
-      int64_t c = 0;
-      for (; c + kVectorFloats <= channels;
+      for (int64_t c = 0; c < channels;
            c += kVectorFloats, to += row.vector_step) {
-        values = SumAt<kTerms>(from, count, pixel, c);
-        Keep<kRelu>(&values, to);
-      }
-      if (c < channels) {
-        values = SumAt<kTerms>(from, count, pixel, FirstChannel(c, channels));
-        Keep<kRelu>(&values, to);
+        CopyChannels<Isa, kActivation, kTerms>(from, count, pixel,
+                                               FirstChannel(c, channels), to);
       }
     }
     return;
   }
-  Mask mask;
-  for (int64_t c = 0; c < kVectorFloats; ++c) mask[c] = c < channels ? -1 : 0;
-  for (int64_t i = 0; i < row.columns; ++i) {
-    const int64_t pixel = row.pixel + i;
-    if (i < row.whole) {
-      values = SumAt<kTerms>(terms, count, pixel, 0);
-      values = reinterpret_cast<Vector>(reinterpret_cast<Mask>(values) & mask);
-    } else {
-      values = Vector{};
-      for (int64_t t = 0; t < count; ++t) {
-        const float* x = terms[t].x + pixel * terms[t].pitch;
-        for (int64_t c = 0; c < channels; ++c) values[c] += x[c];
-      }
+  // Behind a pixel's channels there may be anything: it gets into what is
+  // written beyond a pixel of the output.
+  float* to = row.to;
+  int64_t i = 0;
+  for (; i < std::min(row.whole, row.columns); ++i, to += kVectorFloats) {
+    CopyChannels<Isa, kActivation, kTerms>(terms, count, row.pixel + i, 0, to);
+  }
+  for (; i < row.columns; ++i, to += kVectorFloats) {
+    float sums[kVectorFloats] = {};
+    for (int64_t t = 0; t < count; ++t) {
+      const float* x = terms[t].x + (row.pixel + i) * terms[t].pitch;
+      for (int64_t c = 0; c < channels; ++c) sums[c] += x[c];
     }
-    Keep<kRelu>(&values, row.to + i * kVectorFloats);
+    const Term sum = {sums, 0};
+    CopyChannels<Isa, kActivation, 1>(&sum, 1, 0, 0, to);
   }
 }
 
-}  // namespace
-
-IOS_VECTORIZED void CopyInputRow(const InputRow& row) {
+template <typename Isa, Activation::Kind kActivation>
+IOS_INLINE void CopyAnyRow(const InputRow& row) {
   switch (row.terms->size()) {
     case 1:
-      return row.relu ? CopyRow<true, 1>(row) : CopyRow<false, 1>(row);
+      return CopyRow<Isa, kActivation, 1>(row);
     case 2:
-      return row.relu ? CopyRow<true, 2>(row) : CopyRow<false, 2>(row);
+      return CopyRow<Isa, kActivation, 2>(row);
     case 3:
-      return row.relu ? CopyRow<true, 3>(row) : CopyRow<false, 3>(row);
+      return CopyRow<Isa, kActivation, 3>(row);
     case 4:
-      return row.relu ? CopyRow<true, 4>(row) : CopyRow<false, 4>(row);
+      return CopyRow<Isa, kActivation, 4>(row);
     default:
-      return row.relu ? CopyRow<true, 0>(row) : CopyRow<false, 0>(row);
+      return CopyRow<Isa, kActivation, 0>(row);
   }
 }
 
-namespace {
+template <typename Isa>
+IOS_INLINE void Copy(const InputRow& row) {
+  row.relu ? CopyAnyRow<Isa, Activation::kRelu>(row)
+           : CopyAnyRow<Isa, Activation::kNone>(row);
+}
 
 // Windows of one width that are computed at once: with their factors and a
 // pixel they stay in registers.
@@ -310,13 +308,20 @@ IOS_INLINE void Compute(const OutputRow& row) {
 }
 
 // The code of rows, once for each instruction set.
+void Run(Baseline, const InputRow& row) { Copy<Baseline>(row); }
 void Run(Baseline, const OutputRow& row) { Compute<Baseline>(row); }
 #ifdef __x86_64__
+IOS_AVX2 void Run(Avx2, const InputRow& row) { Copy<Avx2>(row); }
 IOS_AVX2 void Run(Avx2, const OutputRow& row) { Compute<Avx2>(row); }
+IOS_AVX512 void Run(Avx512, const InputRow& row) { Copy<Avx512>(row); }
 IOS_AVX512 void Run(Avx512, const OutputRow& row) { Compute<Avx512>(row); }
 #endif
 
 }  // namespace
+
+void CopyInputRow(const InputRow& row) {
+  ForBestInstructionSet([&](auto isa) { Run(isa, row); });
+}
 
 void ComputeRow(const OutputRow& row) {
   ForBestInstructionSet([&](auto isa) { Run(isa, row); });
