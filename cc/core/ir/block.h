@@ -118,7 +118,7 @@ struct Padding {
 
 enum class PoolKind { kMax, kAvg, kSum };
 
-// How a convolution is computed: as the device's library does by itself, by
+// How a convolution is computed, or a MatMul: as the device's library does, by
 // Winograd's minimal filtering (Lavin and Gray, "Fast Algorithms for
 // Convolutional Neural Networks", 2016) with tiles of the output of 2 or 4
 // cells in each dimension in which the window has more than one, as a product
