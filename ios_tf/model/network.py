@@ -107,16 +107,19 @@ class Network:
             ],
         )
 
-    def different_operators(self) -> list[tuple[Problem, int, int]]:
-        """Each kind of operator: a region that has one, its index there, how many."""
-        first: dict[str, tuple[Problem, int]] = {}
+    def different_operators(self) -> list[tuple[str, Problem, int]]:
+        """Each kind of operator: the name of one, it as a block alone, how many."""
+        first: dict[str, tuple[str, Problem]] = {}
         counts: collections.Counter[str] = collections.Counter()
         for region in self.regions:
             problem = Problem.from_json(engine.problem(region.block))
             counts.update(problem.operator_keys)
             for index, key in enumerate(problem.operator_keys):
-                first.setdefault(key, (problem, index))
-        return [(*where, counts[key]) for key, where in first.items()]
+                if key not in first:
+                    alone = Problem.from_json(engine.part(problem.block, (index,)))
+                    name = alone.block["operators"][0].get("name", str(index))
+                    first[key] = (name, alone)
+        return [(*operator, counts[key]) for key, operator in first.items()]
 
     @property
     def batch_size(self) -> int:

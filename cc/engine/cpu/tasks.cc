@@ -88,8 +88,7 @@ class PrimitiveTask : public CpuTask {
       case OperatorType::kMatMul: {
         dnnl::post_ops ops;
         rest_ = AppendActivation(op.activation, &ops);
-        // Maps are flattened, pixel by pixel.
-        const int64_t features = NumElements({in.begin() + 1, in.end()});
+        const int64_t features = Flattened(in)[1];
         const memory::desc plain({features, out[1]}, kF32, Tag::ab);
         const memory::desc bias({1, out[1]}, kF32, Tag::ab);
         const dnnl::matmul::primitive_desc desc(

@@ -38,6 +38,11 @@ class CpuTask : public Task {
 StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
                                             const dnnl::engine& engine);
 
+// What a MatMul multiplies of a batch of maps: [N,C], flattened pixel by pixel.
+inline Shape Flattened(const Shape& shape) {
+  return {shape[0], NumElements({shape.begin() + 1, shape.end()})};
+}
+
 // Whether tasks of `op` read a pitched input without a copy.
 bool TaskReadsPitched(const Operator& op);
 

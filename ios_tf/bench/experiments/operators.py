@@ -25,7 +25,6 @@ from ios_tf.bench.frameworks.peers import PEERS
 from ios_tf.bench.frameworks.runner import Runner, Target
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
-from ios_tf.tuning.parts import part_of
 
 # Rows of a table: where most is lost.
 _SHOWN = 20
@@ -105,14 +104,13 @@ def _operators(
 ) -> list[dict[str, Any]]:
     """The different operators of a network, each measured once, in turn."""
     rows = []
-    for problem, index, count in network.different_operators():
-        alone = part_of(problem, 1 << index).problem
+    for name, alone, count in network.different_operators():
         (operator,) = alone.block["operators"]
         one = Network.of(alone)
         ours = IosRunner(one, target)
         rows.append(
             {
-                "operator": operator.get("name", str(index)),
+                "operator": name,
                 "what": _words(operator),
                 "inputs": alone.block["inputs"],
                 "algorithm": ", ".join(ours.algorithms()),

@@ -35,7 +35,6 @@ from ios_tf.bench.network_search import find_schedules, schedule_json
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem
-from ios_tf.tuning.parts import part_of
 
 # Runs of one measurement together take at least so long.
 _LEAST_MS = 5.0
@@ -183,25 +182,16 @@ def _whole(network: Network, strategy: str, context: Context) -> dict[str, Any]:
 
 def _operators(network: Network, context: Context) -> list[dict[str, Any]]:
     """The different operators of a network, each measured once, alone."""
-    rows = []
-    for problem, index, count in network.different_operators():
-        alone = part_of(problem, 1 << index).problem
-        (operator,) = alone.block["operators"]
-        (work,) = work_of(alone.block)
-        rows.append(
-            {
-                "operator": operator.get("name", str(index)),
-                "type": operator["type"],
-                "kind": _kind(operator),
-                "inputs": alone.block["inputs"],
-                "output": list(alone.shapes[0]),
-                "gflop": work.flop / 1e9,
-                "mb": work.bytes / 1e6,
-                **_alone(alone, context),
-                "count": count,
-            }
-        )
-    return rows
+    return [
+        {
+            "operator": name,
+            "type": alone.block["operators"][0]["type"],
+            "output": list(alone.shapes[0]),
+            **_alone(alone, context),
+            "count": count,
+        }
+        for name, alone, count in network.different_operators()
+    ]
 
 
 def _kind(operator: Mapping[str, Any]) -> str:
@@ -214,7 +204,9 @@ def _kind(operator: Mapping[str, Any]) -> str:
 
 
 def _alone(problem: Problem, context: Context, winograd: bool = True) -> dict[str, Any]:
-    """The latency of an operator alone, and its algorithm if it is not direct."""
+    """The work of an operator alone, its latency, and its algorithm if not direct."""
+    (operator,) = problem.block["operators"]
+    (work,) = work_of(problem.block)
     found = find_schedules(
         Network.of(problem),
         "both",
@@ -229,6 +221,10 @@ def _alone(problem: Problem, context: Context, winograd: bool = True) -> dict[st
     number = runs_taking(_LEAST_MS, once_ms)
     (latencies,) = profiler.measure(schedules, 1, number, context.rounds)
     return {
+        "kind": _kind(operator),
+        "inputs": problem.block["inputs"],
+        "gflop": work.flop / 1e9,
+        "mb": work.bytes / 1e6,
         **quantiles(latencies),
         "algorithm": ", ".join(schedule.algorithms.values()),
     }
@@ -275,15 +271,8 @@ def _measured(
         "operators": [{**operator, "inputs": [-1 - i for i in range(len(images))]}],
         "outputs": [0],
     }
-    (work,) = work_of(block)
     problem = Problem.from_json(engine.problem(block))
-    return {
-        "kind": _kind(operator),
-        "inputs": block["inputs"],
-        "gflop": work.flop / 1e9,
-        "mb": work.bytes / 1e6,
-        **_alone(problem, context, winograd=False),
-    }
+    return _alone(problem, context, winograd=False)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,19 +9,13 @@
 namespace ios::cpu {
 namespace {
 
-// What there is of an image besides the batch, which a MatMul flattens.
-int64_t Features(const Shape& shape) {
-  return NumElements({shape.begin() + 1, shape.end()});
-}
-
 // Of pitched tensors, a MatMul's input excepted. Where a convolution leaves
 // pixels out, the others are copied first.
 class PointwiseTask : public CpuTask {
  public:
   PointwiseTask(const TaskSpec& spec, const dnnl::engine& engine)
       : input_(spec.op->type == OperatorType::kMatMul
-                   ? DenseView({spec.inputs[0].shape[0],
-                                Features(spec.inputs[0].shape)})
+                   ? DenseView(Flattened(spec.inputs[0].shape))
                    : spec.inputs[0]),
         residual_(spec.inputs.back()),
         output_(spec.output),
