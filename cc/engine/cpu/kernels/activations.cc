@@ -7,8 +7,6 @@
 
 #include "cc/engine/cpu/kernels/vectorized.h"
 
-#define IOS_INLINE inline __attribute__((always_inline))
-
 namespace ios::cpu {
 namespace {
 
@@ -35,6 +33,15 @@ IOS_INLINE float WithSignOf(float magnitude, float v) {
 IOS_INLINE float Abs(float v) { return FromBits(Bits(v) & INT32_MAX); }
 IOS_INLINE float AtLeast(float v, float low) { return v < low ? low : v; }
 IOS_INLINE float AtMost(float v, float high) { return v > high ? high : v; }
+
+// What arguments are limited to. Were it known where these are used, the
+// compiler would compute the function of a limit beforehand, and choose among
+// three results for each element instead of limiting it.
+struct Limits {
+  float exp_most = 89.0f, exp_least = -104.0f, exp_least_normal = -87.0f;
+  float mish_most = 30.0f, zero = 0.0f, one = 1.0f, six = 6.0f;
+  Limits() { asm("" : "+m"(*this)); }
+};
 
 // exp(v) = 2^k * (1 + rest), |rest| < 1/2.
 struct Power {
@@ -65,25 +72,27 @@ IOS_INLINE int32_t InExponent(int32_t k) {
 // 2^k for a normal result.
 IOS_INLINE float Exp2(int32_t k) { return FromBits(InExponent(k + 127)); }
 
-IOS_INLINE float Exp(float v) {
-  const Power power = Reduce(AtLeast(AtMost(v, 89.0f), -104.0f));
+IOS_INLINE float Exp(float v, const Limits& limits) {
+  const Power power =
+      Reduce(AtLeast(AtMost(v, limits.exp_most), limits.exp_least));
   const int32_t half = power.k >> 1;
   return (1.0f + power.rest) * Exp2(half) * Exp2(power.k - half);
 }
 // Infinity above 2^127, not less than the least normal number: as exact as a
 // number to which 1 is added has to be.
-IOS_INLINE float ExpBeforeOneMore(float v) {
-  const Power power = Reduce(AtLeast(AtMost(v, 89.0f), -87.0f));
+IOS_INLINE float ExpBeforeOneMore(float v, const Limits& limits) {
+  const Power power =
+      Reduce(AtLeast(AtMost(v, limits.exp_most), limits.exp_least_normal));
   return (1.0f + power.rest) * Exp2(power.k);
 }
-// For v <= 1.
-IOS_INLINE float Expm1OfSmall(float v) {
-  const Power power = Reduce(AtLeast(v, -87.0f));
+// For v <= 1; a number that nobody is to use for others.
+IOS_INLINE float Expm1OfSmall(float v, const Limits& limits) {
+  const Power power = Reduce(AtLeast(v, limits.exp_least_normal));
   const float scale = Exp2(power.k);
   return power.rest * scale + (scale - 1.0f);
 }
-IOS_INLINE float Expm1(float v) {
-  return v > 1.0f ? Exp(v) - 1.0f : Expm1OfSmall(AtMost(v, 1.0f));
+IOS_INLINE float Expm1(float v, const Limits& limits) {
+  return v > 1.0f ? Exp(v, limits) - 1.0f : Expm1OfSmall(v, limits);
 }
 
 // log(1 + m), 1 + m between the roots of 1/2 and of 2.
@@ -118,24 +127,35 @@ IOS_INLINE float Log1p(float v) {
   return w > 0.0f && v < 1e8f ? better : log;
 }
 
-IOS_INLINE float Sigmoid(float v) {
-  return 1.0f / (1.0f + ExpBeforeOneMore(-v));
+IOS_INLINE float Sigmoid(float v, const Limits& limits) {
+  return 1.0f / (1.0f + ExpBeforeOneMore(-v, limits));
 }
-IOS_INLINE float Tanh(float v) {
+IOS_INLINE float Swish(float v, float minus_alpha, const Limits& limits) {
+  return v / (1.0f + ExpBeforeOneMore(minus_alpha * v, limits));
+}
+IOS_INLINE float Tanh(float v, const Limits& limits) {
   const float magnitude = Abs(v), z = v * v;
   float p = -0.00572163f;
   p = p * z + 0.02065522f;
   p = p * z - 0.05374515f;
   p = p * z + 0.13331515f;
   p = p * z - 0.33333285f;
-  const float large = 1.0f - 2.0f / (1.0f + ExpBeforeOneMore(2.0f * magnitude));
+  const float large =
+      1.0f - 2.0f / (1.0f + ExpBeforeOneMore(2.0f * magnitude, limits));
   return magnitude < 0.625f ? v + v * z * p : WithSignOf(large, v);
 }
-IOS_INLINE float Softplus(float v) {
-  return AtLeast(v, 0.0f) + Log1pOfSmall(Exp(-Abs(v)));
+IOS_INLINE float Softplus(float v, const Limits& limits) {
+  return AtLeast(v, limits.zero) + Log1pOfSmall(Exp(-Abs(v), limits));
 }
 
-IOS_INLINE float ErfcOfMagnitude(float z) {
+// tanh(log(1 + e)) for e = exp(v), which is 1 in float32 where e * e is large.
+IOS_INLINE float Mish(float v, const Limits& limits) {
+  const float e = Exp(AtMost(v, limits.mish_most), limits);
+  const float squares = e * (e + 2.0f);
+  return v * (squares / (squares + 2.0f));
+}
+
+IOS_INLINE float ErfcOfMagnitude(float z, const Limits& limits) {
   const float t = 1.0f / (1.0f + 0.5f * z);
   float p = 0.03631766f;
   p = p * t - 0.19429655f;
@@ -148,13 +168,13 @@ IOS_INLINE float ErfcOfMagnitude(float z) {
   p = p * t + 0.24533588f;
   p = p * t + 0.28223682f;
   p = p * t + 0.28208919f;
-  return Exp(-z * z) * t * p;
+  return Exp(-z * z, limits) * t * p;
 }
-IOS_INLINE float Erfc(float v) {
-  const float erfc = ErfcOfMagnitude(Abs(v));
+IOS_INLINE float Erfc(float v, const Limits& limits) {
+  const float erfc = ErfcOfMagnitude(Abs(v), limits);
   return v < 0.0f ? 2.0f - erfc : erfc;
 }
-IOS_INLINE float Erf(float v) {
+IOS_INLINE float Erf(float v, const Limits& limits) {
   const float magnitude = Abs(v), z = v * v;
   float p = 7.88912239e-5f;
   p = p * z - 8.02084231e-4f;
@@ -163,16 +183,19 @@ IOS_INLINE float Erf(float v) {
   p = p * z + 1.12836002e-1f;
   p = p * z - 3.76126271e-1f;
   p = p * z + 1.12837917f;
-  const float large = 1.0f - ErfcOfMagnitude(magnitude);
+  const float large = 1.0f - ErfcOfMagnitude(magnitude, limits);
   return magnitude < 1.0f ? v * p : WithSignOf(large, v);
 }
 
-IOS_INLINE float Relu6(float v) { return AtMost(AtLeast(v, 0.0f), 6.0f); }
-IOS_INLINE float Elu(float v, float above, float below) {
-  return v > 0.0f ? above * v : below * Expm1OfSmall(AtMost(v, 0.0f));
+IOS_INLINE float Relu6(float v, const Limits& limits) {
+  return AtMost(AtLeast(v, limits.zero), limits.six);
 }
-IOS_INLINE float GeluTanh(float v) {
-  return 0.5f * v * (1.0f + Tanh(0.79788456f * (v + 0.044715f * (v * v * v))));
+IOS_INLINE float Elu(float v, float above, float below, const Limits& limits) {
+  return v > 0.0f ? above * v : below * Expm1OfSmall(v, limits);
+}
+IOS_INLINE float GeluTanh(float v, const Limits& limits) {
+  return 0.5f * v *
+         (1.0f + Tanh(0.79788456f * (v + 0.044715f * (v * v * v)), limits));
 }
 
 // v = k * pi + r, |r| <= pi / 2. Of less than kReducible, k times the first
@@ -250,6 +273,7 @@ IOS_VECTORIZED void SinRow(const float* x, int64_t n, float* out) {
 
 IOS_VECTORIZED void ActivateRow(const float* x, int64_t n,
                                 const Activation& activation, float* out) {
+  const Limits limits;
   const float alpha = activation.alpha, beta = activation.beta;
   switch (activation.kind) {
     case Activation::kNone:
@@ -257,33 +281,33 @@ IOS_VECTORIZED void ActivateRow(const float* x, int64_t n,
     case Activation::kRelu:
       IOS_EACH(AtLeast(v, 0.0f));
     case Activation::kRelu6:
-      IOS_EACH(Relu6(v));
+      IOS_EACH(Relu6(v, limits));
     case Activation::kSigmoid:
-      IOS_EACH(Sigmoid(v));
+      IOS_EACH(Sigmoid(v, limits));
     case Activation::kTanh:
-      IOS_EACH(Tanh(v));
+      IOS_EACH(Tanh(v, limits));
     case Activation::kSwish:
-      IOS_EACH(v * Sigmoid(alpha * v));
+      IOS_EACH(Swish(v, -alpha, limits));
     case Activation::kHardSigmoid:
-      IOS_EACH(AtLeast(AtMost(alpha * v + beta, 1.0f), 0.0f));
+      IOS_EACH(AtLeast(AtMost(alpha * v + beta, limits.one), limits.zero));
     case Activation::kHardSwish:
-      IOS_EACH(v * (Relu6(v + 3.0f) * (1.0f / 6.0f)));
+      IOS_EACH(v * (Relu6(v + 3.0f, limits) * (1.0f / 6.0f)));
     case Activation::kElu:
-      IOS_EACH(Elu(v, 1.0f, alpha));
+      IOS_EACH(Elu(v, 1.0f, alpha, limits));
     case Activation::kLeakyRelu:
       IOS_EACH((v > 0.0f ? v : alpha * v));
     case Activation::kSelu:
-      IOS_EACH(Elu(v, 1.05070099f, 1.75809934f));
+      IOS_EACH(Elu(v, 1.05070099f, 1.75809934f, limits));
     case Activation::kSoftplus:
-      IOS_EACH(Softplus(v));
+      IOS_EACH(Softplus(v, limits));
     case Activation::kSoftsign:
       IOS_EACH(v / (1.0f + Abs(v)));
     case Activation::kGelu:
-      IOS_EACH(0.5f * v * Erfc(v * -0.70710678f));
+      IOS_EACH(0.5f * v * Erfc(v * -0.70710678f, limits));
     case Activation::kGeluTanh:
-      IOS_EACH(GeluTanh(v));
+      IOS_EACH(GeluTanh(v, limits));
     case Activation::kMish:
-      IOS_EACH(v * Tanh(Softplus(v)));
+      IOS_EACH(Mish(v, limits));
     case Activation::kMaximum:
       IOS_EACH(AtLeast(v, alpha));
     case Activation::kMinimum:
@@ -293,9 +317,9 @@ IOS_VECTORIZED void ActivateRow(const float* x, int64_t n,
     case Activation::kThreshold:
       IOS_EACH((v > alpha ? v : 0.0f));
     case Activation::kExp:
-      IOS_EACH(Exp(v));
+      IOS_EACH(Exp(v, limits));
     case Activation::kExpm1:
-      IOS_EACH(Expm1(v));
+      IOS_EACH(Expm1(v, limits));
     case Activation::kLog:
       IOS_EACH(Log(v));
     case Activation::kLog1p:
@@ -311,9 +335,9 @@ IOS_VECTORIZED void ActivateRow(const float* x, int64_t n,
     case Activation::kAbs:
       IOS_EACH(Abs(v));
     case Activation::kErf:
-      IOS_EACH(Erf(v));
+      IOS_EACH(Erf(v, limits));
     case Activation::kErfc:
-      IOS_EACH(Erfc(v));
+      IOS_EACH(Erfc(v, limits));
     case Activation::kSin:
       return SinRow(x, n, out);
   }
