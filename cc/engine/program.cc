@@ -13,6 +13,7 @@
 #include "cc/engine/compiled_block.h"
 #include "cc/engine/devices.h"
 #include "cc/engine/fork_guard.h"
+#include "cc/engine/shared_parameters.h"
 
 namespace ios {
 namespace {
@@ -106,8 +107,9 @@ class ParameterMaker {
         padded = PadWeight(array.data, array.shape, paddings[k]);
         array = {padded.data(), PaddedShape(array.shape, paddings[k])};
       }
-      IOS_ASSIGN_OR_RETURN(std::shared_ptr<Parameter> parameter,
-                           backend_->MakeParameter(array));
+      IOS_ASSIGN_OR_RETURN(
+          std::shared_ptr<Parameter> parameter,
+          SharedParameter(backend_, block_.dtype, op, k, array));
       made.push_back(std::move(parameter));
     }
     return made;

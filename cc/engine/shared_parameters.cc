@@ -1,0 +1,100 @@
+#include "cc/engine/shared_parameters.h"
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <random>
+#include <tuple>
+#include <utility>
+
+#include "cc/engine/fork_guard.h"
+
+namespace ios {
+namespace {
+
+using Digest = std::array<uint64_t, 4>;
+
+// Every fourth float each: polynomials whose coefficients are the floats' bits,
+// at a random point of a field of 2^61 - 1 elements. The digests of two
+// different arrays of n floats are equal with a probability of n / 2^63 at
+// most, whoever made the arrays: the point is of this process.
+Digest DigestOf(const ConstArray& array) {
+  constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
+  static const uint64_t point = [] {
+    std::random_device random;
+    return std::uniform_int_distribution<uint64_t>(1, kPrime - 1)(random);
+  }();
+  // Modulo the prime, but for less than two of it.
+  const auto reduced = [](uint64_t sum) {
+    return (sum & kPrime) + (sum >> 61);
+  };
+  Digest sums = {};
+  const auto add = [&](int64_t i, size_t lane) {
+    uint32_t bits;
+    std::memcpy(&bits, array.data + i, sizeof(bits));
+    const auto product = static_cast<unsigned __int128>(sums[lane]) * point;
+    sums[lane] = reduced((static_cast<uint64_t>(product) & kPrime) +
+                         static_cast<uint64_t>(product >> 61) + bits);
+  };
+  const int64_t n = NumElements(array.shape);
+  constexpr int64_t kLanes = std::tuple_size<Digest>::value;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) add(i + lane, lane);
+  }
+  for (; i < n; ++i) add(i, i % kLanes);
+  for (uint64_t& sum : sums) sum %= kPrime;
+  return sums;
+}
+
+// What a parameter may be packed by, and the values.
+using Key =
+    std::tuple<Backend*, DataType, OperatorType, int64_t, int, Shape, Digest>;
+
+struct Table {
+  std::mutex mutex;
+  std::map<Key, std::weak_ptr<Parameter>> parameters;
+  size_t most = 1000;  // entries, of which some may be of nobody any more
+};
+
+// The table's parameter, or `made`, which is put there unless it is null.
+std::shared_ptr<Parameter> KnownOr(const Key& key,
+                                   std::shared_ptr<Parameter> made) {
+  static auto* const table = new Table;
+  const NoForkMeanwhile no_fork;
+  std::lock_guard<std::mutex> lock(table->mutex);
+  auto& all = table->parameters;
+  const auto found = all.find(key);
+  if (found != all.end()) {
+    if (auto known = found->second.lock()) return known;
+  }
+  if (!made) return nullptr;
+  if (all.size() >= table->most) {
+    for (auto it = all.begin(); it != all.end();) {
+      it = it->second.expired() ? all.erase(it) : std::next(it);
+    }
+    table->most = 2 * all.size() + 1000;
+  }
+  all[key] = made;
+  return made;
+}
+
+}  // namespace
+
+StatusOr<std::shared_ptr<Parameter>> SharedParameter(Backend* backend,
+                                                     DataType dtype,
+                                                     const Operator& op,
+                                                     int index,
+                                                     const ConstArray& array) {
+  const Key key = {backend, dtype,       op.type,        op.groups,
+                   index,   array.shape, DigestOf(array)};
+  if (auto known = KnownOr(key, nullptr)) return known;
+  IOS_ASSIGN_OR_RETURN(std::shared_ptr<Parameter> made,
+                       backend->MakeParameter(array));
+  return KnownOr(key, std::move(made));
+}
+
+}  // namespace ios
