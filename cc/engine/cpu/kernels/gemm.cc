@@ -144,24 +144,28 @@ IOS_INLINE void MultiplyAny(int64_t rows, const Tile& tile) {
   const bool whole = tile.filters % Width<typename Isa::Vector>() == 0;
   float bias[kPanel], residual[Isa::kRows * kPanel];
   float output[Isa::kRows * kPanel];
-  Tile here = tile;
+  Tile copied;
+  const Tile* here = &tile;
   if (!whole) {
+    copied = tile;
+    here = &copied;
     const auto copy = [&](int64_t rows, const float* from, int64_t pitch,
                           float* to) {
       std::memset(to, 0, rows * kPanel * sizeof(float));
       CopyRows(rows, tile.filters, from, pitch, to, kPanel);
       return to;
     };
-    if (tile.bias) here.bias = copy(1, tile.bias, 0, bias);
+    if (tile.bias) copied.bias = copy(1, tile.bias, 0, bias);
     if (tile.residual) {
-      here.residual = copy(rows, tile.residual, tile.residual_pitch, residual);
-      here.residual_pitch = kPanel;
+      copied.residual =
+          copy(rows, tile.residual, tile.residual_pitch, residual);
+      copied.residual_pitch = kPanel;
     }
     if (!tile.first) copy(rows, tile.output, tile.output_pitch, output);
-    here.output = output;
-    here.output_pitch = kPanel;
+    copied.output = output;
+    copied.output_pitch = kPanel;
   }
-  MultiplyRows<Isa>(rows, here);
+  MultiplyRows<Isa>(rows, *here);
   if (!whole) {
     CopyRows(rows, tile.filters, output, kPanel, tile.output,
              tile.output_pitch);
@@ -196,12 +200,14 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
       const int64_t count = std::min(at_a_time, end_pixel - p);
       // As equally high as there can be: low ones wait for their sums.
       const int64_t tiles = Quotient(count, Isa::kRows);
+      const int64_t low = count / tiles, higher = count % tiles;
       tile.interval = tiles;
       for (int64_t step = 0; step < steps; ++step) {
         const int64_t channel = step * plan.channels / steps;
         tile.depth = (step + 1) * plan.channels / steps - channel;
         tile.first = step == 0;
         tile.last = step == steps - 1;
+        const int64_t ahead = Quotient(tile.depth, tiles) * kPanel;
         for (int64_t f = first_filter; f < end_filter; f += kPanel) {
           tile.panel = arguments.filter + f * plan.channels + channel * kPanel;
           // Filters come from memory in a large network: while the tiles are
@@ -213,10 +219,9 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
                                               (channel + tile.depth) * kPanel;
           tile.filters = std::min(kPanel, end_filter - f);
           tile.bias = arguments.bias ? arguments.bias + f : nullptr;
-          for (int64_t i = 0; i < tiles; ++i) {
-            const int64_t row = i * count / tiles;
-            const int64_t pixel = p + row;
-            tile.ahead = next + i * Quotient(tile.depth, tiles) * kPanel;
+          for (int64_t i = 0, pixel = p; i < tiles; ++i) {
+            const int64_t rows = low + (i < higher);
+            tile.ahead = next + i * ahead;
             tile.input =
                 arguments.input + pixel * arguments.input_pitch + channel;
             tile.output = arguments.output + pixel * arguments.output_pitch + f;
@@ -224,7 +229,8 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
                 arguments.residual
                     ? arguments.residual + pixel * arguments.residual_pitch + f
                     : nullptr;
-            MultiplyAny<Isa>((i + 1) * count / tiles - row, tile);
+            MultiplyAny<Isa>(rows, tile);
+            pixel += rows;
           }
         }
       }
