@@ -29,7 +29,7 @@ TEST(EqualWeightsOfOneRoleAreOneParameter) {
   const Operator op = Conv(-1, 8, 3);
   const Shape shape = {3, 3, 4, 8};
   const std::vector<float> values = Values(3 * 3 * 4 * 8);
-  const std::vector<float> equal = values;
+  const std::vector<float> equal(values.begin(), values.end());
   const auto first = Of(op, 0, values, shape);
   EXPECT(Of(op, 0, equal, shape) == first);
 
