@@ -91,6 +91,7 @@ void LanePool::CountCoresNowAndThen() {
 
 void LanePool::WorkerLoop(Worker* worker) {
   CurrentThread().own = &worker->own;
+  const DenormalsAreZero denormals;
   // Not that of the thread it was started by, which may be pinned.
   cpu_set_t allowed;
   if (sched_getaffinity(getpid(), sizeof(allowed), &allowed) == 0) {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cc/engine/cpu/threads/cores.h"
+#include "cc/engine/cpu/threads/denormals.h"
 #include "cc/engine/cpu/threads/team.h"
 
 namespace ios::cpu {
@@ -85,6 +86,7 @@ class LanePool {
    private:
     LanePool* const pool_;
     std::unique_lock<std::mutex> lock_;
+    const DenormalsAreZero denormals_;
     ThreadState saved_;
     Lane lane_;
   };

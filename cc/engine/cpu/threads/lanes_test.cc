@@ -199,6 +199,24 @@ TEST(WhatAPieceThrowsEndsTheSectionAndNoThread) {
   }
 }
 
+TEST(DenormalsAreZeroOnAllThreadsOfASessionOnly) {
+  const volatile float denormal = 1e-40f;
+  const auto is_zero = [&] { return denormal * 1.0f == 0.0f; };
+  LanePool* pool = new LanePool(3);
+  EXPECT(!is_zero());
+  std::atomic<int> zeros{0};
+  {
+    const LanePool::Session mine(pool);
+    EXPECT(is_zero());
+    Section(3, [&] {
+      if (CurrentThread().team) LanePool::Barrier(CurrentThread().team);
+      zeros += is_zero();
+    });
+  }
+  EXPECT(zeros == 3);
+  EXPECT(!is_zero());
+}
+
 std::atomic<int> usable_cores{1};
 
 TEST(ThePoolFollowsWhatTheProcessMayUse) {
