@@ -1,8 +1,9 @@
 #include "cc/engine/random_parameters.h"
 
 #include <iterator>
-#include <mutex>
 #include <utility>
+
+#include "cc/engine/shared_objects.h"
 
 namespace ios {
 
@@ -76,18 +77,12 @@ StatusOr<std::shared_ptr<const RandomParameters::OfOne>>
 RandomParameters::Shared(const Operator& op, const Shape& input,
                          int64_t number) {
   using SharedKey = std::tuple<Backend*, Kind, int64_t>;
-  static std::mutex mutex;
-  static auto* const all = new std::map<SharedKey, std::weak_ptr<const OfOne>>;
-  std::lock_guard<std::mutex> lock(mutex);
+  static auto* const all = new SharedObjects<SharedKey, const OfOne>;
   const SharedKey key = {backend_, KindOf(op, input), number};
-  if (auto known = (*all)[key].lock()) return known;
-  for (auto it = all->begin(); it != all->end();) {
-    it = it->second.expired() ? all->erase(it) : std::next(it);
-  }
+  if (auto known = all->Find(key)) return known;
   IOS_ASSIGN_OR_RETURN(std::shared_ptr<const OfOne> made,
                        MakeRandom(op, input));
-  (*all)[key] = made;
-  return made;
+  return all->Put(key, std::move(made));
 }
 
 }  // namespace ios

@@ -3,14 +3,11 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
-#include <map>
-#include <mutex>
 #include <random>
 #include <tuple>
 #include <utility>
 
-#include "cc/engine/fork_guard.h"
+#include "cc/engine/shared_objects.h"
 
 namespace ios {
 namespace {
@@ -54,34 +51,6 @@ Digest DigestOf(const ConstArray& array) {
 using Key =
     std::tuple<Backend*, DataType, OperatorType, int64_t, int, Shape, Digest>;
 
-struct Table {
-  std::mutex mutex;
-  std::map<Key, std::weak_ptr<Parameter>> parameters;
-  size_t most = 1000;  // entries, of which some may be of nobody any more
-};
-
-// The table's parameter, or `made`, which is put there unless it is null.
-std::shared_ptr<Parameter> KnownOr(const Key& key,
-                                   std::shared_ptr<Parameter> made) {
-  static auto* const table = new Table;
-  const NoForkMeanwhile no_fork;
-  std::lock_guard<std::mutex> lock(table->mutex);
-  auto& all = table->parameters;
-  const auto found = all.find(key);
-  if (found != all.end()) {
-    if (auto known = found->second.lock()) return known;
-  }
-  if (!made) return nullptr;
-  if (all.size() >= table->most) {
-    for (auto it = all.begin(); it != all.end();) {
-      it = it->second.expired() ? all.erase(it) : std::next(it);
-    }
-    table->most = 2 * all.size() + 1000;
-  }
-  all[key] = made;
-  return made;
-}
-
 }  // namespace
 
 StatusOr<std::shared_ptr<Parameter>> SharedParameter(Backend* backend,
@@ -91,10 +60,11 @@ StatusOr<std::shared_ptr<Parameter>> SharedParameter(Backend* backend,
                                                      const ConstArray& array) {
   const Key key = {backend, dtype,       op.type,        op.groups,
                    index,   array.shape, DigestOf(array)};
-  if (auto known = KnownOr(key, nullptr)) return known;
+  static auto* const all = new SharedObjects<Key, Parameter>;
+  if (auto known = all->Find(key)) return known;
   IOS_ASSIGN_OR_RETURN(std::shared_ptr<Parameter> made,
                        backend->MakeParameter(array));
-  return KnownOr(key, std::move(made));
+  return all->Put(key, std::move(made));
 }
 
 }  // namespace ios
