@@ -4,16 +4,15 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
-#include <functional>
 #include <optional>
 #include <vector>
 
 #include "cc/core/limits.h"
+#include "cc/tensorflow/graph/attributes.h"
 #include "cc/tensorflow/graph/graph_index.h"
 #include "cc/tensorflow/graph/one_of.h"
 #include "cc/tensorflow/graph/probes.h"
 #include "cc/tensorflow/graph/shape_inference.h"
-#include "tensorflow/core/framework/node_def_util.h"
 
 namespace ios::tf {
 namespace {
@@ -23,11 +22,6 @@ using ::tensorflow::NodeDef;
 // By how much sizes are changed to see which of a tensor's follow them: a
 // multiple of what networks divide them by.
 constexpr int64_t kStep = 96;
-
-bool Attribute(const NodeDef& node, const char* name) {
-  bool value = false;
-  return tensorflow::TryGetNodeAttr(node, name, &value) && value;
-}
 
 // Two dimensions of a node's first two inputs, or of those that are added.
 struct Pair {
@@ -44,8 +38,8 @@ std::vector<Pair> EqualDimensions(const NodeDef& node, const Shape& x,
       pairs.push_back({x.size() - d, y.size() - d});
     }
   } else if (node.op() == "MatMul" && x.size() == 2 && y.size() == 2) {
-    pairs.push_back({Attribute(node, "transpose_a") ? 0ul : 1ul,
-                     Attribute(node, "transpose_b") ? 1ul : 0ul});
+    pairs.push_back({Attr(node, "transpose_a", false) ? 0ul : 1ul,
+                     Attr(node, "transpose_b", false) ? 1ul : 0ul});
   }
   return pairs;
 }
@@ -137,13 +131,12 @@ void GraphIndex::ForgetShapes() {
     node.sequences.clear();
   }
   integers_.clear();
+  bounds_.clear();
   probes_ = 0;
 }
 
 absl::StatusOr<std::optional<ImageSize>> GraphIndex::FittingSizes(
-    const std::function<absl::StatusOr<bool>(const Probe&, bool example)>&
-        infer,
-    const Probe& example) {
+    const Infer& infer, const Probe& example) {
   // Lines tell exactly, but for what rounds.
   constexpr int kRounds = 4;
   Probe probe = example;

@@ -120,6 +120,10 @@ class GraphIndex {
     return fitting_sizes_;
   }
 
+  // Probes on both sides of each bound (size_bounds.h) that the usual probes do
+  // not show. A converted graph should be compared at these sizes.
+  const std::vector<Probe>& bound_probes() const { return bound_probes_; }
+
   // The elements of an integer tensor that CompleteShapes() (shape_inference.h)
   // has evaluated for this probe; or null.
   const std::vector<int64_t>* integers(TensorRef tensor, int probe) const;
@@ -194,6 +198,9 @@ class GraphIndex {
     std::vector<tensorflow::Tensor> values;
   };
 
+  // Appends a probe; says whether shapes depend on values of the inputs.
+  using Infer = std::function<absl::StatusOr<bool>(const Probe&, bool example)>;
+
   GraphIndex() = default;
   absl::Status ReadEdges(const tensorflow::grappler::GrapplerItem& item);
   absl::Status ReadShapes(const tensorflow::grappler::GrapplerItem& item,
@@ -203,16 +210,24 @@ class GraphIndex {
                     const tensorflow::OpInfo::TensorProperties& output);
   // A shape that is only known for some sizes is not known.
   void ForgetUncertainShapes();
-  // Adds nodes that bound sizes of the graph's tensors, or choose between them:
-  // they may do another thing to sizes that are not tried.
-  void AddBoundsOfSizes(std::set<std::string>* nodes) const;
+  // Adds the nodes whose results for other sizes do not follow from samples:
+  // those that bound sizes of the graph's tensors, or choose between them.
+  void AddUnpredictable(std::set<std::string>* nodes) const;
+  // Appends probes on both sides of all bounds, `example` with one size
+  // changed. `may_vary` says which sizes of the graph's inputs are open.
+  struct MayVary {
+    bool batches = false, sizes = false;
+  };
+  void ProbeBounds(const Infer& infer, const Probe& example,
+                   const MayVary& may_vary);
+  // The bounds that may lie between the probes so far, or beyond them.
+  std::set<BoundKey> OpenBounds() const;
+  // Makes the shapes of these nodes, and of all nodes behind them, unknown.
+  void ForgetShapesBehind(const std::set<int>& nodes);
   // The sizes for which operands of the graph fit each other, as they do not
-  // for the example's; null: none were found. `infer` appends a probe; none is
-  // left.
-  absl::StatusOr<std::optional<ImageSize>> FittingSizes(
-      const std::function<absl::StatusOr<bool>(const Probe&, bool example)>&
-          infer,
-      const Probe& example);
+  // for the example's; null: none were found. No probe is left.
+  absl::StatusOr<std::optional<ImageSize>> FittingSizes(const Infer& infer,
+                                                        const Probe& example);
   // Whether operands of a node do not fit each other in the first probe.
   bool HasMisfits() const;
   // Sizes for which more of them fit, by three probes: an example of `sizes`,
@@ -245,6 +260,8 @@ class GraphIndex {
   std::set<TensorRef> channels_first_;
   std::map<TensorRef, std::vector<int>> consumers_;
   std::vector<std::map<TensorRef, std::vector<int64_t>>> integers_;  // by probe
+  std::vector<BoundDistances> bounds_;                               // by probe
+  std::vector<Probe> bound_probes_;
   std::unique_ptr<tensorflow::grappler::DeviceSimple> cpu_;
 };
 

@@ -48,7 +48,7 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
   Probes made = MakeProbes(item.graph, batch_size, image_size);
   std::vector<Probe>& probes = made.probes;
   const bool inputs_vary = made.inputs_vary, sizes_vary = made.sizes_vary;
-  if (sizes_vary) AddBoundsOfSizes(&unknown);
+  if (inputs_vary) AddUnpredictable(&unknown);
   const GrapplerItem small = WithoutWeights(item, unknown);
   const auto infer = [&](const Probe& probe, bool example) {
     GrapplerItem sized = small;
@@ -75,6 +75,9 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
       const Probe few = {batch, probes[0].sizes, /*optional=*/true};
       TF_RETURN_IF_ERROR(infer(few, false).status());
     }
+  }
+  if (probes.size() > 1) {
+    ProbeBounds(infer, probes[0], {inputs_vary, sizes_vary || values_matter});
   }
   example_batch_ = probes[0].batch;
   example_sizes_ = probes[0].sizes;
@@ -103,39 +106,6 @@ void GraphIndex::ForgetUncertainShapes() {
   }
 }
 
-void GraphIndex::AddBoundsOfSizes(std::set<std::string>* nodes) const {
-  // The others that compute with sizes repeat what they do, as remainders do,
-  // or are proportional: a few sizes tell.
-  std::vector<bool> of_sizes(size(), false);
-  for (int i : order_) {
-    const std::string& op = node(i).op();
-    const std::vector<TensorRef>& inputs = nodes_[i].inputs;
-    // Data of a computed shape are no sizes.
-    const bool has_data =
-        !inputs.empty() && OneOf(op, {"Reshape", "StridedSlice", "Slice",
-                                      "Gather", "GatherV2", "SplitV"});
-    const bool reads_size = std::any_of(
-        inputs.begin(), has_data ? inputs.begin() + 1 : inputs.end(),
-        [&](const TensorRef& t) { return of_sizes[t.node]; });
-    of_sizes[i] =
-        OneOf(op, {"Shape", "ShapeN", "Size"}) ||
-        (reads_size &&
-         OneOf(op, {"StridedSlice", "Slice",      "Gather",   "GatherV2",
-                    "Split",        "SplitV",     "Unpack",   "Pack",
-                    "Concat",       "ConcatV2",   "Cast",     "Reshape",
-                    "Squeeze",      "ExpandDims", "Identity", "Add",
-                    "AddV2",        "Sub",        "Mul",      "Neg",
-                    "Div",          "RealDiv",    "FloorDiv", "TruncateDiv",
-                    "FloorMod",     "Mod",        "Floor",    "Ceil",
-                    "Round",        "Rint",       "Prod"}));
-    if (reads_size &&
-        OneOf(op, {"Minimum", "Maximum", "Min", "Max", "ClipByValue", "Relu",
-                   "Select", "SelectV2", "Abs", "Sign", "Merge"})) {
-      nodes->insert(node(i).name());
-    }
-  }
-}
-
 absl::StatusOr<bool> GraphIndex::InferShapes(const GrapplerItem& item,
                                              const FreshSizes& fresh) {
   tensorflow::grappler::GraphProperties properties(item);
@@ -152,9 +122,11 @@ absl::StatusOr<bool> GraphIndex::InferShapes(const GrapplerItem& item,
     outputs.push_back(properties.GetOutputProperties(node.def->name()));
     inputs.push_back(node.inputs);
   }
+  BoundDistances bounds;
   bool values_matter =
-      CompleteShapes(item.graph, order_, inputs, fresh, &outputs) > 0;
+      CompleteShapes(item.graph, order_, inputs, fresh, &outputs, &bounds) > 0;
   integers_.emplace_back();
+  bounds_.push_back(std::move(bounds));
   for (Node& node : nodes_) {
     auto& results = node.shapes.emplace_back();
     for (const auto& output : outputs[&node - nodes_.data()]) {
@@ -237,6 +209,7 @@ void GraphIndex::InferNothing() {
       node.shapes.pop_back();
     }
     integers_.pop_back();
+    bounds_.pop_back();
     --probes_;
   }
 }

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "tensorflow/core/framework/graph.pb.h"
@@ -26,6 +28,22 @@ struct Probe {
   int64_t next_batch = 0;
   ImageSize next_sizes = {0, 0};
 };
+
+// Which bound of a node: the node, its number among the node's, and whether the
+// node changes at each whole number of a quotient, not at one size only.
+struct BoundKey {
+  int node = -1;
+  int index = 0;
+  bool repeats = false;
+  bool operator<(const BoundKey& o) const {
+    return std::tie(node, index, repeats) <
+           std::tie(o.node, o.index, o.repeats);
+  }
+};
+
+// How far sizes are from bounds: below zero on one side of it, above on the
+// other; quotients themselves where the bound repeats.
+using BoundDistances = std::map<BoundKey, double>;
 
 struct Probes {
   std::vector<Probe> probes;

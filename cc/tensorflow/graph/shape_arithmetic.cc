@@ -5,8 +5,8 @@
 #include <numeric>
 #include <string>
 
+#include "cc/tensorflow/graph/attributes.h"
 #include "cc/tensorflow/graph/dtypes.h"
-#include "tensorflow/core/framework/node_def_util.h"
 
 namespace ios::tf {
 namespace {
@@ -44,12 +44,6 @@ SizeExpressions Constants(const Tensor& tensor) {
     result.push_back(ConstantSize(*whole));
   }
   return result;
-}
-
-int64_t IntAttr(const NodeDef& node, const char* name) {
-  int64_t value = 0;
-  tensorflow::TryGetNodeAttr(node, name, &value);
-  return value;
 }
 
 MaybeSize Add(const MaybeSize& a, const MaybeSize& b, int64_t sign) {
@@ -135,16 +129,16 @@ class Reader {
     // Of a matrix, rows.
     const int64_t row = RowOf(i);
     const int64_t n = static_cast<int64_t>(x.size()) / row;
-    if (stride != 1 || IntAttr(node, "ellipsis_mask") ||
-        IntAttr(node, "new_axis_mask")) {
+    if (stride != 1 || Attr<int64_t>(node, "ellipsis_mask", 0) ||
+        Attr<int64_t>(node, "new_axis_mask", 0)) {
       return {};
     }
     if (begin < 0) begin += n;
-    if (IntAttr(node, "shrink_axis_mask")) {
+    if (Attr<int64_t>(node, "shrink_axis_mask", 0)) {
       end = begin + 1;
     } else {
-      if (IntAttr(node, "begin_mask")) begin = 0;
-      if (IntAttr(node, "end_mask")) end = n;
+      if (Attr<int64_t>(node, "begin_mask", 0)) begin = 0;
+      if (Attr<int64_t>(node, "end_mask", 0)) end = n;
       if (end < 0) end += n;
       end = std::min(end, n);
     }

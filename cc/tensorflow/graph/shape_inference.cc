@@ -8,6 +8,7 @@
 
 #include "cc/tensorflow/graph/graph_index.h"
 #include "cc/tensorflow/graph/one_of.h"
+#include "cc/tensorflow/graph/size_bounds.h"
 #include "cc/tensorflow/names.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
@@ -68,6 +69,11 @@ class Completion {
         failed_(inputs.size()),
         evaluated_(inputs.size()),
         values_(inputs.size()) {}
+
+  BoundDistances Bounds(const std::vector<int>& order) {
+    return ReadBounds(graph_, order, inputs_, outputs_,
+                      [&](TensorRef t) { return Value(t); });
+  }
 
   // Returns how many tensors got sizes.
   int Run(const std::vector<int>& order) {
@@ -275,8 +281,12 @@ int64_t FreshSizes::Batch(int64_t unknown) const {
 int CompleteShapes(const tensorflow::GraphDef& graph,
                    const std::vector<int>& order,
                    const std::vector<std::vector<TensorRef>>& inputs,
-                   const FreshSizes& fresh, OutputProperties* outputs) {
-  return Completion(graph, inputs, fresh, outputs).Run(order);
+                   const FreshSizes& fresh, OutputProperties* outputs,
+                   BoundDistances* bounds) {
+  Completion completion(graph, inputs, fresh, outputs);
+  const int assumed = completion.Run(order);
+  *bounds = completion.Bounds(order);
+  return assumed;
 }
 
 }  // namespace ios::tf

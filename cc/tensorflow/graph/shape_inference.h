@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cc/tensorflow/graph/probes.h"
 #include "tensorflow/core/framework/graph.pb.h"
 #include "tensorflow/core/grappler/costs/op_performance_data.pb.h"
 
@@ -45,11 +46,13 @@ struct FreshSizes {
 // the values of tensors that say how much is padded or cropped. `order` has
 // producers first; `inputs` are the data inputs of all nodes. Images and
 // sequences of which no more than the channels is known get `fresh` sizes;
-// returns how many did.
+// returns the number of these tensors. `bounds` receives the distances of the
+// shapes from the bounds of all nodes (size_bounds.h).
 int CompleteShapes(const tensorflow::GraphDef& graph,
                    const std::vector<int>& order,
                    const std::vector<std::vector<TensorRef>>& inputs,
-                   const FreshSizes& fresh, OutputProperties* outputs);
+                   const FreshSizes& fresh, OutputProperties* outputs,
+                   BoundDistances* bounds);
 
 }  // namespace ios::tf
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cc/tensorflow/graph/attributes.h"
 #include "cc/tensorflow/graph/graph_index.h"
 #include "cc/tensorflow/graph/placement.h"
 #include "cc/tensorflow/import/importer.h"
@@ -75,13 +76,6 @@ class ImportContext {
   std::vector<ImportedOperator> emitted_;
   std::map<std::pair<Activation, TensorRef>, int> activations_;
 };
-
-// An attribute of the node.
-template <typename T>
-T Attr(const tensorflow::NodeDef& node, const char* name, T otherwise) {
-  T value;
-  return tensorflow::TryGetNodeAttr(node, name, &value) ? value : otherwise;
-}
 
 // x[:, None, None] and x[:, 0, 0].
 bool ChangesRank(const tensorflow::NodeDef& node);

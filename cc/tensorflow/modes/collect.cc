@@ -1,5 +1,6 @@
 #include "cc/tensorflow/modes/collect.h"
 
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -76,6 +77,10 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
   }
   json sizes;  // null: those that were asked for
   if (const auto& fitting = partition.graph->fitting_sizes()) sizes = *fitting;
+  std::set<std::array<int64_t, 3>> bounds;
+  for (const Probe& probe : partition.graph->bound_probes()) {
+    bounds.insert({probe.batch, probe.sizes[0], probe.sizes[1]});
+  }
   const json result = {
       {"version", kFormatVersion},
       {"problems", std::move(problems)},
@@ -85,6 +90,7 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
         {"regions", partition.regions.size()},
         {"nodes", partition.graph->size()},
         {"image_size", std::move(sizes)},
+        {"bound_sizes", bounds},
         {"left_to_tensorflow", LeftToTensorFlow(partition, covered)},
         {"refused", std::move(refused)}}}};
   // Node names are bytes to TensorFlow, and not necessarily UTF-8.

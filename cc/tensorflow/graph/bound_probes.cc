@@ -1,0 +1,289 @@
+// Finds samples of sizes on both sides of each bound (size_bounds.h): by
+// secants and bisection along lines of probes that differ in one size.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/core/limits.h"
+#include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/graph/graph_index.h"
+#include "cc/tensorflow/graph/one_of.h"
+#include "cc/tensorflow/graph/probes.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op.h"
+
+namespace ios::tf {
+namespace {
+
+// A quotient that reaches this number has passed several whole numbers.
+constexpr double kManyPeriods = 4;
+// The largest number of probes on a line. If a graph needs more, the shapes
+// behind its bounds are unknown.
+constexpr size_t kMostOnLine = 128;
+
+// The size of the inputs that changes along a line of probes.
+enum class Vary { kBatch, kHeight, kWidth, kBoth };
+
+// Distances from the bounds, by the size that changes along the line.
+using Line = std::map<int64_t, BoundDistances>;
+
+Probe OnLine(const Probe& example, Vary vary, int64_t size) {
+  Probe probe = example;
+  probe.optional = true;
+  if (vary == Vary::kBatch) {
+    probe.batch = size;
+    return probe;
+  }
+  // Not 1, which broadcasts.
+  probe.batch = 2;
+  if (vary != Vary::kWidth) probe.sizes[0] = size;
+  if (vary != Vary::kHeight) probe.sizes[1] = size;
+  return probe;
+}
+
+// Returns the sizes of the line with their distances from a bound, as far as
+// they are known. For a quotient these are distances from the number `period`.
+std::vector<std::pair<int64_t, double>> Distances(const Line& line,
+                                                  const BoundKey& key,
+                                                  int period) {
+  std::vector<std::pair<int64_t, double>> result;
+  for (const auto& [size, distances] : line) {
+    const auto it = distances.find(key);
+    if (it != distances.end()) {
+      result.emplace_back(size, it->second - (key.repeats ? period : 0));
+    }
+  }
+  return result;
+}
+
+// Two neighboring sizes of a line, on different sides of a bound.
+struct Bracket {
+  int64_t below, above;
+  double at_below, at_above;  // distances
+};
+
+std::vector<Bracket> Brackets(
+    const std::vector<std::pair<int64_t, double>>& distances) {
+  std::vector<Bracket> result;
+  for (size_t k = 1; k < distances.size(); ++k) {
+    const auto& [a, x] = distances[k - 1];
+    const auto& [b, y] = distances[k];
+    if ((x < 0) != (y < 0)) result.push_back({a, b, x, y});
+  }
+  return result;
+}
+
+// Adds sizes that make the bracket narrower: multiples of 32 near the root of
+// the secant, as networks may take only these, else the middle.
+void Narrow(const Bracket& bracket, const Line& line,
+            std::set<int64_t>* sizes) {
+  constexpr int64_t kMultiple = 32;
+  const int64_t width = bracket.above - bracket.below;
+  const double slope = (bracket.at_above - bracket.at_below) / width;
+  const double root = bracket.below - bracket.at_below / slope;
+  // Strides round sizes, so that the root may be off by one stride.
+  const int64_t step = std::llround(std::ceil(1 / std::abs(slope))) + 1;
+  bool narrowed = false;
+  const auto add = [&](int64_t size) {
+    if (size <= bracket.below || size >= bracket.above || line.count(size)) {
+      return;
+    }
+    sizes->insert(size);
+    narrowed = true;
+  };
+  if (width > 2 * (step + kMultiple)) {
+    const int64_t whole = std::llround(root);
+    add((whole - step) / kMultiple * kMultiple);
+    add((whole + step + kMultiple) / kMultiple * kMultiple);
+  }
+  if (!narrowed) add(bracket.below + width / 2);
+}
+
+// Returns a size beyond the bound that the line approaches at its end, if any.
+std::optional<int64_t> Extrapolate(
+    const std::vector<std::pair<int64_t, double>>& distances) {
+  if (distances.size() < 2) return std::nullopt;
+  const auto& [a, x] = distances[distances.size() - 2];
+  const auto& [b, y] = distances.back();
+  if (x == y || (y < 0) == (y < x)) return std::nullopt;  // it goes away
+  const double root = b - y * (b - a) / (y - x);
+  if (!(root < kMaxDimension)) return std::nullopt;
+  return std::max<int64_t>(std::llround(std::ceil(root)) + 1, b + 1);
+}
+
+// Returns the whole numbers of a quotient that need probes on both sides.
+std::vector<int> Periods(const BoundKey& key) {
+  return key.repeats ? std::vector<int>{1, 2} : std::vector<int>{0};
+}
+
+// Returns sizes that the line still lacks: near a bound, or beyond all bounds.
+std::set<int64_t> NextSizes(const Line& line, const std::set<BoundKey>& open) {
+  std::set<int64_t> next;
+  int64_t largest = 0;
+  for (const BoundKey& key : open) {
+    for (int period : Periods(key)) {
+      const auto distances = Distances(line, key, period);
+      for (const Bracket& bracket : Brackets(distances)) {
+        Narrow(bracket, line, &next);
+        largest = std::max(largest, bracket.above);
+      }
+      const auto beyond = Extrapolate(distances);
+      if (beyond && line.count(*beyond) == 0) next.insert(*beyond);
+    }
+  }
+  // An odd size that is not a multiple of a bound.
+  const int64_t beyond = 2 * largest + 31;
+  if (next.empty() && beyond > line.rbegin()->first) next.insert(beyond);
+  return next;
+}
+
+int OutputCount(const tensorflow::NodeDef& node) {
+  const tensorflow::OpDef* op = nullptr;
+  tensorflow::DataTypeVector types;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok() ||
+      !tensorflow::OutputTypesForNode(node, *op, &types).ok()) {
+    return 0;
+  }
+  return types.size();
+}
+
+}  // namespace
+
+void GraphIndex::AddUnpredictable(std::set<std::string>* nodes) const {
+  // A node computes data, sizes that samples predict, or numbers that depend on
+  // sizes and that samples do not predict.
+  enum class Of { kData, kSizes, kUnpredictable };
+  std::vector<Of> computes(size(), Of::kData);
+  for (int i : order_) {
+    const std::string& op = node(i).op();
+    if (OneOf(op, {"Shape", "ShapeN", "Size"})) {
+      computes[i] = Of::kSizes;
+      continue;
+    }
+    const std::vector<TensorRef>& inputs = nodes_[i].inputs;
+    // The other inputs of these nodes give the shape of the result.
+    const bool only_first =
+        OneOf(op, {"Reshape", "StridedSlice", "Slice", "Gather", "GatherV2",
+                   "SplitV", "Tile", "BroadcastTo", "Transpose"});
+    Of worst = Of::kData;
+    bool all = true;
+    for (size_t k = 0; k < (only_first ? 1 : inputs.size()); ++k) {
+      const Of here = computes[inputs[k].node];
+      worst = std::max(worst, here);
+      all = all && (here != Of::kData || node(inputs[k].node).op() == "Const");
+    }
+    if (worst == Of::kData ||
+        OneOf(op, {"Fill", "OneHot", "ZerosLike", "OnesLike", "Rank", "Enter",
+                   "Exit", "NextIteration", "LoopCond"})) {
+      continue;
+    }
+    const auto type = OutputType(node(i));
+    if (!type) continue;
+    const bool whole =
+        tensorflow::DataTypeIsInteger(*type) || *type == tensorflow::DT_BOOL;
+    if (!whole && (!all || !tensorflow::DataTypeIsFloating(*type))) continue;
+    // All other nodes may have bounds that no probe is derived from.
+    const bool predictable =
+        only_first ||
+        OneOf(op,
+              {"Split",       "Unpack",   "Pack",        "Concat",   "ConcatV2",
+               "Cast",        "Squeeze",  "ExpandDims",  "Identity", "Add",
+               "AddV2",       "Sub",      "Mul",         "Neg",      "Div",
+               "RealDiv",     "FloorDiv", "TruncateDiv", "FloorMod", "Mod",
+               "TruncateMod", "Floor",    "Ceil",        "Round",    "Rint",
+               "Prod",        "Range",    "Switch",      "IdentityN"});
+    if (predictable && (worst == Of::kSizes || !whole)) {
+      computes[i] = worst;
+    } else if (whole && OutputCount(node(i)) == 1) {
+      nodes->insert(node(i).name());
+    } else {
+      computes[i] = Of::kUnpredictable;
+    }
+  }
+}
+
+std::set<BoundKey> GraphIndex::OpenBounds() const {
+  std::map<BoundKey, std::array<double, 2>> ranges;
+  for (const BoundDistances& distances : bounds_) {
+    for (const auto& [key, distance] : distances) {
+      auto& [least, most] =
+          ranges.emplace(key, std::array{distance, distance}).first->second;
+      least = std::min(least, distance);
+      most = std::max(most, distance);
+    }
+  }
+  std::set<BoundKey> open;
+  for (const auto& [key, range] : ranges) {
+    const auto& [least, most] = range;
+    if (least == most || (key.repeats && most >= kManyPeriods)) continue;
+    open.insert(key);
+  }
+  return open;
+}
+
+void GraphIndex::ProbeBounds(const Infer& infer, const Probe& example,
+                             const MayVary& may_vary) {
+  const std::set<BoundKey> open = OpenBounds();
+  if (open.empty()) return;
+  std::set<int> untold;  // nodes
+  std::vector<Vary> lines;
+  if (may_vary.batches) lines.push_back(Vary::kBatch);
+  if (may_vary.sizes) {
+    lines.insert(lines.end(), {Vary::kHeight, Vary::kWidth, Vary::kBoth});
+  }
+  for (Vary vary : lines) {
+    Line line;
+    std::set<int64_t> next = {1, 2, 5, 17, 61, 131};
+    if (vary == Vary::kBatch) {
+      next.insert({example.batch, example.batch + 1, 10007});
+    } else {
+      const int64_t size = example.sizes[vary == Vary::kWidth];
+      next.insert({size, size + 96, 32 * 331});
+    }
+    while (!next.empty()) {
+      if (line.size() + next.size() > kMostOnLine) {
+        for (const BoundKey& key : open) untold.insert(key.node);
+        break;
+      }
+      for (int64_t size : next) {
+        // TensorFlow may refuse a size.
+        const bool takes = infer(OnLine(example, vary, size), false).ok();
+        line[size] = takes ? bounds_.back() : BoundDistances();
+      }
+      next = NextSizes(line, open);
+    }
+    for (const BoundKey& key : open) {
+      for (int period : Periods(key)) {
+        for (const Bracket& bracket : Brackets(Distances(line, key, period))) {
+          for (int64_t size : {bracket.below, bracket.above}) {
+            bound_probes_.push_back(OnLine(example, vary, size));
+          }
+        }
+      }
+    }
+  }
+  ForgetShapesBehind(untold);
+}
+
+void GraphIndex::ForgetShapesBehind(const std::set<int>& nodes) {
+  if (nodes.empty()) return;
+  std::vector<bool> behind(size(), false);
+  for (int i : order_) {
+    behind[i] = nodes.count(i) > 0 ||
+                std::any_of(nodes_[i].inputs.begin(), nodes_[i].inputs.end(),
+                            [&](TensorRef t) { return behind[t.node]; });
+    if (!behind[i]) continue;
+    for (auto& shapes : nodes_[i].shapes) {
+      for (std::optional<Shape>& shape : shapes) shape.reset();
+    }
+  }
+}
+
+}  // namespace ios::tf
