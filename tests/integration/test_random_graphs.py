@@ -47,6 +47,23 @@ def branches() -> Program:
     return builder.program(["v3", "v0"], Settings(batch_sizes=(1, 3)))
 
 
+def large_slice() -> Program:
+    """A slice that ends behind all usual sizes, fed with sizes around its end."""
+    builder = Builder()
+    x = builder.argument([None, None, None, 3])
+    builder.one(f"tf.nn.conv2d({x}, {builder.variable([3, 3, 3, 4])}, 1, 'SAME')")
+    builder.one("v0[:, :12_000]")
+    builder.one(f"tf.nn.conv2d(v1, {builder.variable([3, 3, 4, 4])}, 1, 'SAME')")
+    sizes = ((5, 4), (12_001, 2), (2, 24_001))
+    return builder.program(["v2"], Settings(image_sizes=sizes))
+
+
+def test_sizes_beyond_a_graphs_constants_are_tried(checker):
+    result = checker(large_slice())
+    assert not result.differences
+    assert result.regions > 0
+
+
 @hypothesis.settings(
     max_examples=40,
     derandomize=True,

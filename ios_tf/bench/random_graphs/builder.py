@@ -56,6 +56,8 @@ class Builder:
         self.arguments: dict[str, tuple[tuple[int | None, ...], str]] = {}
         self.variables: list[Step] = []
         self.steps: list[Step] = []
+        # Sizes of images at which the graph starts to do something else.
+        self.bounds: list[int] = []
         self._namespace = program.helpers()
         self._tensors: dict[str, tf.Tensor] = {}
         self._graph = func_graph.FuncGraph("random_graph")

@@ -60,15 +60,16 @@ def _program(
     for _ in range(genes.pick([0, 0, 1, 2])):
         outputs.append(genes.pick(values))
     batch_sizes = genes.pick([(1,), (1,), (3,), (1, 3), (2, 5), (5,)])
+    for bound in builder.bounds[:1]:
+        few, near = genes.number(1, 3), genes.number(0, 2)
+        image_sizes += ((bound - 1 + near, few), (few, 2 * bound + near))
     settings = Settings(
         image_sizes, batch_sizes, genes.byte(), genes.byte() % _ROAD == _ROAD - 1
     )
     return builder.program(outputs, settings)
 
 
-def _arguments(
-    builder: Builder, genes: Genes
-) -> tuple[tuple[int, int], tuple[int, int]]:
+def _arguments(builder: Builder, genes: Genes) -> tuple[tuple[int, int], ...]:
     """Adds the arguments; gives the sizes that stand for unknown ones."""
     height, width = genes.number(1, 9), genes.number(1, 9)
     if genes.chance(2):

@@ -163,6 +163,47 @@ def sizes(b: Builder, genes: Genes) -> None:
     b.one(expression.format(x=x, y=y, bound=bound))
 
 
+# More than any size that is tried for a graph without such constants.
+_LARGE = (12_000, 16_001, 33_000)
+
+
+def large_bounds(b: Builder, genes: Genes) -> None:
+    """Does something else to images of many rows or columns."""
+    x = b.choose(genes, b.floats(4, 3))
+    if x is None:
+        return
+    open_axes = [k for k, size in enumerate(b.shape(x)) if k in (1, 2) and not size]
+    if not open_axes:
+        return
+    axis, bound = genes.pick(open_axes), genes.pick(_LARGE)
+    size = f"tf.shape({x})[{axis}]"
+    padding = f"[[0, 0]] * {axis} + [[0, {{}}]] + [[0, 0]] * {b.rank(x) - 1 - axis}"
+    longer = f"tf.maximum(0, {bound} - {size})"
+    to_multiple = f"-{size} % {bound}"
+    expression = genes.pick(
+        [
+            f":{bound}",
+            f"-{bound}:",
+            f"{bound // 2}:{bound}",
+            f":-{bound}",
+            f"::{bound}",
+            f": tf.minimum({size}, {bound})",
+            f"tf.maximum(0, {size} - {bound}) :",
+            f"{size} // {bound} :",
+            f"{size} % {bound} :",
+            f"tf.cast(tf.cast({size}, tf.float32) / {bound}, tf.int32) :",
+            f"tf.where({size} > {bound}, 1, 0) :",
+            f"tf.cast({size} >= {bound}, tf.int32) :",
+            f"tf.pad({x}, {padding.format(longer)})",
+            f"tf.pad({x}, {padding.format(to_multiple)})",
+        ]
+    )
+    if not expression.startswith("tf.pad"):
+        expression = f"{x}[{':, ' * axis}{expression}]"
+    if b.one(expression):
+        b.bounds.append(bound)
+
+
 def pad(b: Builder, genes: Genes) -> None:
     x = b.choose(genes, b.floats(4, 4, 3, 2))
     if x is None:

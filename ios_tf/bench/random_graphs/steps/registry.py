@@ -43,6 +43,7 @@ _KINDS: tuple[tuple[Kind, int], ...] = (
     (parts.tf_slice, 3),
     (parts.strided_slice, 3),
     (parts.sizes, 4),
+    (parts.large_bounds, 12),
     (parts.pad, 5),
     (shapes.reshape, 6),
     (shapes.channel_shuffle, 2),
