@@ -92,11 +92,11 @@ class TestGraph {
     return name;
   }
   std::string Pool(const std::string& name, const std::string& input, int size,
-                   int stride, const std::string& padding = "VALID") {
-    Add(Builder(name, "MaxPool", {{input}})
+                   int stride, const std::string& op = "MaxPool") {
+    Add(Builder(name, op, {{input}})
             .Attr("ksize", Sizes{1, size, size, 1})
             .Attr("strides", Sizes{1, stride, stride, 1})
-            .Attr("padding", padding));
+            .Attr("padding", "VALID"));
     return name;
   }
   std::string Pad(const std::string& name, const std::string& input,

@@ -66,7 +66,7 @@ const char* const kKeys[] = {
     "outputs",         "version",       "like",       "keep_dims",
     "activation",      "alpha",         "epsilon",    "pad_mode",
     "swapped",         "parameters",    "weight",     "swaps",
-    "algorithm",       "algorithms"};
+    "algorithm",       "algorithms",    "pads_zeros"};
 
 class Mutation {
  public:

@@ -62,6 +62,9 @@ Operator RandomOperator(Bytes* bytes, int refs, int inputs) {
     case OperatorType::kPool:
       windows();
       op.pool = bytes->Flip() ? PoolKind::kAvg : PoolKind::kMax;
+      op.pads_zeros = op.pool == PoolKind::kMax &&
+                      op.padding.type == PaddingType::kExplicit &&
+                      bytes->Flip();
       break;
     case OperatorType::kGlobalPool:
       op.keep_dims = bytes->Flip();

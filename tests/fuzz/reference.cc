@@ -124,16 +124,19 @@ Tensor Pooled(const Operator& op, const Tensor& x, const Shape& shape) {
     double sum = 0;
     float most = -std::numeric_limits<float>::max();
     int count = 0;
+    bool inside = true;
     for (int64_t y = 0; y < op.kernel[0]; ++y) {
       for (int64_t z = 0; z < op.kernel[1]; ++z) {
         const float* value = At(x, {i[0], Cell(op, 0, i[1], y, pad[0]),
                                     Cell(op, 1, i[2], z, pad[2]), i[3]});
+        inside = inside && value;
         if (!value) continue;
         sum += *value;
         most = std::max(most, *value);
         ++count;
       }
     }
+    if (op.pads_zeros && !inside) most = std::max(most, 0.0f);
     if (op.pool == PoolKind::kMax) return most;
     return static_cast<float>(sum / count);
   });

@@ -47,6 +47,8 @@ CASES = {
     "max pool stride": POOL | {"pool": "max", "strides": [2, 2], "padding": "VALID"},
     "average pool stride": POOL | {"pool": "avg", "strides": [2, 3], "kernel": [2, 4]},
     "max pool explicit": POOL | {"pool": "max", "padding": [0, 1, 1, 0]},
+    "max pool of zeros": POOL
+    | {"pool": "max", "padding": [1, 2, 0, 1], "pads_zeros": True, "strides": [2, 2]},
     "global average": {"type": "global_pool", "pool": "avg", "keep_dims": True},
     "global max": {"type": "global_pool", "pool": "max", "keep_dims": True},
     "add": {"type": "add", "operands": 2, "activation": "relu"},

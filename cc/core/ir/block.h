@@ -181,7 +181,9 @@ struct Operator {
   Algorithm algorithm = Algorithm::kDirect;       // see MayCompute
   PoolKind pool = PoolKind::kMax;                 // Pool GlobalPool Reduce
   bool keep_dims = false;                         // GlobalPool
-  int64_t offset = 0, size = 0;                   // Slice
+  // Pool, kMax: the cells of an explicit padding are zeros that count.
+  bool pads_zeros = false;
+  int64_t offset = 0, size = 0;                           // Slice
   Interpolation interpolation = Interpolation::kNearest;  // Resize
   Coordinates coordinates = Coordinates::kAsymmetric;     // Resize
   // Resize, height and width: output_size or, where that is 0, `factors` times

@@ -167,6 +167,7 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
   reader.Read("algorithm", kAlgorithmNames, &op.algorithm);
   reader.Read("pool", kPoolNames, &op.pool);
   reader.Read("keep_dims", &op.keep_dims);
+  reader.Read("pads_zeros", &op.pads_zeros);
   reader.Read("offset", &op.offset);
   reader.Read("size", &op.size);
   reader.Read("interpolation", kInterpolationNames, &op.interpolation);
@@ -222,6 +223,7 @@ json OperatorToJsonValue(const Operator& op) {
   }
   if (op.pool != defaults.pool) out["pool"] = NameIn(kPoolNames, op.pool);
   if (op.keep_dims) out["keep_dims"] = true;
+  if (op.pads_zeros) out["pads_zeros"] = true;
   if (op.offset != 0) out["offset"] = op.offset;
   if (op.size != 0) out["size"] = op.size;
   if (op.interpolation != defaults.interpolation) {

@@ -146,6 +146,12 @@ Status CheckAttributes(const Operator& op) {
   if (op.type == OperatorType::kPool && op.pool == PoolKind::kSum) {
     return InvalidArgument("pool must be max or avg");
   }
+  if (op.pads_zeros &&
+      (op.type != OperatorType::kPool || op.pool != PoolKind::kMax ||
+       op.padding.type != PaddingType::kExplicit)) {
+    return InvalidArgument(
+        "pads_zeros is for max pools with explicit padding only");
+  }
   for (int64_t d : op.operand) {
     if (d < 1) return InvalidArgument("operand must have positive dimensions");
   }

@@ -1,5 +1,6 @@
 #include "cc/engine/cpu/tasks.h"
 
+#include <algorithm>
 #include <array>
 #include <new>
 #include <string>
@@ -61,6 +62,47 @@ class ConvTask : public CpuTask {
   int64_t scratchpad_ = 0;
 };
 
+// Makes the cells around an image zeros to a max pool, where oneDNN leaves them
+// out.
+class ZeroPadding {
+ public:
+  ZeroPadding() = default;
+  ZeroPadding(const Operator& op, const Shape& in, const Shape& out)
+      : shape_(out) {
+    const std::array<int64_t, 4> pad = ExplicitPadding(op, in);
+    for (int k : {0, 1}) {
+      const int64_t stride = op.strides[k];
+      begin_[k] = (pad[2 * k] + stride - 1) / stride;
+      const int64_t last = in[1 + k] + pad[2 * k] - op.kernel[k];
+      end_[k] = last < 0 ? 0 : last / stride + 1;
+    }
+  }
+
+  // Corrects a dense output.
+  void Apply(float* output) const {
+    if (shape_.empty()) return;
+    for (int64_t row = 0; row < shape_[0] * shape_[1]; ++row) {
+      const bool inside = Inside(0, row % shape_[1]);
+      for (int64_t column = 0; column < shape_[2]; ++column) {
+        float* cell = output + (row * shape_[2] + column) * shape_[3];
+        if (inside && Inside(1, column)) continue;
+        for (int64_t c = 0; c < shape_[3]; ++c) {
+          cell[c] = std::max(cell[c], 0.0f);
+        }
+      }
+    }
+  }
+
+ private:
+  // Whether a window lies inside of the image, along height or width.
+  bool Inside(int axis, int64_t position) const {
+    return position >= begin_[axis] && position < end_[axis];
+  }
+
+  Shape shape_;  // of the output; empty: there is nothing to correct
+  std::array<int64_t, 2> begin_ = {}, end_ = {};
+};
+
 // Pooling, matmul: a primitive from one dense tensor to another.
 class PrimitiveTask : public CpuTask {
  public:
@@ -73,7 +115,12 @@ class PrimitiveTask : public CpuTask {
       case OperatorType::kPool: {
         const std::array<int64_t, 4> pad = ExplicitPadding(op, in);
         dnnl::post_ops ops;
-        rest_ = AppendActivation(op.activation, &ops);
+        if (op.pads_zeros) {
+          zero_padding_ = ZeroPadding(op, in, out);
+          rest_ = op.activation;
+        } else {
+          rest_ = AppendActivation(op.activation, &ops);
+        }
         Create(dnnl::pooling_forward::primitive_desc(
                    engine, dnnl::prop_kind::forward_inference,
                    op.pool == PoolKind::kMax
@@ -119,8 +166,10 @@ class PrimitiveTask : public CpuTask {
            const LaneResources& lane) override {
     float* scratch = lane.scratch.get();
     primitive_.Set(source_, input_.Get(inputs[0], scratch));
-    primitive_.Set(target_, output_.Begin(output, scratch));
+    float* dense = output_.Begin(output, scratch);
+    primitive_.Set(target_, dense);
     primitive_.Execute(lane.stream.get(), scratch + scratchpad_);
+    zero_padding_.Apply(dense);
     output_.Finish(output, scratch, rest_);
   }
 
@@ -136,6 +185,7 @@ class PrimitiveTask : public CpuTask {
   DenseInput input_;
   DenseOutput output_;
   Primitive primitive_;
+  ZeroPadding zero_padding_;
   Activation rest_;
   int source_ = -1, target_ = -1;
   int64_t scratchpad_ = 0;

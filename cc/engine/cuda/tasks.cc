@@ -38,6 +38,7 @@ TaskOr CompilePool(Device* device, const TaskSpec& spec) {
   WindowSpec window = WindowOf(spec);
   window.kind = spec.op->pool == PoolKind::kMax ? WindowSpec::kMaximum
                                                 : WindowSpec::kAverage;
+  window.pads_zeros = spec.op->pads_zeros;
   IOS_ASSIGN_OR_RETURN(const WindowKernel kernel,
                        WindowKernel::Create(device, window));
   return MakeTask([kernel](const void* const* inputs, void* output,

@@ -51,10 +51,8 @@ bool KeepDims(OperatorGraph& ops, int i);
 bool FlattenIntoMatMul(OperatorGraph& ops, int i);
 // Zeros added and cells cut by one operator after the other, by one.
 bool ComposePads(OperatorGraph& ops, int i);
-// Pooling with a 1x1 window only leaves cells out: the depthwise convolution
-// or the padding before it, or the 1x1 convolutions after it, can do that.
-// (NASNet pads, cuts and pools so to shift its input, then reads it with a
-// 1x1 convolution: that becomes one SepConv.)
+// Average pooling with a 1x1 window only leaves cells out: the convolution or
+// the padding before it, or the 1x1 convolutions after it, can do that.
 bool FoldSubsampling(OperatorGraph& ops, int i);
 // A depthwise convolution and the 1x1 convolution that alone reads it.
 bool FuseSepConv(OperatorGraph& ops, int i);

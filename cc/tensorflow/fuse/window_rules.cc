@@ -8,28 +8,32 @@
 namespace ios::tf {
 namespace {
 
-// A Pad that cuts at most two cells, as a depthwise convolution whose kernel
-// has a single 1, at the first cell that is kept.
+// A Pad as a depthwise convolution of one cell. A larger window, which could
+// cut cells as well, would multiply infinite neighbours by zero.
 bool PadToConvolution(OperatorGraph& ops, int i) {
   const Shape* x = ops.graph().shape(ops[i].inputs[0]);
-  const Padding p = ops[i].op.padding;
-  const auto cut = [](int64_t cells) { return std::max<int64_t>(-cells, 0); };
-  const auto add = [](int64_t cells) { return std::max<int64_t>(cells, 0); };
   Operator& op = ops[i].op;
-  const std::array<int64_t, 2> kernel = {cut(p.top) + cut(p.bottom) + 1,
-                                         cut(p.left) + cut(p.right) + 1};
-  if (!x || kernel[0] > 3 || kernel[1] > 3) return false;
-  const int64_t channels = x->back();
+  const Padding& p = op.padding;
+  if (!x || std::min({p.top, p.bottom, p.left, p.right}) < 0) return false;
   op.type = OperatorType::kConv2D;
-  op.kernel = kernel;
-  op.padding = {PaddingType::kExplicit, add(p.top), add(p.bottom), add(p.left),
-                add(p.right)};
-  op.groups = op.filters = channels;
-  std::vector<float> filter(kernel[0] * kernel[1] * channels, 0.0f);
-  const auto first =
-      filter.begin() + (cut(p.top) * kernel[1] + cut(p.left)) * channels;
-  std::fill(first, first + channels, 1.0f);
-  ops[i].weights = {std::move(filter)};
+  op.groups = op.filters = x->back();
+  ops[i].weights = {std::vector<float>(x->back(), 1.0f)};
+  return true;
+}
+
+// Whether the operator's window fits into images of all sizes. If it does not,
+// the operator is an error for small images; with strides it would give an
+// image without cells.
+bool TakesAllSizes(const OperatorGraph& ops, int i) {
+  const Operator& op = ops[i].op;
+  const Padding& p = op.padding;
+  const std::array<int64_t, 2> padding = {p.top + p.bottom, p.left + p.right};
+  for (int k : {0, 1}) {
+    const int64_t reach = (op.kernel[k] - 1) * op.dilations[k];
+    if (reach > padding[k] && !ops.graph().fixed(ops[i].inputs[0], 1 + k)) {
+      return false;
+    }
+  }
   return true;
 }
 
@@ -160,7 +164,9 @@ bool ComposePads(OperatorGraph& ops, int i) {
 }
 
 bool FoldSubsampling(OperatorGraph& ops, int i) {
-  if (!ops.Is(i, OperatorType::kPool) || ops[i].op.kernel != kOne ||
+  // A max pool makes the lowest number of NaN and negative infinity.
+  if (!ops.Is(i, OperatorType::kPool) || ops[i].op.pool != PoolKind::kAvg ||
+      ops[i].op.kernel != kOne ||
       ops[i].op.padding.type == PaddingType::kExplicit) {
     return false;
   }
@@ -170,7 +176,8 @@ bool FoldSubsampling(OperatorGraph& ops, int i) {
   }
   if (ops.Is(before, OperatorType::kConv2D) && ops.OnlyUser(before) == i &&
       ops[before].op.strides == kOne &&
-      ops[before].op.padding.type != PaddingType::kSame) {
+      ops[before].op.padding.type != PaddingType::kSame &&
+      TakesAllSizes(ops, before)) {
     ops[before].op.strides = ops[i].op.strides;
     ops.TakeOver(before, i);
     return true;
@@ -199,8 +206,6 @@ bool FoldPad(OperatorGraph& ops, int i) {
     const bool fixed =
         op.padding.type != PaddingType::kSame || op.strides == kOne;
     if (ops.IsConvolution(user) && !ops.IsTransposed(user)) return fixed;
-    // A maximum of values >= 0 and padded zeros is one without the zeros, as
-    // long as no window lies in the padding.
     return ops.Is(user, OperatorType::kPool) && op.pool == PoolKind::kMax &&
            relu && op.padding.type == PaddingType::kValid &&
            std::max(pad.top, pad.bottom) < op.kernel[0] &&
@@ -215,6 +220,8 @@ bool FoldPad(OperatorGraph& ops, int i) {
     const std::array<int64_t, 4> own = ExplicitPadding(op, *x);
     op.padding = {PaddingType::kExplicit, pad.top + own[0], pad.bottom + own[1],
                   pad.left + own[2], pad.right + own[3]};
+    // A window may see nothing but NaN, which do not count, and zeros.
+    op.pads_zeros = op.type == OperatorType::kPool;
   }
   ops.PushIntoUsers(i);
   return true;

@@ -65,6 +65,7 @@ TEST(PaddingGoesIntoAMaximumOfWhatIsNotNegative) {
     graph.Fetch(graph.Pool("pool", "pad", 3, 2));
     ImportedGraph imported(graph);
     EXPECT(imported.Apply(FoldPad) == (relu ? 1 : 0));
+    EXPECT(!relu || imported.At(imported.size() - 1).op.pads_zeros);
   }
 }
 
@@ -79,7 +80,7 @@ TEST(PaddingStaysIfAWindowLiesInIt) {
 
 TEST(SubsamplingIsTheStrideOfThePointwiseConvolutionsAfterIt) {
   TestGraph graph({1, 8, 8, 3});
-  graph.Pool("pool", "image", 1, 2);
+  graph.Pool("pool", "image", 1, 2, "AvgPool");
   graph.Fetch(graph.Convolution("left", "pool", 1, 3, 4));
   graph.Fetch(graph.Convolution("right", "pool", 1, 3, 5));
   ImportedGraph imported(graph);
@@ -91,10 +92,37 @@ TEST(SubsamplingIsTheStrideOfThePointwiseConvolutionsAfterIt) {
 
 TEST(SubsamplingStaysBeforeALargerWindow) {
   TestGraph graph({1, 8, 8, 3});
-  graph.Pool("pool", "image", 1, 2);
+  graph.Pool("pool", "image", 1, 2, "AvgPool");
   graph.Fetch(graph.Convolution("conv", "pool", 3, 3, 4));
   ImportedGraph imported(graph);
   EXPECT(imported.Apply(FoldSubsampling) == 0);
+}
+
+TEST(SubsamplingByAMaximumStays) {
+  TestGraph graph({1, 8, 8, 3});
+  graph.Pool("pool", "image", 1, 2, "MaxPool");
+  graph.Fetch(graph.Convolution("conv", "pool", 1, 3, 4));
+  ImportedGraph imported(graph);
+  EXPECT(imported.Apply(FoldSubsampling) == 0);
+}
+
+TEST(CutsStayBeforeSubsampling) {
+  TestGraph graph({1, 8, 8, 3});
+  graph.Pad("pad", "image", {0, 1, 0, 1});
+  const std::string from = graph.Integers("from", {4}, {0, 1, 1, 0});
+  const std::string size = graph.Integers("size", {4}, {-1, 8, 8, 3});
+  graph.Add(graph.Builder("cut", "Slice",
+                          {{"pad"},
+                           {from, ::tensorflow::DT_INT32},
+                           {size, ::tensorflow::DT_INT32}}));
+  graph.Pool("pool", "cut", 1, 2, "AvgPool");
+  graph.Fetch(graph.Convolution("conv", "pool", 1, 3, 4));
+  ImportedGraph imported(graph);
+  EXPECT(imported.Apply(ComposePads) == 1);
+  EXPECT(imported.Apply(FoldSubsampling) == 1);
+  EXPECT(imported.Types() ==
+         (Types{OperatorType::kPad, OperatorType::kConv2D}));
+  EXPECT(imported.At(1).op.strides == (Pair{2, 2}));
 }
 
 TEST(RepeatsInARowAreOne) {

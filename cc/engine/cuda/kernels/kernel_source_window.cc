@@ -11,6 +11,7 @@ const char kWindowSource[] = R"cuda(
 // IOS_WINDOW: 0 depthwise convolution, 1 maximum, 2 average.
 // IOS_KERNEL_HEIGHT, _WIDTH, IOS_STRIDE: known sizes; dilation is 1 then. Without
 // them any window, and IOS_STRIP is 1. IOS_UNROLL: rows of the window.
+// IOS_PADS_ZEROS: whether cells outside of the image are zeros to a maximum.
 // IOS_PRE_RELU: on the input. IOS_BIAS, IOS_RESIDUAL: what the output adds.
 
 constexpr bool kDepthwise = IOS_WINDOW == 0;
@@ -162,6 +163,14 @@ IOS_KERNEL(Window, WindowParams) {
                             p.input_width));
 #pragma unroll
     for (int e = 0; e < kVector; ++e) sum.v[e] *= scale;
+#endif
+#if IOS_PADS_ZEROS
+    const int first = (column + s) * p.stride_width - p.left;
+    if (top < 0 || top + kHeight > p.input_height || first < 0 ||
+        first + kWidth > p.input_width) {
+#pragma unroll
+      for (int e = 0; e < kVector; ++e) sum.v[e] = fmaxf(sum.v[e], 0.0f);
+    }
 #endif
 #if IOS_RESIDUAL
     AddTo(sum, LoadVector(p.residual, pixel * p.residual_pitch + channel));

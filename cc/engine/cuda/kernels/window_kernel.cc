@@ -108,6 +108,7 @@ KernelVariant VariantOf(const WindowSpec& spec, const Share& share) {
                          {"IOS_WINDOW", spec.kind},
                          {"IOS_STRIP", static_cast<int>(share.strip)},
                          {"IOS_PRE_RELU", spec.pre_relu},
+                         {"IOS_PADS_ZEROS", spec.pads_zeros},
                          {"IOS_BIAS", spec.bias},
                          {"IOS_RESIDUAL", spec.residual.has_value()}}};
   AddActivation(spec.activation, &variant.macros);

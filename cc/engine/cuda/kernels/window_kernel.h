@@ -26,6 +26,7 @@ struct WindowSpec {
   TensorView input, output;
   std::array<int64_t, 2> kernel = {1, 1}, strides = {1, 1}, dilations = {1, 1};
   int64_t top = 0, left = 0;  // cells of padding before
+  bool pads_zeros = false;    // kMaximum: cells of the padding are zeros
   // kDepthwise only: output = activation(convolution of input, after a Relu if
   // `pre_relu`, + residual + bias). Output channel c is of input channel
   // c / multiplier.
