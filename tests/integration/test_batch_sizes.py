@@ -136,7 +136,7 @@ def test_merges_that_sizes_share_are_in_the_graph(saved, network):
         1: ["concurrent 4", "merge 3"],
         8: ["concurrent 4", "concurrent 3"],
     }
-    assert ops(frozen).count("SplitV") == 1
+    assert gh.count_merges(frozen.graph_def) == 1
     assert ops(frozen).count("Conv2D") == 7
     images = networks.smooth_images(3, 17, seed=7)
     found = function_of(frozen)(images=images)["output_0"].numpy()
@@ -146,7 +146,7 @@ def test_merges_that_sizes_share_are_in_the_graph(saved, network):
 def test_one_batch_size_has_all_its_merges_in_the_graph(saved):
     frozen = rewrite(freeze(saved), {8: merge_everything})
     assert stages(frozen) == {8: ["concurrent 4", "concurrent 4"]}
-    assert ops(frozen).count("SplitV") == 2
+    assert gh.count_merges(frozen.graph_def) == 2
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,18 @@ class Graph:
     def ops(self) -> Counter[str]:
         return Counter(node.op for node in self.graph_def.node)
 
+    def merges(self) -> int:
+        """The number of merged convolutions."""
+        return count_merges(self.graph_def)
+
     def with_def(self, graph_def: graph_pb2.GraphDef) -> Graph:
         return dataclasses.replace(self, graph_def=graph_def)
+
+
+def count_merges(graph_def: graph_pb2.GraphDef) -> int:
+    """The number of merged convolutions, by the slice of each one's first part."""
+    names = [node.name for node in graph_def.node]
+    return sum("/ios_merge" in n and n.endswith("/slice_0") for n in names)
 
 
 def executed_nodes(function, *arguments, **keywords) -> list[node_def_pb2.NodeDef]:

@@ -37,14 +37,13 @@ class MergeWriter {
     for (size_t i = 0; i < parts.size(); ++i) {
       const ImportedOperator& part = Imported(parts[i]);
       // Readers of a part expect its own layout, not the merge's.
-      const std::string output =
-          i == 0 ? Split() : absl::StrCat(Split(), ":", i);
       editor_.Replace(
           part.output,
-          editor_.InLayout(absl::StrCat(name_, "/output_", i), output, layout(),
-                           index_.layout(part.output), ToTensorFlow(part.dtype),
+          editor_.InLayout(absl::StrCat(name_, "/output_", i), PartName(i),
+                           layout(), index_.layout(part.output),
+                           ToTensorFlow(part.dtype),
                            index_.node(part.output.node).device()));
-      for (int n : part.nodes) editor_.ReplaceControl(n, Split());
+      for (int n : part.nodes) editor_.ReplaceControl(n, PartName(i));
     }
   }
 
@@ -52,12 +51,11 @@ class MergeWriter {
     const Operator& op = merge_.plan.merged;
     const char* const format = channels_first_ ? "NCHW" : "NHWC";
     std::vector<const float*> biases;
-    std::vector<int> nodes, sizes;
+    std::vector<int> nodes;
     for (const MergePlan::Part& part : merge_.plan.parts) {
       const ImportedOperator& from = Imported(part);
       biases.push_back(from.op.bias ? from.weights[1].values.data() : nullptr);
       nodes.insert(nodes.end(), from.nodes.begin(), from.nodes.end());
-      sizes.push_back(from.op.filters);
     }
     const std::string filter = Filter();
     const std::string input =
@@ -81,22 +79,42 @@ class MergeWriter {
       tensor = add->name();
     }
     tensor = WriteActivation(name_, op.activation, tensor, &nodes_);
-
-    Tensor part_sizes(tensorflow::DT_INT32,
-                      TensorShape({static_cast<int64_t>(sizes.size())}));
-    std::copy(sizes.begin(), sizes.end(), part_sizes.flat<int>().data());
-    const std::string sizes_name = nodes_.Const(name_ + "/sizes", part_sizes);
-    const std::string axis_name =
-        nodes_.Const(name_ + "/axis", Tensor(channels_first_ ? 1 : 3));
-    NodeDef* split =
-        nodes_.Node(Split(), "SplitV", {tensor, sizes_name, axis_name});
-    AddNodeAttr("num_split", static_cast<int64_t>(sizes.size()), split);
-    AddNodeAttr("Tlen", tensorflow::DT_INT32, split);
+    WriteParts(tensor);
   }
 
  private:
-  // The node that gives the parts' results.
-  std::string Split() const { return name_ + "/split"; }
+  // The node that computes the result of a part.
+  std::string PartName(size_t i) const {
+    return absl::StrCat(name_, "/slice_", i);
+  }
+
+  // Slices the parts' channels out of the merged result. A Split would be an
+  // error for empty batches: TensorFlow's oneDNN convolution gives these as
+  // many channels as its input has.
+  void WriteParts(const std::string& merged) {
+    const int axis = channels_first_ ? 1 : 3;
+    const auto position = [&](const std::string& name, int channel,
+                              int others) {
+      Tensor value(tensorflow::DT_INT32, TensorShape({4}));
+      value.flat<int>().setConstant(others);
+      value.flat<int>()(axis) = channel;
+      return nodes_.Const(name, value);
+    };
+    const std::string strides = position(name_ + "/strides", 1, 1);
+    int first = 0;
+    for (size_t i = 0; i < merge_.plan.parts.size(); ++i) {
+      const int end = first + Imported(merge_.plan.parts[i]).op.filters;
+      NodeDef* slice =
+          nodes_.Node(PartName(i), "StridedSlice",
+                      {merged, position(PartName(i) + "/begin", first, 0),
+                       position(PartName(i) + "/end", end, 0), strides});
+      AddNodeAttr("Index", tensorflow::DT_INT32, slice);
+      const int64_t all_but_channels = 0b1111 & ~(1 << axis);
+      AddNodeAttr("begin_mask", all_but_channels, slice);
+      AddNodeAttr("end_mask", all_but_channels, slice);
+      first = end;
+    }
+  }
 
   const ImportedOperator& Imported(const MergePlan::Part& part) const {
     return partition_.operators[merge_.made->operators[part.op]];
