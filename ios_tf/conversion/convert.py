@@ -86,8 +86,8 @@ def convert(
       units: regular expressions; operators whose names match one, and equally in its
         groups, are scheduled as one operator.
       borders: regular expressions; a block ends with an operator whose name matches.
-      cache_dir: where schedules and latencies are kept; by default $IOS_TF_CACHE or
-        ~/.cache/ios_tf.
+      cache_dir: where schedules and latencies are kept; by default $IOS_TF_CACHE, or
+        ios_tf in $XDG_CACHE_HOME or ~/.cache.
       warmup, number, repeat: a latency is the median of `repeat` measurements of
         `number` runs each, after `warmup` runs; noisy ones are repeated.
       signatures: the signatures to convert; by default all. Others are kept as they

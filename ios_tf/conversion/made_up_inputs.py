@@ -118,9 +118,11 @@ def made_up_inputs(
         # Sounds have more samples than images have rows.
         sound = spec.dtype.is_floating and len(known) <= 2
         scale = _SAMPLES if sound else 1
-        shape = list(known)
-        for dimension, size in open_sizes(known).items():
-            shape[dimension] = scale * in_turn[size % len(in_turn)]
+        sizes = open_sizes(known)
+        shape = [
+            scale * in_turn[sizes[d] % len(in_turn)] if size is None else size
+            for d, size in enumerate(known)
+        ]
         if spec.dtype.is_floating:
             array = _numbers(random, shape, values).astype(spec.dtype.as_numpy_dtype)
         elif spec.dtype.is_bool:

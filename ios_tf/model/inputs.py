@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ios_tf.errors import UserError
+from ios_tf.errors import UserError, plain
 from ios_tf.native.graph import USUAL_IMAGE_SIZE
 
 # An array, or the shape of a random one.
@@ -160,7 +160,7 @@ def outputs_of(
     try:
         return function(**inputs)
     except (tf.errors.OpError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split("\n\nStack trace")[0].split())
+        reason = " ".join(plain(str(error)).split("\n\nStack trace")[0].split())
         raise _NotTakenError(
             f"the model cannot be called with {_described(inputs)}: {reason[:300]}; "
             "--input=NAME=FILE.npy or NAME=SHAPE gives it others"
