@@ -113,7 +113,7 @@ class ScheduleCache:
             _logger.warning("%s is ignored: %s", path, first_line(error))
             return None
         except tf.errors.OpError as error:
-            self._warn("read", error)
+            self._warn(f"the file {path} cannot be read", error)
             return None
         try:
             schedule = Schedule.from_json(data)
@@ -138,14 +138,9 @@ class ScheduleCache:
         try:
             cache_files.write(self._root, path, json.dumps(data) + "\n")
         except tf.errors.OpError as error:
-            self._warn("written", error)
+            self._warn(f"{self._directory} cannot be written", error)
 
-    def _warn(self, done: str, error: Exception) -> None:
+    def _warn(self, what: str, error: Exception) -> None:
         if not self._failing:
-            _logger.warning(
-                "the schedule cache %s cannot be %s: %s",
-                self._directory,
-                done,
-                first_line(error),
-            )
+            _logger.warning("the schedule cache fails: %s: %s", what, first_line(error))
         self._failing = True
