@@ -21,8 +21,17 @@ _OF_KERAS = "Exception encountered when calling "
 _QUOTED_BY_KERAS = "\n\nException encountered: "
 _DUMPED_BY_KERAS = " Full object config: "
 
+# TensorFlow's names of nodes before a reason, and of the operation behind it.
+_NODES = re.compile(r"(\[\[)?\{\{\w+ [^{}]*\}\}(\]\])?:? ?")
+_OPERATION = re.compile(r" ?\[Op:\w+\](?: name: ?\S*)?")
+
 # How TensorFlow begins what it says of an operator that fails in a function.
 _OF_NO_USE = ("Graph execution error", "Detected at node", "<stack traces", 'File "')
+
+
+def plain(text: str) -> str:
+    """A message without what TensorFlow adds for its own developers."""
+    return _OPERATION.sub("", _NODES.sub("", text))
 
 
 def first_line(error: BaseException) -> str:
@@ -30,7 +39,7 @@ def first_line(error: BaseException) -> str:
 
     And the reason, where that is in another line.
     """
-    text = _COLOURS.sub("", str(error)).rpartition(_QUOTED_BY_KERAS)[2]
+    text = _COLOURS.sub("", plain(str(error))).rpartition(_QUOTED_BY_KERAS)[2]
     text = text.partition(_DUMPED_BY_KERAS)[0]
     if text.startswith("in user code:"):  # what AutoGraph says ends with the error
         text = text.rstrip().rpartition("\n\n")[2]

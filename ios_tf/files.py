@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from typing import Any
 
 from ios_tf.errors import UserError
@@ -16,6 +17,25 @@ def is_special(path: str | os.PathLike[str]) -> bool:
     Reading and writing these may wait for ever, or do other things.
     """
     return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+
+
+def why_unreadable(path: str | os.PathLike[str]) -> str | None:
+    """Why a local file, or one below a directory, cannot be read; None if all can.
+
+    Only what exists is looked at: a path that does not exist is not unreadable.
+    """
+    try:
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            if not is_special(path):
+                with open(path, "rb") as file:
+                    file.read(1)
+            return None
+        paths = [os.path.join(path, name) for name in sorted(os.listdir(path))]
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{os.fspath(path)}: cannot be read: {error.strerror}"
+    return next(filter(None, map(why_unreadable, paths)), None)
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

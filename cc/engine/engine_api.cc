@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cc/core/ir/problem.h"
+#include "cc/engine/abort_message.h"
 #include "cc/engine/devices.h"
 #include "cc/engine/host_memory.h"
 #include "cc/engine/profiler.h"
@@ -223,6 +224,10 @@ int ios_check_schedule(const char* block, const char* schedule) {
     IOS_ASSIGN_OR_RETURN(const ios::Block parsed, ios::BlockFromJson(block));
     return ios::ParseSchedule(schedule, parsed).status();
   }));
+}
+
+void ios_exit_on_abort(const char* message, int descriptor) {
+  ios::ExitOnAbort(message, descriptor);
 }
 
 int ios_check_memory(int64_t bytes) {

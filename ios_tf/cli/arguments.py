@@ -179,7 +179,8 @@ def add_cache_dir(parser: Parser) -> None:
     parser.add_argument(
         "--cache_dir",
         metavar="DIR",
-        help="of schedules and latencies; default: $IOS_TF_CACHE or ~/.cache/ios_tf",
+        help="of schedules and latencies; default: $IOS_TF_CACHE, or "
+        "ios_tf in $XDG_CACHE_HOME or ~/.cache",
     )
 
 

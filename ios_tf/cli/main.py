@@ -6,6 +6,8 @@ import argparse
 import contextlib
 import logging
 import os
+import re
+import resource
 import signal
 import sys
 import tempfile
@@ -17,10 +19,14 @@ from absl import logging as absl_logging
 
 from ios_tf.cli import arguments, bench, cache, convert, explore, show
 from ios_tf.cli.endings import ended_by_exception, handled
-from ios_tf.errors import NativeLibraryError, UserError
+from ios_tf.errors import NativeLibraryError, UserError, plain
 from ios_tf.model import leftovers
+from ios_tf.native import engine, malloc
 from ios_tf.printable import printable
 
+# The usual reason of aborts, and how the loader says it.
+_EXHAUSTED = "probably because it got no memory or no thread"
+_NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
 _COMMANDS = (convert, explore, show, cache, bench)
 
 
@@ -77,7 +83,7 @@ def _is_of_use(record: logging.LogRecord) -> bool:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        with ended_by_exception():
+        with ended_by_exception(), _explained_aborts(options.traceback):
             # Libraries that it imports remove their temporary files at the end.
             with _quiet_standard_error(), _interrupted_afterwards():
                 _import_tensorflow()
@@ -168,6 +174,8 @@ def _quiet_standard_error() -> Iterator[None]:
         os.dup2(noise.fileno(), 2)
         try:
             yield
+        except MemoryError:
+            raise  # which says all
         except Exception:
             noise.seek(0)
             os.write(standard_error, noise.read())
@@ -178,8 +186,46 @@ def _quiet_standard_error() -> Iterator[None]:
             os.close(standard_error)
 
 
+@contextlib.contextmanager
+def _explained_aborts(traceback: bool) -> Iterator[None]:
+    """Native code that gets no memory or threads aborts the process: it is an error
+    of one line, too, unless a traceback is wanted."""
+    if traceback:
+        yield
+        return
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        malloc.save_addresses()
+    standard_error = os.dup(2)  # the other may be redirected
+    message = f"native code aborted the process, {_EXHAUSTED}{_limits()}"
+    message += "; --traceback shows what it says"
+    engine.exit_on_abort(f"ios_tf: error: {message}\n", standard_error)
+    try:
+        yield
+    finally:
+        engine.exit_on_abort(None)
+        os.close(standard_error)
+
+
+def _limits() -> str:
+    """Names the limits of this process that memory and threads run into."""
+    limits = [
+        f"{what} {value >> shift}{unit} (ulimit -{flag})"
+        for what, flag, limit, shift, unit in (
+            ("address space", "v", resource.RLIMIT_AS, 10, " KiB"),
+            ("data", "d", resource.RLIMIT_DATA, 10, " KiB"),
+            ("threads", "u", resource.RLIMIT_NPROC, 0, ""),
+        )
+        if (value := resource.getrlimit(limit)[0]) != resource.RLIM_INFINITY
+    ]
+    return f"; the limits here are {', '.join(limits)}" if limits else ""
+
+
 def _one_line(error: Exception) -> str:
-    text = printable(" ".join(str(error).split()))
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory{_limits()}"
+    if isinstance(error, ImportError) and _NOT_MAPPED.search(str(error)):
+        return f"TensorFlow cannot be loaded, {_EXHAUSTED}{_limits()}"
+    text = printable(" ".join(plain(str(error)).split()))
     if isinstance(error, (UserError, NativeLibraryError)):
         return text
     return f"{type(error).__name__}: {text}; --traceback shows where it comes from"

@@ -205,6 +205,10 @@ class Reference:
             found = list(self._references(batch_sizes, batch_sizes)[0])
         return {size: self._inputs[size] for size in found}
 
+    def refusal(self) -> CannotCompareError | None:
+        """Why the original could not be called; None if it was at some batch size."""
+        return None if self._expected else next(iter(self._refused.values()), None)
+
     def _references(
         self, batch_sizes: Sequence[int], timed: Sequence[int]
     ) -> tuple[dict[int, tuple[Inputs, Mapping[str, Any]]], CannotCompareError | None]:

@@ -86,8 +86,8 @@ def convert(
       units: regular expressions; operators whose names match one, and equally in its
         groups, are scheduled as one operator.
       borders: regular expressions; a block ends with an operator whose name matches.
-      cache_dir: where schedules and latencies are kept; by default $IOS_TF_CACHE or
-        ~/.cache/ios_tf.
+      cache_dir: where schedules and latencies are kept; by default $IOS_TF_CACHE, or
+        ios_tf in $XDG_CACHE_HOME or ~/.cache.
       warmup, number, repeat: a latency is the median of `repeat` measurements of
         `number` runs each, after `warmup` runs; noisy ones are repeated.
       signatures: the signatures to convert; by default all. Others are kept as they
@@ -239,16 +239,18 @@ class _Conversion:
 
     def _save_faster(
         self, plans: Mapping[int, Plan], directory: str
-    ) -> tuple[dict[int, Comparison], dict[int, Comparison]]:
+    ) -> tuple[dict[int, Comparison], dict[int, Comparison | None]]:
         """Writes the model with those plans that make it faster, if one does.
 
         Returns:
-          The comparisons of these, and of the others, with what is not written.
+          The comparisons of these plans, and of the others. A plan that leaves all
+          regions to TensorFlow has nothing to compare.
         """
+        kept = {n: plan for n, plan in plans.items() if plan.gains}
+        merged = set(kept)
+        lost: dict[int, Comparison | None] = dict.fromkeys(plans.keys() - kept.keys())
         graph_defs = {n: f.frozen.graph_def for n, f in self._functions.items()}
-        graph_defs |= {n: plan.rewrite(self._device) for n, plan in plans.items()}
-        kept, merged = dict(plans), set(plans)
-        lost: dict[int, Comparison] = {}
+        graph_defs |= {n: plan.rewrite(self._device) for n, plan in kept.items()}
         # A model with changes is judged again. Each function changes once for merges
         # and once for all of it at most, so this ends.
         while kept:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ios_tf.errors import first_line
-from ios_tf.model.inputs import LIMITS
+from ios_tf.model.inputs import LIMITS, open_sizes
 from ios_tf.native.graph import USUAL_IMAGE_SIZE
 
 # The size of images: in place of all unknown dimensions but the first, or of two in
@@ -117,8 +117,12 @@ def made_up_inputs(
             known[1] = max(1, in_turn[0] // _FRAMES)
         # Sounds have more samples than images have rows.
         sound = spec.dtype.is_floating and len(known) <= 2
-        sizes = itertools.cycle([n * (_SAMPLES if sound else 1) for n in in_turn])
-        shape = [next(sizes) if size is None else size for size in known]
+        scale = _SAMPLES if sound else 1
+        sizes = open_sizes(known)
+        shape = [
+            scale * in_turn[sizes[d] % len(in_turn)] if size is None else size
+            for d, size in enumerate(known)
+        ]
         if spec.dtype.is_floating:
             array = _numbers(random, shape, values).astype(spec.dtype.as_numpy_dtype)
         elif spec.dtype.is_bool:

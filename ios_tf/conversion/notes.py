@@ -46,22 +46,29 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
     return dataclasses.replace(report, comparisons=list(found)).with_notes(*notes)
 
 
-def slower(report: Report, made: Plan, comparison: Comparison) -> Report:
-    """Says that a function stays as it was."""
-    stays = f"signature {comparison.signature!r} stays TensorFlow's"
-    if comparison.converted_ms:
+def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
+    """Says why a function is left to TensorFlow.
+
+    `comparison`: of the function with its regions; None if no region was faster, so
+    that there was nothing to compare.
+    """
+    name = f"signature {made.function.reference.name!r}"
+    if comparison and comparison.converted_ms:
         return report.with_notes(
-            stays + _beside(comparison.converted_ms, comparison.tensorflow_ms)
+            _left_to_tensorflow(name, comparison.tensorflow_ms, comparison.converted_ms)
         )
-    report = report.with_notes(*comparison.notes)
+    refusal = made.function.reference.refusal()
+    if refusal:
+        report = report.with_notes(f"{name} could not be called: {refusal}")
     if not made.regions:
         return report.with_notes(
-            f"{stays}, as neither it nor a region of it could be timed; --keep_slower "
-            "converts it all the same"
+            f"{name} is left to TensorFlow, because neither the signature nor one of "
+            "its regions could be timed; --keep_slower converts it all the same"
         )
+    several = sum(len(one.regions) for one in made.regions) > 1
+    reason = "none of its regions is" if several else "its region is not"
     return report.with_notes(
-        f"{stays}, which is as fast here and now in each region of it; it could not "
-        "be called itself",
+        f"{name} is left to TensorFlow, because {reason} clearly faster",
         *_slow_regions(made),
     )
 
@@ -155,7 +162,7 @@ def the_rest(report: Report, converted: Sequence[Function]) -> Report:
     fixed = [(f, f.fixed_batch_size()) for f in converted]
     notes = [
         f"signature {f.reference.name!r} {f.describe_fixed_batch_size()}: it is "
-        "scheduled for that"
+        f"scheduled for {size} {'image' if size == 1 else 'images'} in a call"
         for f, size in fixed
         if size and size not in report.sizes
     ]
@@ -192,18 +199,30 @@ def the_rest(report: Report, converted: Sequence[Function]) -> Report:
 
 
 def _slow_regions(made: Plan) -> list[str]:
-    """Which regions stay TensorFlow's."""
-    return [
-        f"{one.name} stays TensorFlow's" + _beside(one.region_ms, one.tensorflow_ms)
+    """Which regions are left to TensorFlow, and why."""
+    lines = [
+        _left_to_tensorflow(one.name, one.tensorflow_ms, one.region_ms)
         for one in made.regions
         if not one.is_faster()
     ]
+    untimed = len(made.left.difference(*(one.regions for one in made.regions)))
+    if untimed:
+        lines.append(
+            f"{untimed} {'region is' if untimed == 1 else 'regions are'} left to "
+            "TensorFlow, because they could not be timed; --keep_slower converts them"
+        )
+    return lines
 
 
-def _beside(ms: Mapping[int, float], tensorflow_ms: Mapping[int, float]) -> str:
-    return ", whose time here and now was " + ", ".join(
-        f"{tensorflow_ms[size]:.2f} ms and ours {one:.2f} at batch size {size}"
-        for size, one in ms.items()
+def _left_to_tensorflow(
+    name: str, tensorflow_ms: Mapping[int, float], ours_ms: Mapping[int, float]
+) -> str:
+    return f"{name} is left to TensorFlow, because ours is not clearly faster: " + (
+        "; ".join(
+            f"TensorFlow took {tensorflow_ms[size]:.2f} ms and ours {ms:.2f} ms at "
+            f"batch size {size}"
+            for size, ms in ours_ms.items()
+        )
     )
 
 

@@ -147,8 +147,12 @@ def _faster(
     schedules, stats = searcher.schedule_all(function.problems.values())
     report = notes.search(report, stats)
 
-    def find(schedules: Mapping[str, Schedule]) -> tuple[Plan, _Compute, Comparison]:
+    def find(
+        schedules: Mapping[str, Schedule],
+    ) -> tuple[Plan, _Compute | None, Comparison | None]:
         plan = Plan.find(function, schedules, searcher, keeps_all)
+        if not plan.gains:
+            return plan, None, None
         return plan, *equivalents.compared(plan.rewrite(device), timed=True)
 
     try:
@@ -158,7 +162,7 @@ def _faster(
             raise
         report = notes.too_inexact(report, error)
         plan, compute, comparison = find(computed_directly(schedules))
-    if not keeps_all and not plan.is_faster(comparison):
+    if not comparison or not (keeps_all or plan.is_faster(comparison)):
         return None, notes.slower(report, plan, comparison)
     report = notes.plan(report, plan, schedules)
     return compute, notes.comparisons(report, [comparison])

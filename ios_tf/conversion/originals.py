@@ -14,6 +14,7 @@ from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from ios_tf.errors import UserError, first_line
 from ios_tf.model.loading import traced
+from ios_tf.model.saved_models import without_signatures
 
 _KINDS = (
     "a keras.Model, a tf.function with an input_signature, a ConcreteFunction or "
@@ -163,6 +164,8 @@ class Original:
                 )
             ((name, function),) = signatures.items()
             return cls(name, given, function, Call(function, {}))
+        if isinstance(signatures, Mapping):
+            raise UserError(f"the model has no signatures; {without_signatures(given)}")
         if isinstance(given, (str, os.PathLike)):
             raise UserError(
                 f"a model on disk is converted by ios_tf.convert; pass {_KINDS}"

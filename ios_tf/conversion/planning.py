@@ -159,7 +159,7 @@ class Function:
         return [size for size in batch_sizes if size not in self.other_networks]
 
     def fixed_batch_size(self) -> int | None:
-        """How many images the blocks compute, where inputs leave no other number."""
+        """How many images the blocks are scheduled for, where no batch size says it."""
         inputs = self.frozen.inputs.values()
         if not self.problems or any(
             spec.shape.rank is None or None in spec.shape.as_list()[:1]
@@ -170,15 +170,14 @@ class Function:
         return first.block["inputs"][0][0]
 
     def describe_fixed_batch_size(self) -> str:
-        """Says what that is."""
+        """Says why a batch size does not change how many images it computes."""
         fixed = self.fixed_batch_size()
-        leading = {
-            spec.shape[0] for spec in self.frozen.inputs.values() if spec.shape.rank
-        }
-        if leading == {fixed}:
+        shapes = [spec.shape for spec in self.frozen.inputs.values()]
+        leading = {shape[0] for shape in shapes if shape.rank}
+        if leading == {fixed} and all(s.is_fully_defined() for s in shapes):
             return f"has the fixed batch size {fixed}"
-        # Its inputs have no batch, or one that it takes apart.
-        return f"computes {fixed} image{'s' * (fixed != 1)} in every call"
+        # The number may be fixed, or follow another dimension or an input's value.
+        return "has no input whose first dimension is open"
 
 
 @contextlib.contextmanager
@@ -207,8 +206,8 @@ def with_their_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Funct
         sizes = ", ".join(map(str, fixed[0].collected))
         raise UserError(
             f"signature {fixed[0].reference.name!r} "
-            f"{fixed[0].describe_fixed_batch_size()}: it cannot be scheduled for "
-            f"{sizes}; give one batch size"
+            f"{fixed[0].describe_fixed_batch_size()}, so that it cannot be scheduled "
+            f"for the batch sizes {sizes}; give one batch size"
         )
     return {
         number: dataclasses.replace(
@@ -339,12 +338,13 @@ class Plan:
         return any(block["region"] not in self.left for block in blocks)
 
     def is_faster(self, comparison: Comparison) -> bool:
-        """Whether the function is worth having, by what was measured.
+        """Whether a function that gains is worth having, by what was measured.
 
-        Of one that cannot be called these are its regions: each that it has wins.
+        If it cannot be called, only its regions were: each that is kept is faster.
         """
-        measured = comparison.is_faster() if comparison.converted_ms else self.regions
-        return self.gains and bool(measured)
+        if not comparison.converted_ms:
+            return bool(self.regions)
+        return comparison.is_faster()
 
     def rewrite(
         self, device: str, materialise_merges: bool = True

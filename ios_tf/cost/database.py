@@ -76,7 +76,7 @@ class LatencyDatabase:
             self._file = _open(path)
             # Open for as long as this is used: what its name leads to later, and
             # whether the directory is still there, changes nothing.
-            self._close = weakref.finalize(self, os.close, self._file)
+            self._close = weakref.finalize(self, _closed, self._file)
             ignored = self._read(self._file)
             if ignored:
                 _logger.warning(
@@ -172,10 +172,15 @@ class LatencyDatabase:
             time.sleep(_LOOK_AGAIN_SECONDS)
 
     def close(self) -> None:
-        """Nothing is known or kept afterwards but in memory."""
+        """Nothing is known or kept afterwards but in memory.
+
+        Some filesystems say only now that they have not kept what was written.
+        """
         if self._file is not None:
-            self._close()
+            error = self._close()
             self._file = None
+            if error:
+                self._warn(error)
 
     def _read(self, file: int) -> int:
         """Reads what has been written since; gives how many lines are no latencies."""
@@ -260,6 +265,15 @@ def open_database(path: str | None, device: str) -> LatencyDatabase:
                 _why(error),
             )
     return LatencyDatabase(None, device)
+
+
+def _closed(file: int) -> OSError | None:
+    """Closes a descriptor; gives the error, if there is one."""
+    try:
+        os.close(file)
+    except OSError as error:
+        return error
+    return None
 
 
 def _open(path: str, may_write: bool = True) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from ios_tf.errors import UserError
+from ios_tf.errors import UserError, plain
 from ios_tf.native.graph import USUAL_IMAGE_SIZE
 
 # An array, or the shape of a random one.
@@ -116,6 +116,20 @@ def accepted_inputs(
     return inputs, outputs_of(function, inputs)
 
 
+def open_sizes(shape: Sequence[int | None]) -> dict[int, int]:
+    """Which size each open dimension has: 0 for the height, 1 for the width.
+
+    The leading dimension is the batch. Several open dimensions are height and width in
+    turn. A single one is the height only if two dimensions follow it: a sequence is an
+    image of height 1, so that its length is a width (see WithProbe in
+    cc/tensorflow/graph/probes.cc).
+    """
+    dimensions = [d for d, size in enumerate(shape) if d and size is None]
+    if len(dimensions) == 1:
+        return {d: int(d + 2 >= len(shape)) for d in dimensions}
+    return {d: i % 2 for i, d in enumerate(dimensions)}
+
+
 def image_size_of(
     specs: Mapping[str, tf.TensorSpec], inputs: Mapping[str, tf.Tensor]
 ) -> tuple[int, int]:
@@ -123,10 +137,11 @@ def image_size_of(
     for name, spec in specs.items():
         if spec.shape.rank is None or spec.shape.rank < 3:
             continue
-        pairs = zip(spec.shape.as_list()[1:], inputs[name].shape[1:], strict=True)
-        sizes = [given for size, given in pairs if size is None]
+        opened = open_sizes(spec.shape.as_list())
+        # A size that is not open may be any.
+        sizes = {i: inputs[name].shape[d] for d, i in reversed(opened.items())}
         if sizes:
-            return sizes[0], sizes[1 % len(sizes)]
+            return sizes.get(0, sizes.get(1)), sizes.get(1, sizes.get(0))
     return USUAL_IMAGE_SIZE
 
 
@@ -145,7 +160,7 @@ def outputs_of(
     try:
         return function(**inputs)
     except (tf.errors.OpError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split("\n\nStack trace")[0].split())
+        reason = " ".join(plain(str(error)).split("\n\nStack trace")[0].split())
         raise _NotTakenError(
             f"the model cannot be called with {_described(inputs)}: {reason[:300]}; "
             "--input=NAME=FILE.npy or NAME=SHAPE gives it others"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,12 +14,23 @@ import tensorflow as tf
 
 from ios_tf import models, validation
 from ios_tf.errors import UserError, first_line
-from ios_tf.files import is_special
+from ios_tf.files import is_special, why_unreadable
+from ios_tf.model import other_formats
 from ios_tf.model.leftovers import remove_abandoned_steps, step_directory
 from ios_tf.native import malloc
 
 KERAS_PREFIX = "keras:"
 MODELS_PREFIX = "models:"
+# What Keras says of layers and functions whose code is not in a file.
+_NEEDS_CODE = re.compile(
+    r"Could not locate (class|function)|Unknown \w+( \w+)?: |is a Python lambda"
+    r"|safe_mode=False|custom_object"
+)
+_CODE_ADVICE = (
+    ". The command line runs no Python code of models: in Python, load the model with "
+    "its code (custom_objects=..., and safe_mode=False for a Lambda), call "
+    "model.export(DIRECTORY), and convert DIRECTORY"
+)
 _KERAS_FILES = (".keras", ".h5", ".hdf5")
 
 
@@ -190,12 +202,20 @@ def _has_prefix(model: Any, prefix: str) -> bool:
 def _check_saved_model(path: str) -> None:
     _check_exists(path)
     if not tf.io.gfile.isdir(path):
+        described = other_formats.described_file(path)
         raise UserError(
-            f"{path}: not a SavedModel directory, a .keras or .h5 file, "
+            f"{path} is {described}"
+            if described
+            else f"{path}: not a SavedModel directory, a .keras or .h5 file, "
             "keras:NAME or models:NAME"
         )
     if not tf.saved_model.contains_saved_model(path):
-        raise UserError(f"{path}: not a SavedModel (it has no saved_model.pb)")
+        described = other_formats.described_directory(path)
+        raise UserError(
+            f"{path} is {described}"
+            if described
+            else f"{path}: not a SavedModel (it has no saved_model.pb)"
+        )
     for name in (
         tf.saved_model.SAVED_MODEL_FILENAME_PB,
         tf.saved_model.SAVED_MODEL_FILENAME_PBTXT,
@@ -207,14 +227,21 @@ def _check_exists(path: str) -> None:
     try:
         if tf.io.gfile.exists(path):
             return
+        is_prefix = tf.io.gfile.exists(f"{path}.index")
     except tf.errors.OpError as error:  # such as a filesystem it does not know
         raise UserError(f"{path}: cannot be read: {first_line(error)}") from error
-    raise UserError(f"{path}: no such file or directory")
+    if is_prefix:
+        raise UserError(f"{path} is {other_formats.CHECKPOINT}")
+    # TensorFlow says of what lies in an unreadable directory that it does not exist.
+    raise UserError(why_unreadable(path) or f"{path}: no such file or directory")
 
 
 def _check_regular(path: str) -> None:
     if is_special(path):  # which TensorFlow would wait for
         raise UserError(f"{path}: is no regular file")
+    unreadable = why_unreadable(path)
+    if unreadable:
+        raise UserError(unreadable)
 
 
 def _load_keras_file(path: str) -> Any:
@@ -222,6 +249,8 @@ def _load_keras_file(path: str) -> Any:
 
     _check_exists(path)
     _check_regular(path)
+    if path.endswith(".weights.h5"):
+        raise UserError(f"{path} is {other_formats.WEIGHTS}")
     is_archive = path.endswith(".keras") and os.path.isfile(path)
     if is_archive and not zipfile.is_zipfile(path):  # Keras says that there is no file
         raise UserError(f"{path}: Keras cannot load it: it is no zip archive")
@@ -229,7 +258,13 @@ def _load_keras_file(path: str) -> Any:
         return keras.saving.load_model(path, compile=False)
     # Keras raises all kinds of errors for what is wrong inside of the file.
     except Exception as error:
-        raise UserError(f"{path}: Keras cannot load it: {first_line(error)}") from error
+        reason, advice = first_line(error), ""
+        if "No model config found" in reason:
+            raise UserError(f"{path} is {other_formats.WEIGHTS}") from error
+        if _NEEDS_CODE.search(reason):
+            # Keras's own advice is for Python.
+            reason, advice = reason.partition(". ")[0], _CODE_ADVICE
+        raise UserError(f"{path}: Keras cannot load it: {reason}{advice}") from error
 
 
 def _build_keras_application(

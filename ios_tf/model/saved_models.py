@@ -11,10 +11,12 @@ import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.checkpoint import trackable_view
 from tensorflow.python.eager import wrap_function
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.saved_model import load_v1_in_v2, loader_impl
 from tensorflow.python.trackable import asset, resource
 
 from ios_tf.errors import UserError, first_line
+from ios_tf.files import why_unreadable
 from ios_tf.model import function_library
 from ios_tf.native import malloc
 
@@ -66,11 +68,13 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
         loaded = tf.saved_model.load(directory, tags=list(tags) if tags else None)
     # Truncated files, unregistered ops: TensorFlow's own line says it.
     except Exception as error:
-        raise UserError(
-            f"{directory}: cannot be loaded: {first_line(error)}"
-        ) from error
+        reason = why_unreadable(directory) or first_line(error)
+        if "Failed to find any matching files" in reason:
+            reason = "the files of its variables are missing (variables/variables.*)"
+        raise UserError(f"{directory}: cannot be loaded: {reason}") from error
     if not loaded.signatures:
-        raise UserError(f"{directory}: the SavedModel has no signatures")
+        advice = without_signatures(loaded)
+        raise UserError(f"{directory}: the SavedModel has no signatures; {advice}")
     signatures = dict(loaded.signatures)
     captured = _captured(signatures.values())
     resources = []
@@ -88,6 +92,24 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
     del loaded, trackable
     malloc.release_unused(unused)
     return Signatures(signatures, resources)
+
+
+def without_signatures(loaded: Any) -> str:
+    """Says what to do with a loaded SavedModel that has no signatures."""
+    names = [
+        name
+        for name in dict.fromkeys(("__call__", *sorted(vars(loaded))))
+        if isinstance(getattr(loaded, name, None), polymorphic_function.Function)
+    ]
+    if not names:
+        return "it has no functions to make one of either, so there is nothing to run"
+    function = f"loaded.{names[0]}.get_concrete_function(tf.TensorSpec(SHAPE, DTYPE))"
+    return (
+        f"in Python, with loaded = tf.saved_model.load(DIRECTORY), call "
+        f"ios_tf.optimize({function}), or give its function a signature by "
+        f"tf.saved_model.save(loaded, OTHER, signatures={function}) and convert OTHER"
+        + (f" (its functions are {', '.join(names)})" if len(names) > 1 else "")
+    )
 
 
 def _captured(functions: Iterable[Any]) -> set[int]:

@@ -43,6 +43,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "ios_check_schedule": (ctypes.c_int, [ctypes.c_char_p] * 2),
     "ios_check_memory": (ctypes.c_int, [ctypes.c_int64]),
+    "ios_exit_on_abort": (None, [ctypes.c_char_p, ctypes.c_int]),
     "ios_profiler_create": (ctypes.c_void_p, [ctypes.c_char_p] * 2),
     "ios_profiler_delete": (None, [ctypes.c_void_p]),
     "ios_profiler_measure": (
@@ -113,6 +114,14 @@ def load() -> None:
       EngineError: it cannot be loaded.
     """
     _library()
+
+
+def exit_on_abort(message: str | None, descriptor: int = 2) -> None:
+    """From now on a library's abort() prints a message, and exits with code 1.
+
+    Libraries abort where they get no memory or threads. None: it is a signal again.
+    """
+    _library().ios_exit_on_abort(message and message.encode(), descriptor)
 
 
 def _cuda_directories() -> list[str]:

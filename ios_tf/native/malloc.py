@@ -27,3 +27,13 @@ def return_freed() -> None:
     """Returns freed memory to the system, which glibc otherwise keeps."""
     with contextlib.suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def save_addresses() -> None:
+    """Has all threads allocate from one arena, where the address space is limited.
+
+    glibc reserves 64 MiB of addresses for the arena of each thread.
+    """
+    arena_max = -8  # M_ARENA_MAX of malloc.h
+    with contextlib.suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).mallopt(arena_max, 1)

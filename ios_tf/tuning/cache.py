@@ -28,24 +28,46 @@ _logger = logging.getLogger("ios_tf")
 
 
 def default_directory() -> str:
-    """$IOS_TF_CACHE, or ~/.cache/ios_tf."""
-    return os.environ.get("IOS_TF_CACHE") or os.path.join(
-        os.path.expanduser("~"), ".cache", "ios_tf"
-    )
+    """$IOS_TF_CACHE, or ios_tf in $XDG_CACHE_HOME or ~/.cache."""
+    named = os.environ.get("IOS_TF_CACHE")
+    if named:
+        return named
+    caches = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(caches):  # the specification has such a path ignored
+        caches = os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(caches, "ios_tf")
 
 
 def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
     """The schedule cache that an argument names; by default `default_directory`.
 
     Raises:
-      UserError: it is no path, or that of a file.
+      UserError: the argument, or else $IOS_TF_CACHE, is not the path of a directory
+        that exists or can be made.
     """
-    named = validation.path("cache_dir", cache_dir) if cache_dir else None
+    name, named = "cache_dir", os.environ.get("IOS_TF_CACHE")
+    if cache_dir:
+        named = validation.path(name, cache_dir)
+    elif named:
+        name = "IOS_TF_CACHE"
     # Of a local directory links are looked at.
     directory = (named or default_directory()).removeprefix("file://")
-    if named and os.path.exists(directory) and not os.path.isdir(directory):
-        raise UserError(f"cache_dir={directory!r} is no directory")
+    file = _file_in_the_way(directory) if named else None
+    if file:
+        raise UserError(
+            f"{name}={directory!r}: {file} is not a directory; name a directory for "
+            "schedules and latencies"
+        )
     return directory
+
+
+def _file_in_the_way(directory: str) -> str | None:
+    """A file where a local directory, or one above it, is or should be made."""
+    while directory and "://" not in directory:
+        if os.path.lexists(directory):
+            return None if os.path.isdir(directory) else directory
+        directory = os.path.dirname(directory)
+    return None
 
 
 def latency_database(directory: str) -> str:
@@ -69,7 +91,7 @@ class ScheduleCache:
         """`directory` need not exist; `device` is a fingerprint."""
         self._root = directory
         self._directory = os.path.join(directory, device)
-        self._warned = False  # that it cannot be written
+        self._failing = False  # as a warning has said
 
     def path(self, signature: str, strategy: str) -> str:
         """The path of a block's schedule."""
@@ -79,15 +101,19 @@ class ScheduleCache:
     def get(self, problem: Problem, settings: SearchSettings) -> Schedule | None:
         """The schedule of a block found with these settings, or None.
 
-        A file that is not such a schedule is ignored with one warning.
+        A file that is not such a schedule is ignored with one warning. So is a cache
+        that cannot be read.
         """
         path = self.path(problem.signature, settings.strategy)
         try:
             data = cache_files.read(self._root, path)
         except tf.errors.NotFoundError:
             return None
-        except tf.errors.OpError as error:
+        except tf.errors.FailedPreconditionError as error:
             _logger.warning("%s is ignored: %s", path, first_line(error))
+            return None
+        except tf.errors.OpError as error:
+            self._warn(f"the file {path} cannot be read", error)
             return None
         try:
             schedule = Schedule.from_json(data)
@@ -112,10 +138,9 @@ class ScheduleCache:
         try:
             cache_files.write(self._root, path, json.dumps(data) + "\n")
         except tf.errors.OpError as error:
-            if not self._warned:
-                _logger.warning(
-                    "the schedule cache %s cannot be written: %s",
-                    self._directory,
-                    first_line(error),
-                )
-            self._warned = True
+            self._warn(f"{self._directory} cannot be written", error)
+
+    def _warn(self, what: str, error: Exception) -> None:
+        if not self._failing:
+            _logger.warning("the schedule cache fails: %s: %s", what, first_line(error))
+        self._failing = True

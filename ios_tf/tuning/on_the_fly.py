@@ -134,7 +134,8 @@ def enable(
 
     Args:
       cache_dir: the schedule cache, on any filesystem TensorFlow knows; by default
-        $IOS_TF_CACHE or ~/.cache/ios_tf.
+        $IOS_TF_CACHE, or ios_tf in
+        $XDG_CACHE_HOME or ~/.cache.
       on_miss: what becomes of a block that is not there. "pass": its region stays
         TensorFlow's, and the block is written to `cache_dir`/pending for `ios_tf
         tune`, while a chain, which has one schedule only, runs by that; "greedy": the

@@ -128,7 +128,8 @@ def tune(
     the same time.
 
     Args:
-      cache_dir: the schedule cache; by default $IOS_TF_CACHE or ~/.cache/ios_tf.
+      cache_dir: the schedule cache; by default $IOS_TF_CACHE, or ios_tf in
+        $XDG_CACHE_HOME or ~/.cache.
       device: "cpu" or "gpu".
       max_groups, max_group_size, warmup, number, repeat, winograd: see `convert`.
       progress: show progress on standard error.

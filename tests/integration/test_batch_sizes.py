@@ -264,7 +264,7 @@ def test_what_is_no_image_size(size, saved, tmp_path):
 def test_a_fixed_batch_size(tmp_path):
     model = save_function(str(tmp_path / "m"), [4, 9, 9, 4], function=branches)
     output = str(tmp_path / "out")
-    with pytest.raises(ios_tf.UserError, match=r"batch size 4: .* for 1, 4"):
+    with pytest.raises(ios_tf.UserError, match=r"batch size 4,.* batch sizes 1, 4"):
         ios_tf.convert(model, output, batch_size=[1, 4], strategy="greedy", **FAST)
     assert not os.path.exists(output)
     for size, notes in ((4, 0), (1, 1)):
@@ -274,6 +274,46 @@ def test_a_fixed_batch_size(tmp_path):
         assert sum("fixed batch size 4" in note for note in report.notes) == notes
     (program,) = graph_optimizer.lowered_programs(freeze(output))
     assert [entry["batch_size"] for entry in program["schedules"]] == [4]
+
+
+def _frames_last(video):
+    return tf.nn.conv2d(tf.transpose(video, [3, 0, 1, 2]), WEIGHTS, 1, "SAME")
+
+
+def _made_of_a_number(seed, n):
+    noise = tf.random.stateless_normal(tf.stack([n, 20, 20, 3]), seed)
+    return tf.nn.conv2d(noise, WEIGHTS, 1, "SAME")
+
+
+WEIGHTS = gh.random_array(3, 3, 3, 6)
+
+
+@pytest.mark.parametrize(
+    ("function", "specs"),
+    [
+        (_frames_last, [tf.TensorSpec([20, 12, 3, None])]),
+        (_frames_last, [tf.TensorSpec([12, 12, 3, None])]),
+        (
+            _made_of_a_number,
+            [tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int32)],
+        ),
+    ],
+)
+def test_numbers_of_images_that_vary_are_not_called_fixed(function, specs):
+    """The number follows another dimension, or an input's value."""
+    varying = tf.function(function, input_signature=specs)
+    why = "has no input whose first dimension is open"
+    with pytest.raises(ios_tf.UserError, match=why) as error:
+        ios_tf.optimize(varying, (1, 4), strategy="greedy", image_size=20, **FAST)
+    notes = ios_tf.optimize(
+        varying, 16, strategy="greedy", image_size=20, **FAST
+    ).report.notes
+    # 16 is as good as any number for what an input's value says.
+    assert any(f"{why}: it is scheduled for 20 images" in note for note in notes) == (
+        function is _frames_last
+    )
+    for text in (str(error.value), *notes):
+        assert "every call" not in text and "fixed" not in text
 
 
 def test_a_signature_of_a_fixed_batch_size_beside_another(tmp_path):

@@ -131,4 +131,9 @@ def test_default_directory(monkeypatch):
     monkeypatch.setenv("IOS_TF_CACHE", "/somewhere")
     assert default_directory() == "/somewhere"
     monkeypatch.delenv("IOS_TF_CACHE")
-    assert default_directory().endswith("/.cache/ios_tf")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert default_directory() == "/caches/ios_tf"
+    monkeypatch.setenv("HOME", "/home/one")
+    for ignored in ("", "relative/path"):
+        monkeypatch.setenv("XDG_CACHE_HOME", ignored)
+        assert default_directory() == "/home/one/.cache/ios_tf"

@@ -241,7 +241,121 @@ def test_signature_that_does_not_exist(capfd, tmp_path, network):
 def test_saved_model_without_signatures(capfd, tmp_path, cache):
     tf.saved_model.save(tf.Module(), str(cache / "empty"))
     result = run(capfd, "convert", str(cache / "empty"), str(tmp_path / "out"))
-    assert_fails(result, 1, "no signatures", tmp_path)
+    assert_fails(result, 1, "no signatures; it has no functions", tmp_path)
+    module = tf.Module()
+    spec = [tf.TensorSpec([None, 8, 8, 3], name="x")]
+    module.features = tf.function(lambda x: x[:, ::2], input_signature=spec)
+    module.other = tf.function(lambda x: x + 1, input_signature=spec)
+    tf.saved_model.save(module, str(cache / "hub"))
+    result = run(capfd, "convert", str(cache / "hub"), str(tmp_path / "out"))
+    call = "loaded.features.get_concrete_function(tf.TensorSpec(SHAPE, DTYPE))"
+    assert_fails(result, 1, f"ios_tf.optimize({call})", tmp_path)
+    with pytest.raises(ios_tf.UserError, match=r"no signatures.*signatures=loaded"):
+        ios_tf.optimize(tf.saved_model.load(str(cache / "hub")))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["m.tflite"], "m.tflite is a model of TensorFlow Lite"),
+        (["m.onnx"], "m.onnx is an ONNX model"),
+        (["frozen.pb"], "frozen.pb is a frozen graph"),
+        (["saved_model.pb"], "the graph of a SavedModel. Give the directory"),
+        (["m.ckpt-5.index"], "a checkpoint"),
+        (["m.weights.h5"], "weights without a model"),
+        (["m", "m.index"], "a checkpoint"),
+        (["d/checkpoint", "d/m-1.index"], "d is a checkpoint"),
+        (["d/1/saved_model.pb", "d/12/saved_model.pb"], "Give one of them, d/12"),
+        (["d/model.onnx"], "d is an ONNX model"),
+        (["d/photo.jpg"], "not a SavedModel (it has no saved_model.pb)"),
+        (["photo.jpg"], "not a SavedModel directory, a .keras or .h5 file"),
+    ],
+)
+def test_models_of_other_kinds_are_recognised(
+    names, message, capfd, tmp_path, cache, monkeypatch
+):
+    monkeypatch.chdir(cache)
+    for name in names[names[0] == "m" :]:  # a checkpoint's prefix is not a file
+        os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+        (cache / name).write_bytes(b"x")
+    model = names[0].partition("/")[0]
+    result = run(capfd, "convert", model, str(tmp_path / "out"))
+    assert_fails(result, 1, message, tmp_path)
+
+
+@keras.saving.register_keras_serializable()
+class Twice(layers.Layer):
+    def call(self, x):
+        return 2 * x
+
+
+@pytest.mark.parametrize("ending", [".keras", ".h5"])
+@pytest.mark.parametrize("layer", [Twice, lambda: layers.Lambda(lambda x: 2 * x)])
+def test_code_that_the_command_line_does_not_have(
+    ending, layer, capfd, tmp_path, cache
+):
+    path = str(cache / f"model{ending}")
+    inputs = keras.Input((8, 8, 3))
+    keras.Model(inputs, layer()(inputs)).save(path)
+    capfd.readouterr()
+    registered = keras.saving.get_custom_objects()
+    before = dict(registered)
+    registered.clear()
+    try:
+        result = run(capfd, "convert", path, str(tmp_path / "out"))
+    finally:
+        registered.update(before)
+    assert_fails(result, 1, "call model.export(DIRECTORY), and convert", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["variables.index", "variables.data-00000-of-00001"])
+def test_files_that_cannot_be_read_are_not_called_missing(
+    name, capfd, tmp_path, cache, network
+):
+    model = shutil.copytree(network, cache / "model")
+    file = os.path.join(model, "variables", name)
+    os.remove(file)
+    os.symlink(name, file)  # to itself: root cannot read it either
+    result = run(capfd, "convert", str(model), str(tmp_path / "out"))
+    assert_fails(result, 1, f"{file}: cannot be read: Too many levels of", tmp_path)
+    shutil.rmtree(os.path.dirname(file))
+    result = run(capfd, "convert", str(model), str(tmp_path / "out"))
+    assert_fails(result, 1, "the files of its variables are missing", tmp_path)
+
+
+def test_a_cache_that_is_a_file_is_one_error(capfd, tmp_path, cache, monkeypatch):
+    (cache / "file").write_text("")
+    for below in ("", "/below/it"):
+        path = f"{cache}/file{below}"
+        monkeypatch.setenv("IOS_TF_CACHE", path)
+        for name in ("cache_dir", "IOS_TF_CACHE"):
+            flags = [f"--cache_dir={path}"] if name == "cache_dir" else []
+            words = ["convert", "keras:MobileNet", str(tmp_path / "out"), *flags]
+            message = f"{name}={path!r}: {cache}/file is not a directory"
+            assert_fails(run(capfd, *words), 1, message, tmp_path)
+
+
+@pytest.mark.parametrize("mebibytes", [1200, 1465])
+def test_a_limit_of_the_address_space_is_one_line(mebibytes):
+    command = [sys.executable, "-m", "ios_tf", "cache", "list"]
+    size = mebibytes << 20
+    done = subprocess.run(
+        ["prlimit", f"--as={size}", *command], capture_output=True, text=True
+    )
+    if done.returncode:  # more cores need more memory
+        assert done.returncode == 1, done
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("ios_tf: error: "), done
+        assert f"address space {size >> 10} KiB (ulimit -v)" in line
+
+
+@pytest.mark.parametrize("sender", ["os.abort()", "pass"])
+def test_aborts_of_native_code_are_one_line(sender):
+    code = "import os; from ios_tf.native import engine; "
+    code += f"engine.exit_on_abort('said\\n'); {sender}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    aborts = "abort" in sender
+    assert (done.returncode, done.stderr) == ((1, "said\n") if aborts else (0, ""))
 
 
 def test_unwritable_output(capfd, tmp_path, network):

@@ -154,8 +154,8 @@ def test_sizes_may_differ():
     inputs = made_up_inputs(specs, 2, Guess((6, 4)))
     assert [x.shape.as_list() for x in inputs.values()] == [
         [2, 6, 4, 3],
-        [2, 9, 6, 3],
-        [2, 6],
+        [2, 9, 4, 3],
+        [2, 4],
     ]
 
 

@@ -83,10 +83,12 @@ def test_a_model_that_gains_nothing_is_copied(tmp_path, monkeypatch):
     made_up(monkeypatch, [1.0, 1.5, 1.0], [2.0, 1.0, 2.0], [1.0, 1.0, 1.0], [2.0] * 3)
     report = ios_tf.convert(source, output, batch_size=[1, 4], **FAST)
     assert report.notes == [
-        "signature 'one' stays TensorFlow's, whose time here and now was 1.00 ms and "
-        "ours 1.50 at batch size 1, 2.00 ms and ours 1.00 at batch size 4",
-        "signature 'two' stays TensorFlow's, whose time here and now was 1.00 ms and "
-        "ours 1.00 at batch size 1, 2.00 ms and ours 2.00 at batch size 4",
+        "signature 'one' is left to TensorFlow, because ours is not clearly faster: "
+        "TensorFlow took 1.00 ms and ours 1.50 ms at batch size 1; "
+        "TensorFlow took 2.00 ms and ours 1.00 ms at batch size 4",
+        "signature 'two' is left to TensorFlow, because ours is not clearly faster: "
+        "TensorFlow took 1.00 ms and ours 1.00 ms at batch size 1; "
+        "TensorFlow took 2.00 ms and ours 2.00 ms at batch size 4",
         "the model is copied unchanged",
     ]
     assert report.table().splitlines() == [*report.notes, f"written: {output}"]
@@ -103,7 +105,7 @@ def test_functions_that_gain_are_converted(tmp_path, monkeypatch):
     report = ios_tf.convert(source, output, **FAST)
     (comparison,) = report.comparisons
     assert comparison.signature == "two"
-    assert "signature 'one' stays TensorFlow's" in report.notes[0]
+    assert "signature 'one' is left to TensorFlow" in report.notes[0]
     assert (
         "signature 'two' takes longer than the original at batch size 1 where this "
         "package is not installed" in report.notes
@@ -147,7 +149,9 @@ def test_what_is_written_in_place_of_slow_merges_is_judged(
     kept = second[1] < 1
     assert len(regions_of(output, "serving_default")) == kept
     assert ("the model is copied unchanged" in report.notes) == (not kept)
-    assert any("1.00 ms and ours 1.50" in note for note in report.notes) == (not kept)
+    assert any("1.00 ms and ours 1.50 ms" in note for note in report.notes) == (
+        not kept
+    )
     assert len(report.comparisons) == kept
 
 
@@ -157,8 +161,8 @@ def test_functions_that_stay_are_judged_beside_one_that_does_not(tmp_path, monke
     made_up(monkeypatch, [1.0, 1.5, 1.0], [2.0, 1.0, 1.0], [2.0, 2.1, 1.0])
     report = ios_tf.convert(source, output, **FAST)
     assert [note.partition(",")[0] for note in report.notes] == [
-        "signature 'one' stays TensorFlow's",
-        "signature 'two' stays TensorFlow's",
+        "signature 'one' is left to TensorFlow",
+        "signature 'two' is left to TensorFlow",
         "the model is copied unchanged",
     ]
     assert regions_of(output, "two") == []
@@ -243,7 +247,10 @@ def test_what_cannot_be_timed_at_all_stays_tensorflows(tmp_path, monkeypatch):
     records(source)
     monkeypatch.setattr(region_check, "measure_made_up", lambda *args: [])
     report = ios_tf.convert(source, output, **FAST)
-    assert "neither it nor a region of it could be timed" in report.notes[-2]
+    assert (
+        "neither the signature nor one of its regions could be timed"
+        in report.notes[-2]
+    )
     assert report.notes[-1] == "the model is copied unchanged"
     report = ios_tf.convert(source, output, overwrite=True, **shared.FAST)
     assert len(regions_of(output, "serving_default")) == 2
@@ -260,7 +267,7 @@ def test_models_that_take_another_batch_size_are_timed_at_it(tmp_path, monkeypat
     fm.save(network, source, function, fm.image_spec())
     made_up(monkeypatch, [1.0, 1.1, 1.0])
     report = ios_tf.convert(source, output, **FAST)
-    assert "1.00 ms and ours 1.10 at batch size 8" in report.notes[-2]
+    assert "1.00 ms and ours 1.10 ms at batch size 8" in report.notes[-2]
     assert report.notes[-1] == "the model is copied unchanged"
 
 
@@ -270,7 +277,7 @@ def test_optimize_runs_the_original_where_nothing_is_gained(monkeypatch):
     made_up(monkeypatch, [1.0, 1.1])
     same = ios_tf.optimize(function, **FAST)
     assert repr(same).startswith("<not optimized function")
-    assert "1.00 ms and ours 1.10 at batch size 1" in same.report.notes[0]
+    assert "1.00 ms and ours 1.10 ms at batch size 1" in same.report.notes[0]
     assert same.report.notes[1:] == ["the original function is run"]
     np.testing.assert_array_equal(same(fm.images(2)), function(fm.images(2)))
     made_up(monkeypatch, [1.0, 0.5])
@@ -278,6 +285,35 @@ def test_optimize_runs_the_original_where_nothing_is_gained(monkeypatch):
 
 
 # Regions, each by itself.
+
+
+def test_where_no_region_gains_the_report_says_so(tmp_path, monkeypatch):
+    """The frozen graph without regions is not compared, and its time is not "ours"."""
+    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
+    module = tf.Module()
+    module.filters = [tf.Variable(gh.random_array(3, 3, 4, 4)) for _ in range(3)]
+
+    def function(x):
+        for filters in module.filters:
+            x = tf.nn.conv2d(tf.cumsum(x, 1), filters, 1, "SAME")
+        return {"y": x}
+
+    spec = tf.TensorSpec([None, 4, 4, 4], name="x")
+    module.serve = tf.function(function, input_signature=[spec])
+    tf.saved_model.save(module, source, signatures=module.serve)
+    why = "signature {!r} is left to TensorFlow, because none of its regions is clearly"
+    regions = [[1.0, 1.1], [1.0, 1.2], [1.0, 1.3]]
+    made_up(monkeypatch, *regions)
+    notes = ios_tf.convert(source, output, **FAST).notes
+    assert notes[0] == why.format("serving_default") + " faster"
+    for i, (note, (_, ours)) in enumerate(zip(notes[1:4], regions, strict=True), 1):
+        assert note.startswith(f"region {i} of 3 (")
+        assert f"TensorFlow took 1.00 ms and ours {ours:.2f} ms at batch size" in note
+    assert notes[4:] == ["the model is copied unchanged"]
+    made_up(monkeypatch, *regions)
+    same = ios_tf.optimize(module.serve, **FAST)
+    assert same.report.notes[0] == why.format("function") + " faster"
+    assert same.report.notes[-1] == "the original function is run"
 
 
 def three_regions(make=tf.constant) -> frozen_graphs.FrozenSignature:
@@ -500,7 +536,7 @@ def test_what_is_kept_won_and_what_did_not_is_the_original(build, batch_size, tm
     build().export(source, verbose=False)
     report = ios_tf.convert(source, output, batch_size=batch_size, **FAST)
     if "the model is copied unchanged" in report.notes:
-        assert any("stays TensorFlow's" in note for note in report.notes)
+        assert any("left to TensorFlow" in note for note in report.notes)
         same = filecmp.dircmp(source, output)
         assert not same.left_only + same.right_only + same.diff_files
         return

@@ -1,5 +1,6 @@
 """Arguments of signatures: random ones, and those that a user names."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -7,12 +8,17 @@ import pytest
 import tensorflow as tf
 
 from ios_tf import UserError
+from ios_tf.conversion.made_up_inputs import Guess, made_up_inputs
+from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.model.inputs import (
     accepted_inputs,
     example_inputs,
     image_size_of,
     outputs_of,
     parse_inputs,
+)
+from ios_tf.model.inputs import (
+    open_sizes as open_sizes_of,
 )
 
 
@@ -44,12 +50,51 @@ def test_sizes_that_are_left_open():
     open_sizes = MODEL.structured_input_signature[1]
     image = {"image": tf.zeros([2, 8, 9, 3])}
     assert image_size_of({"image": open_sizes["image"]}, image) == (8, 9)
+    wide = {"x": tf.TensorSpec([None, 4, None, 3])}
+    assert image_size_of(wide, {"x": tf.zeros([1, 4, 7, 3])}) == (7, 7)
     sequence = {"x": tf.TensorSpec([None, None, 16]), "ids": open_sizes["ids"]}
     assert image_size_of(sequence, {"x": tf.zeros([1, 7, 16])}) == (7, 7)
+    for shape, opened in (
+        ([None, None, 16], {1: 1}),  # a sequence is an image of height 1
+        ([None, 16, None], {2: 1}),
+        ([None, None, None], {1: 0, 2: 1}),
+        ([None, None, 9, 3], {1: 0}),
+        ([None, 9, None, 3], {2: 1}),
+        ([None, 3, 9, None], {3: 1}),
+        ([None, None, None, 3], {1: 0, 2: 1}),
+        ([None, 8, None, None, 3], {2: 0, 3: 1}),
+        ([None, 8, 9, 3], {}),
+    ):
+        assert open_sizes_of(shape) == opened
     assert image_size_of({"ids": open_sizes["ids"]}, {"ids": tf.zeros([1, 4])}) == (
         224,
         224,
     )
+
+
+@pytest.mark.parametrize(
+    ("shape", "block_input"),
+    [
+        ([None, None, 3], [1, 1, 50, 3]),  # the width is a sequence's length
+        ([None, None, None, 3], [1, 40, 50, 3]),
+        ([None, 9, None, 3], [1, 9, 50, 3]),
+        ([None, None, 9, 3], [1, 40, 9, 3]),
+    ],
+)
+def test_schedules_and_comparisons_have_the_same_sizes(shape, block_input):
+    """So has C++, which infers the shapes that a schedule is made for."""
+    spec = tf.TensorSpec(shape, name="x")
+    windows = np.ones([5, 3, 8] if len(shape) == 3 else [5, 5, 3, 8], np.float32)
+    function = tf.function(
+        lambda x: tf.nn.convolution(x, windows), input_signature=[spec]
+    )
+    frozen = frozen_graphs.freeze_flat("f", function.get_concrete_function())
+    frozen = dataclasses.replace(frozen, image_size=(40, 50))
+    (problem,) = graph_optimizer.collect(frozen, 1).problems.values()
+    assert problem.block["inputs"] == [block_input]
+    x = made_up_inputs({"x": spec}, 1, Guess((40, 50)))["x"]
+    without_height = [block_input[0], *block_input[2:]]
+    assert x.shape == (block_input if len(shape) == 4 else without_height)
 
 
 def test_unknown_first_sizes_are_the_batch():

@@ -1,6 +1,7 @@
 """The latency database: processes that are killed, and processes side by side."""
 
 import collections
+import contextlib
 import errno
 import fcntl
 import json
@@ -434,6 +435,20 @@ print(result.schedule.stages != (), cached.measured)
     assert 0 <= len(database) < int(measured)
     database.put("new", Latency(1.0, 0.1, 3))
     assert database.get("new") == Latency(1.0, 0.1, 3)
+
+
+def test_a_close_that_fails_is_one_warning(tmp_path, caplog):
+    database = LatencyDatabase(str(tmp_path / "latencies.txt"), "device")
+    database.put("stage", Latency(1.0, 0.0, 3))
+    os.close(database._file)  # closing it again fails
+    with (
+        pytest.raises(RuntimeError, match="disk is full"),
+        contextlib.closing(database),
+    ):
+        raise RuntimeError("the disk is full")
+    (record,) = caplog.records
+    assert "Bad file descriptor" in record.getMessage()
+    assert database.get("stage") == Latency(1.0, 0.0, 3)
 
 
 def test_who_measures_is_waited_for_and_who_keeps_the_lock_is_not(

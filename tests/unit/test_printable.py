@@ -40,3 +40,18 @@ def test_warnings(caplog):
     logging.getLogger("ios_tf").warning("%s is ignored: %s", "x.json", _EVIL)
     (record,) = caplog.records
     assert record.getMessage() == f"x.json is ignored: {printable(_EVIL)}"
+
+
+def test_messages_are_without_tensorflows_own_names():
+    device = "_device_/job:localhost/replica:0/task:0/device:CPU:0"
+    for shown, text in (
+        (
+            "/out; No space left",
+            f"{{{{function_node __wrapped__SaveV2{device}}}}} /out; No space left "
+            "[Op:SaveV2]",
+        ),
+        ("3 vs 4", "{{function_node f}} {{node a/b}} 3 vs 4 [Op:Conv2D] name: "),
+        ("no such value", "no such value\n\t [[{{node x}}]] [Op:__inference_f_7]"),
+        ("not [[1, 2], [3]] in {}", "not [[1, 2], [3]] in {}"),
+    ):
+        assert first_line(ValueError(text)) == shown

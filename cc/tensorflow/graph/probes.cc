@@ -17,6 +17,10 @@ void SetInputShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
   }
 }
 
+// Whether the height, 0, or the width, 1, is the size of the only unknown
+// dimension of an image. A sequence is an image of height 1.
+int OnlySize(int dimension, int rank) { return dimension + 2 >= rank; }
+
 // The leading dimension is the batch. Where an image has two more that are not
 // known, they are its height and width.
 tensorflow::TensorShapeProto WithProbe(tensorflow::TensorShapeProto shape,
@@ -34,7 +38,8 @@ tensorflow::TensorShapeProto WithProbe(tensorflow::TensorShapeProto shape,
   int next = 0;
   for (int d = 1; d < shape.dim_size(); ++d) {
     if (shape.dim(d).size() < 0) {
-      shape.mutable_dim(d)->set_size(sizes[next++]);
+      const int size = unknown == 1 ? OnlySize(d, shape.dim_size()) : next++;
+      shape.mutable_dim(d)->set_size(sizes[size]);
     }
   }
   return shape;

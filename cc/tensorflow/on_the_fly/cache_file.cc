@@ -74,6 +74,12 @@ class Descriptor {
   }
   operator int() const { return descriptor_; }  // NOLINT
 
+  // Some filesystems say only now that they have not kept what was written.
+  absl::Status Close() {
+    return close(std::exchange(descriptor_, -1)) == 0 ? absl::OkStatus()
+                                                      : LastError();
+  }
+
  private:
   int descriptor_;
 };
@@ -159,11 +165,12 @@ absl::Status WriteLocal(const std::string& directory, const std::string& below,
   const int place = *made;
   absl::Status status;
   {
-    const Descriptor file(openat(place, temporary.c_str(),
-                                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                                 0666));
+    Descriptor file(openat(place, temporary.c_str(),
+                           O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file < 0) return LastError();
     status = WriteAll(file, content);
+    const absl::Status closed = file.Close();
+    if (status.ok()) status = closed;
   }
   if (status.ok() &&
       renameat(place, temporary.c_str(), place, name.c_str()) != 0) {

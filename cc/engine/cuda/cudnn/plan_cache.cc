@@ -83,8 +83,8 @@ std::string DefaultDirectory() {
   if (const char* plans = std::getenv("IOS_TF_PLAN_CACHE")) return plans;
   const char* cache = std::getenv("IOS_TF_CACHE");
   if (cache && *cache) return std::string(cache) + "/plans";
-  const char* home = std::getenv("HOME");
-  return home && *home ? std::string(home) + "/.cache/ios_tf/plans" : "";
+  const std::string caches = UserCacheDirectory();
+  return caches.empty() ? "" : caches + "/ios_tf/plans";
 }
 
 }  // namespace

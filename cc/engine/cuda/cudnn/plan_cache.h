@@ -18,8 +18,9 @@ namespace ios::cuda {
 class PlanCache {
  public:
   // The process's. Its directory is the environment's IOS_TF_PLAN_CACHE, beside
-  // the schedules ($IOS_TF_CACHE/plans, ~/.cache/ios_tf/plans) by default; if
-  // that is set and empty, plans are kept in memory only.
+  // the schedules ($IOS_TF_CACHE/plans, or ios_tf/plans in the user's cache
+  // directory) by default; if that is set and empty, plans are kept in memory
+  // only.
   static PlanCache& Get();
 
   std::optional<std::string> Find(const std::string& device,

@@ -50,8 +50,8 @@ std::optional<std::string> ReadOwn(int directory, const std::string& name) {
 
 std::string OwnDirectory() {
   if (const char* code = std::getenv("IOS_TF_CODE_CACHE")) return code;
-  const char* home = std::getenv("HOME");
-  return home && *home ? std::string(home) + "/.cache/ios_tf_code" : "";
+  const std::string caches = UserCacheDirectory();
+  return caches.empty() ? "" : caches + "/ios_tf_code";
 }
 
 }  // namespace

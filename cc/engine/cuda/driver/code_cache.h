@@ -16,7 +16,8 @@ namespace ios::cuda {
 class CodeCache {
  public:
   // The process's. Its directory is the environment's IOS_TF_CODE_CACHE,
-  // ~/.cache/ios_tf_code by default; if that is set and empty, nothing is kept.
+  // ios_tf_code in the user's cache directory by default; if that is set and
+  // empty, nothing is kept.
   static CodeCache& Get();
 
   explicit CodeCache(std::string directory)

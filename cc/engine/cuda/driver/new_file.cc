@@ -5,11 +5,20 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 namespace ios::cuda {
 
 OpenFile::~OpenFile() {
   if (file_ >= 0) close(file_);
+}
+
+std::string UserCacheDirectory() {
+  const char* caches = std::getenv("XDG_CACHE_HOME");
+  // The specification has a relative path ignored.
+  if (caches && *caches == '/') return caches;
+  const char* home = std::getenv("HOME");
+  return home && *home ? std::string(home) + "/.cache" : "";
 }
 
 bool MakeDirectories(const std::string& path, mode_t mode) {

@@ -1,4 +1,4 @@
-// New directories and files, as all caches of files make them.
+// The directories and files that all caches of files make.
 #ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_NEW_FILE_H_
 #define IOS_TF_CC_ENGINE_CUDA_DRIVER_NEW_FILE_H_
 
@@ -21,6 +21,10 @@ class OpenFile {
  private:
   const int file_;
 };
+
+// Where programs keep caches: $XDG_CACHE_HOME, or ~/.cache. Empty if the
+// environment names neither.
+std::string UserCacheDirectory();
 
 // Makes the directory, with `mode`, and those above it, as far as they are
 // missing.
