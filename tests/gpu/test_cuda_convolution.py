@@ -116,6 +116,18 @@ def test_engines_less_precise_than_asked_for_never_run(gpu):
     assert timed == {0, 1, 3}
 
 
+# CUDNN_NUMERICAL_NOTE_FFT, WINOGRAD, WINOGRAD_TILE_4x4, _6x6 and _13x13.
+@pytest.mark.parametrize("note", [3, 5, 6, 7, 8])
+def test_engines_that_share_rounding_between_outputs_never_run(gpu, note):
+    """Though they are ready, and the fastest."""
+    gpu.fake.set(tiles=2, ready_tiles=1, tile_note=note)
+    op = CONV | {"kernel": [1, note], "activation": "relu6"}
+    block = {**block_of(op), "dtype": "float16"}
+    program = engine.Program(block, schedule_of(1), weights_of(op), "gpu")
+    timed, _, _ = engines_of(gpu, program, "float16")
+    assert timed == {0, 1, 2, 3}
+
+
 def test_plans_that_are_far_slower_are_not_sampled(gpu):
     """Of four in float16 engine 2 takes half of engine 1's time or less, a third of
     engine 0's; the two without TF32 take about as long as each other."""

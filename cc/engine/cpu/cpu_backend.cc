@@ -21,7 +21,7 @@ namespace ios::cpu {
 namespace {
 
 // See Backend::Fingerprint.
-constexpr int kRevision = 9;
+constexpr int kRevision = 10;
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");

@@ -30,6 +30,8 @@ class WinogradTask : public CpuTask {
     const memory::desc plain =
         PlainFilterDesc(op, /*groups=*/1, plan_.channels, plan_.filters);
     plain_ = filter->Packed(engine, plain, plain);
+    common_cells_ =
+        CommonCells(plan_, static_cast<const float*>(plain_.get_data_handle()));
     filter_ = filter->Derived(
         static_cast<int>(op.algorithm), plan_.filter_floats(), [&](float* to) {
           TransformFilter(
@@ -53,6 +55,7 @@ class WinogradTask : public CpuTask {
     arguments.input_pitch = input_.pitch;
     arguments.filter = filter_.get();
     arguments.plain = static_cast<const float*>(plain_.get_data_handle());
+    arguments.common_cells = common_cells_;
     if (bias_) {
       arguments.bias = static_cast<const float*>(bias_.get_data_handle());
     }
@@ -79,6 +82,7 @@ class WinogradTask : public CpuTask {
   bool at_once_;  // whether the activation is
   memory plain_, bias_;
   std::shared_ptr<const float> filter_;
+  uint32_t common_cells_;
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ constexpr int kReadyEngines = sizeof(kInvented) / sizeof(kInvented[0]);
 // Behind these come those that fuse any graph and are compiled when a plan is
 // built, unless the option "ready_tiles" says otherwise: as many as the option
 // "tiles" says, each twice as fast as the one before. They take tensors of any
-// pitch.
+// pitch. The option "tile_note" gives them one more numerical note.
 int EngineCount() { return kReadyEngines + Machine::Get().Option("tiles"); }
 
 bool IsTile(int engine) { return engine >= kReadyEngines; }
@@ -107,6 +107,10 @@ EnginePtr MakeInvented(const OperationGraph& graph, int index) {
   engine.index = index;
   engine.knobs = {{CUDNN_KNOB_TYPE_TILE_SIZE, index}};
   engine.numerical = NotesOf(invented, graph);
+  if (const int64_t note = Machine::Get().Option("tile_note");
+      IsTile(index) && note > 0) {
+    engine.numerical.push_back(static_cast<cudnnBackendNumericalNote_t>(note));
+  }
   if (IsTile(index) && !Machine::Get().Option("ready_tiles")) {
     engine.behavior = {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION};
   }

@@ -6,6 +6,7 @@
 #include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/kernels/vectorized.h"
 #include "cc/engine/cpu/kernels/winograd_direct.h"
+#include "cc/engine/cpu/kernels/winograd_guard.h"
 #include "cc/engine/cpu/kernels/winograd_transforms.h"
 #include "cc/engine/cpu/kernels/winograd_units.h"
 
@@ -19,20 +20,28 @@ struct Tiling {
   static constexpr int kSide[2] = {kHighSide, kWideSide};
 };
 
-// Of a vector of channels: a value for each plane.
+// How many InnerCells() of a tile differ, in height (0) or width (1).
+template <typename Tiling, int kDimension>
+constexpr int kInner =
+    2 * Tiling::kSide[kDimension] > Tiling::kPoints[kDimension] + 1 ? 2 : 1;
+
+// Transforms one vector of channels into one value for each plane. Returns the
+// sums of the cells' squares.
 template <typename V, typename Tiling>
-IOS_INLINE void TransformCells(
+IOS_INLINE V TransformCells(
     const float* const (&from)[Tiling::kPoints[0]][Tiling::kPoints[1]],
     float* plane, int64_t tile_plane) {
   constexpr int kHigh = Tiling::kPoints[0], kWide = Tiling::kPoints[1];
-  V columns[kHigh][kWide];
+  V columns[kHigh][kWide], squares{};
 #pragma GCC unroll 8
   for (int k = 0; k < kWide; ++k) {
-    V column[kHigh];
+    V column[kHigh], of_column{};
 #pragma GCC unroll 8
     for (int r = 0; r < kHigh; ++r) {
       std::memcpy(&column[r], from[r][k], sizeof(V));
+      of_column += column[r] * column[r];
     }
+    squares += of_column;
     TransformInput<kHigh>(column, &columns[0][k], kWide);
   }
 #pragma GCC unroll 8
@@ -44,10 +53,12 @@ IOS_INLINE void TransformCells(
       std::memcpy(plane, &row[k], sizeof(V));
     }
   }
+  return squares;
 }
 
+// Returns whether the tile is even.
 template <typename Isa, typename Tiling>
-IOS_INLINE void TransformTile(const WinogradPlan& plan,
+IOS_INLINE bool TransformTile(const WinogradPlan& plan,
                               const WinogradArguments& arguments,
                               const float* zeros, const Unit& unit,
                               const Place& place, float* to) {
@@ -64,6 +75,10 @@ IOS_INLINE void TransformTile(const WinogradPlan& plan,
       cells[r][k] = inside ? row + x * arguments.input_pitch : zeros;
     }
   }
+  QuickGuard<V, kInner<Tiling, 0>, kInner<Tiling, 1>> guard;
+  const auto rows = InnerCells(place.high, plan.window[0]);
+  const auto columns = InnerCells(place.wide, plan.window[1]);
+  guard.SetCells([&](int r, int k) { return cells[rows[r]][columns[k]]; });
   for (int64_t c = 0; c < plan.channels; c += kGroup) {
     const int64_t end = std::min(c + kGroup, plan.channels);
     for (int64_t e = c; e < end; e += Width<V>()) {
@@ -79,10 +94,14 @@ IOS_INLINE void TransformTile(const WinogradPlan& plan,
           from[r][k] = padded[r][k];
         }
       }
-      TransformCells<V, Tiling>(from, to + e - c, unit.tile_plane);
+      guard.Add(e, end - e,
+                TransformCells<V, Tiling>(from, to + e - c, unit.tile_plane));
     }
     to += unit.rows * kGroup;
   }
+  const uint32_t all = (uint32_t{1} << plan.window[0] * plan.window[1]) - 1;
+  if (arguments.common_cells == all && guard.IsEven()) return true;
+  return IsEvenTile(plan, place, arguments.common_cells, &cells[0][0]);
 }
 
 template <typename Isa, typename Tiling>
@@ -92,9 +111,10 @@ IOS_INLINE void TransformTiles(const WinogradPlan& plan,
   for (int64_t block = 0; block < unit.blocks; ++block) {
     const int64_t begin = unit.BlockBegin(block);
     for (int64_t i = begin; i < unit.BlockBegin(block + 1); ++i) {
-      TransformTile<Isa, Tiling>(
+      const bool even = TransformTile<Isa, Tiling>(
           plan, arguments, zeros, unit, Place(plan, unit.first + i),
           unit.tiles + block * unit.block_floats + (i - begin) * kGroup);
+      unit.by_definition[i] = even ? 0.0f : 1.0f;
     }
   }
 }
@@ -219,9 +239,10 @@ IOS_INLINE void TransformProducts(const WinogradPlan& plan,
   const int64_t end = std::min(first_filter + kBlock, unit.filter_end);
   for (int64_t i = 0; i < unit.count; ++i) {
     const Place place(plan, unit.first + i);
-    const int64_t high =
-        std::min<int64_t>(kHighSide, plan.out_height - place.y);
-    const int64_t wide = std::min<int64_t>(kWideSide, plan.out_width - place.x);
+    if (unit.by_definition[i] != 0.0f) {
+      ComputeDirectly(plan, arguments, place, first_filter, end - first_filter);
+      continue;
+    }
     const int64_t corner =
         (place.image * plan.out_height + place.y) * plan.out_width + place.x;
     V finite{};  // or not a number
@@ -244,12 +265,12 @@ IOS_INLINE void TransformProducts(const WinogradPlan& plan,
       if (arguments.bias) bias = Load<V>(arguments.bias + f, end - f);
 #pragma GCC unroll 4
       for (int r = 0; r < kHighSide; ++r) {
-        if (r >= high) break;
+        if (r >= place.high) break;
         V row[kWideSide];
         TransformOutput<kWide, kWideSide>(columns[r], row);
 #pragma GCC unroll 4
         for (int k = 0; k < kWideSide; ++k) {
-          if (k >= wide) break;
+          if (k >= place.wide) break;
           V v = row[k] + bias;
           finite += v * 0.0f;
           const int64_t pixel = corner + r * plan.out_width + k;

@@ -43,11 +43,17 @@ struct WinogradPlan {
 // `filter` is [kh,kw,C,filters], as TensorFlow has it.
 void TransformFilter(const WinogradPlan& plan, const float* filter, float* to);
 
+// The cells of the window at which every filter has factors, one bit for each
+// (r * kw + k), except for filters that are zero everywhere. A masked or merged
+// filter has cells without factors: outputs do not depend on these.
+uint32_t CommonCells(const WinogradPlan& plan, const float* filter);
+
 struct WinogradArguments {
   const float* input = nullptr;  // pixels are input_pitch floats apart
   int64_t input_pitch = 0;
   const float* filter = nullptr;    // transformed
   const float* plain = nullptr;     // not transformed
+  uint32_t common_cells = 0;        // of `plain`
   const float* bias = nullptr;      // null for none
   const float* residual = nullptr;  // null for none
   int64_t residual_pitch = 0;
@@ -56,9 +62,9 @@ struct WinogradArguments {
   int64_t output_pitch = 0;
 };
 
-// Computes units [begin, end) on the calling thread. Tiles of which a result is
-// not finite are computed anew without transforms, which spread what is
-// infinite or not a number over their tile.
+// Computes units [begin, end) on the calling thread. Transforms spread rounding
+// errors, infinity and NaN over a tile. So a tile is computed by the definition
+// if it is not even (winograd_guard.h), or if one of its results is not finite.
 void RunWinograd(const WinogradPlan& plan, const WinogradArguments& arguments,
                  int64_t begin, int64_t end, float* scratch);
 

@@ -1,4 +1,5 @@
-// Tiles whose products are not finite, by the definition.
+// Tiles that are computed by the definition of a convolution, without
+// transforms.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_DIRECT_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_DIRECT_H_
 
@@ -9,7 +10,8 @@
 
 namespace ios::cpu {
 
-// One tile and some of the filters, kBlock at most.
+// Computes one tile for `count` filters. It adds in float32, and again in
+// float64 where a result is not finite.
 void ComputeDirectly(const WinogradPlan& plan,
                      const WinogradArguments& arguments, const Place& place,
                      int64_t first_filter, int64_t count);

@@ -2,7 +2,9 @@
 // transform of its filter.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "cc/engine/cpu/kernels/winograd.h"
@@ -56,7 +58,31 @@ int64_t WinogradPlan::scratch_floats() const {
   const int64_t zeros = Quotient(channels, kGroup) * kGroup;
   // Blocks of tiles are filled up.
   const int64_t rows = count + MaxRows();
-  return zeros + planes() * (OddLines(rows * zeros) + OddLines(count * kBlock));
+  return zeros + count +
+         planes() * (OddLines(rows * zeros) + OddLines(count * kBlock));
+}
+
+uint32_t CommonCells(const WinogradPlan& plan, const float* filter) {
+  const int64_t cells = plan.window[0] * plan.window[1];
+  std::vector<uint32_t> of_filters(plan.filters);
+  for (int64_t cell = 0; cell < cells; ++cell) {
+    const uint32_t bit = uint32_t{1} << cell;
+    int64_t found = 0;
+    for (int64_t c = 0; c < plan.channels && found < plan.filters; ++c) {
+      const float* factors = filter + (cell * plan.channels + c) * plan.filters;
+      for (int64_t f = 0; f < plan.filters; ++f) {
+        // Denormals are zero to the engine's threads.
+        if (std::abs(factors[f]) < std::numeric_limits<float>::min()) continue;
+        found += (of_filters[f] & bit) == 0;
+        of_filters[f] |= bit;
+      }
+    }
+  }
+  uint32_t common = (uint32_t{1} << cells) - 1;
+  for (uint32_t of_one : of_filters) {
+    if (of_one != 0) common &= of_one;
+  }
+  return common;
 }
 
 void TransformFilter(const WinogradPlan& plan, const float* filter, float* to) {

@@ -44,6 +44,7 @@ struct Unit {
     product_plane = OddLines(count * kBlock);
     tiles = scratch;
     products = scratch + plan.planes() * tile_plane;
+    by_definition = products + plan.planes() * product_plane;
   }
 
   // Of a block's tiles, all of which differ in number by one at most.
@@ -53,17 +54,22 @@ struct Unit {
   int64_t filter_begin, filter_end;
   int64_t blocks, rows;  // of tiles that are multiplied together
   int64_t block_floats, tile_plane, product_plane;
-  float* tiles;     // [planes][blocks][groups of channels][rows][kGroup]
-  float* products;  // [planes][tiles][kBlock]
+  float* tiles;          // [planes][blocks][groups of channels][rows][kGroup]
+  float* products;       // [planes][tiles][kBlock]
+  float* by_definition;  // [tiles]: 1 if the tile needs ComputeDirectly, or 0
 };
 
-// A tile's place: its first cell in the output.
+// A tile's place in the output: its first cell, and how many cells it has
+// there.
 struct Place {
   Place(const WinogradPlan& plan, int64_t tile)
       : image(tile / (plan.tiles_high * plan.tiles_wide)),
         y(tile / plan.tiles_wide % plan.tiles_high * plan.side[0]),
-        x(tile % plan.tiles_wide * plan.side[1]) {}
+        x(tile % plan.tiles_wide * plan.side[1]),
+        high(std::min(plan.side[0], plan.out_height - y)),
+        wide(std::min(plan.side[1], plan.out_width - x)) {}
   int64_t image, y, x;
+  int64_t high, wide;
 };
 
 }  // namespace ios::cpu

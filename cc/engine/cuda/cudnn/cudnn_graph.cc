@@ -37,15 +37,26 @@ fe::EngineConfigList ProposeFree(const ConvolutionSpec& spec,
   }
 }
 
+template <cudnnBackendNumericalNote_t... kNotes>
+bool HasAny(cudnnBackendDescriptor_t config) {
+  return (fe::hasNumericalNote<kNotes>(config) || ...);
+}
+
 // Whether an engine computes less precisely than was asked for, or not the same
-// each time.
+// each time. Transforms share rounding errors between outputs: a bright pixel
+// spoils outputs whose windows do not contain it.
 bool Unwanted(const ConvolutionSpec& spec,
               const fe::ManagedOpaqueDescriptor& config) {
   const cudnnBackendDescriptor_t raw = config->get_backend_descriptor();
-  if (fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS>(raw) ||
-      fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION>(
-          raw) ||
-      fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC>(raw)) {
+  if (HasAny<CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
+             CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+             CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC>(raw)) {
+    return true;
+  }
+  if (HasAny<CUDNN_NUMERICAL_NOTE_FFT, CUDNN_NUMERICAL_NOTE_WINOGRAD,
+             CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4,
+             CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6,
+             CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13>(raw)) {
     return true;
   }
   // On float32, tensor cores compute in TF32.

@@ -1,0 +1,129 @@
+// Which tiles Winograd's transforms may compute.
+//
+// All outputs of a tile share its rounding errors, which are relative to the
+// largest magnitude of the tile. In a direct convolution, they are relative to
+// what the output's own window contains. A tile is even if no window contains
+// much less than the tile does: then the errors are alike.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_GUARD_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_GUARD_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "cc/engine/cpu/kernels/registers.h"
+#include "cc/engine/cpu/kernels/vectorized.h"
+#include "cc/engine/cpu/kernels/winograd.h"
+#include "cc/engine/cpu/kernels/winograd_units.h"
+
+namespace ios::cpu {
+
+// A tile's largest magnitude is at most this many times that of each window.
+inline constexpr float kUnevenness = 16.0f;
+
+// Whether a window's largest magnitude is close to its tile's. False for NaN.
+IOS_INLINE bool IsEven(float tile, float window) {
+  return tile <= kUnevenness * window;
+}
+
+// Rows of a tile, or columns, such that each of `outputs` windows contains one.
+IOS_INLINE std::array<int64_t, 2> InnerCells(int64_t outputs, int64_t window) {
+  const int64_t center = (outputs + window - 2) / 2;
+  return {std::min(window - 1, center), std::max(outputs - 1, center)};
+}
+
+template <int kBytes>
+struct Integers {
+  typedef int32_t Vector __attribute__((vector_size(kBytes)));
+};
+
+// As many integers as V has floats.
+template <typename V>
+using BitsOf = typename Integers<sizeof(V)>::Vector;
+
+// Keeps the larger magnitude of each lane, as the bits of |x|. Their order is
+// that of |x|, with NaN above infinity.
+template <typename V>
+IOS_INLINE void KeepLarger(V x, BitsOf<V>* largest) {
+  BitsOf<V> bits;
+  std::memcpy(&bits, &x, sizeof(V));
+  bits &= 0x7fffffff;
+  *largest = bits > *largest ? bits : *largest;
+}
+
+// The largest magnitude of all lanes.
+template <typename Bits>
+IOS_INLINE float LargestOf(const Bits& bits) {
+  if constexpr (sizeof(Bits) > 16) {
+    using Half = typename Integers<sizeof(Bits) / 2>::Vector;
+    Half halves[2];
+    std::memcpy(halves, &bits, sizeof(Bits));
+    return LargestOf<Half>(halves[0] > halves[1] ? halves[0] : halves[1]);
+  } else {
+    const int32_t largest =
+        std::max(std::max(bits[0], bits[1]), std::max(bits[2], bits[3]));
+    float magnitude;
+    std::memcpy(&magnitude, &largest, sizeof(float));
+    return magnitude;
+  }
+}
+
+// Recognises ordinary even tiles from what their transforms load anyway: the
+// squares of all cells, and the magnitudes of InnerCells().
+template <typename V, int kHigh, int kWide>
+class QuickGuard {
+ public:
+  template <typename At>
+  IOS_INLINE void SetCells(const At& at) {
+    for (int r = 0; r < kHigh; ++r) {
+      for (int k = 0; k < kWide; ++k) cells_[r * kWide + k] = at(r, k);
+    }
+  }
+
+  // Adds one vector of channels, of which `count` exist. `squares` has the sums
+  // over all cells of the tile.
+  IOS_INLINE void Add(int64_t channel, int64_t count, V squares) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kHigh * kWide; ++i) {
+      KeepLarger(Load<V>(cells_[i] + channel, count), &largest_[i]);
+    }
+    KeepLarger(squares, &squares_);
+  }
+
+  // Returns false where the tile may be uneven.
+  IOS_INLINE bool IsEven() const {
+    // No less than the square of the largest magnitude.
+    const float squares = LargestOf(squares_);
+    if (!(squares > kLeastSquares && squares < kMostSquares)) return false;
+    const auto is_even = [&](float window) {
+      return squares <= kUnevenness * kUnevenness * window * window;
+    };
+    // The channels of one lane often suffice, and that takes less time.
+    BitsOf<V> all = largest_[0];
+    for (int i = 1; i < kHigh * kWide; ++i) {
+      all = all < largest_[i] ? all : largest_[i];
+    }
+    if (is_even(LargestOf(all))) return true;
+    for (const BitsOf<V>& largest : largest_) {
+      if (!is_even(LargestOf(largest))) return false;
+    }
+    return true;
+  }
+
+ private:
+  // Squares of smaller magnitudes may be zero, of larger ones infinite.
+  static constexpr float kLeastSquares = 1e-30f, kMostSquares = 1e36f;
+
+  const float* cells_[kHigh * kWide];
+  BitsOf<V> largest_[kHigh * kWide] = {}, squares_{};
+};
+
+// Whether the tile is even, exactly. `cells` has a pixel for each of its
+// points[0] * points[1] cells.
+bool IsEvenTile(const WinogradPlan& plan, const Place& place,
+                uint32_t common_cells, const float* const* cells);
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_GUARD_H_
