@@ -22,6 +22,7 @@ from ios_tf.conversion.planning import (
 from ios_tf.conversion.report import Report, step
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
+from ios_tf.model.captured_variables import large_bytes
 from ios_tf.model.leftovers import step_directory
 from ios_tf.model.loading import saved_model
 from ios_tf.model.outputs import copy_directory, written_directory
@@ -333,7 +334,7 @@ class _Conversion:
         try:
             self._write(graph_defs, directory)
             size = sum(graph_def.ByteSize() for graph_def in graph_defs.values())
-            size += self._weights.nbytes
+            size += self._weights.nbytes + self._table_bytes()
             malloc.release_unused(size)
             written = tf.saved_model.load(directory)
         # TensorFlow raises all kinds of errors for what it cannot save or load.
@@ -358,6 +359,13 @@ class _Conversion:
         del written
         malloc.release_unused(size)
         return comparisons
+
+    def _table_bytes(self) -> int:
+        """Bytes of the original's large variables that the result shares."""
+        captures: dict[str, Any] = {}
+        for function in self._functions.values():
+            captures |= {str(id(t)): t for t in function.frozen.captures.values()}
+        return large_bytes(captures)
 
     def _check_folding(self) -> None:
         for function in self._functions.values():

@@ -6,7 +6,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,25 @@ from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.ops import resource_variable_ops
 
 from ios_tf.model import function_library
+from ios_tf.model.constants import computed_of_constants
 from ios_tf.native.names import SHAPE_OF_WEIGHT
+
+# These read some elements of a variable, or its shape.
+_LOOKUPS = frozenset(
+    ("Gather", "GatherV2", "GatherNd", "ResourceGather", "ResourceGatherNd")
+    + ("Shape", "VariableShape")
+)
+# These read a variable, or hand it on to functions.
+_READS = _LOOKUPS.union(("ReadVariableOp", "Identity"), function_library.FUNCTION_CALLS)
+# Operations of which the importer makes operators with constant operands.
+_WITH_CONSTANTS = frozenset(
+    (*function_library.WITH_FILTERS, "_FusedConv2D", "_FusedDepthwiseConv2dNative")
+    + ("_FusedMatMul", "BiasAdd", "FusedBatchNorm", "FusedBatchNormV2")
+    + ("FusedBatchNormV3", "Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "Maximum")
+    + ("Minimum", "SquaredDifference", "Pow", "Select", "SelectV2", "ConcatV2")
+)
+# Variables of this size stay variables although TensorFlow might fold constants.
+_HUGE_BYTES = 1 << 24
 
 
 class Converter(convert_to_constants._ConverterData):
@@ -138,21 +156,84 @@ def large_filters(
             for node, k in readers[name]
         )
 
-    found = {}
+    return {
+        placeholder: shape
+        for placeholder, dtype, shape in _large_variables(captures)
+        if dtype.as_datatype_enum in function_library.WEIGHT_TYPES
+        and readers[placeholder]
+        and is_filter(placeholder)
+    }
+
+
+def large_tables(
+    graph_def: graph_pb2.GraphDef, captures: Mapping[str, tf.Tensor]
+) -> dict[str, tf.DType]:
+    """The types of large variables whose values no operator can hold, by placeholder.
+
+    Such a variable is looked up in, as an embedding is, or read by operations that
+    stay TensorFlow's. As a constant it would be copied with every copy of the graph.
+
+    Args:
+      graph_def, captures: those of `large_filters`.
+    """
+    large = list(_large_variables(captures))
+    if not large:
+        return {}
+    nodes = {node.name: node for node in graph_def.node}
+    readers = collections.defaultdict(list)
+    for node in graph_def.node:
+        for tensor in node.input:
+            readers[tensor.partition(":")[0]].append(node)
+    # What is computed of variables and constants alone is as good as a constant.
+    variables = {name for name in captures if name in nodes}
+    computed = set(computed_of_constants(graph_def.node, variables))
+
+    def is_table(placeholder: str, size: int) -> bool:
+        # Nothing writes to it.
+        if not all(node.op in _READS for node in readers[placeholder]):
+            return False
+        names, seen = [placeholder], {placeholder}
+        while names:
+            for node in readers[names.pop()]:
+                if node.op in _LOOKUPS:
+                    continue
+                if node.name in computed:
+                    if node.name not in seen:
+                        seen.add(node.name)
+                        names.append(node.name)
+                elif size < _HUGE_BYTES or node.op in _WITH_CONSTANTS:
+                    return False
+        return True
+
+    return {
+        placeholder: dtype
+        for placeholder, dtype, shape in large
+        if is_table(placeholder, dtype.size * shape.num_elements())
+    }
+
+
+def large_bytes(captures: Mapping[str, tf.Tensor]) -> int:
+    """Bytes of the large variables among what is captured."""
+    return sum(
+        dtype.size * shape.num_elements()
+        for _, dtype, shape in _large_variables(captures)
+    )
+
+
+def _large_variables(
+    captures: Mapping[str, tf.Tensor],
+) -> Iterator[tuple[str, tf.DType, tf.TensorShape]]:
+    """The placeholder, type and shape of every large variable."""
     for placeholder, handle in captures.items():
         dtype = _dtype_of_variable(handle)
-        if not dtype or dtype.as_datatype_enum not in function_library.WEIGHT_TYPES:
+        if not dtype:
             continue
         data = resource_variable_ops.get_eager_safe_handle_data(handle)
         shape = tf.TensorShape(data.shape_and_type[0].shape)
-        if (
-            shape.is_fully_defined()
-            and shape.num_elements() * dtype.size >= function_library.LARGE_BYTES
-            and readers[placeholder]
-            and is_filter(placeholder)
-        ):
-            found[placeholder] = shape
-    return found
+        if not shape.is_fully_defined():
+            continue
+        if shape.num_elements() * dtype.size >= function_library.LARGE_BYTES:
+            yield placeholder, dtype, shape
 
 
 def mark_filters(

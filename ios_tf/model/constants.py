@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, MutableSequence, Sequence
+from collections.abc import Collection, Iterable, MutableSequence, Sequence
 
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
@@ -19,11 +19,14 @@ _FLOATS = (
 )
 
 
-def computed_of_constants(nodes: Sequence[node_def_pb2.NodeDef]) -> list[str]:
+def computed_of_constants(
+    nodes: Sequence[node_def_pb2.NodeDef], variables: Collection[str] = ()
+) -> list[str]:
     """The names of constants, and then of what is computed of them, producers first.
 
     Args:
       nodes: of a graph or of a function.
+      variables: the names of nodes that count as constants, too.
     """
     readers = collections.defaultdict(list)
     inputs: collections.Counter[str] = collections.Counter()
@@ -32,7 +35,7 @@ def computed_of_constants(nodes: Sequence[node_def_pb2.NodeDef]) -> list[str]:
             if tensor[0] != "^":
                 readers[node_of(tensor)].append(node.name)
                 inputs[node.name] += 1
-    computed = [node.name for node in nodes if node.op == "Const"]
+    computed = [n.name for n in nodes if n.op == "Const" or n.name in variables]
     for name in computed:
         for reader in readers[name]:
             inputs[reader] -= 1

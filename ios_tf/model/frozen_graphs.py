@@ -21,6 +21,7 @@ from ios_tf.model import defaults, function_library
 from ios_tf.model.captured_variables import (
     Converter,
     large_filters,
+    large_tables,
     mark_filters,
     variables_of,
 )
@@ -158,7 +159,8 @@ def freeze(name: str, function: Any, keep_filters: bool = False) -> FrozenSignat
     Args:
       name: what errors call it.
       function: the function.
-      keep_filters: large variables that are filters, and nothing else, stay variables.
+      keep_filters: large variables stay variables if they are filters and nothing
+        else, or if no operator can hold their values.
 
     Raises:
       UserError: TensorFlow cannot turn its variables into constants.
@@ -316,7 +318,8 @@ def _with_constants(
     if keep_filters:
         fetched = [tensor for tensor, _ in inlined.outputs.values()]
         filters = large_filters(inlined.graph_def, inlined.captures, fetched)
-    left |= filters.keys() & variables.keys()
+        tables = large_tables(inlined.graph_def, inlined.captures)
+        left |= (filters.keys() | tables.keys()) & variables.keys()
     graph_def, _ = convert_to_constants._replace_variables_by_constants(
         Converter(inlined.graph_def, inlined.captures, function, variables, left)
     )

@@ -17,8 +17,10 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from ios_tf.model import function_library, subgraphs
+from ios_tf.model.captured_variables import large_tables
 from ios_tf.model.constants import computed_of_constants
 from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.function_library import node_of
 from ios_tf.native.names import ANNOTATIONS, SHAPE_OF_WEIGHT
 
 
@@ -45,12 +47,40 @@ class Weights:
         return sum(v.dtype.size * v.shape.num_elements() for v in self.variables)
 
     def copied(self, frozen: FrozenSignature) -> FrozenSignature:
-        """A signature with copies of the variables that are filters."""
+        """A signature with copies of the variables that are filters or tables."""
         captures = dict(frozen.captures)
+        placeholders: dict[int, str] = {}  # by what they stand for
+        # A function captures a variable once, and equal variables have one copy.
+        same: dict[str, str] = {}
+        for name, dtype in self._variables_to_copy(frozen).items():
+            handle = self._variable(_read(frozen.captures[name], dtype)).handle
+            first = placeholders.setdefault(id(handle), name)
+            if first == name:
+                captures[name] = handle
+            else:
+                same[name] = first
+                del captures[name]
+        if not same:
+            return dataclasses.replace(frozen, captures=captures)
+        graph_def = graph_pb2.GraphDef()
+        graph_def.CopyFrom(frozen.graph_def)
+        del graph_def.node[:]
         for node in frozen.graph_def.node:
-            if SHAPE_OF_WEIGHT in node.attr:
-                captures[node.input[0]] = self._variable(_value(frozen, node)).handle
-        return dataclasses.replace(frozen, captures=captures)
+            if node.name not in same:
+                copy = graph_def.node.add()
+                copy.CopyFrom(node)
+                copy.input[:] = [same.get(node_of(t), t) for t in node.input]
+        return dataclasses.replace(frozen, graph_def=graph_def, captures=captures)
+
+    @staticmethod
+    def _variables_to_copy(frozen: FrozenSignature) -> dict[str, tf.DType]:
+        """The types of the variables that are filters or tables, by placeholder."""
+        found = {
+            node.input[0]: tf.dtypes.as_dtype(node.attr["dtype"].type)
+            for node in frozen.graph_def.node
+            if SHAPE_OF_WEIGHT in node.attr
+        }
+        return found | large_tables(frozen.graph_def, frozen.captures)
 
     def with_scaled_filters(self, frozen: FrozenSignature) -> FrozenSignature:
         """A signature without multiplications of what a convolution gives.
@@ -233,10 +263,12 @@ def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
 
 def _value(frozen: FrozenSignature, read: node_def_pb2.NodeDef) -> np.ndarray:
     """The value of the variable that a node reads."""
-    return tf.raw_ops.ReadVariableOp(
-        resource=frozen.captures[read.input[0]],
-        dtype=tf.dtypes.as_dtype(read.attr["dtype"].type),
-    ).numpy()
+    dtype = tf.dtypes.as_dtype(read.attr["dtype"].type)
+    return _read(frozen.captures[read.input[0]], dtype)
+
+
+def _read(handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
+    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
 
 
 def _scaled_convolution(
