@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ios_tf.cost.cost_model import CostModel, LaneCostModel, Latency, Observer
+from ios_tf.cost.cost_model import CostModel, LaneCostModel, Observer
 from ios_tf.cost.database import LatencyDatabase
+from ios_tf.cost.samples import Latency, Sample
 from ios_tf.cost.stage_key import lane_key, stage_key
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage, Strategy
@@ -43,6 +44,8 @@ class CachedCostModel:
         self._database = LatencyDatabase(None, "") if database is None else database
         self._parts: dict[tuple[str, tuple[int, ...], int], float] = {}
         self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
+        # Estimates, which serve this search and are measured again in the next.
+        self._disturbed: dict[str, Latency] = {}
         self.measured = 0
         self.reused = 0
 
@@ -95,13 +98,18 @@ class CachedCostModel:
                 known = self._known(key)  # another process may have been faster
                 if known is None:
                     known = self._measure(problem, stage, lanes)
-                    self._database.put(key, known)
+                    if known.disturbed:
+                        self._disturbed[key] = known
+                    else:
+                        self._database.put(key, known)
                     self.measured += 1
                     return known.median_ms
         self.reused += 1
         return known.median_ms
 
     def _known(self, key: str) -> Latency | None:
+        if key in self._disturbed:
+            return self._disturbed[key]
         latency = self._database.get(key)
         observer = self._observer
         if latency and observer and not observer.measurement.accepts(latency):
@@ -113,8 +121,10 @@ class CachedCostModel:
             return self._observer.observe(problem, stage, lanes)
         if lanes and self._lanes:
             group = stage.groups[0]
-            return Latency.of([self._lanes.group_latency(problem, group, lanes)])
-        return Latency.of([self._cost_model.stage_latency(problem, stage)])
+            return Latency.of(
+                [Sample(self._lanes.group_latency(problem, group, lanes))]
+            )
+        return Latency.of([Sample(self._cost_model.stage_latency(problem, stage))])
 
 
 def least_time(jobs: Sequence[float], lanes: int) -> float:

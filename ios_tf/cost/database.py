@@ -26,7 +26,7 @@ import urllib.parse
 import weakref
 from collections.abc import Iterator
 
-from ios_tf.cost.cost_model import Latency
+from ios_tf.cost.samples import Latency
 
 _logger = logging.getLogger("ios_tf")
 # Begins each line. Lines of other versions may be in the same file.

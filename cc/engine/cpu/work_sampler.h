@@ -47,6 +47,7 @@ class WorkSampler {
   Piece whole_{0, parts_, 0, 0};
   std::vector<Piece> pieces_;
   int rounds_in_pieces_ = 0;
+  Sample best_in_pieces_;
 };
 
 }  // namespace ios::cpu
