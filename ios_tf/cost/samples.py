@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 # Fewer undisturbed samples than this do not make a latency that is kept.
 _ENOUGH = 2
+# Beside disturbed samples, others whose spread is larger are not all undisturbed.
+_AGREEMENT = 0.1
 # More disturbed samples than this share make a machine busy.
 _BUSY = 0.2
 
@@ -44,7 +46,7 @@ class Latency:
       spread: the interquartile range of the undisturbed samples over their median;
         infinite for one sample.
       samples: how many were undisturbed; if `disturbed`, how many there are.
-      disturbed: whether too few samples were undisturbed.
+      disturbed: whether too few samples were undisturbed, or those do not agree.
     """
 
     median_ms: float
@@ -58,11 +60,11 @@ class Latency:
         calm = [sample.ms for sample in samples if not sample.disturbed]
         if len(calm) >= min(_ENOUGH, len(samples)):
             median_ms = statistics.median(calm)
-            return cls(median_ms, _spread(calm, median_ms), len(calm))
+            spread = _spread(calm, median_ms)
+            if len(calm) == len(samples) or spread <= _AGREEMENT:
+                return cls(median_ms, spread, len(calm))
         every = [sample.ms for sample in samples]
         estimate = _quartiles(every)[0] if len(every) > 1 else every[0]
-        if calm:
-            estimate = min(estimate, *calm)
         return cls(estimate, _spread(every, estimate), len(every), disturbed=True)
 
 
@@ -103,7 +105,8 @@ class MachineLoad:
         return self.share > _BUSY
 
     def __str__(self) -> str:
-        return f"load {self.average:.1f}, {self.share:.0%} of samples disturbed"
+        share = f"{100 * self.share:.0f} % of samples disturbed"
+        return f"load {self.average:.1f}, {share}"
 
 
 class LoadRecorder:

@@ -40,15 +40,17 @@ void WorkSampler::WarmUp(int runs) {
 }
 
 Sample WorkSampler::Take(int number) {
-  // More of the same would take long, and tell little.
-  if (rounds_in_pieces_ == kRoundsInPieces) return best_in_pieces_;
+  // More of the same would take long, and tell little. A copy is no evidence
+  // that the machine is calm.
+  if (rounds_in_pieces_ == kRoundsInPieces) return {best_ms_in_pieces_, true};
   const Sample sample = Time(&whole_, number, kEnoughMs);
   if (!sample.disturbed) return sample;
   ++rounds_in_pieces_;
   Sample in_pieces = TakeInPieces(number);
   if (in_pieces.disturbed && in_pieces.ms > sample.ms) in_pieces = sample;
-  const bool first = rounds_in_pieces_ == 1;
-  if (first || in_pieces.ms < best_in_pieces_.ms) best_in_pieces_ = in_pieces;
+  best_ms_in_pieces_ = rounds_in_pieces_ == 1
+                           ? in_pieces.ms
+                           : std::min(best_ms_in_pieces_, in_pieces.ms);
   return in_pieces;
 }
 

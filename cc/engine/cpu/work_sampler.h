@@ -47,7 +47,7 @@ class WorkSampler {
   Piece whole_{0, parts_, 0, 0};
   std::vector<Piece> pieces_;
   int rounds_in_pieces_ = 0;
-  Sample best_in_pieces_;
+  double best_ms_in_pieces_ = 0;
 };
 
 }  // namespace ios::cpu
