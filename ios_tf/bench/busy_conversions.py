@@ -100,8 +100,7 @@ def convert(model: str, source: str, output: str, busy: int) -> Conversion:
             begin = time.monotonic()
             done = subprocess.run(
                 [sys.executable, "-m", "ios_tf", *words, f"--cache_dir={cache}"],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 text=True,
             )
             seconds = time.monotonic() - begin
