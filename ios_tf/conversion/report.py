@@ -214,10 +214,14 @@ class Report:
             of = f" ({one.signature})" if len(self.comparisons) > 1 else ""
             if one.converted_ms:
                 yield f"TensorFlow{of}", self._row(_milliseconds(one.tensorflow_ms))
-                speedups = _speedups(one.converted_ms, one.tensorflow_ms)
+                speedups = _speedups(
+                    one.converted_ms, one.tensorflow_ms, one.converted_ratios
+                )
                 yield f"converted{of}", self._row(speedups)
             if one.portable_ms:
-                speedups = _speedups(one.portable_ms, one.tensorflow_ms)
+                speedups = _speedups(
+                    one.portable_ms, one.tensorflow_ms, one.portable_ratios
+                )
                 yield f"  without ios_tf{of}", self._row(speedups)
             difference = "not compared"
             sizes = f"batch sizes {', '.join(map(str, one.batch_sizes))}"
@@ -274,12 +278,17 @@ def _milliseconds(latencies: Mapping[int, float]) -> dict[int, str]:
 
 
 def _speedups(
-    latencies: Mapping[int, float], others: Mapping[int, float]
+    latencies: Mapping[int, float],
+    others: Mapping[int, float],
+    ratios: Mapping[int, Ratio],
 ) -> dict[int, str]:
-    return {
-        size: f"{ms:.2f} ms ({others[size] / ms:.2f}x)"
-        for size, ms in latencies.items()
-    }
+    speedups = {}
+    for size, ms in latencies.items():
+        text = f"{others[size] / ms:.2f}x"
+        if ratios[size].by_processor_time:
+            text = f"{ratios[size].estimate:.2f}x by processor time"
+        speedups[size] = f"{ms:.2f} ms ({text})"
+    return speedups
 
 
 def _signature(one: Comparison) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class CachedCostModel:
         self._parts: dict[tuple[str, tuple[int, ...], int], float] = {}
         self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
         # Estimates, which serve this search and are measured again in the next.
-        self._disturbed: dict[str, Latency] = {}
+        self._estimates: dict[str, Latency] = {}
         self.measured = 0
         self.reused = 0
 
@@ -98,8 +98,8 @@ class CachedCostModel:
                 known = self._known(key)  # another process may have been faster
                 if known is None:
                     known = self._measure(problem, stage, lanes)
-                    if known.disturbed:
-                        self._disturbed[key] = known
+                    if known.disturbed or not self._accepts(known):
+                        self._estimates[key] = known
                     else:
                         self._database.put(key, known)
                     self.measured += 1
@@ -108,13 +108,15 @@ class CachedCostModel:
         return known.median_ms
 
     def _known(self, key: str) -> Latency | None:
-        if key in self._disturbed:
-            return self._disturbed[key]
+        if key in self._estimates:
+            return self._estimates[key]
         latency = self._database.get(key)
-        observer = self._observer
-        if latency and observer and not observer.measurement.accepts(latency):
+        if latency and not self._accepts(latency):
             return None  # measured with less care than is asked for now
         return latency
+
+    def _accepts(self, latency: Latency) -> bool:
+        return not self._observer or self._observer.measurement.accepts(latency)
 
     def _measure(self, problem: Problem, stage: Stage, lanes: int) -> Latency:
         if self._observer:

@@ -221,8 +221,8 @@ class SampledCostModel(abc.ABC):
     def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
         """Samples a stage until the measurement accepts what was found.
 
-        Beside busy processes that may never be: the device has then tried each sample
-        several times, and the number of samples is bounded.
+        Beside busy processes that may never be. The device has then tried each sample
+        several times already, so that more samples would tell little.
         """
         self.measurements += 1
         samples: list[Sample] = []
@@ -231,10 +231,10 @@ class SampledCostModel(abc.ABC):
             RECORDER.add(found)
             samples += found
             latency = Latency.of(samples)
-            disturbed = sum(sample.disturbed for sample in samples)
-            if self.measurement.accepts(latency) or (
-                disturbed and len(samples) >= _MOST_DISTURBED * self.measurement.repeat
-            ):
+            if latency.disturbed or self.measurement.accepts(latency):
+                return latency
+            disturbed = any(sample.disturbed for sample in samples)
+            if disturbed and len(samples) >= _MOST_DISTURBED * self.measurement.repeat:
                 return latency
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
