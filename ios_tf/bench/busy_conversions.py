@@ -79,7 +79,7 @@ class Conversion:
 
 @contextlib.contextmanager
 def busy_processes(count: int) -> Iterator[None]:
-    """While the block runs, so many processes do nothing but compute."""
+    """Runs `count` processes that do nothing but compute, while the block runs."""
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             process = start(stack, [BUSY])
@@ -89,7 +89,7 @@ def busy_processes(count: int) -> Iterator[None]:
 
 
 def convert(model: str, source: str, output: str, busy: int) -> Conversion:
-    """Converts a SavedModel in a process of its own.
+    """Converts a SavedModel in a new process.
 
     Raises:
       RuntimeError: the conversion fails.

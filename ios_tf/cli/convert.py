@@ -120,5 +120,5 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _say_aside(line: str) -> None:
-    """Prints a line where it is no part of the output."""
+    """Prints a line on standard error."""
     print(printable(line), file=sys.stderr)

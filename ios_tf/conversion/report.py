@@ -115,7 +115,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """What became of the model: "converted", "copied" or "undecided"."""
+        """The outcome: "converted", "copied" or "undecided"."""
         if self.undecided:
             return "undecided"
         return "converted" if self.comparisons else "copied"
@@ -191,7 +191,7 @@ class Report:
         return "\n".join([*self._warnings(), two_columns(rows), *notes])
 
     def _warnings(self) -> list[str]:
-        """What makes all that follows uncertain."""
+        """Lines that come first, as they qualify all that follows."""
         if not self.load.busy:
             return []
         return [f"warning: the machine was busy ({self.load}): latencies are estimates"]
@@ -312,7 +312,7 @@ def _latencies(
     milliseconds: Mapping[str, Mapping[int, float]],
     ratios: Mapping[str, Mapping[int, Ratio]],
 ) -> dict[str, Any]:
-    """Latencies and speedups by batch size; what JSON has no number for is null."""
+    """Latencies and speedups by batch size; infinity is null."""
     by_size: dict[str, Any] = collections.defaultdict(dict)
     for name, of_sizes in milliseconds.items():
         for size, ms in of_sizes.items():

@@ -68,7 +68,7 @@ def latencies(turns: Sequence[Turn]) -> list[float]:
         if i == 1:  # the first round's calls have started threads
             meter = engine.Meter()
         in_order = list(enumerate(turns))
-        # What a call leaves in the caches helps or hinders the next one.
+        # A call leaves the caches in a state that helps or hinders the next one.
         found = {
             number: _samples_of(turn, meter, on_cpu, is_first=i == 0)
             for number, turn in (in_order if i % 2 == 0 else reversed(in_order))

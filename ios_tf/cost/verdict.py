@@ -31,7 +31,7 @@ _ENOUGH_SHARE = 0.5
 
 
 class Verdict(enum.Enum):
-    """What measurements say of two ways to compute the same."""
+    """The outcome of comparing two ways to compute the same."""
 
     FASTER = "faster"
     NOT_FASTER = "not faster"
@@ -156,7 +156,7 @@ def slower_sizes(ratios: Mapping[int, Ratio]) -> list[int]:
 
 
 def _certain(lows: Sequence[float], highs: Sequence[float]) -> Verdict:
-    """What holds wherever the ratios are between these bounds."""
+    """The verdict that holds for all ratios between these bounds."""
     gain = GAIN ** len(lows)
     if math.prod(lows) >= gain and all(LOSS * low >= 1 for low in lows):
         return Verdict.FASTER
