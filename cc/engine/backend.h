@@ -167,8 +167,8 @@ class Backend {
   virtual bool SharesHostMemory() const = 0;
 
   // Times candidates in turn (A B A B …); tensors[i] is where tensor i is.
-  // result[i] has `repeat` latencies of candidates[i] in milliseconds.
-  virtual StatusOr<std::vector<std::vector<double>>> Measure(
+  // result[i] has `repeat` samples of candidates[i].
+  virtual StatusOr<std::vector<std::vector<Sample>>> Measure(
       const std::vector<const std::vector<BoundStage>*>& candidates,
       const std::vector<void*>& tensors, const Measurement& measurement) = 0;
 };

@@ -15,6 +15,12 @@
 #include "cc/engine/host_memory.h"
 #include "cc/engine/profiler.h"
 #include "cc/engine/program.h"
+#include "cc/engine/resource_use.h"
+
+struct ios_meter {
+  std::unique_ptr<ios::ResourceMeter> meter;
+  ios::ResourceUse start;
+};
 
 struct ios_profiler {
   std::unique_ptr<ios::Profiler> profiler;
@@ -116,7 +122,7 @@ ios::Status CreateProgram(const char* block_json, const char* schedule_json,
 ios::Status MeasureCandidates(ios_profiler* profiler,
                               const char* const* candidates, int count,
                               const ios::Measurement& measurement,
-                              double* latencies) {
+                              double* latencies, uint8_t* disturbed) {
   std::vector<ios::Schedule> schedules;
   for (int i = 0; i < count; ++i) {
     IOS_ASSIGN_OR_RETURN(ios::Schedule schedule,
@@ -124,10 +130,13 @@ ios::Status MeasureCandidates(ios_profiler* profiler,
     schedules.push_back(std::move(schedule));
   }
   IOS_ASSIGN_OR_RETURN(
-      const std::vector<std::vector<double>> measured,
+      const std::vector<std::vector<ios::Sample>> measured,
       profiler->profiler->MeasureInterleaved(schedules, measurement));
-  for (const std::vector<double>& of_candidate : measured) {
-    for (double latency : of_candidate) *latencies++ = latency;
+  for (const std::vector<ios::Sample>& of_candidate : measured) {
+    for (const ios::Sample& sample : of_candidate) {
+      *latencies++ = sample.ms;
+      *disturbed++ = sample.disturbed;
+    }
   }
   return ios::Status();
 }
@@ -247,11 +256,30 @@ void ios_profiler_delete(ios_profiler* profiler) { delete profiler; }
 
 int ios_profiler_measure(ios_profiler* profiler, const char* const* candidates,
                          int count, int warmup, int number, int repeat,
-                         int lanes, double* latencies) {
+                         int lanes, double* latencies, uint8_t* disturbed) {
   return Report(ios::Guarded([&] {
     return MeasureCandidates(profiler, candidates, count,
-                             {warmup, number, repeat, lanes}, latencies);
+                             {warmup, number, repeat, lanes}, latencies,
+                             disturbed);
   }));
+}
+
+ios_meter* ios_meter_create(void) {
+  return OrNull([&]() -> ios::StatusOr<ios_meter*> {
+    return new ios_meter{std::make_unique<ios::ResourceMeter>(), {}};
+  });
+}
+
+void ios_meter_delete(ios_meter* meter) { delete meter; }
+
+void ios_meter_start(ios_meter* meter) { meter->start = meter->meter->Read(); }
+
+int ios_meter_stop(ios_meter* meter, int waits_for_device, double* cpu_ms) {
+  const ios::ResourceUse end = meter->meter->Read();
+  *cpu_ms = static_cast<double>(end.cpu_ns - meter->start.cpu_ns) / 1e6;
+  return ios::IsDisturbed(
+      meter->start, end,
+      waits_for_device ? ios::Threads::kWaiting : ios::Threads::kMany);
 }
 
 ios_program* ios_program_create(const char* block, const char* schedule,

@@ -12,6 +12,7 @@
 extern "C" {
 #endif
 
+typedef struct ios_meter ios_meter;
 typedef struct ios_profiler ios_profiler;
 typedef struct ios_program ios_program;
 
@@ -62,11 +63,22 @@ void ios_exit_on_abort(const char* message, int descriptor);
 ios_profiler* ios_profiler_create(const char* block, const char* device);
 void ios_profiler_delete(ios_profiler* profiler);
 // `candidates` are `count` schedules that need not cover the block, measured in
-// turn; the numbers are ios::Measurement's. latencies[c * repeat + r]:
-// milliseconds.
+// turn; the numbers are ios::Measurement's. Of sample r of candidate c,
+// latencies[c * repeat + r] gets the milliseconds, and disturbed[c * repeat +
+// r] 1 if another process disturbed it, else 0.
 int ios_profiler_measure(ios_profiler* profiler, const char* const* candidates,
                          int count, int warmup, int number, int repeat,
-                         int lanes, double* latencies);
+                         int lanes, double* latencies, uint8_t* disturbed);
+
+// Tells whether others disturb what this process does; ios::ResourceMeter. A
+// meter knows the threads that the process has when it is made.
+ios_meter* ios_meter_create(void);
+void ios_meter_delete(ios_meter* meter);
+void ios_meter_start(ios_meter* meter);
+// 1 if what happened since the start was disturbed, else 0. `cpu_ms`:
+// processor time of all threads since then. `waits_for_device`: the threads
+// may wait for a GPU.
+int ios_meter_stop(ios_meter* meter, int waits_for_device, double* cpu_ms);
 
 // A block with schedule and weights, ready to run; ios::Program. `weights` are
 // those of all operators in order, `sizes` their numbers of floats.

@@ -34,21 +34,21 @@ class ProfilerImpl : public Profiler {
         shapes_(std::move(shapes)),
         parameters_(backend) {}
 
-  StatusOr<std::vector<double>> Measure(
+  StatusOr<std::vector<Sample>> Measure(
       const Schedule& schedule, const Measurement& measurement) override {
-    IOS_ASSIGN_OR_RETURN(auto latencies,
+    IOS_ASSIGN_OR_RETURN(auto samples,
                          MeasureInterleaved({schedule}, measurement));
-    return latencies[0];
+    return samples[0];
   }
 
-  StatusOr<std::vector<std::vector<double>>> MeasureInterleaved(
+  StatusOr<std::vector<std::vector<Sample>>> MeasureInterleaved(
       const std::vector<Schedule>& candidates,
       const Measurement& measurement) override {
     return Guarded([&] { return MeasureAll(candidates, measurement); });
   }
 
  private:
-  StatusOr<std::vector<std::vector<double>>> MeasureAll(
+  StatusOr<std::vector<std::vector<Sample>>> MeasureAll(
       const std::vector<Schedule>& candidates, const Measurement& measurement) {
     if (measurement.warmup < 0 || measurement.number < 1 ||
         measurement.repeat < 1 || measurement.lanes < 0) {

@@ -23,17 +23,17 @@ class Profiler {
       DeviceAllocator* allocator = nullptr);
   virtual ~Profiler() = default;
 
-  // Milliseconds of one run of the stages in order (one stage: a candidate of
-  // the dynamic program; all stages of a schedule: the whole block), `repeat`
-  // of them. The stages need not cover the block, unless the schedule names
-  // algorithms. Calls are serialised.
-  virtual StatusOr<std::vector<double>> Measure(
+  // `repeat` samples of the stages, which run in order (one stage: a candidate
+  // of the dynamic program; all stages of a schedule: the whole block). The
+  // stages need not cover the block, unless the schedule names algorithms.
+  // Calls are serialised.
+  virtual StatusOr<std::vector<Sample>> Measure(
       const Schedule& schedule, const Measurement& measurement) = 0;
 
   // The same for several candidates, measured in turn (A B A B …), so that what
   // disturbs the machine disturbs all alike. result[i] belongs to
   // candidates[i].
-  virtual StatusOr<std::vector<std::vector<double>>> MeasureInterleaved(
+  virtual StatusOr<std::vector<std::vector<Sample>>> MeasureInterleaved(
       const std::vector<Schedule>& candidates,
       const Measurement& measurement) = 0;
 };

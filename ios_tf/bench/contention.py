@@ -73,7 +73,7 @@ while time.perf_counter() < end or len(times[0]) < given["least"]:
             times[number].append((time.perf_counter() - start) * 1e3)
 print(json.dumps(times))
 """
-_BUSY = "input()\nwhile True: pass"
+BUSY = "input()\nwhile True: pass"
 # Builds and tests, as their neighbours see them: short processes, one after the other,
 # that read files, take memory and end. Of lower priority, as who shares a machine runs
 # them.
@@ -86,9 +86,9 @@ while True:
     subprocess.run([sys.executable, "-c", job], stdin=subprocess.DEVNULL)
 """
 _OTHERS = {
-    "beside 1 busy process": [_BUSY],
-    "beside 2 busy processes": [_BUSY] * 2,
-    "beside 4 busy processes": [_BUSY] * 4,
+    "beside 1 busy process": [BUSY],
+    "beside 2 busy processes": [BUSY] * 2,
+    "beside 4 busy processes": [BUSY] * 4,
     "beside 3 builds": [_BUILDS] * 3,
 }
 ROWS = ("alone", *_OTHERS, _SERVED, _ONE_CORE, _QUOTA)
@@ -120,7 +120,7 @@ def bench_contention(
 
     found = {}
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
-        source, inputs = _prepare(name, batch_size, directory)
+        source, inputs = prepare(name, batch_size, directory)
         converted = os.path.join(directory, "converted")
         ios_tf.convert(source, converted, batch_size=batch_size, keep_slower=True)
         np.savez(os.path.join(directory, "inputs.npz"), **inputs)
@@ -156,7 +156,7 @@ def bench_contention(
     return found
 
 
-def _prepare(name: str, batch_size: int, directory: str) -> tuple[str, Mapping]:
+def prepare(name: str, batch_size: int, directory: str) -> tuple[str, Mapping]:
     """A SavedModel, and inputs for its default signature."""
     from ios_tf.bench.zoo.registry import networks
     from ios_tf.model import saved_models
@@ -186,8 +186,8 @@ def _measure(
     """Percentiles of a process beside others that run Python programs."""
     import numpy as np
 
-    processes = [_start(stack, arguments) for arguments in others]
-    processes.append(child := _start(stack, [_CHILD, json.dumps(given)]))
+    processes = [start(stack, arguments) for arguments in others]
+    processes.append(child := start(stack, [_CHILD, json.dumps(given)]))
     for process, (program, *_) in zip(processes, [*others, [_CHILD]], strict=True):
         if program == _CHILD and process.stdout.readline() != "ready\n":
             raise RuntimeError(f"a process ended with {process.wait()}")
@@ -202,7 +202,7 @@ def _measure(
     }
 
 
-def _start(
+def start(
     stack: contextlib.ExitStack, arguments: Sequence[str]
 ) -> subprocess.Popen[str]:
     process = stack.enter_context(

@@ -53,6 +53,7 @@ def add_commands(commands: Any) -> None:
         help="remove what belongs to other devices than --device, too",
     )
     add_engine_device(parser)
+    action("clear", _clear, "remove all entries and latencies")
     parser = action("export", _export, "pack the entries into one file")
     parser.add_argument("file", metavar="FILE", help="file to write")
     parser = action("import", _import, "unpack what export wrote")
@@ -125,6 +126,13 @@ def _prune(options: argparse.Namespace) -> None:
     for entry in removed:
         print(printable(entry.path))
     print(f"{len(removed)} entries removed")
+
+
+def _clear(options: argparse.Namespace) -> None:
+    from ios_tf.tuning import cache_admin
+
+    removed, latencies = cache_admin.clear(_directory(options))
+    print(f"{removed} entries and {latencies} latencies removed")
 
 
 def _export(options: argparse.Namespace) -> None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from typing import Any
 
 from ios_tf.cli import arguments
+from ios_tf.printable import printable
 from ios_tf.scheduler import STRATEGIES
+
+# By the verdict of a report; 1 and 2 are failures and wrong usage.
+EXIT_CODES = {"converted": 0, "copied": 3, "undecided": 4}
 
 
 def add_commands(commands: Any) -> None:
@@ -51,12 +57,35 @@ def add_commands(commands: Any) -> None:
         help="keep what is no faster here than TensorFlow: for experiments",
     )
     parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="do not use the schedules and latencies that are in the cache",
+    )
+    parser.add_argument(
         "--overwrite", action="store_true", help="replace OUTPUT if it is a SavedModel"
+    )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="convert again what a busy machine left undecided: replaces OUTPUT, uses "
+        "again what was measured well, and measures the rest",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON document with the verdict, times, ratios, differences, "
+        "notes and load, in place of the table",
+    )
+    parser.add_argument(
+        "--exit_code",
+        action="store_true",
+        help="exit with 0 if the model was converted, 3 if it was copied, and 4 if it "
+        "is undecided which is faster",
     )
     arguments.add_cache_dir(parser)
 
 
-def _convert(options: argparse.Namespace) -> None:
+def _convert(options: argparse.Namespace) -> int:
     from ios_tf.conversion.convert import convert
 
     report = convert(
@@ -80,8 +109,16 @@ def _convert(options: argparse.Namespace) -> None:
         weights=options.weights,
         keep_slower=options.keep_slower,
         winograd=options.winograd == "on",
+        fresh=options.fresh,
         overwrite=options.overwrite,
+        again=options.again,
         progress=True,
-        say=arguments.say,
+        say=_say_aside if options.json else arguments.say,
     )
-    print(report.table())
+    print(json.dumps(report.to_json()) if options.json else report.table())
+    return EXIT_CODES[report.verdict] if options.exit_code else 0
+
+
+def _say_aside(line: str) -> None:
+    """Prints a line on standard error."""
+    print(printable(line), file=sys.stderr)

@@ -34,6 +34,7 @@ from ios_tf.conversion.made_up_inputs import (
     told_sizes,
 )
 from ios_tf.conversion.region_check import differing_region
+from ios_tf.cost.verdict import Ratio, Verdict, by_estimate, judge, slower_sizes
 from ios_tf.errors import UserError, first_line
 from ios_tf.model.frozen_graphs import FrozenSignature, NotConvertedError
 
@@ -71,6 +72,8 @@ class Comparison:
         size: of the original in TensorFlow, of the converted model on the engine, and
         of that one in TensorFlow alone.
       notes: one line each on what was not compared, or not equal, and why.
+      converted_ratios, portable_ratios: how many times as long the original takes, by
+        batch size, with intervals.
     """
 
     signature: str
@@ -81,14 +84,20 @@ class Comparison:
     portable_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
     notes: Sequence[str] = ()
     equal: bool = True
+    converted_ratios: Mapping[int, Ratio] = dataclasses.field(default_factory=dict)
+    portable_ratios: Mapping[int, Ratio] = dataclasses.field(default_factory=dict)
+
+    def verdict(self) -> Verdict:
+        """Whether the converted model is worth having, by what was measured."""
+        return judge(self.converted_ratios)
 
     def is_faster(self) -> bool:
-        """Whether the converted model is worth having, by what was measured."""
-        return timing.is_faster(self.tensorflow_ms, self.converted_ms)
+        """The same as far as is known, where the verdict is undecided."""
+        return by_estimate(self.converted_ratios)
 
     def slower_in_tensorflow(self) -> list[int]:
         """The batch sizes at which TensorFlow alone would run the original faster."""
-        return timing.slower(self.tensorflow_ms, self.portable_ms)
+        return slower_sizes(self.portable_ratios)
 
 
 class Reference:
@@ -190,6 +199,12 @@ class Reference:
             {size: latency[2] for size, latency in latencies.items() if portable},
             list(dict.fromkeys(notes)),
             equal,
+            {size: timing.ratios(latency)[0] for size, latency in latencies.items()},
+            {
+                size: timing.ratios(latency)[1]
+                for size, latency in latencies.items()
+                if portable
+            },
         )
 
     def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:

@@ -20,6 +20,7 @@ from ios_tf.conversion.planning import (
     with_their_batch_sizes,
 )
 from ios_tf.conversion.report import Report, step
+from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.captured_variables import large_bytes
@@ -55,7 +56,9 @@ def convert(
     weights: str | None = None,
     keep_slower: bool = False,
     winograd: bool = True,
+    fresh: bool = False,
     overwrite: bool = False,
+    again: bool = False,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Report:
@@ -99,7 +102,11 @@ def convert(
         as the strategies that do not search do: for experiments.
       winograd: whether 3x3 convolutions may be computed by Winograd's minimal
         filtering on a CPU, where that is measured to be faster; it rounds otherwise.
+      fresh: do not use schedules and latencies that are in the cache.
       overwrite: replace `output` if it is a SavedModel.
+      again: convert again what was not decided, because the machine was busy: as
+        `overwrite`. What was measured well is used again in any case, and what was
+        disturbed is measured again.
       progress: show progress on standard error.
       say: gets lines of information about the model.
 
@@ -127,11 +134,14 @@ def convert(
         tags = validation.strings("tags", tags)
     with (
         options.searcher(say, progress) as searcher,
-        written_directory(output, overwrite) as directory,
+        written_directory(output, overwrite or again) as directory,
         saved_model(model, weights, say) as source,
     ):
-        conversion = _Conversion(source, tags, signatures, searcher, options)
-        return conversion.run(directory, options.report(searcher, output))
+        with RECORDER.watched() as load:
+            conversion = _Conversion(source, tags, signatures, searcher, options)
+            report = conversion.run(directory, options.report(searcher, output))
+        name = model if isinstance(model, (str, os.PathLike)) else "MODEL"
+        return notes.load(report, load[0], f"ios_tf convert {name} {output} --again")
 
 
 def _check_apart(model: str, output: str) -> None:
@@ -232,6 +242,9 @@ class _Conversion:
             }
         with step("rewrite, save, compare"):
             kept, lost = self._save_faster(plans, directory)
+        for number, comparison in (kept | lost).items():
+            if not self._keeps_all:
+                report = notes.undecided(report, plans[number], comparison)
         for number, comparison in lost.items():
             report = notes.slower(report, plans[number], comparison)
         for number in kept:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.planning import Function, Plan
 from ios_tf.conversion.report import Report
+from ios_tf.cost.samples import MachineLoad
+from ios_tf.cost.verdict import Verdict
 from ios_tf.model.function_library import (
     CONVOLUTIONS,
     count_convolutions,
@@ -70,6 +72,32 @@ def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
     return report.with_notes(
         f"{name} is left to TensorFlow, because {reason} clearly faster",
         *_slow_regions(made),
+    )
+
+
+def undecided(report: Report, made: Plan, comparison: Comparison | None) -> Report:
+    """Says that it is not known whether a function became faster."""
+    if made.verdict(comparison) is not Verdict.UNDECIDED:
+        return report
+    names = [*report.undecided, made.function.reference.name]
+    return dataclasses.replace(report, undecided=names)
+
+
+def load(report: Report, found: MachineLoad, command: str) -> Report:
+    """Says what the load of the machine made uncertain.
+
+    Args:
+      report: the report.
+      found: the load while it was measured.
+      command: what decides it later.
+    """
+    return dataclasses.replace(report, load=found).with_notes(
+        *(
+            f"signature {name!r} is not decided: the machine was busy ({found}); what "
+            f"is better by the estimate is kept. Run {command!r} when the machine is "
+            "calm: it uses again what was measured well"
+            for name in report.undecided
+        )
     )
 
 

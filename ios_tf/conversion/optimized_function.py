@@ -19,6 +19,7 @@ from ios_tf.conversion.planning import (
     with_their_batch_sizes,
 )
 from ios_tf.conversion.report import Report
+from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.model.leftovers import remove_abandoned_steps
@@ -77,6 +78,7 @@ def optimize(
     repeat: int = 3,
     keep_slower: bool = False,
     winograd: bool = True,
+    fresh: bool = False,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> OptimizedFunction:
@@ -96,8 +98,8 @@ def optimize(
       image_size: the height and width to schedule for, where the function leaves them
         open, or one number for both.
       device, strategy, max_groups, max_group_size, time_limit, units, borders,
-        cache_dir, warmup, number, repeat, keep_slower, winograd, progress, say: as of
-        `convert`.
+        cache_dir, warmup, number, repeat, keep_slower, winograd, fresh, progress,
+        say: as of `convert`.
 
     Returns:
       A function of the same signature: arguments, which may be numpy arrays, results
@@ -116,10 +118,12 @@ def optimize(
     remove_abandoned_steps()
     with options.searcher(say, progress) as searcher:
         report = options.report(searcher, None)
-        try:
-            compute, report = _faster(original, searcher, report, options)
-        except frozen_graphs.NotConvertedError as reason:
-            compute, report = None, report.with_notes(str(reason))
+        with RECORDER.watched() as load:
+            try:
+                compute, report = _faster(original, searcher, report, options)
+            except frozen_graphs.NotConvertedError as reason:
+                compute, report = None, report.with_notes(str(reason))
+        report = notes.load(report, load[0], "ios_tf.optimize")
     if not compute:
         compute = original.compute
         report = report.with_notes("the original function is run")
@@ -162,6 +166,8 @@ def _faster(
             raise
         report = notes.too_inexact(report, error)
         plan, compute, comparison = find(computed_directly(schedules))
+    if not keeps_all:
+        report = notes.undecided(report, plan, comparison)
     if not comparison or not (keeps_all or plan.is_faster(comparison)):
         return None, notes.slower(report, plan, comparison)
     report = notes.plan(report, plan, schedules)

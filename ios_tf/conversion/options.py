@@ -61,6 +61,7 @@ class ConvertOptions:
     repeat: int = 3
     keep_slower: bool = False
     winograd: bool = True
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         sizes = self.batch_sizes
@@ -134,7 +135,7 @@ class ConvertOptions:
             device = devices.choose(self.device, say)
             name = plugin.device_fingerprint(device.engine)
             cache_dir = directory_of(self.cache_dir)
-            database = open_database(latency_database(cache_dir), name)
+            database = open_database(latency_database(cache_dir), name, self.fresh)
             with contextlib.closing(database):
                 yield Searcher(
                     MeasuredCostModel(device, self._measurement()),
@@ -144,7 +145,7 @@ class ConvertOptions:
                         self._patterns(),
                         allowed(device.kind, self.winograd),
                     ),
-                    ScheduleCache(cache_dir, name),
+                    ScheduleCache(cache_dir, name, self.fresh),
                     database,
                     validation.seconds("time_limit", self.time_limit),
                     progress,

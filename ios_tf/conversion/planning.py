@@ -18,6 +18,7 @@ from tensorflow.core.framework import graph_pb2
 from ios_tf.conversion import network_check, region_check
 from ios_tf.conversion.comparison import Comparison, Reference
 from ios_tf.conversion.region_check import RegionLatency
+from ios_tf.cost.verdict import Verdict
 from ios_tf.errors import UserError
 from ios_tf.model import graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature, NotOptimizedError
@@ -345,6 +346,18 @@ class Plan:
         if not comparison.converted_ms:
             return bool(self.regions)
         return comparison.is_faster()
+
+    def verdict(self, comparison: Comparison | None) -> Verdict:
+        """The same, or that the measurements do not decide it.
+
+        Without a comparison the latencies of regions decide.
+        """
+        if comparison and self.gains and comparison.converted_ms:
+            return comparison.verdict()
+        if any(one.verdict() is Verdict.UNDECIDED for one in self.regions):
+            return Verdict.UNDECIDED
+        faster = comparison is not None and self.is_faster(comparison)
+        return Verdict.FASTER if faster else Verdict.NOT_FASTER
 
     def rewrite(
         self, device: str, materialise_merges: bool = True

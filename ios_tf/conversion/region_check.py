@@ -26,6 +26,7 @@ from ios_tf.conversion.made_up_inputs import (
     made_up_inputs,
     rounded_inputs,
 )
+from ios_tf.cost.verdict import Ratio, Verdict, by_estimate, judge
 from ios_tf.differences import relative_difference
 from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
@@ -40,16 +41,23 @@ class RegionLatency:
     Attributes:
       regions: their numbers, as in `Collected.blocks`.
       name: what to call them.
-      tensorflow_ms, region_ms: median latencies by batch size.
+      tensorflow_ms, region_ms: latencies by batch size.
+      ratios: how many times as long TensorFlow takes, by batch size.
     """
 
     regions: tuple[int, ...]
     name: str
     tensorflow_ms: Mapping[int, float]
     region_ms: Mapping[int, float]
+    ratios: Mapping[int, Ratio]
+
+    def verdict(self) -> Verdict:
+        """Whether the regions are worth leaving TensorFlow, by what was measured."""
+        return judge(self.ratios)
 
     def is_faster(self) -> bool:
-        return timing.is_faster(self.tensorflow_ms, self.region_ms)
+        """The same as far as is known, where the verdict is undecided."""
+        return by_estimate(self.ratios)
 
 
 def measure(
@@ -236,6 +244,7 @@ def _timed(
         graph_optimizer.describe_region(lowered, part.regions[0]),
         {size: one for size, (one, _) in times.items()},
         {size: one for size, (_, one) in times.items()},
+        {size: timing.ratios(latencies)[0] for size, latencies in times.items()},
     )
 
 

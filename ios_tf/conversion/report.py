@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import logging
+import math
 import resource
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ios_tf.cost.samples import MachineLoad
+from ios_tf.cost.verdict import Ratio
 from ios_tf.printable import printable
 from ios_tf.scheduler import Schedule, Strategy
 from ios_tf.tables import two_columns
@@ -85,6 +89,9 @@ class Report:
       regions: those that were timed beside TensorFlow, each by itself.
       comparisons: the functions that were converted, beside the original ones.
       notes: one line each on what the user may want to know.
+      undecided: names of signatures of which the measurements do not tell whether they
+        became faster; what is better by the estimate is kept.
+      load: of the machine, while latencies were measured.
     """
 
     output: str | None
@@ -103,6 +110,51 @@ class Report:
     regions: Sequence[RegionLatency] = ()
     comparisons: Sequence[Comparison] = ()
     notes: Sequence[str] = ()
+    undecided: Sequence[str] = ()
+    load: MachineLoad = dataclasses.field(default_factory=MachineLoad)
+
+    @property
+    def verdict(self) -> str:
+        """The outcome: "converted", "copied" or "undecided"."""
+        if self.undecided:
+            return "undecided"
+        return "converted" if self.comparisons else "copied"
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a JSON object, with a verdict that programs can read."""
+        return {
+            "verdict": self.verdict,
+            "output": self.output,
+            "device": self.device,
+            "load": {
+                **dataclasses.asdict(self.load),
+                "disturbed_share": self.load.share,
+                "busy": self.load.busy,
+            },
+            "undecided": list(self.undecided),
+            "signatures": [_signature(one) for one in self.comparisons],
+            "regions": [
+                {
+                    "name": one.name,
+                    "faster": one.is_faster(),
+                    "latencies": _latencies(
+                        {"tensorflow": one.tensorflow_ms, "region": one.region_ms},
+                        {"region": one.ratios},
+                    ),
+                }
+                for one in self.regions
+            ],
+            "batch_sizes": {
+                str(size): dataclasses.asdict(one) for size, one in self.sizes.items()
+            },
+            "operators": self.operators,
+            "blocks": self.blocks,
+            "measurements": self.measurements,
+            "reused": self.reused,
+            "search_seconds": self.search_seconds,
+            "left_to_tensorflow": dict(self.left_to_tensorflow),
+            "notes": list(self.notes),
+        }
 
     def with_notes(self, *notes: str) -> Report:
         """With some more notes."""
@@ -112,7 +164,8 @@ class Report:
         """The report as lines of text."""
         if not self.blocks:
             written = [f"written: {self.output}"] if self.output else []
-            return "\n".join(map(printable, [*self.notes, *written]))
+            lines = [*self._warnings(), *self.notes, *written]
+            return "\n".join(map(printable, lines))
         rows = [
             ("device", self.device),
             ("operators", str(self.operators)),
@@ -135,7 +188,13 @@ class Report:
             *([("written", self.output)] if self.output else []),
         ]
         notes = (printable(f"note: {note}") for note in self.notes)
-        return "\n".join([two_columns(rows), *notes])
+        return "\n".join([*self._warnings(), two_columns(rows), *notes])
+
+    def _warnings(self) -> list[str]:
+        """Lines that come first, as they qualify all that follows."""
+        if not self.load.busy:
+            return []
+        return [f"warning: the machine was busy ({self.load}): latencies are estimates"]
 
     def _open_sizes(self) -> Iterator[tuple[str, str]]:
         if self.image_size:
@@ -155,10 +214,14 @@ class Report:
             of = f" ({one.signature})" if len(self.comparisons) > 1 else ""
             if one.converted_ms:
                 yield f"TensorFlow{of}", self._row(_milliseconds(one.tensorflow_ms))
-                speedups = _speedups(one.converted_ms, one.tensorflow_ms)
+                speedups = _speedups(
+                    one.converted_ms, one.tensorflow_ms, one.converted_ratios
+                )
                 yield f"converted{of}", self._row(speedups)
             if one.portable_ms:
-                speedups = _speedups(one.portable_ms, one.tensorflow_ms)
+                speedups = _speedups(
+                    one.portable_ms, one.tensorflow_ms, one.portable_ratios
+                )
                 yield f"  without ios_tf{of}", self._row(speedups)
             difference = "not compared"
             sizes = f"batch sizes {', '.join(map(str, one.batch_sizes))}"
@@ -215,12 +278,51 @@ def _milliseconds(latencies: Mapping[int, float]) -> dict[int, str]:
 
 
 def _speedups(
-    latencies: Mapping[int, float], others: Mapping[int, float]
+    latencies: Mapping[int, float],
+    others: Mapping[int, float],
+    ratios: Mapping[int, Ratio],
 ) -> dict[int, str]:
+    speedups = {}
+    for size, ms in latencies.items():
+        text = f"{others[size] / ms:.2f}x"
+        if ratios[size].by_processor_time:
+            text = f"{ratios[size].estimate:.2f}x by processor time"
+        speedups[size] = f"{ms:.2f} ms ({text})"
+    return speedups
+
+
+def _signature(one: Comparison) -> dict[str, Any]:
     return {
-        size: f"{ms:.2f} ms ({others[size] / ms:.2f}x)"
-        for size, ms in latencies.items()
+        "name": one.signature,
+        "difference": one.difference,
+        "equal": one.equal,
+        "compared_batch_sizes": list(one.batch_sizes),
+        "latencies": _latencies(
+            {
+                "tensorflow": one.tensorflow_ms,
+                "converted": one.converted_ms,
+                "portable": one.portable_ms,
+            },
+            {"converted": one.converted_ratios, "portable": one.portable_ratios},
+        ),
     }
+
+
+def _latencies(
+    milliseconds: Mapping[str, Mapping[int, float]],
+    ratios: Mapping[str, Mapping[int, Ratio]],
+) -> dict[str, Any]:
+    """Latencies and speedups by batch size; infinity is null."""
+    by_size: dict[str, Any] = collections.defaultdict(dict)
+    for name, of_sizes in milliseconds.items():
+        for size, ms in of_sizes.items():
+            by_size[str(size)][f"{name}_ms"] = ms
+    for name, of_ratios in ratios.items():
+        for size, ratio in of_ratios.items():
+            high = ratio.high if math.isfinite(ratio.high) else None
+            found = {**dataclasses.asdict(ratio), "high": high}
+            by_size[str(size)][f"{name}_speedup"] = found
+    return dict(by_size)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import math
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from ios_tf.native import grappler
+from ios_tf.cost.samples import RECORDER, Latency, Sample
+from ios_tf.cost.verdict import GAIN, Ratio, by_estimate, ratio_of, slower_sizes
+from ios_tf.native import engine, grappler
 
 # One to measure: the context to call it in, and what to call.
 Turn = tuple[Callable[[], contextlib.AbstractContextManager[Any]], Callable[[], Any]]
@@ -24,45 +24,101 @@ _LONG_MS = 500  # after which that hardly counts
 # as long, so that a busy neighbour does not decide.
 _CLEARLY = 0.95
 _LONGER = 3
-# The gain over all batch sizes that is worth leaving TensorFlow, and the loss that is
-# allowed at one of them.
-_GAIN = 1.01
-_LOSS = 1.02
+# Rounds that an interval needs, unless they take too long together.
+_LEAST_BUSY = 8
+_MOST_SECONDS = 40
+
+
+class Latencies(list[float]):
+    """Latencies in milliseconds, of which the first is the others' reference.
+
+    Attributes:
+      ratios: of the first to each of the others, with their intervals.
+    """
+
+    def __init__(self, samples: Sequence[Sequence[Sample]], on_cpu: bool) -> None:
+        super().__init__(Latency.of(of_one).median_ms for of_one in samples)
+        first, *others = samples
+        self.ratios = [ratio_of(first, other, on_cpu) for other in others]
+
+
+def ratios(latencies: Sequence[float]) -> list[Ratio]:
+    """The ratios of the first latency to each of the others.
+
+    Numbers that were not measured here are exact.
+    """
+    if isinstance(latencies, Latencies):
+        return latencies.ratios
+    first, *others = latencies
+    return [Ratio.exactly(first / other) for other in others]
 
 
 def latencies(turns: Sequence[Turn]) -> list[float]:
-    """Median latencies in milliseconds of calls, which take turns in rounds.
+    """Latencies in milliseconds of calls, which take turns in rounds; see `ratios`.
 
     What they return, nests of tensors, is waited for.
     """
-    samples: list[list[float]] = [[] for _ in turns]
+    samples: list[list[Sample]] = [[] for _ in turns]
+    on_cpu = not tf.config.list_logical_devices("GPU")
+    meter = engine.Meter()
     start = time.perf_counter()
     for i in range(_LONGER * _ROUNDS):
-        longer = 1 if _are_faster(samples) else _LONGER
-        seconds = time.perf_counter() - start
-        if i >= longer * _ROUNDS or (i and seconds > longer * _SECONDS * len(turns)):
+        if i and _is_enough(samples, i, time.perf_counter() - start, on_cpu):
             break
-        for of_one, (context, call) in zip(samples, turns, strict=True):
-            with context():
-                for repeated in range(_CALLS):
-                    begin = time.perf_counter()
-                    _wait_for(call())
-                    milliseconds = (time.perf_counter() - begin) * 1e3
-                    long = milliseconds > _LONG_MS
-                    # The very first call may compile.
-                    if repeated or (i and long):
-                        of_one.append(milliseconds)
-                    if of_one and long:
-                        break
-    return [statistics.median(of_one) for of_one in samples]
+        if i == 1:  # the first round's calls have started threads
+            meter = engine.Meter()
+        in_order = list(enumerate(turns))
+        # A call leaves the caches in a state that helps or hinders the next one.
+        found = {
+            number: _samples_of(turn, meter, on_cpu, is_first=i == 0)
+            for number, turn in (in_order if i % 2 == 0 else reversed(in_order))
+        }
+        # Samples are compared in pairs.
+        count = min(map(len, found.values()))
+        for number, of_one in enumerate(samples):
+            of_one += found[number][:count]
+            RECORDER.add(found[number])
+    return Latencies(samples, on_cpu)
 
 
-def _are_faster(samples: Sequence[Sequence[float]]) -> bool:
-    """Whether all are clearly faster than the first."""
-    if not samples[0]:
-        return False
-    first, *others = map(statistics.median, samples)
-    return all(other < _CLEARLY * first for other in others)
+def _is_enough(
+    samples: Sequence[Sequence[Sample]], rounds: int, seconds: float, on_cpu: bool
+) -> bool:
+    """Whether no further round is needed, or would take too long."""
+    first, *others = samples
+    ratios = [ratio_of(first, other, on_cpu) for other in others]
+    clear = all(
+        ratio.estimate * _CLEARLY > 1 and (ratio.calm or ratio.low > GAIN)
+        for ratio in ratios
+    )
+    longer = 1 if clear else _LONGER
+    if rounds >= longer * _ROUNDS:
+        return True
+    if not clear and rounds < _LEAST_BUSY and not all(ratio.calm for ratio in ratios):
+        return seconds > _MOST_SECONDS
+    return seconds > longer * _SECONDS * len(samples)
+
+
+def _samples_of(
+    turn: Turn, meter: engine.Meter, on_cpu: bool, is_first: bool
+) -> list[Sample]:
+    """Samples of one round."""
+    context, call = turn
+    samples: list[Sample] = []
+    with context():
+        for repeated in range(_CALLS):
+            meter.start()
+            begin = time.perf_counter()
+            _wait_for(call())
+            milliseconds = (time.perf_counter() - begin) * 1e3
+            disturbed, cpu_ms = meter.stop(waits_for_device=not on_cpu)
+            long = milliseconds > _LONG_MS
+            # The very first call may compile.
+            if repeated or (long and not is_first):
+                samples.append(Sample(milliseconds, disturbed, cpu_ms))
+            if samples and long:
+                break
+    return samples
 
 
 def _wait_for(outputs: Any) -> None:
@@ -82,14 +138,18 @@ def is_faster(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> bo
 
     What was not measured is not.
     """
-    speedups = [tensorflow_ms[size] / one for size, one in ms.items()]
-    gained = math.prod(speedups) >= _GAIN ** len(speedups)
-    return bool(speedups) and gained and not slower(tensorflow_ms, ms)
+    return by_estimate(_exactly(tensorflow_ms, ms))
 
 
 def slower(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> list[int]:
     """The batch sizes at which something takes longer than TensorFlow."""
-    return [size for size, one in ms.items() if one > _LOSS * tensorflow_ms[size]]
+    return slower_sizes(_exactly(tensorflow_ms, ms))
+
+
+def _exactly(
+    tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]
+) -> dict[int, Ratio]:
+    return {size: Ratio.exactly(tensorflow_ms[size] / one) for size, one in ms.items()}
 
 
 @contextlib.contextmanager

@@ -4,12 +4,12 @@ from ios_tf.cost.cached import CachedCostModel
 from ios_tf.cost.cost_model import (
     CostModel,
     LaneCostModel,
-    Latency,
     Measurement,
     SampledCostModel,
 )
 from ios_tf.cost.database import LatencyDatabase, known_devices, open_database
 from ios_tf.cost.offline import OfflineCostModel
+from ios_tf.cost.samples import Latency, MachineLoad, Sample
 from ios_tf.cost.simulated import SimulatedCostModel, SimulatedDevice
 from ios_tf.cost.stage_key import stage_key
 
@@ -19,8 +19,10 @@ __all__ = [
     "LaneCostModel",
     "Latency",
     "LatencyDatabase",
+    "MachineLoad",
     "Measurement",
     "OfflineCostModel",
+    "Sample",
     "SampledCostModel",
     "SimulatedCostModel",
     "SimulatedDevice",

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ios_tf.cost.cost_model import CostModel, LaneCostModel, Latency, Observer
+from ios_tf.cost.cost_model import CostModel, LaneCostModel, Observer
 from ios_tf.cost.database import LatencyDatabase
+from ios_tf.cost.samples import Latency, Sample
 from ios_tf.cost.stage_key import lane_key, stage_key
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage, Strategy
@@ -43,6 +44,8 @@ class CachedCostModel:
         self._database = LatencyDatabase(None, "") if database is None else database
         self._parts: dict[tuple[str, tuple[int, ...], int], float] = {}
         self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
+        # Estimates, which serve this search and are measured again in the next.
+        self._estimates: dict[str, Latency] = {}
         self.measured = 0
         self.reused = 0
 
@@ -95,26 +98,35 @@ class CachedCostModel:
                 known = self._known(key)  # another process may have been faster
                 if known is None:
                     known = self._measure(problem, stage, lanes)
-                    self._database.put(key, known)
+                    if known.disturbed or not self._accepts(known):
+                        self._estimates[key] = known
+                    else:
+                        self._database.put(key, known)
                     self.measured += 1
                     return known.median_ms
         self.reused += 1
         return known.median_ms
 
     def _known(self, key: str) -> Latency | None:
+        if key in self._estimates:
+            return self._estimates[key]
         latency = self._database.get(key)
-        observer = self._observer
-        if latency and observer and not observer.measurement.accepts(latency):
+        if latency and not self._accepts(latency):
             return None  # measured with less care than is asked for now
         return latency
+
+    def _accepts(self, latency: Latency) -> bool:
+        return not self._observer or self._observer.measurement.accepts(latency)
 
     def _measure(self, problem: Problem, stage: Stage, lanes: int) -> Latency:
         if self._observer:
             return self._observer.observe(problem, stage, lanes)
         if lanes and self._lanes:
             group = stage.groups[0]
-            return Latency.of([self._lanes.group_latency(problem, group, lanes)])
-        return Latency.of([self._cost_model.stage_latency(problem, stage)])
+            return Latency.of(
+                [Sample(self._lanes.group_latency(problem, group, lanes))]
+            )
+        return Latency.of([Sample(self._cost_model.stage_latency(problem, stage))])
 
 
 def least_time(jobs: Sequence[float], lanes: int) -> float:

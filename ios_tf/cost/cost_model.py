@@ -5,11 +5,11 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+from ios_tf.cost.samples import RECORDER, Latency, Sample
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage, Strategy
 from ios_tf.scheduler.search import CostModel
@@ -40,6 +40,8 @@ _ROUNDS = 7
 _LONG_MS = 50.0
 _LONG_ROUNDS = 3
 _HOPELESS = 1.3
+# Samples of a stage, in terms of `repeat`, if some are disturbed.
+_MOST_DISTURBED = 2
 # How many are measured, however long it takes: what is now, what was found, another.
 _LEAST_CANDIDATES = 3
 
@@ -76,37 +78,15 @@ class Measurement:
         return 4 * self.repeat if self.repeat > 1 else 1
 
     def accepts(self, latency: Latency) -> bool:
-        """Whether more samples would be in vain."""
-        return latency.samples >= self.repeat and (
+        """Whether more samples would be in vain.
+
+        A disturbed latency is not accepted, however many samples it is of.
+        """
+        return (not latency.disturbed and latency.samples >= self.repeat) and (
             latency.spread <= self.max_spread
             or latency.samples >= self.budget
             or latency.samples * latency.median_ms >= self.enough_ms
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Latency:
-    """A measured latency.
-
-    Attributes:
-      median_ms: of the samples.
-      spread: their interquartile range over the median; infinite for one sample.
-      samples: how many.
-    """
-
-    median_ms: float
-    spread: float
-    samples: int
-
-    @classmethod
-    def of(cls, samples: Sequence[float]) -> Latency:
-        """Sums up samples in milliseconds; at least one."""
-        median_ms = statistics.median(samples)
-        spread = math.inf
-        if len(samples) > 1 and median_ms > 0:
-            low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
-            spread = (high - low) / median_ms
-        return cls(median_ms, spread, len(samples))
 
 
 DEFAULT_MEASUREMENT = Measurement()
@@ -229,8 +209,8 @@ class SampledCostModel(abc.ABC):
         self.measurements = 0
 
     @abc.abstractmethod
-    def sample(self, problem: Problem, stage: Stage, lanes: int) -> Sequence[float]:
-        """Latencies in milliseconds of one stage, `measurement.repeat` of them.
+    def sample(self, problem: Problem, stage: Stage, lanes: int) -> Sequence[Sample]:
+        """Samples of one stage, `measurement.repeat` of them.
 
         Args:
           problem: the block.
@@ -239,13 +219,22 @@ class SampledCostModel(abc.ABC):
         """
 
     def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
-        """Samples a stage until the measurement accepts what was found."""
+        """Samples a stage until the measurement accepts what was found.
+
+        Beside busy processes that may never be. The device has then tried each sample
+        several times already, so that more samples would tell little.
+        """
         self.measurements += 1
-        samples: list[float] = []
+        samples: list[Sample] = []
         while True:
-            samples += self.sample(problem, stage, lanes)
+            found = self.sample(problem, stage, lanes)
+            RECORDER.add(found)
+            samples += found
             latency = Latency.of(samples)
-            if self.measurement.accepts(latency):
+            if latency.disturbed or self.measurement.accepts(latency):
+                return latency
+            disturbed = any(sample.disturbed for sample in samples)
+            if disturbed and len(samples) >= _MOST_DISTURBED * self.measurement.repeat:
                 return latency
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
@@ -262,35 +251,44 @@ class SampledCostModel(abc.ABC):
     def _compare(
         self,
         candidates: Sequence[_Candidate],
-        milliseconds: Callable[[_Candidate, Measurement], float],
+        sample: Callable[[_Candidate, Measurement], Sample],
         seconds: float,
     ) -> list[float]:
         """The median latencies of candidates; `seconds` as for a BlockCostModel."""
         # In turn, so that what disturbs the machine disturbs all alike.
         end = time.monotonic() + seconds
-        latencies: list[list[float]] = []
+        samples: list[list[Sample]] = []
         once = Measurement(max(self.measurement.warmup, 1), self.measurement.number, 1)
         for number, candidate in enumerate(candidates):
             if number >= _LEAST_CANDIDATES and time.monotonic() > end:
                 break
-            latencies.append([milliseconds(candidate, once)])
-        self.measurements += len(latencies)
+            samples.append([sample(candidate, once)])
+        self.measurements += len(samples)
         once = dataclasses.replace(once, warmup=1)
         for done in range(1, _ROUNDS):
-            fastest = min(map(statistics.median, latencies))
+            latencies = [Latency.of(found) for found in samples]
+            fastest = min(latency.median_ms for latency in latencies)
             long = fastest > _LONG_MS
             if long and (done == _LONG_ROUNDS or time.monotonic() > end):
+                break
+            # A sample that was disturbed has been tried again, piece by piece.
+            slow = any(latency.disturbed for latency in latencies)
+            if slow and done >= _LONG_ROUNDS and time.monotonic() > end:
                 break
             once = Measurement(0, 1, 1) if long else once
             certain = long or done >= _LONG_ROUNDS
             least = _HOPELESS * fastest if certain else math.inf
             left = [
                 (candidate, found)
-                for candidate, found in zip(candidates, latencies, strict=False)
-                if statistics.median(found) < least
+                for candidate, found, latency in zip(
+                    candidates, samples, latencies, strict=False
+                )
+                if latency.median_ms < least
             ]
-            if len(left) == 1 < len(latencies):
+            if len(left) == 1 < len(samples):
                 break
             for candidate, found in left:
-                found.append(milliseconds(candidate, once))
-        return [statistics.median(found) for found in latencies]
+                found.append(sample(candidate, once))
+        for found in samples:
+            RECORDER.add(found)
+        return [Latency.of(found).median_ms for found in samples]

@@ -26,7 +26,7 @@ import urllib.parse
 import weakref
 from collections.abc import Iterator
 
-from ios_tf.cost.cost_model import Latency
+from ios_tf.cost.samples import Latency
 
 _logger = logging.getLogger("ios_tf")
 # Begins each line. Lines of other versions may be in the same file.
@@ -118,6 +118,10 @@ class LatencyDatabase:
                 self._append(self._file, " ".join(map(str, words)) + "\n")
             except (OSError, ValueError) as error:
                 self._warn(error)
+
+    def forget(self) -> None:
+        """Nothing is known afterwards but what is measured from now on."""
+        self._latencies.clear()
 
     def __len__(self) -> int:
         """How many latencies of the device are known."""
@@ -252,11 +256,37 @@ def known_devices(path: str) -> list[str]:
     return [urllib.parse.unquote(name) for name in names]
 
 
-def open_database(path: str | None, device: str) -> LatencyDatabase:
-    """A database at `path`, or with one warning one in memory if that cannot be."""
+def clear_latencies(path: str) -> int:
+    """Removes all latencies of a database, if there is one; gives their number.
+
+    Raises:
+      OSError: the file cannot be written.
+      ValueError: it is no file of ours.
+    """
+    if not os.path.lexists(path):
+        return 0
+    file = _open(path)
+    try:
+        count = len(_LINE.findall(os.pread(file, _MAX_BYTES, 0)))
+        os.ftruncate(file, 0)
+    finally:
+        os.close(file)
+    return count
+
+
+def open_database(
+    path: str | None, device: str, fresh: bool = False
+) -> LatencyDatabase:
+    """A database at `path`, or with one warning one in memory if that cannot be.
+
+    With `fresh` it does not know what the file holds now.
+    """
     if path:
         try:
-            return LatencyDatabase(path, device)
+            database = LatencyDatabase(path, device)
+            if fresh:
+                database.forget()
+            return database
         except (OSError, ValueError) as error:
             _logger.warning(
                 "the latency database %s cannot be used: %s; what is measured now will "

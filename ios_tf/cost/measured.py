@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement, SampledCostModel
+from ios_tf.cost.samples import Sample
 from ios_tf.errors import first_line
 from ios_tf.native import engine, malloc, plugin
 from ios_tf.native.devices import CPU, Device
@@ -30,8 +31,8 @@ class MeasuredCostModel(SampledCostModel):
         self.lanes = engine.lane_count(device.engine)
         self.lanes_divide_device = engine.lanes_divide_device(device.engine)
 
-    def sample(self, problem: Problem, stage: Stage, lanes: int) -> list[float]:
-        """Latencies of one stage in milliseconds, `measurement.repeat` of them."""
+    def sample(self, problem: Problem, stage: Stage, lanes: int) -> list[Sample]:
+        """Samples of one stage, `measurement.repeat` of them."""
         schedule = Schedule((stage,)).to_json()
         return self._run(self._program(problem), schedule, self.measurement, lanes)
 
@@ -45,7 +46,7 @@ class MeasuredCostModel(SampledCostModel):
         program = self._program(problem)
         schedules = [Schedule(tuple(stages)).to_json() for stages in candidates]
         programs = [[(program, schedule)] for schedule in schedules]
-        return self._compare(programs, self._milliseconds, seconds)
+        return self._compare(programs, self._sample, seconds)
 
     def compare_programs(
         self,
@@ -57,12 +58,17 @@ class MeasuredCostModel(SampledCostModel):
             [(_text(one["block"]), _text(one["schedule"])) for one in programs]
             for programs in candidates
         ]
-        return self._compare(texts, self._milliseconds, seconds)
+        return self._compare(texts, self._sample, seconds)
 
-    def _milliseconds(
+    def _sample(
         self, candidate: Sequence[tuple[str, str]], measurement: Measurement
-    ) -> float:
-        return sum(self._run(*program, measurement)[0] for program in candidate)
+    ) -> Sample:
+        """A sample of programs that run one after the other."""
+        samples = [self._run(*program, measurement)[0] for program in candidate]
+        return Sample(
+            sum(sample.ms for sample in samples),
+            any(sample.disturbed for sample in samples),
+        )
 
     def _program(self, problem: Problem) -> str:
         if problem.signature not in self._programs:
@@ -80,12 +86,12 @@ class MeasuredCostModel(SampledCostModel):
         schedule: str,
         measurement: Measurement,
         lanes: int = 0,
-    ) -> list[float]:
+    ) -> list[Sample]:
         with tf.device("CPU:0"):  # whatever it measures, it reads it on the host
             text = tf.constant(schedule)
         with tf.device(self.device.tensorflow):
             try:
-                latencies = plugin.ops().ios_stage_latency(
+                latencies, disturbed = plugin.ops().ios_stage_latency(
                     text,
                     program=program,
                     device=self.device.kind,
@@ -96,7 +102,10 @@ class MeasuredCostModel(SampledCostModel):
                 )
             except tf.errors.ResourceExhaustedError as error:
                 raise MemoryError(first_line(error)) from None
-        return list(latencies.numpy().tolist())
+        values = zip(
+            latencies.numpy().tolist(), disturbed.numpy().tolist(), strict=True
+        )
+        return [Sample(*value) for value in values]
 
 
 def _text(document: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement, SampledCostModel
+from ios_tf.cost.samples import Sample
 from ios_tf.native import engine
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Schedule, Stage
@@ -34,8 +35,8 @@ class ProfiledCostModel(SampledCostModel):
         self.lanes = engine.lane_count(device)
         self.lanes_divide_device = engine.lanes_divide_device(device)
 
-    def sample(self, problem: Problem, stage: Stage, lanes: int) -> list[float]:
-        """Latencies of one stage in milliseconds, `measurement.repeat` of them."""
+    def sample(self, problem: Problem, stage: Stage, lanes: int) -> list[Sample]:
+        """Samples of one stage, `measurement.repeat` of them."""
         return self._measure(problem, [stage], self.measurement, lanes)
 
     def compare(
@@ -46,10 +47,10 @@ class ProfiledCostModel(SampledCostModel):
     ) -> list[float]:
         """The median latencies of several schedules of a block: see BlockCostModel."""
 
-        def milliseconds(stages: Sequence[Stage], measurement: Measurement) -> float:
+        def sample(stages: Sequence[Stage], measurement: Measurement) -> Sample:
             return self._measure(problem, stages, measurement)[0]
 
-        return self._compare(candidates, milliseconds, seconds)
+        return self._compare(candidates, sample, seconds)
 
     def release(self) -> None:
         """Frees what the device holds of the blocks measured so far."""
@@ -61,16 +62,17 @@ class ProfiledCostModel(SampledCostModel):
         stages: Sequence[Stage],
         measurement: Measurement,
         lanes: int = 0,
-    ) -> list[float]:
+    ) -> list[Sample]:
         if problem.signature not in self._profilers:
             self._profilers[problem.signature] = engine.Profiler(
                 problem.block, self._device
             )
-        (latencies,) = self._profilers[problem.signature].measure(
+        (latencies,), (disturbed,) = self._profilers[problem.signature].sample(
             [json.loads(Schedule(tuple(stages)).to_json())],
             warmup=measurement.warmup,
             number=measurement.number,
             repeat=measurement.repeat,
             lanes=lanes,
         )
-        return list(latencies.tolist())
+        values = zip(latencies.tolist(), disturbed.tolist(), strict=True)
+        return [Sample(*value) for value in values]

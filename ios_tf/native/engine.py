@@ -53,7 +53,15 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
             _STRINGS,
             *[ctypes.c_int] * 5,
             ctypes.POINTER(ctypes.c_double),
+            ctypes.POINTER(ctypes.c_uint8),
         ],
+    ),
+    "ios_meter_create": (ctypes.c_void_p, []),
+    "ios_meter_delete": (None, [ctypes.c_void_p]),
+    "ios_meter_start": (None, [ctypes.c_void_p]),
+    "ios_meter_stop": (
+        ctypes.c_int,
+        [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_double)],
     ),
     "ios_program_create": (
         ctypes.c_void_p,
@@ -242,15 +250,30 @@ class Profiler:
         repeat: int = 3,
         lanes: int = 0,
     ) -> np.ndarray:
-        """Latencies in milliseconds, float64 [candidates, repeat].
+        """Latencies in milliseconds, float64 [candidates, repeat]; see `sample`."""
+        return self.sample(candidates, warmup, number, repeat, lanes)[0]
+
+    def sample(
+        self,
+        candidates: Sequence[Mapping[str, Any]],
+        warmup: int = 2,
+        number: int = 3,
+        repeat: int = 3,
+        lanes: int = 0,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Samples of candidates, both [candidates, repeat].
 
         `candidates` are schedules as JSON objects that need not cover the block;
         they are measured in turn, `repeat` times `number` runs each. With `lanes` above
         0, stages run as they would beside other groups, on their part of a device of so
         many lanes.
+
+        Returns:
+          Milliseconds, float64, and whether another process disturbed them, bool.
         """
         texts = [json.dumps(candidate).encode() for candidate in candidates]
         latencies = np.zeros((len(texts), max(repeat, 1)))
+        disturbed = np.zeros(latencies.shape, np.uint8)
         code = _library().ios_profiler_measure(
             self._handle,
             (ctypes.c_char_p * len(texts))(*texts),
@@ -260,13 +283,49 @@ class Profiler:
             repeat,
             lanes,
             latencies.ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
+            disturbed.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)),
         )
         _check(code == 0)
-        return latencies
+        return latencies, disturbed != 0
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             _library().ios_profiler_delete(self._handle)
+
+
+class Meter:
+    """Tells whether others disturb what this process does.
+
+    It knows the threads that the process has when it is made.
+    """
+
+    def __init__(self) -> None:
+        self._handle = _library().ios_meter_create()
+        _check(self._handle)
+
+    def start(self) -> None:
+        """Begins a sample."""
+        _library().ios_meter_start(self._handle)
+
+    def stop(self, waits_for_device: bool = False) -> tuple[bool, float]:
+        """Ends a sample.
+
+        Args:
+          waits_for_device: whether threads may wait for a GPU.
+
+        Returns:
+          Whether others disturbed it, and the processor time of all threads since the
+          start, in milliseconds.
+        """
+        cpu_ms = ctypes.c_double()
+        disturbed = _library().ios_meter_stop(
+            self._handle, waits_for_device, ctypes.byref(cpu_ms)
+        )
+        return bool(disturbed), cpu_ms.value
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            _library().ios_meter_delete(self._handle)
 
 
 class Program:

@@ -87,8 +87,13 @@ def pending_directory(directory: str, device: str) -> str:
 class ScheduleCache:
     """The schedules of one device."""
 
-    def __init__(self, directory: str, device: str) -> None:
-        """`directory` need not exist; `device` is a fingerprint."""
+    def __init__(self, directory: str, device: str, fresh: bool = False) -> None:
+        """`directory` need not exist; `device` is a fingerprint.
+
+        With `fresh` only what this object has put there is found.
+        """
+        self._fresh = fresh
+        self._own: set[str] = set()  # paths of what it has put there
         self._root = directory
         self._directory = os.path.join(directory, device)
         self._failing = False  # as a warning has said
@@ -105,6 +110,8 @@ class ScheduleCache:
         that cannot be read.
         """
         path = self.path(problem.signature, settings.strategy)
+        if self._fresh and path not in self._own:
+            return None
         try:
             data = cache_files.read(self._root, path)
         except tf.errors.NotFoundError:
@@ -137,6 +144,7 @@ class ScheduleCache:
         data = {**json.loads(schedule.to_json()), **settings.to_json()}
         try:
             cache_files.write(self._root, path, json.dumps(data) + "\n")
+            self._own.add(path)
         except tf.errors.OpError as error:
             self._warn(f"{self._directory} cannot be written", error)
 

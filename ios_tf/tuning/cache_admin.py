@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ios_tf.cost.database import clear_latencies
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import is_special
 from ios_tf.native.names import PENDING
@@ -22,6 +23,7 @@ from ios_tf.printable import printable
 from ios_tf.scheduler import STRATEGIES, Schedule, document
 from ios_tf.tables import table
 from ios_tf.tuning import cache_files
+from ios_tf.tuning.cache import latency_database
 from ios_tf.tuning.pending import problem_of
 from ios_tf.tuning.settings import DEFAULT_STRATEGY
 
@@ -154,15 +156,39 @@ def prune(directory: str, device: str | None = None) -> list[Entry]:
         )
     ]
     for entry in useless:
-        try:
-            tf.io.gfile.remove(entry.path)
-        except tf.errors.NotFoundError:  # another process has removed it
-            pass
-        except tf.errors.OpError as error:
-            raise UserError(
-                f"{entry.path}: cannot be removed: {first_line(error)}"
-            ) from error
+        _remove(entry.path)
     return useless
+
+
+def clear(directory: str) -> tuple[int, int]:
+    """Empties a cache; gives how many entries and latencies it had.
+
+    Files whose names are no entry's are left alone.
+
+    Raises:
+      UserError: there is no such directory, or a file cannot be removed.
+    """
+    found = [e for e in entries(directory) if _OWN.match(os.path.basename(e.path))]
+    paths = [entry.path for entry in found]
+    plans = os.path.join(directory, _PLANS)
+    if tf.io.gfile.isdir(plans):
+        paths += tf.io.gfile.glob(os.path.join(plans, "*.json"))
+    for path in paths:
+        _remove(path)
+    latencies = latency_database(directory)
+    try:
+        return len(paths), clear_latencies(latencies)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{latencies}: cannot be emptied: {error}") from error
+
+
+def _remove(path: str) -> None:
+    try:
+        tf.io.gfile.remove(path)
+    except tf.errors.NotFoundError:  # another process has removed it
+        pass
+    except tf.errors.OpError as error:
+        raise UserError(f"{path}: cannot be removed: {first_line(error)}") from error
 
 
 def export(directory: str, path: str) -> int:

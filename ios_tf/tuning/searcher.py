@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ios_tf.cost.cached import CachedCostModel
 from ios_tf.cost.cost_model import BlockCostModel, NetworkCostModel
 from ios_tf.cost.database import LatencyDatabase
+from ios_tf.cost.samples import RECORDER
 from ios_tf.scheduler import Problem, Schedule, sequential_schedule
 from ios_tf.tuning.algorithms import GEMM, choose, with_algorithms, with_products
 from ios_tf.tuning.block_search import BlockSearch, splits
@@ -119,19 +120,23 @@ class Searcher(Generic[_Model]):
         left = sum(map(_weight, waiting))
         end = start + self.time_limit
         # Of all blocks before any is searched: on a CPU most is gained by these.
-        chosen = [self._algorithms(problem, end, stats) for problem in waiting]
+        with RECORDER.watched() as load_of_algorithms:
+            chosen = [self._algorithms(problem, end, stats) for problem in waiting]
         for i, (problem, algorithms) in enumerate(zip(waiting, chosen, strict=True)):
             # The time that one search leaves goes to the others.
             now = time.monotonic()
             share = (end - now) * _weight(problem) / left
             left -= _weight(problem)
-            schedule = self._search(
-                problem,
-                algorithms,
-                f"block {i + 1}/{len(waiting)}:",
-                now + share,
-                stats,
-            )
+            with RECORDER.watched() as load:
+                schedule = self._search(
+                    problem,
+                    algorithms,
+                    f"block {i + 1}/{len(waiting)}:",
+                    now + share,
+                    stats,
+                )
+            if any(found.busy for found in (*load_of_algorithms, *load)):
+                schedule = _disturbed(schedule)
             self.cost_model.release()
             if problem.name not in stats.too_large:
                 self._keep(schedule)
@@ -189,6 +194,8 @@ class Searcher(Generic[_Model]):
         if not self._cache:
             return None
         schedule = self._cache.get(problem, self._settings)
+        if schedule and schedule.metadata.get("disturbed"):
+            return None  # found on a machine that was busy: servers may use it
         # Given more time than then, there may be a better one.
         stopped_after = schedule.metadata.get("stopped_after") if schedule else None
         if stopped_after and self.time_limit > stopped_after:
@@ -210,6 +217,8 @@ class Searcher(Generic[_Model]):
                 totals[key] += schedule.metadata[key]
         metadata = {"block": problem.name, "parts": len(parts), **totals}
         schedule = dataclasses.replace(joined(problem, of_parts), metadata=metadata)
+        if any(part.metadata.get("disturbed") for _, part in of_parts):
+            schedule = _disturbed(schedule)
         # Servers and others that know only the whole block find it, too.
         if not self._look_up(problem):
             self._keep(schedule)
@@ -276,6 +285,13 @@ class Searcher(Generic[_Model]):
 
 # A conversion's, which measures whole networks, too.
 NetworkSearcher = Searcher[NetworkCostModel]
+
+
+def _disturbed(schedule: Schedule) -> Schedule:
+    """The schedule, marked: other processes disturbed what it was chosen by."""
+    return dataclasses.replace(
+        schedule, metadata={**schedule.metadata, "disturbed": True}
+    )
 
 
 def _weight(problem: Problem) -> int:

@@ -9,3 +9,4 @@ from ios_tf.conversion import timing
 def few_rounds(monkeypatch):
     """Conversions end with latencies of a few calls: no test asserts them."""
     monkeypatch.setattr(timing, "_ROUNDS", 2)
+    monkeypatch.setattr(timing, "_LEAST_BUSY", 2)

@@ -340,3 +340,19 @@ def test_the_optimizer_writes_what_tune_reads(cache):
     ((found, _),) = pending.tune(cache, **FAST).schedules
     assert found == Problem.from_json(expected)
     assert gh.optimize(graph, ["IosOptimizer"], parameters).ops()["IosRegion"] == 1
+
+
+def test_clear_empties_a_cache_and_leaves_other_files(filled, capfd):
+    foreign = os.path.join(filled, DEVICE, "notes.txt")
+    with open(foreign, "w") as file:
+        file.write("not an entry")
+    assert (
+        len(cache_admin.entries(filled)) == 4
+    )  # notes.txt is listed as one that is bad
+    code, printed, _ = run(capfd, "cache", "clear", f"--cache_dir={filled}")
+    assert code == 0
+    assert printed.startswith("3 entries and ")
+    assert [entry.path for entry in cache_admin.entries(filled)] == [foreign]
+    assert os.path.getsize(os.path.join(filled, "latencies.txt")) == 0
+    code, printed, _ = run(capfd, "cache", "clear", f"--cache_dir={filled}")
+    assert (code, printed) == (0, "0 entries and 0 latencies removed\n")

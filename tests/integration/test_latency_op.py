@@ -32,7 +32,7 @@ def measure(program, *stages, algorithms=None, **attributes):
     return (
         plugin.ops()
         .ios_stage_latency(json.dumps(schedule), program=program, **attributes)
-        .numpy()
+        .latencies.numpy()
     )
 
 

@@ -10,6 +10,7 @@ from scheduler_helpers import make_problem, random_edges
 from ios_tf.cost import (
     CachedCostModel,
     Measurement,
+    Sample,
     SampledCostModel,
     stage_key,
 )
@@ -47,7 +48,7 @@ class _Samples(SampledCostModel):
         self._samples = iter(samples)
 
     def sample(self, problem, stage, lanes):
-        return [next(self._samples) for _ in range(self.measurement.repeat)]
+        return [Sample(next(self._samples)) for _ in range(self.measurement.repeat)]
 
 
 def test_noisy_samples_are_repeated_until_they_agree_or_the_budget_is_spent():
@@ -210,12 +211,12 @@ def test_the_place_of_an_input_matters():
 def test_schedules_are_compared_until_their_order_is_certain(latencies, samples):
     counts = dict.fromkeys(latencies, 0)
 
-    def milliseconds(candidate, measurement):
+    def sample(candidate, measurement):
         counts[candidate] += 1
-        return candidate
+        return Sample(candidate)
 
     model = _Samples([], Measurement())
-    assert model._compare(latencies, milliseconds, math.inf) == list(latencies)
+    assert model._compare(latencies, sample, math.inf) == list(latencies)
     assert tuple(counts.values()) == samples
 
 

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import errno
 import fcntl
 import json
@@ -28,6 +29,7 @@ from ios_tf.cost import (
     known_devices,
 )
 from ios_tf.cost import open_database as open_or_warn
+from ios_tf.cost.database import clear_latencies
 from ios_tf.cost.stage_key import stage_key
 from ios_tf.scheduler import Problem, Pruning, SearchOptions, Stage, search
 
@@ -205,6 +207,43 @@ def test_what_was_measured_with_less_care_is_measured_again():
         assert cached.stage_latency(problem, stage) == expected
     assert (model.asked, cached.reused) == (0, 1)
     assert database.get(stage_key(problem, stage, {})).samples == 5
+
+
+def test_disturbed_latencies_are_not_kept(tmp_path):
+    """They serve one search, and are measured again by the next."""
+    path = str(tmp_path / "latencies.txt")
+    problem = Problem.from_edges(1, [])
+    stage = Stage.concurrent(problem, 1)
+
+    class Busy(_Model):
+        def observe(self, problem, stage, lanes):
+            return dataclasses.replace(
+                super().observe(problem, stage, lanes), disturbed=True
+            )
+
+    careful = Measurement(repeat=3, max_spread=0.6)
+    busy, calm = Busy(careful), _Model(careful)
+    cached = CachedCostModel(busy, LatencyDatabase(path, "device"))
+    assert [cached.stage_latency(problem, stage) for _ in range(3)] == [1.0] * 3
+    assert (busy.asked, os.path.getsize(path)) == (1, 0)
+    again = CachedCostModel(calm, LatencyDatabase(path, "device"))
+    assert again.stage_latency(problem, stage) == 1.0
+    assert (calm.asked, len(LatencyDatabase(path, "device"))) == (1, 1)
+
+
+def test_a_fresh_database_does_not_know_what_was_measured_before(tmp_path):
+    path = str(tmp_path / "latencies.txt")
+    LatencyDatabase(path, "device").put("old", Latency(1.0, 0.0, 3))
+    fresh = open_or_warn(path, "device", fresh=True)
+    other = LatencyDatabase(path, "device")
+    other.put("new", Latency(2.0, 0.0, 3))
+    assert fresh.get("old") is None
+    assert fresh.get("new") == Latency(2.0, 0.0, 3)
+    fresh.put("old", Latency(3.0, 0.0, 3))
+    assert other.get("old") == Latency(3.0, 0.0, 3)
+    assert clear_latencies(path) == 3
+    assert len(LatencyDatabase(path, "device")) == 0
+    assert clear_latencies(str(tmp_path / "none")) == 0
 
 
 def _warning(caplog, path):

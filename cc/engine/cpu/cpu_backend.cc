@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <dnnl.hpp>
 #include <fstream>
@@ -15,6 +14,7 @@
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/tasks.h"
 #include "cc/engine/cpu/threads/lanes.h"
+#include "cc/engine/cpu/work_sampler.h"
 #include "cc/engine/fork_guard.h"
 
 namespace ios::cpu {
@@ -156,23 +156,28 @@ class Cpu : public Backend {
     return Status();
   }
 
-  StatusOr<std::vector<std::vector<double>>> Measure(
+  StatusOr<std::vector<std::vector<Sample>>> Measure(
       const std::vector<const std::vector<BoundStage>*>& candidates,
       const std::vector<void*>& tensors,
       const Measurement& measurement) override {
     const LanePool::Session session;
-    std::vector<std::vector<double>> latencies(candidates.size());
+    ResourceMeter meter;
+    std::vector<WorkSampler> samplers;
     for (const auto* stages : candidates) {
       IOS_RETURN_IF_ERROR(ReserveScratch(*stages));
-      MeanOfRuns(*stages, tensors, measurement.warmup);
+      const auto run = [this, stages, &tensors](int begin, int end) {
+        for (int i = begin; i < end; ++i) RunStage((*stages)[i], tensors);
+      };
+      samplers.emplace_back(stages->size(), run, &meter);
+      samplers.back().WarmUp(measurement.warmup);
     }
+    std::vector<std::vector<Sample>> samples(candidates.size());
     for (int r = 0; r < measurement.repeat; ++r) {
       for (size_t c = 0; c < candidates.size(); ++c) {
-        latencies[c].push_back(
-            MeanOfRuns(*candidates[c], tensors, measurement.number));
+        samples[c].push_back(samplers[c].Take(measurement.number));
       }
     }
-    return latencies;
+    return samples;
   }
 
  private:
@@ -220,40 +225,25 @@ class Cpu : public Backend {
     }
   }
 
-  // Milliseconds of a run, of at most so many.
-  double MeanOfRuns(const std::vector<BoundStage>& stages,
-                    const std::vector<void*>& tensors, int most) {
-    using Clock = std::chrono::steady_clock;
-    constexpr double kEnoughMs = 20;
-    const Clock::time_point start = Clock::now();
-    double elapsed = 0;
-    int runs = 0;
-    while (runs < most && elapsed < kEnoughMs) {
-      RunStages(stages, tensors);
-      ++runs;
-      elapsed = std::chrono::duration<double, std::milli>(Clock::now() - start)
-                    .count();
-    }
-    return elapsed / std::max(runs, 1);
-  }
-
   void RunStages(const std::vector<BoundStage>& stages,
                  const std::vector<void*>& tensors) {
-    for (const BoundStage& stage : stages) {
-      const int groups = stage.groups.size();
-      if (stage.lanes <= 1) {
-        for (const auto& group : stage.groups) RunGroup(group, 0, tensors);
-        continue;
-      }
-      // Each lane takes the next group when it is done with one.
-      std::atomic<int> next{0};
-      const int threads = Cores() / stage.lanes;
-      LanePool::Get().RunLanes(stage.lanes, threads, [&](int lane) {
-        for (int g = next.fetch_add(1); g < groups; g = next.fetch_add(1)) {
-          RunGroup(stage.groups[g], lane, tensors);
-        }
-      });
+    for (const BoundStage& stage : stages) RunStage(stage, tensors);
+  }
+
+  void RunStage(const BoundStage& stage, const std::vector<void*>& tensors) {
+    const int groups = stage.groups.size();
+    if (stage.lanes <= 1) {
+      for (const auto& group : stage.groups) RunGroup(group, 0, tensors);
+      return;
     }
+    // Each lane takes the next group when it is done with one.
+    std::atomic<int> next{0};
+    const int threads = Cores() / stage.lanes;
+    LanePool::Get().RunLanes(stage.lanes, threads, [&](int lane) {
+      for (int g = next.fetch_add(1); g < groups; g = next.fetch_add(1)) {
+        RunGroup(stage.groups[g], lane, tensors);
+      }
+    });
   }
 
   std::vector<DeviceTraits> traits_;  // for so many cores, less one

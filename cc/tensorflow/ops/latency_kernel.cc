@@ -1,5 +1,4 @@
 // Kernels of IosStageLatency, over the engine's Profiler.
-#include <algorithm>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -128,15 +127,19 @@ class IosStageLatencyOp : public OpKernel {
     TF_RETURN_IF_ERROR(ToAbsl(schedule.status()));
     const StatusOr<std::shared_ptr<Profiler>> profiler = profiler_->Get();
     TF_RETURN_IF_ERROR(ToAbsl(profiler.status()));
-    StatusOr<std::vector<double>> latencies =
+    const StatusOr<std::vector<Sample>> samples =
         (*profiler)->Measure(*schedule, measurement_);
-    TF_RETURN_IF_ERROR(ToAbsl(latencies.status()));
-    Tensor* output = nullptr;
-    const int64_t repeat = latencies->size();
+    TF_RETURN_IF_ERROR(ToAbsl(samples.status()));
+    Tensor *latencies = nullptr, *disturbed = nullptr;
+    const int64_t repeat = samples->size();
     TF_RETURN_IF_ERROR(
-        context->allocate_output(0, TensorShape({repeat}), &output));
-    std::copy(latencies->begin(), latencies->end(),
-              output->flat<double>().data());
+        context->allocate_output(0, TensorShape({repeat}), &latencies));
+    TF_RETURN_IF_ERROR(
+        context->allocate_output(1, TensorShape({repeat}), &disturbed));
+    for (int64_t i = 0; i < repeat; ++i) {
+      latencies->flat<double>()(i) = (*samples)[i].ms;
+      disturbed->flat<bool>()(i) = (*samples)[i].disturbed;
+    }
     return absl::OkStatus();
   }
 
@@ -150,7 +153,8 @@ REGISTER_KERNEL_BUILDER(Name("IosStageLatency").Device(tensorflow::DEVICE_CPU),
 REGISTER_KERNEL_BUILDER(Name("IosStageLatency")
                             .Device(tensorflow::DEVICE_GPU)
                             .HostMemory("schedule")
-                            .HostMemory("latencies"),
+                            .HostMemory("latencies")
+                            .HostMemory("disturbed"),
                         IosStageLatencyOp);
 
 }  // namespace

@@ -108,6 +108,7 @@ absl::Status LatencyShape(InferenceContext* c) {
   int64_t repeat;
   TF_RETURN_IF_ERROR(c->GetAttr("repeat", &repeat));
   c->set_output(0, c->Vector(repeat));
+  c->set_output(1, c->Vector(repeat));
   return absl::OkStatus();
 }
 
@@ -145,6 +146,7 @@ device: What the region was made for.
 REGISTER_OP("IosStageLatency")
     .Input("schedule: string")
     .Output("latencies: double")
+    .Output("disturbed: bool")
     .Attr("program: string")
     .Attr("device: {'cpu', 'gpu'} = 'cpu'")
     .Attr("warmup: int >= 0 = 2")
@@ -160,6 +162,7 @@ schedule: JSON, as schedule caches have it. One stage is a candidate of the dyna
   program; its stages need not cover the block.
 latencies: `repeat` latencies in milliseconds, each the mean of `number` runs after
   `warmup` unmeasured ones.
+disturbed: whether another process took time that the latency contains, for each.
 lanes: above 0, stages run as they would beside other groups, on their part of a
   device of so many lanes.
 program: The block's JSON.

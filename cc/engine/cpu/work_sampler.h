@@ -1,0 +1,55 @@
+// Samples of work on the CPU, also beside other processes.
+#ifndef IOS_TF_CC_ENGINE_CPU_WORK_SAMPLER_H_
+#define IOS_TF_CC_ENGINE_CPU_WORK_SAMPLER_H_
+
+#include <functional>
+#include <vector>
+
+#include "cc/engine/measurement.h"
+#include "cc/engine/resource_use.h"
+
+namespace ios::cpu {
+
+// Takes samples of work that consists of parts, which run in order.
+//
+// A sample that was disturbed is taken again in pieces that are shorter than
+// the time slices of other processes: the thread sleeps first, so that the
+// scheduler owes it time, then runs the piece that comes before, so that the
+// other threads have their cores and the caches hold what they hold in a whole
+// run, and then times the piece. The latency is the sum over the pieces.
+class WorkSampler {
+ public:
+  // Runs parts [begin, end).
+  using Run = std::function<void(int begin, int end)>;
+
+  WorkSampler(int parts, Run run, ResourceMeter* meter)
+      : parts_(parts), run_(std::move(run)), meter_(meter) {}
+
+  void WarmUp(int runs);
+
+  // The mean of `number` runs, or of fewer that take long enough.
+  Sample Take(int number);
+
+ private:
+  struct Piece {
+    int begin = 0, end = 0;
+    double ms = 0;           // about
+    double highest_use = 0;  // processor time over wall time, of all samples
+  };
+
+  Sample Time(Piece* piece, int number, double enough_ms);
+  Sample TakeInPieces(int number);
+  void CutIntoPieces();
+
+  const int parts_;
+  const Run run_;
+  ResourceMeter* const meter_;
+  Piece whole_{0, parts_, 0, 0};
+  std::vector<Piece> pieces_;
+  int rounds_in_pieces_ = 0;
+  double best_ms_in_pieces_ = 0;
+};
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_WORK_SAMPLER_H_

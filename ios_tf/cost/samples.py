@@ -1,0 +1,148 @@
+"""Samples of latencies: what one measurement gives, and what several say together.
+
+A sample that another process disturbed is longer than the work it measures. The engine
+marks such samples (cc/engine/resource_use.h); here they become one number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+
+# Fewer undisturbed samples than this do not make a latency that is kept.
+_ENOUGH = 2
+# Beside disturbed samples, others whose spread is larger are not all undisturbed.
+_AGREEMENT = 0.1
+# More disturbed samples than this share make a machine busy.
+_BUSY = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """One measurement.
+
+    Attributes:
+      ms: wall time of one run.
+      disturbed: whether another process took time that it contains.
+      cpu_ms: processor time of this process during the run; NaN if it was not measured.
+    """
+
+    ms: float
+    disturbed: bool = False
+    cpu_ms: float = math.nan
+
+
+@dataclasses.dataclass(frozen=True)
+class Latency:
+    """A measured latency.
+
+    Attributes:
+      median_ms: the median of the undisturbed samples. If `disturbed`, the lower
+        quartile of all samples, which is an estimate.
+      spread: the interquartile range of the undisturbed samples over their median;
+        infinite for one sample.
+      samples: how many were undisturbed; if `disturbed`, how many there are.
+      disturbed: whether too few samples were undisturbed, or those do not agree.
+    """
+
+    median_ms: float
+    spread: float
+    samples: int
+    disturbed: bool = False
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> Latency:
+        """Sums up samples; at least one."""
+        calm = [sample.ms for sample in samples if not sample.disturbed]
+        if len(calm) >= min(_ENOUGH, len(samples)):
+            median_ms = statistics.median(calm)
+            spread = _spread(calm, median_ms)
+            if len(calm) == len(samples) or spread <= _AGREEMENT:
+                return cls(median_ms, spread, len(calm))
+        every = [sample.ms for sample in samples]
+        estimate = _quartiles(every)[0] if len(every) > 1 else every[0]
+        return cls(estimate, _spread(every, estimate), len(every), disturbed=True)
+
+
+def _spread(values: Sequence[float], middle: float) -> float:
+    if len(values) < 2 or middle <= 0:
+        return math.inf
+    low, _, high = _quartiles(values)
+    return (high - low) / middle
+
+
+def _quartiles(values: Sequence[float]) -> list[float]:
+    return statistics.quantiles(values, n=4, method="inclusive")
+
+
+@dataclasses.dataclass(frozen=True)
+class MachineLoad:
+    """How busy the machine was during some measurements.
+
+    Attributes:
+      average: the system's load average: how many threads wanted to run, ours
+        included.
+      samples: how many were taken.
+      disturbed: how many of those were disturbed.
+    """
+
+    average: float = 0.0
+    samples: int = 0
+    disturbed: int = 0
+
+    @property
+    def share(self) -> float:
+        """The share of the samples that were disturbed."""
+        return self.disturbed / self.samples if self.samples else 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether latencies are estimates for that reason."""
+        return self.share > _BUSY
+
+    def __str__(self) -> str:
+        share = f"{100 * self.share:.0f} % of samples disturbed"
+        return f"load {self.average:.1f}, {share}"
+
+
+class LoadRecorder:
+    """Counts the samples of this process. Not for use by several threads."""
+
+    def __init__(self) -> None:
+        self._samples = 0
+        self._disturbed = 0
+
+    def add(self, samples: Iterable[Sample]) -> None:
+        """Counts samples that have been taken."""
+        for sample in samples:
+            self._samples += 1
+            self._disturbed += sample.disturbed
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[list[MachineLoad]]:
+        """Gives a list that holds the load of the block's measurements at its end."""
+        samples, disturbed = self._samples, self._disturbed
+        before = _load_average()
+        found: list[MachineLoad] = []
+        yield found
+        found.append(
+            MachineLoad(
+                max(before, _load_average()),
+                self._samples - samples,
+                self._disturbed - disturbed,
+            )
+        )
+
+
+def _load_average() -> float:
+    try:
+        return os.getloadavg()[0]
+    except OSError:  # the system does not tell
+        return 0.0
+
+
+RECORDER = LoadRecorder()

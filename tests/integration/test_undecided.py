@@ -1,0 +1,132 @@
+"""What a busy machine leaves undecided, and how a conversion says so: samples are made
+up here."""
+
+import json
+import os
+
+import keras
+import pytest
+from cache_helpers import run
+from keras import layers
+
+import ios_tf
+from ios_tf.conversion import timing
+from ios_tf.cost import Sample
+from ios_tf.cost.samples import RECORDER
+
+FAST = ["--warmup=0", "--number=1", "--repeat=1", "--device=cpu"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory) -> str:
+    """A SavedModel with two branches."""
+    path = str(tmp_path_factory.mktemp("network") / "model")
+    inputs = keras.Input((9, 9, 3))
+    a = layers.Conv2D(4, 3, padding="same", activation="relu")(inputs)
+    b = layers.Conv2D(4, 1, padding="same", activation="relu")(inputs)
+    outputs = layers.Dense(3)(layers.GlobalAveragePooling2D()(a + b))
+    keras.Model(inputs, outputs).export(path, verbose=False)
+    return path
+
+
+def made_up(monkeypatch, speedup: float, disturbed: bool, spread: float = 1.0) -> None:
+    """Calls take so many times as long in TensorFlow, by wall and processor time."""
+
+    def latencies(turns):
+        factors = [spread, 1 / spread, 1.0, 1.0, spread, 1 / spread] * 3
+        first = [Sample(2.0 * f, disturbed, 4.0 * f) for f in factors]
+        other = [Sample(2.0 / speedup, disturbed, 4.0 / speedup) for _ in factors]
+        samples = [first, *[other] * (len(turns) - 1)]
+        for of_one in samples:
+            # Of many, so that those of the search, which are real, do not matter.
+            RECORDER.add(of_one * 100)
+        return timing.Latencies(samples, on_cpu=True)
+
+    monkeypatch.setattr(timing, "latencies", latencies)
+
+
+@pytest.mark.parametrize(
+    ("speedup", "spread", "verdict", "code"),
+    [
+        (2.0, 1.1, "converted", 0),
+        (0.5, 1.1, "copied", 3),
+        (1.2, 3.0, "undecided", 4),
+        (0.8, 3.0, "undecided", 4),
+    ],
+)
+def test_verdicts_beside_busy_processes(
+    speedup, spread, verdict, code, network, tmp_path, monkeypatch, capfd
+):
+    source, output = network, str(tmp_path / "converted")
+    made_up(monkeypatch, speedup, disturbed=True, spread=spread)
+    words = ["convert", source, output, *FAST]
+    found, printed, _ = run(capfd, *words, "--json", "--exit_code")
+    assert found == code
+    (line,) = printed.splitlines()
+    report = json.loads(line)
+    assert report["verdict"] == verdict
+    assert report["load"]["busy"] and report["load"]["disturbed_share"] > 0.5
+    undecided = [note for note in report["notes"] if "is not decided" in note]
+    assert bool(undecided) == (verdict == "undecided")
+    for note in undecided:
+        assert f"(load {report['load']['average']:.1f}, " in note
+        assert f"ios_tf convert {source} {output} --again" in note
+    # What is better by the estimate is kept.
+    if speedup > 1:
+        (signature,) = report["signatures"]
+        (latency,) = signature["latencies"].values()
+        ratio = latency["converted_speedup"]
+        assert ratio["by_processor_time"] and ratio["disturbed"] == ratio["pairs"] == 18
+        assert ratio["low"] <= ratio["estimate"] <= ratio["high"]
+        assert signature["difference"] < 1e-4
+    else:
+        assert "the model is copied unchanged" in report["notes"]
+
+    if verdict != "undecided":
+        return
+    # On a calm machine the named command decides.
+    made_up(monkeypatch, 2.0, disturbed=False)
+    found, printed, _ = run(capfd, *words, "--exit_code")
+    assert found == 1  # the output is there
+    found, printed, _ = run(capfd, *words, "--exit_code", "--again")
+    assert found == 0
+    assert not printed.startswith("warning") and "not decided" not in printed
+
+
+def test_the_warning_comes_first_and_codes_only_when_asked(
+    network, tmp_path, monkeypatch, capfd
+):
+    made_up(monkeypatch, 0.5, disturbed=True)
+    code, printed, _ = run(capfd, "convert", network, str(tmp_path / "out"), *FAST)
+    assert code == 0
+    assert printed.startswith("warning: the machine was busy (load ")
+
+
+def test_fresh_ignores_what_the_cache_knows(network, tmp_path, monkeypatch):
+    made_up(monkeypatch, 2.0, disturbed=False)
+
+    def convert(**options):
+        return ios_tf.convert(
+            network,
+            str(tmp_path / "out"),
+            again=True,
+            warmup=0,
+            number=1,
+            repeat=1,
+            device="cpu",
+            **options,
+        )
+
+    first = convert()
+    blocks = first.different_blocks
+    assert first.cached_blocks == 0 < blocks
+    latencies = os.path.getsize(tmp_path / "cache" / "latencies.txt")
+    fresh = convert(fresh=True)
+    assert (fresh.cached_blocks, fresh.different_blocks) == (0, blocks)
+    assert fresh.measurements > 0
+    assert os.path.getsize(tmp_path / "cache" / "latencies.txt") >= latencies
