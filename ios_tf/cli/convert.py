@@ -53,6 +53,14 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--overwrite", action="store_true", help="replace OUTPUT if it is a SavedModel"
     )
+    parser.add_argument(
+        "--samples",
+        metavar="PATH",
+        help="real inputs to compare and time with: a .npz file with an array for each "
+        "input, a directory of such files or of images, or a .tfrecord file of "
+        "tf.Examples or PredictionLogs; default: the model's own warmup requests, or "
+        "random inputs",
+    )
     arguments.add_cache_dir(parser)
 
 
@@ -78,6 +86,7 @@ def _convert(options: argparse.Namespace) -> None:
         signatures=options.signature,
         tags=options.tags,
         weights=options.weights,
+        samples=options.samples,
         keep_slower=options.keep_slower,
         winograd=options.winograd == "on",
         overwrite=options.overwrite,

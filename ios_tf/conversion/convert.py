@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from ios_tf.conversion.planning import (
     with_their_batch_sizes,
 )
 from ios_tf.conversion.report import Report, step
+from ios_tf.conversion.samples import warmup_samples
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.leftovers import step_directory
@@ -54,6 +56,7 @@ def convert(
     weights: str | None = None,
     keep_slower: bool = False,
     winograd: bool = True,
+    samples: Any = None,
     overwrite: bool = False,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
@@ -98,6 +101,11 @@ def convert(
         as the strategies that do not search do: for experiments.
       winograd: whether 3x3 convolutions may be computed by Winograd's minimal
         filtering on a CPU, where that is measured to be faster; it rounds otherwise.
+      samples: real inputs, by which the model is compared and timed: a mapping from
+        names of inputs to arrays whose first dimension counts samples, a list of such
+        mappings, an array, or the path of a .npz file, of a directory of .npz files or
+        images, or of a .tfrecord file. By default the model's own warmup requests
+        (`assets.extra/tf_serving_warmup_requests`), or random inputs.
       overwrite: replace `output` if it is a SavedModel.
       progress: show progress on standard error.
       say: gets lines of information about the model.
@@ -157,6 +165,8 @@ class _Conversion:
         options: ConvertOptions,
     ) -> None:
         self._keeps_all = options.keeps_all
+        self._samples = options.samples
+        self._warmup = warmup_samples(source)
         self._batch_sizes = options.batch_sizes
         self._image_size = options.height_and_width
         self._weights = Weights()
@@ -303,7 +313,19 @@ class _Conversion:
                 self._device,
                 self._weights,
             )
+            self._use_samples(self._functions[number])
         self._functions = with_their_batch_sizes(self._functions)
+
+    def _use_samples(self, function: Function) -> None:
+        """Compares a function that is converted with samples, if there are any."""
+        if not function.collected:
+            return
+        if self._samples is not None:
+            function.reference.use_samples(self._samples)
+        elif self._warmup is not None:
+            # Requests may be for other signatures, or too old for the model.
+            with contextlib.suppress(UserError):
+                function.reference.use_samples(self._warmup)
 
     def _try(self) -> None:
         """Writes, loads and runs the model with sequential schedules.

@@ -77,6 +77,7 @@ def optimize(
     repeat: int = 3,
     keep_slower: bool = False,
     winograd: bool = True,
+    samples: Any = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> OptimizedFunction:
@@ -96,7 +97,7 @@ def optimize(
       image_size: the height and width to schedule for, where the function leaves them
         open, or one number for both.
       device, strategy, max_groups, max_group_size, time_limit, units, borders,
-        cache_dir, warmup, number, repeat, keep_slower, winograd, progress, say: as of
+        cache_dir, warmup, number, repeat, keep_slower, winograd, samples, progress, say: as of
         `convert`.
 
     Returns:
@@ -193,6 +194,8 @@ class _Equivalents:
             device,
             self._weights,
         )
+        if options.samples is not None:
+            found.reference.use_samples(options.samples)
         (self.function,) = with_their_batch_sizes({0: found}).values()
 
     def compared(self, graph_def: Any, timed: bool) -> tuple[_Compute, Comparison]:
