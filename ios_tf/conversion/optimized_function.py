@@ -97,8 +97,8 @@ def optimize(
       image_size: the height and width to schedule for, where the function leaves them
         open, or one number for both.
       device, strategy, max_groups, max_group_size, time_limit, units, borders,
-        cache_dir, warmup, number, repeat, keep_slower, winograd, samples, progress, say: as of
-        `convert`.
+        cache_dir, warmup, number, repeat, keep_slower, winograd, samples, progress,
+        say: as of `convert`.
 
     Returns:
       A function of the same signature: arguments, which may be numpy arrays, results
