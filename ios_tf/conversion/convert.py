@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -313,19 +312,27 @@ class _Conversion:
                 self._device,
                 self._weights,
             )
-            self._use_samples(self._functions[number])
         self._functions = with_their_batch_sizes(self._functions)
+        self._use_samples()
 
-    def _use_samples(self, function: Function) -> None:
-        """Compares a function that is converted with samples, if there are any."""
-        if not function.collected:
+    def _use_samples(self) -> None:
+        """Compares functions that are converted with samples, if there are any.
+
+        Raises:
+          UserError: samples that a user gave are for none of the functions.
+        """
+        samples = self._samples or self._warmup
+        if samples is None:
             return
-        if self._samples is not None:
-            function.reference.use_samples(self._samples)
-        elif self._warmup is not None:
-            # Requests may be for other signatures, or too old for the model.
-            with contextlib.suppress(UserError):
-                function.reference.use_samples(self._warmup)
+        errors, converted = [], self._with_blocks()
+        for function in converted:
+            try:
+                function.reference.use_samples(samples)
+            except UserError as error:
+                errors.append(error)
+        # Requests that came with the model may be too old for it.
+        if self._samples and errors and len(errors) == len(converted):
+            raise errors[0]
 
     def _try(self) -> None:
         """Writes, loads and runs the model with sequential schedules.
