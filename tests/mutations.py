@@ -2,10 +2,11 @@
 
     python -m tests.mutations [--faults=200] [--seed=0]
 
-A fault has an effect if it changes an output, or the result of a region, by more than
-rounding does. TensorFlow computes the effect without the engine, on inputs that the
+A fault has an effect if it changes an output, the result of a region, or the logits
+before a softmax by more than rounding does. TensorFlow computes the effect without the engine, on inputs that the
 comparison does not use. Changes relative to the spread of the tensor count. Rounding is
-ten times the effect of changing inputs and constants by 2e-6, and at least 1e-4.
+ten times the effect of changing inputs and constants by 2e-6, and at least 1e-4 of the
+spread and 2e-5 of the largest value.
 
 The exit status is 1 if the comparison misses a fault that has an effect.
 """
@@ -40,6 +41,7 @@ _CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
 _ROUNDING = 2e-6
 _AMPLE = 10.0
 _LEAST = 1e-4
+_LEAST_OF_VALUE = 2e-5
 
 
 def confident(network: keras.Model) -> keras.Model:
@@ -79,6 +81,11 @@ class Converted:
         )
         names = [truth for _, _, truth in subgraphs.results_of_regions(frozen, lowered)]
         names += [name for name, _ in frozen.outputs.values()]
+        names += [
+            subgraphs.full_name(node.input[0])
+            for node in frozen.graph_def.node
+            if node.op == "Softmax"
+        ]
         converted = cls(function, weights, list(dict.fromkeys(names)), [], [], [])
         converted._measure()
         return converted
@@ -90,7 +97,15 @@ class Converted:
         self.scales = [
             spread(a, b) or None for a, b in zip(self.truth, others, strict=True)
         ]
-        self.rounding = self.changes(self.compute(_rounded(graph_def), rounded=True))
+        noise = self.changes(self.compute(_rounded(graph_def), rounded=True))
+        self.rounding = [
+            max(
+                _AMPLE * change,
+                _LEAST,
+                _LEAST_OF_VALUE * float(np.abs(truth).max()) / (scale or np.inf),
+            )
+            for change, truth, scale in zip(noise, self.truth, self.scales, strict=True)
+        ]
 
     def compute(
         self, graph_def: Any, seed: int = 0, rounded: bool = False
@@ -118,7 +133,7 @@ class Converted:
     def has_effect(self, graph_def: Any) -> bool:
         changes = self.changes(self.compute(graph_def))
         return any(
-            change > max(_AMPLE * rounding, _LEAST)
+            change > rounding
             for change, rounding in zip(changes, self.rounding, strict=True)
         )
 

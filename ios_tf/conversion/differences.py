@@ -20,8 +20,9 @@ _AMPLE = 4.0
 _CHAOS = 1e-2
 # More than any difference but one of shapes, or of what is a number and what is not.
 _ANYTHING = 1e30
-# Computing in another order changes a value by this many roundings, or fewer.
-_ROUNDINGS = 4
+# Computing in another order, as of the mean of a large image, may change a value by
+# a few times this many roundings.
+_ROUNDINGS = 20
 
 # By name of an output: the spread of each of its float components.
 Spreads = Mapping[str, Sequence[float | None]]

@@ -80,6 +80,23 @@ def compare(
       others: arguments of the same shapes, which show how much a tensor moves.
       device: "cpu" or "gpu".
     """
+    compared = _compare(frozen, graph_def, inputs, others, device)
+    if any(one.moves for one in compared):
+        return compared
+    # A region may end with a softmax; with the logits as outputs, both have them.
+    return [
+        *compared,
+        *_compare(_with_logits(frozen), graph_def, inputs, others, device),
+    ]
+
+
+def _compare(
+    frozen: FrozenSignature,
+    graph_def: graph_pb2.GraphDef,
+    inputs: Inputs,
+    others: Inputs,
+    device: str,
+) -> list[InnerTensor]:
     lowered = graph_optimizer.lowered(
         dataclasses.replace(frozen, graph_def=graph_def), device=device
     )
@@ -106,7 +123,7 @@ def compare(
         moved = spread(truth, other)
         scale = None if judged_by_value(exact) else moved or None
         noise = noise_of(near, truth, scale)
-        name = f"what {one} is read from"
+        name = f"the tensor {one}"
         if region:
             name = graph_optimizer.describe_region(lowered, region)
         compared.append(
@@ -129,6 +146,20 @@ def worst(tensors: Sequence[InnerTensor]) -> InnerTensor | None:
     return next(differing, largest)
 
 
+def _with_logits(frozen: FrozenSignature) -> FrozenSignature:
+    """The signature with what saturating operators read as more outputs."""
+    logits = dict.fromkeys(
+        subgraphs.full_name(node.input[0])
+        for node in frozen.graph_def.node
+        if node.op in _SATURATING
+    )
+    structure = next(iter(frozen.outputs.values()))[1]
+    outputs = dict(frozen.outputs)
+    for name in logits:
+        outputs[f"logits of {name}"] = (name, structure)
+    return dataclasses.replace(frozen, outputs=outputs)
+
+
 def _pairs(
     frozen: FrozenSignature, lowered: graph_pb2.GraphDef
 ) -> list[tuple[str, str, str]]:
@@ -137,11 +168,18 @@ def _pairs(
     originals: Mapping[str, tf.compat.v1.NodeDef] = {
         node.name: node for node in frozen.graph_def.node
     }
-    known = {one for _, one, _ in results}
+    known = {truth for _, _, truth in results}
+    kept = {node.name for node in lowered.node}
     logits = [
         ("", subgraphs.full_name(node.input[0]), subgraphs.full_name(before.input[0]))
         for node in lowered.node
         if node.op in _SATURATING and subgraphs.is_common(node, originals)
         for before in [originals[node.name]]
     ]
-    return [*results, *(pair for pair in logits if pair[1] not in known)]
+    logits += [
+        ("", name, name)
+        for name, _ in frozen.outputs.values()
+        if name.partition(":")[0] in kept
+    ]
+    others = dict.fromkeys(pair for pair in logits if pair[2] not in known)
+    return [*results, *others]
