@@ -3,10 +3,10 @@
     python -m tests.mutations [--faults=200] [--seed=0]
 
 A fault has an effect if it changes an output, the result of a region, or the logits
-before a softmax by more than rounding does. TensorFlow computes the effect without the engine, on inputs that the
-comparison does not use. Changes relative to the spread of the tensor count. Rounding is
-ten times the effect of changing inputs and constants by 2e-6, and at least 1e-4 of the
-spread and 2e-5 of the largest value.
+before a softmax by more than rounding does. TensorFlow computes the effect without the
+engine, on inputs that the comparison does not use. Changes are relative to the spread
+of the tensor. Rounding is ten times the effect of changing inputs and constants by
+2e-6, and at least 1e-4 of the spread and 2e-5 of the largest value.
 
 The exit status is 1 if the comparison misses a fault that has an effect.
 """
