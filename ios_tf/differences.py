@@ -6,10 +6,16 @@ import numpy as np
 
 # Where nothing but zeros is expected, all else is infinitely far, or nearly so.
 _LEAST = 1e-30
+# A tensor that changes by no more roundings of its largest value does not move.
+_ROUNDINGS = 16
 
 
-def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference over the largest value; infinite for another shape.
+def relative_difference(
+    found: np.ndarray, expected: np.ndarray, scale: float | None = None
+) -> float:
+    """The largest difference over `scale`; infinite for another shape.
+
+    The scale is the largest value by default.
 
     NaN and infinities are equal to themselves, and infinitely far from all else: what
     computes the same overflows at the same values, which say nothing of the others.
@@ -20,7 +26,26 @@ def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
     difference, values = compared
     if not values.size:
         return 0.0
-    return float(np.abs(difference).max() / max(np.abs(values).max(), _LEAST))
+    scale = np.abs(values).max() if scale is None else scale
+    return float(np.abs(difference).max() / max(scale, _LEAST))
+
+
+def spread(one: np.ndarray, other: np.ndarray) -> float | None:
+    """The largest change of a tensor between two inputs.
+
+    The result is 0 if the change is below the rounding of the tensor's values, and
+    None if it is unknown, because the shape changes or no value is finite.
+    """
+    if one.shape != other.shape:
+        return None
+    finite = np.isfinite(one) & np.isfinite(other)
+    if not finite.any():
+        return None
+    rounding = _ROUNDINGS * float(np.finfo(one.real.dtype).eps)
+    wide = np.complex128 if one.dtype.kind == "c" else np.float64
+    one, other = one[finite].astype(wide), other[finite].astype(wide)
+    change = float(np.abs(one - other).max())
+    return change if change > rounding * np.abs(one).max() else 0.0
 
 
 def relative_norm(found: np.ndarray, expected: np.ndarray) -> float:

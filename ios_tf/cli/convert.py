@@ -82,6 +82,14 @@ def add_commands(commands: Any) -> None:
         help="exit with 0 if the model was converted, 3 if it was copied, and 4 if it "
         "is undecided which is faster",
     )
+    parser.add_argument(
+        "--samples",
+        metavar="PATH",
+        help="real inputs to compare and time with: a .npz file with an array for each "
+        "input, a directory of such files or of images, or a .tfrecord file of "
+        "tf.Examples or PredictionLogs; default: the model's own warmup requests, or "
+        "random inputs",
+    )
     arguments.add_cache_dir(parser)
 
 
@@ -107,6 +115,7 @@ def _convert(options: argparse.Namespace) -> int:
         signatures=options.signature,
         tags=options.tags,
         weights=options.weights,
+        samples=options.samples,
         keep_slower=options.keep_slower,
         winograd=options.winograd == "on",
         fresh=options.fresh,

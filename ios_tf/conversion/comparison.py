@@ -10,17 +10,25 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from ios_tf.conversion import timing
+from ios_tf.conversion import inner_tensors, timing
 from ios_tf.conversion.differences import (
+    Spreads,
     allowed_difference,
     compare_outputs,
+    constant_outputs,
+    judged_by_value,
+    noise_of_outputs,
+    repeatable,
+    spreads,
     tolerance,
     undefined,
 )
+from ios_tf.conversion.inner_tensors import InnerTensor
 from ios_tf.conversion.made_up_inputs import (
     OTHER_SIZES,
     SIZES,
@@ -33,13 +41,15 @@ from ios_tf.conversion.made_up_inputs import (
     rounded_inputs,
     told_sizes,
 )
-from ios_tf.conversion.region_check import differing_region
+from ios_tf.conversion.samples import Samples, rows
 from ios_tf.cost.verdict import Ratio, Verdict, by_estimate, judge, slower_sizes
 from ios_tf.errors import UserError, first_line
 from ios_tf.model.frozen_graphs import FrozenSignature, NotConvertedError
 
 # Batch sizes of functions that do not take those which are asked for.
 _OTHER_BATCHES = (2, 4, 8, 16, 32)
+# Other inputs are tried where rounding changes outputs by more than this.
+_STEADY = 1e-4
 
 
 class DifferenceError(UserError):
@@ -63,11 +73,14 @@ class Comparison:
 
     Attributes:
       signature: its name, the first if it has several.
-      difference: largest absolute difference of outputs over the largest absolute
-        value of the output, of all float outputs and batch sizes; None: not compared,
-        or there are none.
+      difference: largest absolute difference of outputs over the output's spread: its
+        largest change between two inputs. It is over all float outputs and batch
+        sizes. None: not compared, or there are none.
       batch_sizes: those of the inputs that were compared.
       equal: whether all other outputs were equal.
+      constant: outputs that do not depend on the input, and so are no evidence.
+      has_no_evidence: whether that is so of all outputs.
+      inner: the tensors inside of the network that were compared, too.
       tensorflow_ms, converted_ms, portable_ms: median latencies of a call by batch
         size: of the original in TensorFlow, of the converted model on the engine, and
         of that one in TensorFlow alone.
@@ -91,6 +104,21 @@ class Comparison:
         """Whether the converted model is worth having, by what was measured."""
         return judge(self.converted_ratios)
 
+    constant: Sequence[str] = ()
+    has_no_evidence: bool = False
+    inner: Sequence[InnerTensor] = ()
+
+    def evidence(self) -> str:
+        """Names the tensors that would show a mistake."""
+        regions = sum(one.is_region and one.moves for one in self.inner)
+        logits = sum(not one.is_region and one.moves for one in self.inner)
+        named = {
+            "outputs": not self.has_no_evidence,
+            _count(regions, "result of a region", "results of regions"): regions,
+            _count(logits, "tensor of logits", "tensors of logits"): logits,
+        }
+        return ", ".join(name for name, is_there in named.items() if is_there)
+
     def is_faster(self) -> bool:
         """The same as far as is known, where the verdict is undecided."""
         return by_estimate(self.converted_ratios)
@@ -98,6 +126,27 @@ class Comparison:
     def slower_in_tensorflow(self) -> list[int]:
         """The batch sizes at which TensorFlow alone would run the original faster."""
         return slower_sizes(self.portable_ratios)
+
+
+class _Case(NamedTuple):
+    """Inputs, and what the original makes of them.
+
+    Attributes:
+      inputs: the arguments.
+      others: arguments of the same shapes.
+      expected: the outputs for `inputs`.
+      spreads: how much the outputs change between `inputs` and `others`, where
+        differences are judged by that.
+      constant: the outputs that do not change.
+      noise: how much rounding of the inputs changes the outputs, of their spreads.
+    """
+
+    inputs: Inputs
+    others: Inputs
+    expected: Mapping[str, Any]
+    spreads: Spreads
+    constant: Sequence[str]
+    noise: float
 
 
 class Reference:
@@ -130,10 +179,19 @@ class Reference:
         # Tried before, and after, the usual ones.
         self._first_sizes = () if image_size is None else (image_size,)
         self._last_sizes = told_sizes(frozen.graph_def)
+        self._cases: dict[int, _Case] = {}
+        # Also of batch sizes at which two calls of the original differ.
         self._inputs: dict[int, Inputs] = {}
-        self._expected: dict[int, Mapping[str, Any]] = {}
-        self._noise: dict[int, float] = {}
         self._refused: dict[int, CannotCompareError] = {}
+        self._samples: Mapping[str, np.ndarray] | None = None
+
+    def use_samples(self, samples: Samples) -> None:
+        """Compares and times with real inputs from now on.
+
+        Raises:
+          UserError: they are not for this signature's inputs.
+        """
+        self._samples = samples.of_signature(self.name, self._frozen.inputs)
 
     def compare(
         self,
@@ -170,9 +228,12 @@ class Reference:
             for size in timed
             if references and size in self._refused
         ]
-        for batch_size, (inputs, expected) in references.items():
-            outputs = self._outputs(found, batch_size, inputs)
-            difference, unequal = compare_outputs(outputs, expected)
+        inner: Sequence[InnerTensor] = ()
+        constant = _constant(references)
+        for batch_size, case in references.items():
+            expected = case.expected
+            outputs = self._outputs(found, batch_size, case.inputs)
+            difference, unequal = compare_outputs(outputs, expected, case.spreads)
             if 1.0 in undefined(expected):
                 notes.append(
                     f"signature {self.name!r}: an output is NaN for all inputs that "
@@ -181,11 +242,16 @@ class Reference:
             equal = equal and not unequal
             if difference is not None:
                 differences.append(difference)
-            if difference is None or difference > self._tolerance() or unequal:
-                notes += self._explain(
-                    graph_def, batch_size, difference or 0.0, unequal
-                )
-                self._check_numbers(batch_size, outputs)
+            differs = _differ(difference, unequal, self._tolerance()) or unequal
+            if not inner or differs:
+                compared = self._compare_inside(graph_def, case)
+                inner = inner or compared
+                worst = inner_tensors.worst(compared)
+                if differs or (worst and worst.differs):
+                    notes += self._explain(
+                        worst, batch_size, difference or 0.0, unequal
+                    )
+                    self._check_numbers(batch_size, outputs)
         measured = [size for size in timed if size in self._inputs]
         if timed and not measured:
             measured = list(references)[:1]
@@ -197,7 +263,7 @@ class Reference:
             {size: latency[0] for size, latency in latencies.items()},
             {size: latency[1] for size, latency in latencies.items()},
             {size: latency[2] for size, latency in latencies.items() if portable},
-            list(dict.fromkeys(notes)),
+            list(dict.fromkeys([*notes, *self._constant_notes(constant, inner)])),
             equal,
             {size: timing.ratios(latency)[0] for size, latency in latencies.items()},
             {
@@ -205,6 +271,9 @@ class Reference:
                 for size, latency in latencies.items()
                 if portable
             },
+            constant,
+            bool(constant) and _has_no_evidence(references),
+            inner,
         )
 
     def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
@@ -222,17 +291,17 @@ class Reference:
 
     def refusal(self) -> CannotCompareError | None:
         """Why the original could not be called; None if it was at some batch size."""
-        return None if self._expected else next(iter(self._refused.values()), None)
+        return None if self._cases else next(iter(self._refused.values()), None)
 
     def _references(
         self, batch_sizes: Sequence[int], timed: Sequence[int]
-    ) -> tuple[dict[int, tuple[Inputs, Mapping[str, Any]]], CannotCompareError | None]:
+    ) -> tuple[dict[int, _Case], CannotCompareError | None]:
         """Inputs and outputs by batch size, and why there are none, or no more.
 
         Some functions take one batch size only, though they do not say so: if they take
         none of those that are asked for, another one.
         """
-        found: dict[int, tuple[Inputs, Mapping[str, Any]]] = {}
+        found: dict[int, _Case] = {}
         reason: CannotCompareError | None = None
         for batch_size in dict.fromkeys((*batch_sizes, *_OTHER_BATCHES)):
             sizes: Sequence[Size] = OTHER_SIZES
@@ -250,59 +319,86 @@ class Reference:
                     break
         return found, reason
 
-    def _reference(
-        self, batch_size: int, sizes: Sequence[Size] = ()
-    ) -> tuple[Inputs, Mapping[str, Any]]:
+    def _reference(self, batch_size: int, sizes: Sequence[Size] = ()) -> _Case:
         if batch_size in self._refused:
             raise self._refused[batch_size]
-        if batch_size not in self._expected:
+        if batch_size not in self._cases:
             try:
                 self._call_original(batch_size, sizes or self._sizes)
             except CannotCompareError as reason:
                 self._refused[batch_size] = reason
                 raise
-        return self._inputs[batch_size], self._expected[batch_size]
+        return self._cases[batch_size]
 
     def _call_original(self, batch_size: int, sizes: Sequence[Size]) -> None:
         if self._frozen.changes:
             raise CannotCompareError("every call changes what the next one computes")
         with timing.running(plugin=False, device=self._device):
-            inputs, expected, noise = self._steady_inputs(batch_size, sizes)
-            again, unequal = compare_outputs(self._function(**inputs), expected)
-        self._inputs[batch_size] = inputs
-        if _differ(again, unequal, self._tolerance()):
+            if self._samples is not None:
+                case = self._sampled_case(self._samples, batch_size)
+            else:
+                case = self._steady_case(batch_size, sizes)
+            again, unequal = compare_outputs(
+                self._function(**case.inputs), case.expected, case.spreads
+            )
+        self._inputs[batch_size] = case.inputs
+        if _differ(again, unequal, repeatable(self._tolerance(), case.noise)):
             raise CannotCompareError("two calls of the original differ")
-        self._expected[batch_size] = expected
-        self._noise[batch_size] = noise
+        self._cases[batch_size] = case
 
-    def _steady_inputs(
-        self, batch_size: int, sizes: Sequence[Size]
-    ) -> tuple[Inputs, Mapping[str, Any], float]:
-        """Inputs, outputs, and how much rounding changes these: of several inputs
-        those for which most is defined, and then that is least."""
-        best, least = None, (math.inf, math.inf)
+    def _steady_case(self, batch_size: int, sizes: Sequence[Size]) -> _Case:
+        """Of several inputs those for which most is defined, and most outputs move,
+        and then those whose rounding changes the outputs least."""
+        best, least = None, (math.inf, math.inf, math.inf)
         sizes = [*self._first_sizes, *sizes, *self._last_sizes]
         for values in VALUES:
             try:
-                inputs, expected = accepted_made_up_inputs(
+                inputs, expected, others = accepted_made_up_inputs(
                     self._function, self._frozen.inputs, batch_size, values, sizes
                 )
             except CannotCompareError:
                 if best is None:
                     raise
                 break
-            rounded, noise = rounded_inputs(inputs), None
-            if rounded is not None:
-                noise, _ = compare_outputs(self._function(**rounded), expected)
-            noise = noise or 0.0
+            case = self._case(inputs, others, expected)
             nan = max(undefined(expected), default=0.0)
-            if (nan, noise) < least:
-                best, least = (inputs, expected, noise), (nan, noise)
-            allowed = allowed_difference(self._tolerance(), noise)
-            if not nan and allowed <= self._tolerance():
+            still = len(case.constant)
+            if (nan, still, case.noise) < least:
+                best, least = case, (nan, still, case.noise)
+            if not nan and not still and case.noise <= _STEADY:
                 break
         assert best is not None  # there are values to try
         return best
+
+    def _sampled_case(
+        self, samples: Mapping[str, np.ndarray], batch_size: int
+    ) -> _Case:
+        specs = self._frozen.inputs
+        inputs = rows(samples, specs, batch_size, 0)
+        others = rows(samples, specs, batch_size, batch_size)
+        try:
+            return self._case(inputs, others, self._function(**inputs))
+        # A function may raise anything for inputs that mean nothing to it.
+        except Exception as error:
+            raise NotAcceptedError(
+                f"it does not take the samples ({first_line(error)})"
+            ) from error
+
+    def _case(
+        self, inputs: Inputs, others: Inputs, expected: Mapping[str, Any]
+    ) -> _Case:
+        moved: Spreads = {}
+        # Other values may be refused where the first ones are not.
+        with contextlib.suppress(Exception):
+            moved = spreads(expected, self._function(**others))
+        constant = constant_outputs(moved)
+        if judged_by_value(self._tolerance()):
+            moved = {}
+        rounded, noise = rounded_inputs(inputs), 0.0
+        if rounded is not None:
+            near = self._function(**rounded)
+            noise = noise_of_outputs(near, expected, moved)
+        return _Case(inputs, others, expected, moved, constant, noise)
 
     def _outputs(
         self, found: Callable[..., Any], batch_size: int, inputs: Inputs
@@ -319,31 +415,54 @@ class Reference:
     def _tolerance(self) -> float:
         return tolerance(self._frozen, self._device)
 
+    def _compare_inside(self, graph_def: Any, case: _Case) -> list[InnerTensor]:
+        # Pieces of a graph may fail for inputs that the whole takes.
+        with contextlib.suppress(tf.errors.OpError):
+            return inner_tensors.compare(
+                self._frozen, graph_def, case.inputs, case.others, self._device
+            )
+        return []
+
+    def _constant_notes(
+        self, constant: Sequence[str], inner: Sequence[InnerTensor]
+    ) -> list[str]:
+        """Says which outputs are no evidence, and what takes their place."""
+        moving = sum(one.moves for one in inner)
+        instead = (
+            f"{_count(moving, 'tensor', 'tensors')} inside of the network were "
+            "compared in addition"
+            if moving
+            else "--samples=FILE.npz gives inputs on which the output depends"
+        )
+        return [
+            f"signature {self.name!r}: output {name!r} does not depend on the input, "
+            f"so that equal values are no evidence; {instead}"
+            for name in constant
+        ]
+
     def _explain(
         self,
-        graph_def: Any,
+        worst: InnerTensor | None,
         batch_size: int,
         difference: float,
         unequal: Mapping[str, str],
     ) -> list[str]:
-        """Why outputs differ, if it is not a region that does.
+        """Why outputs differ, if it is not a tensor inside that does.
 
         What chooses by comparing values (argmax, non-maximum suppression, ...) may make
         a large difference of rounding errors.
         """
-        worst = None
-        # Pieces of a graph may fail for inputs that the whole takes.
-        with contextlib.suppress(tf.errors.OpError):
-            worst = differing_region(
-                self._frozen, graph_def, self._inputs[batch_size], self._device
-            )
-        allowed = allowed_difference(self._tolerance(), self._noise[batch_size])
-        where, difference_there, allowed = worst or ("an output", difference, allowed)
+        where, difference_there = "an output", difference
+        noise = self._cases[batch_size].noise
+        allowed = allowed_difference(self._tolerance(), noise)
+        if worst:
+            where, difference_there = worst.name, worst.difference
+            allowed = worst.allowed
         if difference_there > allowed:
             self._check_optimizers(batch_size)
             raise DifferenceError(self.name, batch_size, where, difference_there)
         where = " in what follows the regions"
-        why = f"; the regions agree to {worst[1]:.1e}" if worst else ""
+        why = f"; the regions agree to {worst.difference:.1e}" if worst else ""
         if difference_there > self._tolerance():
             where, why = "", "; so they do when its inputs are rounded"
         notes = [
@@ -363,8 +482,8 @@ class Reference:
         Raises:
           NotConvertedError: it is not, by what TensorFlow makes of the graph.
         """
-        shares = undefined(outputs), undefined(self._expected[batch_size])
-        if shares[0] == shares[1] or math.isinf(self._noise[batch_size]):
+        shares = undefined(outputs), undefined(self._cases[batch_size].expected)
+        if shares[0] == shares[1] or math.isinf(self._cases[batch_size].noise):
             return
         self._check_optimizers(batch_size)
         found, expected = next(p for p in zip(*shares, strict=True) if p[0] != p[1])
@@ -385,8 +504,9 @@ class Reference:
         """
         with timing.running(plugin=False, device=self._device, optimizers=False):
             plain = self._function(**self._inputs[batch_size])
-        changed, unequal = compare_outputs(plain, self._expected[batch_size])
-        allowed = allowed_difference(self._tolerance(), self._noise[batch_size])
+        case = self._cases[batch_size]
+        changed, unequal = compare_outputs(plain, case.expected, case.spreads)
+        allowed = allowed_difference(self._tolerance(), case.noise)
         if _differ(changed, unequal, allowed):
             by = "" if changed is None else f" by {changed:.1e} (relative)"
             raise NotConvertedError(
@@ -418,3 +538,19 @@ def _differ(
     """Whether outputs differ, of which `compare_outputs` says this: floats by more
     than rounding, or, where there are none, others at all."""
     return bool(unequal) if difference is None else difference > allowed
+
+
+def _constant(cases: Mapping[int, _Case]) -> list[str]:
+    """The outputs that do not depend on the input at any batch size."""
+    still = [case.constant for case in cases.values()]
+    return [name for name in still[0] if all(name in s for s in still)] if still else []
+
+
+def _has_no_evidence(cases: Mapping[int, _Case]) -> bool:
+    """Whether no output depends on the input."""
+    constant = _constant(cases)
+    return all(name in constant for case in cases.values() for name in case.expected)
+
+
+def _count(count: int, singular: str, plural: str) -> str:
+    return f"{count} {singular if count == 1 else plural}"

@@ -20,6 +20,7 @@ from ios_tf.conversion.planning import (
     with_their_batch_sizes,
 )
 from ios_tf.conversion.report import Report, step
+from ios_tf.conversion.samples import warmup_samples
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
@@ -57,6 +58,7 @@ def convert(
     keep_slower: bool = False,
     winograd: bool = True,
     fresh: bool = False,
+    samples: Any = None,
     overwrite: bool = False,
     again: bool = False,
     progress: bool = False,
@@ -103,6 +105,11 @@ def convert(
       winograd: whether 3x3 convolutions may be computed by Winograd's minimal
         filtering on a CPU, where that is measured to be faster; it rounds otherwise.
       fresh: do not use schedules and latencies that are in the cache.
+      samples: real inputs, by which the model is compared and timed: a mapping from
+        names of inputs to arrays whose first dimension counts samples, a list of such
+        mappings, an array, or the path of a .npz file, of a directory of .npz files or
+        images, or of a .tfrecord file. By default the model's own warmup requests
+        (`assets.extra/tf_serving_warmup_requests`), or random inputs.
       overwrite: replace `output` if it is a SavedModel.
       again: convert again what was not decided, because the machine was busy: as
         `overwrite`. What was measured well is used again in any case, and what was
@@ -168,6 +175,8 @@ class _Conversion:
         options: ConvertOptions,
     ) -> None:
         self._keeps_all = options.keeps_all
+        self._samples = options.samples
+        self._warmup = warmup_samples(source)
         self._batch_sizes = options.batch_sizes
         self._image_size = options.height_and_width
         self._weights = Weights()
@@ -320,6 +329,26 @@ class _Conversion:
                 self._weights,
             )
         self._functions = with_their_batch_sizes(self._functions)
+        self._use_samples()
+
+    def _use_samples(self) -> None:
+        """Compares functions that are converted with samples, if there are any.
+
+        Raises:
+          UserError: samples that a user gave are for none of the functions.
+        """
+        samples = self._samples or self._warmup
+        if samples is None:
+            return
+        errors, converted = [], self._with_blocks()
+        for function in converted:
+            try:
+                function.reference.use_samples(samples)
+            except UserError as error:
+                errors.append(error)
+        # Requests that came with the model may be too old for it.
+        if self._samples and errors and len(errors) == len(converted):
+            raise errors[0]
 
     def _try(self) -> None:
         """Writes, loads and runs the model with sequential schedules.

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from ios_tf.conversion import timing
-from ios_tf.differences import relative_difference
+from ios_tf.differences import relative_difference, spread
 from ios_tf.model import function_library
 from ios_tf.model.frozen_graphs import FrozenSignature
 
-# How many times what rounded inputs change two computations may differ, and where
-# rounding alone decides (relative).
-_AMPLE = 2.0
+# Two computations may differ by this many times what rounding the inputs changes.
+# Correct conversions differed by at most 0.75 times that where it exceeds 3e-6.
+_AMPLE = 4.0
+# Rounding of the inputs that changes outputs by more than this may change anything.
 _CHAOS = 1e-2
 # More than any difference but one of shapes, or of what is a number and what is not.
 _ANYTHING = 1e30
+# Computing in another order, as of the mean of a large image, may change a value by
+# a few times this many roundings.
+_ROUNDINGS = 20
+
+# By name of an output: the spread of each of its float components.
+Spreads = Mapping[str, Sequence[float | None]]
 
 
 def tolerance(frozen: FrozenSignature, device: str) -> float:
-    """The relative difference that rounding may make of a network's outputs."""
+    """The difference that rounding always explains.
+
+    It is relative to the spread of a tensor, or to its largest value where the network
+    computes in half precision: see `judged_by_value`.
+    """
     types = {
         tf.dtypes.as_dtype(node.attr["T"].type)
         for node in frozen.graph_def.node
@@ -34,7 +45,28 @@ def tolerance(frozen: FrozenSignature, device: str) -> float:
         return 0.03
     if device == "gpu" and tf.config.experimental.tensor_float_32_execution_enabled():
         return 0.01
-    return 1e-3
+    return 2e-5
+
+
+def judged_by_value(exact: float) -> bool:
+    """Whether a tolerance is so large that it must be relative to values."""
+    return exact >= _CHAOS
+
+
+def noise_of(near: np.ndarray, truth: np.ndarray, scale: float | None) -> float:
+    """How much rounding changes a tensor, relative to its scale.
+
+    Args:
+      near: the tensor for rounded inputs.
+      truth: the tensor.
+      scale: its spread; None: its largest value.
+    """
+    noise = relative_difference(near, truth, scale)
+    if not scale or not np.isfinite(truth).any():
+        return noise
+    largest = float(np.abs(truth[np.isfinite(truth)]).max())
+    eps = float(np.finfo(truth.real.dtype).eps)
+    return max(noise, _ROUNDINGS * eps * largest / scale)
 
 
 def allowed_difference(exact: float, noise: float) -> float:
@@ -42,21 +74,54 @@ def allowed_difference(exact: float, noise: float) -> float:
     return _ANYTHING if noise > _CHAOS else max(exact, noise * _AMPLE)
 
 
+def repeatable(exact: float, noise: float) -> float:
+    """The difference that two calls of one function may have."""
+    return max(exact, noise)
+
+
+def spreads(expected: Mapping[str, Any], others: Mapping[str, Any]) -> Spreads:
+    """How much each float output changes between two inputs: see `spread`."""
+    return {
+        name: [
+            spread(one, other)
+            for one, other in _pairs(value, others[name])
+            if _is_float(one)
+        ]
+        for name, value in expected.items()
+    }
+
+
+def constant_outputs(moved: Spreads) -> list[str]:
+    """The names of outputs that do not depend on the input."""
+    return [
+        name
+        for name, changes in moved.items()
+        if changes and not any(change is None or change > 0 for change in changes)
+    ]
+
+
 def compare_outputs(
-    found: Mapping[str, Any], expected: Mapping[str, Any]
+    found: Mapping[str, Any], expected: Mapping[str, Any], moved: Spreads | None = None
 ) -> tuple[float | None, dict[str, str]]:
     """How far outputs are from those expected.
 
+    Args:
+      found: the outputs to judge.
+      expected: the original's outputs.
+      moved: how much each component of an output changes with the input.
+
     Returns:
-      The largest absolute difference of a float output over its largest absolute value,
-      None if there is no float output; and for every output of another type that is not
-      equal what to say about it.
+      The largest absolute difference of a float output over its spread, or over its
+      largest absolute value where it has no spread. It is None if there is no float
+      output. In addition, what to say about every unequal output of another type.
     """
     worst, unequal = None, {}
     for name, value in expected.items():
+        scales = iter((moved or {}).get(name, ()))
         for one, truth in _pairs(found[name], value):
             if _is_float(truth):
-                worst = max(worst or 0.0, relative_difference(one, truth))
+                scale = next(scales, None) or None
+                worst = max(worst or 0.0, relative_difference(one, truth, scale))
             elif one.shape != truth.shape:
                 unequal[name] = f"output {name!r} has another shape"
             elif (one != truth).any():
@@ -65,6 +130,19 @@ def compare_outputs(
                     f"{count} of {truth.size} values of output {name!r} differ"
                 )
     return worst, unequal
+
+
+def noise_of_outputs(
+    near: Mapping[str, Any], expected: Mapping[str, Any], moved: Spreads
+) -> float:
+    """The largest noise of a float output: see `noise_of`."""
+    worst = 0.0
+    for name, value in expected.items():
+        scales = iter(moved.get(name, ()))
+        for one, truth in _pairs(near[name], value):
+            if _is_float(truth):
+                worst = max(worst, noise_of(one, truth, next(scales, None) or None))
+    return worst
 
 
 def undefined(outputs: Mapping[str, Any]) -> list[float]:

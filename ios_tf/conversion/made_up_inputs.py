@@ -51,11 +51,13 @@ class Guess(NamedTuple):
         quarter of their slices or frames.
       limit: whole numbers are below it.
       channels: of images of which they are unknown.
+      seed: other seeds give other values of the same shapes.
     """
 
     image_size: Size = USUAL_IMAGE_SIZE
     limit: int = LIMITS[0]
     channels: int = _CHANNELS[0]
+    seed: int = 0
 
 
 _FIRST_GUESS = Guess()
@@ -104,7 +106,8 @@ def made_up_inputs(
     """
     image_size = guess.image_size
     in_turn = image_size if isinstance(image_size, tuple) else (image_size,)
-    random = np.random.default_rng([batch_size, *in_turn])
+    seeds = [batch_size, *in_turn, guess.seed]
+    random = np.random.default_rng(seeds if guess.seed else seeds[:-1])
     inputs = {}
     for name, spec in specs.items():
         known: list[int | None] = [None] * 4
@@ -198,8 +201,10 @@ def accepted_made_up_inputs(
     batch_size: int,
     values: Values,
     sizes: Sequence[Size],
-) -> tuple[Inputs, Mapping[str, Any]]:
-    """Inputs that a function accepts, and its outputs: see `made_up_inputs`.
+) -> tuple[Inputs, Mapping[str, Any], Inputs]:
+    """Inputs that a function accepts, its outputs, and other inputs of these shapes.
+
+    See `made_up_inputs`.
 
     `sizes`: of images of unknown size, to be tried in turn.
     """
@@ -214,13 +219,24 @@ def accepted_made_up_inputs(
         _CHANNELS if colours else _CHANNELS[:1],
     ):
         inputs = made_up_inputs(specs, batch_size, Guess(*guess), values)
+        other = made_up_inputs(
+            specs, batch_size, Guess(*guess)._replace(seed=1), values
+        )
         try:
-            return inputs, function(**inputs)
+            return inputs, function(**inputs), other
         # A function may raise anything for inputs that mean nothing.
         except Exception as error:
             errors.append(error)
+    strings = [name for name, spec in specs.items() if spec.dtype == tf.string]
+    if strings:
+        raise NotAcceptedError(
+            f"its input {strings[0]!r} takes strings that cannot be made up, such as "
+            "serialized tf.Examples; --samples=FILE.tfrecord or FILE.npz (samples= in "
+            "Python) gives real ones"
+        )
     raise NotAcceptedError(
-        f"it does not take inputs that are made up ({first_line(errors[0])})"
+        f"it does not take inputs that are made up ({first_line(errors[0])}); "
+        "--samples=FILE.npz (samples= in Python) gives real ones"
     )
 
 

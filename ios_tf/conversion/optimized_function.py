@@ -79,6 +79,7 @@ def optimize(
     keep_slower: bool = False,
     winograd: bool = True,
     fresh: bool = False,
+    samples: Any = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> OptimizedFunction:
@@ -98,7 +99,8 @@ def optimize(
       image_size: the height and width to schedule for, where the function leaves them
         open, or one number for both.
       device, strategy, max_groups, max_group_size, time_limit, units, borders,
-        cache_dir, warmup, number, repeat, keep_slower, winograd, fresh, progress,
+        cache_dir, warmup, number, repeat, keep_slower, winograd, fresh, samples,
+        progress,
         say: as of `convert`.
 
     Returns:
@@ -203,6 +205,8 @@ class _Equivalents:
             device,
             self._weights,
         )
+        if options.samples is not None:
+            found.reference.use_samples(options.samples)
         (self.function,) = with_their_batch_sizes({0: found}).values()
 
     def compared(self, graph_def: Any, timed: bool) -> tuple[_Compute, Comparison]:

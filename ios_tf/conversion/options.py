@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from ios_tf import validation
 from ios_tf.conversion.report import Report, SizeReport
+from ios_tf.conversion.samples import samples_of
 from ios_tf.cost import Measurement, open_database
 from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
@@ -62,6 +63,7 @@ class ConvertOptions:
     keep_slower: bool = False
     winograd: bool = True
     fresh: bool = False
+    samples: Any = None
 
     def __post_init__(self) -> None:
         sizes = self.batch_sizes
@@ -78,6 +80,7 @@ class ConvertOptions:
         self._patterns()
         self._pruning()
         self._measurement()
+        object.__setattr__(self, "samples", samples_of(self.samples))
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> ConvertOptions:

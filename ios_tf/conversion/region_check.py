@@ -1,4 +1,4 @@
-"""Regions beside TensorFlow running the same nodes: latencies, and differences.
+"""Regions beside TensorFlow running the same nodes: latencies.
 
 A region that is not faster stays TensorFlow's. Where a graph has one region only, the
 comparison of the whole network tells; here each of several is cut out and called with
@@ -19,15 +19,12 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.conversion import timing
-from ios_tf.conversion.differences import allowed_difference, tolerance
 from ios_tf.conversion.made_up_inputs import (
     CannotCompareError,
     Inputs,
     made_up_inputs,
-    rounded_inputs,
 )
 from ios_tf.cost.verdict import Ratio, Verdict, by_estimate, judge
-from ios_tf.differences import relative_difference
 from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
@@ -286,53 +283,3 @@ def _operators(lowered: graph_pb2.GraphDef, region: str) -> list[str]:
     (program,) = (n.attr["program"].s for n in lowered.node if n.name == region)
     names = [one["name"] for one in json.loads(program)["block"]["operators"]]
     return [name.partition(MERGED)[0] for name in names]
-
-
-def differing_region(
-    frozen: FrozenSignature, graph_def: graph_pb2.GraphDef, inputs: Inputs, device: str
-) -> tuple[str, float, float] | None:
-    """The first region whose results differ, or that of the largest difference.
-
-    Args:
-      frozen: the original.
-      graph_def: its graph with schedules.
-
-    Returns:
-      What to call the region, its difference, and what it may differ by; None: no
-      region has a result that can be looked at.
-    """
-    lowered = graph_optimizer.lowered(
-        dataclasses.replace(frozen, graph_def=graph_def), device=device
-    )
-    results = subgraphs.results_of_regions(frozen, lowered)
-    if not results:
-        return None
-    arguments = [inputs[name] for name in frozen.inputs]
-    rounded = rounded_inputs(inputs) or inputs
-    found = subgraphs.tensors(frozen, lowered, [one for _, one, _ in results])
-    expected = subgraphs.tensors(
-        frozen, frozen.graph_def, [one for _, _, one in results]
-    )
-    with timing.running(plugin=False, device=device):
-        values = zip(
-            results,
-            found(*arguments),
-            expected(*arguments),
-            expected(*(rounded[name] for name in frozen.inputs)),
-            strict=True,
-        )
-        differences = [
-            (
-                region,
-                relative_difference(one.numpy(), truth.numpy()),
-                relative_difference(near.numpy(), truth.numpy()),
-            )
-            for (region, _, _), one, truth, near in values
-        ]
-    exact = tolerance(frozen, device)
-    region, difference, noise = next(
-        (one for one in differences if one[1] > allowed_difference(exact, one[2])),
-        max(differences, key=lambda one: one[1]),
-    )
-    name = graph_optimizer.describe_region(lowered, region)
-    return name, difference, allowed_difference(exact, noise)

@@ -226,7 +226,8 @@ class Report:
             difference = "not compared"
             sizes = f"batch sizes {', '.join(map(str, one.batch_sizes))}"
             if one.difference is not None:
-                difference = f"{one.difference:.1e} (relative; {sizes})"
+                evidence = one.evidence() or "no evidence"
+                difference = f"{one.difference:.1e} of the spread ({evidence}; {sizes})"
             elif one.batch_sizes:
                 found = "equal" if one.equal else "not equal everywhere, see the notes"
                 difference = f"{found} (outputs without fractions; {sizes})"

@@ -97,7 +97,7 @@ def keras_model_of(
         raise UserError(f"weights={weights!r} is only for MODEL keras:NAME")
     if _has_prefix(model, KERAS_PREFIX):
         name = model.removeprefix(KERAS_PREFIX)
-        return _build_keras_application(name, weights, say)
+        return _build_keras_application(name, weights, say, calibrated)
     if _has_prefix(model, MODELS_PREFIX):
         return _build_network(model.removeprefix(MODELS_PREFIX), say, calibrated)
     if isinstance(model, (str, os.PathLike)):
@@ -268,7 +268,7 @@ def _load_keras_file(path: str) -> Any:
 
 
 def _build_keras_application(
-    name: str, weights: str | None, say: Callable[[str], None]
+    name: str, weights: str | None, say: Callable[[str], None], calibrated: bool
 ) -> Any:
     import keras
 
@@ -286,9 +286,14 @@ def _build_keras_application(
         say(f"keras:{name} gets random weights; --weights=imagenet for trained ones")
         keras.utils.set_random_seed(0)
     try:
-        return getattr(keras.applications, name)(weights=weights)
+        model = getattr(keras.applications, name)(weights=weights)
     except Exception as error:  # a failed download, an unknown set of weights
         raise UserError(f"keras:{name}: {first_line(error)}") from error
+    if weights is None and calibrated:
+        from ios_tf.models.calibration import calibrate_application
+
+        calibrate_application(model)
+    return model
 
 
 def _build_network(name: str, say: Callable[[str], None], calibrated: bool) -> Any:

@@ -8,7 +8,8 @@ import tensorflow as tf
 from keras import layers
 
 from ios_tf.bench.zoo.layers import classifier, conv_norm, join
-from ios_tf.bench.zoo.model import Model, keras_model, structured
+from ios_tf.bench.zoo.model import Model, keras_model
+from ios_tf.models.calibration import structured
 
 
 def googlenet_lrn() -> Model:

@@ -8,7 +8,8 @@ import tensorflow as tf
 from keras import layers
 
 from ios_tf.bench.zoo.layers import conv_norm, join, resize
-from ios_tf.bench.zoo.model import Model, calibrate, keras_model, structured
+from ios_tf.bench.zoo.model import Model, keras_model
+from ios_tf.models.calibration import calibrate_on, structured
 
 
 def yolo_v3() -> Model:
@@ -89,7 +90,7 @@ def ssd_nms() -> Model:
         inputs,
         [layers.Concatenate(axis=1)(scores), layers.Concatenate(axis=1)(boxes)],
     )
-    calibrate(network, structured((2, 300, 300, 3)))
+    calibrate_on(network, structured((2, 300, 300, 3)))
     module = tf.Module()
     module.network = network
     count = network.outputs[1].shape[1]

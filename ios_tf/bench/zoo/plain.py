@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from ios_tf.bench.zoo.model import Model, module_model, structured
+from ios_tf.bench.zoo.model import Model, module_model
+from ios_tf.models.calibration import structured
 
 
 def tf_module() -> Model:

@@ -1,0 +1,185 @@
+"""Compares tensors inside of a network: results of regions, and logits.
+
+An output may hide a mistake: one that saturates, or one that hardly depends on the
+input. The tensors that lead to the output show the mistake.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from ios_tf.conversion import timing
+from ios_tf.conversion.differences import (
+    allowed_difference,
+    judged_by_value,
+    noise_of,
+    tolerance,
+)
+from ios_tf.conversion.made_up_inputs import Inputs, rounded_inputs
+from ios_tf.differences import relative_difference, spread
+from ios_tf.model import graph_optimizer, subgraphs
+from ios_tf.model.frozen_graphs import FrozenSignature
+
+# Operators whose result may say less than what they read.
+_SATURATING = (
+    "Softmax",
+    "LogSoftmax",
+    "Sigmoid",
+    "Tanh",
+    "ArgMax",
+    "TopKV2",
+    "CombinedNonMaxSuppression",
+    "NonMaxSuppressionV3",
+    "NonMaxSuppressionV4",
+    "NonMaxSuppressionV5",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class InnerTensor:
+    """A tensor that the original and the converted graph both compute.
+
+    Attributes:
+      name: what to call it.
+      is_region: whether it is the result of a region.
+      difference: relative to the spread.
+      allowed: what rounding explains of that.
+      noise: what rounding of the inputs changes, relative to the spread.
+      moves: whether it depends on the input.
+    """
+
+    name: str
+    is_region: bool
+    difference: float
+    allowed: float
+    noise: float
+    moves: bool
+
+    @property
+    def differs(self) -> bool:
+        return self.difference > self.allowed
+
+
+def compare(
+    frozen: FrozenSignature,
+    graph_def: graph_pb2.GraphDef,
+    inputs: Inputs,
+    others: Inputs,
+    device: str,
+) -> list[InnerTensor]:
+    """Compares the results of regions, and what saturating operators read.
+
+    Args:
+      frozen: the original.
+      graph_def: its graph with schedules.
+      inputs: arguments of the signature.
+      others: arguments of the same shapes, which show how much a tensor moves.
+      device: "cpu" or "gpu".
+    """
+    compared = _compare(frozen, graph_def, inputs, others, device)
+    if any(one.moves for one in compared):
+        return compared
+    # A region may end with a softmax; with the logits as outputs, both have them.
+    return [
+        *compared,
+        *_compare(_with_logits(frozen), graph_def, inputs, others, device),
+    ]
+
+
+def _compare(
+    frozen: FrozenSignature,
+    graph_def: graph_pb2.GraphDef,
+    inputs: Inputs,
+    others: Inputs,
+    device: str,
+) -> list[InnerTensor]:
+    lowered = graph_optimizer.lowered(
+        dataclasses.replace(frozen, graph_def=graph_def), device=device
+    )
+    pairs = _pairs(frozen, lowered)
+    if not pairs:
+        return []
+    found = subgraphs.tensors(frozen, lowered, [one for _, one, _ in pairs])
+    expected = subgraphs.tensors(frozen, frozen.graph_def, [one for _, _, one in pairs])
+    rounded = rounded_inputs(inputs) or inputs
+    with timing.running(plugin=False, device=device):
+        values = [
+            found(*(inputs[name] for name in frozen.inputs)),
+            *(
+                expected(*(given[name] for name in frozen.inputs))
+                for given in (inputs, rounded, others)
+            ),
+        ]
+    exact = tolerance(frozen, device)
+    compared = []
+    for (region, one, _), *tensors in zip(pairs, *values, strict=True):
+        if not tensors[1].dtype.is_floating:
+            continue
+        ours, truth, near, other = (tensor.numpy() for tensor in tensors)
+        moved = spread(truth, other)
+        scale = None if judged_by_value(exact) else moved or None
+        noise = noise_of(near, truth, scale)
+        name = f"the tensor {one}"
+        if region:
+            name = graph_optimizer.describe_region(lowered, region)
+        compared.append(
+            InnerTensor(
+                name,
+                bool(region),
+                relative_difference(ours, truth, scale),
+                allowed_difference(exact, noise),
+                noise,
+                moved is None or moved > 0,
+            )
+        )
+    return compared
+
+
+def worst(tensors: Sequence[InnerTensor]) -> InnerTensor | None:
+    """The first tensor that differs, or the one of the largest difference."""
+    differing = (one for one in tensors if one.differs)
+    largest = max(tensors, key=lambda one: one.difference, default=None)
+    return next(differing, largest)
+
+
+def _with_logits(frozen: FrozenSignature) -> FrozenSignature:
+    """The signature with what saturating operators read as more outputs."""
+    logits = dict.fromkeys(
+        subgraphs.full_name(node.input[0])
+        for node in frozen.graph_def.node
+        if node.op in _SATURATING
+    )
+    structure = next(iter(frozen.outputs.values()))[1]
+    outputs = dict(frozen.outputs)
+    for name in logits:
+        outputs[f"logits of {name}"] = (name, structure)
+    return dataclasses.replace(frozen, outputs=outputs)
+
+
+def _pairs(
+    frozen: FrozenSignature, lowered: graph_pb2.GraphDef
+) -> list[tuple[str, str, str]]:
+    """(region or nothing, tensor of the lowered graph, tensor of the original)."""
+    results = subgraphs.results_of_regions(frozen, lowered)
+    originals: Mapping[str, tf.compat.v1.NodeDef] = {
+        node.name: node for node in frozen.graph_def.node
+    }
+    known = {truth for _, _, truth in results}
+    kept = {node.name for node in lowered.node}
+    logits = [
+        ("", subgraphs.full_name(node.input[0]), subgraphs.full_name(before.input[0]))
+        for node in lowered.node
+        if node.op in _SATURATING and subgraphs.is_common(node, originals)
+        for before in [originals[node.name]]
+    ]
+    logits += [
+        ("", name, name)
+        for name, _ in frozen.outputs.values()
+        if name.partition(":")[0] in kept
+    ]
+    others = dict.fromkeys(pair for pair in logits if pair[2] not in known)
+    return [*results, *others]

@@ -1,0 +1,369 @@
+"""Reads real inputs of a model, which a user gives as `samples`.
+
+The sources are arrays, a .npz file, a directory, or TFRecords of tf.Examples or of
+TensorFlow Serving's warmup requests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.framework import tensor_pb2
+
+from ios_tf.errors import UserError, first_line
+
+# Where a SavedModel keeps requests that TensorFlow Serving calls it with at load.
+WARMUP = os.path.join("assets.extra", "tf_serving_warmup_requests")
+KINDS = "a .npz file, a directory of .npz files or images, or a .tfrecord file"
+_IMAGES = (".png", ".jpg", ".jpeg")
+
+Specs = Mapping[str, tf.TensorSpec]
+# Samples lie along the first dimension. An array without a name is of the only input.
+_Arrays = Mapping[str, np.ndarray]
+_UNNAMED = ""
+
+
+class Samples:
+    """Real inputs of a model.
+
+    Attributes:
+      source: what errors call them.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        groups: Sequence[_Arrays] = (),
+        images: Sequence[str] = (),
+        records: Sequence[bytes] = (),
+    ) -> None:
+        self.source = source
+        self._groups = groups
+        self._images = images
+        self._records = records
+        if not groups and not images and not records:
+            raise UserError(f"{source} has no samples; samples are {KINDS}")
+
+    def of_signature(self, signature: str, specs: Specs) -> dict[str, np.ndarray]:
+        """The samples as arrays by input name, which have samples along dimension 0.
+
+        Raises:
+          UserError: they are not for these inputs.
+        """
+        groups = list(self._groups)
+        if self._images:
+            groups.append(self._decoded_images(specs))
+        groups += self._parsed_records(signature, specs)
+        if not groups:
+            raise UserError(f"{self.source} has no request for {signature!r}")
+        named = [self._named(group, specs) for group in groups]
+        joined = {}
+        for name, spec in specs.items():
+            parts = [group[name] for group in named]
+            if len({part.shape[1:] for part in parts}) > 1:
+                raise UserError(
+                    f"{self.source}: samples of input {name!r} have several shapes, "
+                    f"such as {parts[0].shape[1:]} and {parts[-1].shape[1:]}; give "
+                    "samples of one shape"
+                )
+            joined[name] = self._checked(name, spec, np.concatenate(parts))
+        if len({len(array) for array in joined.values()}) > 1:
+            counts = ", ".join(f"{len(a)} of {n!r}" for n, a in joined.items())
+            raise UserError(
+                f"{self.source} has not as many samples of each input: {counts}"
+            )
+        return joined
+
+    def _named(self, group: _Arrays, specs: Specs) -> _Arrays:
+        if set(group) == {_UNNAMED}:
+            if len(specs) > 1:
+                raise UserError(
+                    f"{self.source} does not name its inputs; the signature has "
+                    f"several: {', '.join(specs)}"
+                )
+            return dict(zip(specs, group.values(), strict=True))
+        for name in group:
+            if name not in specs:
+                raise UserError(
+                    f"{self.source}: {name!r} is not an input; the signature has "
+                    + ", ".join(specs)
+                )
+        for name in specs:
+            if name not in group:
+                raise UserError(f"{self.source} has no samples of input {name!r}")
+        return group
+
+    def _checked(self, name: str, spec: tf.TensorSpec, array: np.ndarray) -> np.ndarray:
+        if not array.ndim or not len(array):
+            raise UserError(f"{self.source} has no samples of input {name!r}")
+        shape = spec.shape
+        fits = shape.rank is None or shape.is_compatible_with(array.shape[1:])
+        if shape.rank:
+            fits |= shape[1:].is_compatible_with(array.shape[1:])
+        if not fits:
+            raise UserError(
+                f"{self.source}: input {name!r} has the shape {spec.shape}, which a "
+                f"sample of shape {list(array.shape[1:])} does not fit"
+            )
+        wanted = spec.dtype.as_numpy_dtype
+        if spec.dtype == tf.string:
+            is_text = array.dtype.kind in "SUO"
+            taken = array.astype(object) if is_text else None
+        elif array.dtype.kind in "biuf" and np.can_cast(
+            array.dtype, wanted, "same_kind"
+        ):
+            taken = array.astype(wanted)
+        else:
+            taken = None
+        if taken is None:
+            raise UserError(
+                f"{self.source}: input {name!r} is of type {spec.dtype.name}, its "
+                f"samples are of {array.dtype}"
+            )
+        return taken
+
+    def _decoded_images(self, specs: Specs) -> _Arrays:
+        shape = next(iter(specs.values())).shape if len(specs) == 1 else None
+        if shape is None or shape.rank != 4 or shape[3] not in (1, 3, 4, None):
+            raise UserError(
+                f"{self.source} has images; the signature must have one input of "
+                "images [N,H,W,C]: give a .npz file"
+            )
+        height, width = shape[1], shape[2]
+        images = []
+        for path in self._images:
+            try:
+                image = tf.io.decode_image(
+                    tf.io.read_file(path), shape[3] or 3, expand_animations=False
+                )
+            except tf.errors.OpError as error:
+                raise UserError(
+                    f"{path}: is not an image: {first_line(error)}"
+                ) from None
+            # Samples of one batch have one size.
+            height, width = height or image.shape[0], width or image.shape[1]
+            images.append(tf.image.resize(image, (height, width)).numpy())
+        stacked = np.stack(images)
+        dtype = next(iter(specs.values())).dtype
+        if dtype.is_integer:
+            stacked = np.clip(np.rint(stacked), 0, dtype.max).astype(
+                dtype.as_numpy_dtype
+            )
+        return {_UNNAMED: stacked}
+
+    def _parsed_records(self, signature: str, specs: Specs) -> Iterator[_Arrays]:
+        for record in self._records:
+            try:
+                if is_prediction_log(record):
+                    yield from _request(record, signature)
+                else:
+                    yield self._parsed_example(record, specs)
+            except (DecodeError, ValueError, IndexError) as error:
+                raise UserError(
+                    f"{self.source} has a record that is neither a tf.Example nor a "
+                    f"PredictionLog: {first_line(error)}"
+                ) from None
+
+    def _parsed_example(self, record: bytes, specs: Specs) -> _Arrays:
+        example = tf.train.Example.FromString(record)
+        features = example.features.feature
+        only = next(iter(specs.values())) if len(specs) == 1 else None
+        if (
+            only is not None
+            and only.dtype == tf.string
+            and not set(features) & {*specs}
+        ):
+            return {_UNNAMED: np.array([record], dtype=object)}  # it parses them itself
+        arrays = {}
+        for name, spec in specs.items():
+            if name not in features:
+                raise UserError(
+                    f"{self.source}: a tf.Example has no feature {name!r}; it has "
+                    + (", ".join(sorted(features)) or "none")
+                )
+            kind = features[name].WhichOneof("kind")
+            values = list(getattr(features[name], kind).value) if kind else []
+            shape = [1] if spec.shape.rank is None else [1, *spec.shape.as_list()[1:]]
+            shape = [-1 if size is None else size for size in shape]
+            dtype = object if kind == "bytes_list" else spec.dtype.as_numpy_dtype
+            try:
+                arrays[name] = np.array(values, dtype=dtype).reshape(shape)
+            except ValueError:
+                raise UserError(
+                    f"{self.source}: feature {name!r} has {len(values)} values, which "
+                    f"the shape {spec.shape} of the input does not fit"
+                ) from None
+        return arrays
+
+
+def samples_of(given: Any) -> Samples | None:
+    """Reads what a user gives as samples; None if that is None.
+
+    Args:
+      given: a path; an array, if the model has one input; a mapping from names of
+        inputs to arrays; or a list of arrays or mappings. The first dimension of each
+        array counts samples.
+
+    Raises:
+      UserError: it is none of these, or it cannot be read.
+    """
+    if given is None or isinstance(given, Samples):
+        return given
+    if isinstance(given, (str, os.PathLike)):
+        return _read(os.fspath(given))
+    groups = given if isinstance(given, (list, tuple)) else [given]
+    return Samples("samples", [_group(one) for one in groups])
+
+
+def warmup_samples(directory: str) -> Samples | None:
+    """A SavedModel's own requests; None if it has none that can be read."""
+    path = os.path.join(directory, WARMUP)
+    with contextlib.suppress(UserError, tf.errors.OpError):
+        if os.path.isfile(path):
+            return _read(path)
+    return None
+
+
+def _group(given: Any) -> _Arrays:
+    named = given if isinstance(given, Mapping) else {_UNNAMED: given}
+    arrays = {str(name): np.asarray(value) for name, value in named.items()}
+    if not arrays or any(a.ndim == 0 or a.dtype == object for a in arrays.values()):
+        texts = [a for a in arrays.values() if a.dtype == object and a.ndim]
+        if not arrays or len(texts) != len(arrays):
+            raise UserError(
+                "samples must be arrays with samples along the first dimension, "
+                f"mappings of them, or {KINDS}; not {type(given).__name__}"
+            )
+    return arrays
+
+
+def _read(path: str) -> Samples:
+    if os.path.isdir(path):
+        files = sorted(os.path.join(path, name) for name in os.listdir(path))
+        arrays = [_npz(file) for file in files if file.endswith(".npz")]
+        images = [file for file in files if file.lower().endswith(_IMAGES)]
+        return Samples(path, arrays, images)
+    if not os.path.exists(path):
+        raise UserError(f"samples={path}: no such file or directory")
+    if path.endswith(".npz"):
+        return Samples(path, [_npz(path)])
+    if path.endswith(".tfrecord") or os.path.basename(path) == os.path.basename(WARMUP):
+        try:
+            records = [one.numpy() for one in tf.data.TFRecordDataset(path)]
+        except tf.errors.OpError as error:
+            raise UserError(f"{path}: cannot be read: {first_line(error)}") from None
+        return Samples(path, records=records)
+    raise UserError(f"samples={path}: samples are {KINDS}")
+
+
+def _npz(path: str) -> _Arrays:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile, AttributeError) as error:
+        raise UserError(f"{path}: is not a .npz file: {first_line(error)}") from None
+
+
+def _request(record: bytes, signature: str) -> Iterator[_Arrays]:
+    """The inputs of a PredictionLog, if it is a request for the signature.
+
+    The fields' numbers are those of tensorflow_serving/apis/prediction_log.proto.
+    """
+    for number, log in _fields(record):
+        for part, request in _fields(log):
+            if part != 1:
+                continue
+            fields = list(_fields(request))
+            asked = b"serving_default"
+            for model in (value for key, value in fields if key == 1):
+                asked = dict(_fields(model)).get(3, asked)
+            if asked.decode() != signature:
+                continue
+            if number == _PREDICT:
+                entries = (dict(_fields(v)) for key, v in fields if key == 2)
+                yield {
+                    entry[1].decode(): tf.make_ndarray(
+                        tensor_pb2.TensorProto.FromString(entry[2])
+                    )
+                    for entry in entries
+                }
+            elif number in _WITH_EXAMPLES:
+                examples = [
+                    example
+                    for key, value in fields
+                    if key == 2
+                    for _, listed in _fields(value)
+                    for one, example in _fields(listed)
+                    if one == 1
+                ]
+                yield {_UNNAMED: np.array(examples, dtype=object)}
+
+
+_PREDICT = 6
+_WITH_EXAMPLES = (2, 3)  # requests to classify, and for regression
+
+
+def is_prediction_log(record: bytes) -> bool:
+    """Whether a record is a PredictionLog; a tf.Example has field 1 only."""
+    numbers = {number for number, _ in _fields(record)}
+    return bool(numbers & {_PREDICT, *_WITH_EXAMPLES})
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """The fields of a serialized message that have a length, with their numbers."""
+    place = 0
+
+    def varint() -> int:
+        nonlocal place
+        value = shift = 0
+        while True:
+            byte = message[place]
+            place += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while place < len(message):
+        key = varint()
+        kind = key & 7
+        if kind == 0:
+            varint()
+        elif kind == 2:
+            size = varint()
+            if place + size > len(message):
+                raise ValueError("it is cut off")
+            yield key >> 3, message[place : place + size]
+            place += size
+        elif kind in (1, 5):
+            place += 8 if kind == 1 else 4
+        else:
+            raise ValueError("it is not a protocol buffer")
+
+
+def rows(
+    arrays: Mapping[str, np.ndarray], specs: Specs, batch_size: int, first: int
+) -> dict[str, tf.Tensor]:
+    """Arguments of a signature that begin with the sample of this number.
+
+    Where there are fewer samples than the batch takes, they are repeated.
+    """
+    arguments = {}
+    for name, spec in specs.items():
+        array = arrays[name]
+        if spec.shape.rank == array.ndim - 1:  # a call takes one sample
+            chosen = array[first % len(array)]
+        else:
+            size = (spec.shape[0] if spec.shape.rank else None) or batch_size
+            chosen = array[(first + np.arange(size)) % len(array)]
+        arguments[name] = tf.constant(
+            chosen.tolist() if spec.dtype == tf.string else chosen, spec.dtype
+        )
+    return arguments
