@@ -80,23 +80,8 @@ def compare(
       others: arguments of the same shapes, which show how much a tensor moves.
       device: "cpu" or "gpu".
     """
-    compared = _compare(frozen, graph_def, inputs, others, device)
-    if any(one.moves for one in compared):
-        return compared
-    # A region may end with a softmax; with the logits as outputs, both have them.
-    return [
-        *compared,
-        *_compare(_with_logits(frozen), graph_def, inputs, others, device),
-    ]
-
-
-def _compare(
-    frozen: FrozenSignature,
-    graph_def: graph_pb2.GraphDef,
-    inputs: Inputs,
-    others: Inputs,
-    device: str,
-) -> list[InnerTensor]:
+    # A region may hold a softmax; it gives the logits, too, if they are outputs.
+    frozen = _with_logits(frozen)
     lowered = graph_optimizer.lowered(
         dataclasses.replace(frozen, graph_def=graph_def), device=device
     )

@@ -16,7 +16,8 @@ from typing import Any
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.conversion import network_check, region_check
-from ios_tf.conversion.comparison import Comparison, Reference
+from ios_tf.conversion.comparison import Comparison
+from ios_tf.conversion.reference import Reference
 from ios_tf.conversion.region_check import RegionLatency
 from ios_tf.cost.verdict import Verdict
 from ios_tf.errors import UserError
@@ -92,7 +93,10 @@ class Function:
             except NotOptimizedError as error:
                 graph_optimizer.check_shapes(unfolded, batch_sizes)
                 raise error.__cause__ or error from None  # the mistake is ours
-        reference = Reference(name, original, frozen, device, _told_size(collected))
+        bounds = {size for one in collected.values() for size in one.bound_sizes}
+        reference = Reference(
+            name, original, frozen, device, _told_size(collected), bounds
+        )
         function = cls(frozen, collected, reference)
         kept = of_one_network(collected)
         others = [size for size in collected if size not in kept]

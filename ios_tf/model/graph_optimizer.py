@@ -34,6 +34,11 @@ class Collected:
     report: Mapping[str, Any]
 
     @property
+    def bound_sizes(self) -> list[tuple[int, int, int]]:
+        """Batch, height and width around which the graph does something else."""
+        return [(n, h, w) for n, h, w in self.report.get("bound_sizes", ())]
+
+    @property
     def image_size(self) -> tuple[int, int] | None:
         """The height and width of images that the graph asks for, where its inputs
         leave them open, and it does not take those that were tried first."""

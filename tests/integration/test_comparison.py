@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ios_tf.conversion.comparison import Reference
+from ios_tf.conversion.comparison import DifferenceError
 from ios_tf.conversion.differences import compare_outputs
 from ios_tf.conversion.made_up_inputs import (
     CannotCompareError,
@@ -12,8 +12,9 @@ from ios_tf.conversion.made_up_inputs import (
     made_up_inputs,
     told_sizes,
 )
+from ios_tf.conversion.reference import Reference
 from ios_tf.differences import relative_difference, relative_norm
-from ios_tf.model import frozen_graphs, function_library
+from ios_tf.model import frozen_graphs, function_library, graph_optimizer
 
 INFINITY = float("inf")
 
@@ -107,6 +108,29 @@ def test_what_is_never_a_number_is_said():
     reference = Reference("f", function, frozen, "cpu")
     (note,) = reference.compare(function, frozen.graph_def, [2]).notes
     assert "an output is NaN for all inputs" in note
+
+
+def test_outputs_are_compared_around_bounds():
+    """A slice that no usual size reaches is missed at the usual sizes only."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 2], name="x")])
+    def function(x):
+        return {"y": 2 * x[:, :16_000]}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 2], name="x")])
+    def without_slice(x):
+        return {"y": 2 * x}
+
+    frozen = frozen_graphs.freeze("f", function.get_concrete_function())
+    bounds = graph_optimizer.collect(frozen, 1).bound_sizes
+    assert {16_000, 16_001} <= {width for _, _, width in bounds}
+    arguments = ("f", function, frozen, "cpu")
+    same = Reference(*arguments).compare(without_slice, frozen.graph_def, [1])
+    assert same.difference == 0
+    with pytest.raises(DifferenceError, match="16001"):
+        Reference(*arguments, bound_sizes=bounds).compare(
+            without_slice, frozen.graph_def, [1]
+        )
 
 
 def test_inputs_of_all_types_are_made_up():

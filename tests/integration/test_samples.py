@@ -9,7 +9,8 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 import ios_tf
-from ios_tf.conversion.comparison import DifferenceError, Reference
+from ios_tf.conversion.comparison import DifferenceError
+from ios_tf.conversion.reference import Reference
 from ios_tf.conversion.samples import samples_of
 from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs
@@ -50,7 +51,7 @@ def reference(bias, scale):
 
 def test_another_function_of_almost_the_same_values_is_refused():
     original, frozen = reference(1.0, 1e-3)
-    another, _ = reference(1.0, 1.001e-3)
+    another, _ = reference(1.0, 1.05e-3)
     compared = Reference("f", original, frozen, "cpu")
     assert compared.compare(original, frozen.graph_def, [1]).difference == 0
     with pytest.raises(DifferenceError):
