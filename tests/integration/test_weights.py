@@ -3,9 +3,6 @@
 import dataclasses
 import functools
 import json
-import os
-import subprocess
-import sys
 import threading
 
 import foreign_models as fm
@@ -127,9 +124,6 @@ def test_regions_follow_variables(tmp_path):
         lambda v: tf.raw_ops.ResourceScatterUpdate(
             resource=v.handle, indices=[0], updates=0.3 * tf.ones_like(v[:1])
         ),
-        lambda v: v.scatter_nd_update([[0]], 0.7 * tf.ones_like(v[:1])),
-        lambda v: v.scatter_nd_add([[0]], tf.ones_like(v[:1])),
-        lambda v: v.assign(v * 1.5),
     ):
         for variable in loaded.weights:
             change(variable)
@@ -138,48 +132,6 @@ def test_regions_follow_variables(tmp_path):
     for variable in loaded.weights:
         variable.assign(variable)
         check()
-
-
-SCATTERED = """
-import sys
-import ios_tf, tensorflow as tf
-
-loaded = tf.saved_model.load(sys.argv[1])
-function = loaded.signatures["serving_default"]
-x = tf.ones([1, *function.inputs[0].shape[1:]])
-for variable in loaded.weights:
-    for _ in range(3):
-        function(x=x)
-    print("update", file=sys.stderr)
-    variable.scatter_nd_update([[0]], 0.7 * tf.ones_like(variable[:1]))
-for _ in range(3):
-    function(x=x)
-"""
-
-
-def test_weights_are_packed_once_for_each_update(tmp_path):
-    """Also those of variables that are copied whenever they are read."""
-    path = converted(str(tmp_path))
-    run = subprocess.run(
-        [sys.executable, "-c", SCATTERED, path],
-        env={
-            **os.environ,
-            "TF_CPP_MIN_LOG_LEVEL": "0",
-            "TF_CPP_VMODULE": "region_kernel=1",
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = run.stderr.splitlines()
-    events = [one for one in lines if "packs the weights" in one or one == "update"]
-    packed = [0]
-    for event in events:
-        if event == "update":
-            packed.append(0)
-        else:
-            packed[-1] += 1
-    assert len(packed) == 5 and set(packed) == {1}
 
 
 def test_threads_see_one_value_of_each_variable(tmp_path):

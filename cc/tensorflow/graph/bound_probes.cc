@@ -262,7 +262,8 @@ void GraphIndex::ProbeBounds(const Infer& infer, const Probe& example,
     for (const BoundKey& key : open) {
       for (int period : Periods(key)) {
         for (const Bracket& bracket : Brackets(Distances(line, key, period))) {
-          for (int64_t size : {bracket.below, bracket.above}) {
+          for (int64_t size :
+               {bracket.below, bracket.above, bracket.above + 1}) {
             bound_probes_.push_back(OnLine(example, vary, size));
           }
         }

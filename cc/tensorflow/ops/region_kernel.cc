@@ -1,6 +1,5 @@
 // Kernels of IosRegion, over the engine's Program.
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -131,7 +130,6 @@ class IosRegionOp : public OpKernel {
 
   // `parameters`: in host memory.
   absl::Status MakeProgram(const std::vector<Tensor>& parameters) {
-    VLOG(1) << "packs the weights of " << name();
     std::vector<std::vector<float>> made;
     StatusOr<Weights> weights = weights_->Values(parameters, &made);
     TF_RETURN_IF_ERROR(ToAbsl(weights.status()));
@@ -142,17 +140,9 @@ class IosRegionOp : public OpKernel {
     return absl::OkStatus();
   }
 
-  // Whether a variable still has the value of a tensor that is held. While it
-  // is held nobody writes to its memory: the same address, the same values. A
-  // variable that was updated by scattering is copied whenever it is read, so
-  // that equal values have new addresses.
-  bool HasValue(const Tensor& held, const Tensor& read) const {
-    if (read.data() == held.data()) return true;
-    return !on_gpu() && read.shape() == held.shape() &&
-           std::memcmp(read.data(), held.data(), held.TotalBytes()) == 0;
-  }
-
-  // The program with the values that the variables have in this call.
+  // The program with the values that the variables have in this call. While a
+  // tensor is held nobody writes to its memory: the same address, the same
+  // values.
   absl::StatusOr<std::shared_ptr<Program>> CurrentProgram(
       OpKernelContext* context) {
     if (region_.parameters.empty()) return program_;
@@ -160,7 +150,7 @@ class IosRegionOp : public OpKernel {
     std::lock_guard<std::mutex> lock(mutex_);
     bool same = !held_.empty();
     for (size_t k = 0; same && k < held_.size(); ++k) {
-      same = HasValue(held_[k], context->input(first + k));
+      same = context->input(first + k).data() == held_[k].data();
     }
     if (same) return program_;
     held_.clear();
