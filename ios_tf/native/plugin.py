@@ -24,6 +24,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_tf_enable": (_POINTER, [_TEXT, _TEXT, ctypes.c_int64]),
     "ios_tf_disable": (None, []),
     "ios_tf_status": (_POINTER, []),
+    "ios_tf_packings": (ctypes.c_int64, []),
     "ios_tf_names": (_POINTER, []),
     "ios_tf_open_search": (None, [_POINTER, _POINTER, _POINTER, ctypes.c_int]),
     "ios_tf_close_search": (None, []),

@@ -26,6 +26,7 @@ from ios_tf.model import (
     subgraphs,
     weights,
 )
+from ios_tf.native import plugin
 
 pytestmark = pytest.mark.one_core
 
@@ -108,6 +109,10 @@ def test_regions_follow_variables(tmp_path):
         return tf.reshape(tf.nn.relu(x), [-1, 864]) @ by_size[4320]
 
     by_size = {v.shape.num_elements(): v for v in loaded.weights}
+    saved = {
+        v.ref(): tf.train.Checkpoint(v=v).write(f"{tmp_path}/{size}")
+        for size, v in by_size.items()
+    }
     x = fm.images(3)
 
     def check():
@@ -124,11 +129,19 @@ def test_regions_follow_variables(tmp_path):
         lambda v: tf.raw_ops.ResourceScatterUpdate(
             resource=v.handle, indices=[0], updates=0.3 * tf.ones_like(v[:1])
         ),
+        lambda v: v.scatter_nd_update([[0]], 0.7 * tf.ones_like(v[:1])),
+        lambda v: tf.raw_ops.ResourceScatterNdAdd(
+            ref=v.handle, indices=[[0]], updates=0.1 * tf.ones_like(v[:1])
+        ),
+        lambda v: tf.train.Checkpoint(v=v).read(saved[v.ref()]).assert_consumed(),
     ):
         for variable in loaded.weights:
             change(variable)
             check()
+        packings = plugin.runtime().ios_tf_packings()
         check()
+        check()
+        assert plugin.runtime().ios_tf_packings() == packings
     for variable in loaded.weights:
         variable.assign(variable)
         check()

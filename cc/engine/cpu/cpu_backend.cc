@@ -1,6 +1,7 @@
 #include "cc/engine/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <dnnl.hpp>
@@ -8,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "cc/engine/cpu/exit_guard.h"
 #include "cc/engine/cpu/kernels/instruction_set.h"
 #include "cc/engine/cpu/kernels/rows.h"
 #include "cc/engine/cpu/memory.h"
@@ -110,6 +112,8 @@ class Cpu : public Backend {
   }
 
   StatusOr<std::unique_ptr<Task>> Compile(const TaskSpec& spec) override {
+    const OneDnnCall call;
+    IOS_RETURN_IF_ERROR(call.status());
     // oneDNN decides by the number of threads of the lane it is called on.
     ThreadState& thread = CurrentThread();
     const ThreadState saved = thread;
@@ -122,6 +126,7 @@ class Cpu : public Backend {
         Guarded([&] { return CompileTask(spec, engine_); });
     thread = saved;
     if (task.ok()) static_cast<CpuTask*>(task->get())->set_threads(lane.size);
+    ExpectStatics(spec.op->type);
     return task;
   }
 
@@ -150,6 +155,8 @@ class Cpu : public Backend {
   // Runs the stages in order on all cores; callers queue.
   Status Run(const std::vector<BoundStage>& stages,
              const std::vector<void*>& tensors) {
+    const OneDnnCall call;
+    IOS_RETURN_IF_ERROR(call.status());
     const LanePool::Session session;
     IOS_RETURN_IF_ERROR(ReserveScratch(stages));
     RunStages(stages, tensors);
@@ -160,6 +167,8 @@ class Cpu : public Backend {
       const std::vector<const std::vector<BoundStage>*>& candidates,
       const std::vector<void*>& tensors,
       const Measurement& measurement) override {
+    const OneDnnCall call;
+    IOS_RETURN_IF_ERROR(call.status());
     const LanePool::Session session;
     ResourceMeter meter;
     std::vector<WorkSampler> samplers;
@@ -182,6 +191,17 @@ class Cpu : public Backend {
 
  private:
   static int Cores() { return LanePool::Get().cores(); }
+
+  // A task of this type was compiled, for which oneDNN may have constructed
+  // static objects. Later tasks may use another of its implementations, which
+  // constructs more; but the list of what exit() calls must not grow for ever.
+  void ExpectStatics(OperatorType type) {
+    constexpr int kMost = 200;
+    std::atomic<int>& count = compiled_[static_cast<int>(type)];
+    if (count.load() >= kMost) return;
+    ++count;
+    WaitForCallsAtExit();
+  }
 
   // Scratch memory is the lanes', shared by all programs.
   Status ReserveScratch(const std::vector<BoundStage>& stages) {
@@ -247,6 +267,8 @@ class Cpu : public Backend {
   }
 
   std::vector<DeviceTraits> traits_;  // for so many cores, less one
+  static constexpr int kTypes = static_cast<int>(OperatorType::kLrn) + 1;
+  std::array<std::atomic<int>, kTypes> compiled_{};  // tasks of each type
   dnnl::engine engine_;
   FloatPool weights_;
   std::vector<LaneResources> lanes_;  // used inside a session

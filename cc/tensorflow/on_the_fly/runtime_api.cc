@@ -14,6 +14,7 @@
 #include "cc/tensorflow/on_the_fly/runtime.h"
 #include "cc/tensorflow/on_the_fly/schedule_cache.h"
 #include "cc/tensorflow/on_the_fly/search_queue.h"
+#include "cc/tensorflow/ops/region_kernel.h"
 
 using ::ios::tf::SearchQueue;
 
@@ -119,6 +120,8 @@ void ios_tf_disable(void) {
 }
 
 char* ios_tf_status(void) { return NoThrow(StatusJson, Null); }
+
+int64_t ios_tf_packings(void) { return ios::tf::RegionPackings(); }
 
 char* ios_tf_search(const char* problem) {
   return NoThrow([&] { return Search(problem); }, Null);

@@ -22,6 +22,10 @@ void ios_tf_disable(void);
 
 // JSON: the options, and counts of what has been done (runtime.h).
 char* ios_tf_status(void);
+
+// How often regions packed their weights; ios::tf::RegionPackings.
+int64_t ios_tf_packings(void);
+
 // JSON: names in graphs and caches (names.h).
 char* ios_tf_names(void);
 

@@ -1,5 +1,9 @@
 // Kernels of IosRegion, over the engine's Program.
+#include "cc/tensorflow/ops/region_kernel.h"
+
+#include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,6 +36,8 @@ using ::tensorflow::TensorShape;
 // The alignment that Program::Run asks of device memory. TensorFlow's
 // allocations have it, parts of tensors need not.
 constexpr uintptr_t kAlignment = 16;
+
+std::atomic<int64_t> packings{0};
 
 Shape ToShape(const TensorShape& shape) {
   Shape result;
@@ -136,29 +142,41 @@ class IosRegionOp : public OpKernel {
     StatusOr<std::unique_ptr<Program>> created = Program::Create(
         region_.block, region_.schedules, *weights, device_, allocator_);
     TF_RETURN_IF_ERROR(ToAbsl(created.status()));
+    ++packings;
     program_ = std::move(*created);
     return absl::OkStatus();
   }
 
-  // The program with the values that the variables have in this call. While a
-  // tensor is held nobody writes to its memory: the same address, the same
-  // values.
+  // Whether `read` has the values of `held`, an earlier read. While a tensor is
+  // held nobody writes to its memory, so the same address means the same
+  // values. TensorFlow copies some variables whenever they are read, among them
+  // those that were updated by scattering: then the values are compared.
+  bool Unchanged(const Tensor& held, const Tensor& read) const {
+    if (held.data() == read.data()) return true;
+    return !on_gpu() && held.dtype() == read.dtype() &&
+           held.shape() == read.shape() &&
+           std::memcmp(held.data(), read.data(), held.TotalBytes()) == 0;
+  }
+
+  // The program with the values that the variables have in this call.
   absl::StatusOr<std::shared_ptr<Program>> CurrentProgram(
       OpKernelContext* context) {
     if (region_.parameters.empty()) return program_;
     const int first = NumActivations(*context);
     std::lock_guard<std::mutex> lock(mutex_);
     bool same = !held_.empty();
-    for (size_t k = 0; same && k < held_.size(); ++k) {
-      same = context->input(first + k).data() == held_[k].data();
-    }
-    if (same) return program_;
-    held_.clear();
     std::vector<Tensor> read, on_host;
     for (size_t k = 0; k < region_.parameters.size(); ++k) {
       read.push_back(context->input(first + k));
-      if (!on_gpu()) continue;
-      TF_ASSIGN_OR_RETURN(Tensor copy, HostCopy(context, read.back()));
+      same = same && Unchanged(held_[k], read[k]);
+    }
+    if (same) {
+      held_ = std::move(read);
+      return program_;
+    }
+    held_.clear();
+    for (size_t k = 0; on_gpu() && k < read.size(); ++k) {
+      TF_ASSIGN_OR_RETURN(Tensor copy, HostCopy(context, read[k]));
       on_host.push_back(std::move(copy));
     }
     TF_RETURN_IF_ERROR(MakeProgram(on_gpu() ? on_host : read));
@@ -226,4 +244,7 @@ REGISTER_KERNEL_BUILDER(Name(kRegion).Device(tensorflow::DEVICE_GPU),
                         IosRegionOp);
 
 }  // namespace
+
+int64_t RegionPackings() { return packings; }
+
 }  // namespace ios::tf

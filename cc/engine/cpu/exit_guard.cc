@@ -1,0 +1,81 @@
+#include "cc/engine/cpu/exit_guard.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+namespace ios::cpu {
+namespace {
+
+// exit() goes on after this time, even if calls of other threads still run:
+// where exit() is called inside a call, they may wait for that call.
+constexpr std::chrono::seconds kLongest(20), kLongestInsideCall(1);
+
+struct Calls {
+  std::mutex mutex;
+  std::condition_variable ended;
+  int running = 0;
+  bool exiting = false;
+};
+
+// How many calls the current thread is inside of.
+int& Depth() {
+  thread_local int depth = 0;
+  return depth;
+}
+
+// It is never destroyed.
+Calls& AllCalls() {
+  static auto* const calls = [] {
+    // The child of fork() has only the thread that forked.
+    pthread_atfork(nullptr, nullptr, [] {
+      new (&AllCalls()) Calls;
+      AllCalls().running = Depth() > 0 ? 1 : 0;
+    });
+    return new Calls;
+  }();
+  return *calls;
+}
+
+void WaitForCalls() {
+  Calls& calls = AllCalls();
+  const int own = Depth() > 0 ? 1 : 0;
+  std::unique_lock<std::mutex> lock(calls.mutex);
+  calls.exiting = true;
+  calls.ended.wait_for(lock, own > 0 ? kLongestInsideCall : kLongest,
+                       [&] { return calls.running <= own; });
+}
+
+}  // namespace
+
+OneDnnCall::OneDnnCall() : entered_(true) {
+  if (Depth() == 0) {
+    Calls& calls = AllCalls();
+    std::lock_guard<std::mutex> lock(calls.mutex);
+    entered_ = !calls.exiting;
+    if (entered_) ++calls.running;
+  }
+  if (entered_) ++Depth();
+}
+
+OneDnnCall::~OneDnnCall() {
+  if (!entered_ || --Depth() > 0) return;
+  Calls& calls = AllCalls();
+  std::lock_guard<std::mutex> lock(calls.mutex);
+  --calls.running;
+  if (calls.exiting) calls.ended.notify_all();
+}
+
+Status OneDnnCall::status() const {
+  if (entered_) return Status();
+  return FailedPrecondition(
+      "the process is exiting; the engine takes no more calls");
+}
+
+void WaitForCallsAtExit() { std::atexit(WaitForCalls); }
+
+}  // namespace ios::cpu
