@@ -16,7 +16,9 @@ Status CheckReads(const TaskSpec& spec) {
   if (type == OperatorType::kResize && NumElements(spec.output.shape) == 0) {
     return InvalidArgument("resize '" + spec.op->name + "' makes nothing");
   }
-  if (!spec.reads_nothing() || IsConvolution(type) ||
+  const bool is_maximum =
+      type == OperatorType::kPool && spec.op->pool == PoolKind::kMax;
+  if (!spec.reads_nothing() || IsConvolution(type) || is_maximum ||
       type == OperatorType::kPad || type == OperatorType::kGlobalPool ||
       type == OperatorType::kConcat) {
     return Status();

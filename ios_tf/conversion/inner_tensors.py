@@ -38,6 +38,9 @@ _SATURATING = (
     "NonMaxSuppressionV5",
 )
 
+# The key of an output that is added to a signature, before the tensor's name.
+_LOGITS = "logits of "
+
 
 @dataclasses.dataclass(frozen=True)
 class InnerTensor:
@@ -141,7 +144,7 @@ def _with_logits(frozen: FrozenSignature) -> FrozenSignature:
     structure = next(iter(frozen.outputs.values()))[1]
     outputs = dict(frozen.outputs)
     for name in logits:
-        outputs[f"logits of {name}"] = (name, structure)
+        outputs[_LOGITS + name] = (name, structure)
     return dataclasses.replace(frozen, outputs=outputs)
 
 
@@ -163,8 +166,8 @@ def _pairs(
     ]
     logits += [
         ("", name, name)
-        for name, _ in frozen.outputs.values()
-        if name.partition(":")[0] in kept
+        for key, (name, _) in frozen.outputs.items()
+        if key.startswith(_LOGITS) and name.partition(":")[0] in kept
     ]
     others = dict.fromkeys(pair for pair in logits if pair[2] not in known)
     return [*results, *others]

@@ -46,14 +46,15 @@ from ios_tf.conversion.made_up_inputs import (
 from ios_tf.conversion.samples import Samples, rows
 from ios_tf.errors import UserError, first_line
 from ios_tf.model.frozen_graphs import FrozenSignature, NotConvertedError
+from ios_tf.model.inputs import open_sizes
 
 # Batch sizes of functions that do not take those which are asked for.
 _OTHER_BATCHES = (2, 4, 8, 16, 32)
 # Other inputs are tried where rounding changes outputs by more than this.
 _STEADY = 1e-4
-# Sizes around bounds at which outputs are compared, and cells of their images.
+# Sizes around bounds at which outputs are compared, and elements of their inputs.
 _MOST_BOUNDS = 8
-_MOST_CELLS = 4_000_000
+_MOST_ELEMENTS = 16_000_000
 # A difference of an output that is no rounding, whatever its inputs are.
 _CLEAR = 0.5
 
@@ -358,8 +359,11 @@ class Reference:
         for batch_size, *image_size in self._bound_sizes:
             height, width = image_size
             guess = Guess((height, width))
-            if compared == _MOST_BOUNDS or batch_size * height * width > _MOST_CELLS:
+            if compared == _MOST_BOUNDS:
                 break
+            specs = self._frozen.inputs.values()
+            if sum(_elements(one, batch_size, guess) for one in specs) > _MOST_ELEMENTS:
+                continue
             try:
                 inputs = made_up_inputs(self._frozen.inputs, batch_size, guess)
                 with timing.running(plugin=False, device=self._device):
@@ -504,6 +508,20 @@ def _differ(
     """Whether outputs differ, of which `compare_outputs` says this: floats by more
     than rounding, or, where there are none, others at all."""
     return bool(unequal) if difference is None else difference > allowed
+
+
+def _elements(spec: tf.TensorSpec, batch_size: int, guess: Guess) -> int:
+    """How many elements an input of an image size has, at least."""
+    if spec.shape.rank is None:
+        return 0
+    known = spec.shape.as_list()
+    assert isinstance(guess.image_size, tuple)
+    opened = {d: guess.image_size[i] for d, i in open_sizes(known).items()}
+    sizes = (batch_size if not d else opened.get(d, 1) for d in range(len(known)))
+    return math.prod(
+        size if size is not None else open_size
+        for size, open_size in zip(known, sizes, strict=True)
+    )
 
 
 def _constant(cases: Mapping[int, _Case]) -> list[str]:

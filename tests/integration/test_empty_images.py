@@ -127,11 +127,32 @@ def test_channels_of_zeros_around_none():
     assert (result == [3, 3, 3, 7, 8]).all()
 
 
+@pytest.mark.parametrize("pads_zeros", [False, True])
+def test_maximum_of_nothing(pads_zeros):
+    """A window that lies in the padding sees nothing, or zeros."""
+    pool = {"type": "pool", "name": "it", "inputs": [-1], "kernel": [3, 3]}
+    pool |= {"padding": [2, 2, 2, 2], "pads_zeros": pads_zeros}
+    block = {
+        "version": 1,
+        "inputs": [[2, 0, 4, 3]],
+        "operators": [pool],
+        "outputs": [0],
+    }
+    stages = [{"strategy": "concurrent", "groups": [[0]]}]
+    program = engine.Program(block, {"version": 1, "stages": stages}, [])
+    (result,) = program.run([np.zeros((2, 0, 4, 3), np.float32)])
+    expected = 0.0 if pads_zeros else np.finfo(np.float32).min
+    assert result.shape == (2, 2, 6, 3) and (result == expected).all()
+
+
 @pytest.mark.parametrize(
     ("image", "operator"),
     [
         ([2, 0], {"type": "matmul", "filters": 2}),
-        ([2, 0, 4, 3], {"type": "pool", "kernel": [3, 3], "padding": [2, 2, 2, 2]}),
+        (
+            [2, 0, 4, 3],
+            {"type": "pool", "pool": "avg", "kernel": [3, 3], "padding": [2, 2, 2, 2]},
+        ),
     ],
     ids=["matmul", "pool"],
 )

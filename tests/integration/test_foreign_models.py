@@ -4,6 +4,7 @@ calls change them are copied."""
 import dataclasses
 import filecmp
 import os
+import re
 from collections.abc import Callable
 
 import foreign_models as fm
@@ -694,8 +695,8 @@ def test_report_compares_with_tensorflow(network, tmp_path):
     assert min(*one.tensorflow_ms.values(), *one.converted_ms.values()) > 0
     lines = {line[:18].strip(): line for line in report.table().splitlines()}
     assert lines["TensorFlow"].count(" ms") == 2
-    assert lines["converted"].count("x)") == 2
-    assert lines["largest difference"].endswith("(relative; batch sizes 1, 4, 3)")
+    assert len(re.findall(r"\d\.\d\dx", lines["converted"])) == 2
+    assert lines["largest difference"].endswith("; batch sizes 1, 4, 3)")
 
 
 def test_says_what_is_not_compared(tmp_path):
@@ -784,8 +785,10 @@ def test_signature_without_a_batch(tmp_path):
     source = str(tmp_path / "model")
     fm.one_image(source)
     report = ios_tf.convert(source, tmp_path / "converted", batch_size=8, **FAST)
-    assert any("computes 1 image in every call" in note for note in report.notes)
-    with pytest.raises(ios_tf.UserError, match="computes 1 image in every call"):
+    assert any("scheduled for 1 image in a call" in note for note in report.notes)
+    with pytest.raises(
+        ios_tf.UserError, match="no input whose first dimension is open"
+    ):
         ios_tf.convert(source, tmp_path / "other", batch_size=[1, 8])
 
 

@@ -183,6 +183,7 @@ def test_every_kind_of_step_makes_statements():
         for seed in range(12):
             builder = Builder()
             builder.argument([None, 6, 5, 4])
+            builder.argument([None, None, None, 4])
             builder.one("tf.reshape(x0, [-1, 30, 4])")
             builder.one("tf.reduce_mean(x0, [1, 2])")
             builder.one("x0 * 0.5")

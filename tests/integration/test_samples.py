@@ -51,11 +51,11 @@ def reference(bias, scale):
 
 def test_another_function_of_almost_the_same_values_is_refused():
     original, frozen = reference(1.0, 1e-2)
-    another, _ = reference(1.0, 1.05e-2)
+    another, other_graph = reference(1.0, 1.05e-2)
     compared = Reference("f", original, frozen, "cpu")
     assert compared.compare(original, frozen.graph_def, [1]).difference == 0
     with pytest.raises(DifferenceError):
-        compared.compare(another, frozen.graph_def, [1])
+        compared.compare(another, other_graph.graph_def, [1])
 
 
 def test_an_output_that_does_not_move_is_no_evidence():

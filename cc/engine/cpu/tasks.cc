@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <new>
 #include <string>
 
@@ -232,6 +233,25 @@ class ConvolutionOfNothing : public CpuTask {
   int64_t residual_pitch_ = 0;
 };
 
+// A max pool of images without cells: each window lies in the padding.
+class MaximumOfNothing : public CpuTask {
+ public:
+  explicit MaximumOfNothing(const TaskSpec& spec)
+      : output_(spec.output),
+        value_(spec.op->pads_zeros ? 0.0f
+                                   : std::numeric_limits<float>::lowest()) {}
+
+  void Run(const float* const*, float* output, const LaneResources&) override {
+    for (int64_t p = 0; p < output_.pixels(); ++p) {
+      std::fill_n(output + p * output_.pitch, output_.channels(), value_);
+    }
+  }
+
+ private:
+  const TensorView output_;
+  const float value_;
+};
+
 }  // namespace
 
 StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
@@ -240,6 +260,10 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
     std::unique_ptr<Task> task;
     if (spec.reads_nothing() && IsConvolution(spec.op->type)) {
       task = std::make_unique<ConvolutionOfNothing>(spec, engine);
+      return task;
+    }
+    if (spec.reads_nothing() && spec.op->type == OperatorType::kPool) {
+      task = std::make_unique<MaximumOfNothing>(spec);
       return task;
     }
     switch (spec.op->type) {

@@ -112,6 +112,10 @@ class MergeWriter {
       const int64_t all_but_channels = 0b1111 & ~(1 << axis);
       AddNodeAttr("begin_mask", all_but_channels, slice);
       AddNodeAttr("end_mask", all_but_channels, slice);
+      for (const char* mask :
+           {"ellipsis_mask", "new_axis_mask", "shrink_axis_mask"}) {
+        AddNodeAttr(mask, 0, slice);
+      }
       first = end;
     }
   }
