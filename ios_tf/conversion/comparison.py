@@ -1,4 +1,4 @@
-"""What a comparison of a converted model with its original found."""
+"""The result of comparing a converted model with its original."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ _STEADY = 1e-4
 # Sizes around bounds at which outputs are compared, and elements of their inputs.
 _MOST_BOUNDS = 8
 _MOST_ELEMENTS = 16_000_000
-# A difference of an output that is no rounding, whatever its inputs are.
+# A difference of an output that rounding never explains.
 _CLEAR = 0.5
 
 
@@ -396,7 +396,7 @@ class Reference:
     def _constant_notes(
         self, constant: Sequence[str], inner: Sequence[InnerTensor]
     ) -> list[str]:
-        """Says which outputs are no evidence, and what takes their place."""
+        """Names outputs that are not evidence, and the tensors in their place."""
         moving = sum(one.moves for one in inner)
         instead = (
             f"{counted(moving, 'tensor', 'tensors')} inside of the network were "
@@ -406,7 +406,7 @@ class Reference:
         )
         return [
             f"signature {self.name!r}: output {name!r} does not depend on the input, "
-            f"so that equal values are no evidence; {instead}"
+            f"so that equal values are not evidence; {instead}"
             for name in constant
         ]
 

@@ -184,7 +184,7 @@ def large_tables(
     for node in graph_def.node:
         for tensor in node.input:
             readers[tensor.partition(":")[0]].append(node)
-    # What is computed of variables and constants alone is as good as a constant.
+    # A value that is computed of variables and constants alone counts as a constant.
     variables = {name for name in captures if name in nodes}
     computed = set(computed_of_constants(graph_def.node, variables))
 

@@ -21,7 +21,7 @@ from ios_tf.native import malloc
 
 KERAS_PREFIX = "keras:"
 MODELS_PREFIX = "models:"
-# What Keras says of layers and functions whose code is not in a file.
+# Messages of Keras about layers and functions whose code is not in a file.
 _NEEDS_CODE = re.compile(
     r"Could not locate (class|function)|Unknown \w+( \w+)?: |is a Python lambda"
     r"|safe_mode=False|custom_object"

@@ -17,7 +17,7 @@ WEIGHTS = (
     "weights without a model. In Python, build the model, call model.load_weights, and "
     "write it with model.export(DIRECTORY)"
 )
-# What ends of names say.
+# The formats by the ends of file names.
 _FILES = (
     (
         r"/?saved_model\.pb(txt)?",
@@ -57,7 +57,7 @@ _FILES = (
 
 
 def described_file(path: str) -> str | None:
-    """What a file is by its name, and what to do; None if the name does not say."""
+    """Describes a file by its name, with what to do; None if the name tells nothing."""
     for end, text in _FILES:
         if re.search(f"(?:{end})$", path, re.IGNORECASE):
             return text
@@ -65,7 +65,7 @@ def described_file(path: str) -> str | None:
 
 
 def described_directory(path: str) -> str | None:
-    """What a directory without a saved_model.pb is, and what to do; None: unknown."""
+    """Describes a directory without a saved_model.pb, with what to do; None: unknown."""
     names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(path))
     versions = [
         name

@@ -95,7 +95,7 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
 
 
 def without_signatures(loaded: Any) -> str:
-    """Says what to do with a loaded SavedModel that has no signatures."""
+    """Describes what to do with a loaded SavedModel without signatures."""
     names = [
         name
         for name in dict.fromkeys(("__call__", *sorted(vars(loaded))))

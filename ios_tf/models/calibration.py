@@ -123,7 +123,7 @@ def _call_and_standardise(
     y = call(x)
     layer.activation = activation
     mean, variance = tf.nn.moments(y, list(range(y.shape.rank - 1)))
-    # What hardly differs would be rounding errors if it was much enlarged.
+    # Differences that are tiny beside the values would be enlarged rounding errors.
     least = 0.1 * tf.sqrt(tf.reduce_mean(y * y))
     factor = 1.0 / tf.maximum(tf.sqrt(tf.reduce_mean(variance)), least)
     layer.kernel.assign(layer.kernel * factor)

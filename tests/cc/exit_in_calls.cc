@@ -39,7 +39,7 @@ void RunLate() {
   if (!std::strstr(ios_last_error(), "exiting")) std::_Exit(4);
 }
 
-// Registered likewise: other threads have time to call the engine after
+// Registered in the same way: other threads have time to call the engine after
 // oneDNN's end.
 void LingerLate() {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -147,7 +147,7 @@ def test_images_around_large_constants() -> None:
 
 
 def test_a_bound_keeps_what_it_does_not_concern() -> None:
-    """What is in front of a slice, and behind it, is converted."""
+    """Operators in front of a slice and behind it are converted."""
     signature = [tf.TensorSpec([None, None, 2])]
     function = tf.function(lambda x: second(first(x)[:, :BOUND]), signature)
     faster = ios_tf.optimize(function, strategy="greedy", keep_slower=True)

@@ -1,4 +1,4 @@
-// What tests may ask of the kernels of IosRegion.
+// Counts for tests of the kernels of IosRegion.
 #ifndef IOS_TF_CC_TENSORFLOW_OPS_REGION_KERNEL_H_
 #define IOS_TF_CC_TENSORFLOW_OPS_REGION_KERNEL_H_
 
