@@ -65,7 +65,7 @@ def described_file(path: str) -> str | None:
 
 
 def described_directory(path: str) -> str | None:
-    """Describes a directory without a saved_model.pb, with what to do; None: unknown."""
+    """Describes a directory without a saved_model.pb; None: it is unknown."""
     names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(path))
     versions = [
         name
