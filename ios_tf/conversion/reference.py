@@ -177,7 +177,10 @@ class Reference:
             equal = equal and not unequal
             if difference is not None:
                 differences.append(difference)
-            differs = _differ(difference, unequal, self._tolerance()) or unequal
+            # A small effect of rounding needs no explanation.
+            noise = min(allowed_difference(0.0, case.noise), _STEADY)
+            explained = max(self._tolerance(), noise)
+            differs = _differ(difference, unequal, explained) or unequal
             if not inner or differs:
                 compared = self._compare_inside(graph_def, case)
                 inner = inner or compared
