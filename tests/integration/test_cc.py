@@ -15,31 +15,17 @@ import shared
 import tensorflow as tf
 from native_build import (
     CORPUS,
+    ENGINE,
     ENGINE_TESTS,
     FUZZERS,
     GRAPH_TESTS,
     LANES_TEST,
-    ROOT,
+    build,
     installed,
     linker,
 )
 
-from ios_tf.native import plugin
-
-LIBRARIES = plugin.LIBRARIES
 MAIN = "tests/cc/main.cc"
-ENGINE = ["-lios_engine", "-Wl,--allow-shlib-undefined"]
-
-
-def build(sources: Sequence[str | Path], directory: Path, flags: Sequence[str]) -> Path:
-    binary = directory / Path(sources[0]).stem
-    command = shlex.split(os.environ.get("CXX", "g++"))
-    command += ["-std=c++17", "-O0", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
-    command += ["-DNDEBUG", "-I.", "-o", str(binary)]
-    command += [*map(str, sources), "-Wl,--no-as-needed"]
-    command += [f"-L{LIBRARIES}", f"-Wl,-rpath,{LIBRARIES}", *flags]
-    subprocess.run(command, cwd=ROOT, check=True)
-    return binary
 
 
 def run(binary: Path, *arguments: str | Path) -> None:

@@ -4,8 +4,7 @@ import json
 import subprocess
 
 import pytest
-from native_build import ROOT
-from test_cc import ENGINE, build
+from native_build import ENGINE, ROOT, build
 
 CONVOLUTION = {"type": "conv2d", "padding": "SAME", "filters": 16, "activation": "relu"}
 KERNELS = [[3, 3], [1, 1], [5, 5], [1, 7], [7, 1], [2, 2]]

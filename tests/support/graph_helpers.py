@@ -43,9 +43,10 @@ class Graph:
 
 
 def count_merges(graph_def: graph_pb2.GraphDef) -> int:
-    """The number of merged convolutions, by the slice of each one's first part."""
-    names = [node.name for node in graph_def.node]
-    return sum("/ios_merge" in n and n.endswith("/slice_0") for n in names)
+    """The number of merged convolutions."""
+    return sum(
+        node.op == "Conv2D" and "/ios_merge" in node.name for node in graph_def.node
+    )
 
 
 def executed_nodes(function, *arguments, **keywords) -> list[node_def_pb2.NodeDef]:

@@ -6,10 +6,14 @@ from __future__ import annotations
 import concurrent.futures
 import importlib.metadata
 import importlib.util
+import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+
+from ios_tf.native import plugin
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -178,3 +182,19 @@ def installed(distribution: str, name: str) -> Path:
         if file.as_posix().endswith(name):
             return Path(file.locate()).resolve()
     raise SystemExit(f"{name} is missing: install the wheel {distribution}")
+
+
+LIBRARIES = plugin.LIBRARIES
+# Links a program with the engine.
+ENGINE = ["-lios_engine", "-Wl,--allow-shlib-undefined"]
+
+
+def build(sources: Sequence[str | Path], directory: Path, flags: Sequence[str]) -> Path:
+    binary = directory / Path(sources[0]).stem
+    command = shlex.split(os.environ.get("CXX", "g++"))
+    command += ["-std=c++17", "-O0", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
+    command += ["-DNDEBUG", "-I.", "-o", str(binary)]
+    command += [*map(str, sources), "-Wl,--no-as-needed"]
+    command += [f"-L{LIBRARIES}", f"-Wl,-rpath,{LIBRARIES}", *flags]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return binary

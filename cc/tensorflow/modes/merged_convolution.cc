@@ -43,7 +43,9 @@ class MergeWriter {
                            layout(), index_.layout(part.output),
                            ToTensorFlow(part.dtype),
                            index_.node(part.output.node).device()));
-      for (int n : part.nodes) editor_.ReplaceControl(n, PartName(i));
+      for (int n : part.nodes) {
+        editor_.ReplaceControl(n, PartName(BatchIsOpen() ? i : 0));
+      }
     }
   }
 
@@ -83,15 +85,48 @@ class MergeWriter {
   }
 
  private:
-  // The node that computes the result of a part.
+  // The tensor that is the result of a part.
   std::string PartName(size_t i) const {
-    return absl::StrCat(name_, "/slice_", i);
+    if (BatchIsOpen()) return absl::StrCat(name_, "/slice_", i);
+    return i == 0 ? name_ + "/split" : absl::StrCat(name_, "/split:", i);
+  }
+
+  // Whether the number of images follows the batch of the graph's inputs, so
+  // that it may be 0. The second and third probe have 3 and 5 images.
+  bool BatchIsOpen() const {
+    if (index_.probes() < 3) return false;
+    const Shape* three = index_.shape(first_.inputs[0], 1);
+    const Shape* five = index_.shape(first_.inputs[0], 2);
+    return three && five && 5 * three->front() == 3 * five->front();
+  }
+
+  void WriteParts(const std::string& merged) {
+    if (BatchIsOpen()) {
+      WriteSlices(merged);
+    } else {
+      WriteSplit(merged);
+    }
+  }
+
+  void WriteSplit(const std::string& merged) {
+    const int64_t parts = merge_.plan.parts.size();
+    Tensor sizes(tensorflow::DT_INT32, TensorShape({parts}));
+    for (int64_t i = 0; i < parts; ++i) {
+      sizes.flat<int>()(i) = Imported(merge_.plan.parts[i]).op.filters;
+    }
+    const std::string sizes_name = nodes_.Const(name_ + "/sizes", sizes);
+    const std::string axis_name =
+        nodes_.Const(name_ + "/axis", Tensor(channels_first_ ? 1 : 3));
+    NodeDef* split = nodes_.Node(name_ + "/split", "SplitV",
+                                 {merged, sizes_name, axis_name});
+    AddNodeAttr("num_split", parts, split);
+    AddNodeAttr("Tlen", tensorflow::DT_INT32, split);
   }
 
   // Slices the parts' channels out of the merged result. A Split would be an
   // error for empty batches: TensorFlow's oneDNN convolution gives these as
   // many channels as its input has.
-  void WriteParts(const std::string& merged) {
+  void WriteSlices(const std::string& merged) {
     const int axis = channels_first_ ? 1 : 3;
     const auto position = [&](const std::string& name, int channel,
                               int others) {
