@@ -22,6 +22,7 @@ from typing import Any
 from ios_tf.bench.standalone import exit_code, measured, model_parser
 from ios_tf.conversion.convert import convert
 from ios_tf.files import write_json
+from ios_tf.model import keras2
 from ios_tf.model.loading import keras_model_of, saved_model
 from ios_tf.tables import table
 
@@ -133,7 +134,8 @@ def _original(model: Any, say: Callable[[str], None]) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         path = directory + "/exported"
-        keras_model.export(path, verbose=False)
+        quiet = {} if keras2.is_model(keras_model) else {"verbose": False}
+        keras_model.export(path, **quiet)
         yield path
 
 

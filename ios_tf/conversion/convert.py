@@ -23,7 +23,12 @@ from ios_tf.conversion.report import Report, step
 from ios_tf.conversion.samples import warmup_samples
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
-from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
+from ios_tf.model import (
+    assigned_variables,
+    frozen_graphs,
+    graph_optimizer,
+    saved_models,
+)
 from ios_tf.model.captured_variables import large_bytes
 from ios_tf.model.leftovers import step_directory
 from ios_tf.model.loading import saved_model
@@ -328,6 +333,8 @@ class _Conversion:
                 self._device,
                 self._weights,
             )
+        by_name = {n: self._functions[k].frozen for n, k in self._function_of.items()}
+        assigned_variables.check_others(self._loaded.signatures, by_name)
         self._functions = with_their_batch_sizes(self._functions)
         self._use_samples()
 
@@ -419,6 +426,8 @@ class _Conversion:
 
     def _write(self, graph_defs: Mapping[int, Any], directory: str) -> None:
         weights = self._weights
+        for function in self._functions.values():
+            assigned_variables.restore(function.frozen)
         rebuilt = {
             number: frozen_graphs.rebuild(
                 function.frozen, *weights.take(function.frozen, graph_defs[number])

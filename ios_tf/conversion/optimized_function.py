@@ -21,7 +21,7 @@ from ios_tf.conversion.planning import (
 from ios_tf.conversion.report import Report
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
-from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model import assigned_variables, frozen_graphs, graph_optimizer
 from ios_tf.model.leftovers import remove_abandoned_steps
 from ios_tf.model.weights import Weights
 from ios_tf.native.graph import USUAL_IMAGE_SIZE
@@ -142,8 +142,22 @@ def _faster(
 
     Raises NotConvertedError where the original has to stay as it is.
     """
-    device, keeps_all = searcher.cost_model.device.kind, options.keeps_all
+    device = searcher.cost_model.device.kind
     equivalents = _Equivalents(original, options, device)
+    try:
+        return _searched(equivalents, searcher, report, options)
+    finally:  # the comparisons called the function
+        assigned_variables.restore(equivalents.function.frozen)
+
+
+def _searched(
+    equivalents: _Equivalents,
+    searcher: NetworkSearcher,
+    report: Report,
+    options: ConvertOptions,
+) -> tuple[_Compute | None, Report]:
+    """The result of `_faster`."""
+    device, keeps_all = searcher.cost_model.device.kind, options.keeps_all
     function = equivalents.function
     report = notes.the_rest(report, [function])
     if not function.problems:

@@ -13,6 +13,7 @@ from tensorflow.python.eager.polymorphic_function import concrete_function as co
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from ios_tf.errors import UserError, first_line
+from ios_tf.model import keras2
 from ios_tf.model.loading import traced
 from ios_tf.model.saved_models import without_signatures
 
@@ -145,7 +146,7 @@ class Original:
         """
         import keras
 
-        if isinstance(given, keras.Model):
+        if isinstance(given, keras.Model) or keras2.is_model(given):
             return cls._of_keras(given)
         if isinstance(given, polymorphic_function.Function):
             return cls._of_tf_function(given)

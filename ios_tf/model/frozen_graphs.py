@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.python.eager import wrap_function
@@ -45,6 +46,8 @@ class FrozenSignature:
         for.
       changes: what a call changes, such as a table, if it does.
       image_size: in place of the heights and widths that inputs leave open.
+      assigned: the variables that a call assigns and that no output depends on: their
+        values before any call, by placeholder.
     """
 
     graph_def: graph_pb2.GraphDef
@@ -54,6 +57,7 @@ class FrozenSignature:
     captures: Mapping[str, tf.Tensor]
     changes: str | None = None
     image_size: tuple[int, int] = USUAL_IMAGE_SIZE
+    assigned: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def key(self) -> tuple[Any, ...]:
         """Equal for signatures that compute the same under the same names."""
@@ -144,7 +148,7 @@ class NoFunctionError(NotConvertedError):
 
 
 class ChangesVariableError(NoFunctionError):
-    """A signature assigns a variable: as a constant it would compute something else."""
+    """A signature assigns a variable that outputs depend on."""
 
     def __init__(self, signature: str, variable: str) -> None:
         super().__init__(
@@ -306,18 +310,19 @@ def _with_constants(
         if tensor.dtype == tf.resource
     }
     uses = list(function_library.uses(inlined.graph_def, {one: one for one in kinds}))
-    changes = None
-    for placeholder, op, calls in uses:
-        if calls or op in _READS:
-            continue
-        if kinds[placeholder]:
+    changed = [one for one, op, calls in uses if not calls and op not in _READS]
+    changes = next((one for one in reversed(changed) if not kinds[one]), None)
+    assigned = {one for one in changed if kinds[one]}
+    outputs = [tensor for tensor, _ in inlined.outputs.values()]
+    needed = function_library.computed_from(inlined.graph_def, outputs)
+    for placeholder in changed:
+        if placeholder in assigned & needed:
             raise ChangesVariableError(name, variables[placeholder].name)
-        changes = placeholder
     left = {one for one, op, _ in uses if kinds[one] and op not in _TAKE_CONSTANTS}
+    left |= assigned
     filters = {}
     if keep_filters:
-        fetched = [tensor for tensor, _ in inlined.outputs.values()]
-        filters = large_filters(inlined.graph_def, inlined.captures, fetched)
+        filters = large_filters(inlined.graph_def, inlined.captures, outputs)
         tables = large_tables(inlined.graph_def, inlined.captures)
         left |= (filters.keys() | tables.keys()) & variables.keys()
     graph_def, _ = convert_to_constants._replace_variables_by_constants(
@@ -333,6 +338,7 @@ def _with_constants(
         graph_def=graph_def,
         captures={n: t for n, t in inlined.captures.items() if n in placeholders},
         changes=changes,
+        assigned={one: variables[one].read() for one in sorted(assigned)},
     )
 
 

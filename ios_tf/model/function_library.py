@@ -79,6 +79,20 @@ def pruned(graph_def: graph_pb2.GraphDef, wanted: Iterable[str]) -> graph_pb2.Gr
     return result
 
 
+def computed_from(graph_def: graph_pb2.GraphDef, tensors: Iterable[str]) -> set[str]:
+    """The nodes whose values some tensors depend on.
+
+    A node that is only waited for is not among them.
+    """
+    return reachable(
+        map(node_of, tensors),
+        {
+            node.name: [node_of(one) for one in node.input if one[0] != "^"]
+            for node in graph_def.node
+        },
+    )
+
+
 def reachable(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
     """The nodes of a graph that are reached from some, which are among them."""
     reached = set(starts)

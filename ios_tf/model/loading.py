@@ -15,7 +15,7 @@ import tensorflow as tf
 from ios_tf import models, validation
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import is_special, why_unreadable
-from ios_tf.model import other_formats
+from ios_tf.model import keras2, other_formats
 from ios_tf.model.leftovers import remove_abandoned_steps, step_directory
 from ios_tf.native import malloc
 
@@ -136,6 +136,10 @@ def export_for_inference(model: Any, path: str) -> None:
     """
     import keras
 
+    if keras2.is_model(model):
+        function, _ = inference_function(model)
+        keras2.save(model, function, path)
+        return
     try:
         if not isinstance(model, keras.Model):
             raise ImportError
@@ -183,12 +187,15 @@ def inference_function(model: Any) -> tuple[Any, Sequence[Any]]:
     """
     import keras
 
+    def serve(*inputs: Any) -> Any:
+        return model(*inputs, training=False)
+
+    if keras2.is_model(model):
+        specs = keras2.input_specs(model)
+        return tf.function(serve, input_signature=specs, autograph=False), specs
     if keras.backend.backend() != "tensorflow":
         raise ImportError("Keras runs on another backend than TensorFlow")
     from keras.src.export.export_utils import get_input_signature, make_tf_tensor_spec
-
-    def serve(*inputs: Any) -> Any:
-        return model(*inputs, training=False)
 
     signature = get_input_signature(model)
     specs = tf.nest.map_structure(make_tf_tensor_spec, list(signature))
@@ -254,10 +261,17 @@ def _load_keras_file(path: str) -> Any:
     is_archive = path.endswith(".keras") and os.path.isfile(path)
     if is_archive and not zipfile.is_zipfile(path):  # Keras says that there is no file
         raise UserError(f"{path}: Keras cannot load it: it is no zip archive")
+    version = keras2.version_of_file(path)
+    package = (keras2.package() if version else None) or keras
     try:
-        return keras.saving.load_model(path, compile=False)
+        return package.saving.load_model(path, compile=False)
     # Keras raises all kinds of errors for what is wrong inside of the file.
     except Exception as error:
+        if version and package is keras:
+            raise UserError(
+                f"{path}: Keras {version} wrote it, and Keras {keras.__version__} "
+                f"cannot load it. {keras2.ADVICE}"
+            ) from error
         reason, advice = first_line(error), ""
         if "No model config found" in reason:
             raise UserError(f"{path} is {other_formats.WEIGHTS}") from error

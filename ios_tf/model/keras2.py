@@ -1,0 +1,91 @@
+"""Models of Keras 2, which the package tf_keras has beside Keras 3."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.checkpoint import trackable_view
+from tensorflow.python.trackable import asset, resource
+
+ADVICE = (
+    "Install tf_keras (pip install tf_keras), or convert the SavedModel that "
+    "model.export(DIRECTORY) writes where the model was made"
+)
+
+
+def is_model(given: Any) -> bool:
+    """Whether it is a model of tf_keras."""
+    package = sys.modules.get("tf_keras")  # whoever has a model has imported it
+    return package is not None and isinstance(given, package.Model)
+
+
+def package() -> types.ModuleType | None:
+    """The package tf_keras; None if it cannot be imported."""
+    try:
+        import tf_keras
+    except ImportError:
+        return None
+    return tf_keras
+
+
+def version_of_file(path: str) -> str | None:
+    """The version of Keras that wrote a file if that is Keras 2 or older.
+
+    None if Keras 3 wrote the file, or if the file does not tell.
+    """
+    try:
+        version = _version(path)
+    # The file may be damaged in any way. Loading it says what is wrong.
+    except Exception:
+        return None
+    return version if version.partition(".")[0] in ("1", "2") else None
+
+
+def _version(path: str) -> str:
+    if path.endswith(".keras"):
+        with zipfile.ZipFile(path) as archive:
+            return str(json.loads(archive.read("metadata.json"))["keras_version"])
+    import h5py
+
+    with h5py.File(path) as file:
+        version = file.attrs["keras_version"]
+    return version.decode() if isinstance(version, bytes) else str(version)
+
+
+def input_specs(model: Any) -> Sequence[Any]:
+    """The specs of a model's arguments, with batches of any size.
+
+    Raises:
+      ValueError: the inputs are not known yet.
+    """
+    specs = model.save_spec(dynamic_batch=True)
+    if specs is None:
+        raise ValueError(
+            "its inputs are not known yet. Call the model once on an input, or build it"
+        )
+    arguments, _ = specs
+    return list(arguments)
+
+
+def resources(model: Any) -> list[Any]:
+    """The tables of a model, with their assets, which a SavedModel must keep."""
+    kinds = (asset.Asset, resource.CapturableResource)
+    trackables = trackable_view.TrackableView(model).descendants()
+    return [one for one in trackables if isinstance(one, kinds)]
+
+
+def save(model: Any, function: Any, path: str) -> None:
+    """Writes a SavedModel of a model's function for inference."""
+    module = tf.Module()
+    module.kept = list(model.variables)
+    module.resources = resources(model)
+    module.serve = function
+    tf.saved_model.save(
+        module, path, signatures={"serve": function, "serving_default": function}
+    )
