@@ -2,6 +2,7 @@
 
 import collections
 
+import mutations
 import networks
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from ios_tf.conversion.samples import samples_of
 from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs
 from ios_tf.model.loading import keras_model_of
-from tests import mutations
 
 SPECS = {
     "image": tf.TensorSpec([None, 2, 2, 3], tf.float32),

@@ -1,6 +1,6 @@
 """Plants faults in converted networks, and counts those that the comparison catches.
 
-    python -m tests.mutations [--faults=200] [--seed=0]
+    python tests/support/mutations.py [--faults=200] [--seed=0]
 
 A fault has an effect if it changes an output, the result of a region, or the logits
 before a softmax by more than rounding does. TensorFlow computes the effect without the
