@@ -109,7 +109,7 @@ def variables_of(function: Any) -> dict[str, Variable]:
         # Its Python object is gone: `tf.saved_model.load(...).signatures[...]`.
         dtype = _dtype_of_variable(external)
         if dtype:
-            read = functools.partial(_read, external, dtype)
+            read = functools.partial(read_variable, external, dtype)
             found[placeholder] = Variable(placeholder, read)
     return found
 
@@ -125,7 +125,8 @@ def _dtype_of_variable(handle: tf.Tensor) -> tf.DType | None:
     return tf.dtypes.as_dtype(data.shape_and_type[0].dtype)
 
 
-def _read(handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
+def read_variable(handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
+    """The value of the variable that a handle stands for."""
     return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
 
 

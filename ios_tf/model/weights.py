@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from ios_tf.model import function_library, subgraphs
-from ios_tf.model.captured_variables import large_tables
+from ios_tf.model.captured_variables import large_tables, read_variable
 from ios_tf.model.constants import computed_of_constants
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.function_library import node_of
@@ -53,7 +53,7 @@ class Weights:
         # A function captures a variable once, and equal variables have one copy.
         same: dict[str, str] = {}
         for name, dtype in self._variables_to_copy(frozen).items():
-            handle = self._variable(_read(frozen.captures[name], dtype)).handle
+            handle = self._variable(read_variable(frozen.captures[name], dtype)).handle
             first = placeholders.setdefault(id(handle), name)
             if first == name:
                 captures[name] = handle
@@ -62,9 +62,8 @@ class Weights:
                 del captures[name]
         if not same:
             return dataclasses.replace(frozen, captures=captures)
-        graph_def = graph_pb2.GraphDef()
-        graph_def.CopyFrom(frozen.graph_def)
-        del graph_def.node[:]
+        graph_def = graph_pb2.GraphDef(versions=frozen.graph_def.versions)
+        graph_def.library.CopyFrom(frozen.graph_def.library)
         for node in frozen.graph_def.node:
             if node.name not in same:
                 copy = graph_def.node.add()
@@ -264,11 +263,7 @@ def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
 def _value(frozen: FrozenSignature, read: node_def_pb2.NodeDef) -> np.ndarray:
     """The value of the variable that a node reads."""
     dtype = tf.dtypes.as_dtype(read.attr["dtype"].type)
-    return _read(frozen.captures[read.input[0]], dtype)
-
-
-def _read(handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
-    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
+    return read_variable(frozen.captures[read.input[0]], dtype)
 
 
 def _scaled_convolution(
