@@ -236,6 +236,7 @@ class _Conversion:
             report = self._finished(computed_directly(schedules), directory, report)
         if not report.comparisons:
             return self._copied(directory, report)
+        report = notes.lost_functions(report, self._loaded.lost)
         extra = os.path.join(self._source, "assets.extra")
         if tf.io.gfile.isdir(extra):
             copy_directory(extra, os.path.join(directory, "assets.extra"))

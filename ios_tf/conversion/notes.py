@@ -83,6 +83,17 @@ def undecided(report: Report, made: Plan, comparison: Comparison | None) -> Repo
     return dataclasses.replace(report, undecided=names)
 
 
+def lost_functions(report: Report, names: Sequence[str]) -> Report:
+    """Says which functions of the model the result does not have."""
+    if not names:
+        return report
+    functions = "function" if len(names) == 1 else "functions"
+    return report.with_notes(
+        f"the result does not have the {functions} {', '.join(names)} of the model, "
+        "which no signature computes"
+    )
+
+
 def load(report: Report, found: MachineLoad, command: str) -> Report:
     """Says what the load of the machine made uncertain.
 

@@ -20,9 +20,9 @@ _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 _CONTROL_FLOW = (*_BRANCHES, "While", "StatelessWhile", "For")
 # These hand on a resource; the last three are the control flow of TensorFlow 1.
 _PASSES = ("Identity", "Enter", "Switch", "Merge")
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 # Those whose inputs are their functions' arguments.
-FUNCTION_CALLS = (*_BRANCHES, "While", "StatelessWhile", *_CALLS)
+FUNCTION_CALLS = (*_BRANCHES, "While", "StatelessWhile", *CALLS)
 _RESOURCE = types_pb2.DT_RESOURCE
 COMPILED = "_XlaMustCompile"
 _LOWER = "_lower_using_switch_merge"
@@ -47,7 +47,7 @@ def nodes(graph_def: graph_pb2.GraphDef) -> Iterator[Any]:
 
 
 # Stateful by their registration, but without an effect.
-_WITHOUT_EFFECTS = frozenset(
+WITHOUT_EFFECTS = frozenset(
     ("Placeholder", "VarHandleOp", "ReadVariableOp", "HashTableV2")
 )
 
@@ -56,7 +56,7 @@ def has_effects(graph_def: graph_pb2.GraphDef) -> bool:
     """Whether running the graph may do more than compute its outputs."""
     for node in nodes(graph_def):
         op = op_def_registry.get(node.op)
-        if node.op in FUNCTION_CALLS or node.op in _WITHOUT_EFFECTS or op is None:
+        if node.op in FUNCTION_CALLS or node.op in WITHOUT_EFFECTS or op is None:
             continue
         if op.is_stateful:
             return True
@@ -173,7 +173,7 @@ def with_plain_names(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     while waiting:
         node = waiting.pop(0)
         values = [node.attr[key] for key in sorted(node.attr)]
-        called = [node.op, *(f.name for value in values for f in _functions(value))]
+        called = [node.op, *(f.name for value in values for f in functions_of(value))]
         for name in called:
             if name in library and name not in names:
                 names[name] = f"function_{len(names)}"
@@ -304,7 +304,7 @@ def _kind(node: Any, library: dict[str, Any]) -> str:
         return "loops and branches"
     if node.attr[COMPILED].b if COMPILED in node.attr else False:
         return "functions that XLA compiles"
-    if node.op in _CALLS or node.op in library:
+    if node.op in CALLS or node.op in library:
         return "functions that are not inlined"
     return f"functions of {node.op}"
 
@@ -326,11 +326,11 @@ def _called_by(node: Any, library: dict[str, Any]) -> set[str]:
     """The functions of the library that a node names."""
     names = {node.op}
     for value in node.attr.values():
-        names.update(function.name for function in _functions(value))
+        names.update(function.name for function in functions_of(value))
     return names & library.keys()
 
 
-def _functions(value: Any) -> Iterator[Any]:
+def functions_of(value: Any) -> Iterator[Any]:
     """The functions in the value of an attribute, with those in their attributes."""
     kind = value.WhichOneof("value")
     direct: Sequence[Any] = ()
@@ -341,11 +341,11 @@ def _functions(value: Any) -> Iterator[Any]:
     for function in direct:
         yield function
         for inner in function.attr.values():
-            yield from _functions(inner)
+            yield from functions_of(inner)
 
 
 def _rename(value: Any, names: Mapping[str, str]) -> None:
-    for function in _functions(value):
+    for function in functions_of(value):
         function.name = names.get(function.name, function.name)
 
 

@@ -11,13 +11,13 @@ import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.checkpoint import trackable_view
 from tensorflow.python.eager import wrap_function
-from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.saved_model import load_v1_in_v2, loader_impl
-from tensorflow.python.trackable import asset, resource
+from tensorflow.python.trackable import asset, autotrackable, resource
 
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import why_unreadable
-from ios_tf.model import function_library
+from ios_tf.model import endpoints, function_library
+from ios_tf.model.endpoints import Endpoint
 from ios_tf.native import malloc
 
 
@@ -47,10 +47,14 @@ class Signatures:
       signatures: its functions, by name.
       resources: its assets, its tables and what fills them, and the variables that the
         functions read.
+      endpoints: the functions of its root that compute what a signature does, by name.
+      lost: the names of its root's other functions, which `save` cannot write.
     """
 
     signatures: Mapping[str, Any]
     resources: Sequence[Any]
+    endpoints: Mapping[str, Endpoint] = dataclasses.field(default_factory=dict)
+    lost: Sequence[str] = ()
 
 
 def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
@@ -76,6 +80,7 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
         advice = without_signatures(loaded)
         raise UserError(f"{directory}: the SavedModel has no signatures; {advice}")
     signatures = dict(loaded.signatures)
+    found, lost = endpoints.find(loaded)
     captured = _captured(signatures.values())
     resources = []
     unused = 0
@@ -91,16 +96,12 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
                 unused += trackable.dtype.size * (trackable.shape.num_elements() or 0)
     del loaded, trackable
     malloc.release_unused(unused)
-    return Signatures(signatures, resources)
+    return Signatures(signatures, resources, found, lost)
 
 
 def without_signatures(loaded: Any) -> str:
     """Describes what to do with a loaded SavedModel without signatures."""
-    names = [
-        name
-        for name in dict.fromkeys(("__call__", *sorted(vars(loaded))))
-        if isinstance(getattr(loaded, name, None), polymorphic_function.Function)
-    ]
+    names = list(endpoints.functions_of(loaded))
     if not names:
         return "it has no functions to make one of either, so there is nothing to run"
     function = f"loaded.{names[0]}.get_concrete_function(tf.TensorSpec(SHAPE, DTYPE))"
@@ -193,19 +194,19 @@ def save(
       variables: those that `loaded` does not have, and the functions may read.
     """
     captured = _captured(signatures.values())
-    root = tf.Module()
-    root.resources = []
-    root.assets = []
-    root.weights = [v for v in variables if id(v.handle) in captured]
+    weights = [v for v in variables if id(v.handle) in captured]
+    resources = []
     for one in loaded.resources:
-        if isinstance(one, asset.Asset):
-            root.assets.append(one)
-        elif not isinstance(one, tf.Variable):
-            root.resources.append(one)
+        if not isinstance(one, tf.Variable):
+            resources.append(one)
         elif id(one.handle) in captured:  # most are constants by now
             # Training would find only these few of the model's weights.
             one._trainable = False
-            root.weights.append(one)
+            weights.append(one)
+    root = autotrackable.AutoTrackable()
+    root._weights, root._resources = weights, resources
+    for name, endpoint in loaded.endpoints.items():
+        setattr(root, name, endpoint.rebuild(signatures))
     # There is no Python to convert; AutoGraph would write some to temporary files,
     # which a process that is killed leaves.
     tf.autograph.experimental.do_not_convert(tf.saved_model.save)(

@@ -70,7 +70,7 @@ def test_no_weight_is_in_the_graph(tmp_path):
     path = converted(str(tmp_path))
     assert sum(constants(path)) < 200
     loaded = tf.saved_model.load(path)
-    assert sorted(v.shape.num_elements() for v in loaded.weights) == [
+    assert sorted(v.shape.num_elements() for v in loaded._weights) == [
         *sorted([3 * 3 * 3 * 8, 3 * 8, 16 * 6, 12 * 12 * 6 * 5])
     ]
     function = loaded.signatures["serving_default"]
@@ -108,7 +108,7 @@ def test_regions_follow_variables(tmp_path):
         x = tf.nn.conv2d(tf.concat([a, b], -1), by_size[96], 1, "SAME")
         return tf.reshape(tf.nn.relu(x), [-1, 864]) @ by_size[4320]
 
-    by_size = {v.shape.num_elements(): v for v in loaded.weights}
+    by_size = {v.shape.num_elements(): v for v in loaded._weights}
     saved = {
         v.ref(): tf.train.Checkpoint(v=v).write(f"{tmp_path}/{size}")
         for size, v in by_size.items()
@@ -135,14 +135,14 @@ def test_regions_follow_variables(tmp_path):
         ),
         lambda v: tf.train.Checkpoint(v=v).read(saved[v.ref()]).assert_consumed(),
     ):
-        for variable in loaded.weights:
+        for variable in loaded._weights:
             change(variable)
             check()
         packings = plugin.runtime().ios_tf_packings()
         check()
         check()
         assert plugin.runtime().ios_tf_packings() == packings
-    for variable in loaded.weights:
+    for variable in loaded._weights:
         variable.assign(variable)
         check()
 
@@ -151,7 +151,7 @@ def test_threads_see_one_value_of_each_variable(tmp_path):
     """Calls that run while a variable changes use its value before or after."""
     loaded = tf.saved_model.load(converted(str(tmp_path)))
     function = loaded.signatures["serving_default"]
-    (dense,) = [v for v in loaded.weights if v.shape.rank == 2]
+    (dense,) = [v for v in loaded._weights if v.shape.rank == 2]
     x, first = fm.images(1), dense.numpy()
     unit = function(x=x)["y"].numpy()
     errors, stop = [], threading.Event()
