@@ -187,8 +187,8 @@ def save(
 
     Args:
       loaded: the SavedModel the functions come from.
-      signatures: key -> function, which takes the arguments of the loaded one; it may
-        have several keys.
+      signatures: for the name of each signature of `loaded`, a function that takes the
+        same arguments. Several signatures may have the same function.
       directory: to write to.
       interface: whose tags, method names and defaults of signatures it gets.
       variables: those that `loaded` does not have, and the functions may read.

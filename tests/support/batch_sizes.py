@@ -47,7 +47,8 @@ def function_of(frozen: frozen_graphs.FrozenSignature):
 
 def write(source: str, forms, path: str) -> str:
     function = function_of(rewrite(freeze(source), forms))
-    saved_models.save(saved_models.load(source), {"serving_default": function}, path)
+    loaded = saved_models.load(source)
+    saved_models.save(loaded, dict.fromkeys(loaded.signatures, function), path)
     return path
 
 
