@@ -372,6 +372,21 @@ def test_factors_are_not_folded_into_infinite_filters(function):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_scales_whose_product_underflows_are_not_composed():
+    def network(x):
+        x = tf.nn.relu(tf.nn.conv2d(x, FILTERS, 1, "SAME"))
+        return (x * tf.constant([1e-25] * 12) + 1.0) * tf.constant([1e-25] * 12)
+
+    graph = gh.freeze(network, (None, 7, 9, 3))
+    lowered = gh.lower(gh.rewrite(graph))
+    assert lowered.ops()["IosRegion"] == 1
+    images = values(2, 7, 9, 3)
+    images[0, 3, 3] = np.inf
+    (found,), (expected,) = gh.run(lowered, images), gh.run(graph, images)
+    assert np.isinf(expected).any()
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_a_mean_that_is_an_output_is_left_one():
     def function(x):
         x = tf.nn.conv2d(x, FILTERS, 1, "SAME")

@@ -29,6 +29,14 @@ bool IsAncestor(const OperatorGraph& ops, TensorRef tensor, int i) {
 
 }  // namespace
 
+// Whether a product of two factors scales as the factors do one after the
+// other: an overflow would make infinity, and an underflow 0.
+bool Multiply(float a, float b) {
+  const float product = a * b;
+  return std::isnormal(product) ||
+         (product == 0.0f && (a == 0.0f || b == 0.0f));
+}
+
 bool ComposeScales(OperatorGraph& ops, int i) {
   // Values far from 0 lose digits if they are scaled before they are shifted.
   constexpr double kLargestShift = 100.0;
@@ -43,7 +51,7 @@ bool ComposeScales(OperatorGraph& ops, int i) {
   for (size_t c = 0; c < scale.size(); ++c) {
     const double moved = static_cast<double>(shift[c]) * factors[c];
     if (std::abs(moved) > kLargestShift) return false;
-    if (!std::isfinite(scale[c] * factors[c])) return false;
+    if (!Multiply(scale[c], factors[c])) return false;
   }
   for (size_t c = 0; c < scale.size(); ++c) {
     const double s = factors[c], t = shifts[c];
