@@ -42,6 +42,8 @@ _LONG_ROUNDS = 3
 _HOPELESS = 1.3
 # Samples of a stage, in terms of `repeat`, if some are disturbed.
 _MOST_DISTURBED = 2
+# The most rounds in which some samples are disturbed.
+_DISTURBED_ROUNDS = 4
 # How many are measured, however long it takes: what is now, what was found, another.
 _LEAST_CANDIDATES = 3
 
@@ -234,7 +236,10 @@ class SampledCostModel(abc.ABC):
             if latency.disturbed or self.measurement.accepts(latency):
                 return latency
             disturbed = any(sample.disturbed for sample in samples)
-            if disturbed and len(samples) >= _MOST_DISTURBED * self.measurement.repeat:
+            if disturbed and (
+                latency.spread <= self.measurement.max_spread
+                or len(samples) >= _MOST_DISTURBED * self.measurement.repeat
+            ):
                 return latency
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
@@ -273,7 +278,8 @@ class SampledCostModel(abc.ABC):
                 break
             # A sample that was disturbed has been tried again, piece by piece.
             slow = any(latency.disturbed for latency in latencies)
-            if slow and done >= _LONG_ROUNDS and time.monotonic() > end:
+            late = done >= _LONG_ROUNDS and time.monotonic() > end
+            if slow and (late or done >= _DISTURBED_ROUNDS):
                 break
             once = Measurement(0, 1, 1) if long else once
             certain = long or done >= _LONG_ROUNDS

@@ -177,8 +177,8 @@ class Cpu : public Backend {
       const auto run = [this, stages, &tensors](int begin, int end) {
         for (int i = begin; i < end; ++i) RunStage((*stages)[i], tensors);
       };
-      samplers.emplace_back(stages->size(), run, &meter);
-      samplers.back().WarmUp(measurement.warmup);
+      samplers.emplace_back(stages->size(), run, measurement.warmup, &meter,
+                            &history_);
     }
     std::vector<std::vector<Sample>> samples(candidates.size());
     for (int r = 0; r < measurement.repeat; ++r) {
@@ -269,6 +269,7 @@ class Cpu : public Backend {
   std::vector<DeviceTraits> traits_;  // for so many cores, less one
   static constexpr int kTypes = static_cast<int>(OperatorType::kLrn) + 1;
   std::array<std::atomic<int>, kTypes> compiled_{};  // tasks of each type
+  WorkSampler::History history_;  // used in sessions
   dnnl::engine engine_;
   FloatPool weights_;
   std::vector<LaneResources> lanes_;  // used inside a session

@@ -15,7 +15,10 @@ constexpr double kEnoughMs = 20, kEnoughOfPieceMs = 0.5;
 // Time slices of other processes are some milliseconds long.
 constexpr double kPieceMs = 0.7;
 constexpr std::chrono::milliseconds kPause(5);
-constexpr int kTries = 3;  // of a piece
+constexpr int kTries = 2;  // of a piece
+// So many disturbed samples in a row make the next one likely to be disturbed.
+// Every so many samples it is tried all the same.
+constexpr int kDisturbedInARow = 4, kTriedAllTheSame = 16;
 // Samples of one call that are taken in pieces, which takes far longer than the
 // work. All later ones are the best of these.
 constexpr int kRoundsInPieces = 2;
@@ -35,16 +38,22 @@ double Since(Clock::time_point start) {
 
 }  // namespace
 
-void WorkSampler::WarmUp(int runs) {
-  if (runs > 0) Time(&whole_, runs, kEnoughMs);
+bool WorkSampler::History::ExpectsDisturbance() {
+  return in_a_row_ >= kDisturbedInARow && ++expected_ % kTriedAllTheSame != 0;
 }
 
 Sample WorkSampler::Take(int number) {
   // More of the same would take long, and tell little. A copy is no evidence
   // that the machine is calm.
   if (rounds_in_pieces_ == kRoundsInPieces) return {best_ms_in_pieces_, true};
-  const Sample sample = Time(&whole_, number, kEnoughMs);
-  if (!sample.disturbed) return sample;
+  Sample sample{std::numeric_limits<double>::infinity(), true};
+  if (!history_->ExpectsDisturbance()) {
+    if (warmup_ > 0) Time(&whole_, warmup_, kEnoughMs);
+    warmup_ = 0;
+    sample = Time(&whole_, number, kEnoughMs);
+    history_->Add(sample.disturbed);
+    if (!sample.disturbed) return sample;
+  }
   ++rounds_in_pieces_;
   Sample in_pieces = TakeInPieces(number);
   if (in_pieces.disturbed && in_pieces.ms > sample.ms) in_pieces = sample;
@@ -97,6 +106,10 @@ Sample WorkSampler::TakeInPieces(int number) {
 }
 
 void WorkSampler::CutIntoPieces() {
+  if (parts_ == 1) {
+    pieces_ = {whole_};
+    return;
+  }
   Piece piece;
   for (int part = 0; part < parts_; ++part) {
     double ms = std::numeric_limits<double>::infinity();

@@ -22,10 +22,27 @@ class WorkSampler {
   // Runs parts [begin, end).
   using Run = std::function<void(int begin, int end)>;
 
-  WorkSampler(int parts, Run run, ResourceMeter* meter)
-      : parts_(parts), run_(std::move(run)), meter_(meter) {}
+  // What earlier samples say of the machine. Not for use by several threads.
+  class History {
+   public:
+    // While other processes disturb every sample, most samples are taken in
+    // pieces only: a whole run would take several times as long, in vain.
+    bool ExpectsDisturbance();
+    void Add(bool disturbed) { in_a_row_ = disturbed ? in_a_row_ + 1 : 0; }
 
-  void WarmUp(int runs);
+   private:
+    int in_a_row_ = 0;  // disturbed samples of whole runs
+    int expected_ = 0;
+  };
+
+  // `warmup`: unmeasured runs before the first sample.
+  WorkSampler(int parts, Run run, int warmup, ResourceMeter* meter,
+              History* history)
+      : parts_(parts),
+        run_(std::move(run)),
+        warmup_(warmup),
+        meter_(meter),
+        history_(history) {}
 
   // The mean of `number` runs, or of fewer that take long enough.
   Sample Take(int number);
@@ -43,7 +60,9 @@ class WorkSampler {
 
   const int parts_;
   const Run run_;
+  int warmup_;  // left to run
   ResourceMeter* const meter_;
+  History* const history_;
   Piece whole_{0, parts_, 0, 0};
   std::vector<Piece> pieces_;
   int rounds_in_pieces_ = 0;

@@ -1,0 +1,68 @@
+// Samples of work: which parts run, and when whole runs are left out.
+#include "cc/engine/cpu/work_sampler.h"
+
+#include <vector>
+
+#include "tests/cc/testing.h"
+
+namespace ios::cpu {
+namespace {
+
+TEST(DisturbanceIsExpectedAfterFourDisturbedSamplesInARow) {
+  WorkSampler::History history;
+  for (int i = 0; i < 3; ++i) history.Add(true);
+  EXPECT(!history.ExpectsDisturbance());
+  history.Add(false);
+  for (int i = 0; i < 3; ++i) history.Add(true);
+  EXPECT(!history.ExpectsDisturbance());
+  history.Add(true);
+  EXPECT(history.ExpectsDisturbance());
+  history.Add(false);
+  EXPECT(!history.ExpectsDisturbance());
+}
+
+TEST(WholeRunsAreTriedNowAndThenWhereDisturbanceIsExpected) {
+  WorkSampler::History history;
+  for (int i = 0; i < 4; ++i) history.Add(true);
+  int tried = 0;
+  for (int i = 0; i < 160; ++i) tried += !history.ExpectsDisturbance();
+  EXPECT(tried == 10);
+}
+
+// How often each of three parts ran, in samples of two runs.
+struct Counted {
+  std::vector<int> runs = std::vector<int>(3);
+  ResourceMeter meter;
+  WorkSampler::History history;
+  WorkSampler sampler{3,
+                      [this](int begin, int end) {
+                        for (int i = begin; i < end; ++i) ++runs[i];
+                      },
+                      /*warmup=*/2, &meter, &history};
+};
+
+TEST(EverySampleRunsAllParts) {
+  Counted counted;
+  std::vector<int> before = counted.runs;
+  for (int i = 0; i < 4; ++i) {
+    const Sample sample = counted.sampler.Take(2);
+    EXPECT(sample.ms >= 0 && sample.ms < 1e3);
+    for (int part = 0; part < 3; ++part) {
+      // A copy of earlier disturbed samples runs nothing.
+      EXPECT(sample.disturbed || counted.runs[part] >= before[part] + 2);
+    }
+    before = counted.runs;
+  }
+  EXPECT(counted.runs[0] >= 4);
+}
+
+TEST(PartsAreMeasuredInPiecesWhereDisturbanceIsExpected) {
+  Counted counted;
+  for (int i = 0; i < 4; ++i) counted.history.Add(true);
+  const Sample sample = counted.sampler.Take(2);
+  EXPECT(sample.ms >= 0 && sample.ms < 1e3);
+  for (int part = 0; part < 3; ++part) EXPECT(counted.runs[part] >= 2);
+}
+
+}  // namespace
+}  // namespace ios::cpu
