@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import os
 import stat
@@ -86,3 +87,9 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
         raise UserError(
             f"{os.fspath(path)}: cannot be written: {error.strerror}"
         ) from None
+
+
+def utc_now() -> str:
+    """The date and time of a record: ISO 8601, to the second."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return now.isoformat(timespec="seconds")

@@ -7,11 +7,14 @@ import shutil
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import shared
 
+# The benchmarks are not installed. The checkout is last: its ios_tf may be unbuilt.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 # Before TensorFlow is imported: what it logs is no output of ours.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

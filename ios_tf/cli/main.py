@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from absl import app, flags
 from absl import logging as absl_logging
 
-from ios_tf.cli import arguments, bench, cache, convert, explore, show
+from ios_tf.cli import arguments, bench, cache, convert, show
 from ios_tf.cli.endings import ended_by_exception, handled
 from ios_tf.errors import NativeLibraryError, UserError, plain
 from ios_tf.model import leftovers
@@ -27,7 +27,7 @@ from ios_tf.printable import printable
 # The usual reason of aborts, and how the loader says it.
 _EXHAUSTED = "probably because it got no memory or no thread"
 _NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
-_COMMANDS = (convert, explore, show, cache, bench)
+_COMMANDS = (convert, show, cache, bench)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -71,7 +71,7 @@ def _open_standard_streams() -> None:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _parser()
     try:
-        return parser.parse_args(bench.with_command(argv[1:]))
+        return parser.parse_args(argv[1:])
     except flags.Error as error:
         parser.error(str(error))
 

@@ -1,4 +1,4 @@
-"""ios_tf show, export-blocks, export-onnx: what a model holds."""
+"""ios_tf show, export-onnx: what a converted model holds."""
 
 from __future__ import annotations
 
@@ -21,19 +21,6 @@ def add_commands(commands: Any) -> None:
 
     parser = arguments.command(
         commands,
-        "export-blocks",
-        _export_blocks,
-        "write what the engine computes, for machines without TensorFlow",
-        "Writes the regions and blocks of a model as one JSON file, without weights: "
-        "what python -m ios_tf.bench measures.",
-    )
-    arguments.add_model(parser)
-    parser.add_argument("output", metavar="FILE", help="file to write")
-    arguments.add_batch_size(parser)
-    arguments.add_signature(parser)
-
-    parser = arguments.command(
-        commands,
         "export-onnx",
         _export_onnx,
         "write a converted model, merged convolutions and all, as ONNX",
@@ -52,23 +39,6 @@ def _show(options: argparse.Namespace) -> None:
     from ios_tf.conversion.show import show
 
     print(show(options.model, options.signature, options.tags))
-
-
-def _export_blocks(options: argparse.Namespace) -> None:
-    from ios_tf.conversion.block_export import export_blocks
-
-    network = export_blocks(
-        options.model,
-        options.output,
-        batch_size=options.batch_size,
-        signature=options.signature,
-        tags=options.tags,
-    )
-    operators = sum(len(region.block["operators"]) for region in network.regions)
-    arguments.say(
-        f"{options.output}: {operators} operators in {len(network.regions)} regions, "
-        f"{len(network.problems)} different blocks"
-    )
 
 
 def _export_onnx(options: argparse.Namespace) -> None:

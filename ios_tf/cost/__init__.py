@@ -8,9 +8,7 @@ from ios_tf.cost.cost_model import (
     SampledCostModel,
 )
 from ios_tf.cost.database import LatencyDatabase, known_devices, open_database
-from ios_tf.cost.offline import OfflineCostModel
 from ios_tf.cost.samples import Latency, MachineLoad, Sample
-from ios_tf.cost.simulated import SimulatedCostModel, SimulatedDevice
 from ios_tf.cost.stage_key import stage_key
 
 __all__ = [
@@ -21,11 +19,8 @@ __all__ = [
     "LatencyDatabase",
     "MachineLoad",
     "Measurement",
-    "OfflineCostModel",
     "Sample",
     "SampledCostModel",
-    "SimulatedCostModel",
-    "SimulatedDevice",
     "known_devices",
     "open_database",
     "stage_key",

@@ -146,7 +146,7 @@ class Network:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Network:
-        """Reads what `ios_tf export-blocks` wrote.
+        """Reads what `python -m benchmarks export_blocks` wrote.
 
         Raises:
           UserError: one line that says what is wrong with the file.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import resource
 
 # Bytes whose release is worth the half second that Python takes to look for them.
 _WORTHWHILE = 16 << 20
@@ -37,3 +38,11 @@ def save_addresses() -> None:
     arena_max = -8  # M_ARENA_MAX of malloc.h
     with contextlib.suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).mallopt(arena_max, 1)
+
+
+def resident() -> float:
+    """MiB that are resident, without what the allocator could give back (glibc's)."""
+    return_freed()
+    with open("/proc/self/statm", encoding="ascii") as file:
+        pages = int(file.read().split()[1])
+    return pages * resource.getpagesize() / 2**20

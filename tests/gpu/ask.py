@@ -13,7 +13,7 @@ proxy.cudnnGetVersion.restype = ctypes.c_size_t
 
 import cuda_helpers  # noqa: E402
 
-from ios_tf.bench import gpu_data  # noqa: E402
+from benchmarks import gpu_data  # noqa: E402
 from ios_tf.native import engine  # noqa: E402
 
 

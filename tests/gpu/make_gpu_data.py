@@ -1,4 +1,4 @@
-"""make_gpu_data.py DIRECTORY: writes ios_tf/bench/gpu_data: the paper's networks, and
+"""make_gpu_data.py DIRECTORY: writes benchmarks/gpu_data: the paper's networks, and
 the convolutions that the engine asks cuDNN for in them and in some of the zoo's, which
 the directory gets. Networks whose files are there are not exported again.
 
@@ -19,9 +19,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ios_tf.bench import gpu_data
-from ios_tf.bench.checks import without_measuring
-from ios_tf.bench.network_search import schedule_json
+from benchmarks import gpu_data
+from benchmarks.checks import without_measuring
+from benchmarks.network_search import schedule_json
 from ios_tf.model.network import Network
 
 _HERE = Path(__file__).resolve().parent
@@ -48,8 +48,8 @@ _VIEW = re.compile(
 _EXPORT = """
 import sys, tempfile
 from ios_tf import models
-from ios_tf.bench.zoo import registry
-from ios_tf.conversion.block_export import export_blocks
+from benchmarks.zoo import registry
+from benchmarks.export_blocks import export_blocks
 name, path = sys.argv[1:]
 if name in models.NETWORKS:
     export_blocks(models.build(name), path)  # biases of zero would be left out

@@ -88,7 +88,7 @@ MUTATIONS = [
     ),
     Mutation(
         "only the largest difference of a network counts",
-        "ios_tf/bench/checks.py",
+        "benchmarks/checks.py",
         "max(self.difference / _OUTLIER, self.norm) <= self.tolerance",
         "self.difference <= 1e-3",
         "tests/integration/test_bench_checks.py::test_a_deep_network_may_round_and_not_be_wrong",

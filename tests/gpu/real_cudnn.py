@@ -23,7 +23,7 @@ from typing import Any
 
 import cuda_helpers
 
-from ios_tf.bench import gpu_data
+from benchmarks import gpu_data
 from ios_tf.native import engine
 
 HERE = Path(__file__).resolve().parent

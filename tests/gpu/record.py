@@ -1,4 +1,4 @@
-"""record.py [DEVICE ...]: writes ios_tf/bench/gpu_data/recordings/DEVICE.json, what the
+"""record.py [DEVICE ...]: writes benchmarks/gpu_data/recordings/DEVICE.json, what the
 real cuDNN says to the convolutions of gpu_data for each device, and prints what stands
 out.
 
@@ -18,7 +18,7 @@ from pathlib import Path
 import real_cudnn
 from real_cudnn import Answer, Graph, Plan
 
-from ios_tf.bench import gpu_data
+from benchmarks import gpu_data
 
 RECORDINGS = real_cudnn.HERE / "recordings"
 DEVICES = ("h200", "a100", "l4")

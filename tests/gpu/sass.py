@@ -18,8 +18,7 @@ from pathlib import Path
 import kernel_variants
 import nvrtc
 
-from ios_tf.bench.standalone import utc_now
-from ios_tf.files import write_json
+from ios_tf.files import utc_now, write_json
 from ios_tf.tables import table
 
 _ARCHITECTURE = 90

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import cuda_helpers
 
-from ios_tf.bench import cudnn_plans
+from benchmarks import cudnn_plans
 from ios_tf.native import engine
 
 with tempfile.TemporaryDirectory() as directory:

@@ -4,8 +4,8 @@ import bench_helpers
 import numpy as np
 import pytest
 
-from ios_tf.bench.frameworks.ios_runner import IosRunner
-from ios_tf.bench.frameworks.runner import Target
+from benchmarks.frameworks.ios_runner import IosRunner
+from benchmarks.frameworks.runner import Target
 
 pytestmark = pytest.mark.one_core
 

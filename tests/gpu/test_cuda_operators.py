@@ -8,8 +8,8 @@ import tensorflow as tf
 from activation_cases import CASES as ACTIVATION_CASES
 from activation_cases import IDS, numbers
 
-from ios_tf.bench.frameworks import interpreter
-from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
+from benchmarks.frameworks import interpreter
+from benchmarks.frameworks.tensorflow_ops import TensorFlowOps
 from ios_tf.native import engine
 
 pytestmark = pytest.mark.one_core

@@ -24,7 +24,7 @@ import real_cudnn
 import record
 from real_cudnn import Answer
 
-from ios_tf.bench import gpu_data
+from benchmarks import gpu_data
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 

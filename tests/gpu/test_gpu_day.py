@@ -4,13 +4,12 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 
 import bench_helpers
 import cuda_helpers
 import pytest
 
-from ios_tf.bench import checks, cudnn_plans, gpu_data, gpu_day
+from benchmarks import checks, command_line, cudnn_plans, gpu_data, gpu_day
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import sequential_schedule
@@ -35,8 +34,7 @@ def rehearse(directory, environment, *words):
     network = directory / "tiny.json"
     bench_helpers.tiny_network().write(network)
     done = subprocess.run(
-        [sys.executable, "-m", "ios_tf.bench", "gpu_day", network, *words]
-        + [f"--output={directory / 'day'}"],
+        command_line("gpu_day", network, *words) + [f"--output={directory / 'day'}"],
         env=environment,
         capture_output=True,
         text=True,

@@ -23,7 +23,7 @@ import pytest
 import real_cudnn
 import record
 
-from ios_tf.bench import gpu_data
+from benchmarks import gpu_data
 
 pytestmark = pytest.mark.one_core
 

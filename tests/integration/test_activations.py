@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 from activation_cases import CASES, IDS, numbers
 
-from ios_tf.bench.frameworks import interpreter
-from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
-from ios_tf.bench.network_search import schedule_json
+from benchmarks.frameworks import interpreter
+from benchmarks.frameworks.tensorflow_ops import TensorFlowOps
+from benchmarks.network_search import schedule_json
 from ios_tf.native import engine
 from ios_tf.scheduler import Schedule, Stage, Strategy
 

@@ -14,7 +14,7 @@ from batch_sizes import original, write
 from shared import FAST
 
 import ios_tf
-from ios_tf.bench.stock import merge_everything
+from benchmarks.stock import merge_everything
 from ios_tf.cli import main
 from ios_tf.conversion import differences, inner_tensors, reference
 from ios_tf.conversion.show import show

@@ -16,7 +16,7 @@ from shared import FAST
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import ios_tf
-from ios_tf.bench.stock import merge_everything
+from benchmarks.stock import merge_everything
 from ios_tf.cli import main
 from ios_tf.conversion import network_check
 from ios_tf.conversion.show import show

@@ -5,7 +5,7 @@ import pytest
 from cache_helpers import undoing_enable
 
 import ios_tf
-from ios_tf.bench import bystanders
+from benchmarks import bystanders
 from ios_tf.native import grappler
 
 

@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import keras
 import pytest
-
-from ios_tf.bench.chaos.cases import Outcome
+from chaos.cases import Outcome
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_chaos(tmp_path):
     # Loads, kills, full disks and spoilt caches have tests of their own.
     arguments = ["--runs=40", "--threads=4", "--cases", "threads"]
     done = subprocess.run(
-        [sys.executable, "-m", "ios_tf.bench.chaos", path, *arguments],
+        [sys.executable, Path(__file__).parents[1] / "chaos", path, *arguments],
         capture_output=True,
         text=True,
     )

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import shared
 
+from benchmarks import checks as bench
+from benchmarks.export_blocks import export_blocks
 from ios_tf import UserError
-from ios_tf.bench import checks as bench
-from ios_tf.conversion.block_export import export_blocks
 from ios_tf.differences import relative_difference, relative_norm
 from ios_tf.model.network import Network
 from ios_tf.native import engine
@@ -51,7 +51,7 @@ def test_the_engine_is_measured_without_tensorflow(tmp_path):
     network.write(tmp_path / "tiny.json")
     code = (
         "import sys; sys.modules['tensorflow'] = None\n"
-        "from ios_tf.bench.exported import main\n"
+        "from benchmarks.exported import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     options = ["--quick", f"--output={tmp_path}", str(tmp_path / "tiny.json")]

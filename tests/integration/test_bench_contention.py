@@ -2,7 +2,7 @@
 
 import shared
 
-from ios_tf.bench.contention import PERCENTILES, bench_contention
+from benchmarks.contention import PERCENTILES, bench_contention
 
 
 def test_rows_have_percentiles_of_both_models():

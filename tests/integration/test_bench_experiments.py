@@ -8,23 +8,23 @@ import sys
 import bench_helpers
 import pytest
 
-from ios_tf.bench.experiments import (
+from benchmarks.experiments import (
     batch,
     command,
     frameworks,
     roofline,
     utilization,
 )
-from ios_tf.bench.experiments.experiment import (
+from benchmarks.experiments.experiment import (
     Context,
     Record,
     paper_name,
     ratio,
     summary,
 )
-from ios_tf.bench.experiments.page import write_page
-from ios_tf.bench.frameworks.peers import PEERS
-from ios_tf.bench.worker import Worker
+from benchmarks.frameworks.peers import PEERS
+from benchmarks.page import write_page
+from benchmarks.worker import Worker
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 
@@ -69,7 +69,7 @@ def measured(tiny, tmp_path, capsys):
         words = [name, tiny, "--rounds=2", f"--output={tmp_path}", f"--paper={paper}"]
         assert command.main([*words, *flags]) == 0
         record = Record.read(tmp_path / f"{name}.json")
-        assert record.command.startswith(f"ios_tf bench {name}")
+        assert record.command.startswith(f"python -m benchmarks {name}")
         assert record.experiment == name and record.versions["numpy"]
         if "matplotlib" in sys.modules:
             assert (tmp_path / f"{name}.svg").stat().st_size > 1000

@@ -6,33 +6,33 @@ import time
 import numpy as np
 import pytest
 
-from ios_tf.bench import arrays
-from ios_tf.bench.frameworks import interpreter
-from ios_tf.bench.frameworks.ops import Sampling, Window, resized
-from ios_tf.bench.frameworks.runner import Runner, Target
-from ios_tf.bench.frameworks.weights import _ScalingOps, _Values, random_weights
-from ios_tf.bench.network_search import schedule_json
-from ios_tf.bench.operator_samples import sample_blocks
+from benchmarks import arrays
+from benchmarks.frameworks import interpreter
+from benchmarks.frameworks.ops import Sampling, Window, resized
+from benchmarks.frameworks.runner import Runner, Target
+from benchmarks.frameworks.weights import _ScalingOps, _Values, random_weights
+from benchmarks.network_search import schedule_json
+from benchmarks.operator_samples import sample_blocks
 from ios_tf.native import engine
 from ios_tf.scheduler import Schedule, Stage, Strategy
 
 
 def _torch(block, weights, inputs):
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    from ios_tf.bench.frameworks.torch_ops import TorchOps
+    from benchmarks.frameworks.torch_ops import TorchOps
 
     return interpreter.compute(TorchOps(channels_last=True), block, weights, inputs)
 
 
 def _jax(block, weights, inputs):
     pytest.importorskip("jax", reason="JAX is not installed")
-    from ios_tf.bench.frameworks.jax_ops import JaxOps
+    from benchmarks.frameworks.jax_ops import JaxOps
 
     return interpreter.compute(JaxOps(), block, weights, inputs)
 
 
 def _tensorflow(block, weights, inputs):
-    from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
+    from benchmarks.frameworks.tensorflow_ops import TensorFlowOps
 
     return interpreter.compute(TensorFlowOps(), block, weights, inputs)
 
@@ -40,7 +40,7 @@ def _tensorflow(block, weights, inputs):
 def _onnx(block, weights, inputs):
     pytest.importorskip("onnx", reason="onnx is not installed")
     runtime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
-    from ios_tf.bench.frameworks.onnx_ops import OnnxOps, model_of
+    from benchmarks.frameworks.onnx_ops import OnnxOps, model_of
 
     model = model_of(block, weights, "float32")
     session = runtime.InferenceSession(
@@ -158,7 +158,7 @@ def test_weights_keep_the_magnitude():
 )
 def test_activations_of_random_values(name):
     """Their computed moments are those of TensorFlow's outputs on samples."""
-    from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
+    from benchmarks.frameworks.tensorflow_ops import TensorFlowOps
 
     samples = np.random.default_rng(0).normal(0.5, 2.0, 200_000)
     operator = {"activation": name}
@@ -196,7 +196,7 @@ def test_aligned_arrays():
 @pytest.mark.parametrize("coordinates", ["asymmetric", "half_pixel", "align_corners"])
 def test_resizing_by_indices(interpolation, coordinates):
     """Frameworks without an operator of TensorFlow's conventions resize by indices."""
-    from ios_tf.bench.frameworks.tensorflow_ops import TensorFlowOps
+    from benchmarks.frameworks.tensorflow_ops import TensorFlowOps
 
     image = np.random.default_rng(0).normal(size=(2, 5, 7, 3)).astype(np.float32)
     for output in [(11, 4), (1, 21), (5, 7)]:

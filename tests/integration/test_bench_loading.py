@@ -3,7 +3,7 @@
 import keras
 from keras import layers
 
-from ios_tf.bench.loading import bench_loading
+from benchmarks.loading import bench_loading
 
 
 def test_every_variant_is_loaded(tmp_path):

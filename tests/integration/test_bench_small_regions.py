@@ -2,8 +2,8 @@
 
 import pytest
 
-from ios_tf.bench import small_regions
-from ios_tf.bench.small_regions import Case, Found
+from benchmarks import small_regions
+from benchmarks.small_regions import Case, Found
 from ios_tf.conversion import timing
 
 

@@ -3,10 +3,11 @@
 import json
 import os
 import subprocess
-import sys
 
 import keras
 from keras import layers
+
+from benchmarks import command_line
 
 ROWS = ["TensorFlow", "frozen", "merged, equal kernels", "merged, all", "converted"]
 
@@ -18,7 +19,7 @@ def test_every_form_computes_the_same(tmp_path):
     model.export(tmp_path / "model", verbose=False)
     # A process of its own: it switches the plugin off.
     subprocess.run(
-        [sys.executable, "-m", "ios_tf.bench.stock", tmp_path / "model"]
+        command_line("stock", str(tmp_path / "model"))
         + ["--rounds=1", f"--json={tmp_path / 'result.json'}"],
         env={**os.environ, "IOS_TF_CACHE": str(tmp_path / "cache")},
         check=True,

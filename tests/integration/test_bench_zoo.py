@@ -10,13 +10,13 @@ import tensorflow as tf
 from keras import layers
 
 import ios_tf
-from ios_tf.bench import processes
-from ios_tf.bench.zoo import command
-from ios_tf.bench.zoo.layers import classifier, conv_norm
-from ios_tf.bench.zoo.measure import Options, difference, measure
-from ios_tf.bench.zoo.model import keras_model, module_model
-from ios_tf.bench.zoo.page import page
-from ios_tf.bench.zoo.registry import networks
+from benchmarks import processes
+from benchmarks.zoo import command
+from benchmarks.zoo.layers import classifier, conv_norm
+from benchmarks.zoo.measure import Options, difference, measure
+from benchmarks.zoo.model import keras_model, module_model
+from benchmarks.zoo.page import page
+from benchmarks.zoo.registry import networks
 from ios_tf.native import engine
 
 ROW = {

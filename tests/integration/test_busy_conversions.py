@@ -2,8 +2,8 @@
 
 import shared
 
-from ios_tf.bench import busy_conversions
-from ios_tf.bench.busy_conversions import Conversion
+from benchmarks import busy_conversions
+from benchmarks.busy_conversions import Conversion
 from ios_tf.cost.verdict import Ratio
 
 

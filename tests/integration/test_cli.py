@@ -1,13 +1,11 @@
 """The command line: bad input is one line, an exit code, and nothing written."""
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 
-import foreign_models
 import keras
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from cache_helpers import run
 from keras import layers
 
 import ios_tf
-from ios_tf.cli.bench import with_command
 from ios_tf.model import loading
 
 FAST = ["--warmup=0", "--number=1", "--repeat=1", "--keep_slower"]
@@ -103,8 +100,7 @@ def test_batch_that_no_memory_holds(capfd, tmp_path, network):
     [
         ("convert MODEL OUTPUT --unknown", "convert"),
         ("cache list more", "cache list"),
-        ("bench MODEL --batch_size", "bench model"),
-        ("bench MODEL --batch_size=1,8 --unknown", "bench specialization"),
+        ("bench MODEL --batch_size", "bench"),
     ],
 )
 def test_wrong_usage_names_the_help_of_its_command(capfd, tmp_path, words, command):
@@ -194,11 +190,11 @@ def test_models_of_an_empty_file(capfd, tmp_path, cache):
     assert_fails(result, 1, "not a SavedModel (it has no MetaGraph)", tmp_path)
 
 
-def test_line_ends_in_names_of_files_are_escaped(capfd, tmp_path, network):
-    result = run(capfd, "export-blocks", network, str(tmp_path / "two\nlines.json"))
-    assert result[0] == 0
-    assert len(result[1].splitlines()) == 1
-    assert "two\\nlines.json: " in result[1]
+def test_line_ends_in_names_of_files_are_escaped(capfd, tmp_path):
+    code, _, error = run(capfd, "show", str(tmp_path / "two\nlines"))
+    assert code == 1
+    (line,) = error.splitlines()
+    assert "two\\nlines" in line
 
 
 def test_outputs_with_unusual_names(capfd, tmp_path, network):
@@ -527,48 +523,6 @@ def test_bench_with_inputs(capfd, tmp_path, network):
     assert "greedy" in out
     result = run(capfd, "bench", network, *flags, f"--input={name}=1,9,9,4")
     assert_fails(result, 1, "does not fit", tmp_path)
-
-
-def test_bench_of_an_experiment(capfd, tmp_path, network):
-    flags = ["--rounds=2", "--time_limit=1", f"--output={tmp_path}"]
-    code, out, _ = run(capfd, "bench", "schedules", network, *flags)
-    assert code == 0
-    assert [line.split()[0] for line in out.splitlines() if "  " in line][1:] == [
-        "sequential", "greedy", "merge", "parallel", "both",
-    ]  # fmt: skip
-    assert (tmp_path / "schedules.json").exists()
-
-
-def test_bench_of_several_batch_sizes_of_one_of_several_meta_graphs(capfd, tmp_path):
-    model = str(tmp_path / "model")
-    foreign_models.tf1_two_meta_graphs(model)
-    flags = ["--batch_size=1,2", "--rounds=2", "--time_limit=1"]
-    flags.append(f"--output={tmp_path}")
-    code, _, err = run(capfd, "bench", model, *flags)
-    assert code == 1
-    assert "say which one, --tags=serve or --tags=gpu,serve" in err
-    code, _, _ = run(capfd, "bench", model, *flags, "--tags=gpu,serve")
-    assert code == 0
-    record = json.loads((tmp_path / "specialization.json").read_text())
-    assert "--tags=gpu,serve" in record["command"]
-
-
-@pytest.mark.parametrize(
-    ("words", "long"),
-    [
-        ("show MODEL", "show MODEL"),
-        ("bench MODEL --rounds=2", "bench model MODEL --rounds=2"),
-        ("bench MODEL --batch_size 8", "bench model MODEL --batch_size 8"),
-        ("bench MODEL --batch_size", "bench model MODEL --batch_size"),
-        (
-            "bench MODEL --batch_size 1,8 --quick",
-            "bench specialization MODEL --quick --batch_sizes=1,8",
-        ),
-        ("bench batch MODEL --batch_sizes=1,8", "bench batch MODEL --batch_sizes=1,8"),
-    ],
-)
-def test_short_forms_of_bench(words, long):
-    assert with_command(words.split()) == long.split()
 
 
 def test_command_is_installed():

@@ -5,7 +5,7 @@ import pytest
 import shared
 import tensorflow as tf
 
-from ios_tf.bench.concurrency import bench_concurrency, hammer
+from benchmarks.concurrency import bench_concurrency, hammer
 
 # Eight shapes stay compiled: with ten, threads compile, use and evict at once.
 FEW, MANY = (1, 2, 3), tuple(range(1, 11))

@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras import layers
 
 import ios_tf
-from ios_tf.bench.stock import merge_everything
+from benchmarks.stock import merge_everything
 from ios_tf.conversion import network_check, planning, region_check, timing
 from ios_tf.model import (
     frozen_graphs,

@@ -6,8 +6,8 @@ import shared
 from networks import assert_sees_mistakes, smooth_images
 from scheduler_helpers import DATA, table_1
 
+from benchmarks import model_blocks
 from ios_tf import UserError, models
-from ios_tf.conversion import explore
 from ios_tf.models.calibration import calibrate
 from ios_tf.models.randwire import Graph, randwire, read_graphs
 from ios_tf.models.squeezenet import squeezenet
@@ -18,8 +18,8 @@ _RESTRICTED = Pruning(None, None, single_source=True)
 
 def _blocks(model):
     """The different blocks of a model, and the graphs of their units."""
-    blocks = explore.blocks_of(model, 1, Pruning())
-    patterns = explore.DEFAULT_PATTERNS
+    blocks = model_blocks.blocks_of(model, 1, Pruning())
+    patterns = model_blocks.DEFAULT_PATTERNS
     return blocks, [
         make_units(problem, patterns.units_of(problem)).contracted
         for problem in blocks.problems

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras import layers
 
 import ios_tf
-from ios_tf.bench.stock import merge_everything
+from benchmarks.stock import merge_everything
 from ios_tf.cli import main
 from ios_tf.conversion import onnx_export
 from ios_tf.conversion.onnx_export import export_onnx

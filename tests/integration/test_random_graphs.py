@@ -7,16 +7,16 @@ import os
 import hypothesis
 import numpy as np
 import pytest
+from random_graphs import campaign
+from random_graphs.builder import Builder, Genes
+from random_graphs.check import check_program
+from random_graphs.counterexamples import search
+from random_graphs.differences import Difference, Result, different
+from random_graphs.isolated import IsolatedChecker
+from random_graphs.program import Program, Settings
+from random_graphs.steps.registry import KINDS
+from random_graphs.strategy import programs
 
-from ios_tf.bench.experiments import command
-from ios_tf.bench.random_graphs.builder import Builder, Genes
-from ios_tf.bench.random_graphs.check import check_program
-from ios_tf.bench.random_graphs.counterexamples import search
-from ios_tf.bench.random_graphs.differences import Difference, Result, different
-from ios_tf.bench.random_graphs.isolated import IsolatedChecker
-from ios_tf.bench.random_graphs.program import Program, Settings
-from ios_tf.bench.random_graphs.steps.registry import KINDS
-from ios_tf.bench.random_graphs.strategy import programs
 from ios_tf.model import graph_optimizer
 
 
@@ -211,11 +211,11 @@ def test_a_crash_is_a_difference():
 def test_the_campaign_counts(tmp_path, capsys):
     path = tmp_path / "campaign.json"
     arguments = ["--graphs=2", "--jobs=1", f"--json={path}"]
-    assert command.main(["random_graphs", *arguments]) == 0
+    assert campaign.main(arguments) == 0
     record = json.loads(path.read_text())
     assert record["graphs"] == 2 >= record["with_regions"] >= 1
     assert record["operations"]["Conv2D"] >= 1
     assert record["failures"] == []
     assert "2 graphs in" in capsys.readouterr().out
-    assert command.main(["random_graphs", "--without=nothing"]) == 1
+    assert campaign.main(["--without=nothing"]) == 1
     assert "no kind of step 'nothing'" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from tensorflow.python.framework import op_def_library
 from tensorflow.python.saved_model import loader_impl
 
 import ios_tf
-from ios_tf.bench.stock import merge_everything
+from benchmarks.stock import merge_everything
 from ios_tf.model import (
     frozen_graphs,
     function_library,

@@ -1,14 +1,14 @@
 """Networks of the zoo, as large as they are: nearly all of each is in few regions.
 
-`python -m ios_tf.bench zoo` converts and runs them; here they are only partitioned.
+`python -m benchmarks zoo` converts and runs them; here they are only partitioned.
 """
 
 import dataclasses
 
 import pytest
 
-from ios_tf.bench.zoo.measure import coverage
-from ios_tf.bench.zoo.registry import networks
+from benchmarks.zoo.measure import coverage
+from benchmarks.zoo.registry import networks
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.scheduler import sequential_schedule
 

@@ -1,5 +1,6 @@
 """Writes data/*.json: the paper's four networks with few channels and small
-images, as `ios_tf export-blocks` exports them, so that a CPU can run their kernels.
+images, as `python -m benchmarks export_blocks` exports them, so that a CPU can run
+their kernels.
 
 Takes some minutes; to be run again when the collected operators change.
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 import keras
 from keras.src.applications.nasnet import NASNet
 
-from ios_tf.conversion.block_export import export_blocks
+from benchmarks.export_blocks import export_blocks
 from ios_tf.models import randwire, squeezenet
 from ios_tf.native import engine
 

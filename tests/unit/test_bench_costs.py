@@ -5,7 +5,7 @@ import argparse
 import pytest
 from native_build import ROOT
 
-from ios_tf.bench import costs, loading
+from benchmarks import costs, loading
 from ios_tf.errors import UserError
 
 

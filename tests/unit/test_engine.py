@@ -10,9 +10,9 @@ import threading
 
 import numpy as np
 import pytest
+from chaos.children import FORKS
 from random_blocks import RandomBlock, random_schedule
 
-from ios_tf.bench.chaos.children import FORKS
 from ios_tf.native import engine
 
 

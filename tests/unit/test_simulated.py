@@ -7,11 +7,11 @@ import math
 import pytest
 from scheduler_helpers import DATA, make_problem
 
-from ios_tf.bench.experiments.experiment import paper_results
-from ios_tf.bench.experiments.schedules import PAPER_STRATEGIES
-from ios_tf.bench.experiments.simulated import rank_correlation
-from ios_tf.bench.predictions import STRATEGIES, SearchParts, calibrated
-from ios_tf.cost.simulated import (
+from benchmarks.experiments.experiment import paper_results
+from benchmarks.experiments.schedules import PAPER_STRATEGIES
+from benchmarks.experiments.simulated import rank_correlation
+from benchmarks.predictions import STRATEGIES, SearchParts, calibrated
+from benchmarks.simulated_gpu import (
     DEVICES,
     Arithmetic,
     SimulatedCostModel,

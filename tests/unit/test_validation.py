@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from benchmarks import checks, cudnn_plans
+from benchmarks.experiments import command as experiments
 from ios_tf import validation
-from ios_tf.bench import checks, cudnn_plans
-from ios_tf.bench.experiments import command as experiments
 from ios_tf.cli.main import main
 from ios_tf.cost import Measurement
 from ios_tf.errors import UserError

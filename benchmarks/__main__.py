@@ -1,0 +1,79 @@
+"""python -m benchmarks COMMAND: lists the commands, and runs one."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Sequence
+
+from benchmarks.experiments import command
+
+# Modules of this package that are run as programs.
+_PROGRAMS = {
+    "bystanders": "the cost of the plugin for graphs without regions",
+    "busy_conversions": "convert models beside busy processes",
+    "checks": "compare operators and networks with float64",
+    "complexity": "count the schedules of a model's blocks (the paper's Table 1)",
+    "concurrency": "call one model from many threads",
+    "contention": "latencies beside other processes",
+    "costs": "time and memory of compiling, converting and loading",
+    "cudnn_plans": "find the fastest cuDNN plans on a GPU",
+    "explore": "compare strategies on a device that is not there",
+    "export_blocks": "write a model's blocks for machines without TensorFlow",
+    "exported": "check and measure exported networks on the engine alone",
+    "page": "make docs/benchmarks.md from the results",
+    "loading": "time and memory of loading a converted model",
+    "scaling": "time and measurements of the dynamic program, as a plot",
+    "small_regions": "small regions beside TensorFlow's nodes",
+    "stock": "converted models in TensorFlow without the plugin",
+}
+_CHILDREN = ("worker", "zoo.measure")  # that other commands start
+_OTHERS = {
+    "gpu_day": "everything to measure on a GPU, most important first",
+    "zoo": "convert and measure the networks of the zoo",
+}
+
+
+def _usage() -> str:
+    commands = {
+        **{one.name: one.help for one in command.EXPERIMENTS},
+        **_PROGRAMS,
+        **_OTHERS,
+    }
+    width = max(map(len, commands))
+    lines = [f"  {name:<{width}}  {commands[name]}" for name in sorted(commands)]
+    return "\n".join(
+        ["usage: python -m benchmarks COMMAND ...  (COMMAND --help)", "", *lines]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command, by default the one that `sys.argv` names; gives its exit code."""
+    name, *words = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if name in ("", "-h", "--help"):
+        print(_usage())
+        return 0 if name else 2
+    if name in _PROGRAMS or name in _CHILDREN:
+        return _run_module(name, words)
+    if name == "zoo":
+        from benchmarks.zoo.command import main as zoo
+
+        return zoo(words)
+    return command.main([name, *words])
+
+
+def _run_module(name: str, words: Sequence[str]) -> int:
+    """Runs a module of this package as a program."""
+    before = sys.argv
+    sys.argv = [f"python -m benchmarks {name}", *words]
+    try:
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        sys.argv = before
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

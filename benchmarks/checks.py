@@ -1,0 +1,261 @@
+"""Compares the engine with float64: python -m benchmarks checks --device=gpu ...
+
+Runs every type of operator, and the networks that `python -m benchmarks export_blocks`
+wrote, with random weights. Needs PyTorch, the reference, but neither TensorFlow nor a
+network connection.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks import arrays
+from benchmarks.frameworks import interpreter
+from benchmarks.frameworks.weights import random_weights
+from benchmarks.network_search import schedule_json
+from benchmarks.operator_samples import sample_blocks
+from ios_tf.differences import relative_difference, relative_norm
+from ios_tf.errors import UserError
+from ios_tf.files import utc_now, write_json
+from ios_tf.model.network import Network
+from ios_tf.native import engine
+from ios_tf.scheduler import (
+    Problem,
+    Schedule,
+    SearchOptions,
+    Stage,
+    Strategy,
+    greedy_schedule,
+    search,
+    sequential_schedule,
+)
+from ios_tf.tuning.parts import joined, parts_of
+from ios_tf.validation import add_engine_device
+
+# The difference from float64, relative, by dtype; float32 with TF32 and without. Of an
+# operator, and of a network, where each layer adds its rounding: 100 in a row, without
+# residuals, left norms of 3.7e-3 (TF32), 2.7e-3 (float16) and 2.0e-2 (bfloat16), and
+# largest differences of up to twice these.
+_TOLERANCES = {"tf32": 1e-3, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
+_NETWORK_TOLERANCES = {
+    "tf32": 1e-2,
+    "float32": 1e-4,
+    "float16": 1e-2,
+    "bfloat16": 5e-2,
+}
+# How many times its norm's limit the largest difference may be: TF32 rounds each factor
+# to 11 bits, and one of a convolution's thousands of sums is twice as far off as most.
+_OUTLIER = 3.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """How far the engine is from float64.
+
+    Attributes:
+      difference: the largest difference over the largest value: sees one wrong value
+        among many, and grows with their number.
+      norm: the norm of the differences over that of the values: sees many that are a
+        little wrong.
+      tolerance: what the norm may be.
+    """
+
+    what: str
+    dtype: str
+    difference: float
+    norm: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        return max(self.difference / _OUTLIER, self.norm) <= self.tolerance
+
+
+def check_network(network: Network, device: str, dtype: str) -> list[Check]:
+    """Runs a network with random weights sequentially, greedily and merged."""
+    checks = []
+    for strategy in ("sequential", "greedy", "merge"):
+        schedules = {
+            signature: without_measuring(problem, strategy)
+            for signature, problem in network.problems.items()
+        }
+        worst = _worst(
+            _differences(region.block, region.schedule(schedules), device, dtype)
+            for region in network.regions
+        )
+        tolerance = _NETWORK_TOLERANCES[_arithmetic(device, dtype)]
+        checks.append(Check(f"{network.name}, {strategy}", dtype, *worst, tolerance))
+    return checks
+
+
+def without_measuring(problem: Problem, strategy: str) -> Schedule:
+    """A block's schedule of a strategy, without a device."""
+    if strategy == "greedy":
+        return greedy_schedule(problem)
+    if strategy == "sequential":
+        return sequential_schedule(problem)
+    # Fewest stages: every merge that is allowed is made, within what a search can hold.
+    options = SearchOptions(strategy)
+    parts, _ = parts_of(problem, options.pruning)
+    found = [
+        (part, search(part.problem, _OneEach(), options).schedule) for part in parts
+    ]
+    return joined(problem, found)
+
+
+class _OneEach:
+    def stage_latency(self, problem: Problem, stage: Stage) -> float:
+        """Every stage costs the same."""
+        return 1.0
+
+
+def check_operators(device: str, dtype: str) -> list[Check]:
+    """Runs each type of operator alone, with shapes that are multiples of nothing."""
+    tolerance = _TOLERANCES[_arithmetic(device, dtype)]
+    schedule = Schedule((Stage(Strategy.CONCURRENT, ((0,),)),))
+    checks = []
+    for block in sample_blocks():
+        (operator,) = block["operators"]
+        what = " ".join([operator["type"], *map(str, list(operator.values())[2:])])
+        differences = _differences(block, schedule, device, dtype)
+        checks.append(Check(what, dtype, *differences, tolerance))
+    return checks
+
+
+def _arithmetic(device: str, dtype: str) -> str:
+    tf32 = dtype == "float32" and device != "cpu" and not device.endswith(",tf32=off")
+    return "tf32" if tf32 else dtype
+
+
+def _worst(differences: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    largest, norms = zip(*differences, strict=True)
+    return max(largest), max(norms)
+
+
+def _differences(
+    block: Mapping[str, Any], schedule: Schedule, device: str, dtype: str
+) -> tuple[float, float]:
+    from benchmarks.frameworks.torch_ops import TorchOps
+
+    random = np.random.default_rng(0)
+    block = {**block, "dtype": dtype}
+    weights = [
+        [arrays.rounded(w, dtype) for w in of_operator]
+        for of_operator in random_weights(block, random)
+    ]
+    inputs = [
+        arrays.rounded(random.uniform(-1, 1, shape), dtype) for shape in block["inputs"]
+    ]
+    flat = [array for of_operator in weights for array in of_operator]
+    program = engine.Program(block, schedule_json(schedule), flat, device)
+    found = program.run([arrays.encoded(x, dtype) for x in inputs])
+    outputs = [arrays.decoded(output, dtype) for output in found]
+    reference = interpreter.compute(TorchOps(dtype="float64"), block, weights, inputs)
+    return _worst(
+        (relative_difference(y, expected), relative_norm(y, expected))
+        for y, expected in zip(outputs, reference, strict=True)
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; gives 0, 1 for failure, 2 for wrong usage."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except (UserError, engine.EngineError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    fingerprint = engine.device_fingerprint(options.device)
+    print(fingerprint)
+    networks = [Network.read(path) for path in options.networks]
+    if importlib.util.find_spec("torch") is None:
+        raise UserError("PyTorch, the float64 reference, is not installed")
+    checks: list[Check] = []
+    for found in _all_checks(networks, options):
+        checks += found
+        for check in found:
+            if not check.passed:
+                print(_failure(check), flush=True)
+        # What is known when the time is over.
+        if options.json:
+            _write(options.json, fingerprint, checks)
+    failed = sum(not check.passed for check in checks)
+    print(f"{len(checks) - failed} of {len(checks)} checks passed")
+    return int(failed > 0)
+
+
+def _all_checks(
+    networks: Sequence[Network], options: argparse.Namespace
+) -> Iterator[list[Check]]:
+    """Of operators and of each network, by dtype."""
+    for dtype in options.dtypes:
+        if not options.only_networks:
+            yield check_operators(options.device, dtype)
+        for network in networks:
+            yield check_network(network, options.device, dtype)
+
+
+def _failure(check: Check) -> str:
+    return (
+        f"FAILED {check.what} ({check.dtype}): norm {check.norm:.1e}, at most "
+        f"{check.tolerance:.0e}; largest {check.difference:.1e}, at most "
+        f"{_OUTLIER * check.tolerance:.0e}"
+    )
+
+
+def _write(path: str, device: str, checks: Sequence[Check]) -> None:
+    result = {
+        "command": "python -m benchmarks checks " + " ".join(sys.argv[1:]),
+        "date": utc_now(),
+        "device": device,
+        "checks": [dataclasses.asdict(check) for check in checks],
+    }
+    write_json(path, result)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds --device and --dtypes."""
+    add_engine_device(parser)
+    parser.add_argument(
+        "--dtypes",
+        type=_dtypes,
+        default=["float32"],
+        metavar="A,B",
+        help="float32, float16, bfloat16; default: float32",
+    )
+
+
+def _dtypes(text: str) -> list[str]:
+    names = text.split(",")
+    for name in names:
+        if name not in _TOLERANCES or name == "tf32":
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is not one of float32, float16, bfloat16"
+            )
+    return names
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks checks",
+        description="Compares the engine with a float64 reference.",
+    )
+    parser.add_argument("networks", metavar="NETWORK", nargs="*")
+    parser.add_argument("--only_networks", action="store_true", help="no operators")
+    add_arguments(parser)
+    parser.add_argument("--json", metavar="FILE", help="write the results here")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

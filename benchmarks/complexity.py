@@ -1,0 +1,40 @@
+"""Counts the schedules of a model's blocks: the paper's Table 1.
+
+    python -m benchmarks complexity MODEL [--single_source]
+
+Counts operators n, width d, states, the bound on transitions, transitions and schedules
+of every different block.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from benchmarks import model_blocks
+from benchmarks.standalone import add_block_options, blocks_of_options, exit_code
+from ios_tf.scheduler import Pruning
+
+
+def _run(options: argparse.Namespace) -> int:
+    pruning = Pruning(options.max_group_size, options.max_groups, options.single_source)
+    blocks, patterns = blocks_of_options(options, pruning, count_only=True)
+    print(model_blocks.complexity_table(blocks, pruning, patterns))
+    return 0
+
+
+def main() -> int:
+    """Runs the command line; gives its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_block_options(parser, max_groups=0, max_group_size=0)
+    parser.add_argument(
+        "--single_source",
+        action="store_true",
+        help="count only stages whose groups are all that follows one operator, as the "
+        "paper's Table 1 does",
+    )
+    return exit_code(_run, parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

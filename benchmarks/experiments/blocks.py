@@ -1,0 +1,122 @@
+"""Speedup of each block of a network."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.experiments import charts
+from benchmarks.experiments.experiment import (
+    Context,
+    Experiment,
+    Table,
+    ms,
+    quantile_cells,
+    ratio,
+    short_name,
+    summary,
+)
+from benchmarks.network_search import find_schedules, interleaved_ms
+from ios_tf.model.network import Network
+from ios_tf.scheduler import PAPER_PRUNING, sequential_schedule
+from ios_tf.tuning.parts import parts_of
+
+# Names that Keras gives to nodes inside of layers.
+_INSIDE_LAYERS = ("batchnorm", "convolution")
+
+
+class Blocks(Experiment):
+    name = "blocks"
+    help = "speedup of each block of a network over its sequential schedule"
+    networks = ("models:inception_v3",)
+    quick_networks = networks
+
+    def measure(self, context: Context) -> dict[str, Any]:
+        networks = {}
+        for network in context.networks:
+            counts: collections.Counter[str] = collections.Counter()
+            blocks = {}
+            for region in network.regions:
+                for part in region.parts:
+                    problem = network.problems[part.signature]
+                    for block in parts_of(problem, PAPER_PRUNING)[0]:
+                        counts[block.problem.signature] += 1
+                        blocks[block.problem.signature] = block.problem
+            rows = []
+            for signature, problem in blocks.items():
+                alone = Network.of(problem)
+                found = find_schedules(
+                    alone,
+                    "both",
+                    context.device,
+                    time_limit=context.time_limit / len(blocks),
+                )
+                sequential, best = interleaved_ms(
+                    alone,
+                    [{signature: sequential_schedule(problem)}, found.schedules],
+                    context.device,
+                    context.rounds,
+                )
+                rows.append(
+                    {
+                        "block": problem.names[0],
+                        "count": counts[signature],
+                        "operators": len(problem),
+                        "stages": found.stages(alone),
+                        "sequential": summary(sequential),
+                        "best": summary(best),
+                        "speedup": ratio(sequential, best),
+                    }
+                )
+                context.say(f"{problem.names[0]}: {rows[-1]['speedup']:.2f}")
+            networks[network.name] = rows
+        return {"networks": networks}
+
+    def tables(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    ) -> list[Table]:
+        header = ["block", "count", "operators", "stages", "sequential ms"]
+        header += ["best ms", "10 %", "90 %", "speedup"]
+        return [
+            Table(
+                short_name(network),
+                header,
+                [
+                    [
+                        _label(row),
+                        str(row["count"]),
+                        str(row["operators"]),
+                        str(row["stages"]),
+                        ms(row["sequential"]["median_ms"]),
+                        *quantile_cells(row["best"]),
+                        f"{row['speedup']:.3f}",
+                    ]
+                    for row in rows
+                ],
+            )
+            for network, rows in results["networks"].items()
+        ]
+
+    def draw(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
+    ) -> None:
+        networks = results["networks"]
+        axes = charts.side_by_side(figure, list(map(short_name, networks)), 9.0)
+        for each, rows in zip(axes, networks.values(), strict=True):
+            charts.grouped_bars(
+                each,
+                [_label(row) for row in rows],
+                {"speedup over sequential": [row["speedup"] for row in rows]},
+            )
+            each.tick_params("x", rotation=60)
+            each.axhline(1.0, color="black", linewidth=0.8)
+            each.set_ylabel("speedup over sequential")
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    """The layer of the block's first operator."""
+    *layers, _ = row["block"].split("/")
+    while layers and layers[-1] in _INSIDE_LAYERS:
+        layers.pop()
+    return layers[-1] if layers else row["block"]

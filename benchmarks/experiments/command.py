@@ -1,0 +1,278 @@
+"""The experiments' command line: python -m benchmarks NAME.
+
+It needs no TensorFlow where the networks are files that
+`python -m benchmarks export_blocks` wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks import gpu_day
+from benchmarks.experiments import experiment
+from benchmarks.experiments.batch import Batch
+from benchmarks.experiments.blocks import Blocks
+from benchmarks.experiments.experiment import Context, Experiment, Record, Table
+from benchmarks.experiments.frameworks import Frameworks
+from benchmarks.experiments.operators import Operators
+from benchmarks.experiments.pruning import PruningExperiment
+from benchmarks.experiments.roofline import Roofline
+from benchmarks.experiments.schedules import Schedules
+from benchmarks.experiments.search_cost import Search
+from benchmarks.experiments.simulated import Simulated
+from benchmarks.experiments.specialization import Specialization
+from benchmarks.experiments.utilization import Utilization
+from ios_tf.errors import UserError
+from ios_tf.model.network import Network
+from ios_tf.native import engine
+from ios_tf.tables import table
+from ios_tf.validation import add_engine_device, as_argument, listed
+
+EXPERIMENTS: Sequence[Experiment] = (
+    Schedules(),
+    Frameworks(),
+    Batch(),
+    Specialization(),
+    PruningExperiment(),
+    Blocks(),
+    Utilization(),
+    Roofline(),
+    Operators(),
+    Search(),
+    Simulated(),
+)
+_ROUNDS, _QUICK_ROUNDS = 20, 6
+_TIME_LIMIT, _QUICK_TIME_LIMIT = 300.0, 20.0  # seconds of each search
+
+
+def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
+    """Adds the arguments of one experiment."""
+    parser.set_defaults(experiment=what)
+    parser.add_argument(
+        "networks",
+        metavar="NETWORK",
+        nargs="*",
+        help="a file that export-blocks wrote, or a MODEL as it takes; default: "
+        + ", ".join(what.networks),
+    )
+    parser.add_argument(
+        "--tags",
+        type=as_argument(lambda value: tuple(listed("they", value))),
+        metavar="A,B",
+        help="of the MetaGraph, if a MODEL has several, such as serve,gpu",
+    )
+    parser.add_argument(
+        "--signature", metavar="NAME", help="of a MODEL; the one to take"
+    )
+    add_engine_device(parser)
+    parser.add_argument(
+        "--dtype", choices=("float32", "float16", "bfloat16"), default="float32"
+    )
+    parser.add_argument(
+        "--batch_size", type=_whole(1), metavar="N", help="default: the networks' own"
+    )
+    parser.add_argument(
+        "--threads",
+        type=_whole(1),
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="of the CPU; default: as many as cores",
+    )
+    parser.add_argument(
+        "--rounds", type=_whole(2), metavar="N", help=f"default: {_ROUNDS}"
+    )
+    parser.add_argument(
+        "--time_limit",
+        type=_whole(0),
+        metavar="S",
+        help=f"seconds of each search; 0: any; default: {_TIME_LIMIT:.0f}",
+    )
+    quick = f"less of everything: {_QUICK_ROUNDS} rounds, {_QUICK_TIME_LIMIT:.0f} s of "
+    quick += "each search"
+    if list(what.quick_networks) != list(what.networks):
+        quick += ", " + " and ".join(what.quick_networks)
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        default=".",
+        help=f"gets {what.name}.json, .svg and .png; default: the current directory",
+    )
+    parser.add_argument(
+        "--paper", metavar="FILE", help="numbers to show in place of the paper's"
+    )
+    what.add_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs the experiment that `options` name.
+
+    Raises:
+      UserError: one line that says what is wrong with the input.
+    """
+    what: Experiment = options.experiment
+    start = time.monotonic()
+    paper = experiment.paper_results(options.paper)
+    try:
+        os.makedirs(options.output, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{options.output}: {error.strerror}") from None
+    os.environ["IOS_TF_NUM_THREADS"] = str(options.threads)  # the engine reads it once
+    fingerprint = engine.device_fingerprint(options.device)
+    networks = options.networks or (
+        what.quick_networks if options.quick else what.networks
+    )
+    rounds = options.rounds or (_QUICK_ROUNDS if options.quick else _ROUNDS)
+    time_limit = options.time_limit
+    if time_limit is None:
+        time_limit = _QUICK_TIME_LIMIT if options.quick else _TIME_LIMIT
+    stem = os.path.join(options.output, what.name)
+
+    def keep(results: Mapping[str, Any]) -> Record:
+        seconds = time.monotonic() - start
+        record = Record.of(what.name, _command(options), context, seconds, results)
+        record.write(f"{stem}.json")
+        return record
+
+    context = Context(
+        [_network(name, options) for name in networks],
+        options.device,
+        options.dtype,
+        options.threads,
+        rounds + rounds % 2,
+        float(time_limit),
+        options.quick,
+        options,
+        lambda line: print(line, file=sys.stderr, flush=True),
+        keep,
+    )
+    print(fingerprint)
+    results = what.measure(context)
+    for found in what.tables(results, paper):
+        print(f"\n{text(found)}")
+    drawn = draw(keep(results), paper, stem)
+    print()
+    if not drawn:
+        print("no figure: matplotlib is not installed (pip install 'ios-tf[plots]')")
+    print(f"written: {', '.join([f'{stem}.json', *drawn])}")
+
+
+def draw(record: Record, paper: dict[str, Any], stem: str) -> list[str]:
+    """Draws a record's figure as `stem`.svg and .png; nothing without matplotlib."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return []
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    by_name(record.experiment).draw(record.results, paper, figure)
+    paths = [f"{stem}.svg", f"{stem}.png"]
+    figure.savefig(paths[0], metadata={"Date": None})
+    figure.savefig(paths[1], dpi=110)
+    return paths
+
+
+def by_name(name: str) -> Experiment:
+    """The experiment of a name.
+
+    Raises:
+      UserError: there is none.
+    """
+    for what in EXPERIMENTS:
+        if what.name == name:
+            return what
+    raise UserError(f"there is no experiment {name!r}")
+
+
+def text(found: Table) -> str:
+    """A table for a terminal."""
+    return f"{found.title}\n{table(found.header, found.rows)}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """python -m benchmarks; gives 0, 1 for failure, 2 for wrong usage."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    commands = parser.add_subparsers(required=True, metavar="EXPERIMENT")
+    for what in EXPERIMENTS:
+        command = commands.add_parser(what.name, help=what.help)
+        add_arguments(command, what)
+    day = commands.add_parser("gpu_day", help="all that is to be seen on a GPU")
+    gpu_day.add_arguments(day)
+    day.set_defaults(run=gpu_day.run)
+    options = parser.parse_args(arguments)
+    try:
+        return (options.run if "run" in options else run)(options) or 0
+    except (UserError, engine.EngineError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _network(name: str, options: argparse.Namespace) -> Network:
+    if name.endswith(".json"):
+        network = Network.read(name)
+    elif importlib.util.find_spec("tensorflow") is None:
+        raise UserError(
+            f"{name}: TensorFlow, which reads models, is not installed; name files "
+            "that python -m benchmarks export_blocks wrote"
+        )
+    else:
+        print(f"reading {name}", file=sys.stderr, flush=True)
+        network = _network_of_model(name, options)
+    if options.batch_size:
+        network = network.with_batch(options.batch_size)
+    return network.with_dtype(options.dtype)
+
+
+def _network_of_model(name: str, options: argparse.Namespace) -> Network:
+    from benchmarks.export_blocks import network_of
+    from benchmarks.zoo.registry import networks
+    from ios_tf.model.loading import KERAS_PREFIX
+
+    keywords = {
+        "batch_size": options.batch_size or 1,
+        "signature": options.signature,
+        "tags": options.tags,
+    }
+    build = networks().get(name)
+    if not build or name.startswith(KERAS_PREFIX):  # which takes what convert takes
+        return network_of(name, **keywords)
+    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        build().save(directory)
+        found = network_of(directory, **keywords)
+    return dataclasses.replace(found, name=name)
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The command line that repeats the run, without where its output goes."""
+    words = ["python -m benchmarks", options.experiment.name, *options.networks]
+    left_out = ("networks", "output", "paper", "experiment", "run", "traceback")
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, options.experiment)
+    for name, value in sorted(vars(options).items()):
+        if name in left_out or value == parser.get_default(name):
+            continue
+        if isinstance(value, tuple):
+            value = ",".join(map(str, value))
+        values = value if isinstance(value, list) else [value]  # given repeatedly
+        words += [
+            f"--{name}" if each is True else f"--{name}={each}" for each in values
+        ]
+    return " ".join(words)
+
+
+def _whole(least: int) -> Any:
+    def whole(value: str) -> int:
+        if not value.isdecimal() or int(value) < least:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number >= {least}, not {value!r}"
+            )
+        return int(value)
+
+    return whole

@@ -1,0 +1,298 @@
+"""The interface of all experiments: their options, results and records.
+
+An experiment measures numbers that can be written as JSON; its tables and its figure
+are made from that JSON alone, so that the results page can be made again at any time.
+"""
+
+from __future__ import annotations
+
+import abc
+import argparse
+import dataclasses
+import datetime
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ios_tf.errors import UserError
+from ios_tf.files import write_json
+from ios_tf.model.network import Network
+from ios_tf.native import engine
+from ios_tf.scheduler import document
+
+VERSION = 1
+FOUR_NETWORKS = (
+    "models:inception_v3",
+    "models:randwire",
+    "models:nasnet_a_large",
+    "models:squeezenet",
+)
+# The paper's names of networks, where they differ from ours.
+_PAPER_NAMES = {"nasnet_a_large": "nasnet_a"}
+_PAPER = Path(__file__).with_name("paper_results.json")
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """The settings of an experiment.
+
+    Attributes:
+      networks: what runs, at the batch size that was asked for.
+      device: as the engine calls it: "cpu", "gpu", "gpu:1,tf32=off".
+      dtype: "float32", "float16" or "bfloat16".
+      threads: of the CPU.
+      rounds: of every interleaved measurement; an even number.
+      time_limit: of each search, in seconds; 0: none.
+      quick: whether less is measured.
+      options: the experiment's own.
+      say: prints a line.
+      keep: writes results of a part, for the case that the rest is not lived to see.
+    """
+
+    networks: Sequence[Network]
+    device: str
+    dtype: str
+    threads: int
+    rounds: int
+    time_limit: float
+    quick: bool
+    options: argparse.Namespace
+    say: Callable[[str], None]
+    keep: Callable[[Mapping[str, Any]], object] = lambda results: None
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table of text; the first column names the rows."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class Experiment(abc.ABC):
+    """One command of `python -m benchmarks`.
+
+    Attributes:
+      name: of the subcommand and of its files.
+      help: one line, without a full stop.
+      networks: what runs if nothing is named.
+      quick_networks: the same with --quick.
+    """
+
+    name: str
+    help: str
+    networks: Sequence[str] = FOUR_NETWORKS
+    quick_networks: Sequence[str] = FOUR_NETWORKS
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Adds the experiment's own options."""
+        return
+
+    @abc.abstractmethod
+    def measure(self, context: Context) -> dict[str, Any]:
+        """Measures; gives an object that can be written as JSON.
+
+        Raises:
+          UserError: one line that says what is wrong with the input.
+        """
+
+    @abc.abstractmethod
+    def tables(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    ) -> list[Table]:
+        """Tables of `measure`'s results beside the paper's, which may be missing."""
+
+    @abc.abstractmethod
+    def draw(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
+    ) -> None:
+        """The same on a matplotlib Figure."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """The results of an experiment, with all they depend on. Written as JSON.
+
+    Attributes:
+      experiment: its name.
+      command: what to type for it.
+      date: UTC, ISO 8601.
+      device: the engine's fingerprint of it.
+      machine: processor, cores, operating system.
+      versions: of what took part.
+      settings: of the measurement.
+      seconds: what the whole command took.
+      results: as `Experiment.measure` gave them.
+    """
+
+    experiment: str
+    command: str
+    date: str
+    device: str
+    machine: Mapping[str, Any]
+    versions: Mapping[str, str]
+    settings: Mapping[str, Any]
+    seconds: float
+    results: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        experiment: str,
+        command: str,
+        context: Context,
+        seconds: float,
+        results: Mapping[str, Any],
+    ) -> Record:
+        """A record of what has just been measured here."""
+        now = datetime.datetime.now(datetime.timezone.utc)
+        return cls(
+            experiment,
+            command,
+            now.isoformat(timespec="seconds"),
+            engine.device_fingerprint(context.device),
+            machine(),
+            versions(),
+            {
+                "device": context.device,
+                "batch_sizes": sorted({n.batch_size for n in context.networks}),
+                "dtype": context.dtype,
+                "threads": context.threads,
+                "rounds": context.rounds,
+                "time_limit": context.time_limit,
+                "quick": context.quick,
+            },
+            round(seconds, 1),
+            results,
+        )
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes what `read` reads, whole or not at all.
+
+        Raises:
+          UserError: it cannot be written.
+        """
+        content = {"version": VERSION, **dataclasses.asdict(self)}
+        write_json(path, content)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Record:
+        """Reads a record.
+
+        Raises:
+          UserError: one line that says what is wrong with the file.
+        """
+        try:
+            data = document.read(path)
+            if data.pop("version") != VERSION:
+                raise ValueError(f"it is not of version {VERSION}")
+            return cls(**data)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{os.fspath(path)}: no result of a benchmark: {error}"
+            ) from None
+
+
+def machine() -> dict[str, Any]:
+    """The processor, the cores this process may use, and the operating system."""
+    processor = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    processor = line.partition(":")[2].strip()
+                    break
+    except OSError:
+        pass
+    return {
+        "processor": processor,
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that are installed and could take part."""
+    found = {"python": platform.python_version(), "numpy": np.__version__}
+    for name in ("tensorflow", "torch", "jax", "onnxruntime", "openvino", "tensorrt"):
+        if importlib.util.find_spec(name):
+            try:
+                found[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                found[name] = "?"
+    return found
+
+
+def quantiles(latencies_ms: Sequence[float]) -> dict[str, float]:
+    """Median and spread of latencies."""
+    values = [float(value) for value in latencies_ms]
+    low, high = np.percentile(values, (10, 90))
+    return {
+        "median_ms": statistics.median(values),
+        "p10_ms": float(low),
+        "p90_ms": float(high),
+    }
+
+
+def summary(latencies_ms: Sequence[float]) -> dict[str, Any]:
+    """Median and spread of latencies, and the latencies themselves."""
+    values = [round(float(value), 6) for value in latencies_ms]
+    return {**quantiles(latencies_ms), "latencies_ms": values}
+
+
+def ratio(of: Sequence[float], to: Sequence[float]) -> float:
+    """The median of the rounds' ratios: each round measured both."""
+    return statistics.median(a / b for a, b in zip(of, to, strict=True))
+
+
+def short_name(network: str) -> str:
+    """A network's name without where it comes from."""
+    name = network.rpartition("/")[2]
+    if name.partition(":")[0] in ("models", "keras"):
+        name = name.partition(":")[2]
+    return name.removesuffix(".json").removesuffix(".keras")
+
+
+def paper_name(network: str) -> str:
+    """The network's name in the paper's numbers."""
+    name = short_name(network)
+    return _PAPER_NAMES.get(name, name)
+
+
+def paper_results(path: str | None = None) -> dict[str, Any]:
+    """The paper's numbers, or those of a file of the same form.
+
+    Raises:
+      UserError: the file cannot be read.
+    """
+    try:
+        return document.read(path or _PAPER)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+
+
+def search_time(seconds: float, stopped: Any) -> str:
+    """Seconds for a table, marked if the time limit has stopped a search."""
+    return f"{seconds:.1f}" + ("*" if stopped else "")
+
+
+# The heads of the columns of `quantile_cells`.
+QUANTILES = ("median ms", "10 %", "90 %")
+
+
+def quantile_cells(row: Mapping[str, Any]) -> list[str]:
+    """A table's cells of what `quantiles` gave."""
+    return [ms(row[key]) for key in ("median_ms", "p10_ms", "p90_ms")]
+
+
+def ms(value: float) -> str:
+    """Milliseconds for a table, with three or more digits."""
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"

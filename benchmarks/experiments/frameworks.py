@@ -1,0 +1,290 @@
+"""The engine beside its peers."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.experiments import charts
+from benchmarks.experiments.experiment import (
+    QUANTILES,
+    Context,
+    Experiment,
+    Table,
+    paper_name,
+    quantile_cells,
+    ratio,
+    short_name,
+    summary,
+)
+from benchmarks.frameworks.peers import PEERS
+from benchmarks.frameworks.runner import Target
+from benchmarks.worker import PeerError, Worker
+from ios_tf.differences import relative_difference
+from ios_tf.errors import UserError
+from ios_tf.model.network import Network
+
+# The largest difference of outputs over the largest value; of float32 with TF32, too.
+# EfficientNetB0's, of random weights, differ by up to 3e-4 between any two peers that
+# add in different orders; those of a wrong operator by far more.
+_TOLERANCES = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
+_TF32_TOLERANCE = 1e-2
+_PAPER_PEERS = {
+    "tensorflow": "TensorFlow",
+    "tensorflow_xla": "TensorFlow XLA",
+    "taso": "TASO",
+    "tvm_cudnn": "TVM cuDNN",
+    "tensorrt": "TensorRT",
+}
+
+
+class Frameworks(Experiment):
+    name = "frameworks"
+    help = "the engine beside other frameworks"
+    quick_networks = ("models:inception_v3", "models:squeezenet")
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_peers(parser, tuple(PEERS))
+
+    def measure(self, context: Context) -> dict[str, Any]:
+        networks = {}
+        for network in context.networks:
+            networks[network.name] = compare(network, context.options.peers, context)
+            context.keep({"networks": networks})
+        return {"networks": networks}
+
+    def tables(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    ) -> list[Table]:
+        tables = []
+        for network, rows in results["networks"].items():
+            published = paper.get("frameworks_batch_1", {}).get(paper_name(network), {})
+            lines = []
+            for peer, row in rows.items():
+                line = [PEERS[peer].name]
+                if "median_ms" in row:
+                    line += [
+                        *quantile_cells(row),
+                        f"{row['over_ios']:.3f}" if "over_ios" in row else "",
+                        f"{row['difference']:.0e}",
+                        f"{row['seconds']:.1f}",
+                    ]
+                else:
+                    line += [""] * 6
+                if published:
+                    found = published.get(peer)
+                    line.append(f"{found:.2f}" if found else "")
+                lines.append([*line, row["note"]])
+            for key in [k for k in published if k not in rows]:
+                name = _PAPER_PEERS.get(key, key)
+                lines.append([name, *[""] * 6, f"{published[key]:.2f}", "paper only"])
+            header = ["", *QUANTILES, "/ IOS", "difference", "setup s"]
+            header += ["paper ms"] if published else []
+            tables.append(Table(short_name(network), [*header, "note"], lines))
+        return tables
+
+    def draw(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
+    ) -> None:
+        networks = results["networks"]
+        published = paper.get("frameworks_batch_1", {})
+        best = {
+            network: paper.get("schedules_batch_1", {}).get(network, {}).get("ios_both")
+            for network in published
+        }
+        titles = ["measured"] + (["paper (V100, fp32)"] if published else [])
+        axes = charts.side_by_side(figure, titles, 7.5)
+        fastest = {
+            name: min(row["median_ms"] for row in rows.values() if "median_ms" in row)
+            for name, rows in networks.items()
+        }
+        peers = [
+            peer
+            for peer in PEERS
+            if any("median_ms" in rows.get(peer, {}) for rows in networks.values())
+        ]
+        charts.grouped_bars(
+            axes[0],
+            [short_name(network) for network in networks],
+            {
+                PEERS[peer].name: [
+                    fastest[name] / rows[peer]["median_ms"]
+                    if "median_ms" in rows.get(peer, {})
+                    else None
+                    for name, rows in networks.items()
+                ]
+                for peer in peers
+            },
+        )
+        axes[0].set_ylabel("throughput, the best is 1")
+        charts.legend(axes[0])
+        if published:
+            every = {
+                network: {**rows, **({"ios": best[network]} if best[network] else {})}
+                for network, rows in published.items()
+            }
+            keys = list(dict.fromkeys(key for rows in every.values() for key in rows))
+            charts.grouped_bars(
+                axes[1],
+                list(every),
+                {
+                    {"ios": "IOS", **_PAPER_PEERS}.get(key, key): [
+                        min(rows.values()) / rows[key] if key in rows else None
+                        for rows in every.values()
+                    ]
+                    for key in keys
+                },
+            )
+            charts.legend(axes[1])
+
+
+def add_peers(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
+    """Adds --peers."""
+
+    def peers(text: str) -> tuple[str, ...]:
+        names = tuple(text.split(","))
+        for name in names:
+            if name not in PEERS:
+                raise argparse.ArgumentTypeError(
+                    f"{name!r} is not one of {', '.join(PEERS)}"
+                )
+        return names
+
+    parser.add_argument(
+        "--peers",
+        type=peers,
+        default=tuple(default),
+        metavar="A,B",
+        help=f"of {', '.join(PEERS)}; default: "
+        + ("all" if set(default) == set(PEERS) else ", ".join(default)),
+    )
+
+
+def compare(
+    network: Network, peers: Sequence[str], context: Context
+) -> dict[str, dict[str, Any]]:
+    """Measures peers on one network in turn, after comparing their outputs.
+
+    Args:
+      network: what runs.
+      peers: keys of PEERS, in the order of the rows.
+      context: how.
+
+    Returns:
+      A row for each peer: its latencies, "over_ios" (ratio to the engine's),
+      "difference" of its outputs from the first peer's, "seconds" to make it ready;
+      or only "note", which says why it was not measured: it failed, say, or its
+      outputs differ by more than rounding explains.
+
+    Raises:
+      UserError: no peer can be measured.
+    """
+    target = Target(context.device, context.dtype, context.threads, context.time_limit)
+    rows: dict[str, dict[str, Any]] = {peer: {"note": ""} for peer in peers}
+    workers: dict[str, Worker] = {}
+    with contextlib.ExitStack() as stack:
+        path = os.path.join(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="ios_tf_")),
+            "network.json",
+        )
+        network.write(path)
+        expected: list[np.ndarray] | None = None
+        for key in peers:
+            name, row = f"{network.name}, {PEERS[key].name}", rows[key]
+            try:
+                # One that is not measured ends, and disturbs nobody.
+                with contextlib.ExitStack() as own:
+                    worker, outputs = _ready(key, path, target, own)
+                    expected = outputs if expected is None else expected
+                    difference = _rounding(outputs, expected, target)
+                    stack.enter_context(own.pop_all())
+            except _NotMeasuredError as reason:
+                row["note"] = str(reason)
+                context.say(f"{name}: {reason}")
+                continue
+            row.update(
+                difference=difference,
+                seconds=worker.seconds,
+                note=worker.notes,
+                versions=worker.versions,
+            )
+            context.say(f"{name}: ready, {worker.seconds:.1f} s")
+            workers[key] = worker
+        if not workers:
+            raise UserError("none of the peers can be measured")
+        latencies, failures = _in_turn(workers, context.rounds)
+    for key, why in failures.items():
+        rows[key] = {"note": f"failed: {why}"}
+        context.say(f"{network.name}, {PEERS[key].name}: {rows[key]['note']}")
+    for key, found in latencies.items():
+        rows[key].update(summary(found))
+        if "ios" in latencies:
+            rows[key]["over_ios"] = ratio(found, latencies["ios"])
+    return rows
+
+
+class _NotMeasuredError(Exception):
+    """A peer that has no latency; the message is the note of its row."""
+
+
+def _ready(
+    key: str, path: str, target: Target, stack: contextlib.ExitStack
+) -> tuple[Worker, list[np.ndarray]]:
+    """A peer that is ready to run, and its outputs."""
+    peer = PEERS[key]
+    if target.kind not in peer.devices:
+        raise _NotMeasuredError(f"does not run on {target.kind}")
+    if peer.missing():
+        raise _NotMeasuredError(f"not installed: {peer.missing()}")
+    try:
+        worker = Worker(key, path, target)
+        stack.callback(worker.close)
+        return worker, worker.outputs()
+    except PeerError as error:
+        raise _NotMeasuredError(f"failed: {error}") from None
+
+
+def _rounding(
+    outputs: Sequence[np.ndarray], expected: Sequence[np.ndarray], target: Target
+) -> float:
+    """The difference of outputs, if rounding explains it.
+
+    The latency of a peer that computes something else says nothing; those of the others
+    do.
+    """
+    pairs = zip(outputs, expected, strict=True)
+    difference = max((relative_difference(*pair) for pair in pairs), default=0.0)
+    tolerance = _TOLERANCES[target.dtype]
+    if target.kind != "cpu" and target.dtype == "float32" and target.tf32:
+        tolerance = _TF32_TOLERANCE
+    if not difference <= tolerance:
+        raise _NotMeasuredError(
+            f"outputs differ by {difference:.1e}, at most {tolerance:.0e} is rounding"
+        )
+    return difference
+
+
+def _in_turn(
+    workers: Mapping[str, Worker], rounds: int
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Every round asks all workers, every other one in reverse order.
+
+    Returns:
+      Latencies in ms of those that answered every time, and why the others did not.
+    """
+    latencies: dict[str, list[float]] = {key: [] for key in workers}
+    failures: dict[str, str] = {}
+    for number in range(rounds):
+        for key in list(latencies)[:: -1 if number % 2 else 1]:
+            try:
+                latencies[key].append(workers[key].time())
+            except PeerError as error:
+                failures[key] = str(error)
+                del latencies[key]
+    return latencies, failures

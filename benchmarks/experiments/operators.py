@@ -1,0 +1,155 @@
+"""Each operator of a network alone, beside another framework's time for the same.
+
+A network of one operator is a fair rival for it: nothing before it or behind it can be
+fused with it, in either. Convolutions have the algorithms that a search chooses.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.experiments import charts
+from benchmarks.experiments.experiment import (
+    Context,
+    Experiment,
+    Table,
+    ms,
+    ratio,
+    short_name,
+    summary,
+)
+from benchmarks.frameworks.ios_runner import IosRunner
+from benchmarks.frameworks.peers import PEERS
+from benchmarks.frameworks.runner import Runner, Target
+from ios_tf.errors import UserError
+from ios_tf.model.network import Network
+
+# Rows of a table: where most is lost.
+_SHOWN = 20
+
+
+class Operators(Experiment):
+    name = "operators"
+    help = "each operator of a network, beside another framework"
+    quick_networks = ("models:squeezenet",)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--peer",
+            choices=[name for name in PEERS if not name.startswith("ios")],
+            default="onnxruntime",
+            help="default: onnxruntime",
+        )
+
+    def measure(self, context: Context) -> dict[str, Any]:
+        peer = PEERS[context.options.peer]
+        if peer.missing():
+            raise UserError(f"{peer.name} needs {peer.missing()}: pip install it")
+        target = Target(
+            context.device, context.dtype, context.threads, context.time_limit
+        )
+        networks = {}
+        for network in context.networks:
+            networks[network.name] = _operators(network, peer.make, target, context)
+            context.say(
+                f"{network.name}: {len(networks[network.name])} different operators"
+            )
+        return {"peer": peer.name, "networks": networks}
+
+    def tables(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    ) -> list[Table]:
+        header = ["", "reads", "count", "ms alone", f"{results['peer']} / ours"]
+        header += ["lost ms", "algorithm"]
+        tables = []
+        for network, rows in results["networks"].items():
+            rows = sorted(rows, key=_lost_ms, reverse=True)
+            lines = [
+                [
+                    row["what"],
+                    ", ".join("x".join(map(str, shape)) for shape in row["inputs"]),
+                    str(row["count"]),
+                    ms(row["median_ms"]),
+                    f"{row['ratio']:.2f}",
+                    ms(_lost_ms(row)),
+                    row["algorithm"],
+                ]
+                for row in rows[:_SHOWN]
+            ]
+            ours = sum(row["count"] * row["median_ms"] for row in rows)
+            lost = sum(map(_lost_ms, rows))
+            total = [f"all {len(rows)}", "", str(sum(r["count"] for r in rows))]
+            total += [ms(ours), f"{(ours - lost) / ours:.2f}", ms(lost), ""]
+            tables.append(Table(short_name(network), header, [*lines, total]))
+        return tables
+
+    def draw(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
+    ) -> None:
+        networks = results["networks"]
+        axes = charts.side_by_side(figure, list(map(short_name, networks)), 6.0)
+        for each, rows in zip(axes, networks.values(), strict=True):
+            for row in rows:
+                peer_ms = row["ratio"] * row["median_ms"]
+                each.plot(row["median_ms"], peer_ms, "o", color="C0", alpha=0.5)
+            each.axline((1, 1), slope=1, color="grey", linewidth=0.8)
+            each.set(xlabel="ms, ours", ylabel=f"ms, {results['peer']}")
+            each.set(xscale="log", yscale="log")
+
+
+def _operators(
+    network: Network, peer: Any, target: Target, context: Context
+) -> list[dict[str, Any]]:
+    """The different operators of a network, each measured once, in turn."""
+    rows = []
+    for name, alone, count in network.different_operators():
+        (operator,) = alone.block["operators"]
+        one = Network.of(alone)
+        ours = IosRunner(one, target)
+        rows.append(
+            {
+                "operator": name,
+                "what": _words(operator),
+                "inputs": alone.block["inputs"],
+                "algorithm": ", ".join(ours.algorithms()),
+                **_compared(ours, peer(one, target), context.rounds),
+                "count": count,
+            }
+        )
+    return rows
+
+
+def _compared(ours: Runner, peer: Runner, rounds: int) -> dict[str, Any]:
+    """Our latency, and the median of the rounds' ratios to it."""
+    runners = (ours, peer)
+    calls = [runner.calls() for runner in runners]
+    found: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds):
+        order = (0, 1) if number % 2 == 0 else (1, 0)
+        for i in order:
+            found[i].append(runners[i].time(calls[i]))
+    return {**summary(found[0]), "ratio": ratio(found[1], found[0])}
+
+
+def _lost_ms(row: Mapping[str, Any]) -> float:
+    """How much longer all such operators of the network take than the peer's."""
+    return float(row["count"] * row["median_ms"] * (1 - row["ratio"]))
+
+
+def _words(operator: Mapping[str, Any]) -> str:
+    words = [operator["type"]]
+    if "kernel" in operator:
+        words.append("x".join(map(str, operator["kernel"])))
+    if "filters" in operator:
+        words.append(f"to {operator['filters']}")
+    if operator.get("groups", 1) > 1:
+        words.append(f"in {operator['groups']} groups")
+    if max(operator.get("strides", (1,))) > 1:
+        words.append("by " + "x".join(map(str, operator["strides"])))
+    if "activation" in operator:
+        words.append(operator["activation"])
+    if operator.get("residual"):
+        words.append("+ residual")
+    return " ".join(words)

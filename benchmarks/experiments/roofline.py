@@ -1,0 +1,323 @@
+"""The times of a network's operators, and the floors under them.
+
+Each operator is measured alone, again and again, so that what fits into the caches
+stays there, by the algorithm that a search chooses for it. Its floor is the roofline's:
+the longer of its floating-point operations at the highest rate that the engine itself
+reaches on some convolutions without minimal filtering, and its bytes at the bandwidth
+that it reaches on a sum of tensors larger than a core's own caches.
+
+The floor assumes that all products are computed, and that no operators are fused: each
+reads its inputs and weights once, and writes its output once. So convolutions by
+minimal filtering and operators whose tensors stay in the caches can be faster than
+their floor, and so can a network of them.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.experiments import charts
+from benchmarks.experiments.experiment import (
+    Context,
+    Experiment,
+    Table,
+    ms,
+    quantiles,
+    short_name,
+)
+from benchmarks.frameworks.ios_runner import IosRunner
+from benchmarks.frameworks.runner import Target, runs_taking
+from benchmarks.network_search import find_schedules, schedule_json
+from ios_tf.model.network import Network
+from ios_tf.native import engine
+from ios_tf.scheduler import Problem
+
+# Runs of one measurement together take at least so long.
+_LEAST_MS = 5.0
+# Convolutions that should reach the peak: kernel size, height and width, channels. The
+# smaller ones stay in a core's own caches.
+_LARGE_CONVOLUTIONS = ((1, 56, 512), (3, 56, 256), (3, 35, 96), (1, 35, 192))
+# Of the two tensors that are added and of their sum, together.
+_SUM_BYTES = 64e6
+# A GPU takes more to be full: so many images.
+_GPU_IMAGES = 16
+_ARITHMETIC = ("conv2d", "conv2d_transpose", "sepconv", "matmul")
+# They move nothing where the tensors they join or part are made in place.
+_VIEWS = ("concat", "slice")
+# Rows of a whole network, and the strategies that find their schedules.
+_WHOLE = {"sequential": "sequential", "best": "both"}
+_SLIDING = ("conv2d", "conv2d_transpose", "sepconv", "pool")
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """The least work of an operator.
+
+    Attributes:
+      flop: floating-point operations of the products, two for a multiply-add; 0 for
+        operators without any.
+      bytes: of its inputs, weights and output, once each.
+    """
+
+    flop: int
+    bytes: int
+
+
+class Roofline(Experiment):
+    name = "roofline"
+    help = "where the time of a network goes, and the floor under it"
+    quick_networks = ("models:inception_v3", "models:squeezenet")
+
+    def measure(self, context: Context) -> dict[str, Any]:
+        peak = _peak(context)
+        bandwidth = _bandwidth(context)
+        context.say(
+            f"peak {peak['gflop_per_s']:.1f} GFLOP/s, "
+            f"bandwidth {bandwidth['gb_per_s']:.1f} GB/s"
+        )
+        networks = {}
+        for network in context.networks:
+            whole = {
+                row: _whole(network, strategy, context)
+                for row, strategy in _WHOLE.items()
+            }
+            operators = _operators(network, context)
+            for row in operators:
+                floor_ms = max(
+                    row["gflop"] / peak["gflop_per_s"] * 1e3,
+                    row["mb"] / bandwidth["gb_per_s"],
+                )
+                if row["type"] in _VIEWS:
+                    floor_ms = min(floor_ms, row["median_ms"])
+                row["floor_ms"] = floor_ms
+            networks[network.name] = {**whole, "operators": operators}
+            context.say(f"{network.name}: {len(operators)} different operators")
+        return {"peak": peak, "bandwidth": bandwidth, "networks": networks}
+
+    def tables(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    ) -> list[Table]:
+        header = ["", "count", "GFLOP", "MB", "ms alone", "%", "GFLOP/s"]
+        header += ["floor ms", "ms / floor"]
+        at = (
+            f"floor at {results['peak']['gflop_per_s']:.1f} GFLOP/s and "
+            f"{results['bandwidth']['gb_per_s']:.1f} GB/s"
+        )
+        tables = []
+        for network, found in results["networks"].items():
+            kinds = _by_kind(found["operators"])
+            total = _Total.of(found["operators"])
+            lines = [
+                [kind, *_cells(each, each.ms / total.ms)]
+                for kind, each in kinds.items()
+            ]
+            lines.append(["sum of operators", *_cells(total, 1.0)])
+            for row in filter(found.__contains__, _WHOLE):
+                whole = dataclasses.replace(total, ms=found[row]["median_ms"])
+                lines.append([f"network, {row}", *_cells(whole, whole.ms / total.ms)])
+            tables.append(Table(f"{short_name(network)}, {at}", header, lines))
+        return tables
+
+    def draw(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
+    ) -> None:
+        networks = results["networks"]
+        axes = charts.side_by_side(figure, list(map(short_name, networks)))
+        for each, found in zip(axes, networks.values(), strict=True):
+            kinds = _by_kind(found["operators"])
+            charts.grouped_bars(
+                each,
+                list(kinds),
+                {
+                    "measured alone": [total.ms for total in kinds.values()],
+                    "floor": [total.floor_ms for total in kinds.values()],
+                },
+            )
+            each.tick_params("x", rotation=60)
+            each.set_ylabel("ms")
+        axes[0].legend(fontsize=8, frameon=False)
+
+
+def work_of(block: Mapping[str, Any]) -> list[Work]:
+    """The work of each operator of a block, given as its JSON object."""
+    problem = engine.problem(block)
+    size = _element_size(block.get("dtype", "float32"))
+    works = []
+    for index, operator in enumerate(block["operators"]):
+        shapes = [
+            *_input_shapes(block, problem["shapes"], index).values(),
+            *problem["weight_shapes"][index],
+            problem["shapes"][index],
+        ]
+        flop = problem["flops"][index] if operator["type"] in _ARITHMETIC else 0
+        works.append(Work(flop, size * sum(map(math.prod, shapes))))
+    return works
+
+
+def _input_shapes(
+    block: Mapping[str, Any], shapes: Sequence[Sequence[int]], index: int
+) -> dict[int, Sequence[int]]:
+    """The shapes of the tensors that an operator reads, by reference."""
+    return {
+        ref: shapes[ref] if ref >= 0 else block["inputs"][-1 - ref]
+        for ref in block["operators"][index]["inputs"]
+    }
+
+
+def _element_size(dtype: str) -> int:
+    return 4 if dtype == "float32" else 2
+
+
+def _whole(network: Network, strategy: str, context: Context) -> dict[str, Any]:
+    """The latency of a network as it runs."""
+    target = Target(context.device, context.dtype, context.threads, context.time_limit)
+    runner = IosRunner(network, target, strategy)
+    calls = runner.calls()
+    return quantiles([runner.time(calls) for _ in range(context.rounds)])
+
+
+def _operators(network: Network, context: Context) -> list[dict[str, Any]]:
+    """The different operators of a network, each measured once, alone."""
+    return [
+        {
+            "operator": name,
+            "type": alone.block["operators"][0]["type"],
+            "output": list(alone.shapes[0]),
+            **_alone(alone, context),
+            "count": count,
+        }
+        for name, alone, count in network.different_operators()
+    ]
+
+
+def _kind(operator: Mapping[str, Any]) -> str:
+    words = [operator["type"]]
+    if operator.get("groups", 1) > 1:
+        words.insert(0, "grouped")
+    if operator["type"] in _SLIDING:
+        words.append("x".join(map(str, operator.get("kernel", (1, 1)))))
+    return " ".join(words)
+
+
+def _alone(problem: Problem, context: Context, winograd: bool = True) -> dict[str, Any]:
+    """The work of an operator alone, its latency, and its algorithm if not direct."""
+    (operator,) = problem.block["operators"]
+    (work,) = work_of(problem.block)
+    found = find_schedules(
+        Network.of(problem),
+        "both",
+        context.device,
+        time_limit=context.time_limit,
+        winograd=winograd,
+    )
+    schedule = found.schedules[problem.signature]
+    profiler = engine.Profiler(problem.block, context.device)
+    schedules = [schedule_json(schedule)]
+    once_ms = profiler.measure(schedules, warmup=2, number=1, repeat=3).min()
+    number = runs_taking(_LEAST_MS, once_ms)
+    (latencies,) = profiler.measure(schedules, 1, number, context.rounds)
+    return {
+        "kind": _kind(operator),
+        "inputs": problem.block["inputs"],
+        "gflop": work.flop / 1e9,
+        "mb": work.bytes / 1e6,
+        **quantiles(latencies),
+        "algorithm": ", ".join(schedule.algorithms.values()),
+    }
+
+
+def _peak(context: Context) -> dict[str, Any]:
+    """The most GFLOP/s of the engine on some large convolutions."""
+    found = []
+    for kernel, size, channels in _LARGE_CONVOLUTIONS:
+        convolution = {
+            "type": "conv2d",
+            "kernel": [kernel, kernel],
+            "filters": channels,
+            "padding": "SAME",
+        }
+        image = [size, size, channels]
+        found.append(_measured(convolution, [image], context))
+    for row in found:
+        row["gflop_per_s"] = row["gflop"] / row["median_ms"] * 1e3
+    return {
+        "gflop_per_s": max(row["gflop_per_s"] for row in found),
+        "convolutions": found,
+    }
+
+
+def _bandwidth(context: Context) -> dict[str, Any]:
+    """GB/s of the engine on a large sum."""
+    row = [128, 64]
+    elements = _SUM_BYTES / 3 / _element_size(context.dtype)
+    image = [round(elements / math.prod(row)), *row]
+    found = _measured({"type": "add"}, [image] * 2, context)
+    return {"gb_per_s": found["mb"] / found["median_ms"], **found}
+
+
+def _measured(
+    operator: Mapping[str, Any], images: Sequence[Sequence[int]], context: Context
+) -> dict[str, Any]:
+    """Measures an operator that computes all products; `images` are [H,W,C]."""
+    batch = 1 if context.device.startswith("cpu") else _GPU_IMAGES
+    block = {
+        "version": 1,
+        "dtype": context.dtype,
+        "inputs": [[batch, *image] for image in images],
+        "operators": [{**operator, "inputs": [-1 - i for i in range(len(images))]}],
+        "outputs": [0],
+    }
+    problem = Problem.from_json(engine.problem(block))
+    return _alone(problem, context, winograd=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Total:
+    """Sums over operators, each as often as it is in the network."""
+
+    count: int
+    gflop: float
+    mb: float
+    ms: float
+    floor_ms: float
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> _Total:
+        def total(name: str) -> float:
+            return sum(row["count"] * row[name] for row in rows)
+
+        return cls(
+            sum(row["count"] for row in rows),
+            total("gflop"),
+            total("mb"),
+            total("median_ms"),
+            total("floor_ms"),
+        )
+
+
+def _by_kind(rows: Sequence[Mapping[str, Any]]) -> dict[str, _Total]:
+    """The operators of each kind together; what takes longest comes first."""
+    kinds = collections.defaultdict(list)
+    for row in rows:
+        kinds[row["kind"]].append(row)
+    totals = {kind: _Total.of(of_kind) for kind, of_kind in kinds.items()}
+    return dict(sorted(totals.items(), key=lambda item: -item[1].ms))
+
+
+def _cells(total: _Total, share: float) -> list[str]:
+    rate = f"{total.gflop / total.ms * 1e3:.1f}" if total.gflop else ""
+    over_floor = f"{total.ms / total.floor_ms:.2f}" if total.floor_ms else ""
+    return [
+        str(total.count),
+        f"{total.gflop:.3f}" if total.gflop else "",
+        f"{total.mb:.2f}",
+        ms(total.ms),
+        f"{100 * share:.1f}",
+        rate,
+        ms(total.floor_ms),
+        over_floor,
+    ]

@@ -1,0 +1,96 @@
+"""The cost of finding schedules: time of the dynamic program, and measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.experiments import charts
+from benchmarks.experiments.experiment import (
+    Context,
+    Experiment,
+    Table,
+    paper_name,
+    search_time,
+    short_name,
+)
+from benchmarks.network_search import find_schedules
+
+_STRATEGIES = ("merge", "parallel", "both")
+
+
+class Search(Experiment):
+    name = "search"
+    help = "time and measurements of each network's search"
+
+    def measure(self, context: Context) -> dict[str, Any]:
+        networks = {}
+        for network in context.networks:
+            rows = {}
+            for strategy in _STRATEGIES:
+                found = find_schedules(
+                    network, strategy, context.device, time_limit=context.time_limit
+                )
+                stats = found.stats
+                rows[strategy] = {
+                    "seconds": stats.seconds,
+                    "measuring_seconds": found.measuring_seconds,
+                    "measurements": stats.measured,
+                    "reused": stats.reused,
+                    "bounded": stats.bounded,
+                    "blocks": stats.blocks,
+                    "cuts": sum(stats.cut.values()),
+                    "gaps": stats.stopped,
+                }
+                context.say(f"{network.name}, {strategy}: {stats.seconds:.1f} s")
+            networks[network.name] = rows
+        return {"networks": networks}
+
+    def tables(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    ) -> list[Table]:
+        published = paper.get("search_seconds", {})
+        lines = []
+        for network, rows in results["networks"].items():
+            for strategy, row in rows.items():
+                line = [
+                    f"{short_name(network)}, {strategy}",
+                    str(row["blocks"]),
+                    search_time(row["seconds"], row["gaps"]),
+                    f"{row['measuring_seconds']:.1f}",
+                    f"{row['seconds'] - row['measuring_seconds']:.1f}",
+                    str(row["measurements"]),
+                    str(row["reused"]),
+                    str(row["bounded"]),
+                ]
+                if published:
+                    seconds = published.get(paper_name(network), "")
+                    line.append(str(seconds) if strategy == "both" else "")
+                lines.append(line)
+        header = ["", "blocks", "search s", "measuring s", "program s"]
+        header += ["measurements", "reused", "not needed"]
+        header += ["paper s"] if published else []
+        return [Table("searches (*: stopped by --time_limit)", header, lines)]
+
+    def draw(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
+    ) -> None:
+        networks = results["networks"]
+        published = paper.get("search_seconds", {})
+        series = {
+            "measuring": [
+                rows["both"]["measuring_seconds"] for rows in networks.values()
+            ],
+            "dynamic program": [
+                rows["both"]["seconds"] - rows["both"]["measuring_seconds"]
+                for rows in networks.values()
+            ],
+        }
+        if published:
+            series["paper (V100), both together"] = [
+                published.get(paper_name(network)) for network in networks
+            ]
+        (axes,) = charts.side_by_side(figure, ["strategy both"], 8.0)
+        charts.grouped_bars(axes, list(map(short_name, networks)), series)
+        axes.set(ylabel="seconds", yscale="log")
+        charts.legend(axes)

@@ -1,0 +1,235 @@
+"""How busy the device is over the time of one run.
+
+Each stage is run again and again, alone, while its use of the device is observed; one
+after the other the stages make the run. On a CPU: the cores that are busy, by the
+processor time of the process, in which threads that wait for others by spinning count
+as busy; what they get done is the other curve. On a GPU: the share of the warps that
+are active (SM occupancy), by NVML.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from benchmarks.experiments import charts
+from benchmarks.experiments.experiment import (
+    Context,
+    Experiment,
+    Table,
+    ms,
+    short_name,
+)
+from benchmarks.frameworks.runner import Target
+from benchmarks.network_search import find_schedules, schedule_json
+from ios_tf.errors import UserError
+from ios_tf.native import engine
+from ios_tf.scheduler import Problem, Schedule, Stage
+from ios_tf.scheduler.problem import mask_of, operators_of
+
+
+class Utilization(Experiment):
+    name = "utilization"
+    help = "how busy the device is over the time of one run"
+    networks = ("models:inception_v3",)
+    quick_networks = networks
+
+    def measure(self, context: Context) -> dict[str, Any]:
+        probe = _probe(context.device)
+        networks = {}
+        for network in context.networks:
+            schedules = {
+                strategy: find_schedules(
+                    network, strategy, context.device, time_limit=context.time_limit
+                ).schedules
+                for strategy in ("sequential", "both")
+            }
+            runs: dict[str, list[dict[str, float]]] = {name: [] for name in schedules}
+            for region in network.regions:
+                for name, found in schedules.items():
+                    schedule = region.schedule(found)
+                    block = schedule.applied_to(region.block)
+                    profiler = engine.Profiler(block, context.device)
+                    problem = Problem.from_json(engine.problem(block))
+                    for stage in schedule.stages:
+                        runs[name].append(
+                            _observe(profiler, problem, stage, probe, context.quick)
+                        )
+            networks[network.name] = {
+                name: {"stages": stages, **_means(stages)}
+                for name, stages in runs.items()
+            }
+        return {"quantity": probe.quantity, "most": probe.most, "networks": networks}
+
+    def tables(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    ) -> list[Table]:
+        gain = paper.get("active_warps_gain")
+        tables = []
+        for network, runs in results["networks"].items():
+            first = next(iter(runs.values()))
+            lines = [
+                [
+                    name,
+                    str(len(run["stages"])),
+                    ms(run["ms"]),
+                    f"{run['busy']:.3f}",
+                    f"{run['busy'] / first['busy']:.3f}",
+                    f"{run['work_rate'] / first['work_rate']:.3f}",
+                ]
+                for name, run in runs.items()
+            ]
+            if gain:
+                lines.append(["paper (V100, warps)", "", "", "", f"{gain:.2f}", ""])
+            header = ["", "stages", "sum ms", results["quantity"], "gain", "work gain"]
+            tables.append(Table(short_name(network), header, lines))
+        return tables
+
+    def draw(
+        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
+    ) -> None:
+        networks = results["networks"]
+        axes = charts.side_by_side(figure, list(map(short_name, networks)), 9.0)
+        for each, runs in zip(axes, networks.values(), strict=True):
+            rates = each.twinx()
+            for number, (name, run) in enumerate(runs.items()):
+                edges = [0.0]
+                for stage in run["stages"]:
+                    edges.append(edges[-1] + stage["ms"])
+                style = {"color": f"C{number}"}
+                each.stairs(
+                    [s["busy"] for s in run["stages"]], edges, label=name, **style
+                )
+                rates.stairs(
+                    [s["work_rate"] for s in run["stages"]],
+                    edges,
+                    linestyle=":",
+                    label=f"{name}, work",
+                    **style,
+                )
+            each.set(xlabel="ms", ylabel=results["quantity"], ylim=(0, results["most"]))
+            rates.set(ylabel="operations per ns (dotted)", ylim=(0, None))
+            charts.legend(each)
+
+
+class _Probe(Protocol):
+    """A quantity that is observed between `start` and `stop`.
+
+    Attributes:
+      quantity: its name.
+      most: the largest it can be.
+      observed_ms: for how long it should be, and with --quick.
+    """
+
+    quantity: str
+    most: float
+    observed_ms: tuple[float, float]
+
+    def start(self) -> None:
+        """Begins."""
+
+    def stop(self) -> float:
+        """Ends; gives the mean."""
+
+
+class _CoresProbe:
+    """Busy cores: processor time over time."""
+
+    quantity = "busy cores"
+    observed_ms = (100.0, 20.0)
+
+    def __init__(self) -> None:
+        self.most = float(len(os.sched_getaffinity(0)))
+        self._start = (0.0, 0.0)
+
+    def start(self) -> None:
+        self._start = (time.process_time(), time.perf_counter())
+
+    def stop(self) -> float:
+        busy = time.process_time() - self._start[0]
+        return busy / (time.perf_counter() - self._start[1])
+
+
+class _WarpsProbe:
+    """Active warps of all there could be, by NVML's GPU performance monitoring."""
+
+    quantity = "SM occupancy"
+    most = 1.0
+    observed_ms = (250.0, 150.0)  # NVML wants 100 between samples
+
+    def __init__(self, device: str) -> None:
+        try:
+            import pynvml
+        except ImportError:
+            raise UserError(
+                "NVML, which observes the GPU, is missing: pip install nvidia-ml-py"
+            ) from None
+        self._nvml = pynvml
+        pynvml.nvmlInit()
+        self._device = pynvml.nvmlDeviceGetHandleByIndex(_ordinal(device))
+        if not pynvml.nvmlGpmQueryDeviceSupport(self._device).isSupportedDevice:
+            raise UserError("this GPU has no performance monitoring: Hopper or newer")
+        self._samples = [pynvml.nvmlGpmSampleAlloc() for _ in range(2)]
+
+    def start(self) -> None:
+        self._nvml.nvmlGpmSampleGet(self._device, self._samples[0])
+
+    def stop(self) -> float:
+        self._nvml.nvmlGpmSampleGet(self._device, self._samples[1])
+        asked = self._nvml.c_nvmlGpmMetricsGet_t()
+        asked.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
+        asked.sample1, asked.sample2 = self._samples
+        asked.numMetrics = 1
+        asked.metrics[0].metricId = self._nvml.NVML_GPM_METRIC_SM_OCCUPANCY
+        found = self._nvml.nvmlGpmMetricsGet(asked)
+        return found.metrics[0].value / 100
+
+
+def _probe(device: str) -> _Probe:
+    return _CoresProbe() if device.startswith("cpu") else _WarpsProbe(device)
+
+
+def _ordinal(device: str) -> int:
+    """NVML's number of a GPU; it does not know CUDA_VISIBLE_DEVICES."""
+    number = Target(device).ordinal
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if number < len(visible) and visible[number].isdecimal():
+        return int(visible[number])
+    return number
+
+
+def _observe(
+    profiler: engine.Profiler,
+    problem: Problem,
+    stage: Stage,
+    probe: _Probe,
+    quick: bool,
+) -> dict[str, float]:
+    """Latency in ms, use of the device, and work in operations per ns, of a stage."""
+    schedule = [schedule_json(Schedule((stage,)))]
+    once_ms = float(profiler.measure(schedule, 2, 1, 3).min())
+    number = max(1, round(probe.observed_ms[quick] / max(once_ms, 1e-4)))
+    probe.start()
+    (latency_ms,) = profiler.measure(schedule, 0, number, 1)[0]
+    busy = probe.stop()
+    operators = operators_of(mask_of(op for group in stage.groups for op in group))
+    work = sum(problem.flops[op] for op in operators)
+    return {
+        "ms": float(latency_ms),
+        "busy": busy,
+        "work_rate": work / float(latency_ms) / 1e6,
+    }
+
+
+def _means(stages: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The sum of the latencies, and means over time."""
+    total = sum(stage["ms"] for stage in stages)
+    return {
+        "ms": total,
+        **{
+            name: sum(stage[name] * stage["ms"] for stage in stages) / total
+            for name in ("busy", "work_rate")
+        },
+    }

@@ -1,0 +1,49 @@
+"""Compares strategies on a device that is not there.
+
+    python -m benchmarks explore MODEL [--device=simulated:h200]
+
+Searches schedules without measuring: for a simulated device, or with latencies that
+were measured before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from benchmarks import model_blocks
+from benchmarks.standalone import add_block_options, blocks_of_options, exit_code
+from ios_tf.cli import arguments
+from ios_tf.scheduler import Pruning
+
+
+def _run(options: argparse.Namespace) -> int:
+    # Fails now rather than after the model has been read.
+    cost_model = model_blocks.cost_model_of(options.device, options.cache_dir)
+    pruning = Pruning(options.max_group_size, options.max_groups)
+    blocks, patterns = blocks_of_options(options, pruning)
+    print(
+        model_blocks.latency_table(
+            blocks, cost_model, pruning, patterns, options.strategies
+        )
+    )
+    return 0
+
+
+def main() -> int:
+    """Runs the command line; gives its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_block_options(parser, max_groups=8, max_group_size=3)
+    parser.add_argument(
+        "--device",
+        default="simulated:h200",
+        metavar="DEVICE",
+        help="simulated:NAME or measured:NAME; default: simulated:h200",
+    )
+    arguments.add_cache_dir(parser)
+    arguments.add_strategies(parser)
+    return exit_code(_run, parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

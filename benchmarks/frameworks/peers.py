@@ -1,0 +1,85 @@
+"""The peers: what benchmarks compare, by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections.abc import Callable, Mapping
+
+from benchmarks.frameworks.ios_runner import IosRunner
+from benchmarks.frameworks.jax_runner import JaxRunner
+from benchmarks.frameworks.onnx_runners import (
+    OnnxRuntimeParallelRunner,
+    OnnxRuntimeRunner,
+    OpenVinoRunner,
+    TensorRtRunner,
+)
+from benchmarks.frameworks.runner import Runner, Target
+from benchmarks.frameworks.tensorflow_runners import (
+    TensorFlowRunner,
+    TensorFlowXlaRunner,
+)
+from benchmarks.frameworks.torch_runners import (
+    TorchChannelsLastRunner,
+    TorchCompileRunner,
+    TorchRunner,
+)
+from ios_tf.model.network import Network
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """A row of the table.
+
+    Attributes:
+      name: in the table.
+      make: the runner of a network.
+      modules: what must be installed.
+      devices: kinds it runs on.
+    """
+
+    name: str
+    make: Callable[[Network, Target], Runner]
+    modules: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ("cpu", "gpu")
+
+    def missing(self) -> str:
+        """The modules that are not installed, or ""."""
+        return ", ".join(
+            name for name in self.modules if importlib.util.find_spec(name) is None
+        )
+
+    def versions(self) -> dict[str, str]:
+        """Of its modules."""
+        return {
+            name: str(getattr(importlib.import_module(name), "__version__", "?"))
+            for name in self.modules
+        }
+
+
+OURS = "IOS, best schedule"
+PEERS: Mapping[str, Peer] = {
+    "ios": Peer(OURS, IosRunner),
+    "ios_sequential": Peer(
+        "IOS, sequential", lambda n, t: IosRunner(n, t, "sequential")
+    ),
+    "torch": Peer("PyTorch eager", TorchRunner, ("torch",)),
+    "torch_channels_last": Peer(
+        "PyTorch channels_last", TorchChannelsLastRunner, ("torch",)
+    ),
+    "torch_compile": Peer("torch.compile", TorchCompileRunner, ("torch",)),
+    "jax": Peer("JAX", JaxRunner, ("jax",)),
+    "onnxruntime": Peer("ONNX Runtime", OnnxRuntimeRunner, ("onnxruntime", "onnx")),
+    "onnxruntime_parallel": Peer(
+        "ONNX Runtime, parallel",
+        OnnxRuntimeParallelRunner,
+        ("onnxruntime", "onnx"),
+        ("cpu",),
+    ),
+    "openvino": Peer("OpenVINO", OpenVinoRunner, ("openvino", "onnx"), ("cpu",)),
+    "tensorflow": Peer("TensorFlow", TensorFlowRunner, ("tensorflow",)),
+    "tensorflow_xla": Peer("TensorFlow XLA", TensorFlowXlaRunner, ("tensorflow",)),
+    "tensorrt": Peer(
+        "TensorRT", TensorRtRunner, ("tensorrt", "torch", "onnx"), ("gpu",)
+    ),
+}

@@ -1,0 +1,181 @@
+"""Blocks on TensorFlow's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.frameworks.ops import Sampling, Window
+
+_ACTIVATIONS = {
+    "relu": lambda x, a, b: tf.nn.relu(x),
+    "relu6": lambda x, a, b: tf.nn.relu6(x),
+    "sigmoid": lambda x, a, b: tf.sigmoid(x),
+    "tanh": lambda x, a, b: tf.tanh(x),
+    "swish": lambda x, a, b: x * tf.sigmoid(a * x),
+    "hard_sigmoid": lambda x, a, b: tf.clip_by_value(a * x + b, 0, 1),
+    "hard_swish": lambda x, a, b: x * (tf.nn.relu6(x + 3) / 6),
+    "elu": lambda x, a, b: tf.where(x > 0, x, a * tf.nn.elu(x)),
+    "leaky_relu": lambda x, a, b: tf.nn.leaky_relu(x, a),
+    "selu": lambda x, a, b: tf.nn.selu(x),
+    "softplus": lambda x, a, b: tf.nn.softplus(x),
+    "softsign": lambda x, a, b: tf.nn.softsign(x),
+    "gelu": lambda x, a, b: tf.nn.gelu(x),
+    "gelu_tanh": lambda x, a, b: tf.nn.gelu(x, approximate=True),
+    "mish": lambda x, a, b: x * tf.tanh(tf.nn.softplus(x)),
+    "maximum": lambda x, a, b: tf.maximum(x, a),
+    "minimum": lambda x, a, b: tf.minimum(x, a),
+    "clip": lambda x, a, b: tf.clip_by_value(x, a, b),
+    "threshold": lambda x, a, b: tf.where(x > a, x, tf.zeros_like(x)),
+    "exp": lambda x, a, b: tf.exp(x),
+    "expm1": lambda x, a, b: tf.math.expm1(x),
+    "log": lambda x, a, b: tf.math.log(x),
+    "log1p": lambda x, a, b: tf.math.log1p(x),
+    "sqrt": lambda x, a, b: tf.sqrt(x),
+    "rsqrt": lambda x, a, b: tf.math.rsqrt(x),
+    "square": lambda x, a, b: tf.square(x),
+    "pow": lambda x, a, b: tf.pow(x, a),
+    "abs": lambda x, a, b: tf.abs(x),
+    "erf": lambda x, a, b: tf.math.erf(x),
+    "erfc": lambda x, a, b: tf.math.erfc(x),
+    "sin": lambda x, a, b: tf.math.sin(x),
+}
+
+
+class TensorFlowOps:
+    """Ops on tensors [N,H,W,C]."""
+
+    def __init__(self, dtype: str = "float32") -> None:
+        self._dtype = tf.as_dtype(dtype)
+
+    def tensor(self, array: np.ndarray) -> Any:
+        return tf.cast(tf.constant(array), self._dtype)
+
+    def array(self, tensor: Any) -> np.ndarray:
+        return tf.cast(tensor, tf.float32).numpy()
+
+    def weight(self, array: np.ndarray) -> np.ndarray:
+        """An array, for only those become constants of the function that is traced."""
+        return array.astype(self._dtype.as_numpy_dtype)
+
+    def convolve(
+        self, x: Any, filters: Any, bias: Any, window: Window, groups: int
+    ) -> Any:
+        padding = _padding(window)
+        channels = x.shape[3]
+        if groups == channels > 1 and window.strides[0] == window.strides[1]:
+            kh, kw, _, outputs = filters.shape
+            y = tf.nn.depthwise_conv2d(
+                x,
+                tf.reshape(filters, (kh, kw, channels, outputs // channels)),
+                (1, *window.strides, 1),
+                padding,
+                dilations=window.dilations,
+            )
+        else:
+            y = tf.nn.conv2d(
+                x, filters, window.strides, padding, dilations=window.dilations
+            )
+        return y if bias is None else tf.nn.bias_add(y, bias)
+
+    def pool(self, x: Any, kind: str, window: Window) -> Any:
+        if kind == "max":
+            return tf.nn.max_pool2d(x, window.kernel, window.strides, _padding(window))
+        if window.name != "EXPLICIT":
+            return tf.nn.avg_pool2d(x, window.kernel, window.strides, window.name)
+        x = self.pad(x, window.padding)
+        means = tf.nn.avg_pool2d(x, window.kernel, window.strides, "VALID")
+        share = window.cells()[:, :, None] / np.prod(window.kernel)
+        return means / tf.cast(tf.constant(share), x.dtype)
+
+    def global_pool(self, x: Any, kind: str, keep: bool) -> Any:
+        reduce = {"max": tf.reduce_max, "avg": tf.reduce_mean, "sum": tf.reduce_sum}
+        return reduce[kind](x, (1, 2), keepdims=keep)
+
+    def pad(self, x: Any, padding: Sequence[int]) -> Any:
+        before, after = padding[::2], padding[1::2]
+        ends = [size + min(p, 0) for size, p in zip(x.shape[1:3], after, strict=True)]
+        starts = [max(-p, 0) for p in before]
+        x = x[:, starts[0] : ends[0], starts[1] : ends[1], :]
+        around = [[max(p, 0), max(q, 0)] for p, q in zip(before, after, strict=True)]
+        return tf.pad(x, [[0, 0], *around, [0, 0]])
+
+    def pad_with(self, x: Any, padding: Sequence[int], mode: str, value: float) -> Any:
+        pairs = [padding[k : k + 2] for k in (0, 2, 4)]
+        return tf.pad(x, [(0, 0), *pairs], mode.upper(), tf.cast(value, x.dtype))
+
+    def concat(self, xs: Sequence[Any]) -> Any:
+        return tf.concat(xs, -1)
+
+    def slice(self, x: Any, offset: int, size: int) -> Any:
+        return x[..., offset : offset + size]
+
+    def add(self, x: Any, y: Any) -> Any:
+        return x + y
+
+    def multiply(self, x: Any, y: Any) -> Any:
+        return x * y
+
+    def scale(self, x: Any, scale: Any, shift: Any, rank: int) -> Any:
+        return x * scale + shift
+
+    def matmul(self, x: Any, matrix: Any, bias: Any) -> Any:
+        y = tf.matmul(x, matrix)
+        return y if bias is None else tf.nn.bias_add(y, bias)
+
+    def matmul_maps(self, x: Any, filters: Any, bias: Any) -> Any:
+        matrix = tf.reshape(filters, [-1, filters.shape[-1]])
+        return self.matmul(tf.reshape(x, [-1, matrix.shape[0]]), matrix, bias)
+
+    def convolve_transposed(
+        self, x: Any, filters: Any, bias: Any, window: Window
+    ) -> Any:
+        top, bottom, left, right = window.padding
+        # Padding of its own is not negative: cells are zeros that a stride leaves out.
+        y = tf.raw_ops.Conv2DBackpropInput(
+            input_sizes=[tf.shape(x)[0], *window.output, filters.shape[3]],
+            filter=np.swapaxes(filters, 2, 3),
+            out_backprop=x,
+            strides=[1, *window.strides, 1],
+            padding="EXPLICIT",
+            explicit_paddings=[0, 0, top, max(bottom, 0), left, max(right, 0), 0, 0],
+        )
+        return y if bias is None else tf.nn.bias_add(y, bias)
+
+    def depth_to_space(self, x: Any, size: int) -> Any:
+        return tf.nn.depth_to_space(x, size)
+
+    def space_to_depth(self, x: Any, size: int) -> Any:
+        return tf.nn.space_to_depth(x, size)
+
+    def normalize(
+        self, x: Any, radius: int, bias: float, alpha: float, beta: float
+    ) -> Any:
+        return tf.nn.lrn(x, radius, bias, alpha, beta)
+
+    def resize(self, x: Any, sampling: Sampling) -> Any:
+        nearest = sampling.interpolation == "nearest"
+        operator = "ResizeNearestNeighbor" if nearest else "ResizeBilinear"
+        y = getattr(tf.raw_ops, operator)(
+            images=x,
+            size=sampling.output,
+            align_corners=sampling.coordinates == "align_corners",
+            half_pixel_centers=sampling.coordinates == "half_pixel",
+        )
+        return tf.cast(y, x.dtype)
+
+    def softmax(self, x: Any) -> Any:
+        return tf.nn.softmax(x)
+
+    def activate(self, name: str, x: Any, alpha: float, beta: float) -> Any:
+        return _ACTIVATIONS[name](x, alpha, beta)
+
+
+def _padding(window: Window) -> Any:
+    if window.name != "EXPLICIT":
+        return window.name
+    top, bottom, left, right = window.padding
+    return [[0, 0], [top, bottom], [left, right], [0, 0]]

@@ -1,0 +1,200 @@
+"""All that is to be seen on a GPU, in order of worth: python -m benchmarks gpu_day.
+
+For a CUDA machine that is lent for minutes. Every step is a process of its own: what
+fails or hangs costs its time, and no other step's results. Needs neither TensorFlow nor
+a network connection: networks and what to expect are in the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import importlib.util
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import command_line, cudnn_plans, gpu_data
+from benchmarks.processes import run_for
+from ios_tf.errors import UserError
+from ios_tf.files import utc_now, write_json
+from ios_tf.tables import table
+
+_SANITIZER = "compute-sanitizer"
+_FINGERPRINT = (
+    "import sys; from ios_tf.native import engine; "
+    "print(engine.device_fingerprint(sys.argv[1]))"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A process of the day.
+
+    Attributes:
+      name: of its files, too.
+      command: words.
+      share: of all minutes it may take at most; what it leaves is the others'.
+      missing: what it needs and there is not.
+    """
+
+    name: str
+    command: Sequence[str]
+    share: float
+    missing: str = ""
+
+
+def steps(options: argparse.Namespace) -> list[Step]:
+    """All of them, in order of worth."""
+    device = [f"--device={options.device}"]
+    networks = list(options.networks or gpu_data.NETWORKS)
+    smallest = networks[-1:]
+    no_sanitizer = "" if shutil.which(_SANITIZER) else f"{_SANITIZER} is not installed"
+    no_reference = _missing("torch", "PyTorch, the float64 reference,")
+
+    def file(name: str) -> str:
+        return os.path.join(options.output, name)
+
+    def check(name: str, *words: str) -> list[str]:
+        return command_line("checks", *words, *device, f"--json={file(name)}.json")
+
+    def sanitized(tool: str) -> Step:
+        words = [_SANITIZER, f"--tool={tool}", "--error-exitcode=9"]
+        command = [*words, *check(tool, "--only_networks", *smallest)]
+        return Step(tool, command, 0.1, no_sanitizer or no_reference)
+
+    def experiment(name: str, share: float, missing: str = "") -> Step:
+        words = [name, *networks, *device, "--quick", f"--output={options.output}"]
+        return Step(name, command_line(*words), share, missing)
+
+    types = "--dtypes=float32,float16,bfloat16"
+    return [
+        Step("library", [sys.executable, "-c", _FINGERPRINT, options.device], 0.05),
+        Step(
+            "plans",
+            command_line(
+                "cudnn_plans",
+                *device,
+                f"--convolutions={options.convolutions}",
+                f"--recordings={options.recordings}",
+                f"--json={file('plans')}.json",
+            ),
+            0.15,
+        ),
+        Step("operators", check("operators", types), 0.15, no_reference),
+        Step(
+            "networks",
+            check("networks", types, "--only_networks", *networks),
+            0.15,
+            no_reference,
+        ),
+        sanitized("memcheck"),
+        sanitized("racecheck"),
+        experiment("schedules", 0.3),
+        experiment("batch", 0.15),
+        experiment("frameworks", 0.2),
+        experiment("utilization", 0.1, _missing("pynvml", "nvidia-ml-py")),
+    ]
+
+
+def _missing(module: str, name: str) -> str:
+    return "" if importlib.util.find_spec(module) else f"{name} is not installed"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a step ended.
+
+    Attributes:
+      outcome: "passed", "failed", "ended: no time", "left out".
+      last_line: what it said last, or why it was left out.
+    """
+
+    step: str
+    command: str
+    outcome: str
+    seconds: float
+    last_line: str
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the steps; 0 if all passed.
+
+    Raises:
+      UserError: the output cannot be written, or there is no such step.
+    """
+    begin = time.monotonic()
+    end = begin + 60 * options.minutes
+    every = steps(options)
+    names = [step.name for step in every]
+    chosen = options.steps.split(",") if options.steps else names
+    if unknown := set(chosen) - set(names):
+        raise UserError(f"no step {min(unknown)!r}: {', '.join(names)}")
+    try:
+        os.makedirs(options.output, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{options.output}: {error.strerror}") from None
+    outcomes = []
+    for step in every:
+        if step.name not in chosen:
+            continue
+        limit = min(step.share * 60 * options.minutes, end - time.monotonic())
+        outcomes.append(_outcome(step, limit, options.output))
+        print(f"{step.name}: {outcomes[-1].outcome}", flush=True)
+        record = {
+            "command": "python -m benchmarks gpu_day " + " ".join(sys.argv[2:]),
+            "date": utc_now(),
+            "minutes": options.minutes,
+            "seconds": round(time.monotonic() - begin, 1),
+            "steps": [dataclasses.asdict(one) for one in outcomes],
+        }
+        write_json(os.path.join(options.output, "gpu_day.json"), record)
+    for one in outcomes:
+        print(f"{one.step}: {one.last_line}")
+    rows = [(one.step, one.outcome, f"{one.seconds:.0f} s") for one in outcomes]
+    print(table(("step", "outcome", "took"), rows))
+    return int(any(one.outcome != "passed" for one in outcomes))
+
+
+def _outcome(step: Step, limit: float, output: str) -> Outcome:
+    start = time.monotonic()
+    what, line = "left out", step.missing
+    if not step.missing and limit < 1:
+        line = "no time was left"
+    elif not step.missing:
+        log = Path(output, f"{step.name}.log")
+        with open(log, "wb") as file:
+            code = run_for(limit, step.command, file)
+        what = {0: "passed", None: "ended: no time"}.get(code, "failed")
+        said = log.read_text(encoding="utf-8", errors="replace").split("\n")
+        line = next((text.strip() for text in reversed(said) if text.strip()), "")
+    seconds = round(time.monotonic() - start, 1)
+    return Outcome(step.name, " ".join(step.command), what, seconds, line[:100])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds those of this command."""
+    parser.add_argument(
+        "networks",
+        metavar="NETWORK",
+        nargs="*",
+        help="files of python -m benchmarks export_blocks, of which the sanitizers run "
+        "the last one; default: the paper's four",
+    )
+    cudnn_plans.add_arguments(parser)
+    parser.add_argument(
+        "--minutes", type=_minutes, default=25.0, metavar="M", help="for all of it"
+    )
+    parser.add_argument("--output", default="gpu_day", metavar="DIR")
+    parser.add_argument("--steps", metavar="A,B", help="these only; default: all")
+
+
+def _minutes(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < 1e6:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"must be a number of minutes, not {text!r}")

@@ -1,0 +1,181 @@
+"""The cost of loading a converted model with the plugin, and stock TensorFlow.
+
+    python -m benchmarks loading MODEL [--batch_size=N] [--rounds=N] [--json=FILE]
+
+Every load is a process of its own, the variants in turn. Importing TensorFlow is not
+counted, importing this package is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchmarks.standalone import exit_code, measured, model_parser
+from ios_tf.conversion.convert import convert
+from ios_tf.files import write_json
+from ios_tf.model import keras2
+from ios_tf.model.loading import keras_model_of, saved_model
+from ios_tf.tables import table
+
+# Arguments: the model's directory, "plugin" or "stock", the batch size.
+_CHILD = """
+import json, sys, time
+import tensorflow as tf
+
+model, plugin, batch_size = sys.argv[1], sys.argv[2] == "plugin", int(sys.argv[3])
+times = [time.perf_counter()]
+if plugin:
+    import ios_tf
+function = tf.saved_model.load(model).signatures["serving_default"]
+inputs = {
+    name: tf.cast(
+        tf.random.uniform(
+            [size or (224 if i else batch_size) for i, size in enumerate(spec.shape)]
+        ),
+        spec.dtype,
+    )
+    for name, spec in function.structured_input_signature[1].items()
+}
+times.append(time.perf_counter())
+for _ in range(2):
+    [output.numpy() for output in function(**inputs).values()]
+    times.append(time.perf_counter())
+with open("/proc/self/status", encoding="ascii") as status:  # rusage: the parent's, too
+    lines = dict(line.split(":", 1) for line in status)
+memory = [int(lines[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM")]
+print(json.dumps([b - a for a, b in zip(times, times[1:])] + memory))
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Loading:
+    """One way to load a model: medians.
+
+    Attributes:
+      load: seconds until the signature can be called.
+      first, second: seconds of the first two calls. TensorFlow optimises the graph in
+        the first, and the engine compiles its regions.
+      resident, peak: MiB of the process, after these calls and at most.
+    """
+
+    load: float
+    first: float
+    second: float
+    resident: float
+    peak: float
+
+
+def bench_loading(
+    model: Any,
+    *,
+    batch_size: int = 1,
+    rounds: int = 5,
+    cache_dir: str | None = None,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> dict[str, Loading]:
+    """Loads the original and the converted model, each in processes of their own.
+
+    Args:
+      model, batch_size, cache_dir, progress, say: as for `ios_tf.convert`.
+      rounds: processes of each variant.
+
+    Returns:
+      "TensorFlow" (the original), "converted, TensorFlow" (without the plugin) and
+      "converted, plugin".
+
+    Raises:
+      UserError: as for `ios_tf.convert`.
+    """
+    with (
+        _original(model, say) as source,
+        tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
+    ):
+        converted = directory + "/converted"
+        convert(
+            source,
+            converted,
+            batch_size=batch_size,
+            cache_dir=cache_dir,
+            keep_slower=True,
+            progress=progress,
+        )
+        variants = {
+            "TensorFlow": (source, "stock"),
+            "converted, TensorFlow": (converted, "stock"),
+            "converted, plugin": (converted, "plugin"),
+        }
+        found: dict[str, list[list[float]]] = {name: [] for name in variants}
+        for _ in range(rounds):
+            for name, arguments in variants.items():
+                found[name].append(_child(*arguments, str(batch_size)))
+    return {
+        name: Loading(*map(statistics.median, zip(*times, strict=True)))
+        for name, times in found.items()
+    }
+
+
+@contextlib.contextmanager
+def _original(model: Any, say: Callable[[str], None]) -> Iterator[str]:
+    """What is served without this package: a SavedModel, or what Keras exports."""
+    keras_model = keras_model_of(model, say=say)
+    if keras_model is None:
+        with saved_model(model, say=say) as path:
+            yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        path = directory + "/exported"
+        quiet = {} if keras2.is_model(keras_model) else {"verbose": False}
+        keras_model.export(path, **quiet)
+        yield path
+
+
+def _child(*arguments: str) -> list[float]:
+    command = [sys.executable, "-c", _CHILD, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{arguments[0]}: {done.stderr.strip()[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> int:
+    parser = model_parser("Measures what loading costs.", rounds=5)
+    return exit_code(_run, parser.parse_args())
+
+
+def _run(options: argparse.Namespace) -> int:
+    found = measured(bench_loading, options)
+    rows = [
+        [
+            name,
+            f"{loading.load:.2f}",
+            f"{loading.first:.2f}",
+            f"{loading.second:.3f}",
+            f"{loading.resident:.0f}",
+            f"{loading.peak:.0f}",
+        ]
+        for name, loading in found.items()
+    ]
+    columns = ["load s", "first call s", "second call s", "resident MiB", "peak MiB"]
+    print(table(["", *columns], rows))
+    if options.json:
+        content = {
+            "command": f"python -m benchmarks loading {options.model} "
+            f"--batch_size={options.batch_size} --rounds={options.rounds}",
+            "loading": {name: dataclasses.asdict(x) for name, x in found.items()},
+        }
+        write_json(options.json, content)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

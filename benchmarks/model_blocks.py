@@ -1,0 +1,238 @@
+"""Tables of a model's blocks: their numbers of schedules, and latencies by strategy."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchmarks.offline_cost_model import OfflineCostModel
+from benchmarks.simulated_gpu import DEVICES, SimulatedCostModel
+from ios_tf.cost import CostModel, known_devices, open_database
+from ios_tf.errors import UserError
+from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
+from ios_tf.model.loading import keras_model_of, saved_model, traced
+from ios_tf.scheduler import (
+    STRATEGIES,
+    BlockTooLargeError,
+    Complexity,
+    Problem,
+    Pruning,
+    SearchOptions,
+    complexity,
+    make_units,
+    search,
+)
+from ios_tf.scheduler.state_space import MAX_TRANSITIONS
+from ios_tf.tables import table
+from ios_tf.tuning.cache import directory_of, latency_database
+from ios_tf.tuning.parts import DEFAULT_PATTERNS, Patterns, parts_of
+
+# Names Keras gives to the nodes of a layer.
+_INSIDE_LAYERS = ("convolution", "batchnorm", "mul", "mul_1", "add_1", "MaxPool2d")
+
+SIMULATED_PREFIX = "simulated:"
+MEASURED_PREFIX = "measured:"
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """The blocks of one signature of a model.
+
+    Attributes:
+      problems: different blocks, in the graph's order.
+      counts: signature of a block -> how many there are.
+      notes: one line each on what the user may want to know.
+    """
+
+    problems: Sequence[Problem]
+    counts: collections.Counter[str]
+    notes: Sequence[str]
+
+
+def _frozen(
+    model: Any,
+    signature: str | None,
+    say: Callable[[str], None],
+    tags: Sequence[str] | None,
+    calibrated: bool,
+) -> frozen_graphs.FrozenSignature:
+    keras_model = None
+    if not signature:
+        keras_model = keras_model_of(model, say=say, calibrated=calibrated)
+    if keras_model is not None:
+        function, _ = traced(keras_model)
+        return frozen_graphs.freeze_flat(keras_model.name, function, keep_filters=True)
+    with saved_model(model, say=say) as source:
+        loaded = saved_models.load(source, tags)
+        name = saved_models.choose_signature(signature, loaded)
+        frozen = frozen_graphs.freeze(name, loaded.signatures[name], keep_filters=True)
+    if graph_optimizer.is_converted(frozen):
+        raise UserError(f"signature {name!r} is converted; name the original model")
+    return frozen
+
+
+def blocks_of(
+    model: Any,
+    batch_size: int,
+    pruning: Pruning,
+    patterns: Patterns = DEFAULT_PATTERNS,
+    signature: str | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    tags: Sequence[str] | None = None,
+    count_only: bool = False,
+) -> Blocks:
+    """The blocks that `ios_tf.convert` would search, see there for the arguments.
+
+    With `count_only` - for `complexity_table` - those that are too large to search are
+    not cut, and batch norms of `models:NAME` keep the statistics they begin with.
+
+    Raises:
+      UserError: as for `ios_tf.convert`.
+    """
+    limit = {"max_transitions": None} if count_only else {}
+    frozen = _frozen(model, signature, say, tags, not count_only)
+    collected = graph_optimizer.collect(
+        graph_optimizer.fold_constants(frozen), batch_size
+    )
+    counts: collections.Counter[str] = collections.Counter()
+    problems: dict[str, Problem] = {}
+    notes = []
+    for block in collected.blocks:
+        problem = collected.problems[block["signature"]]
+        parts, forced = parts_of(problem, pruning, patterns, **limit)
+        if forced:
+            notes.append(_too_large(problem, "search", forced))
+        for part in parts:
+            counts[part.problem.signature] += 1
+            problems.setdefault(part.problem.signature, part.problem)
+    if not problems:
+        raise UserError(f"{model}: it has no blocks to schedule")
+    return Blocks(list(problems.values()), counts, notes)
+
+
+def complexity_table(
+    blocks: Blocks, pruning: Pruning, patterns: Patterns = DEFAULT_PATTERNS
+) -> str:
+    """The paper's Table 1 of all blocks, the largest last.
+
+    What has too many transitions to be counted at once is cut like for a search.
+    """
+    rows, largest = [], None
+    notes = list(blocks.notes)
+    waiting = [
+        (problem, blocks.counts[problem.signature]) for problem in blocks.problems
+    ]
+    while waiting:
+        problem, times = waiting.pop(0)
+        units = make_units(problem, patterns.units_of(problem))
+        try:
+            counted = complexity(units.contracted, pruning)
+        except BlockTooLargeError:
+            parts, forced = parts_of(problem, pruning, patterns, MAX_TRANSITIONS)
+            notes.append(_too_large(problem, "count", forced))
+            waiting[:0] = [(part.problem, times) for part in parts]
+            continue
+        rows.append((_label(problem, times), *_columns(counted)))
+        if largest is None or counted.transitions > largest[1].transitions:
+            largest = (problem, counted)
+    if largest:
+        rows.append((f"largest: {_short(largest[0])}", *_columns(largest[1])))
+    header = ("block", "n", "d", "states", "bound", "transitions", "schedules")
+    return "\n".join([table(header, rows), *(f"note: {n}" for n in notes)])
+
+
+def latency_table(
+    blocks: Blocks,
+    cost_model: CostModel,
+    pruning: Pruning,
+    patterns: Patterns = DEFAULT_PATTERNS,
+    strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "both"),
+) -> str:
+    """Latencies in ms of all blocks under each strategy: sums of their stages'."""
+    ordered = [s for s in reversed(STRATEGIES) if s in strategies]
+    totals = dict.fromkeys(ordered, 0.0)
+    rows = []
+    for problem in blocks.problems:
+        latencies = {}
+        for strategy in ordered:
+            try:
+                latencies[strategy] = search(
+                    problem,
+                    cost_model,
+                    SearchOptions(strategy, pruning, units=patterns.units_of(problem)),
+                ).latency_ms
+            except LookupError:  # too little has been measured
+                latencies[strategy] = math.nan
+            count = blocks.counts[problem.signature]
+            totals[strategy] += latencies[strategy] * count
+        rows.append((_label(problem, count), *map(_ms, latencies.values())))
+    rows.append(("all", *map(_ms, totals.values())))
+    first = totals[ordered[0]]
+    ratios = [f"{ms / first:.3f}" for ms in totals.values()]
+    rows.append((f"/ {ordered[0]}", *("?" if r == "nan" else r for r in ratios)))
+    return "\n".join(
+        [table(("block", *ordered), rows), *(f"note: {n}" for n in blocks.notes)]
+    )
+
+
+def cost_model_of(device: str, cache_dir: str | None = None) -> CostModel:
+    """The cost model of a device that is not there.
+
+    Args:
+      device: "simulated:NAME", one of `benchmarks.simulated_gpu.DEVICES`, or
+        "measured:NAME", the fingerprint of a device in the latency database.
+      cache_dir: where the latency database is, as for `ios_tf.convert`.
+
+    Raises:
+      UserError: there is no such device.
+    """
+    path = latency_database(directory_of(cache_dir))
+    known = [SIMULATED_PREFIX + name for name in DEVICES]
+    known += [MEASURED_PREFIX + name for name in known_devices(path)]
+    if device not in known:
+        raise UserError(f"there is no device {device!r}, but {', '.join(known)}")
+    kind, _, name = device.partition(":")
+    if f"{kind}:" == SIMULATED_PREFIX:
+        return SimulatedCostModel(DEVICES[name])
+    return OfflineCostModel(open_database(path, name))
+
+
+def _ms(value: float) -> str:
+    return "?" if math.isnan(value) else f"{value:.4f}"
+
+
+def _columns(counted: Complexity) -> tuple[str, ...]:
+    return (
+        str(counted.operators),
+        str(counted.width),
+        str(counted.states),
+        _number(counted.bound),
+        str(counted.transitions),
+        _number(counted.schedules),
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value < 1e6 else f"{value:.1e}"
+
+
+def _too_large(problem: Problem, for_one: str, cuts: int) -> str:
+    return (
+        f"block {problem.name} is too large for one {for_one}: "
+        f"{cuts} cuts more than its waists"
+    )
+
+
+def _label(problem: Problem, count: int) -> str:
+    return _short(problem) + (f" x{count}" if count > 1 else "")
+
+
+def _short(problem: Problem) -> str:
+    """The layer of the block's first operator."""
+    layers = problem.names[0].split("/")
+    while len(layers) > 1 and layers[-1] in _INSIDE_LAYERS:
+        layers.pop()
+    return layers[-1]

@@ -1,0 +1,160 @@
+"""Schedules of a whole network, found and measured on the engine alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.frameworks.runner import runs_taking
+from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement
+from ios_tf.cost.profiled import ProfiledCostModel
+from ios_tf.model.network import Network
+from ios_tf.native import engine
+from ios_tf.scheduler import PAPER_PRUNING, Pruning, Schedule
+from ios_tf.tuning.algorithms import allowed
+from ios_tf.tuning.searcher import Searcher, SearchStats
+from ios_tf.tuning.settings import SearchSettings
+
+# Runs of one measurement together take at least so long.
+_LEAST_MS = 20.0
+# From this batch size on a run is long, and few tell its latency.
+_LARGE_BATCH = 16
+_FEW_RUNS = Measurement(warmup=1, number=1, repeat=3)
+# In which whole networks are compared.
+_ROUNDS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The schedules of a network's blocks, by signature, and what they took.
+
+    Attributes:
+      schedules: by signature.
+      stats: of the search.
+      measuring_seconds: that part of the search in which the device was measured.
+    """
+
+    schedules: Mapping[str, Schedule]
+    stats: SearchStats
+    measuring_seconds: float
+
+    def costs(self) -> dict[str, Any]:
+        """The cost of the search, as a row of an experiment has it."""
+        return {
+            "search_seconds": self.stats.seconds,
+            "measurements": self.stats.measured,
+            "stopped_blocks": len(self.stats.stopped),
+        }
+
+    def stages(self, network: Network) -> int:
+        """How many stages all regions have together."""
+        return sum(len(r.schedule(self.schedules).stages) for r in network.regions)
+
+
+def find_schedules(
+    network: Network,
+    strategy: str,
+    device: str,
+    pruning: Pruning = PAPER_PRUNING,
+    time_limit: float = 0.0,
+    winograd: bool = True,
+) -> Found:
+    """Searches the schedules of all blocks, from nothing: no latency is known before.
+
+    Args:
+      network: what to schedule.
+      strategy: one of STRATEGIES.
+      device: as the engine calls it: "cpu", "gpu", "gpu:1,tf32=off".
+      pruning: of the search.
+      time_limit: in seconds; 0: none.
+      winograd: whether convolutions may be computed by minimal filtering.
+    """
+    large = network.batch_size >= _LARGE_BATCH
+    model = _TimedCostModel(device, _FEW_RUNS if large else DEFAULT_MEASUREMENT)
+    settings = SearchSettings(strategy, pruning, algorithms=allowed(device, winograd))
+    searcher = Searcher(model, settings, time_limit=time_limit)
+    schedules, stats = searcher.schedule_all(network.problems.values())
+    choices = [schedules]
+    choices += searcher.alternatives(network.problems.values(), schedules)
+    if len(choices) > 1:
+        rounds = 2 if large else _ROUNDS
+        latencies = interleaved_ms(network, choices, device, rounds)
+        ratios = np.median(latencies / latencies[0], axis=1)
+        schedules = choices[int(np.argmin(ratios))]
+    return Found(schedules, stats, model.seconds)
+
+
+def transferred(
+    schedules: Mapping[str, Schedule], network: Network, other: Network
+) -> dict[str, Schedule]:
+    """Schedules of a network for the same one at another batch size or precision."""
+    return {
+        there.signature: dataclasses.replace(
+            schedules[here.signature], signature=there.signature
+        )
+        for here, there in zip(
+            network.problems.values(), other.problems.values(), strict=True
+        )
+    }
+
+
+class _TimedCostModel(ProfiledCostModel):
+    """Also adds up the time it measures.
+
+    Attributes:
+      seconds: so far.
+    """
+
+    seconds = 0.0
+
+    def _measure(self, *arguments: Any, **options: Any) -> list[float]:
+        start = time.monotonic()
+        try:
+            return super()._measure(*arguments, **options)
+        finally:
+            self.seconds += time.monotonic() - start
+
+
+def interleaved_ms(
+    network: Network,
+    candidates: Sequence[Mapping[str, Schedule]],
+    device: str,
+    rounds: int,
+) -> np.ndarray:
+    """Latencies of a network under several sets of schedules, in one run.
+
+    Every round measures all candidates, every other one in reverse order.
+
+    Args:
+      network: what runs.
+      candidates: schedules of its blocks, by signature.
+      device: as the engine calls it.
+      rounds: an even number.
+
+    Returns:
+      Milliseconds, float64 [candidates, rounds]: sums over the regions.
+    """
+    latencies = np.zeros((len(candidates), rounds))
+    for region in network.regions:
+        profiler = engine.Profiler(region.block, device)
+        schedules = [schedule_json(region.schedule(found)) for found in candidates]
+        once_ms = profiler.measure(schedules[:1], warmup=2, number=1, repeat=3).min()
+        measured = profiler.measure(
+            [*schedules, *schedules[::-1]],
+            warmup=1,
+            number=runs_taking(_LEAST_MS, once_ms),
+            repeat=rounds // 2,
+        )
+        there, back = measured[: len(schedules)], measured[len(schedules) :][::-1]
+        latencies += np.stack([there, back], axis=2).reshape(latencies.shape)
+    return latencies
+
+
+def schedule_json(schedule: Schedule) -> dict[str, Any]:
+    """The JSON object the engine takes."""
+    return json.loads(schedule.to_json())

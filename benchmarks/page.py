@@ -1,0 +1,188 @@
+"""Makes the results page, docs/benchmarks.md, from the JSON files of the results.
+
+python -m benchmarks page [--results=DIR] [--output=FILE] [--paper=FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.experiments.command import EXPERIMENTS, by_name, draw
+from benchmarks.experiments.experiment import Record, Table, paper_results, short_name
+from benchmarks.standalone import exit_code
+from ios_tf.errors import UserError
+from ios_tf.files import write_text
+from ios_tf.scheduler import document
+
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
+
+_INTRODUCTION = """# Benchmarks
+
+This page is made by `python -m benchmarks page` from the JSON files in
+`docs/results/<machine>`; those hold all numbers in full.
+
+* Whatever is compared was measured in one run, in turn, every other round in reverse
+  order. Medians, with the 10th and the 90th percentile; speedups and ratios are
+  medians of the rounds' own ratios.
+* Peers run the very same network: one interpreter takes the blocks to each framework's
+  own operators, with the same random weights and inputs, batch norms folded. Outputs
+  are compared before anything is timed. Each peer has a process of its own and the
+  same threads; only one process runs at a time.
+* A search begins with nothing known. `*` marks one that `--time_limit` has stopped.
+* The paper's numbers are those its authors measured on an NVIDIA V100.
+"""
+_NO_GPU = """
+**Nothing has been measured on a GPU yet**: all measurements below are a CPU's.
+"""
+
+
+def write_page(
+    output: str, results: str | os.PathLike[str] = RESULTS, paper: str | None = None
+) -> int:
+    """Writes the page, and draws the figures that are missing.
+
+    Args:
+      output: the Markdown file.
+      results: a directory of one directory for each machine.
+      paper: the file with the paper's numbers; by default the package's.
+
+    Returns:
+      How many results are on it.
+
+    Raises:
+      UserError: one line that says what cannot be read or written.
+    """
+    published = paper_results(paper)
+    machines: dict[str, tuple[list[tuple[Path, Record]], list[Mapping[str, Any]]]] = {}
+    for directory in sorted(p for p in Path(results).glob("*") if p.is_dir()):
+        records, models = [], []
+        for path in sorted(directory.glob("*.json")):
+            model = _model(path)
+            if model:
+                models.append(model)
+            else:
+                records.append((path, Record.read(path)))
+        order = [what.name for what in EXPERIMENTS]
+        records.sort(key=lambda each: order.index(by_name(each[1].experiment).name))
+        machines[directory.name] = (records, models)
+    every = [record for records, _ in machines.values() for _, record in records]
+    text = _INTRODUCTION
+    if not any(r.settings.get("device", "cpu").startswith("gpu") for r in every):
+        text += _NO_GPU
+    text += _commands(every)
+    for name, (records, models) in machines.items():
+        text += f"\n## {name}\n"
+        for path, record in records:
+            text += _section(path, record, published, Path(output).parent)
+        for model in models:
+            text += _model_section(model)
+    write_text(output, text)
+    return len(every) + sum(len(models) for _, models in machines.values())
+
+
+def _commands(records: Sequence[Record]) -> str:
+    """A table of the commands to run for all of it, and how long they took."""
+    rows = []
+    for what in EXPERIMENTS:
+        took = [
+            f"{record.seconds / 60:.1f} min ({record.machine['cores']} cores"
+            + (", --quick)" if record.settings["quick"] else ")")
+            for record in records
+            if record.experiment == what.name
+        ]
+        command = f"python -m benchmarks {what.name} --output=docs/results/MACHINE"
+        rows.append([f"`{command}`", what.help, ", ".join(took) or "not run yet"])
+    made = "`python -m benchmarks page`"
+    rows.append([made, "this page", "seconds"])
+    header = ["command", "what it measures", "took"]
+    return (
+        "\n## Commands\n\nIn a checkout, on a machine that does nothing else, after "
+        "`pip install '.[peers,plots]'`:\n\n"
+        + _markdown(Table("", header, rows), left=3)
+        + "\n`--quick` measures less, in under 10 minutes. Where there is no "
+        "TensorFlow, name files that `python -m benchmarks export_blocks` wrote as "
+        "networks.\n"
+    )
+
+
+def _section(path: Path, record: Record, paper: Mapping[str, Any], page: Path) -> str:
+    what = by_name(record.experiment)
+    text = f"\n### {record.experiment}: {what.help}\n\n"
+    text += _facts(record.command, record.date, record.device)
+    found = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+    minutes = record.seconds / 60
+    text += (
+        f"* {record.machine['processor']}, {record.machine['cores']} cores; {found}\n"
+    )
+    text += f"* took {minutes:.1f} min; `{path.name}` has all numbers\n"
+    for table in what.tables(record.results, paper):
+        text += f"\n{table.title}\n\n{_markdown(table)}"
+    figure = path.with_suffix(".svg")
+    if not figure.exists():
+        draw(record, paper, str(path.with_suffix("")))
+    if figure.exists():
+        link = os.path.relpath(figure, page or ".")
+        text += f"\n![{record.experiment}]({Path(link).as_posix()})\n"
+    return text
+
+
+def _facts(command: str, date: str, device: str) -> str:
+    return f"* `{command}`\n* {date[:10]}, {device}\n"
+
+
+def _model(path: Path) -> Mapping[str, Any] | None:
+    """The results that `ios_tf bench MODEL --json` wrote; None for other JSON."""
+    try:
+        data = document.read(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+    return data if isinstance(data, dict) and "variants" in data else None
+
+
+def _model_section(data: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            variant["name"],
+            f"{variant['median_ms']:.2f}",
+            f"{variant['ratio']:.3f}",
+            f"{variant['difference']:.0e}",
+        ]
+        for variant in data["variants"]
+    ]
+    table = Table("", ["", "median ms", "/ TensorFlow", "difference"], rows)
+    command = " ".join(map(shlex.quote, data["command"].split()))
+    text = f"\n### model: {short_name(data['model'])}, in TensorFlow\n\n"
+    text += _facts(command, data["date"], data["device"])
+    return f"{text}\n{_markdown(table)}"
+
+
+def _markdown(table: Table, left: int = 1) -> str:
+    """A Markdown table whose first columns are text and whose others are numbers."""
+    marks = ["---" if i < left else "---:" for i in range(len(table.header))]
+    lines = [table.header, marks, *table.rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _run(options: argparse.Namespace) -> int:
+    count = write_page(options.output, options.results, options.paper)
+    print(f"{options.output}: {count} results")
+    return 0
+
+
+def main() -> int:
+    """Runs the command line; gives its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", metavar="DIR", default=RESULTS)
+    parser.add_argument("--output", metavar="FILE", default="docs/benchmarks.md")
+    parser.add_argument("--paper", metavar="FILE", help="in place of the paper's")
+    return exit_code(_run, parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

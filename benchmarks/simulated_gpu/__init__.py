@@ -1,0 +1,10 @@
+"""Simulated devices: analytic latencies, for tests and for exploring without a device.
+
+It is a model. It was calibrated on the paper's V100 (docs/simulated.md says how well it
+predicts that); latencies that matter are measured.
+"""
+
+from benchmarks.simulated_gpu.device import DEVICES, Arithmetic, SimulatedDevice
+from benchmarks.simulated_gpu.model import SimulatedCostModel
+
+__all__ = ["DEVICES", "Arithmetic", "SimulatedCostModel", "SimulatedDevice"]

@@ -1,0 +1,360 @@
+"""Converts one network of the zoo, compares outputs and measures latencies.
+
+    python -m benchmarks zoo.measure NAME RESULT.json [--rounds=N] ...
+
+The process is the network's own: what it holds and what it breaks ends with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+import ios_tf
+from benchmarks.zoo.model import Model
+from ios_tf.differences import relative_difference
+from ios_tf.files import write_json
+from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
+from ios_tf.native import grappler, malloc
+from ios_tf.native.names import ANNOTATIONS, SHAPE_OF_WEIGHT
+
+# Convolutions and products, of which the share in regions is told.
+_FILTERS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
+_PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+_CALLS = 3  # in a row; the first lets the threads of the other one come to rest
+_LONG_MS = 500
+_LEAST_ROUNDS = 3
+_SECONDS = 30  # after which a batch size is measured no longer
+
+# Arguments: a SavedModel, the directory to write, ios_tf.convert's keywords as JSON.
+_CONVERT = """
+import json, sys
+import ios_tf
+report = ios_tf.convert(sys.argv[1], sys.argv[2], **json.loads(sys.argv[3]))
+with open("/proc/self/status", encoding="ascii") as status:  # rusage: the parent's, too
+    (peak,) = [int(line.split()[1]) for line in status if line.startswith("VmHWM")]
+print(json.dumps([report.notes, peak / 1024]))
+"""
+
+
+class ConversionError(Exception):
+    """The conversion failed; the message is one line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How the networks are converted and measured.
+
+    Attributes:
+      batch_sizes: those that it is converted for and latencies are measured at;
+        outputs are compared at the first, and at one it was not converted for.
+      rounds: of interleaved calls; fewer for what takes long.
+      time_limit: seconds that a network's searches may take.
+      strategy: as of `ios_tf.convert`.
+    """
+
+    batch_sizes: Sequence[int] = (1, 8)
+    rounds: int = 10
+    time_limit: int = 60
+    strategy: str = "both"
+
+
+def measure(
+    model: Model,
+    options: Options,
+    convert: Callable[[str, str, Mapping[str, Any]], tuple[list[str], float]],
+) -> dict[str, Any]:
+    """Measures a network; returns a row of the page, see page.py.
+
+    Args:
+      model: the network.
+      options: how it is measured.
+      convert: writes the SavedModel of the first argument to the second, with the
+        third as keywords; gives notes, and the peak of memory in MiB.
+    """
+    with tempfile.TemporaryDirectory(prefix="ios_tf_zoo_") as directory:
+        source = os.path.join(directory, "original")
+        output = os.path.join(directory, "converted")
+        model.save(source)
+        malloc.release_unused()  # what building it took, the conversion may need
+        keywords = {
+            "batch_size": list(options.batch_sizes),
+            "device": "cpu",
+            "strategy": options.strategy,
+            "time_limit": options.time_limit,
+            "keep_slower": True,
+            "cache_dir": os.path.join(directory, "cache"),
+        }
+        start = time.perf_counter()
+        notes, peak = convert(source, output, keywords)
+        seconds = time.perf_counter() - start
+        original, loaded = saved_models.load(source), saved_models.load(output)
+        found = {"convert_seconds": seconds, "convert_mib": peak, "notes": notes}
+        name = saved_models.choose_signature(None, original)
+        first = options.batch_sizes[0]
+        expected, converted = original.signatures[name], loaded.signatures[name]
+        found |= coverage(
+            frozen_graphs.freeze(name, expected, keep_filters=True),
+            frozen_graphs.freeze(name, converted, keep_filters=True),
+            model.inputs(first),
+        )
+        malloc.release_unused()
+        found |= _differences(expected, converted, output, model, (first, 3))
+        found["latency"] = {
+            str(size): _ratio(expected, converted, model.inputs(size), options.rounds)
+            for size in options.batch_sizes
+        }
+    return found
+
+
+def convert_alone(
+    source: str, output: str, keywords: Mapping[str, Any]
+) -> tuple[list[str], float]:
+    """Converts in another process, whose memory is the conversion's alone.
+
+    Raises:
+      ConversionError: it failed.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", _CONVERT, source, output, json.dumps(dict(keywords))],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        reason = lines[-1] if lines else f"it ended with signal {-done.returncode}"
+        raise ConversionError(reason)
+    notes, peak = json.loads(done.stdout.strip().splitlines()[-1])
+    return notes, peak
+
+
+def coverage(
+    frozen: frozen_graphs.FrozenSignature,
+    rewritten: frozen_graphs.FrozenSignature,
+    inputs: Mapping[str, np.ndarray],
+) -> dict[str, Any]:
+    """Operators, regions, and the share of multiplications that regions do.
+
+    Args:
+      frozen: a signature.
+      rewritten: the same with schedules.
+      inputs: its arguments.
+    """
+    known = multiplications(graph_optimizer.fold_constants(frozen), inputs)
+    left = sum(
+        known.get(node.name, 0)
+        for node in rewritten.graph_def.node
+        if ANNOTATIONS[0] not in node.attr
+    )
+    programs = graph_optimizer.lowered_programs(rewritten)
+    return {
+        "multiplications": sum(known.values()),
+        "share": 1 - left / max(sum(known.values()), 1) if programs else 0.0,
+        "regions": len(programs),
+        "operators": sum(len(p["block"]["operators"]) for p in programs),
+        "outputs": len(frozen.outputs),
+    }
+
+
+def multiplications(
+    frozen: frozen_graphs.FrozenSignature, inputs: Mapping[str, np.ndarray]
+) -> dict[str, int]:
+    """Those of every convolution and matrix product outside of control flow."""
+    graph_def = graph_pb2.GraphDef()
+    graph_def.CopyFrom(frozen.graph_def)
+    shapes = {
+        spec.name.split(":")[0]: inputs[key].shape
+        for key, spec in frozen.inputs.items()
+        if key in inputs
+    }
+    for node in graph_def.node:
+        node.attr.pop("_output_shapes", None)
+        if SHAPE_OF_WEIGHT in node.attr:  # a filter that is read of a variable
+            node.op = "Placeholder"
+            del node.input[:]
+            node.attr["shape"].CopyFrom(node.attr[SHAPE_OF_WEIGHT])
+        if node.op == "Placeholder" and node.name in shapes:
+            node.attr["shape"].shape.CopyFrom(
+                tf.TensorShape(shapes[node.name]).as_proto()
+            )
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+    counts = {}
+    for operation in graph.get_operations():
+        count = _count(operation)
+        if count is not None:
+            counts[operation.name] = count
+    return counts
+
+
+def _count(operation: Any) -> int | None:
+    kind = operation.type
+    if kind in _FILTERS:
+        per_value = operation.inputs[1].shape[:-1].num_elements()
+        if kind == "DepthwiseConv2dNative":
+            per_value = operation.inputs[1].shape[:2].num_elements()
+        values = operation.outputs[0].shape.num_elements()
+    elif kind == "Conv2DBackpropInput":  # of each value that is spread
+        filters = operation.inputs[1].shape
+        per_value = filters[:3].num_elements()
+        values = operation.inputs[2].shape.num_elements()
+    elif kind in _PRODUCTS:
+        transposed = "transpose_a" if kind == "MatMul" else "adj_x"
+        shape = operation.inputs[0].shape
+        if shape.rank is None:
+            return 0
+        per_value = shape[-2 if operation.get_attr(transposed) else -1]
+        values = operation.outputs[0].shape.num_elements()
+    else:
+        return None
+    return (per_value or 0) * (values or 0)
+
+
+def _differences(
+    expected: Any,
+    converted: Any,
+    output: str,
+    model: Model,
+    batch_sizes: Sequence[int],
+) -> dict[str, Any]:
+    """The largest relative difference of outputs, on the engine and without it.
+
+    `spread` is the difference that another image makes: next to 0, equal outputs say
+    little.
+    """
+    found = {"difference": 0.0, "stock_difference": 0.0}
+    with grappler.options(use_plugin_optimizers=False):
+        plain = tf.saved_model.load(output).signatures["serving_default"]
+        for size in batch_sizes:
+            inputs = _tensors(model.inputs(size))
+            truth = expected(**inputs)
+            found["stock_difference"] = max(
+                found["stock_difference"], difference(plain(**inputs), truth)
+            )
+    for size in batch_sizes:
+        inputs = _tensors(model.inputs(size))
+        truth = expected(**inputs)
+        found["difference"] = max(
+            found["difference"], difference(converted(**inputs), truth)
+        )
+    pairs = [(value[:1], value[1:2]) for value in truth.values() if value.shape.rank]
+    spread = [
+        difference({"": b}, {"": a})
+        for a, b in pairs
+        if a.shape == b.shape and a.dtype.is_floating
+    ]
+    return {**found, "spread": max(spread, default=0.0)}
+
+
+def difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
+    """The largest one over the largest value of each output; of other types than
+    floats, the share of values that differ."""
+    largest = 0.0
+    for name, tensor in expected.items():
+        truth, value = tensor.numpy(), found[name].numpy()
+        if tensor.dtype.is_floating:
+            largest = max(largest, relative_difference(value, truth))
+        elif truth.shape != value.shape:
+            return float("inf")
+        elif truth.size:
+            largest = max(largest, float(np.mean(truth != value)))
+    return largest
+
+
+def _ratio(
+    expected: Any, converted: Any, arrays: Mapping[str, np.ndarray], rounds: int
+) -> dict[str, float]:
+    """Medians in ms, and the median of the rounds' ratios: below 1 is faster."""
+    inputs = _tensors(arrays)
+    times: dict[str, list[float]] = {"tensorflow": [], "converted": []}
+    functions = {"tensorflow": expected, "converted": converted}
+    end = time.perf_counter() + _SECONDS
+    others = OtherWork()
+    for round_number in range(rounds):
+        if round_number >= _LEAST_ROUNDS and time.perf_counter() > end:
+            break
+        for name, function in functions.items():
+            calls = [_milliseconds(function, inputs)]
+            if calls[0] < _LONG_MS:  # else what was before it hardly counts
+                calls = [_milliseconds(function, inputs) for _ in range(_CALLS)]
+            times[name].append(statistics.median(calls))
+    ratios = [c / t for t, c in zip(*times.values(), strict=True)]
+    return {
+        "tensorflow_ms": statistics.median(times["tensorflow"]),
+        "converted_ms": statistics.median(times["converted"]),
+        "ratio": statistics.median(ratios),
+        "other_cores": others.cores(),
+    }
+
+
+class OtherWork:
+    """The work of other processes, and of other guests of the host, meanwhile."""
+
+    def __init__(self) -> None:
+        self._start = self._now()
+
+    def cores(self) -> float:
+        """How many cores were busy with it since this was made, on average."""
+        seconds, busy, own = (
+            now - then for now, then in zip(self._now(), self._start, strict=True)
+        )
+        return max(busy - own, 0.0) / max(seconds, 1e-3)
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        """The time, that of busy cores, and this process's part, in seconds."""
+        with open("/proc/stat", encoding="ascii") as file:
+            fields = [int(field) for field in file.readline().split()[1:]]
+        user, nice, system, _, _, interrupts, soft, steal = fields[:8]
+        busy = user + nice + system + interrupts + soft + steal
+        own = sum(os.times()[:4])
+        return time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), own
+
+
+def _milliseconds(function: Any, inputs: Mapping[str, tf.Tensor]) -> float:
+    start = time.perf_counter()
+    function(**inputs)
+    return (time.perf_counter() - start) * 1e3
+
+
+def _tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
+    return {name: tf.constant(array) for name, array in arrays.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes the row of one network, or why it has none."""
+    from benchmarks.zoo.registry import networks
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name")
+    parser.add_argument("result")
+    parser.add_argument("options", type=json.loads)
+    parsed = parser.parse_args(arguments)
+    try:
+        model = networks()[parsed.name]()
+        row = measure(model, Options(**parsed.options), convert_alone)
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        reason = lines[0] or type(error).__name__
+        if not isinstance(error, (ConversionError, ios_tf.UserError)):
+            reason = f"{type(error).__name__}: {reason}"
+        row = {"failure": reason}
+    write_json(parsed.result, row)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

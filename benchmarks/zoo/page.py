@@ -1,0 +1,108 @@
+"""The zoo's results as a page: a table for each machine, one row a network."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+_TITLE = """# Networks
+
+What `python -m benchmarks zoo` measured. Every network is built with random weights
+and the batch statistics of smooth images, converted, and compared with the original at
+two batch sizes: on the engine, and without the plugin, as any TensorFlow runs it.
+Conversions, in processes of their own, are for all batch sizes of the page, and keep
+what is slower than TensorFlow (`--keep_slower`; without it `convert` leaves that to
+TensorFlow). Ratios are latencies over stock TensorFlow's, interleaved: below 1 is
+faster, and `*` marks those beside which other processes took more than a tenth of a
+core. In a network of one region, its ratio is the region's.
+"""
+# Of cores that others use; their timing is then not to be relied on.
+_BUSY = 0.1
+# The difference that another image makes; equal outputs then say little.
+_WEAK = 0.01
+_COLUMNS = (
+    "network",
+    "operators",
+    "multiplications in regions",
+    "regions",
+    "difference",
+    "without plugin",
+    "converted in",
+    "memory",
+)
+
+
+def page(record: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The text of docs/models.md: a table for each machine.
+
+    `names`: of all networks there are.
+    """
+    tables: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in record["rows"]:
+        tables.setdefault((row["device"], row["tensorflow"]), []).append(row)
+    lines = [_TITLE]
+    for (device, tensorflow), rows in tables.items():
+        lines += _table(device, tensorflow, rows, record["batch_sizes"])
+        if device in record["notes"]:
+            lines += [*textwrap.wrap(record["notes"][device], 88), ""]
+    measured = {row["network"] for row in record["rows"]}
+    missing = [name for name in names if name not in measured]
+    if missing:
+        lines += [*textwrap.wrap(f"Not measured yet: {', '.join(missing)}.", 88), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(
+    device: str, tensorflow: str, rows: Sequence[Mapping[str, Any]], sizes: list[int]
+) -> list[str]:
+    dates = sorted({row["date"] for row in rows})
+    days = " to ".join(dict.fromkeys((dates[0], dates[-1])))
+    header = [*_COLUMNS, *(f"ratio, batch {size}" for size in sizes)]
+    lines = [f"## {device}", "", f"TensorFlow {tensorflow}, {days}.", ""]
+    lines += [_line(header), _line(["---"] * len(header))]
+    failures = []
+    for row in sorted(rows, key=lambda row: row["network"].casefold()):
+        name = row["network"]
+        if "failure" in row:
+            failures.append(f"* {name}: {row['failure']}")
+        else:
+            lines.append(_line([name, *_cells(row, sizes)]))
+    lines.append("")
+    if failures:
+        lines += ["Not converted:", "", *failures, ""]
+    weak = [row["network"] for row in rows if row.get("spread", 1) < _WEAK]
+    if weak:
+        text = f"Outputs hardly depend on the input: {', '.join(weak)}."
+        lines += [*textwrap.wrap(text, 88), ""]
+    return lines
+
+
+def _cells(row: Mapping[str, Any], sizes: list[int]) -> list[str]:
+    def cell(key: str, text: Callable[[Any], str]) -> str:
+        # Of some rows no more is known than was once written down.
+        return text(row[key]) if key in row else ""
+
+    return [
+        cell("operators", str),
+        cell("share", lambda share: f"{100 * share:.2f} %"),
+        cell("regions", str),
+        cell("difference", "{:.1e}".format),
+        cell("stock_difference", "{:.1e}".format),
+        cell("convert_seconds", "{:.0f} s".format),
+        cell("convert_mib", "{:.0f} MiB".format),
+        *(_ratio(row["latency"][str(size)]) for size in sizes),
+    ]
+
+
+def _ratio(latency: Mapping[str, Any]) -> str:
+    # Old records do not know.
+    busy = latency.get("busy", latency.get("other_cores", 1.0) > _BUSY)
+    return (
+        f"{latency['ratio']:.2f}{'*' if busy else ''} "
+        f"({latency['tensorflow_ms']:.1f} ms)"
+    )
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,1 +1,0 @@
-"""Benchmarks: models on stock TensorFlow and on the IOS engine."""

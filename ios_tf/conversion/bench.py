@@ -1,0 +1,217 @@
+"""One model on stock TensorFlow and on the engine under each strategy.
+
+All variants run in one process, in turn, so that what disturbs the machine disturbs
+all alike; medians and their ratios are reported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from ios_tf.conversion.differences import compare_outputs
+from ios_tf.conversion.options import ConvertOptions
+from ios_tf.conversion.planning import Function, Plan
+from ios_tf.files import utc_now
+from ios_tf.model import frozen_graphs, saved_models
+from ios_tf.model.inputs import Given, accepted_inputs, image_size_of
+from ios_tf.model.loading import saved_model
+from ios_tf.model.weights import Weights
+from ios_tf.native import devices, plugin
+from ios_tf.tables import table
+from ios_tf.tuning.progress import Progress
+from ios_tf.tuning.searcher import NetworkSearcher
+
+STOCK = "TensorFlow"
+FROZEN = "frozen"  # TensorFlow, too: what freezing the variables alone gives
+# Calls of a variant in a row: the first one, unmeasured, lets the threads of the
+# variant before come to rest.
+_CALLS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One variant: its latencies in ms, and how far its outputs are from stock's.
+
+    Attributes:
+      name: "TensorFlow", "frozen" (TensorFlow on the frozen graph), or the strategy.
+      latencies_ms: all measured calls.
+      difference: largest absolute difference of an output over the largest absolute
+        value of that output.
+    """
+
+    name: str
+    latencies_ms: Sequence[float]
+    difference: float
+
+    @property
+    def median_ms(self) -> float:
+        return statistics.median(self.latencies_ms)
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The measurements of `bench`."""
+
+    model: str
+    signature: str
+    device: str
+    batch_size: int
+    rows: Sequence[Row]
+
+    def table(self) -> str:
+        """Medians, and ratios to stock TensorFlow (below 1 is faster)."""
+        stock_ms = self.rows[0].median_ms
+        rows = []
+        for row in self.rows:
+            low, high = np.percentile(row.latencies_ms, (10, 90))
+            rows.append(
+                (
+                    row.name,
+                    f"{row.median_ms:.2f}",
+                    f"{low:.2f}",
+                    f"{high:.2f}",
+                    f"{row.median_ms / stock_ms:.3f}",
+                    f"{row.difference:.1e}",
+                )
+            )
+        header = ("", "median ms", "10 %", "90 %", "/ stock", "difference")
+        return table(header, rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """The result with what it depends on."""
+        stock_ms = self.rows[0].median_ms
+        return {
+            "command": f"ios_tf bench {self.model} --batch_size={self.batch_size}",
+            "date": utc_now(),
+            "model": self.model,
+            "signature": self.signature,
+            "device": self.device,
+            "batch_size": self.batch_size,
+            "tensorflow": tf.__version__,
+            "python": platform.python_version(),
+            "variants": [
+                {
+                    "name": row.name,
+                    "median_ms": row.median_ms,
+                    "ratio": row.median_ms / stock_ms,
+                    "difference": row.difference,
+                    "latencies_ms": list(row.latencies_ms),
+                }
+                for row in self.rows
+            ],
+        }
+
+
+def bench(
+    model: Any,
+    *,
+    batch_size: int = 1,
+    device: str = "cpu",
+    strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "both"),
+    rounds: int = 10,
+    signature: str | None = None,
+    tags: Sequence[str] | None = None,
+    inputs: Mapping[str, Given] | None = None,
+    weights: str | None = None,
+    cache_dir: str | None = None,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Result:
+    """Measures a model on stock TensorFlow and under each strategy on the engine.
+
+    Args:
+      model, batch_size, device, weights, cache_dir, progress, say: as for
+        `ios_tf.convert`.
+      strategies: of the engine.
+      rounds: every variant is called three times in each.
+      signature: the one to call; by default `serving_default` or the only one.
+      tags: as of `ios_tf.convert`.
+      inputs: arrays, or shapes of random ones, by the names of the signature's inputs.
+
+    Raises:
+      UserError: as for `ios_tf.convert`; inputs of unknown shape, or not numbers.
+    """
+    chosen = devices.choose(device, say)
+    options = ConvertOptions(
+        batch_size=batch_size,
+        device=device,
+        cache_dir=cache_dir,
+        keep_slower=True,
+    )
+    with saved_model(model, weights, say) as source:
+        loaded = saved_models.load(source, tags)
+    signature = saved_models.choose_signature(signature, loaded)
+    stock = loaded.signatures[signature]
+    # Fails now, before the searches.
+    arguments, _ = accepted_inputs(stock, batch_size, inputs)
+    frozen = frozen_graphs.freeze(signature, stock)
+    functions = {STOCK: stock, FROZEN: frozen_graphs.rebuild(frozen, frozen.graph_def)}
+    shared = Weights()
+    function = Function.find(
+        signature,
+        stock,
+        frozen_graphs.freeze(signature, stock, keep_filters=True),
+        options.batch_sizes,
+        image_size_of(frozen.inputs, arguments),
+        chosen.kind,
+        shared,
+    )
+    for strategy in strategies:
+        options = dataclasses.replace(options, strategy=strategy)
+        with options.searcher(say, progress) as searcher:
+            graph_def = _scheduled(function, searcher)
+        functions[strategy] = frozen_graphs.rebuild(
+            function.frozen, *shared.take(function.frozen, graph_def)
+        )
+    rows = measure(functions, arguments, rounds, progress)
+    fingerprint = plugin.device_fingerprint(chosen.engine)
+    return Result(str(model), signature, fingerprint, batch_size, rows)
+
+
+def _scheduled(function: Function, searcher: NetworkSearcher) -> graph_pb2.GraphDef:
+    """The graph that `convert` writes with a strategy, whether it is faster or not."""
+    if not function.problems:
+        return function.frozen.graph_def
+    schedules, _ = searcher.schedule_all(function.problems.values())
+    plan = Plan.find(function, schedules, searcher, keeps_all=True)
+    return plan.rewrite(searcher.cost_model.device.kind)
+
+
+def measure(
+    functions: Mapping[str, Any],
+    inputs: Mapping[str, tf.Tensor],
+    rounds: int,
+    progress: bool,
+) -> list[Row]:
+    """Calls the functions in turn; differences are to the one named `STOCK`."""
+    outputs = {name: function(**inputs) for name, function in functions.items()}
+    latencies: dict[str, list[float]] = {name: [] for name in functions}
+    bar = Progress("measuring:") if progress else None
+    for i in range(rounds):
+        for name, function in functions.items():
+            for call in range(_CALLS + 1):
+                start = time.perf_counter()
+                function(**inputs)
+                if call:
+                    latencies[name].append((time.perf_counter() - start) * 1e3)
+        if bar:
+            bar.update((i + 1) / rounds, f"{i + 1}/{rounds} rounds")
+    if bar:
+        bar.close(f"{rounds} rounds of {len(functions)} variants")
+    return [
+        Row(
+            name,
+            latencies[name],
+            compare_outputs(outputs[name], outputs[STOCK])[0] or 0.0,
+        )
+        for name in functions
+    ]

@@ -1,0 +1,165 @@
+"""Checks that what a function is converted into computes what the function computes.
+
+A function is run as it is, by TensorFlow's kernels and no optimizer. The same feeds are
+then given to what `convert` writes, without the plugin ("plain") and with it
+("plugin"), and to its frozen graph as `enable` schedules it ("optimize"). The
+schedules are random; nothing is measured. Settings.road takes the whole road: saved,
+converted and loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ios_tf.model import frozen_graphs, graph_optimizer
+from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.tuning import on_the_fly
+from random_graphs.comparison import Comparison
+from random_graphs.conversion import convert
+from random_graphs.differences import Result, conversion_fails
+from random_graphs.program import Program, Settings
+from random_graphs.road import Road
+from random_graphs.sessions import (
+    OFF,
+    ON,
+    Feed,
+    Outcome,
+    Session,
+    config_of,
+    feeds_of,
+    is_dynamic,
+    ran,
+    stock_sessions,
+)
+
+
+def check_program(
+    program: Program, say: Callable[[str], None] = lambda phase: None
+) -> Result:
+    """Checks a program; see `check`."""
+    return check(program.function(), program.settings, say)
+
+
+def run_stock(
+    program: Program, say: Callable[[str], None] = lambda phase: None
+) -> Result:
+    """Runs a program with TensorFlow's optimizers, which may end the process."""
+    say("freeze")
+    concrete = program.function().get_concrete_function()
+    frozen = frozen_graphs.freeze("random", concrete)
+    say("stock")
+    for session in stock_sessions(frozen):
+        for feed in feeds_of(frozen, program.settings):
+            session.run(feed)
+        session.close()
+    return Result()
+
+
+def reproduce(function: Any, **settings: Any) -> None:
+    """Prints what is wrong with a function; what a reported program calls."""
+    result = check(function, Settings(**settings))
+    print(result)
+    sys.exit(bool(result.differences))
+
+
+def check(
+    function: Any,
+    settings: Settings,
+    say: Callable[[str], None] = lambda phase: None,
+) -> Result:
+    """Compares a tf.function of a fixed signature with what it is converted into.
+
+    Args:
+      function: returns a dict.
+      settings: what to compare it on.
+      say: gets the name of what is done next.
+    """
+    result = Result()
+    say("trace")
+    concrete = function.get_concrete_function()
+    say("freeze")
+    try:
+        frozen = frozen_graphs.freeze("random", concrete)
+    except Exception as error:
+        result.differences.append(conversion_fails(error, "convert"))
+        return result
+    result.operations.update(node.op for node in frozen.graph_def.node)
+    feeds = list(feeds_of(frozen, settings))
+    say("original")
+    original = Session(frozen, frozen.graph_def, config_of(None))
+    expected = [original.run(feed) for feed in feeds]
+    settings = _possible(frozen, settings, feeds, expected)
+    if not settings.batch_sizes:
+        result.skipped += 1
+        original.close()
+        return result
+    check_one = Comparison(frozen, original, settings, result)
+    with tempfile.TemporaryDirectory(prefix="ios_tf_random_") as directory:
+        say("convert")
+        try:
+            rewritten = convert(frozen, settings, result)
+        except Exception as error:
+            rewritten = None
+            if _has_shapes(frozen, settings):
+                check_one.conversion_fails(error, "convert")
+            else:
+                result.skipped += 1
+        optimize = on_the_fly.session_config(
+            cache_dir=os.path.join(directory, "cache"),
+            on_miss="greedy",
+            batch_size=settings.batch_sizes[0],
+        )
+        modes = [("optimize", frozen.graph_def, config_of(ON, optimize))]
+        if rewritten is not None:
+            modes = [
+                ("plain", rewritten, config_of(OFF)),
+                ("plugin", rewritten, config_of(ON)),
+                *modes,
+            ]
+        for mode, graph_def, config in modes:
+            say(mode)
+            session = Session(frozen, graph_def, config)
+            for feed, outcome in zip(feeds, expected, strict=True):
+                check_one(mode, feed, outcome, session.run)
+            session.close()
+        if settings.road:
+            result.road = True
+            road = Road(concrete, function, settings, directory)
+            road.check(list(zip(feeds, expected, strict=True)), check_one, say)
+    original.close()
+    return result
+
+
+def _has_shapes(frozen: FrozenSignature, settings: Settings) -> bool:
+    """Whether TensorFlow can infer the shapes of a signature's own graph.
+
+    Where it cannot, `ios_tf.convert` copies the model and says so: its road is checked.
+    """
+    try:
+        graph_optimizer.check_shapes(frozen, settings.batch_sizes)
+    except graph_optimizer.NotOptimizedError:
+        return False
+    return True
+
+
+def _possible(
+    frozen: FrozenSignature,
+    settings: Settings,
+    feeds: Sequence[Feed],
+    outcomes: Sequence[Outcome],
+) -> Settings:
+    """The settings without the batch sizes that the original refuses."""
+    dynamic = [name for name, spec in frozen.inputs.items() if is_dynamic(spec)]
+    run = [f for f, o in zip(feeds, outcomes, strict=True) if ran(o)]
+    if not dynamic:
+        return settings if run else dataclasses.replace(settings, batch_sizes=())
+    sizes = {feed[name].shape[0] for feed in run for name in dynamic}
+    possible = tuple(size for size in settings.batch_sizes if size in sizes)
+    # Others would do: whoever converts for one chooses one that runs.
+    possible = possible or tuple(sorted(sizes - {0}))[:1]
+    return dataclasses.replace(settings, batch_sizes=possible)

@@ -1,0 +1,160 @@
+"""Looks for a program that is converted into something else, and makes it small."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import hypothesis
+
+from random_graphs.differences import Difference, Result
+from random_graphs.program import Program
+from random_graphs.strategy import programs
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A program, as small as it could be made, and what is wrong with it."""
+
+    program: Program
+    result: Result
+
+    @property
+    def difference(self) -> Difference:
+        return self.result.differences[0]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal for failures that are likely to have one cause."""
+        found = self.difference
+        return found.mode, found.kind, *self.program.operations()
+
+    def __str__(self) -> str:
+        return f"{self.result}\n\n{self.program.source}"
+
+
+def reason(difference: Difference) -> str:
+    """The error, without what differs from graph to graph; empty if there is none."""
+    if difference.kind == "values" or difference.kind == "shape":
+        return ""
+    text = re.sub(r"\[[\d,]*\]|'[^']*'|\{\{.*?\}\}|\d+", "", difference.got)
+    return f"{difference.kind} {text}"
+
+
+@dataclasses.dataclass
+class Totals:
+    """Sums over graphs.
+
+    Attributes:
+      graphs: that were checked.
+      with_regions: of which the engine runs a part.
+      regions: of all graphs.
+      roads: graphs that were saved, converted and loaded.
+      comparisons, skipped, operators, operations: see differences.Result.
+      known: graphs with known differences.
+      steps: number of the program's statements -> graphs.
+    """
+
+    graphs: int = 0
+    with_regions: int = 0
+    regions: int = 0
+    roads: int = 0
+    comparisons: int = 0
+    skipped: int = 0
+    known: int = 0
+    operators: Counter[str] = dataclasses.field(default_factory=Counter)
+    operations: Counter[str] = dataclasses.field(default_factory=Counter)
+    steps: Counter[int] = dataclasses.field(default_factory=Counter)
+
+    def add_graph(self, program: Program, result: Result) -> None:
+        self.add(
+            Totals(
+                1,
+                int(result.regions > 0),
+                result.regions,
+                int(result.road),
+                result.comparisons,
+                result.skipped,
+                0,
+                result.operators,
+                result.operations,
+                Counter([len(program.steps)]),
+            )
+        )
+
+    def add(self, other: Totals) -> None:
+        for field in dataclasses.fields(self):
+            mine = getattr(self, field.name) + getattr(other, field.name)
+            setattr(self, field.name, mine)
+
+
+def search(
+    seed: int,
+    graphs: int,
+    check: Callable[[Program], Result],
+    without: Sequence[str] = (),
+    is_known: Callable[[Difference], bool] = lambda difference: False,
+    shrink_seconds: float = 120.0,
+) -> tuple[Totals, Failure | None]:
+    """Checks random programs up to the first that is wrong.
+
+    Args:
+      seed: names the programs.
+      graphs: how many to check.
+      check: of one program.
+      without: kinds of steps that they do not have.
+      is_known: says which differences are only counted.
+      shrink_seconds: how long to look for a smaller program that is wrong in the same
+        manner.
+    """
+    totals = Totals()
+    known: dict[str, Result] = {}
+    failures: list[Failure] = []
+    deadline = float("inf")
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=graphs,
+        database=None,
+        deadline=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+    )
+    @hypothesis.given(programs(without))
+    def is_right(program: Program) -> None:
+        nonlocal deadline
+        result = known.get(program.source)
+        if result is None:
+            if time.monotonic() > deadline:
+                return
+            result = known[program.source] = check(program)
+            if not failures:
+                totals.add_graph(program, result)
+        found = [d for d in result.differences if not is_known(d)]
+        totals.known += bool(result.differences) and not (found or failures)
+        if failures:
+            first = failures[0].difference
+            same = (first.mode, first.kind)
+            found = [d for d in found if (d.mode, d.kind) == same]
+        elif found:
+            deadline = time.monotonic() + shrink_seconds
+        if found:
+            failures.append(
+                Failure(program, dataclasses.replace(result, differences=found))
+            )
+            raise _WrongError
+
+    try:
+        is_right()
+    except _WrongError:
+        # The last that hypothesis runs is the smallest.
+        return totals, failures[-1]
+    return totals, None
+
+
+class _WrongError(Exception):
+    """Tells hypothesis that a program is wrong."""
