@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import runpy
+import importlib
 import sys
 from collections.abc import Sequence
 
-from benchmarks.experiments import command
-
-# Modules of this package that are run as programs.
+# Modules with a function `main`.
 _PROGRAMS = {
     "bystanders": "the cost of the plugin for graphs without regions",
     "busy_conversions": "convert models beside busy processes",
@@ -35,6 +33,8 @@ _OTHERS = {
 
 
 def _usage() -> str:
+    from benchmarks.experiments import command
+
     commands = {
         **{one.name: one.help for one in command.EXPERIMENTS},
         **_PROGRAMS,
@@ -59,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from benchmarks.zoo.command import main as zoo
 
         return zoo(words)
+    from benchmarks.experiments import command
+
     return command.main([name, *words])
 
 
@@ -67,12 +69,11 @@ def _run_module(name: str, words: Sequence[str]) -> int:
     before = sys.argv
     sys.argv = [f"python -m benchmarks {name}", *words]
     try:
-        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
-    except SystemExit as end:
+        return importlib.import_module(f"benchmarks.{name}").main() or 0
+    except SystemExit as end:  # of a parser
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         sys.argv = before
-    return 0
 
 
 if __name__ == "__main__":

@@ -251,7 +251,3 @@ def _run(options: argparse.Namespace) -> int:
     for line in missed:
         print(f"missed: {line}")
     return 1 if missed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -185,7 +185,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(results_table(rows))
     if options.json:
         write_json(options.json, [dataclasses.asdict(row) for row in rows])
-
-
-if __name__ == "__main__":
-    main()

@@ -255,7 +255,3 @@ def _parser() -> argparse.ArgumentParser:
     add_arguments(parser)
     parser.add_argument("--json", metavar="FILE", help="write the results here")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,7 +9,6 @@ of every different block.
 from __future__ import annotations
 
 import argparse
-import sys
 
 from benchmarks import model_blocks
 from benchmarks.standalone import add_block_options, blocks_of_options, exit_code
@@ -34,7 +33,3 @@ def main() -> int:
         "paper's Table 1 does",
     )
     return exit_code(_run, parser.parse_args())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

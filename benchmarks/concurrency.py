@@ -13,7 +13,6 @@ import argparse
 import dataclasses
 import json
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -227,7 +226,3 @@ def _run(options: argparse.Namespace) -> int:
         }
         write_json(options.json, content)
     return 0 if engine.differing == 0 else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -146,7 +146,7 @@ def _loading(network: str, rounds: int) -> Iterator[Figure]:
         yield Figure(case, "resident memory, ratio", resident, _RESIDENT, 2)
 
 
-def main(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     """Prints a table of all cases; gives 1 if a goal is missed, and says which."""
     figures: list[Figure] = []
     for name in options.cases or [*_CASES, _LOAD]:
@@ -169,5 +169,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-if __name__ == "__main__":
-    sys.exit(exit_code(main, _parser().parse_args()))
+def main() -> int:
+    """Runs the command line; gives its exit code."""
+    return exit_code(_run, _parser().parse_args())

@@ -9,7 +9,6 @@ were measured before.
 from __future__ import annotations
 
 import argparse
-import sys
 
 from benchmarks import model_blocks
 from benchmarks.standalone import add_block_options, blocks_of_options, exit_code
@@ -43,7 +42,3 @@ def main() -> int:
     arguments.add_cache_dir(parser)
     arguments.add_strategies(parser)
     return exit_code(_run, parser.parse_args())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -123,7 +122,3 @@ def main() -> int:
     arguments.add_batch_size(parser)
     arguments.add_signature(parser)
     return exit_code(_run, parser.parse_args())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import sys
 from collections.abc import Sequence
 
 from benchmarks import checks
@@ -47,7 +46,3 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="measure less")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -175,7 +175,3 @@ def _run(options: argparse.Namespace) -> int:
         }
         write_json(options.json, content)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

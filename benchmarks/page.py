@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -182,7 +181,3 @@ def main() -> int:
     parser.add_argument("--output", metavar="FILE", default="docs/benchmarks.md")
     parser.add_argument("--paper", metavar="FILE", help="in place of the paper's")
     return exit_code(_run, parser.parse_args())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

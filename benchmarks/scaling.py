@@ -185,7 +185,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for point in found
         ]
         write_json(options.json, data)
-
-
-if __name__ == "__main__":
-    main()

@@ -189,7 +189,7 @@ def report(found: Sequence[Found]) -> str:
     return "\n".join(lines)
 
 
-def main(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     chosen = cases(options.every)
     found = []
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as cache_dir:
@@ -217,5 +217,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-if __name__ == "__main__":
-    sys.exit(exit_code(main, _parser().parse_args()))
+def main() -> int:
+    """Runs the command line; gives its exit code."""
+    return exit_code(_run, _parser().parse_args())

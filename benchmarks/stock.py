@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -147,7 +146,3 @@ def _run(options: argparse.Namespace) -> int:
         }
         write_json(options.json, content)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

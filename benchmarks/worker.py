@@ -145,7 +145,7 @@ def _environment(target: Target) -> dict[str, str]:
     return environment
 
 
-def _main() -> None:
+def main() -> None:
     # Lines that frameworks print must not come between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -183,7 +183,3 @@ def _ready(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         "versions": peer.versions(),
         "notes": runner.notes,
     }
-
-
-if __name__ == "__main__":
-    _main()

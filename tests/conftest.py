@@ -1,6 +1,7 @@
 """Settings and fixtures that tests share."""
 
 import contextlib
+import dataclasses
 import gc
 import os
 import shutil
@@ -30,6 +31,20 @@ def pytest_unconfigure(config):
     if hasattr(config, "ios_tf_shared"):
         shutil.rmtree(config.ios_tf_shared, ignore_errors=True)
         del os.environ[shared.DIRECTORY]
+
+
+@pytest.fixture
+def calm_machine(monkeypatch):
+    """Measurements count as undisturbed, whatever runs beside the tests."""
+    from ios_tf.cost.measured import MeasuredCostModel
+
+    run = MeasuredCostModel._run
+
+    def undisturbed(*arguments):
+        samples = run(*arguments)
+        return [dataclasses.replace(sample, disturbed=False) for sample in samples]
+
+    monkeypatch.setattr(MeasuredCostModel, "_run", undisturbed)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -354,7 +354,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         row = {"failure": reason}
     write_json(parsed.result, row)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

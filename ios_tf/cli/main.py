@@ -27,6 +27,8 @@ from ios_tf.printable import printable
 # The usual reason of aborts, and how the loader says it.
 _EXHAUSTED = "probably because it got no memory or no thread"
 _NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
+# TensorFlow's log lines that are neither errors nor fatal.
+_HARMLESS = re.compile(rb"[IW]\d{4} |WARNING: All log messages before absl")
 _COMMANDS = (convert, show, cache, bench)
 
 
@@ -178,7 +180,8 @@ def _quiet_standard_error() -> Iterator[None]:
             raise  # which says all
         except Exception:
             noise.seek(0)
-            os.write(standard_error, noise.read())
+            lines = (line for line in noise if not _HARMLESS.match(line))
+            os.write(standard_error, b"".join(lines))
             raise
         finally:
             sys.stderr.flush()

@@ -101,6 +101,7 @@ def allowed(cache) -> set[str]:
     return {" ".join(names) for names in settings}
 
 
+@pytest.mark.usefixtures("calm_machine")
 def test_without(tmp_path, cache, capsys):
     convert(tmp_path / "off", "--winograd=off")
     assert allowed(cache) == {"gemm rows"}

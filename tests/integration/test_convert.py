@@ -253,6 +253,7 @@ def test_keras_file(tmp_path):
     assert networks.relative_difference(serve(output, images), expected) < 1e-4
 
 
+@pytest.mark.usefixtures("calm_machine")
 def test_second_conversion_measures_nothing(tmp_path):
     first = ios_tf.convert(shared.branches(), tmp_path / "a", **FAST)
     second = ios_tf.convert(shared.branches(), tmp_path / "b", **FAST)

@@ -68,6 +68,7 @@ def two_inputs() -> keras.Model:
     return gh.randomised(keras.Model([image, hint], outputs))
 
 
+@pytest.mark.usefixtures("calm_machine")
 def test_keras_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

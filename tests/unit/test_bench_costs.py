@@ -37,7 +37,7 @@ def test_a_goal_that_is_missed_is_named(
 ):
     case = costs.Case("-c pass", seconds, megabytes)
     monkeypatch.setattr(costs, "_CASES", {"nothing": case})
-    assert costs.main(options("nothing")) == bool(missed)
+    assert costs._run(options("nothing")) == bool(missed)
     printed = capsys.readouterr()
     lines = [line for line in printed.err.splitlines() if line.startswith("missed: ")]
     assert [line[8:].rpartition(": ")[0] for line in lines] == missed
@@ -58,7 +58,7 @@ def test_loading_is_beside_the_original(monkeypatch, capsys):
         }
 
     monkeypatch.setattr(loading, "bench_loading", bench_loading)
-    assert costs.main(options("load")) == 1
+    assert costs._run(options("load")) == 1
     (line,) = [one for one in capsys.readouterr().err.splitlines() if "missed" in one]
     where = "keras:ResNet50, converted, plugin: resident memory, ratio"
     assert line == f"missed: {where}: 1.152, goal 1.150"
