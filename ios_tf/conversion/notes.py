@@ -105,8 +105,8 @@ def load(report: Report, found: MachineLoad, command: str) -> Report:
     return dataclasses.replace(report, load=found).with_notes(
         *(
             f"signature {name!r} is not decided: the machine was busy ({found}); what "
-            f"is better by the estimate is kept. Run {command!r} when the machine is "
-            "calm: it uses again what was measured well"
+            f"is better by the estimate is kept. Run {command!r} with your other "
+            "options when the machine is calm: it reuses what was measured well"
             for name in report.undecided
         )
     )
