@@ -222,7 +222,7 @@ def machine() -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Of Python and of the packages that are installed and could take part."""
     found = {"python": platform.python_version(), "numpy": np.__version__}
-    for name in ("tensorflow", "torch", "jax", "onnxruntime", "openvino", "tensorrt"):
+    for name in ("tensorflow", "torch", "onnxruntime", "openvino", "tensorrt"):
         if importlib.util.find_spec(name):
             try:
                 found[name] = importlib.metadata.version(name)

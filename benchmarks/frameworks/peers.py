@@ -7,7 +7,6 @@ import importlib.util
 from collections.abc import Callable, Mapping
 
 from benchmarks.frameworks.ios_runner import IosRunner
-from benchmarks.frameworks.jax_runner import JaxRunner
 from benchmarks.frameworks.onnx_runners import (
     OnnxRuntimeParallelRunner,
     OnnxRuntimeRunner,
@@ -68,7 +67,6 @@ PEERS: Mapping[str, Peer] = {
         "PyTorch channels_last", TorchChannelsLastRunner, ("torch",)
     ),
     "torch_compile": Peer("torch.compile", TorchCompileRunner, ("torch",)),
-    "jax": Peer("JAX", JaxRunner, ("jax",)),
     "onnxruntime": Peer("ONNX Runtime", OnnxRuntimeRunner, ("onnxruntime", "onnx")),
     "onnxruntime_parallel": Peer(
         "ONNX Runtime, parallel",

@@ -13,7 +13,7 @@ from absl.flags import argparse_flags
 from ios_tf import models
 from ios_tf.errors import UserError
 from ios_tf.printable import printable
-from ios_tf.scheduler import STRATEGIES
+from ios_tf.strategies import STRATEGIES
 from ios_tf.validation import as_argument, device_name, listed, pattern, whole
 
 MODEL = (

@@ -9,7 +9,7 @@ from typing import Any
 
 from ios_tf.cli import arguments
 from ios_tf.printable import printable
-from ios_tf.scheduler import STRATEGIES
+from ios_tf.strategies import STRATEGIES
 
 # By the verdict of a report; 1 and 2 are failures and wrong usage.
 EXIT_CODES = {"converted": 0, "copied": 3, "undecided": 4}

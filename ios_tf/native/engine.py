@@ -10,9 +10,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:  # `ios_tf --help` needs neither numpy nor the engine
+    import numpy as np
 
 LIBRARIES = Path(__file__).resolve().parents[1] / "lib"
 
@@ -22,7 +23,7 @@ _INT64S = ctypes.POINTER(ctypes.c_int64)
 _STRINGS = ctypes.POINTER(ctypes.c_char_p)
 _POINTERS = ctypes.POINTER(ctypes.c_void_p)
 # numpy has no bfloat16: its bits travel as uint16.
-_DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
+_DTYPES = {"float32": "float32", "float16": "float16", "bfloat16": "uint16"}
 # The program, inputs with their shapes, and outputs.
 _RUN = [ctypes.c_void_p, _POINTERS, _INT64S, ctypes.c_int, _POINTERS, ctypes.c_int]
 # The functions of the C API: what each returns, and what it takes.
@@ -271,6 +272,8 @@ class Profiler:
         Returns:
           Milliseconds, float64, and whether another process disturbed them, bool.
         """
+        import numpy as np
+
         texts = [json.dumps(candidate).encode() for candidate in candidates]
         latencies = np.zeros((len(texts), max(repeat, 1)))
         disturbed = np.zeros(latencies.shape, np.uint8)
@@ -342,6 +345,8 @@ class Program:
         weights: Sequence[np.ndarray],
         device: str = "cpu",
     ):
+        import numpy as np
+
         arrays = [np.ascontiguousarray(w, np.float32) for w in weights]
         self._handle = _library().ios_program_create(
             json.dumps(block).encode(),
@@ -371,6 +376,8 @@ class Program:
 
         Arrays have the block's dtype; bfloat16 ones are its bits as uint16.
         """
+        import numpy as np
+
         arrays = [np.ascontiguousarray(x, self._dtype) for x in inputs]
         shapes = self.output_shapes([a.shape for a in arrays])
         outputs = [np.empty(shape, self._dtype) for shape in shapes]

@@ -11,7 +11,6 @@ from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.pruning import PAPER_PRUNING, UNPRUNED, Pruning
 from ios_tf.scheduler.schedule import Schedule, Stage, Strategy
 from ios_tf.scheduler.search import (
-    STRATEGIES,
     Bounds,
     CostModel,
     Progress,
@@ -26,6 +25,7 @@ from ios_tf.scheduler.units import (
     make_units,
     matching_units,
 )
+from ios_tf.strategies import STRATEGIES
 
 __all__ = [
     "PAPER_PRUNING",

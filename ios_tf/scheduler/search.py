@@ -17,12 +17,8 @@ from ios_tf.scheduler.pruning import PAPER_PRUNING, Pruning
 from ios_tf.scheduler.schedule import Schedule, Stage
 from ios_tf.scheduler.state_space import StateSpace, build_state_space, may_merge
 from ios_tf.scheduler.units import Units, make_units
+from ios_tf.strategies import STRATEGIES
 
-# both: every stage is concurrent or merge, whichever is faster. A Searcher also
-# compares splits of the whole block with what such a search finds. parallel: all are
-# concurrent. merge: stages are one operator or a merge. greedy and sequential: see
-# baselines.py.
-STRATEGIES = ("both", "parallel", "merge", "greedy", "sequential")
 _NEAR_TIES = 3  # at most
 
 

@@ -24,13 +24,6 @@ def _torch(block, weights, inputs):
     return interpreter.compute(TorchOps(channels_last=True), block, weights, inputs)
 
 
-def _jax(block, weights, inputs):
-    pytest.importorskip("jax", reason="JAX is not installed")
-    from benchmarks.frameworks.jax_ops import JaxOps
-
-    return interpreter.compute(JaxOps(), block, weights, inputs)
-
-
 def _tensorflow(block, weights, inputs):
     from benchmarks.frameworks.tensorflow_ops import TensorFlowOps
 
@@ -51,7 +44,7 @@ def _onnx(block, weights, inputs):
     return [ops.array(y) for y in session.run(None, feed)]
 
 
-@pytest.mark.parametrize("compute", [_torch, _jax, _tensorflow, _onnx])
+@pytest.mark.parametrize("compute", [_torch, _tensorflow, _onnx])
 def test_every_operator_computes_what_the_engine_computes(compute):
     for block in sample_blocks():
         random = np.random.default_rng(0)

@@ -600,3 +600,13 @@ def test_closed_standard_streams(tmp_path):
     done = subprocess.run(full, shell=True, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "No space left" in done.stderr
+
+
+def test_help_imports_nothing_heavy():
+    program = "import sys; from ios_tf.cli.main import main; main(['--help']); "
+    program += "print(sorted({'numpy', 'tensorflow', 'benchmarks'} & {*sys.modules}))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
