@@ -20,12 +20,12 @@ import time
 
 import pytest
 
+from benchmarks.offline_cost_model import OfflineCostModel
 from ios_tf.cost import (
     CachedCostModel,
     Latency,
     LatencyDatabase,
     Measurement,
-    OfflineCostModel,
     known_devices,
 )
 from ios_tf.cost import open_database as open_or_warn
