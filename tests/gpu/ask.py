@@ -11,6 +11,7 @@ proxy = ctypes.CDLL(str(directory / "libcudnn.so.9"))
 proxy.cudnn_proxy_take_notes.restype = ctypes.c_char_p
 proxy.cudnnGetVersion.restype = ctypes.c_size_t
 
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # has the benchmarks
 import cuda_helpers  # noqa: E402
 
 from benchmarks import gpu_data  # noqa: E402

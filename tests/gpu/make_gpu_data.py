@@ -19,6 +19,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # has the benchmarks
+
 from benchmarks import gpu_data
 from benchmarks.checks import without_measuring
 from benchmarks.network_search import schedule_json

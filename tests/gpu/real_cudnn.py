@@ -23,6 +23,8 @@ from typing import Any
 
 import cuda_helpers
 
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # has the benchmarks
+
 from benchmarks import gpu_data
 from ios_tf.native import engine
 

@@ -17,7 +17,7 @@ from random_graphs.check import check_program, run_stock
 from random_graphs.differences import Difference, Result
 from random_graphs.program import Program
 
-_SECONDS = 180.0  # for one phase of a check: more is a hang
+_SECONDS = 600.0  # for one phase of a check: more is a hang, also on a busy machine
 _MOST_PROGRAMS = 300  # of one process: bounds its memory
 # In these phases TensorFlow works alone: its crashes are no differences.
 _OWN_PHASES = ("", "trace", "original", "stock")

@@ -13,6 +13,8 @@ from pathlib import Path
 import keras
 from keras.src.applications.nasnet import NASNet
 
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # has the benchmarks
+
 from benchmarks.export_blocks import export_blocks
 from ios_tf.models import randwire, squeezenet
 from ios_tf.native import engine
