@@ -13,15 +13,12 @@ from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.scheduler import sequential_schedule
 
 NETWORKS = [
-    "keras:MobileNetV3Small",
     "audio_conv1d",
-    "convnext",
     "crnn_front",
     "shufflenet",
     "ssd_nms",
     "text_cnn",
     "wavenet",
-    "yolo_csp",
 ]
 
 
