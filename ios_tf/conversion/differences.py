@@ -132,6 +132,22 @@ def compare_outputs(
     return worst, unequal
 
 
+def differ(
+    difference: float | None, unequal: Mapping[str, str], allowed: float
+) -> bool:
+    """Whether outputs differ, of which `compare_outputs` says this: floats by more
+    than rounding, or, where there are none, others at all."""
+    return bool(unequal) if difference is None else difference > allowed
+
+
+def shapes(outputs: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The shapes of the components of outputs."""
+    return {
+        name: [array.shape for array, _ in _pairs(value, value)]
+        for name, value in outputs.items()
+    }
+
+
 def noise_of_outputs(
     near: Mapping[str, Any], expected: Mapping[str, Any], moved: Spreads
 ) -> float:

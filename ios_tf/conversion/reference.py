@@ -9,75 +9,35 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from ios_tf.conversion import inner_tensors, timing
 from ios_tf.conversion.comparison import Comparison, DifferenceError, counted
 from ios_tf.conversion.differences import (
-    Spreads,
     allowed_difference,
     compare_outputs,
-    constant_outputs,
-    judged_by_value,
-    noise_of_outputs,
-    repeatable,
-    spreads,
+    differ,
+    shapes,
     tolerance,
     undefined,
 )
 from ios_tf.conversion.inner_tensors import InnerTensor
-from ios_tf.conversion.made_up_inputs import (
-    OTHER_SIZES,
-    SIZES,
-    VALUES,
-    CannotCompareError,
-    Guess,
-    Inputs,
-    NotAcceptedError,
-    Size,
-    accepted_made_up_inputs,
-    made_up_inputs,
-    rounded_inputs,
-    told_sizes,
+from ios_tf.conversion.made_up_inputs import CannotCompareError, Inputs, Size
+from ios_tf.conversion.original_calls import (
+    STEADY,
+    Case,
+    OriginalCalls,
+    constant_in_all,
+    has_no_evidence,
 )
-from ios_tf.conversion.samples import Samples, rows
+from ios_tf.conversion.samples import Samples
 from ios_tf.errors import UserError, first_line
 from ios_tf.model.frozen_graphs import FrozenSignature, NotConvertedError
-from ios_tf.model.inputs import open_sizes
 
-# Batch sizes of functions that do not take those which are asked for.
-_OTHER_BATCHES = (2, 4, 8, 16, 32)
-# Other inputs are tried where rounding changes outputs by more than this.
-_STEADY = 1e-4
-# Sizes around bounds at which outputs are compared, and elements of their inputs.
-_MOST_BOUNDS = 8
-_MOST_ELEMENTS = 16_000_000
 # A difference of an output that rounding never explains.
 _CLEAR = 0.5
-
-
-class _Case(NamedTuple):
-    """Inputs, and what the original makes of them.
-
-    Attributes:
-      inputs: the arguments.
-      others: arguments of the same shapes.
-      expected: the outputs for `inputs`.
-      spreads: how much the outputs change between `inputs` and `others`, where
-        differences are judged by that.
-      constant: the outputs that do not change.
-      noise: how much rounding of the inputs changes the outputs, of their spreads.
-    """
-
-    inputs: Inputs
-    others: Inputs
-    expected: Mapping[str, Any]
-    spreads: Spreads
-    constant: Sequence[str]
-    noise: float
 
 
 class Reference:
@@ -105,20 +65,10 @@ class Reference:
             something else; outputs are compared there, too.
         """
         self.name = name
-        self._bound_sizes = sorted(bound_sizes, key=math.prod)
         self._function = function
         self._frozen = frozen
         self._device = device
-        # Latencies are of images of the first one.
-        self._sizes: Sequence[Size] = (frozen.image_size, *SIZES)
-        # Tried before, and after, the usual ones.
-        self._first_sizes = () if image_size is None else (image_size,)
-        self._last_sizes = told_sizes(frozen.graph_def)
-        self._cases: dict[int, _Case] = {}
-        # Also of batch sizes at which two calls of the original differ.
-        self._inputs: dict[int, Inputs] = {}
-        self._refused: dict[int, CannotCompareError] = {}
-        self._samples: Mapping[str, np.ndarray] | None = None
+        self._calls = OriginalCalls(function, frozen, device, image_size, bound_sizes)
 
     def use_samples(self, samples: Samples) -> None:
         """Compares and times with real inputs from now on.
@@ -126,7 +76,18 @@ class Reference:
         Raises:
           UserError: they are not for this signature's inputs.
         """
-        self._samples = samples.of_signature(self.name, self._frozen.inputs)
+        self._calls.use_samples(samples.of_signature(self.name, self._frozen.inputs))
+
+    def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
+        """Made-up arguments, by those of the batch sizes for which there are any.
+
+        If there are for none, by another one.
+        """
+        return self._calls.inputs_at(batch_sizes)
+
+    def refusal(self) -> CannotCompareError | None:
+        """Why the original could not be called; None if it was at some batch size."""
+        return self._calls.refusal()
 
     def compare(
         self,
@@ -153,18 +114,18 @@ class Reference:
         """
         differences, notes = [], []
         equal = True
-        references, reason = self._references(batch_sizes, timed)
+        references, reason = self._calls.cases(batch_sizes, timed)
         if not references:
             text = f"signature {self.name!r} is not compared with the original"
             notes.append(f"{text}: {reason}")
         notes += [
             f"signature {self.name!r} is neither compared nor timed at batch size "
-            f"{size}: {self._refused[size]}"
+            f"{size}: {self._calls.refused[size]}"
             for size in timed
-            if references and size in self._refused
+            if references and size in self._calls.refused
         ]
         inner: Sequence[InnerTensor] = ()
-        constant = _constant(references)
+        constant = constant_in_all(references)
         for batch_size, case in references.items():
             expected = case.expected
             outputs = self._outputs(found, batch_size, case.inputs)
@@ -178,9 +139,9 @@ class Reference:
             if difference is not None:
                 differences.append(difference)
             # A small effect of rounding needs no explanation.
-            noise = min(allowed_difference(0.0, case.noise), _STEADY)
+            noise = min(allowed_difference(0.0, case.noise), STEADY)
             explained = max(self._tolerance(), noise)
-            differs = _differ(difference, unequal, explained) or unequal
+            differs = differ(difference, unequal, explained) or unequal
             if not inner or differs:
                 compared = self._compare_inside(graph_def, case)
                 inner = inner or compared
@@ -190,9 +151,9 @@ class Reference:
                         worst, batch_size, difference or 0.0, unequal
                     )
                     self._check_numbers(batch_size, outputs)
-        if references and self._samples is None:
+        if references:
             self._compare_at_bounds(found)
-        measured = [size for size in timed if size in self._inputs]
+        measured = [size for size in timed if size in self._calls.inputs]
         if timed and not measured:
             measured = list(references)[:1]
         latencies = {size: self._latencies(found, size, portable) for size in measured}
@@ -212,133 +173,9 @@ class Reference:
                 if portable
             },
             constant,
-            bool(constant) and _has_no_evidence(references),
+            bool(constant) and has_no_evidence(references),
             inner,
         )
-
-    def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
-        """Made-up arguments, by those of the batch sizes for which there are any.
-
-        If there are for none, by another one.
-        """
-        for batch_size in batch_sizes:
-            with contextlib.suppress(CannotCompareError):
-                self._reference(batch_size)
-        found = [size for size in batch_sizes if size in self._inputs]
-        if not found:
-            found = list(self._references(batch_sizes, batch_sizes)[0])
-        return {size: self._inputs[size] for size in found}
-
-    def refusal(self) -> CannotCompareError | None:
-        """Why the original could not be called; None if it was at some batch size."""
-        return None if self._cases else next(iter(self._refused.values()), None)
-
-    def _references(
-        self, batch_sizes: Sequence[int], timed: Sequence[int]
-    ) -> tuple[dict[int, _Case], CannotCompareError | None]:
-        """Inputs and outputs by batch size, and why there are none, or no more.
-
-        Some functions take one batch size only, though they do not say so: if they take
-        none of those that are asked for, another one.
-        """
-        found: dict[int, _Case] = {}
-        reason: CannotCompareError | None = None
-        for batch_size in dict.fromkeys((*batch_sizes, *_OTHER_BATCHES)):
-            sizes: Sequence[Size] = OTHER_SIZES
-            if batch_size in (batch_sizes[0], *timed):
-                sizes = self._sizes
-            elif batch_size not in batch_sizes:
-                sizes = self._sizes[:2]
-                if found:
-                    break
-            try:
-                found[batch_size] = self._reference(batch_size, sizes)
-            except CannotCompareError as error:
-                reason = reason or error
-                if not isinstance(error, NotAcceptedError):
-                    break
-        return found, reason
-
-    def _reference(self, batch_size: int, sizes: Sequence[Size] = ()) -> _Case:
-        if batch_size in self._refused:
-            raise self._refused[batch_size]
-        if batch_size not in self._cases:
-            try:
-                self._call_original(batch_size, sizes or self._sizes)
-            except CannotCompareError as reason:
-                self._refused[batch_size] = reason
-                raise
-        return self._cases[batch_size]
-
-    def _call_original(self, batch_size: int, sizes: Sequence[Size]) -> None:
-        if self._frozen.changes:
-            raise CannotCompareError("every call changes what the next one computes")
-        with timing.running(plugin=False, device=self._device):
-            if self._samples is not None:
-                case = self._sampled_case(self._samples, batch_size)
-            else:
-                case = self._steady_case(batch_size, sizes)
-            again, unequal = compare_outputs(
-                self._function(**case.inputs), case.expected, case.spreads
-            )
-        self._inputs[batch_size] = case.inputs
-        if _differ(again, unequal, repeatable(self._tolerance(), case.noise)):
-            raise CannotCompareError("two calls of the original differ")
-        self._cases[batch_size] = case
-
-    def _steady_case(self, batch_size: int, sizes: Sequence[Size]) -> _Case:
-        """Of several inputs those for which most is defined, and most outputs move,
-        and then those whose rounding changes the outputs least."""
-        best, least = None, (math.inf, math.inf, math.inf)
-        sizes = [*self._first_sizes, *sizes, *self._last_sizes]
-        for values in VALUES:
-            try:
-                inputs, expected, others = accepted_made_up_inputs(
-                    self._function, self._frozen.inputs, batch_size, values, sizes
-                )
-            except CannotCompareError:
-                if best is None:
-                    raise
-                break
-            case = self._case(inputs, others, expected)
-            nan = max(undefined(expected), default=0.0)
-            still = len(case.constant)
-            if (nan, still, case.noise) < least:
-                best, least = case, (nan, still, case.noise)
-            if not nan and not still and case.noise <= _STEADY:
-                break
-        assert best is not None  # there are values to try
-        return best
-
-    def _sampled_case(
-        self, samples: Mapping[str, np.ndarray], batch_size: int
-    ) -> _Case:
-        specs = self._frozen.inputs
-        inputs = rows(samples, specs, batch_size, 0)
-        others = rows(samples, specs, batch_size, batch_size)
-        try:
-            return self._case(inputs, others, self._function(**inputs))
-        # A function may raise anything for inputs that mean nothing to it.
-        except Exception as error:
-            raise NotAcceptedError(
-                f"it does not take the samples ({first_line(error)})"
-            ) from error
-
-    def _case(
-        self, inputs: Inputs, others: Inputs, expected: Mapping[str, Any]
-    ) -> _Case:
-        moved: Spreads = {}
-        # Other values may be refused where the first ones are not.
-        with contextlib.suppress(Exception):
-            moved = spreads(expected, self._function(**others))
-        constant = constant_outputs(moved)
-        if judged_by_value(self._tolerance()):
-            moved = {}
-        rounded, noise = rounded_inputs(inputs), 0.0
-        if rounded is not None:
-            near = self._function(**rounded)
-            noise = noise_of_outputs(near, expected, moved)
-        return _Case(inputs, others, expected, moved, constant, noise)
 
     def _outputs(
         self, found: Callable[..., Any], batch_size: int, inputs: Inputs
@@ -358,37 +195,20 @@ class Reference:
         Raises:
           DifferenceError: an output has another shape, or clearly other values.
         """
-        compared = 0
-        for batch_size, *image_size in self._bound_sizes:
-            height, width = image_size
-            guess = Guess((height, width))
-            if compared == _MOST_BOUNDS:
-                break
-            specs = self._frozen.inputs.values()
-            if sum(_elements(one, batch_size, guess) for one in specs) > _MOST_ELEMENTS:
-                continue
-            try:
-                inputs = made_up_inputs(self._frozen.inputs, batch_size, guess)
-                with timing.running(plugin=False, device=self._device):
-                    expected = self._function(**inputs)
-            # The function may refuse these sizes, with any error.
-            except Exception:
-                continue
-            compared += 1
-            outputs = self._outputs(found, batch_size, inputs)
-            difference, unequal = compare_outputs(outputs, expected)
-            if (difference or 0.0) > _CLEAR or any(
-                "shape" in t for t in unequal.values()
-            ):
+        for case in self._calls.at_bounds():
+            outputs = self._outputs(found, case.batch_size, case.inputs)
+            difference, _ = compare_outputs(outputs, case.expected)
+            if (difference or 0.0) > _CLEAR or shapes(outputs) != shapes(case.expected):
+                height, width = case.image_size
                 where = f"an output for images of {height} x {width}"
                 raise DifferenceError(
-                    self.name, batch_size, where, difference or math.inf
+                    self.name, case.batch_size, where, difference or math.inf
                 )
 
     def _tolerance(self) -> float:
         return tolerance(self._frozen, self._device)
 
-    def _compare_inside(self, graph_def: Any, case: _Case) -> list[InnerTensor]:
+    def _compare_inside(self, graph_def: Any, case: Case) -> list[InnerTensor]:
         # Pieces of a graph may fail for inputs that the whole takes.
         with contextlib.suppress(tf.errors.OpError):
             return inner_tensors.compare(
@@ -426,7 +246,7 @@ class Reference:
         a large difference of rounding errors.
         """
         where, difference_there = "an output", difference
-        noise = self._cases[batch_size].noise
+        noise = self._calls.case_at(batch_size).noise
         allowed = allowed_difference(self._tolerance(), noise)
         if worst:
             where, difference_there = worst.name, worst.difference
@@ -455,8 +275,8 @@ class Reference:
         Raises:
           NotConvertedError: it is not, by what TensorFlow makes of the graph.
         """
-        shares = undefined(outputs), undefined(self._cases[batch_size].expected)
-        if shares[0] == shares[1] or math.isinf(self._cases[batch_size].noise):
+        shares = undefined(outputs), undefined(self._calls.case_at(batch_size).expected)
+        if shares[0] == shares[1] or math.isinf(self._calls.case_at(batch_size).noise):
             return
         self._check_optimizers(batch_size)
         found, expected = next(p for p in zip(*shares, strict=True) if p[0] != p[1])
@@ -476,11 +296,11 @@ class Reference:
           NotConvertedError: it does not.
         """
         with timing.running(plugin=False, device=self._device, optimizers=False):
-            plain = self._function(**self._inputs[batch_size])
-        case = self._cases[batch_size]
+            plain = self._function(**self._calls.inputs[batch_size])
+        case = self._calls.case_at(batch_size)
         changed, unequal = compare_outputs(plain, case.expected, case.spreads)
         allowed = allowed_difference(self._tolerance(), case.noise)
-        if _differ(changed, unequal, allowed):
+        if differ(changed, unequal, allowed):
             by = "" if changed is None else f" by {changed:.1e} (relative)"
             raise NotConvertedError(
                 f"signature {self.name!r}: at batch size {batch_size} TensorFlow's "
@@ -492,7 +312,7 @@ class Reference:
     def _latencies(
         self, found: Callable[..., Any], batch_size: int, portable: bool
     ) -> list[float]:
-        inputs = self._inputs[batch_size]
+        inputs = self._calls.inputs[batch_size]
         turns = [(self._function, False), (found, True), (found, False)]
         return timing.latencies(
             [
@@ -503,37 +323,3 @@ class Reference:
                 for function, plugin in turns[: 2 + portable]
             ]
         )
-
-
-def _differ(
-    difference: float | None, unequal: Mapping[str, str], allowed: float
-) -> bool:
-    """Whether outputs differ, of which `compare_outputs` says this: floats by more
-    than rounding, or, where there are none, others at all."""
-    return bool(unequal) if difference is None else difference > allowed
-
-
-def _elements(spec: tf.TensorSpec, batch_size: int, guess: Guess) -> int:
-    """How many elements an input of an image size has, at least."""
-    if spec.shape.rank is None:
-        return 0
-    known = spec.shape.as_list()
-    assert isinstance(guess.image_size, tuple)
-    opened = {d: guess.image_size[i] for d, i in open_sizes(known).items()}
-    sizes = (batch_size if not d else opened.get(d, 1) for d in range(len(known)))
-    return math.prod(
-        size if size is not None else open_size
-        for size, open_size in zip(known, sizes, strict=True)
-    )
-
-
-def _constant(cases: Mapping[int, _Case]) -> list[str]:
-    """The outputs that do not depend on the input at any batch size."""
-    still = [case.constant for case in cases.values()]
-    return [name for name in still[0] if all(name in s for s in still)] if still else []
-
-
-def _has_no_evidence(cases: Mapping[int, _Case]) -> bool:
-    """Whether no output depends on the input."""
-    constant = _constant(cases)
-    return all(name in constant for case in cases.values() for name in case.expected)
