@@ -168,7 +168,12 @@ _LARGE = (12_000, 16_001, 33_000)
 
 
 def large_bounds(b: Builder, genes: Genes) -> None:
-    """Does something else to images of many rows or columns."""
+    """Does something else to images of many rows or columns, once in a graph.
+
+    An image padded along both axes would have a billion cells.
+    """
+    if b.bounds:
+        return
     x = b.choose(genes, [n for n in b.floats(4, 3) if None in b.shape(n)[1:3]])
     if x is None:
         return
