@@ -111,11 +111,14 @@ def check(
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def optimized(function: Function, shape: Sequence[int | None]) -> Function:
+def optimized(
+    function: Function, shape: Sequence[int | None], image_size: int = 60
+) -> Function:
     return ios_tf.optimize(
         tf.function(function, input_signature=[tf.TensorSpec(shape)]),
         strategy="greedy",
-        image_size=60,
+        image_size=image_size,
+        keep_slower=True,
     )
 
 
@@ -144,6 +147,27 @@ def test_images_around_large_constants() -> None:
     sizes = [(5, 5), (20_001, 3), (3, 11_999), (3, 12_001), (3, 20_003)]
     faster = optimized(function, [None, None, None, 2])
     check(function, faster, [(1, *size, 2) for size in sizes])
+
+
+@pytest.mark.parametrize(
+    ("block", "padding"),
+    [(2, 0), (2, 2), (2, 1), (3, 1), (5, 2), (8, 3), (64, 0), (128, 5)],
+)
+def test_images_of_some_sizes_only(block: int, padding: int) -> None:
+    """TensorFlow refuses other sizes, so that these tell nothing of a bound."""
+    bound = 12_000
+    filters = random.normal(0, 0.3, (3, 3, 2, 4)).astype(np.float32)
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        x = tf.pad(x, [[0, 0], [0, padding], [0, padding], [0, 0]])
+        x = tf.nn.relu(tf.nn.conv2d(x, filters, 1, "SAME"))
+        return tf.nn.space_to_depth(x, block)[:, :, -bound:]
+
+    height = 2 * block - padding
+    widths = [block * blocks - padding for blocks in (1, 7, bound - 1, bound)]
+    widths += [block * (bound + more) - padding for more in (1, 2, 200)]
+    faster = optimized(function, [None, None, None, 2], 12 * block - padding)
+    check(function, faster, [(1, height, max(w, 1), 2) for w in widths])
 
 
 def test_a_bound_keeps_what_it_does_not_concern() -> None:

@@ -107,7 +107,12 @@ void Narrow(const Bracket& bracket, const Line& line,
 }
 
 // Returns a size beyond the bound that the line approaches at its end, if any.
+// Sizes of the line that have no distance were refused. A network that halves
+// images, say, takes every second size only: multiples of 96, 5 and 7 away from
+// a size that it takes, or as far as two such sizes are apart, are likely to be
+// taken.
 std::optional<int64_t> Extrapolate(
+    const Line& line,
     const std::vector<std::pair<int64_t, double>>& distances) {
   if (distances.size() < 2) return std::nullopt;
   const auto& [a, x] = distances[distances.size() - 2];
@@ -115,7 +120,13 @@ std::optional<int64_t> Extrapolate(
   if (x == y || (y < 0) == (y < x)) return std::nullopt;  // it goes away
   const double root = b - y * (b - a) / (y - x);
   if (!(root < kMaxDimension)) return std::nullopt;
-  return std::max<int64_t>(std::llround(std::ceil(root)) + 1, b + 1);
+  const int64_t beyond =
+      std::max<int64_t>(std::llround(std::ceil(root)) + 1, b + 1);
+  for (int64_t step : {int64_t{1}, int64_t{96}, b - a, int64_t{5 * 7 * 96}}) {
+    const int64_t size = b + (beyond - b + step - 1) / step * step;
+    if (line.count(size) == 0) return size;
+  }
+  return std::nullopt;
 }
 
 // Returns the whole numbers of a quotient that need probes on both sides.
@@ -134,8 +145,8 @@ std::set<int64_t> NextSizes(const Line& line, const std::set<BoundKey>& open) {
         Narrow(bracket, line, &next);
         largest = std::max(largest, bracket.above);
       }
-      const auto beyond = Extrapolate(distances);
-      if (beyond && line.count(*beyond) == 0) next.insert(*beyond);
+      const auto beyond = Extrapolate(line, distances);
+      if (beyond) next.insert(*beyond);
     }
   }
   // An odd size that is not a multiple of a bound.
@@ -245,7 +256,7 @@ void GraphIndex::ProbeBounds(const Infer& infer, const Probe& example,
       next.insert({example.batch, example.batch + 1, 10007});
     } else {
       const int64_t size = example.sizes[vary == Vary::kWidth];
-      next.insert({size, size + 96, 32 * 331});
+      next.insert({size, size + 96, 2 * size, 32 * 331});
     }
     while (!next.empty()) {
       if (line.size() + next.size() > kMostOnLine) {
