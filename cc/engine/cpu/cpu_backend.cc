@@ -269,7 +269,7 @@ class Cpu : public Backend {
   std::vector<DeviceTraits> traits_;  // for so many cores, less one
   static constexpr int kTypes = static_cast<int>(OperatorType::kLrn) + 1;
   std::array<std::atomic<int>, kTypes> compiled_{};  // tasks of each type
-  WorkSampler::History history_;  // used in sessions
+  WorkSampler::History history_;                     // used in sessions
   dnnl::engine engine_;
   FloatPool weights_;
   std::vector<LaneResources> lanes_;  // used inside a session
