@@ -183,7 +183,7 @@ def missed_goals(
             times = one.seconds / first.seconds
             yield f"{first.model} beside {one.busy}: {times:.1f} times as long"
     ratio = ratios.get(_COMPARED_LOAD)
-    if ratio and ratio.estimate > _MOST_SLOWER:
+    if ratio and ratio.low > _MOST_SLOWER:  # else it is not decided
         percent = 100 * (ratio.estimate - 1)
         yield f"{first.model}: the model converted beside 4 is {percent:.0f} % slower"
 
