@@ -123,9 +123,9 @@ class OriginalCalls:
         self._samples = samples
 
     def inputs_at(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
-        """Made-up arguments, by those of the batch sizes for which there are any.
+        """Made-up arguments by batch size, for the batch sizes that the original takes.
 
-        If there are for none, by another one.
+        If the original takes none of them, another batch size is used.
         """
         for batch_size in batch_sizes:
             with contextlib.suppress(CannotCompareError):
@@ -202,8 +202,8 @@ class OriginalCalls:
         self._cases[batch_size] = case
 
     def _steady_case(self, batch_size: int, sizes: Sequence[Size]) -> Case:
-        """Of several inputs those for which most is defined, and most outputs move,
-        and then those whose rounding changes the outputs least."""
+        """Chooses the inputs with the least NaN, then the fewest constant outputs,
+        and then the least effect of rounding."""
         best, least = None, (math.inf, math.inf, math.inf)
         sizes = [*self._first_sizes, *sizes, *self._last_sizes]
         for values in VALUES:

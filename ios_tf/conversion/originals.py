@@ -14,6 +14,7 @@ from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import keras2
+from ios_tf.model.endpoints import parameters_of
 from ios_tf.model.loading import traced
 from ios_tf.model.saved_models import without_signatures
 
@@ -38,24 +39,16 @@ class Call:
         self._keywords = function._arg_keywords
         self._positional = function._num_positional_args
         self._prepare = prepare
-        self.signature = inspect.signature(prepare) if prepare else self._signature()
+        self.signature = (
+            inspect.signature(prepare)
+            if prepare
+            else parameters_of(self._type, defaults)
+        )
 
     @property
     def types(self) -> Sequence[Any]:
         """Of the tensors that the function's graph takes."""
         return self._type.flat_inputs
-
-    def _signature(self) -> inspect.Signature:
-        return inspect.Signature(
-            [
-                inspect.Parameter(
-                    name,
-                    parameter.kind,
-                    default=self._defaults.get(name, inspect.Parameter.empty),
-                )
-                for name, parameter in self._type.parameters.items()
-            ]
-        )
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tf.Tensor]:
         """Arguments as the flat tensors that the function's graph takes.

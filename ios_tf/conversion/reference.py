@@ -79,9 +79,9 @@ class Reference:
         self._calls.use_samples(samples.of_signature(self.name, self._frozen.inputs))
 
     def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
-        """Made-up arguments, by those of the batch sizes for which there are any.
+        """Made-up arguments by batch size, for the batch sizes that the original takes.
 
-        If there are for none, by another one.
+        If the original takes none of them, another batch size is used.
         """
         return self._calls.inputs_at(batch_sizes)
 

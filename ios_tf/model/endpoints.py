@@ -125,7 +125,8 @@ def find(loaded: Any) -> tuple[dict[str, Endpoint], list[str]]:
     }
     endpoints = {}
     for name, function in functions.items():
-        parameters = _parameters(function)
+        defaults = function.function_spec.default_values
+        parameters = parameters_of(function.function_type, defaults)
         variants = [
             variant
             for concrete in function.concrete_functions
@@ -149,14 +150,13 @@ def functions_of(loaded: Any) -> dict[str, Any]:
     }
 
 
-def _parameters(function: Any) -> inspect.Signature:
-    defaults = function.function_spec.default_values
+def parameters_of(function_type: Any, defaults: Mapping[str, Any]) -> inspect.Signature:
+    """The parameters of a FunctionType, with their defaults, as Python has them."""
+    empty = inspect.Parameter.empty
     return inspect.Signature(
         [
-            inspect.Parameter(
-                name, one.kind, default=defaults.get(name, inspect.Parameter.empty)
-            )
-            for name, one in function.function_type.parameters.items()
+            inspect.Parameter(name, one.kind, default=defaults.get(name, empty))
+            for name, one in function_type.parameters.items()
         ]
     )
 

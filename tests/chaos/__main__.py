@@ -20,7 +20,7 @@ from pathlib import Path
 _TESTS = Path(__file__).resolve().parents[1]
 sys.path[0] = str(_TESTS)
 sys.path.append(str(_TESTS.parent))
-# Of the programs that it starts.
+# The programs that the cases start import this package.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(_TESTS), os.environ.get("PYTHONPATH")])
 )

@@ -16,8 +16,8 @@ constexpr double kEnoughMs = 20, kEnoughOfPieceMs = 0.5;
 constexpr double kPieceMs = 0.7;
 constexpr std::chrono::milliseconds kPause(5);
 constexpr int kTries = 2;  // of a piece
-// So many disturbed samples in a row make the next one likely to be disturbed.
-// Every so many samples it is tried all the same.
+// After this number of disturbed samples in a row, disturbance is expected.
+// Of whole runs, one in kTriedAllTheSame is then tried in spite of that.
 constexpr int kDisturbedInARow = 4, kTriedAllTheSame = 16;
 // Samples of one call that are taken in pieces, which takes far longer than the
 // work. All later ones are the best of these.

@@ -22,7 +22,7 @@ class WorkSampler {
   // Runs parts [begin, end).
   using Run = std::function<void(int begin, int end)>;
 
-  // What earlier samples say of the machine. Not for use by several threads.
+  // Remembers whether earlier samples were disturbed. Not thread-safe.
   class History {
    public:
     // While other processes disturb every sample, most samples are taken in

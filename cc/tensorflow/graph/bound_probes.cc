@@ -107,10 +107,10 @@ void Narrow(const Bracket& bracket, const Line& line,
 }
 
 // Returns a size beyond the bound that the line approaches at its end, if any.
-// Sizes of the line that have no distance were refused. A network that halves
-// images, say, takes every second size only: multiples of 96, 5 and 7 away from
-// a size that it takes, or as far as two such sizes are apart, are likely to be
-// taken.
+// TensorFlow refused the sizes of the line that lack a distance. A network that
+// halves images, say, takes every second size only: multiples of 96, 5 and 7
+// away from a size that it takes, or as far as two such sizes are apart, are
+// likely to be taken.
 std::optional<int64_t> Extrapolate(
     const Line& line,
     const std::vector<std::pair<int64_t, double>>& distances) {
