@@ -223,9 +223,11 @@ class Original:
     def compute(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:
         """The outputs of the function's graph."""
         function = self.function
+        # As they are: of images without pixels some of TensorFlow's kernels make
+        # outputs that their own shape functions would refuse.
         result = function._call_flat(tensors, function.captured_inputs)
-        output = function.function_type.output
-        return output.to_tensors(result) if output is not None else []
+        flat = tf.nest.flatten(result, expand_composites=True)
+        return [tensor for tensor in flat if tensor is not None]
 
 
 def _name(function: Any) -> str:

@@ -91,10 +91,11 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def outcome(function: Function, x: tf.Tensor) -> np.ndarray | None:
-    """The output; None: TensorFlow refuses the input."""
+    """The output; None: TensorFlow refuses the input, as some of its kernels do where
+    it is empty."""
     try:
         return function(x).numpy()
-    except tf.errors.InvalidArgumentError:
+    except (tf.errors.InvalidArgumentError, tf.errors.AbortedError):
         return None
 
 
@@ -151,7 +152,7 @@ def test_images_around_large_constants() -> None:
 
 @pytest.mark.parametrize(
     ("block", "padding"),
-    [(2, 0), (2, 2), (2, 1), (3, 1), (5, 2), (8, 3), (64, 0), (128, 5)],
+    [(2, 0), (2, 2), (2, 1), (3, 1), (5, 2), (8, 3), (16, 0), (32, 5)],
 )
 def test_images_of_some_sizes_only(block: int, padding: int) -> None:
     """TensorFlow refuses other sizes, so that these tell nothing of a bound."""

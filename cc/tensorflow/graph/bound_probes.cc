@@ -24,6 +24,9 @@ namespace {
 
 // A quotient that reaches this number has passed several whole numbers.
 constexpr double kManyPeriods = 4;
+// A distance that changes its side so often goes up and down with the size, as
+// a remainder of a remainder does: samples have seen both sides of the bound.
+constexpr size_t kManyBrackets = 6;
 // The largest number of probes on a line. If a graph needs more, the shapes
 // behind its bounds are unknown.
 constexpr size_t kMostOnLine = 128;
@@ -69,6 +72,7 @@ struct Bracket {
   double at_below, at_above;  // distances
 };
 
+// Returns the first kManyBrackets of them at most.
 std::vector<Bracket> Brackets(
     const std::vector<std::pair<int64_t, double>>& distances) {
   std::vector<Bracket> result;
@@ -76,6 +80,7 @@ std::vector<Bracket> Brackets(
     const auto& [a, x] = distances[k - 1];
     const auto& [b, y] = distances[k];
     if ((x < 0) != (y < 0)) result.push_back({a, b, x, y});
+    if (result.size() == kManyBrackets) break;
   }
   return result;
 }
@@ -141,7 +146,9 @@ std::set<int64_t> NextSizes(const Line& line, const std::set<BoundKey>& open) {
   for (const BoundKey& key : open) {
     for (int period : Periods(key)) {
       const auto distances = Distances(line, key, period);
-      for (const Bracket& bracket : Brackets(distances)) {
+      const std::vector<Bracket> brackets = Brackets(distances);
+      if (brackets.size() == kManyBrackets) continue;
+      for (const Bracket& bracket : brackets) {
         Narrow(bracket, line, &next);
         largest = std::max(largest, bracket.above);
       }
