@@ -12,6 +12,8 @@ std::string NamesJson() {
        {kBatchAttr, kStageAttr, kStreamAttr, kMergeAttr, kMicroBatchesAttr,
         kAlgorithmAttr}},
       {"shape_of_weight", kShapeOfWeight},
+      {"type_of_variable", kTypeOfVariable},
+      {"shape_of_variable", kShapeOfVariable},
       {"merged", kMerged},
       {"optimizer", kOptimizer},
       {"region", kRegion},

@@ -18,6 +18,9 @@ inline constexpr char kAlgorithmAttr[] = "_ios_algorithm";
 // The shape of the weight that a node reads from a variable, which the graph
 // does not tell, or computes of variables. Only `ios_tf convert` writes it.
 inline constexpr char kShapeOfWeight[] = "_ios_shape";
+// The type and the shape of the variable that a placeholder stands for.
+inline constexpr char kTypeOfVariable[] = "_ios_variable_type";
+inline constexpr char kShapeOfVariable[] = "_ios_variable_shape";
 
 // Follows the first's name in that of a merged convolution.
 inline constexpr char kMerged[] = "/ios_merge";

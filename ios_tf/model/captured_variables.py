@@ -17,7 +17,11 @@ from tensorflow.python.ops import resource_variable_ops
 
 from ios_tf.model import function_library
 from ios_tf.model.constants import computed_of_constants
-from ios_tf.native.names import SHAPE_OF_WEIGHT
+from ios_tf.native.names import (
+    SHAPE_OF_VARIABLE,
+    SHAPE_OF_WEIGHT,
+    TYPE_OF_VARIABLE,
+)
 
 # These read some elements of a variable, or its shape.
 _LOOKUPS = frozenset(
@@ -225,16 +229,36 @@ def _large_variables(
     captures: Mapping[str, tf.Tensor],
 ) -> Iterator[tuple[str, tf.DType, tf.TensorShape]]:
     """The placeholder, type and shape of every large variable."""
+    for placeholder, dtype, shape in _variables_of_known_shape(captures):
+        if shape.num_elements() * dtype.size >= function_library.LARGE_BYTES:
+            yield placeholder, dtype, shape
+
+
+def _variables_of_known_shape(
+    captures: Mapping[str, tf.Tensor],
+) -> Iterator[tuple[str, tf.DType, tf.TensorShape]]:
     for placeholder, handle in captures.items():
         dtype = _dtype_of_variable(handle)
         if not dtype:
             continue
         data = resource_variable_ops.get_eager_safe_handle_data(handle)
         shape = tf.TensorShape(data.shape_and_type[0].shape)
-        if not shape.is_fully_defined():
-            continue
-        if shape.num_elements() * dtype.size >= function_library.LARGE_BYTES:
+        if shape.is_fully_defined():
             yield placeholder, dtype, shape
+
+
+def mark_variables(
+    graph_def: graph_pb2.GraphDef, captures: Mapping[str, tf.Tensor]
+) -> None:
+    """Writes the types and shapes of captured variables to their placeholders.
+
+    A placeholder of a resource says nothing about the tensors that are read from it.
+    """
+    nodes = {node.name: node for node in graph_def.node}
+    for placeholder, dtype, shape in _variables_of_known_shape(captures):
+        attributes = nodes[placeholder].attr
+        attributes[TYPE_OF_VARIABLE].type = dtype.as_datatype_enum
+        attributes[SHAPE_OF_VARIABLE].shape.CopyFrom(shape.as_proto())
 
 
 def mark_filters(

@@ -24,6 +24,7 @@ from ios_tf.model.captured_variables import (
     large_filters,
     large_tables,
     mark_filters,
+    mark_variables,
     variables_of,
 )
 from ios_tf.native import grappler
@@ -333,10 +334,12 @@ def _with_constants(
     function_library.drop_references(graph_def)
     mark_filters(graph_def, filters)
     placeholders = {node.name for node in graph_def.node if node.op == "Placeholder"}
+    captures = {n: t for n, t in inlined.captures.items() if n in placeholders}
+    mark_variables(graph_def, captures)
     return dataclasses.replace(
         inlined,
         graph_def=graph_def,
-        captures={n: t for n, t in inlined.captures.items() if n in placeholders},
+        captures=captures,
         changes=changes,
         assigned={one: variables[one].read() for one in sorted(assigned)},
     )

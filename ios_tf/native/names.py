@@ -11,6 +11,9 @@ ANNOTATIONS = (
 )
 # The shape of a weight that a node reads from a variable, or computes of variables.
 SHAPE_OF_WEIGHT = "_ios_shape"
+# The type and the shape of the variable that a placeholder stands for.
+TYPE_OF_VARIABLE = "_ios_variable_type"
+SHAPE_OF_VARIABLE = "_ios_variable_shape"
 # Follows the first's name in that of a merged convolution.
 MERGED = "/ios_merge"
 OPTIMIZER = "IosOptimizer"

@@ -81,6 +81,32 @@ def test_tables_stay_variables(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(written(**inputs)["rating"], expected, 1e-4, 1e-4)
 
 
+@pytest.mark.parametrize("length", [64, None])
+@pytest.mark.parametrize("name", ["gather", "embedding", "scaled", "as a value"])
+def test_convolutions_of_looked_up_rows(
+    name: str, length: int | None, tmp_path: Path
+) -> None:
+    """Whatever the text: the table's variable tells how many channels there are."""
+    module = tf.Module()
+    module.table = tf.Variable(random.normal(size=(5000, 128)), dtype=tf.float32)
+    module.filters = tf.Variable(random.normal(size=(3, 128, 32)), dtype=tf.float32)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, length], tf.int32, "text")])
+    def features(text: tf.Tensor) -> tf.Tensor:
+        words = LOOK_UPS[name](module.table, text)
+        return tf.reduce_max(tf.nn.relu(tf.nn.conv1d(words, module.filters, 1, "SAME")))
+
+    source, target = str(tmp_path / "original"), str(tmp_path / "converted")
+    tf.saved_model.save(module, source, signatures=features)
+    report = ios_tf.convert(source, target, strategy="greedy", keep_slower=True)
+    assert report.operators > 0
+    written = tf.saved_model.load(target).signatures["serving_default"]
+    for words in (64, length or 17):
+        text = tf.constant(random.integers(0, 5000, (2, words)), tf.int32)
+        (found,) = written(text=text).values()
+        np.testing.assert_allclose(found, features(text), 1e-4, 1e-4)
+
+
 def test_a_large_table_is_in_memory_twice_at_most(tmp_path: Path) -> None:
     """Once in the original and once in the result, and not in each graph."""
     peaks = []

@@ -43,6 +43,15 @@ void LeaveSliceToKernel(NodeDef* node) {
   mask->second.set_i(mask->second.i() | kNoDimension);
 }
 
+bool StandsForVariable(const NodeDef& node) {
+  const auto type = node.attr().find(kTypeOfVariable);
+  const auto shape = node.attr().find(kShapeOfVariable);
+  const auto end = node.attr().end();
+  return node.op() == "Placeholder" && type != end && shape != end &&
+         tensorflow::DataType_IsValid(type->second.type()) &&
+         tensorflow::TensorShape::IsValid(shape->second.shape());
+}
+
 }  // namespace
 
 GrapplerItem WithoutWeights(const GrapplerItem& item,
@@ -71,6 +80,15 @@ GrapplerItem WithoutWeights(const GrapplerItem& item,
         (*copy->mutable_attr())["dtype"] = type->second;
       }
       (*copy->mutable_attr())["shape"] = node.attr().at(kShapeOfWeight);
+      continue;
+    }
+    if (StandsForVariable(node)) {
+      // Of this operation Grappler knows the shapes of what is read from it.
+      copy->set_name(node.name());
+      copy->set_op("VarHandleOp");
+      copy->set_device(node.device());
+      (*copy->mutable_attr())["dtype"] = node.attr().at(kTypeOfVariable);
+      (*copy->mutable_attr())["shape"] = node.attr().at(kShapeOfVariable);
       continue;
     }
     const auto type =
