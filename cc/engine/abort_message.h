@@ -5,8 +5,9 @@
 namespace ios {
 
 // From now on abort() writes `message` to a descriptor, and ends the process
-// with exit code 1. Libraries call abort() where they get no memory or threads,
-// and some say nothing. Null: abort() ends the process by SIGABRT again.
+// with exit code 1. Where exit() ends this process with another code than 0,
+// the message is written, too. Libraries call either of them where they get no
+// memory or threads, and some say nothing. Null: both do as usual again.
 void ExitOnAbort(const char* message, int descriptor);
 
 }  // namespace ios

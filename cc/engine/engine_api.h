@@ -55,8 +55,8 @@ int ios_check_schedule(const char* block, const char* schedule);
 // 0 if so many bytes of the host's memory are free; ios::CheckHostMemory.
 int ios_check_memory(int64_t bytes);
 
-// From now on abort() writes the message to a descriptor, and exits with code
-// 1; ios::ExitOnAbort.
+// From now on abort(), and exit() with a code that is not 0, write the message
+// to a descriptor; ios::ExitOnAbort.
 void ios_exit_on_abort(const char* message, int descriptor);
 
 // Measures stages of one block; ios::Profiler.

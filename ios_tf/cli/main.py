@@ -26,6 +26,7 @@ from ios_tf.printable import printable
 
 # The usual reason of aborts, and how the loader says it.
 _EXHAUSTED = "probably because it got no memory or no thread"
+_NOT_LOADED = f"TensorFlow cannot be loaded, {_EXHAUSTED}"
 _NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
 # TensorFlow's log lines that are neither errors nor fatal.
 _HARMLESS = re.compile(rb"[IW]\d{4} |WARNING: All log messages before absl")
@@ -87,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         with ended_by_exception(), _explained_aborts(options.traceback):
             # Libraries that it imports remove their temporary files at the end.
-            with _quiet_standard_error(), _interrupted_afterwards():
+            with _quiet_standard_error(), _interrupted_afterwards(), _limited():
                 _import_tensorflow()
             with leftovers.temporary_directory():
                 code = options.run(options)
@@ -98,7 +99,11 @@ def _run(options: argparse.Namespace) -> int:
     except Exception as error:
         if options.traceback:
             raise
-        print(f"ios_tf: error: {_one_line(error)}", file=sys.stderr)
+        print(f"ios_tf: error: {_one_line(error)}", file=sys.stderr, flush=True)
+        if isinstance(error, (MemoryError, NativeLibraryError)):
+            # What is half loaded cannot be removed without memory, and says so.
+            with open(os.devnull, "wb") as nothing:
+                os.dup2(nothing.fileno(), 2)
         return 1
 
 
@@ -176,8 +181,8 @@ def _quiet_standard_error() -> Iterator[None]:
         os.dup2(noise.fileno(), 2)
         try:
             yield
-        except MemoryError:
-            raise  # which says all
+        except (MemoryError, NativeLibraryError):
+            raise  # which say all
         except Exception:
             noise.seek(0)
             lines = (line for line in noise if not _HARMLESS.match(line))
@@ -190,13 +195,30 @@ def _quiet_standard_error() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """Where memory is limited, a failure to load a library is one of memory: what is
+    imported without enough of it fails in all kinds of ways."""
+    try:
+        yield
+    except Exception as error:
+        if not _memory_is_limited():
+            raise
+        raise NativeLibraryError(_NOT_LOADED + _limits()) from error
+
+
+def _memory_is_limited() -> bool:
+    limits = resource.RLIMIT_AS, resource.RLIMIT_DATA
+    return any(resource.getrlimit(one)[0] != resource.RLIM_INFINITY for one in limits)
+
+
+@contextlib.contextmanager
 def _explained_aborts(traceback: bool) -> Iterator[None]:
     """Native code that gets no memory or threads aborts the process: it is an error
     of one line, too, unless a traceback is wanted."""
     if traceback:
         yield
         return
-    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+    if _memory_is_limited():
         malloc.save_addresses()
     standard_error = os.dup(2)  # the other may be redirected
     message = f"native code aborted the process, {_EXHAUSTED}{_limits()}"
@@ -227,7 +249,7 @@ def _one_line(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"there is not enough memory{_limits()}"
     if isinstance(error, ImportError) and _NOT_MAPPED.search(str(error)):
-        return f"TensorFlow cannot be loaded, {_EXHAUSTED}{_limits()}"
+        return _NOT_LOADED + _limits()
     text = printable(" ".join(plain(str(error)).split()))
     if isinstance(error, (UserError, NativeLibraryError)):
         return text

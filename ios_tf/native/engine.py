@@ -128,7 +128,8 @@ def load() -> None:
 def exit_on_abort(message: str | None, descriptor: int = 2) -> None:
     """From now on a library's abort() prints a message, and exits with code 1.
 
-    Libraries abort where they get no memory or threads. None: it is a signal again.
+    Its exit() prints it, too, with another code than 0. Libraries call them where they
+    get no memory or threads. None: both do as usual again.
     """
     _library().ios_exit_on_abort(message and message.encode(), descriptor)
 

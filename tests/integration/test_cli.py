@@ -329,7 +329,7 @@ def test_a_cache_that_is_a_file_is_one_error(capfd, tmp_path, cache, monkeypatch
             assert_fails(run(capfd, *words), 1, message, tmp_path)
 
 
-@pytest.mark.parametrize("mebibytes", [1200, 1465])
+@pytest.mark.parametrize("mebibytes", [600, 1150, 1200, 1300, 1465])
 def test_a_limit_of_the_address_space_is_one_line(mebibytes):
     command = [sys.executable, "-m", "ios_tf", "cache", "list"]
     size = mebibytes << 20
@@ -343,13 +343,22 @@ def test_a_limit_of_the_address_space_is_one_line(mebibytes):
         assert f"address space {size >> 10} KiB (ulimit -v)" in line
 
 
-@pytest.mark.parametrize("sender", ["os.abort()", "pass"])
-def test_aborts_of_native_code_are_one_line(sender):
-    code = "import os; from ios_tf.native import engine; "
-    code += f"engine.exit_on_abort('said\\n'); {sender}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    aborts = "abort" in sender
-    assert (done.returncode, done.stderr) == ((1, "said\n") if aborts else (0, ""))
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        ("os.abort()", 1, "said\n"),
+        ("ctypes.CDLL(None).exit(3)", 3, "said\n"),
+        ("pass", 0, ""),
+        ("engine.exit_on_abort(None); ctypes.CDLL(None).exit(3)", 3, ""),
+        ("os.fork() or ctypes.CDLL(None).exit(3); os.wait()", 0, ""),
+    ],
+)
+def test_aborts_of_native_code_are_one_line(end, code, said):
+    script = "import ctypes, os; from ios_tf.native import engine; "
+    script += f"engine.exit_on_abort('said\\n'); {end}"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (code, said)
 
 
 def test_unwritable_output(capfd, tmp_path, network):
