@@ -23,6 +23,7 @@ _PROGRAMS = {
     "page": "make docs/benchmarks.md from the results",
     "scaling": "time and measurements of the dynamic program, as a plot",
     "small_regions": "small regions beside TensorFlow's nodes",
+    "streams": "call one program from many threads, each on a CUDA stream",
     "stock": "converted models in TensorFlow without the plugin",
 }
 _CHILDREN = ("worker", "zoo.measure")  # that other commands start

@@ -67,13 +67,26 @@ def steps(options: argparse.Namespace) -> list[Step]:
         command = [*words, *check(tool, "--only_networks", *smallest)]
         return Step(tool, command, 0.1, no_sanitizer or no_reference)
 
-    def experiment(name: str, share: float, missing: str = "") -> Step:
-        words = [name, *networks, *device, "--quick", f"--output={options.output}"]
-        return Step(name, command_line(*words), share, missing)
+    def experiment(name: str, share: float, dtype: str, missing: str = "") -> Step:
+        words = [name, *networks, *device, "--quick", f"--dtype={dtype}"]
+        words.append(f"--output={file(dtype)}")
+        return Step(f"{name}_{dtype}", command_line(*words), share, missing)
 
     types = "--dtypes=float32,float16,bfloat16"
+    whole = check("networks", types, "--only_networks", *networks)
     return [
         Step("library", [sys.executable, "-c", _FINGERPRINT, options.device], 0.05),
+        Step("operators", check("operators", types), 0.15, no_reference),
+        experiment("schedules", 0.2, "float32"),
+        experiment("schedules", 0.2, "float16"),
+        experiment("frameworks", 0.2, "float32"),
+        experiment("frameworks", 0.2, "float16"),
+        Step("networks", whole, 0.15, no_reference),
+        Step("streams", command_line("streams", *smallest, *device), 0.05),
+        sanitized("memcheck"),
+        sanitized("racecheck"),
+        experiment("batch", 0.15, "float32"),
+        experiment("utilization", 0.1, "float32", _missing("pynvml", "nvidia-ml-py")),
         Step(
             "plans",
             command_line(
@@ -85,19 +98,6 @@ def steps(options: argparse.Namespace) -> list[Step]:
             ),
             0.15,
         ),
-        Step("operators", check("operators", types), 0.15, no_reference),
-        Step(
-            "networks",
-            check("networks", types, "--only_networks", *networks),
-            0.15,
-            no_reference,
-        ),
-        sanitized("memcheck"),
-        sanitized("racecheck"),
-        experiment("schedules", 0.3),
-        experiment("batch", 0.15),
-        experiment("frameworks", 0.2),
-        experiment("utilization", 0.1, _missing("pynvml", "nvidia-ml-py")),
     ]
 
 
@@ -138,6 +138,9 @@ def run(options: argparse.Namespace) -> int:
         os.makedirs(options.output, exist_ok=True)
     except OSError as error:
         raise UserError(f"{options.output}: {error.strerror}") from None
+    # What one step has timed and compiled, the next ones need not.
+    for variable in ("IOS_TF_PLAN_CACHE", "IOS_TF_CODE_CACHE"):
+        os.environ.setdefault(variable, os.path.join(options.output, variable.lower()))
     outcomes = []
     for step in every:
         if step.name not in chosen:

@@ -11,6 +11,7 @@ from benchmarks.experiments.experiment import (
     Context,
     Experiment,
     Table,
+    ms,
     paper_name,
     quantile_cells,
     ratio,
@@ -18,7 +19,11 @@ from benchmarks.experiments.experiment import (
     short_name,
     summary,
 )
-from benchmarks.network_search import find_schedules, interleaved_ms
+from benchmarks.network_search import (
+    find_schedules,
+    interleaved_ms,
+    sum_of_stages_ms,
+)
 
 ORDER = ("sequential", "greedy", "merge", "parallel", "both")
 # The paper's names.
@@ -52,9 +57,16 @@ class Schedules(Experiment):
                 context.device,
                 context.rounds,
             )
+            sums = [
+                sum_of_stages_ms(
+                    network, found[strategy].schedules, context.device, context.rounds
+                )
+                for strategy in ORDER
+            ]
             networks[network.name] = {
                 strategy: {
                     **summary(latencies[i]),
+                    "sum_of_stages_ms": sums[i],
                     "speedup": ratio(latencies[0], latencies[i]),
                     "stages": found[strategy].stages(network),
                     **found[strategy].costs(),
@@ -77,6 +89,7 @@ class Schedules(Experiment):
                     *quantile_cells(row),
                     f"{row['speedup']:.3f}",
                     str(row["stages"]),
+                    ms(row["sum_of_stages_ms"]) if "sum_of_stages_ms" in row else "",
                     search_time(row["search_seconds"], row["stopped_blocks"]),
                     str(row["measurements"]),
                 ]
@@ -85,7 +98,7 @@ class Schedules(Experiment):
                     speedup = published["sequential"] / found
                     line += [f"{found:.2f}", f"{speedup:.2f}"]
                 lines.append(line)
-            header = ["", *QUANTILES, "speedup", "stages"]
+            header = ["", *QUANTILES, "speedup", "stages", "their sum ms"]
             header += ["search s", "measurements"]
             if published:
                 header += ["paper ms", "paper speedup"]

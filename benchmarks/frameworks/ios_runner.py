@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from benchmarks import arrays
 from benchmarks.frameworks.runner import Runner, Target, data_of
+from benchmarks.gpu_memory import GpuMemory
 from benchmarks.network_search import find_schedules, schedule_json
 from ios_tf.model.network import Network
 from ios_tf.native import engine
@@ -17,7 +20,7 @@ class IosRunner(Runner):
     def __init__(
         self, network: Network, target: Target, strategy: str = "both"
     ) -> None:
-        self._device, self._dtype = target.device, target.dtype
+        self._dtype = target.dtype
         network = network.with_dtype(target.dtype)
         found = find_schedules(
             network, strategy, target.device, time_limit=target.time_limit
@@ -35,32 +38,46 @@ class IosRunner(Runner):
                 data.block,
                 schedule,
                 [w for ws in data.weights for w in ws],
-                self._device,
+                target.device,
             )
             for data, schedule in zip(regions, self._schedules, strict=True)
         ]
-        self._inputs = [
+        inputs = [
             [arrays.aligned(arrays.encoded(x, target.dtype)) for x in data.inputs]
             for data in regions
         ]
         self._outputs = [
             [
-                arrays.aligned(np.empty(shape, inputs[0].dtype))
-                for shape in program.output_shapes([x.shape for x in inputs])
+                arrays.aligned(np.empty(shape, arrays_in[0].dtype))
+                for shape in program.output_shapes([x.shape for x in arrays_in])
             ]
-            for program, inputs in zip(self._programs, self._inputs, strict=True)
+            for program, arrays_in in zip(self._programs, inputs, strict=True)
+        ]
+        self._gpu = None if target.kind == "cpu" else GpuMemory(target.ordinal)
+        # Arrays on the host would be copied to and fro.
+        self._addresses = [
+            [self._gpu.allocate(y.nbytes) for y in ys] if self._gpu else []
+            for ys in self._outputs
         ]
         self._calls = [
-            program.bind(inputs, outputs)
-            for program, inputs, outputs in zip(
-                self._programs, self._inputs, self._outputs, strict=True
+            self._call(*of_region)
+            for of_region in zip(
+                self._programs, inputs, self._outputs, self._addresses, strict=True
             )
         ]
-        self._profilers: list[engine.Profiler] = []
-        if target.kind != "cpu":  # host memory would be copied to and fro
-            self._profilers = [
-                engine.Profiler(data.block, self._device) for data in regions
-            ]
+
+    def _call(
+        self,
+        program: engine.Program,
+        inputs: Sequence[np.ndarray],
+        outputs: Sequence[np.ndarray],
+        addresses: Sequence[int],
+    ) -> Callable[[], None]:
+        """A run of a region; on a GPU it returns before it is done."""
+        if self._gpu is None:
+            return program.bind(inputs, outputs)
+        given = [(self._gpu.upload(x), x.shape) for x in inputs]
+        return program.bind_device(given, addresses, self._gpu.stream)
 
     def algorithms(self) -> list[str]:
         """The different algorithms of convolutions that are not direct."""
@@ -70,13 +87,15 @@ class IosRunner(Runner):
         for call in self._calls:
             call()
 
-    def outputs(self) -> list[np.ndarray]:
-        return [arrays.decoded(y, self._dtype) for ys in self._outputs for y in ys]
+    def synchronize(self) -> None:
+        if self._gpu:
+            self._gpu.synchronize()
 
-    def _timed(self, calls: int) -> float:
-        if not self._profilers:
-            return super()._timed(calls)
-        return sum(
-            float(profiler.measure([schedule], 0, calls, 1)[0, 0])
-            for profiler, schedule in zip(self._profilers, self._schedules, strict=True)
-        )
+    def outputs(self) -> list[np.ndarray]:
+        if self._gpu:
+            for arrays_out, addresses in zip(
+                self._outputs, self._addresses, strict=True
+            ):
+                for array, address in zip(arrays_out, addresses, strict=True):
+                    self._gpu.download(address, array)
+        return [arrays.decoded(y, self._dtype) for ys in self._outputs for y in ys]

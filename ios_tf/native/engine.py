@@ -414,8 +414,16 @@ class Program:
         `inputs` are device addresses with shapes, `outputs` device addresses of
         `output_shapes`; all aligned to 64 bytes. They must live until the run is done.
         """
-        code = _library().ios_program_enqueue(
-            self._handle,
+        self.bind_device(inputs, outputs, stream)()
+
+    def bind_device(
+        self,
+        inputs: Sequence[tuple[int, Sequence[int]]],
+        outputs: Sequence[int],
+        stream: int = 0,
+    ) -> Callable[[], None]:
+        """A single run as `enqueue` enqueues it."""
+        arguments = (
             _pointers([address for address, _ in inputs]),
             _int64s([d for _, shape in inputs for d in shape]),
             len(inputs),
@@ -423,7 +431,11 @@ class Program:
             len(outputs),
             stream,
         )
-        _check(code == 0)
+
+        def call() -> None:
+            _check(_library().ios_program_enqueue(self._handle, *arguments) == 0)
+
+        return call
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):

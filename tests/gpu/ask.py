@@ -2,9 +2,12 @@
 
 import ctypes
 import json
+import os
 import sys
 from pathlib import Path
 
+# One thread builds all plans, so that they are noted in cuDNN's order.
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 directory = Path(sys.argv[1])
 ctypes.CDLL(str(directory / "libcuda.so.1"), ctypes.RTLD_GLOBAL)
 proxy = ctypes.CDLL(str(directory / "libcudnn.so.9"))

@@ -174,8 +174,8 @@ MUTATIONS = [
     Mutation(
         "sixteen of cuDNN's proposals are timed",
         _CUDA + "cudnn/plan_search.cc",
-        "build(/*compiles=*/false, proposed.size());",
-        "build(/*compiles=*/false, 16);",
+        "i < graph.candidates().size(); ++i",
+        "i < std::min<size_t>(16, graph.candidates().size()); ++i",
         _CONVOLUTION + "test_all_that_is_ready_is_timed",
     ),
     Mutation(
@@ -195,9 +195,17 @@ MUTATIONS = [
     Mutation(
         "three tiles are compiled for tensors with a pitch",
         _CUDA + "cudnn/plan_search.cc",
-        "if (!AllDense(spec)) {\n    build(/*compiles=*/true, proposed.size())",
-        "if (!AllDense(spec)) {\n    build(/*compiles=*/true, kCompiledPlans)",
+        "  if (AllDense(spec)) {\n    const size_t most",
+        "  {\n    const size_t most",
         _CONVOLUTION + "test_all_that_takes_a_pitch_is_timed_where_there_is_one",
+    ),
+    Mutation(
+        "an activation without a bias gets none",
+        _CUDA + "cudnn/convolution.cc",
+        "if (NeedsBias(plan)) {",
+        "if (NeedsBias(plan) && false) {",
+        "tests/gpu/test_cuda_recordings.py::"
+        "test_convolutions_are_those_the_engine_asks_for",
     ),
     Mutation(
         "all heuristics are asked for a plan that is known",

@@ -52,25 +52,28 @@ def test_steps(environment, tmp_path):
     record, done = rehearse(
         tmp_path,
         environment,
-        "--steps=library,plans,schedules",
+        "--steps=library,plans,schedules_float16,streams",
         f"--convolutions={convolutions}",
         "--minutes=20",
     )
     outcomes = {one["step"]: one["outcome"] for one in record["steps"]}
     assert outcomes == {
         "library": "passed",
+        "schedules_float16": "passed",
+        "streams": "passed",
         "plans": "passed",
-        "schedules": "passed",
     }, record
     assert done.returncode == 0
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert [line[0] for line in lines[-3:]] == list(outcomes)
+    assert [line[0] for line in lines[-4:]] == list(outcomes)
     plans = json.loads((tmp_path / "day" / "plans.json").read_text())["plans"]
     assert sorted(plans) == [
         f"tiny {t} {b}" for t in ("float16", "float32") for b in (1, 32)
     ]
     assert all(len(found) == 1 for found in plans.values())
-    assert (tmp_path / "day" / "schedules.json").exists()
+    said = (tmp_path / "day" / "streams.log").read_text().splitlines()
+    assert said[-1] == "3200 calls: 0 outputs differ, 0 graphs were not made"
+    assert (tmp_path / "day" / "float16" / "schedules.json").exists()
     said = (tmp_path / "day" / "plans.log").read_text().splitlines()
     assert said[-1] == "nothing is recorded of 'Fake GPU': not compared"
 
@@ -78,13 +81,13 @@ def test_steps(environment, tmp_path):
 def test_a_day_goes_on_after_failures_and_ends_in_time(environment, tmp_path):
     """Without a driver every step fails; with a thousandth of a minute none is over."""
     without = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
-    words = ["--steps=library,plans,memcheck,schedules"]
+    words = ["--steps=library,schedules_float32,memcheck,plans"]
     record, done = rehearse(tmp_path, without, *words)
     outcomes = [one["outcome"] for one in record["steps"]]
     assert outcomes == ["failed", "failed", "left out", "failed"]
     assert all(one["last_line"] for one in record["steps"])
     record, done = rehearse(
-        tmp_path, environment, "--steps=library,schedules", "--minutes=0.1"
+        tmp_path, environment, "--steps=library,schedules_float32", "--minutes=0.1"
     )
     assert record["steps"][0]["outcome"] == "left out"  # its share is no second
     assert done.returncode == 1
@@ -154,5 +157,5 @@ def test_unknown_steps_are_one_line(environment, tmp_path):
     parser = argparse.ArgumentParser()
     gpu_day.add_arguments(parser)
     options = parser.parse_args([f"--output={tmp_path}", "--steps=lunch"])
-    with pytest.raises(gpu_day.UserError, match="no step 'lunch': library, plans"):
+    with pytest.raises(gpu_day.UserError, match="no step 'lunch': library, operators"):
         gpu_day.run(options)

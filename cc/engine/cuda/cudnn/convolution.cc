@@ -33,6 +33,21 @@ bool FewKernelsForAll(const ConvolutionSpec& spec) {
          (spec.residual && !IsDense(*spec.residual, spec.dtype));
 }
 
+// Whether cuDNN has few kernels for a spec, compiled at run time, but many for
+// it with a bias: it is ready for an activation or a residual only beside one.
+bool NeedsBias(const ConvolutionSpec& spec) {
+  return !spec.transposed && !spec.bias &&
+         (spec.residual || spec.activation != Activation::kNone);
+}
+
+StatusOr<std::shared_ptr<const void>> MakeZeros(const Device* device,
+                                                int64_t bytes) {
+  IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> zeros, device->Allocate(bytes));
+  IOS_RETURN_IF_ERROR(
+      device->Upload(std::vector<char>(bytes).data(), bytes, zeros.get()));
+  return std::shared_ptr<const void>(std::move(zeros));
+}
+
 void* At(const LaneResources& lane, int64_t offset) {
   return static_cast<char*>(lane.scratch) + offset;
 }
@@ -115,6 +130,12 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
   } else if (!CudnnHas(spec.activation)) {
     return Unimplemented(std::string("cuDNN has no ") +
                          ios::ToString(spec.activation));
+  }
+  if (NeedsBias(plan)) {
+    plan.bias = true;
+    IOS_ASSIGN_OR_RETURN(
+        made->zeros_,
+        MakeZeros(device, plan.output.channels() * SizeOf(plan.dtype)));
   }
   IOS_RETURN_IF_ERROR(made->MakeCopies(device, spec, form, &plan));
   IOS_ASSIGN_OR_RETURN(made->plan_, FindPlan(device, plan));
@@ -233,6 +254,7 @@ Status Convolution::Enqueue(ConvolutionPointers pointers,
   void* const output = pointers.output;
   if (output_offset_) pointers.output = At(lane, *output_offset_);
   pointers.workspace = lane.scratch;
+  if (zeros_) pointers.bias = zeros_.get();
   IOS_RETURN_IF_ERROR(plan_->Enqueue(pointers, lane.stream, lane.cudnn));
   if (cut_) {
     IOS_RETURN_IF_ERROR(cut_->Enqueue(pointers.output, output, lane.stream));

@@ -80,6 +80,8 @@ class Convolution {
   std::optional<PadKernel> cut_;
   std::optional<SumKernel> rest_;
   bool rest_bias_ = false, rest_residual_ = false;  // left to rest_
+  std::shared_ptr<const void>
+      zeros_;  // the plan's bias where the spec has none
   // In the lane's memory; the plan's workspace comes first.
   int64_t input_offset_ = 0;
   std::optional<int64_t> output_offset_;

@@ -1,10 +1,13 @@
 #include "cc/engine/cuda/cudnn/plan_search.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -55,28 +58,59 @@ bool AllDense(const ConvolutionSpec& spec) {
          (!spec.residual || IsDense(*spec.residual, spec.dtype));
 }
 
+// Builds the candidates of these indices, in this order, without those that
+// cannot be used. Compiling one takes a core for a third of a second: each
+// thread takes the next one.
+std::vector<Candidate> BuildInThreads(const Device* device,
+                                      const CudnnGraph& graph,
+                                      const ConvolutionSpec& spec,
+                                      const std::vector<size_t>& indices) {
+  std::vector<std::optional<Candidate>> built(indices.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    const Device::Scope scope(device);
+    for (size_t i; (i = next++) < indices.size();) {
+      built[i] = Build(graph, spec, indices[i]);
+    }
+  };
+  std::vector<std::thread> helpers;
+  const size_t most =
+      std::min<size_t>(std::thread::hardware_concurrency(), indices.size());
+  try {
+    while (helpers.size() + 1 < most) helpers.emplace_back(work);
+  } catch (const std::system_error&) {
+    // No more threads may be made: those that are there do it.
+  }
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  std::vector<Candidate> candidates;
+  for (std::optional<Candidate>& one : built) {
+    if (one) candidates.push_back(std::move(*one));
+  }
+  return candidates;
+}
+
 // The plans to time: all that are ready, since heuristics see neither that an
 // engine copies tensors that are not dense nor how much faster another one is.
 // Of engines that are compiled, some where few are ready; all where tensors are
 // not dense, which nearly no others take without copies.
-std::vector<Candidate> BuildAll(const CudnnGraph& graph,
+std::vector<Candidate> BuildAll(const Device* device, const CudnnGraph& graph,
                                 const ConvolutionSpec& spec) {
-  const std::vector<CudnnCandidate>& proposed = graph.candidates();
   std::vector<Candidate> candidates;
-  const auto build = [&](bool compiles, size_t most) {
-    for (size_t i = 0; i < proposed.size() && most > 0; ++i) {
-      if (proposed[i].compiles != compiles) continue;
-      --most;  // also if it fails: it takes its time
-      if (std::optional<Candidate> candidate = Build(graph, spec, i)) {
-        candidates.push_back(std::move(*candidate));
-      }
+  std::vector<size_t> compiled;
+  for (size_t i = 0; i < graph.candidates().size(); ++i) {
+    if (graph.candidates()[i].compiles) {
+      compiled.push_back(i);
+    } else if (std::optional<Candidate> ready = Build(graph, spec, i)) {
+      candidates.push_back(std::move(*ready));
     }
-  };
-  build(/*compiles=*/false, proposed.size());
-  if (!AllDense(spec)) {
-    build(/*compiles=*/true, proposed.size());
-  } else if (candidates.size() < kEnoughPlans) {
-    build(/*compiles=*/true, kCompiledPlans);
+  }
+  if (AllDense(spec)) {
+    const size_t most = candidates.size() < kEnoughPlans ? kCompiledPlans : 0;
+    compiled.resize(std::min(compiled.size(), most));
+  }
+  for (Candidate& candidate : BuildInThreads(device, graph, spec, compiled)) {
+    candidates.push_back(std::move(candidate));
   }
   return candidates;
 }
@@ -196,7 +230,7 @@ StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
 
   IOS_ASSIGN_OR_RETURN(const std::unique_ptr<CudnnGraph> graph,
                        CudnnGraph::Create(device, spec));
-  std::vector<Candidate> candidates = BuildAll(*graph, spec);
+  std::vector<Candidate> candidates = BuildAll(device, *graph, spec);
   if (candidates.empty()) {
     return Unimplemented(
         "none of " + std::to_string(graph->candidates().size()) +

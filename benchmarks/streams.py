@@ -1,0 +1,158 @@
+"""Threads that call one program, each on a CUDA stream of its own, with batches of
+several sizes in random order: every output must be the one of a single thread."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks import arrays, gpu_data
+from benchmarks.checks import without_measuring
+from benchmarks.frameworks.runner import Data, Target, data_of
+from benchmarks.gpu_memory import GpuMemory
+from benchmarks.network_search import schedule_json
+from benchmarks.standalone import exit_code
+from ios_tf.errors import UserError
+from ios_tf.model.network import Network
+from ios_tf.native import engine
+from ios_tf.validation import add_engine_device
+
+
+def differences(
+    network: Network, target: Target, threads: int, calls: int, sizes: int
+) -> int:
+    """How many outputs differ.
+
+    Args:
+      network: each of its regions is a program.
+      target: a GPU.
+      threads: how many there are.
+      calls: of each thread and region.
+      sizes: batches of 1 to so many images.
+
+    Raises:
+      EngineError: a call failed.
+    """
+    schedules = {
+        signature: without_measuring(problem, "greedy")
+        for signature, problem in network.problems.items()
+    }
+    wrong = 0
+    for region, data in zip(
+        network.regions, data_of(network, target.dtype), strict=True
+    ):
+        program = engine.Program(
+            data.block,
+            schedule_json(region.schedule(schedules)),
+            [w for ws in data.weights for w in ws],
+            target.device,
+        )
+        batches = _batches(program, data, target.dtype, sizes)
+        wrong += _of_all_threads(program, batches, target, threads, calls)
+    return wrong
+
+
+# Inputs and the outputs of one run.
+_Batch = tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
+
+
+def _batches(
+    program: engine.Program, data: Data, dtype: str, sizes: int
+) -> list[_Batch]:
+    numbers = np.random.default_rng(0)
+    batches = []
+    for size in range(1, sizes + 1):
+        shapes = [(size, *shape[1:]) for shape in data.block["inputs"]]
+        inputs = [arrays.encoded(numbers.uniform(-1, 1, s), dtype) for s in shapes]
+        batches.append((inputs, program.run(inputs)))
+    return batches
+
+
+def _of_all_threads(
+    program: engine.Program,
+    batches: Sequence[_Batch],
+    target: Target,
+    threads: int,
+    calls: int,
+) -> int:
+    wrong: list[int] = []
+    failures: list[engine.EngineError] = []
+
+    def work(seed: int) -> None:
+        try:
+            wrong.append(_of_thread(program, batches, target, calls, seed))
+        except engine.EngineError as error:
+            failures.append(error)
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if failures:
+        raise failures[0]
+    return sum(wrong)
+
+
+def _of_thread(
+    program: engine.Program,
+    batches: Sequence[_Batch],
+    target: Target,
+    calls: int,
+    seed: int,
+) -> int:
+    gpu = GpuMemory(target.ordinal)
+    bound = []
+    for inputs, expected in batches:
+        addresses = [gpu.allocate(y.nbytes) for y in expected]
+        given = [(gpu.upload(x), x.shape) for x in inputs]
+        call = program.bind_device(given, addresses, gpu.stream)
+        bound.append((call, addresses, expected))
+    choose = random.Random(seed)
+    wrong = 0
+    for _ in range(calls):
+        call, addresses, expected = choose.choice(bound)
+        call()
+        for address, truth in zip(addresses, expected, strict=True):
+            found = np.empty_like(truth)
+            gpu.download(address, found)
+            wrong += not np.array_equal(found, truth)
+    return wrong
+
+
+def main() -> int:
+    """Runs the command line; gives 0, 1 for failure, 2 for wrong usage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks streams",
+        description="Calls one program from many threads, on a stream each.",
+    )
+    parser.add_argument(
+        "network", metavar="NETWORK", nargs="?", default=gpu_data.NETWORKS[-1]
+    )
+    add_engine_device(parser, "gpu")
+    parser.add_argument("--dtype", default="float16")
+    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--calls", type=int, default=200)
+    parser.add_argument("--sizes", type=int, default=3)
+    return exit_code(_run, parser.parse_args())
+
+
+def _run(options: argparse.Namespace) -> int:
+    network = Network.read(options.network).with_dtype(options.dtype)
+    target = Target(options.device, options.dtype)
+    if target.kind == "cpu":
+        raise UserError("a CPU has no streams: name a GPU")
+    try:
+        wrong = differences(
+            network, target, options.threads, options.calls, options.sizes
+        )
+    except engine.EngineError as error:
+        raise UserError(str(error)) from error
+    calls = len(network.regions) * options.threads * options.calls
+    failed = engine.failed_captures()
+    print(f"{calls} calls: {wrong} outputs differ, {failed} graphs were not made")
+    return int(wrong > 0)
