@@ -107,13 +107,20 @@ def cuda():
 def gpu(cuda):
     """The fake GPU's driver, in its context; a test that leaves handles fails.
 
-    What lives as long as the process - kernels and cuDNN handles - may be made.
+    Kernels and cuDNN handles live as long as the process, and so does each device's
+    stream for uploads.
     """
     import cuda_driver
+
+    from ios_tf.native import engine
 
     driver = cuda_driver.Driver(cuda.directory)
     driver.fake = cuda
     lasting = {"module", "cudnn handle"}
+    cuda.set(devices=2)
+    for device in ("gpu", "gpu:1"):
+        engine.device_fingerprint(device)  # makes the device
+    cuda.reset()
     gc.freeze()  # TensorFlow's and Keras's objects, which take long to look through
     with driver.context():
         before = cuda.report()["live"]

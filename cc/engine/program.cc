@@ -1,9 +1,11 @@
 #include "cc/engine/program.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <list>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "cc/core/transforms/merge.h"
@@ -18,16 +20,20 @@
 namespace ios {
 namespace {
 
-// Executions a program keeps, one for each set of shapes; more evict the least
-// recently used.
-constexpr size_t kMaxExecutions = 8;
+// Compiled executions of a program, one per set of input shapes: the latest
+// kFewExecutions are kept, and up to kMaxExecutions while their arenas together
+// take at most kArenaBytes.
+constexpr size_t kFewExecutions = 8;
+constexpr size_t kMaxExecutions = 64;
+constexpr int64_t kArenaBytes = int64_t{256} << 20;
 
-// Every operator's weights have the shapes its attributes ask for.
+// Checks that every operator's weights have the shapes of WeightShapes().
 Status CheckWeights(const Block& block, const std::vector<Shape>& shapes,
                     const Weights& weights) {
   if (weights.size() != block.operators.size()) {
-    return InvalidArgument("weights of " + std::to_string(weights.size()) +
-                           " operators for a block of " +
+    return InvalidArgument("the number of weight lists is " +
+                           std::to_string(weights.size()) +
+                           ", but the block's number of operators is " +
                            std::to_string(block.operators.size()));
   }
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -40,8 +46,8 @@ Status CheckWeights(const Block& block, const std::vector<Shape>& shapes,
     }
     if (!fits) {
       return InvalidArgument("operator " + std::to_string(i) + " '" + op.name +
-                             "' does not have the weights its attributes ask "
-                             "for");
+                             "' does not have the weights that its attributes "
+                             "require");
     }
   }
   return Status();
@@ -54,8 +60,8 @@ class ParameterMaker {
                  const std::vector<Shape>& shapes, const Weights& weights)
       : backend_(backend), block_(block), shapes_(shapes), weights_(weights) {}
 
-  // Those of the operators of `padded`, which is the lowered block. What
-  // schedules have in common is there once.
+  // The parameters of the operators of `padded`, which was made from the
+  // lowered block. Schedules share equal parameters.
   StatusOr<Parameters> For(const Lowered& lowered, const PaddedBlock& padded) {
     Parameters parameters(padded.block.operators.size());
     for (size_t i = 0; i < lowered.block.operators.size(); ++i) {
@@ -76,7 +82,8 @@ class ParameterMaker {
  private:
   using OfOperator = std::vector<std::shared_ptr<Parameter>>;
 
-  // Those of `op`, made of the block's operators `origin`, and padded.
+  // The padded parameters of `op`, which comes from the block's operators
+  // `origin`.
   StatusOr<OfOperator> Make(const Operator& op, const std::vector<int>& origin,
                             const std::vector<WeightPadding>& paddings) {
     std::vector<ConstArray> arrays;
@@ -119,13 +126,13 @@ class ParameterMaker {
   const Block& block_;
   const std::vector<Shape>& shapes_;
   const Weights& weights_;
-  // By origin, and as they are padded.
+  // By origin and padding.
   std::map<std::pair<std::vector<int>, std::vector<WeightPadding>>, OfOperator>
       known_;
 };
 
-// The block as it is executed under one of its schedules: with merges made and
-// channels padded; and its weights.
+// The block as one of its schedules executes it, with merges lowered and
+// channels padded, and its weights.
 struct Scheduled {
   Block block;
   Schedule schedule;
@@ -144,20 +151,21 @@ class ProgramImpl : public Program {
 
   StatusOr<std::vector<Shape>> OutputShapes(
       const std::vector<Shape>& inputs) const override {
-    return Guarded([&] { return InferOutputs(inputs); });
+    return CatchExceptions([&] { return InferOutputs(inputs); });
   }
 
   Status Run(const std::vector<TensorArray>& inputs,
              const std::vector<void*>& outputs, void* stream) override {
-    return Guarded([&] { return RunOnDevice(inputs, outputs, stream); });
+    return CatchExceptions(
+        [&] { return RunOnDevice(inputs, outputs, stream); });
   }
 
   Status RunOnHost(const std::vector<TensorArray>& inputs,
                    const std::vector<void*>& outputs) override {
-    return Guarded([&] { return CopyAndRun(inputs, outputs); });
+    return CatchExceptions([&] { return CopyAndRun(inputs, outputs); });
   }
 
-  // Compiles for these input shapes, if that was not done.
+  // Compiles for these input shapes, unless that was done before.
   Status Prepare(const std::vector<Shape>& inputs) {
     return ExecutionFor(inputs).status();
   }
@@ -165,14 +173,15 @@ class ProgramImpl : public Program {
  private:
   struct CachedExecution {
     std::vector<Shape> inputs, outputs;
-    int lanes = 0;  // that the device had
+    int lanes = 0;  // number of lanes of the device at that time
+    int64_t arena_bytes = 0;
     std::unique_ptr<Execution> execution;
   };
 
   StatusOr<std::vector<Shape>> InferOutputs(
       const std::vector<Shape>& inputs) const {
     {
-      const NoForkMeanwhile no_fork;
+      const ForkGuard no_fork;
       std::lock_guard<std::mutex> lock(mutex_);
       for (const auto& cached : executions_) {
         if (cached->inputs == inputs) return cached->outputs;
@@ -192,7 +201,7 @@ class ProgramImpl : public Program {
       data.push_back(input.data);
     }
     if (outputs.size() != block_.outputs.size()) {
-      return InvalidArgument("wrong number of outputs");
+      return InvalidArgument("the number of outputs differs from the block's");
     }
     IOS_ASSIGN_OR_RETURN(const std::shared_ptr<CachedExecution> cached,
                          ExecutionFor(shapes));
@@ -225,7 +234,7 @@ class ProgramImpl : public Program {
       memory.push_back(std::move(data));
     }
     if (outputs.size() != results.size()) {
-      return InvalidArgument("wrong number of outputs");
+      return InvalidArgument("the number of outputs differs from the block's");
     }
     IOS_RETURN_IF_ERROR(Run(on_device, results_on_device, nullptr));
     for (size_t i = 0; i < results.size(); ++i) {
@@ -246,9 +255,9 @@ class ProgramImpl : public Program {
   static StatusOr<Block> WithInputs(Block block,
                                     const std::vector<Shape>& inputs) {
     if (inputs.size() != block.inputs.size()) {
-      return InvalidArgument("region takes " +
-                             std::to_string(block.inputs.size()) +
-                             " inputs, got " + std::to_string(inputs.size()));
+      return InvalidArgument("the number of inputs must be " +
+                             std::to_string(block.inputs.size()) + ", not " +
+                             std::to_string(inputs.size()));
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
       // Weights fix the channels; the other dimensions are free.
@@ -257,40 +266,83 @@ class ProgramImpl : public Program {
         std::string wanted = "[";
         for (size_t d = 1; d < block.inputs[i].size(); ++d) wanted += "?,";
         wanted += std::to_string(block.inputs[i].back()) + "]";
-        return InvalidArgument("input " + std::to_string(i) + " is " +
-                               ToString(inputs[i]) + ", expected " + wanted);
+        return InvalidArgument("input " + std::to_string(i) +
+                               " has the shape " + ToString(inputs[i]) +
+                               ", but must match " + wanted);
       }
       block.inputs[i] = inputs[i];
     }
     return block;
   }
 
+  // Compiles outside of the mutex, so that calls with other shapes go on. Calls
+  // with the same shapes wait for one of them to compile.
   StatusOr<std::shared_ptr<CachedExecution>> ExecutionFor(
       const std::vector<Shape>& inputs) {
-    const NoForkMeanwhile no_fork;
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto known = std::find_if(
+    const ForkGuard no_fork;
+    // Destroyed after the mutex has been released.
+    std::vector<std::shared_ptr<CachedExecution>> dropped;
+    std::unique_lock<std::mutex> lock(mutex_);
+    std::shared_ptr<CachedExecution> known;
+    while (true) {
+      known = Find(inputs);
+      // Compile again if the device has more lanes now: on a CPU, the process
+      // may have been given more cores.
+      if (known && (known->lanes >= backend_->traits().lanes ||
+                    compiling_.count(inputs) > 0)) {
+        return known;
+      }
+      if (compiling_.count(inputs) == 0) break;
+      compiled_.wait(lock);
+    }
+    StatusOr<std::shared_ptr<CachedExecution>> compiled =
+        CompileUnlocked(inputs, &lock);
+    if (!compiled.ok()) {
+      if (known) return known;
+      return compiled.status();
+    }
+    if (known) executions_.remove(known);
+    dropped.push_back(std::move(known));
+    executions_.push_front(*compiled);
+    int64_t arena_bytes = 0;
+    for (const auto& cached : executions_) arena_bytes += cached->arena_bytes;
+    while (executions_.size() > kMaxExecutions ||
+           (executions_.size() > kFewExecutions && arena_bytes > kArenaBytes)) {
+      arena_bytes -= executions_.back()->arena_bytes;
+      dropped.push_back(std::move(executions_.back()));
+      executions_.pop_back();
+    }
+    return compiled;
+  }
+
+  // Returns the execution for these shapes, or null. Needs the mutex.
+  std::shared_ptr<CachedExecution> Find(const std::vector<Shape>& inputs) {
+    const auto found = std::find_if(
         executions_.begin(), executions_.end(),
         [&](const auto& cached) { return cached->inputs == inputs; });
-    if (known != executions_.end()) {
-      executions_.splice(executions_.begin(), executions_, known);
-      // On a CPU the process may have been given more cores.
-      if ((*known)->lanes >= backend_->traits().lanes) return *known;
-    }
-    StatusOr<std::shared_ptr<CachedExecution>> compiled = CompileFor(inputs);
-    if (known != executions_.end()) {
-      if (!compiled.ok()) return *known;
-      executions_.erase(known);
-    }
-    if (!compiled.ok()) return compiled.status();
-    executions_.push_front(*compiled);
-    if (executions_.size() > kMaxExecutions) executions_.pop_back();
-    return compiled;
+    if (found == executions_.end()) return nullptr;
+    executions_.splice(executions_.begin(), executions_, found);
+    return executions_.front();
+  }
+
+  // Releases the mutex while it compiles.
+  StatusOr<std::shared_ptr<CachedExecution>> CompileUnlocked(
+      const std::vector<Shape>& inputs, std::unique_lock<std::mutex>* lock) {
+    compiling_.insert(inputs);
+    // Runs if compiling throws, too.
+    const auto finish = [&](void*) {
+      lock->lock();
+      compiling_.erase(inputs);
+      compiled_.notify_all();
+    };
+    const std::unique_ptr<void, decltype(finish)> finally(this, finish);
+    lock->unlock();
+    return CompileFor(inputs);
   }
 
   StatusOr<std::shared_ptr<CachedExecution>> CompileFor(
       const std::vector<Shape>& inputs) const {
-    // Also refuses calls without an input, of which there is no batch.
+    // This also refuses calls with missing inputs, which have no batch size.
     IOS_RETURN_IF_ERROR(WithInputs(block_, inputs).status());
     const Scheduled& scheduled =
         NearestBatch(scheduled_, BatchSize(inputs))->second;
@@ -305,15 +357,18 @@ class ProgramImpl : public Program {
         BoundSchedule bound,
         BindSchedule(backend_, block, shapes, scheduled.schedule,
                      scheduled.parameters));
+    cached->arena_bytes = bound.arena_bytes;
     IOS_ASSIGN_OR_RETURN(cached->execution, backend_->Load(std::move(bound)));
     return cached;
   }
 
   Backend* const backend_;
   const Block block_;
-  const std::map<int64_t, Scheduled> scheduled_;            // by batch size
-  mutable std::mutex mutex_;                                // of executions_
+  const std::map<int64_t, Scheduled> scheduled_;  // by batch size
+  mutable std::mutex mutex_;                      // for the members below
   std::list<std::shared_ptr<CachedExecution>> executions_;  // latest first
+  std::set<std::vector<Shape>> compiling_;  // shapes that a call compiles now
+  std::condition_variable compiled_;        // one of them is done
 };
 
 StatusOr<std::unique_ptr<Program>> CreateProgram(
@@ -349,7 +404,7 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(
 StatusOr<std::unique_ptr<Program>> Program::Create(
     const Block& block, const BatchSchedules& schedules, const Weights& weights,
     const std::string& device, DeviceAllocator* allocator) {
-  return Guarded([&] {
+  return CatchExceptions([&] {
     return CreateProgram(block, schedules, weights, device, allocator);
   });
 }

@@ -207,7 +207,7 @@ def test_concurrent_calls():
 
 def test_wrong_shape_is_an_error():
     call = region()
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"expected .\?"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"must match .\?"):
         call(on_gpu(gh.random_array(2, 9, 8, 4)))
 
 
@@ -347,14 +347,14 @@ def test_conversion_for_the_gpu(tmp_path, tf32, monkeypatch):
     # And to compute tensors inside of the network.
     monkeypatch.setattr(inner_tensors, "compare", lambda *arguments: [])
     cache = tmp_path / "cache"
-    fast = {"warmup": 0, "number": 1, "repeat": 1, "cache_dir": str(cache)}
+    fast = {"warmup_runs": 0, "runs": 1, "sample_count": 1, "cache_dir": str(cache)}
     fast["keep_slower"] = True
     lines = []
     images = gh.random_array(3, 9, 8, 3)
     for enabled in (True, False):
         tf32(enabled)
         output = str(tmp_path / f"converted{enabled}")
-        report = ios_tf.convert(model, output, batch_size=2, say=lines.append, **fast)
+        report = ios_tf.convert(model, output, batch_size=2, log=lines.append, **fast)
         assert report.operators == 7
         assert report.device.endswith("_no_TF32") != enabled
         function = tf.saved_model.load(output).signatures["serving_default"]

@@ -145,8 +145,8 @@ def _linked(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("share", "why"),
     [
-        (_shared_with_others, "others may write there"),
-        (_shared_with_a_group, "others may write there"),
+        (_shared_with_others, "other users may write to it"),
+        (_shared_with_a_group, "other users may write to it"),
         (_linked, ""),
     ],
 )
@@ -156,7 +156,7 @@ def test_a_directory_that_others_may_fill_is_not_used(filled, share, why):
     compiled, errors = run_in_process(filled)
     assert compiled == 1
     (line,) = errors.splitlines()
-    assert f"not using {filled}: {why}" in line
+    assert f"the code cache {filled} is not used: {why}" in line
     assert only_file(filled).read_bytes() == before
 
 

@@ -205,7 +205,7 @@ def test_each_instance_has_a_handle_of_cudnn(gpu):
         return gpu.fake.report()["live"]["cudnn handle"]
 
     most = handles(20)
-    assert most >= 20 + 2  # the first program's, and one to build graphs with
+    assert most >= 20 + 1  # the first program's, too
     assert handles(20) == handles(3) == most
     run.close()
 
@@ -458,3 +458,82 @@ def test_a_launch_that_fails_leaves_nothing_unordered(gpu, capturing):
         for _ in range(3):
             cuda_engine.assert_close(run(), expected, 1e-4)
         run.close()
+
+
+_CONVOLUTION = {"type": "conv2d", "kernel": [3, 3], "filters": 8, "padding": "SAME"}
+
+
+def _chain(length: int, width: int) -> tuple[engine.Program, list[int]]:
+    """A program of convolutions, one behind the other, and its input's shape."""
+    shape = [1, 6, width, 8]
+    operators = [{**_CONVOLUTION, "inputs": [i - 1]} for i in range(length)]
+    block = {
+        "version": 1,
+        "inputs": [shape],
+        "operators": operators,
+        "outputs": [length - 1],
+    }
+    stages = [{"strategy": "concurrent", "groups": [[i]]} for i in range(length)]
+    weights = [np.zeros((3, 3, 8, 8), np.float32) for _ in operators]
+    return engine.Program(
+        block, {"version": 1, "stages": stages}, weights, "gpu"
+    ), shape
+
+
+@pytest.mark.parametrize("sizes", [8, 20])
+def test_batch_sizes_in_turn(gpu, sizes):
+    """A call with a shape that was seen before only launches a graph."""
+    program, shape = _chain(3, 7)
+    runs = []
+    for size in range(1, sizes + 1):
+        images = np.zeros([size, *shape[1:]], np.float32)
+        runs.append(cuda_engine.DeviceRun(gpu, program, [images], "float32"))
+    for _ in range(3):
+        for run in runs:
+            run.enqueue()
+    gpu.fake.reset()
+    for run in runs:
+        run.enqueue()
+    counts = gpu.fake.report()["counts"]
+    assert counts["cuGraphLaunch"] == sizes
+    for expensive in ("cudnn plans", "cudnn plans loaded", "cuMemAlloc"):
+        assert expensive not in counts
+    assert "cuStreamSynchronize" not in counts
+    for run in runs:
+        run.close()
+
+
+def test_plans_live_as_long_as_the_weights(gpu):
+    """Of more shapes than a program keeps executions for, too."""
+    program, shape = _chain(2, 9)
+    for _ in range(2):
+        gpu.fake.reset()
+        for size in range(1, 80):
+            program.run([np.zeros([size, *shape[1:]], np.float32)])
+    counts = gpu.fake.report()["counts"]
+    assert "cudnn plans" not in counts and "cudnn plans loaded" not in counts
+
+
+def test_a_new_shape_stops_nobody(gpu):
+    """Calls with known shapes go on while another one is compiled."""
+    program, shape = _chain(2, 5)
+    known = [np.zeros(shape, np.float32)]
+    program.run(known)
+    gpu.fake.set(hold_plans=1)
+    outputs = []
+    new = [np.zeros([3, *shape[1:]], np.float32)]
+    threads = [
+        threading.Thread(target=lambda: outputs.extend(program.run(new)))
+        for _ in range(3)  # of which one compiles
+    ]
+    for thread in threads:
+        thread.start()
+    while "polls of held plans" not in gpu.fake.report()["counts"]:
+        pass
+    for _ in range(5):
+        program.run(known)
+    assert not outputs
+    gpu.fake.set(hold_plans=0)
+    for thread in threads:
+        thread.join()
+    assert [y.shape[0] for y in outputs] == [3, 3, 3]

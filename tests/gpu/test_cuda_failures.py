@@ -162,8 +162,11 @@ def test_a_missing_library_is_named(missing, tmp_path):
 @pytest.mark.parametrize(
     ("old", "message"),
     [
-        ("libcuda.so.1", "libcuda.so.1 has no cuInit: it is too old"),
-        ("libnvrtc.so.13", "NVRTC has no nvrtcVersion: it is too old"),
+        ("libcuda.so.1", "libcuda.so.1 has no function cuInit: the library is too old"),
+        (
+            "libnvrtc.so.13",
+            "NVRTC has no function nvrtcVersion: the library is too old",
+        ),
         ("libcudnn.so.9", "cuDNN"),
     ],
 )
@@ -185,10 +188,10 @@ def test_a_library_that_is_too_old(old, message, tmp_path):
         (
             "capability=61",
             ("gpu", "float32"),
-            "capability 6.1, 7.0 or above is needed",
+            "capability 6.1; IOS-TF needs 7.0 or above",
         ),
         ("devices=0", ("gpu", "float32"), "cuInit failed"),
-        ("devices=1", ("gpu:1", "float32"), "no GPU 1; this machine has 1"),
+        ("devices=1", ("gpu:1", "float32"), "no GPU 1; the number of GPUs is 1"),
         ("", ("gpu:x", "float32"), "no device 'gpu:x'"),
         ("capability=75", ("gpu", "bfloat16"), "bfloat16"),
         ("capability=75", ("gpu", "float16"), "no error"),

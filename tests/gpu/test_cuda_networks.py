@@ -158,8 +158,8 @@ def test_strategies_differ():
     """The tests below run concurrent groups, chains in groups and merges."""
     for name in NETWORKS:
         schedules = {s: schedule_of(name, s, 0)["stages"] for s in STRATEGIES}
-        assert len(schedules["both"]) < len(schedules["sequential"])
-        for strategy in ("both", "parallel", "greedy"):
+        assert len(schedules["auto"]) < len(schedules["sequential"])
+        for strategy in ("auto", "parallel", "greedy"):
             assert any(len(stage["groups"]) > 1 for stage in schedules[strategy])
         assert any(
             len(group) > 1
@@ -167,7 +167,7 @@ def test_strategies_differ():
             for group in stage["groups"]
         )
         if name != "randwire":  # it has nothing to merge
-            for strategy in ("both", "merge"):
+            for strategy in ("auto", "merge"):
                 assert any(s["strategy"] == "merge" for s in schedules[strategy])
 
 
@@ -175,7 +175,7 @@ def test_strategies_differ():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network(gpu, name, strategy):
     block, weights, inputs, expected = case(name, "float32")
-    for seed in range(2 if strategy in ("both", "parallel") else 1):
+    for seed in range(2 if strategy in ("auto", "parallel") else 1):
         gpu.fake.set(seed=seed)
         schedule = schedule_of(name, strategy, seed)
         program = engine.Program(block, schedule, weights, cuda_engine.DEVICE)
@@ -192,7 +192,7 @@ def test_network(gpu, name, strategy):
 def test_network_in_half_precision(gpu, name, dtype):
     block, weights, inputs, expected = case(name, dtype)
     program = engine.Program(
-        {**block, "dtype": dtype}, schedule_of(name, "both", 3), weights, "gpu"
+        {**block, "dtype": dtype}, schedule_of(name, "auto", 3), weights, "gpu"
     )
     run = cuda_engine.DeviceRun(gpu, program, inputs, dtype)
     for _ in range(3):
@@ -204,7 +204,7 @@ def test_network_in_half_precision(gpu, name, dtype):
 def test_threads_run_one_network_at_once(gpu, name):
     block, weights, inputs, expected = case(name, "float32")
     program = engine.Program(
-        block, schedule_of(name, "both", 0), weights, cuda_engine.DEVICE
+        block, schedule_of(name, "auto", 0), weights, cuda_engine.DEVICE
     )
     failures = []
 

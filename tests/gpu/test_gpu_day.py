@@ -72,10 +72,10 @@ def test_steps(environment, tmp_path):
     ]
     assert all(len(found) == 1 for found in plans.values())
     said = (tmp_path / "day" / "streams.log").read_text().splitlines()
-    assert said[-1] == "3200 calls: 0 outputs differ, 0 graphs were not made"
+    assert said[-1] == "3200 calls: 0 outputs differ, 0 CUDA graphs could not be made"
     assert (tmp_path / "day" / "float16" / "schedules.json").exists()
     said = (tmp_path / "day" / "plans.log").read_text().splitlines()
-    assert said[-1] == "nothing is recorded of 'Fake GPU': not compared"
+    assert said[-1] == "there is no recording of 'Fake GPU' to compare with"
 
 
 def test_a_day_goes_on_after_failures_and_ends_in_time(environment, tmp_path):
@@ -157,5 +157,6 @@ def test_unknown_steps_are_one_line(environment, tmp_path):
     parser = argparse.ArgumentParser()
     gpu_day.add_arguments(parser)
     options = parser.parse_args([f"--output={tmp_path}", "--steps=lunch"])
-    with pytest.raises(gpu_day.UserError, match="no step 'lunch': library, operators"):
+    message = "there is no step 'lunch'; the steps are library, operators"
+    with pytest.raises(gpu_day.UserError, match=message):
         gpu_day.run(options)

@@ -13,12 +13,12 @@ namespace {
 
 using Layout = CudaParameter::Layout;
 
-// A convolution with its weights, as matrix products are, too.
+// A convolution and its weights; also used for matrix products.
 struct Weighted {
   std::shared_ptr<const Convolution> convolution;
   std::shared_ptr<const void> filter, bias;
 
-  // The operator's filter is its weight `index`, the bias the next one.
+  // The filter is the operator's weight `index`, the bias the next weight.
   Status Create(Device* device, const TaskSpec& spec, size_t index,
                 const ConvolutionSpec& what) {
     IOS_ASSIGN_OR_RETURN(
@@ -26,6 +26,8 @@ struct Weighted {
         Pack(spec, index, what.transposed ? Layout::kCrsk : Layout::kKrsc));
     IOS_ASSIGN_OR_RETURN(bias, Pack(spec, index + 1, Layout::kPlain));
     IOS_ASSIGN_OR_RETURN(convolution, Convolution::Create(device, what));
+    static_cast<CudaParameter*>(spec.parameters[index].get())
+        ->Keep(convolution->plan());
     return Status();
   }
   Status Enqueue(const void* input, const void* residual, void* output,
@@ -35,7 +37,8 @@ struct Weighted {
   }
 };
 
-// The output and the epilogue of a convolution that ends the operator.
+// Describes the output and the epilogue of the convolution that ends the
+// operator.
 ConvolutionSpec EndOf(const TaskSpec& spec, bool tf32) {
   ConvolutionSpec what;
   what.dtype = spec.dtype;
@@ -47,7 +50,7 @@ ConvolutionSpec EndOf(const TaskSpec& spec, bool tf32) {
   return what;
 }
 
-// One that cuDNN computes, transposed ones, too.
+// Compiles a convolution that cuDNN computes, including transposed ones.
 TaskOr CompileDense(Device* device, bool tf32, const TaskSpec& spec) {
   const Operator& op = *spec.op;
   ConvolutionSpec what = EndOf(spec, tf32);
@@ -59,7 +62,8 @@ TaskOr CompileDense(Device* device, bool tf32, const TaskSpec& spec) {
   what.transposed = op.type == OperatorType::kConv2DTranspose;
   if (what.transposed) {
     what.padding = TransposedPadding(op, what.input.shape, what.output.shape);
-    // Strides leave these cells out anyway.
+    // Negative padding is for cells that no window reaches. Zero is equivalent:
+    // the strides skip these cells.
     for (int64_t& cells : what.padding) cells = std::max<int64_t>(cells, 0);
   } else {
     what.padding = ExplicitPadding(op, what.input.shape);
@@ -75,15 +79,16 @@ TaskOr CompileDense(Device* device, bool tf32, const TaskSpec& spec) {
       weighted.convolution->scratch_bytes());
 }
 
-// A convolution of images without cells: of the zeros around them its bias,
-// residual and activation are left.
+// Compiles a convolution of images without cells. Its windows contain only
+// zeros, so the result is activation(residual + bias).
 TaskOr CompileOfNothing(Device* device, const TaskSpec& spec) {
   const Operator& op = *spec.op;
   const Shape& shape = spec.output.shape;
   const PadSpec zeros = {spec.dtype, DenseView({shape[0], 0, 0, shape[3]}),
                          spec.output, shape[1], shape[2]};
   IOS_ASSIGN_OR_RETURN(const PadKernel pad, PadKernel::Create(device, zeros));
-  // A residual may lie where the output does.
+  // With a residual, the sum reads only the residual. Zeroing the output first
+  // could overwrite the residual, which may share the output's memory.
   const TensorView term = op.residual ? spec.inputs.back() : spec.output;
   IOS_ASSIGN_OR_RETURN(
       const SumKernel sum,
@@ -107,7 +112,7 @@ TaskOr CompileOfNothing(Device* device, const TaskSpec& spec) {
       });
 }
 
-// [N,C] as images of one pixel.
+// Views [N,C] as images of one pixel.
 TensorView AsImages(const TensorView& view) {
   if (view.shape.size() == 4) return view;
   return {{view.shape[0], 1, 1, view.shape[1]}, view.pitch, view.alignment};
@@ -156,7 +161,7 @@ TaskOr CompileSepConv(Device* device, bool tf32, const TaskSpec& spec) {
   what.input = middle;
   Weighted pointwise;
   IOS_RETURN_IF_ERROR(pointwise.Create(device, spec, 1, what));
-  // The convolution's own scratch comes after the tensor in the middle.
+  // The convolution's own scratch memory follows the depthwise result.
   constexpr int64_t kLine = 256;
   const int64_t offset =
       (NumElements(shape) * SizeOf(spec.dtype) + kLine - 1) / kLine * kLine;

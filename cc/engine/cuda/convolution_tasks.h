@@ -1,5 +1,5 @@
-// Tasks of operators that have filters: by cuDNN, and by the window kernel
-// where channels stay apart.
+// Compiles operators that have filters: with cuDNN, or with the window kernel
+// for depthwise convolutions.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CONVOLUTION_TASKS_H_
 #define IOS_TF_CC_ENGINE_CUDA_CONVOLUTION_TASKS_H_
 
@@ -10,11 +10,13 @@
 
 namespace ios::cuda {
 
-// A convolution of any kind; see IsConvolution(). Both are as CompileTask().
+// Compile a convolution (see IsConvolution()) or a matrix product. Arguments
+// and result are those of CompileTask().
 TaskOr CompileConvolution(Device* device, bool tf32, const TaskSpec& spec);
 TaskOr CompileMatMul(Device* device, bool tf32, const TaskSpec& spec);
 
-// The operator's window and the tensors it slides over; pools have one, too.
+// Returns the operator's window and the tensors that it slides over. Pools have
+// a window, too.
 WindowSpec WindowOf(const TaskSpec& spec);
 
 }  // namespace ios::cuda

@@ -19,16 +19,17 @@
 namespace ios::cuda {
 namespace {
 
-// More groups than these queue. A GPU runs 128 kernels at once, but no stage
-// gains from so many: the paper prunes at 8 groups.
+// Maximum number of lanes; further groups queue. A GPU runs 128 kernels at
+// once, but no stage gains from that many: the paper prunes at 8 groups.
 constexpr int kMaxLanes = 16;
 
 // See Backend::Fingerprint.
 constexpr int kRevision = 3;
 
-// Own kernels do, of which a convolution of a filter for each channel is one.
-// cuDNN takes strides, too, but nearly all of its engines copy such a tensor
-// first: once for each reader.
+// Whether the operator's kernels read pitched views without a copy. Our own
+// kernels do, including the depthwise convolution with one filter per channel.
+// cuDNN accepts strides too, but nearly all of its engines first copy such a
+// tensor, once for each reader.
 bool ReadsPitched(const Operator& op) {
   return op.type != OperatorType::kConv2DTranspose &&
          op.type != OperatorType::kMatMul &&
@@ -36,8 +37,9 @@ bool ReadsPitched(const Operator& op) {
           (op.groups > 1 && op.filters == op.groups));
 }
 
-// One thread reads or writes so many at a time. Engines that use tensor cores
-// want a pixel to be a multiple of them: they pad others, on each call.
+// Bytes that one thread reads or writes at a time. Engines that use tensor
+// cores need pixels to be a multiple of this size. They pad other tensors on
+// each call.
 constexpr int64_t kVectorBytes = 16;
 
 DeviceTraits MakeTraits(const Device* device, bool tf32) {
@@ -74,8 +76,9 @@ class Cuda : public Backend {
   Status Supports(DataType dtype) const override {
     if (dtype == DataType::kBFloat16 && device_->compute_capability() < 80) {
       return Unimplemented(
-          "dtype 'bfloat16' needs compute capability 8.0, " + device_->name() +
-          " has " + std::to_string(device_->compute_capability() / 10) + "." +
+          "dtype 'bfloat16' needs compute capability 8.0 or above, but " +
+          device_->name() + " has " +
+          std::to_string(device_->compute_capability() / 10) + "." +
           std::to_string(device_->compute_capability() % 10));
     }
     return Status();
@@ -140,7 +143,7 @@ class Cuda : public Backend {
     how.least_runs = measurement.number;
     how.warmup = measurement.warmup;
     IOS_ASSIGN_OR_RETURN(const auto latencies, SampleWork(device_, works, how));
-    // The GPU's own clock times them: what the host does has no part in it.
+    // The GPU's own clock times the samples, so the host cannot disturb them.
     std::vector<std::vector<Sample>> samples(latencies.size());
     for (size_t i = 0; i < latencies.size(); ++i) {
       for (const double ms : latencies[i]) samples[i].push_back({ms, false});

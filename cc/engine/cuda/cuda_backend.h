@@ -1,4 +1,4 @@
-// Backend "gpu": cuDNN's convolutions and kernels of our own on CUDA streams.
+// Backend "gpu": cuDNN's convolutions and our own kernels on CUDA streams.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDA_BACKEND_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDA_BACKEND_H_
 
@@ -10,17 +10,17 @@
 
 namespace ios::cuda {
 
-// The backend of GPU `ordinal`, one for the process, each allocator (null: the
-// driver) and each value of `tf32`: whether convolutions of float32 may use
-// TF32. Errors: see Device::Get.
+// Returns the backend of GPU `ordinal`. The process has one backend per
+// ordinal, allocator (null: the driver) and `tf32`. `tf32` allows convolutions
+// of float32 to use TF32. Errors: see Device::Get.
 StatusOr<Backend*> CudaBackend(int ordinal, bool tf32,
                                DeviceAllocator* allocator);
 
-// How many times a CUDA graph could not be made, and work was enqueued kernel
-// by kernel, in this process.
+// Counts how often this process failed to make a CUDA graph and enqueued the
+// work kernel by kernel instead.
 int64_t FailedCaptures();
 
-// Libraries::AddDirectory.
+// See Libraries::AddDirectory.
 void AddLibraryDirectory(const std::string& directory);
 
 }  // namespace ios::cuda

@@ -1,4 +1,4 @@
-// Tasks that are one function, and the weights that it reads.
+// Makes tasks from functions, and packs the weights that these functions read.
 #ifndef IOS_TF_CC_ENGINE_CUDA_FUNCTION_TASK_H_
 #define IOS_TF_CC_ENGINE_CUDA_FUNCTION_TASK_H_
 
@@ -16,13 +16,14 @@ namespace ios::cuda {
 
 using TaskOr = StatusOr<std::unique_ptr<Task>>;
 
-// As CudaTask::Enqueue().
+// Has the contract of CudaTask::Enqueue().
 using TaskFunction = std::function<Status(
     const void* const* inputs, void* output, const LaneResources& lane)>;
 
 TaskOr MakeTask(TaskFunction function, int64_t scratch_bytes = 0);
 
-// Weight `index` of the operator, packed; null if it has no such weight.
+// Returns weight `index` of the operator in `layout`, or null if the operator
+// has no such weight.
 StatusOr<std::shared_ptr<const void>> Pack(const TaskSpec& spec, size_t index,
                                            CudaParameter::Layout layout);
 

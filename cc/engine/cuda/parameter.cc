@@ -5,7 +5,7 @@
 namespace ios::cuda {
 namespace {
 
-// [rows, columns] to [columns, rows], of elements of any size.
+// Transposes [rows, columns] to [columns, rows], with elements of `size` bytes.
 std::vector<char> Transpose(const std::vector<char>& matrix, int64_t rows,
                             int64_t columns, int64_t size) {
   std::vector<char> result(matrix.size());
@@ -18,7 +18,7 @@ std::vector<char> Transpose(const std::vector<char>& matrix, int64_t rows,
   return result;
 }
 
-// Cells of a filter's window.
+// Returns the number of cells in a filter's window.
 int64_t Windows(const Shape& shape) {
   return shape.size() == 4 ? shape[0] * shape[1] : 1;
 }
@@ -52,6 +52,11 @@ StatusOr<CudaParameter::HostCopy> CudaParameter::ToHost(DataType dtype) const {
   return copy;
 }
 
+void CudaParameter::Keep(std::shared_ptr<const void> object) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  kept_.insert(std::move(object));
+}
+
 StatusOr<std::shared_ptr<const void>> CudaParameter::Packed(Layout layout,
                                                             DataType dtype) {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -71,16 +76,12 @@ StatusOr<std::shared_ptr<const void>> CudaParameter::Packed(Layout layout,
       copy.data = Transpose(copy.data, windows_, channels_, filters_ * size);
     }
   }
-  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> memory,
+  IOS_ASSIGN_OR_RETURN(const std::shared_ptr<void> memory,
                        device_->Allocate(copy.data.size()));
-  IOS_CUDA_RETURN_IF_ERROR(device_, cuMemcpyHtoD, ToDevicePointer(memory),
-                           copy.data.data(), copy.data.size());
-  // The copy may still be on its way to the device, which streams that do not
-  // wait for the default one would not notice.
-  IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamSynchronize, CU_STREAM_LEGACY);
-  packed_[layout] = memory;
+  IOS_RETURN_IF_ERROR(
+      device_->Upload(copy.data.data(), copy.data.size(), memory.get()));
   std::vector<float>().swap(given_);
-  return memory;
+  return packed_[layout] = memory;
 }
 
 }  // namespace ios::cuda

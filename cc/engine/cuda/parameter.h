@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "cc/core/ir/data_type.h"
@@ -15,22 +16,27 @@
 
 namespace ios::cuda {
 
-// A weight in the layouts that its tasks have asked for. The array on the host
-// goes once the first layout exists; others are made from that.
+// A weight in the layouts that its tasks have requested. The host array is
+// freed once the first layout exists; further layouts are made from an existing
+// one.
 class CudaParameter : public Parameter {
  public:
   enum class Layout {
-    kPlain,  // as it was given
-    kKrsc,  // the last dimension, filters, first: [filters, kh, kw, C / groups]
-    kCrsk,  // the channels first: [C, kh, kw, filters]
+    kPlain,  // the order of the given array
+    kKrsc,   // filters first: [filters, kh, kw, C / groups]
+    kCrsk,   // channels first: [C, kh, kw, filters]
   };
 
   CudaParameter(const Device* device, const ConstArray& array);
 
-  // The weight on the device as elements of `dtype`, which is the same for all
-  // calls. Needs the device's context to be current; waits for the copy. Safe
-  // to call from many threads at once.
+  // Returns the weight on the device with elements of `dtype`, which must be
+  // the same in all calls. The device's context must be current. Waits for the
+  // copy. Safe to call from many threads at once.
   StatusOr<std::shared_ptr<const void>> Packed(Layout layout, DataType dtype);
+
+  // Keeps an object, such as a cuDNN plan that was found for the weight, as
+  // long as the weight: input shapes that a program has dropped may come back.
+  void Keep(std::shared_ptr<const void> object);
 
  private:
   // Elements of `dtype` on the host, in any layout.
@@ -42,10 +48,11 @@ class CudaParameter : public Parameter {
 
   const Device* const device_;
   const int64_t windows_, channels_,
-      filters_;  // of [kh, kw, C / groups, filters]
+      filters_;  // dimensions of [kh, kw, C / groups, filters]
   std::mutex mutex_;
   std::vector<float> given_;
   std::map<Layout, std::shared_ptr<const void>> packed_;
+  std::set<std::shared_ptr<const void>> kept_;
 };
 
 }  // namespace ios::cuda

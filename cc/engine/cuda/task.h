@@ -16,16 +16,16 @@ class CudnnHandle;
 // Resources of the lane that a task runs on.
 struct LaneResources {
   CUstream stream = nullptr;
-  void* scratch = nullptr;       // of at least scratch_bytes(), the lane's own
-  CudnnHandle* cudnn = nullptr;  // the caller's
+  void* scratch = nullptr;       // at least scratch_bytes(), owned by the lane
+  CudnnHandle* cudnn = nullptr;  // owned by the caller
 };
 
 class CudaTask : public Task {
  public:
-  // Enqueues the task's work on the lane's stream, in the device's context,
-  // which is current; no synchronisation with the host and no allocation, so
-  // that it can be captured into a graph. May be called by several threads at
-  // once. Pointers are aligned as their TensorViews say.
+  // Enqueues the task's work on the lane's stream. The device's context must be
+  // current. The call neither allocates nor synchronises with the host, so that
+  // it can be captured into a graph. May be called by several threads at once.
+  // Pointers have the alignment of their TensorViews.
   virtual Status Enqueue(const void* const* inputs, void* output,
                          const LaneResources& lane) const = 0;
   virtual int64_t scratch_bytes() const { return 0; }

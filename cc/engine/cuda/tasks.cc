@@ -19,7 +19,7 @@ namespace {
 
 using Layout = CudaParameter::Layout;
 
-// A range of channels of `view` from `channel` on.
+// Returns a view of `shape` whose first channel is `channel` of `view`.
 TensorView ChannelsOf(const TensorView& view, int64_t channel,
                       const Shape& shape) {
   TensorView part{shape, view.pitch, view.alignment};
@@ -51,7 +51,7 @@ TaskOr CompilePool(Device* device, const TaskSpec& spec) {
 TaskOr CompileConcat(Device* device, const TaskSpec& spec) {
   struct Source {
     size_t input;
-    int64_t channel;  // of the output
+    int64_t channel;  // first one in the output
   };
   std::vector<Source> sources;
   std::vector<CopyKernel::Piece> pieces;
@@ -93,7 +93,7 @@ TaskOr CompileSlice(Device* device, const TaskSpec& spec) {
       });
 }
 
-// A task of a kernel that reads its first input only.
+// Makes a task from a kernel that reads only the first input.
 template <typename Kernel>
 TaskOr TaskOfOneInput(const Kernel& kernel) {
   return MakeTask([kernel](const void* const* inputs, void* output,
@@ -102,7 +102,7 @@ TaskOr TaskOfOneInput(const Kernel& kernel) {
   });
 }
 
-// A task of a kernel that reads its first input, and two weights.
+// Makes a task from a kernel that reads the first input and two weights.
 template <typename Kernel>
 TaskOr TaskWithScaleAndShift(const Kernel& kernel, const TaskSpec& spec) {
   IOS_ASSIGN_OR_RETURN(const std::shared_ptr<const void> scale,
@@ -117,7 +117,7 @@ TaskOr TaskWithScaleAndShift(const Kernel& kernel, const TaskSpec& spec) {
   });
 }
 
-// Sums, and activations as sums of one.
+// Compiles sums, and activations as sums of one term.
 TaskOr CompileAdd(Device* device, const TaskSpec& spec) {
   IOS_ASSIGN_OR_RETURN(
       const SumKernel kernel,
@@ -135,13 +135,13 @@ TaskOr CompileBinary(Device* device, const TaskSpec& spec) {
                        Pack(spec, 0, Layout::kPlain));
   TensorView first = spec.inputs[0];
   TensorView second = constant ? DenseView(op.operand) : spec.inputs[1];
-  if (op.swapped) std::swap(first, second);
+  if (op.constant_first) std::swap(first, second);
   IOS_ASSIGN_OR_RETURN(
       const BinaryKernel kernel,
       BinaryKernel::Create(device, {spec.dtype, op.function, first, second,
                                     op.activation, spec.output}));
   return MakeTask(
-      [kernel, constant, swapped = op.swapped](
+      [kernel, constant, swapped = op.constant_first](
           const void* const* inputs, void* output, const LaneResources& lane) {
         const void* x = inputs[0];
         const void* y = constant ? constant.get() : inputs[1];
@@ -180,7 +180,7 @@ TaskOr CompileSoftmax(Device* device, const TaskSpec& spec) {
   return TaskOfOneInput(kernel);
 }
 
-// A kernel of spatial_kernels.h, which reads its first input only.
+// Compiles an operator whose kernel is in spatial_kernels.h.
 template <typename Kernel>
 TaskOr CompileSpatial(Device* device, const TaskSpec& spec) {
   IOS_ASSIGN_OR_RETURN(const Kernel kernel,
@@ -239,7 +239,7 @@ TaskOr Compile(Device* device, bool tf32, const TaskSpec& spec) {
     case OperatorType::kLrn:
       return CompileSpatial<LrnKernel>(device, spec);
   }
-  return Unimplemented("no kernel for this operator type");
+  return Unimplemented("there is no CUDA kernel for this operator type");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Compiles operators into tasks of the CUDA backend: convolutions by cuDNN,
-// everything else by kernels of our own.
+// Compiles operators into tasks of the CUDA backend. cuDNN computes
+// convolutions and matrix products; our own kernels compute depthwise
+// convolutions and everything else.
 #ifndef IOS_TF_CC_ENGINE_CUDA_TASKS_H_
 #define IOS_TF_CC_ENGINE_CUDA_TASKS_H_
 
@@ -11,8 +12,9 @@
 
 namespace ios::cuda {
 
-// A CudaTask. `tf32`: whether convolutions of float32 may use TF32. Parameters
-// are CudaParameters of this device, whose context is current.
+// Compiles one operator into a CudaTask. `tf32` allows convolutions of float32
+// to use TF32. The spec's parameters must be CudaParameters of `device`, whose
+// context must be current.
 StatusOr<std::unique_ptr<Task>> CompileTask(Device* device, bool tf32,
                                             const TaskSpec& spec);
 

@@ -1,5 +1,6 @@
 // The fake libcudnn: the backend API, descriptors as bags of attributes.
 #include <cudnn_graph.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -56,6 +57,22 @@ cudnnStatus_t FailIncomplete(const std::string& missing) {
 #define FAKE_ENTER()                 \
   Machine& machine = Machine::Get(); \
   std::lock_guard<std::recursive_mutex> lock(machine.mutex)
+
+// Building a plan takes as long as the option "hold_plans" is set.
+void WaitWhileHeld(cudnnBackendDescriptor_t handle) {
+  while (true) {
+    {
+      FAKE_ENTER();
+      const DescriptorPtr descriptor = Find(handle);
+      if (!machine.Option("hold_plans") || !descriptor ||
+          descriptor->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+        return;
+      }
+      machine.Count("polls of held plans");
+    }
+    usleep(500);
+  }
+}
 
 // An error for a graph that, as options say, this cuDNN cannot compute.
 cudnnStatus_t CheckSupported(const fake::OperationGraph& graph) {
@@ -436,6 +453,7 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendSetAttribute(
 
 cudnnStatus_t CUDNNWINAPI
 cudnnBackendFinalize(cudnnBackendDescriptor_t handle) {
+  WaitWhileHeld(handle);
   FAKE_ENTER();
   const DescriptorPtr descriptor = Find(handle);
   if (!descriptor) return CUDNN_STATUS_BAD_PARAM;

@@ -21,9 +21,10 @@ int64_t AlignUp(int64_t bytes) {
          kScratchAlignment;
 }
 
-// Whether cuDNN has few kernels for the whole of a spec, compiled at run time,
-// but many for the convolution and its bias: it is ready for no activation but
-// relu. Of transposed convolutions it has many for these alone.
+// Whether cuDNN has only few kernels for the whole spec, all compiled at run
+// time, but many for the convolution and its bias. Its precompiled kernels
+// support no activation but relu. For transposed convolutions, they support
+// neither bias nor activation.
 bool FewKernelsForAll(const ConvolutionSpec& spec) {
   if (spec.transposed) {
     return spec.bias || spec.activation != Activation::kNone;
@@ -33,8 +34,9 @@ bool FewKernelsForAll(const ConvolutionSpec& spec) {
          (spec.residual && !IsDense(*spec.residual, spec.dtype));
 }
 
-// Whether cuDNN has few kernels for a spec, compiled at run time, but many for
-// it with a bias: it is ready for an activation or a residual only beside one.
+// Whether cuDNN has only few kernels for a spec, all compiled at run time, but
+// many for the same spec with a bias. Its precompiled kernels support an
+// activation or a residual only together with a bias.
 bool NeedsBias(const ConvolutionSpec& spec) {
   return !spec.transposed && !spec.bias &&
          (spec.residual || spec.activation != Activation::kNone);
@@ -69,8 +71,8 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
   return faster ? std::move(*steps) : std::move(first);
 }
 
-// One cuDNN graph for everything is nearly always fastest. cuDNN may lack
-// asymmetric padding, and views that are not dense.
+// One cuDNN graph for everything comes first: it is nearly always fastest.
+// cuDNN may not support asymmetric padding, or views that are not dense.
 std::vector<Convolution::Form> Convolution::Layouts(
     const ConvolutionSpec& spec) {
   const auto [top, bottom, left, right] = spec.padding;
@@ -122,13 +124,13 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::CreateFirst(
 StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
     const Device* device, const ConvolutionSpec& spec, const Form& form) {
   std::unique_ptr<Convolution> made(new Convolution);
-  ConvolutionSpec plan = spec;  // what cuDNN is to compute
+  ConvolutionSpec plan = spec;  // the part that cuDNN computes
   if (form.fused != Form::kAll) {
     plan.residual.reset();
     plan.activation = Activation::kNone;
     if (form.fused == Form::kNothing) plan.bias = false;
   } else if (!CudnnHas(spec.activation)) {
-    return Unimplemented(std::string("cuDNN has no ") +
+    return Unimplemented(std::string("cuDNN does not support the activation ") +
                          ios::ToString(spec.activation));
   }
   if (NeedsBias(plan)) {
@@ -194,7 +196,7 @@ Status Convolution::MakeRest(const Device* device, const ConvolutionSpec& spec,
   }
   SumSpec sum;
   sum.dtype = spec.dtype;
-  // A cut output lies in the spec's output already.
+  // With a cut output, cut_ has already written the spec's output.
   sum.terms = {form.cut_output ? spec.output : plan.output};
   if (rest_residual_) sum.terms.push_back(*spec.residual);
   sum.bias = rest_bias_;
@@ -222,7 +224,7 @@ StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
     status = tensors->MakeWorkspace(
         std::max(whole.scratch_bytes(), steps.scratch_bytes()));
   }
-  // No room to try.
+  // There is not enough memory to compare the two.
   if (status.code() == StatusCode::kResourceExhausted) return false;
   IOS_RETURN_IF_ERROR(status);
   const ConvolutionPointers& pointers = tensors->pointers();

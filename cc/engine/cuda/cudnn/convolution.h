@@ -16,21 +16,25 @@
 
 namespace ios::cuda {
 
-// Computes what a spec says by one graph of cuDNN's, or by up to three steps
-// where it has none or that is slower: the input with its padding to memory of
-// the lane's, cuDNN, the rest.
+// Computes a ConvolutionSpec with one cuDNN graph. If cuDNN has no such graph,
+// or a slow one, there are up to three steps: copy the input and its padding to
+// the lane's memory, run cuDNN, compute the rest.
 class Convolution {
  public:
-  // Unimplemented, with the spec and cuDNN's reason, if there is no way.
+  // Unimplemented, with the spec and cuDNN's reason, if no form works.
   static StatusOr<std::unique_ptr<Convolution>> Create(
       const Device* device, const ConvolutionSpec& spec);
 
-  // Of the lane's memory that Enqueue() uses.
+  // The cuDNN plan. While anyone holds it, convolutions with an equal spec need
+  // no search.
+  std::shared_ptr<const void> plan() const { return plan_; }
+
+  // Bytes of the lane's scratch memory that Enqueue() uses.
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
-  // Weights are in the spec's dtype and aligned to 16 bytes; null where there
-  // is none. The workspace is the lane's. Can be captured; may be called by
-  // several threads at once.
+  // Weights have the spec's dtype and are aligned to 16 bytes; a weight that
+  // the spec does not have is null. The lane provides the workspace. Can be
+  // captured; may be called by several threads at once.
   Status Enqueue(ConvolutionPointers pointers, const LaneResources& lane) const;
 
  private:
@@ -42,35 +46,38 @@ class Convolution {
     Fused fused = kAll;
     bool copy_input = false;   // to a dense tensor with the padding in it
     bool copy_output = false;  // from a dense tensor
-    // Of transposed convolutions: from a dense tensor of full windows, whose
-    // padding is cut off then.
+    // Only for transposed convolutions: cuDNN writes full windows to a dense
+    // tensor, and the padding is cut off afterwards.
     bool cut_output = false;
   };
 
   Convolution() = default;
 
-  // The first form that works.
+  // Returns the first form that works.
   static StatusOr<std::unique_ptr<Convolution>> CreateFirst(
       const Device* device, const ConvolutionSpec& spec);
   // Unimplemented if cuDNN has no plan for the form.
   static StatusOr<std::unique_ptr<Convolution>> Create(
       const Device* device, const ConvolutionSpec& spec, const Form& form);
 
-  // Makes what copies the input, padded, and cuts a transposed convolution's
-  // output; `plan` is what cuDNN is to compute between the two.
+  // Makes the kernels that copy and pad the input, and that cut a transposed
+  // convolution's output. Changes `plan` to the part that cuDNN computes in
+  // between.
   Status MakeCopies(const Device* device, const ConvolutionSpec& spec,
                     const Form& form, ConvolutionSpec* plan);
-  // Makes what computes of the spec what the plan leaves, if anything.
+  // Makes the kernel for the parts of the spec that the plan does not compute,
+  // if any.
   Status MakeRest(const Device* device, const ConvolutionSpec& spec,
                   const Form& form, const ConvolutionSpec& plan);
 
-  // Whether `steps` is faster than `whole`, both of them of `spec`.
+  // Whether `steps` is faster than `whole`; both compute `spec`.
   static StatusOr<bool> StepsAreFaster(const Device* device,
                                        const ConvolutionSpec& spec,
                                        const Convolution& whole,
                                        const Convolution& steps);
 
-  // The ways to lay out input and output, from one kernel to many.
+  // Returns the ways to lay out input and output, those with the fewest kernels
+  // first.
   static std::vector<Form> Layouts(const ConvolutionSpec& spec);
 
   bool whole() const { return !pad_ && !cut_ && !rest_; }
@@ -79,10 +86,10 @@ class Convolution {
   std::shared_ptr<const CudnnPlan> plan_;
   std::optional<PadKernel> cut_;
   std::optional<SumKernel> rest_;
-  bool rest_bias_ = false, rest_residual_ = false;  // left to rest_
+  bool rest_bias_ = false, rest_residual_ = false;  // computed by rest_
   std::shared_ptr<const void>
       zeros_;  // the plan's bias where the spec has none
-  // In the lane's memory; the plan's workspace comes first.
+  // Offsets in the lane's memory; the plan's workspace comes first.
   int64_t input_offset_ = 0;
   std::optional<int64_t> output_offset_;
   int64_t scratch_bytes_ = 0;

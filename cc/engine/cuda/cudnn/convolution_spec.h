@@ -1,4 +1,4 @@
-// ConvolutionSpec: all that defines a convolution, apart from its weights.
+// ConvolutionSpec: everything that defines a convolution, except its weights.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_CONVOLUTION_SPEC_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDNN_CONVOLUTION_SPEC_H_
 
@@ -13,8 +13,8 @@
 
 namespace ios::cuda {
 
-// y = activation(conv(x) + residual + bias). Views are of four dimensions,
-// NHWC; a matrix product is a convolution of 1x1 images.
+// y = activation(conv(x) + residual + bias). All views have four dimensions,
+// NHWC. A matrix product is a convolution of 1x1 images.
 struct ConvolutionSpec {
   DataType dtype = DataType::kFloat32;
   bool tf32 = true;  // float32 may be rounded to TF32 before it is multiplied
@@ -25,27 +25,27 @@ struct ConvolutionSpec {
   std::array<int64_t, 2> dilations = {1, 1};
   std::array<int64_t, 4> padding = {0, 0, 0, 0};  // top, bottom, left, right
   int64_t groups = 1;
-  // The input is what a convolution with this kernel, strides, dilations and
-  // padding makes of the output; without groups and residual.
+  // The convolution goes backwards: a convolution with this kernel, strides,
+  // dilations and padding maps the output's shape to the input's. Transposed
+  // convolutions have neither groups nor a residual.
   bool transposed = false;
   bool bias = false;
   std::optional<TensorView> residual;
   Activation activation = Activation::kNone;
 };
 
-// Everything that tells one spec from another, on one line.
+// Describes the spec on one line. Different specs have different descriptions.
 std::string ToString(const ConvolutionSpec& spec);
 
-// [filters, height, width, channels / groups]; of a transposed convolution
-// [channels, height, width, filters].
+// Returns the view of the filter: [filters, height, width, channels / groups],
+// or [channels, height, width, filters] if the convolution is transposed.
 TensorView FilterView(const ConvolutionSpec& spec);
 
-// Bytes to whose multiple a view's first element is aligned, at most 16: no
-// kernel reads or writes more at a time.
+// Returns the alignment in bytes of a view's first element. It is at most 16,
+// since no kernel reads or writes more at a time.
 int64_t AlignmentBytes(const TensorView& view, DataType dtype);
 
-// Whether a view's elements lie one after another, aligned for the widest
-// access.
+// Whether a view's elements are contiguous and aligned for the widest access.
 bool IsDense(const TensorView& view, DataType dtype);
 
 // Bytes from a view's first element to its last one's end.

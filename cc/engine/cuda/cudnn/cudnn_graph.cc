@@ -11,7 +11,8 @@
 namespace ios::cuda {
 namespace {
 
-// The engines that heuristics of one mode propose; none where they fail.
+// Returns the engines that the heuristics of one mode propose; empty if the
+// heuristics fail.
 fe::EngineConfigList Propose(fe::OperationGraph* graph,
                              cudnnBackendHeurMode_t mode) {
   try {
@@ -25,8 +26,8 @@ fe::EngineConfigList Propose(fe::OperationGraph* graph,
   }
 }
 
-// The engines that fuse any graph and are proposed for the spec; none if there
-// are no such engines.
+// Returns the engines that fuse any graph and are proposed for the spec; empty
+// if there are none.
 fe::EngineConfigList ProposeFree(const ConvolutionSpec& spec,
                                  cudnnHandle_t handle) {
   try {
@@ -42,9 +43,10 @@ bool HasAny(cudnnBackendDescriptor_t config) {
   return (fe::hasNumericalNote<kNotes>(config) || ...);
 }
 
-// Whether an engine computes less precisely than was asked for, or not the same
-// each time. Transforms share rounding errors between outputs: a bright pixel
-// spoils outputs whose windows do not contain it.
+// Whether an engine computes less precisely than requested, or is not
+// deterministic. FFT and Winograd engines are also unwanted: such transforms
+// share rounding errors between outputs. A bright pixel then spoils outputs
+// whose windows do not contain it.
 bool Unwanted(const ConvolutionSpec& spec,
               const fe::ManagedOpaqueDescriptor& config) {
   const cudnnBackendDescriptor_t raw = config->get_backend_descriptor();
@@ -59,7 +61,7 @@ bool Unwanted(const ConvolutionSpec& spec,
              CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13>(raw)) {
     return true;
   }
-  // On float32, tensor cores compute in TF32.
+  // Tensor cores compute float32 in TF32.
   return spec.dtype == DataType::kFloat32 && !spec.tf32 &&
          fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_TENSOR_CORE>(raw);
 }
@@ -118,8 +120,9 @@ class FrontendPlan : public CudnnPlan {
   mutable std::mutex mutex_;
 };
 
-// Whether engines that fuse any graph may beat those for convolutions with bias
-// and activation: these first copy tensors that are not dense, and do not clip.
+// Whether engines that fuse any graph may be faster than engines for
+// convolutions with bias and activation. The specialised engines first copy
+// tensors that are not dense, and they do not clip.
 bool FuseFreely(const ConvolutionSpec& spec) {
   return spec.activation == Activation::kRelu6 ||
          !IsDense(spec.input, spec.dtype) || !IsDense(spec.output, spec.dtype);
@@ -127,33 +130,34 @@ bool FuseFreely(const ConvolutionSpec& spec) {
 
 class FrontendGraph : public CudnnGraph {
  public:
-  FrontendGraph(CudnnHandle* handle, const ConvolutionSpec& spec)
-      : handle_(handle), spec_(spec) {
+  FrontendGraph(std::shared_ptr<CudnnHandle> handle,
+                const ConvolutionSpec& spec)
+      : handle_(std::move(handle)), spec_(spec) {
     fe::OperationGraph graph =
-        MakeGraph(spec, /*identity=*/false, handle->get());
-    // The two heuristics in turn: neither knows all that is fast.
+        MakeGraph(spec, /*identity=*/false, handle_->get());
+    // Alternate between the two heuristics: neither one knows all fast engines.
     const fe::EngineConfigList a = Propose(&graph, CUDNN_HEUR_MODE_A);
     const fe::EngineConfigList b = Propose(&graph, CUDNN_HEUR_MODE_B);
     for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
       if (i < a.size()) Add(a[i], "");
       if (i < b.size()) Add(b[i], "");
     }
-    if (FuseFreely(spec)) AddAll(ProposeFree(spec, handle->get()), kFree);
-    // Its engines are slow, but are what is left.
+    if (FuseFreely(spec)) AddAll(ProposeFree(spec, handle_->get()), kFree);
+    // Fallback engines are slow, but may be the only ones left.
     AddAll(Propose(&graph, CUDNN_HEUR_MODE_FALLBACK), "");
   }
 
-  // Asks one heuristic after the other until one proposes `candidate`, and has
-  // what all of these proposed.
-  FrontendGraph(CudnnHandle* handle, const ConvolutionSpec& spec,
-                const std::string& candidate)
-      : handle_(handle), spec_(spec) {
+  // Asks one heuristic after the other until one proposes `candidate`. The
+  // graph's candidates are all proposals up to then.
+  FrontendGraph(std::shared_ptr<CudnnHandle> handle,
+                const ConvolutionSpec& spec, const std::string& candidate)
+      : handle_(std::move(handle)), spec_(spec) {
     if (candidate.rfind(kFree, 0) == 0) {
-      if (FuseFreely(spec)) AddAll(ProposeFree(spec, handle->get()), kFree);
+      if (FuseFreely(spec)) AddAll(ProposeFree(spec, handle_->get()), kFree);
       return;
     }
     fe::OperationGraph graph =
-        MakeGraph(spec, /*identity=*/false, handle->get());
+        MakeGraph(spec, /*identity=*/false, handle_->get());
     for (auto mode :
          {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
       AddAll(Propose(&graph, mode), "");
@@ -179,7 +183,7 @@ class FrontendGraph : public CudnnGraph {
   }
 
  private:
-  // Begins the names of candidates that fuse any graph.
+  // Prefix of the names of candidates that fuse any graph.
   static constexpr char kFree[] = "free ";
 
   void AddAll(const fe::EngineConfigList& configs, const char* prefix) {
@@ -200,11 +204,11 @@ class FrontendGraph : public CudnnGraph {
     configs_.push_back(config);
   }
 
-  CudnnHandle* const handle_;
+  const std::shared_ptr<CudnnHandle> handle_;
   const ConvolutionSpec spec_;
   std::set<std::string> names_;
   std::vector<CudnnCandidate> candidates_;
-  fe::EngineConfigList configs_;  // of candidates_
+  fe::EngineConfigList configs_;  // one per candidate
 };
 
 }  // namespace
@@ -214,7 +218,8 @@ StatusOr<std::shared_ptr<const CudnnPlan>> LoadCudnnPlan(
     const std::string& json) {
   using Result = StatusOr<std::shared_ptr<const CudnnPlan>>;
   return Guard([&]() -> Result {
-    IOS_ASSIGN_OR_RETURN(CudnnHandle * builder, CudnnBuilder(device));
+    IOS_ASSIGN_OR_RETURN(std::shared_ptr<CudnnHandle> builder,
+                         TakeCudnnHandle(device));
     fe::ExecutionPlan plan =
         fe::ExecutionPlanBuilder().setHandle(builder->get()).loadFromJson(json);
     return std::shared_ptr<const CudnnPlan>(
@@ -232,7 +237,8 @@ StatusOr<std::unique_ptr<CudnnGraph>> CudnnGraph::Create(
     const std::string& candidate) {
   using Result = StatusOr<std::unique_ptr<CudnnGraph>>;
   return Guard([&]() -> Result {
-    IOS_ASSIGN_OR_RETURN(CudnnHandle * builder, CudnnBuilder(device));
+    IOS_ASSIGN_OR_RETURN(std::shared_ptr<CudnnHandle> builder,
+                         TakeCudnnHandle(device));
     auto graph =
         candidate.empty()
             ? std::make_unique<FrontendGraph>(builder, spec)

@@ -16,10 +16,10 @@
 
 namespace ios::cuda {
 
-// Whether cuDNN's graphs have the activation.
+// Whether cuDNN's graphs support the activation.
 bool CudnnHas(const Activation& activation);
 
-// Device pointers of one execution; those that the spec has no use for are
+// Device pointers of one execution. Pointers that the spec does not need are
 // ignored.
 struct ConvolutionPointers {
   const void* input = nullptr;
@@ -27,7 +27,7 @@ struct ConvolutionPointers {
   const void* bias = nullptr;
   const void* residual = nullptr;
   void* output = nullptr;
-  void* workspace = nullptr;  // of workspace_bytes()
+  void* workspace = nullptr;  // workspace_bytes() long
 };
 
 // One engine of cuDNN, configured and ready to run.
@@ -39,40 +39,43 @@ class CudnnPlan {
   // Can be captured; may be called by several threads at once.
   virtual Status Enqueue(const ConvolutionPointers& pointers, CUstream stream,
                          CudnnHandle* handle) const = 0;
-  // With it LoadCudnnPlan() makes the same plan again. It holds the code of
-  // kernels that were compiled: whoever writes it says what the plan computes.
+  // Serialises the plan, so that LoadCudnnPlan() can make the same plan again.
+  // The text contains the code of compiled kernels: whoever writes it decides
+  // what the plan computes.
   virtual StatusOr<std::string> Json() const = 0;
 };
 
-// A plan of the spec's from its Json(), with the same cuDNN and device; takes
-// less than a millisecond. Unimplemented if cuDNN refuses it.
+// Makes a plan of the spec from its Json(), with the same cuDNN and device.
+// Takes less than a millisecond. Unimplemented if cuDNN rejects the text.
 StatusOr<std::shared_ptr<const CudnnPlan>> LoadCudnnPlan(
     const Device* device, const ConvolutionSpec& spec, const std::string& json);
 
 // An engine of cuDNN with its configuration.
 struct CudnnCandidate {
-  // The engine and its knobs, "eng51_k2=8_k27=1" or "free eng4_k24=3": means
-  // the same in every process with the same library and device.
+  // The engine and its knobs, for example "eng51_k2=8_k27=1" or "free
+  // eng4_k24=3". A name means the same in every process with the same library
+  // and device.
   std::string name;
-  // Its kernel is compiled when the plan is built, which takes up to a second.
+  // Whether building the plan compiles its kernel, which takes up to a second.
   bool compiles = false;
 };
 
-// One graph for all a spec asks for.
+// One cuDNN graph that computes everything in a spec.
 class CudnnGraph {
  public:
-  // Unimplemented, with cuDNN's reason, if it has no engine for the graph. With
-  // a candidate's name no more heuristics are asked than those that propose it:
-  // each takes milliseconds. Needs the device's context to be current, as all
-  // functions here do.
+  // Unimplemented, with cuDNN's reason, if cuDNN has no engine for the graph.
+  // With a candidate's name, Create() stops asking heuristics as soon as one
+  // proposes this candidate, since each heuristic takes milliseconds. Like all
+  // functions here, it needs the device's context to be current.
   static StatusOr<std::unique_ptr<CudnnGraph>> Create(
       const Device* device, const ConvolutionSpec& spec,
       const std::string& candidate = "");
   virtual ~CudnnGraph() = default;
 
-  // In the order of cuDNN's heuristics, each of them once.
+  // The candidates in the order of cuDNN's heuristics, without duplicates.
   virtual const std::vector<CudnnCandidate>& candidates() const = 0;
-  // Unimplemented if the candidate turns out not to work.
+  // Builds the plan of a candidate. Unimplemented if the candidate turns out
+  // not to work.
   virtual StatusOr<std::shared_ptr<const CudnnPlan>> Build(
       size_t candidate) const = 0;
 };

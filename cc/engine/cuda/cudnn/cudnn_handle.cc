@@ -11,8 +11,8 @@
 namespace ios::cuda {
 namespace {
 
-// A device's cuDNN handles: one to build graphs with, and those that callers
-// have or have had. They live as long as the process, as the device does.
+// A device's cuDNN handles that callers have returned. Like the device, they
+// live as long as the process.
 class Handles {
  public:
   static StatusOr<Handles*> Get(const Device* device) {
@@ -22,15 +22,11 @@ class Handles {
     std::unique_ptr<Handles>& handles = (*all)[device->ordinal()];
     if (handles) return handles.get();
     fe::cudnn_dlhandle = device->libraries().cudnn;
-    std::unique_ptr<Handles> made(new Handles);
-    IOS_ASSIGN_OR_RETURN(made->builder_, CudnnHandle::Create());
-    handles = std::move(made);
+    handles.reset(new Handles);
     return handles.get();
   }
 
-  CudnnHandle* builder() const { return builder_.get(); }
-
-  // One that nobody else has until the last pointer goes.
+  // Returns a handle for exclusive use until its last pointer is destroyed.
   StatusOr<std::shared_ptr<CudnnHandle>> Take() {
     std::unique_ptr<CudnnHandle> handle;
     {
@@ -53,7 +49,6 @@ class Handles {
  private:
   Handles() = default;
 
-  std::unique_ptr<CudnnHandle> builder_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<CudnnHandle>> free_;
 };
@@ -80,8 +75,8 @@ Status CudnnHandle::With(CUstream stream,
 }
 
 int64_t CudnnVersion(const Device* device) {
-  // The frontend would want a handle first. Libraries has seen that it is
-  // there.
+  // The frontend would need a handle first. Libraries::Get() has checked that
+  // the function exists.
   return reinterpret_cast<decltype(&cudnnGetVersion)>(
       dlsym(device->libraries().cudnn, "cudnnGetVersion"))();
 }
@@ -89,11 +84,6 @@ int64_t CudnnVersion(const Device* device) {
 StatusOr<std::shared_ptr<CudnnHandle>> TakeCudnnHandle(const Device* device) {
   IOS_ASSIGN_OR_RETURN(Handles * handles, Handles::Get(device));
   return handles->Take();
-}
-
-StatusOr<CudnnHandle*> CudnnBuilder(const Device* device) {
-  IOS_ASSIGN_OR_RETURN(Handles * handles, Handles::Get(device));
-  return handles->builder();
 }
 
 }  // namespace ios::cuda

@@ -1,4 +1,4 @@
-// Handles of cuDNN's: what graphs are built with, and work is enqueued with.
+// cuDNN handles, which build graphs and enqueue work.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_CUDNN_HANDLE_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDNN_CUDNN_HANDLE_H_
 
@@ -15,12 +15,13 @@
 
 namespace ios::cuda {
 
-// A handle has one stream at a time, and internal streams that follow it.
+// A handle has one stream at a time, and internal streams that follow this
+// stream.
 class CudnnHandle {
  public:
   static StatusOr<std::unique_ptr<CudnnHandle>> Create();
 
-  // For building graphs, which no stream matters to.
+  // For building graphs, which do not depend on a stream.
   cudnnHandle_t get() const { return handle_; }
 
   // Calls function(handle) while the handle's stream is `stream`.
@@ -37,12 +38,9 @@ class CudnnHandle {
 // The version of the library that was loaded: 90300 is 9.3.0.
 int64_t CudnnVersion(const Device* device);
 
-// A handle that nobody else has until the last pointer goes. Cannot be made
-// while the thread captures a stream.
+// Returns a handle for exclusive use until its last pointer is destroyed. Must
+// not be called while the thread captures a stream.
 StatusOr<std::shared_ptr<CudnnHandle>> TakeCudnnHandle(const Device* device);
-
-// The handle to build graphs of the device with, which all share.
-StatusOr<CudnnHandle*> CudnnBuilder(const Device* device);
 
 }  // namespace ios::cuda
 

@@ -1,4 +1,5 @@
-// cuDNN's frontend, as all files here include it, and its errors as Statuses.
+// Includes cuDNN's frontend for all files in this folder, and turns its errors
+// into Statuses.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_FRONTEND_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDNN_FRONTEND_H_
 
@@ -9,12 +10,12 @@
 
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
-// TensorFlow's library has a copy of the frontend that calls cuDNN directly; in
-// a namespace of its own, ours cannot be mixed up with it by the dynamic
-// linker.
+// TensorFlow's library contains a copy of the frontend that calls cuDNN
+// directly. Our copy is in its own namespace, so that the dynamic linker cannot
+// mix up the two.
 #define cudnn_frontend ios_cudnn_frontend
-// Included is what the frontend's builders are made of: the whole of it
-// compiles for half a minute, and its graph::Graph fixes the tensors'
+// Include only the parts that the frontend's builders need. The whole frontend
+// takes half a minute to compile, and its graph::Graph fixes the tensors'
 // alignment.
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
@@ -26,10 +27,11 @@ namespace ios::cuda {
 
 namespace fe = ::cudnn_frontend;
 
-// cuDNN's texts have line breaks; an error is one line.
+// Replaces line breaks by spaces: cuDNN's messages have line breaks, but an
+// error is one line.
 std::string OneLine(std::string text);
 
-// Unimplemented where cuDNN does not do what it was asked for.
+// Unimplemented if cuDNN does not support the request.
 Status ToStatus(cudnnStatus_t status, const std::string& what);
 
 // Calls `function`, which returns a Status or StatusOr, and turns the

@@ -19,7 +19,7 @@ fe::DataType_t ToCudnn(DataType dtype) {
   return fe::DataType_t::NOT_SET;
 }
 
-// cuDNN's dimensions are in the order NCHW whatever the layout.
+// cuDNN's dimensions are in the order NCHW, whatever the layout is.
 fe::Tensor MakeTensor(int64_t uid, DataType dtype, const TensorView& view,
                       bool is_virtual = false) {
   const int64_t n = view.shape[0], h = view.shape[1], w = view.shape[2];
@@ -96,7 +96,7 @@ fe::Operation MakePointwise(const fe::PointWiseDesc& description,
       .build();
 }
 
-// The frontend's descriptions propagate NaN unless told otherwise.
+// The frontend's descriptions propagate NaN by default.
 fe::PointWiseDesc DescribeActivation(const Activation& activation) {
   fe::PointWiseDescBuilder builder;
   builder.setMode(ModeOf(activation)).setComputeType(fe::DataType_t::FLOAT);
@@ -163,7 +163,7 @@ fe::OperationGraph MakeGraph(const ConvolutionSpec& spec, bool identity,
              (spec.activation != Activation::kNone ? 1 : 0) +
              (identity ? 1 : 0);
   int64_t next_virtual = kFirstVirtual;
-  // The results between the operations exist in registers only, in float32.
+  // Intermediate results exist in registers only, in float32.
   const auto result = [&]() -> fe::Tensor {
     if (--left == 0) return MakeTensor(kY, spec.dtype, spec.output);
     return MakeTensor(next_virtual++, DataType::kFloat32,

@@ -1,5 +1,5 @@
-// A convolution as a graph of cuDNN's operations: tensors, the convolution, and
-// what is done to its result.
+// Describes a convolution as a graph of cuDNN operations: the tensors, the
+// convolution, and the operations on its result.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_OPERATION_GRAPH_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDNN_OPERATION_GRAPH_H_
 
@@ -10,16 +10,19 @@
 
 namespace ios::cuda {
 
-// The ids that a graph gives the tensors in memory.
+// The ids of a graph's tensors in memory. Tensors that are not in memory have
+// ids from kFirstVirtual on.
 enum Uid : int64_t { kX = 1, kW, kBias, kResidual, kY, kFirstVirtual };
 
-// NOT_SET if cuDNN's graphs do not have the activation.
+// Returns cuDNN's mode for the activation; NOT_SET if cuDNN's graphs do not
+// support the activation.
 fe::PointwiseMode_t ModeOf(const Activation& activation);
 
-// convolution, + residual, + bias, activation: the order that cuDNN's engines
-// for convolutions with bias and activation know. With an `identity` at the
-// end, the graph is none of theirs: then heuristics propose engines that fuse
-// any graph. Throws what the frontend throws.
+// Builds the graph: convolution, + residual, + bias, activation. cuDNN's
+// engines for convolutions with bias and activation know this order. With
+// `identity`, an identity follows at the end, which these engines do not know.
+// Heuristics then propose engines that fuse any graph. Throws the frontend's
+// exceptions.
 fe::OperationGraph MakeGraph(const ConvolutionSpec& spec, bool identity,
                              cudnnHandle_t handle);
 

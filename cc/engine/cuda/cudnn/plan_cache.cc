@@ -22,12 +22,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Counts up when names or descriptions change their meaning.
+// Increment this when names or descriptions change their meaning.
 constexpr int kFormat = 1;
 
-// The contents of a file of at most kMaxDocumentBytes; an error for anything
-// else: a link, a pipe that nobody writes to, a larger file. None if there is
-// nothing.
+// Reads a regular file of at most kMaxDocumentBytes; nullopt if the file does
+// not exist. Anything else is an error: a link, a pipe that nobody writes to, a
+// larger file.
 StatusOr<std::optional<std::string>> ReadRegular(const std::string& path) {
   const OpenFile file(
       open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -38,25 +38,26 @@ StatusOr<std::optional<std::string>> ReadRegular(const std::string& path) {
   }
   struct stat found;
   if (fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) {
-    return InvalidArgument("not a regular file");
+    return InvalidArgument("the path is not a regular file");
   }
   std::string text;
   char part[1 << 16];
   ssize_t bytes = 0;
   while ((bytes = read(file.get(), part, sizeof(part))) > 0) {
     text.append(part, bytes);
-    if (text.size() > kMaxDocumentBytes) return InvalidArgument("too large");
+    if (text.size() > kMaxDocumentBytes)
+      return InvalidArgument("the file is too large");
   }
   if (bytes < 0) return InvalidArgument(strerror(errno));
   return std::optional<std::string>(std::move(text));
 }
 
 StatusOr<std::map<std::string, std::string>> Parse(const std::string& text) {
-  IOS_ASSIGN_OR_RETURN(const Json json, ParseDocument(text, "it"));
+  IOS_ASSIGN_OR_RETURN(const Json json, ParseDocument(text, "the file"));
   const auto format = json.find("format"), plans = json.find("plans");
   if (format == json.end() || *format != kFormat || plans == json.end() ||
       !plans->is_object()) {
-    return InvalidArgument("not a file of cuDNN plans");
+    return InvalidArgument("the file does not contain cuDNN plans");
   }
   std::map<std::string, std::string> found;
   for (const auto& [convolution, plan] : plans->items()) {
@@ -65,7 +66,8 @@ StatusOr<std::map<std::string, std::string>> Parse(const std::string& text) {
   return found;
 }
 
-// The file's plans; none if there is no such file, or none of this format.
+// Returns the file's plans; empty if the file does not exist or has another
+// format.
 std::map<std::string, std::string> Read(const std::string& path) {
   const auto parsed = [&]() -> StatusOr<std::map<std::string, std::string>> {
     IOS_ASSIGN_OR_RETURN(const std::optional<std::string> text,
@@ -74,7 +76,7 @@ std::map<std::string, std::string> Read(const std::string& path) {
     return Parse(*text);
   }();
   if (parsed.ok()) return *parsed;
-  fprintf(stderr, "ios_tf: ignoring %s: %s\n", path.c_str(),
+  fprintf(stderr, "ios_tf: %s is ignored: %s\n", path.c_str(),
           parsed.status().message().c_str());
   return {};
 }
@@ -124,7 +126,7 @@ std::string PlanCache::Path(const std::string& device) const {
 
 void PlanCache::Load(const std::string& device) {
   if (directory_.empty() || !loaded_.insert(device).second) return;
-  // insert(): what this process measured itself stays.
+  // insert() keeps the plans that this process measured itself.
   const Plans plans = Read(Path(device));
   plans_[device].insert(plans.begin(), plans.end());
 }
@@ -132,7 +134,7 @@ void PlanCache::Load(const std::string& device) {
 void PlanCache::Store(const std::string& device) {
   if (directory_.empty()) return;
   const std::string path = Path(device);
-  // Other processes may have added to the file since.
+  // Other processes may have added to the file since it was loaded.
   const Plans plans = Read(path);
   plans_[device].insert(plans.begin(), plans.end());
   const Json json = {{"format", kFormat}, {"plans", plans_[device]}};

@@ -10,17 +10,17 @@
 
 namespace ios::cuda {
 
-// Maps a device and a convolution, both in words, to the name of the fastest
-// plan. One file per device, <directory>/<device>.json, written to a temporary
-// name and renamed. A name is only ever looked up among the plans that cuDNN
-// proposes: a file that is stale, foreign or damaged costs time, not
-// correctness.
+// Maps the descriptions of a device and a convolution to the name of the
+// fastest plan. Each device has one file, <directory>/<device>.json, which is
+// written to a temporary name and renamed. A name is only ever looked up among
+// the plans that cuDNN proposes. A file that is stale, foreign or damaged
+// therefore costs time, not correctness.
 class PlanCache {
  public:
-  // The process's. Its directory is the environment's IOS_TF_PLAN_CACHE, beside
-  // the schedules ($IOS_TF_CACHE/plans, or ios_tf/plans in the user's cache
-  // directory) by default; if that is set and empty, plans are kept in memory
-  // only.
+  // Returns the process's cache. Its directory is $IOS_TF_PLAN_CACHE. If the
+  // variable is not set, the directory is next to the schedules:
+  // $IOS_TF_CACHE/plans, or ios_tf/plans in the user's cache directory. If the
+  // variable is set but empty, plans are kept in memory only.
   static PlanCache& Get();
 
   std::optional<std::string> Find(const std::string& device,

@@ -19,12 +19,13 @@
 namespace ios::cuda {
 namespace {
 
-// Plans that are compiled to be timed, which takes a second or two each, where
-// fewer than so many are ready.
+// If fewer than kEnoughPlans plans are ready, kCompiledPlans more are compiled
+// in order to time them. Each takes a third of a second.
 constexpr size_t kCompiledPlans = 3;
 constexpr size_t kEnoughPlans = 8;
-// Every lane has memory of this size at least to spare, and of so many times
-// the convolution's tensors: plans that pad channels copy all of them.
+// Limits of a plan's workspace, the larger of which applies. Every lane can
+// spare kSmallWorkspaceBytes, and kWorkspaceTensors times the size of the
+// convolution's tensors: plans that pad channels copy all of them.
 constexpr int64_t kSmallWorkspaceBytes = 64 << 20;
 constexpr int64_t kWorkspaceTensors = 2;
 
@@ -43,7 +44,7 @@ int64_t MaxWorkspaceBytes(const ConvolutionSpec& spec) {
   return std::max(kSmallWorkspaceBytes, kWorkspaceTensors * bytes);
 }
 
-// Builds a candidate; nothing if it cannot be used.
+// Builds a candidate; nullopt if it cannot be used.
 std::optional<Candidate> Build(const CudnnGraph& graph,
                                const ConvolutionSpec& spec, size_t index) {
   StatusOr<Plan> plan = graph.Build(index);
@@ -58,9 +59,9 @@ bool AllDense(const ConvolutionSpec& spec) {
          (!spec.residual || IsDense(*spec.residual, spec.dtype));
 }
 
-// Builds the candidates of these indices, in this order, without those that
-// cannot be used. Compiling one takes a core for a third of a second: each
-// thread takes the next one.
+// Builds the candidates with these indices, in this order, and drops those that
+// cannot be used. Compiling a candidate occupies a core for a third of a
+// second, so each thread takes the next candidate.
 std::vector<Candidate> BuildInThreads(const Device* device,
                                       const CudnnGraph& graph,
                                       const ConvolutionSpec& spec,
@@ -79,7 +80,7 @@ std::vector<Candidate> BuildInThreads(const Device* device,
   try {
     while (helpers.size() + 1 < most) helpers.emplace_back(work);
   } catch (const std::system_error&) {
-    // No more threads may be made: those that are there do it.
+    // No further thread can be started: the existing threads do the work.
   }
   work();
   for (std::thread& helper : helpers) helper.join();
@@ -90,10 +91,11 @@ std::vector<Candidate> BuildInThreads(const Device* device,
   return candidates;
 }
 
-// The plans to time: all that are ready, since heuristics see neither that an
-// engine copies tensors that are not dense nor how much faster another one is.
-// Of engines that are compiled, some where few are ready; all where tensors are
-// not dense, which nearly no others take without copies.
+// Builds the plans to time. These are all plans that are ready: heuristics see
+// neither that an engine copies tensors that are not dense, nor how much faster
+// another engine is. Some plans that must be compiled are added if few are
+// ready. All of them are added if tensors are not dense, which nearly no other
+// engines accept without copies.
 std::vector<Candidate> BuildAll(const Device* device, const CudnnGraph& graph,
                                 const ConvolutionSpec& spec) {
   std::vector<Candidate> candidates;
@@ -130,8 +132,8 @@ Status Warm(const Device* device, ConvolutionTensors* tensors,
   for (Candidate& candidate : *candidates) {
     const Status status = candidate.plan->Enqueue(tensors->pointers(),
                                                   stream.get(), handle.get());
-    // Also after a failure: a part may be running. An error here is one of a
-    // kernel and spoils the context.
+    // Synchronise even after a failure: part of the work may be running. An
+    // error here comes from a kernel and makes the context unusable.
     IOS_CUDA_RETURN_IF_ERROR(device, cuStreamSynchronize, stream.get());
     if (status.ok()) working.push_back(std::move(candidate));
   }
@@ -139,7 +141,7 @@ Status Warm(const Device* device, ConvolutionTensors* tensors,
   return Status();
 }
 
-// The index of the fastest.
+// Returns the index of the fastest candidate.
 StatusOr<size_t> Fastest(const Device* device,
                          const ConvolutionTensors& tensors,
                          const std::vector<Candidate>& candidates) {
@@ -159,7 +161,8 @@ StatusOr<size_t> Fastest(const Device* device,
   return std::min_element(times.begin(), times.end()) - times.begin();
 }
 
-// The plan of that name, if cuDNN still has it and it works.
+// Builds the plan with this name; nullopt if cuDNN no longer has it, or it
+// cannot be used.
 std::optional<Candidate> Recall(const Device* device,
                                 const ConvolutionSpec& spec,
                                 const std::string& name) {
@@ -173,13 +176,14 @@ std::optional<Candidate> Recall(const Device* device,
   return std::nullopt;
 }
 
-// The key of a plan in CodeCache.
+// Returns the key of a plan in CodeCache.
 std::string PlanKey(const std::string& device_name,
                     const std::string& convolution, const std::string& name) {
   return "cuDNN plan " + name + "\n" + convolution + "\n" + device_name;
 }
 
-// The plan that was kept under the key, if cuDNN still takes it.
+// Loads the plan that CodeCache has for the key; nullopt if there is none, or
+// cuDNN rejects it.
 std::optional<Candidate> Reload(const Device* device,
                                 const ConvolutionSpec& spec,
                                 const std::string& name,
@@ -239,7 +243,8 @@ StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
   }
   const Plan first = candidates[0].plan;
   const Status status = warm(&candidates);
-  // No room to try them in: cuDNN's first choice, for this process.
+  // Memory is too short to time the plans: use cuDNN's first choice, but only
+  // in this process.
   if (status.code() == StatusCode::kResourceExhausted) return first;
   IOS_RETURN_IF_ERROR(status);
   if (candidates.empty()) return Unimplemented("none of the plans runs");
@@ -262,18 +267,25 @@ std::string PlanCacheName(const Device* device) {
 }
 
 StatusOr<Plan> FindPlan(const Device* device, const ConvolutionSpec& spec) {
-  // One search at a time: another thread's may be for an equal spec.
+  // Threads that look for equal specs wait for one search. Searches for other
+  // specs run at the same time; only their measurements wait for each other.
+  struct Known {
+    std::mutex mutex;
+    std::weak_ptr<const CudnnPlan> plan;
+  };
   static std::mutex mutex;
   using Key = std::pair<int, std::string>;
-  static auto* plans = new std::map<Key, std::weak_ptr<const CudnnPlan>>;
+  static auto* plans = new std::map<Key, Known>;
   const std::string convolution = ToString(spec);
-  std::lock_guard<std::mutex> lock(mutex);
-  std::weak_ptr<const CudnnPlan>& shared =
-      (*plans)[{device->ordinal(), convolution}];
-  if (Plan plan = shared.lock()) return plan;
+  Known* const known = [&] {
+    std::lock_guard<std::mutex> lock(mutex);
+    return &(*plans)[{device->ordinal(), convolution}];
+  }();
+  std::lock_guard<std::mutex> lock(known->mutex);
+  if (Plan plan = known->plan.lock()) return plan;
   const Device::Scope scope(device);
   IOS_ASSIGN_OR_RETURN(Plan plan, Search(device, spec, convolution));
-  shared = plan;
+  known->plan = plan;
   return plan;
 }
 

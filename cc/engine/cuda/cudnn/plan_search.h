@@ -1,4 +1,4 @@
-// The search for the fastest of cuDNN's plans for a convolution.
+// Searches for the fastest of cuDNN's plans for a convolution.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_PLAN_SEARCH_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDNN_PLAN_SEARCH_H_
 
@@ -12,13 +12,14 @@
 
 namespace ios::cuda {
 
-// The device, its driver and cuDNN in words: what PlanCache knows it by.
+// Names the device, its driver and cuDNN; PlanCache uses this name as a key.
 std::string PlanCacheName(const Device* device);
 
-// One graph's fastest plan, which equal specs share; it has run once, so that
-// nothing is left to be loaded while a stream is captured. Timed on the device
-// unless the plan cache knows it. Unimplemented if cuDNN has no plan for the
-// spec.
+// Returns the fastest plan that computes the spec with one graph; equal specs
+// share the plan. The plan has run once (unless memory ran out), so that
+// nothing must be loaded while a stream is captured. Plans are timed on the
+// device unless the plan cache knows the fastest one. Unimplemented if cuDNN
+// has no plan for the spec.
 StatusOr<std::shared_ptr<const CudnnPlan>> FindPlan(
     const Device* device, const ConvolutionSpec& spec);
 

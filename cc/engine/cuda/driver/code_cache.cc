@@ -16,11 +16,11 @@
 namespace ios::cuda {
 namespace {
 
-// Begins every file, before the code's SHA-256 and a line end. Its number
-// counts up when keys or files change their meaning.
+// The first line of every file; the code's SHA-256 and a line end follow.
+// Increment the number when keys or files change their meaning.
 constexpr char kCodeHeader[] = "ios_tf code 1\n";
 
-// Whether it is the user's, and nobody else may write it.
+// Whether the file is the user's, and nobody else may write to it.
 bool IsOwn(const struct stat& found) {
   return found.st_uid == geteuid() &&
          (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
@@ -28,7 +28,8 @@ bool IsOwn(const struct stat& found) {
 
 std::string FileName(const std::string& key) { return Sha256Hex(key) + ".bin"; }
 
-// All of a file of the user's own, and of at most kMaxDocumentBytes.
+// Reads a whole file; nullopt unless it is the user's own and has at most
+// kMaxDocumentBytes.
 std::optional<std::string> ReadOwn(int directory, const std::string& name) {
   const OpenFile file(openat(directory, name.c_str(),
                              O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -102,13 +103,15 @@ int CodeCache::OpenDirectory() {
   if (directory < 0) return -1;
   if (fstat(directory, &found) == 0 && IsOwn(found)) return directory;
   close(directory);
-  GiveUp("others may write there");
+  GiveUp("other users may write to it");
   return -1;
 }
 
 void CodeCache::GiveUp(const std::string& why) {
   if (directory_.empty()) return;
-  fprintf(stderr, "ios_tf: not using %s: %s; kernels are compiled anew\n",
+  fprintf(stderr,
+          "ios_tf: the code cache %s is not used: %s; kernels are compiled "
+          "again\n",
           directory_.c_str(), why.c_str());
   directory_.clear();
 }

@@ -1,4 +1,4 @@
-// CodeCache: what compilers for the GPU have made before, on disk.
+// CodeCache: compiled GPU code, kept on disk.
 #ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_CODE_CACHE_H_
 #define IOS_TF_CC_ENGINE_CUDA_DRIVER_CODE_CACHE_H_
 
@@ -9,28 +9,30 @@
 
 namespace ios::cuda {
 
-// Code by a key that says all it was made of. Code runs, and nothing can tell
-// what it computes: unlike a cache of schedules or of plans' names, its
-// directory is the user's own. It and its files count only if they belong to
-// the user and nobody else may write them.
+// Maps a key to compiled code. The key names everything that the code was
+// compiled from. Cached code is executed, and nothing can verify what it
+// computes. Unlike a cache of schedules or plan names, the cache is therefore
+// private: its directory and files are used only if they belong to the user and
+// nobody else may write to them.
 class CodeCache {
  public:
-  // The process's. Its directory is the environment's IOS_TF_CODE_CACHE,
-  // ios_tf_code in the user's cache directory by default; if that is set and
-  // empty, nothing is kept.
+  // Returns the process's cache. Its directory is $IOS_TF_CODE_CACHE, or
+  // ios_tf_code in the user's cache directory if the variable is not set. If
+  // the variable is set but empty, nothing is cached.
   static CodeCache& Get();
 
   explicit CodeCache(std::string directory)
       : directory_(std::move(directory)) {}
 
-  // The code that was inserted for the key; nothing where it is damaged.
+  // Returns the code that was inserted for the key; nullopt if there is none or
+  // the file is damaged.
   std::optional<std::string> Find(const std::string& key);
-  // By another name first, then renamed. Where that fails, one line says so,
-  // and no more is kept.
+  // Writes a temporary file and renames it. On failure, prints one line and
+  // disables the cache.
   void Insert(const std::string& key, const std::string& code);
 
  private:
-  // The directory, or -1 where there is none that is the user's own.
+  // Opens the directory; -1 if it does not exist or is not the user's own.
   int OpenDirectory();
   void GiveUp(const std::string& why);
 

@@ -42,7 +42,7 @@ StatusOr<Device*> Device::Get(int ordinal, DeviceAllocator* allocator) {
   IOS_CUDA_RETURN_IF_ERROR(device, cuDeviceGetCount, &count);
   if (ordinal < 0 || ordinal >= count) {
     return NotFound("there is no GPU " + std::to_string(ordinal) +
-                    "; this machine has " + std::to_string(count));
+                    "; the number of GPUs is " + std::to_string(count));
   }
   device->ordinal_ = ordinal;
   CUdevice handle;
@@ -61,7 +61,7 @@ StatusOr<Device*> Device::Get(int ordinal, DeviceAllocator* allocator) {
   if (device->compute_capability_ < kMinComputeCapability) {
     return FailedPrecondition(
         device->name_ + " has compute capability " + std::to_string(major) +
-        "." + std::to_string(minor) + ", 7.0 or above is needed");
+        "." + std::to_string(minor) + "; IOS-TF needs 7.0 or above");
   }
   IOS_CUDA_RETURN_IF_ERROR(device, cuDeviceGetAttribute,
                            &device->multiprocessors_,
@@ -74,6 +74,9 @@ StatusOr<Device*> Device::Get(int ordinal, DeviceAllocator* allocator) {
   // The primary context is the one TensorFlow and the CUDA runtime use.
   IOS_CUDA_RETURN_IF_ERROR(device, cuDevicePrimaryCtxRetain, &device->context_,
                            handle);
+  const Scope scope(device.get());
+  IOS_CUDA_RETURN_IF_ERROR(device, cuStreamCreate, &device->uploads_,
+                           CU_STREAM_NON_BLOCKING);
   return (*devices)[{ordinal, allocator}] = device.release();
 }
 
@@ -105,11 +108,10 @@ StatusOr<std::shared_ptr<void>> Device::Allocate(int64_t bytes) const {
 Status Device::Upload(const void* host, int64_t bytes, void* memory) const {
   if (bytes == 0) return Status();
   const Scope scope(this);
-  IOS_CUDA_RETURN_IF_ERROR(this, cuMemcpyHtoD,
-                           reinterpret_cast<CUdeviceptr>(memory), host, bytes);
-  // cuMemcpyHtoD returns when it has read pageable memory, maybe before it has
-  // written the device's.
-  IOS_CUDA_RETURN_IF_ERROR(this, cuStreamSynchronize, nullptr);
+  IOS_CUDA_RETURN_IF_ERROR(this, cuMemcpyHtoDAsync,
+                           reinterpret_cast<CUdeviceptr>(memory), host, bytes,
+                           uploads_);
+  IOS_CUDA_RETURN_IF_ERROR(this, cuStreamSynchronize, uploads_);
   return Status();
 }
 

@@ -1,4 +1,4 @@
-// A GPU and what the backend makes on it, each thing freed by its owner.
+// A GPU, and owners that free the driver objects created on it.
 #ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_DEVICE_H_
 #define IOS_TF_CC_ENGINE_CUDA_DRIVER_DEVICE_H_
 
@@ -15,8 +15,8 @@
 
 namespace ios::cuda {
 
-// `what` failed with `result`: "cuMemAlloc failed: out of memory (…)".
-// ResourceExhausted where memory ran out.
+// The error of a call `what` that failed with `result`: "cuMemAlloc failed: out
+// of memory (…)". ResourceExhausted if memory ran out.
 Status ToStatus(const Driver& driver, CUresult result, const char* what);
 
 #define IOS_CUDA_RETURN_IF_ERROR(device, function, ...)                    \
@@ -30,11 +30,11 @@ Status ToStatus(const Driver& driver, CUresult result, const char* what);
 
 class Device {
  public:
-  // The GPU `ordinal` with its primary context, and memory from `allocator`, or
-  // from the driver if it is null: one for the process and each of these. What
-  // lasts as long as the process is kept by ordinals. NotFound if there are
-  // fewer GPUs; FailedPrecondition where libraries are missing or its compute
-  // capability is below 7.0.
+  // Returns GPU `ordinal` with its primary context. Memory comes from
+  // `allocator`, or from the driver if it is null. The process has one Device
+  // per pair of ordinal and allocator. Objects that live as long as the process
+  // are kept per ordinal. NotFound if there are fewer GPUs; FailedPrecondition
+  // if libraries are missing or the GPU's compute capability is below 7.0.
   static StatusOr<Device*> Get(int ordinal, DeviceAllocator* allocator);
 
   const Libraries& libraries() const { return *libraries_; }
@@ -47,7 +47,7 @@ class Device {
   int driver_version() const { return driver_version_; }  // 13000: CUDA 13.0
   CUcontext context() const { return context_; }
 
-  // Makes the device's context current for this thread while it lives.
+  // Makes the device's context current for this thread while the scope exists.
   class Scope {
    public:
     explicit Scope(const Device* device) : device_(device) {
@@ -64,11 +64,12 @@ class Device {
     const Device* const device_;
   };
 
-  // Device memory of `bytes` (at least 256-byte aligned); freed with the last
-  // pointer. ResourceExhausted says how much was asked for.
+  // Allocates `bytes` of device memory, aligned to at least 256 bytes and freed
+  // with the last pointer. The ResourceExhausted error says how much was
+  // requested.
   StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) const;
 
-  // Copies from host memory; all streams see the result when it returns.
+  // Copies from host memory. All streams see the result once the call returns.
   Status Upload(const void* host, int64_t bytes, void* memory) const;
 
  private:
@@ -77,6 +78,9 @@ class Device {
   const Libraries* libraries_ = nullptr;
   DeviceAllocator* allocator_ = nullptr;
   CUcontext context_ = nullptr;
+  // Of Upload(). The default stream would wait for all blocking streams of the
+  // process, and disturb captures of other threads.
+  CUstream uploads_ = nullptr;
   int ordinal_ = 0;
   std::string name_;
   int compute_capability_ = 0;
@@ -85,7 +89,7 @@ class Device {
   int driver_version_ = 0;
 };
 
-// A driver object, destroyed with its owner, in its device's context.
+// Owns a driver object and destroys it in its device's context.
 template <typename T, auto Driver::* Destroy>
 class Handle {
  public:
@@ -119,11 +123,11 @@ using GraphExec = Handle<CUgraphExec, &Driver::cuGraphExecDestroy>;
 
 // A stream that does not wait for the default stream.
 StatusOr<Stream> MakeStream(const Device* device);
-// `timing`: may be given to cuEventElapsedTime.
+// With `timing`, the event can be given to cuEventElapsedTime.
 StatusOr<Event> MakeEvent(const Device* device, bool timing);
 
-// Waits for what is on a stream at the end of its life: after a failure, too,
-// memory that is given back must not be in use.
+// Synchronises with a stream on destruction. Even after a failure, memory must
+// not be in use when it is freed.
 class FinishAtEnd {
  public:
   FinishAtEnd(const Device* device, CUstream stream)

@@ -18,14 +18,17 @@
 namespace ios::cuda {
 namespace {
 
-// Instances an execution has at most; further callers wait for the GPU.
+// Maximum number of instances of an execution; further callers wait for the
+// GPU.
 constexpr size_t kMaxInstances = 16;
-// Graphs an instance keeps; more evict the least recently used.
+// Maximum number of graphs of an instance; more evict the least recently used.
 constexpr size_t kMaxGraphs = 8;
-// Input and output pointers remembered: what comes back is worth a graph. A
-// graph that so many runs did not use makes room for another one.
+// Number of sets of input and output pointers that are remembered. Pointers
+// that recur are worth a graph. A graph that was not used for this many runs
+// makes room for another graph.
 constexpr int64_t kMaxSeen = 64;
-// Runs without a graph after which new pointers are taken for the rule.
+// After this many runs without a graph, new pointers are assumed to be the
+// rule.
 constexpr int64_t kMaxEagerRuns = 16;
 
 constexpr uintptr_t kPointerAlignment = 16;
@@ -49,8 +52,8 @@ using Pointers = std::vector<const void*>;  // inputs, then outputs
 
 std::atomic<int64_t> failed_captures{0};
 
-// When to try to capture: after a failure, which may be one of the moment, not
-// before some runs, more after each that follows.
+// Decides when to try to capture. A failure may be temporary, so the next
+// attempt comes some runs later. Each further failure doubles the wait.
 class CapturePolicy {
  public:
   bool IsDue() {
@@ -65,8 +68,8 @@ class CapturePolicy {
     if (failed_captures++ == 0) {
       fprintf(
           stderr,
-          "ios_tf: cannot make a CUDA graph, work is enqueued kernel by kernel "
-          "until that succeeds: %s\n",
+          "ios_tf: cannot create a CUDA graph, so work is enqueued kernel by "
+          "kernel until a graph can be created: %s\n",
           why.message().c_str());
     }
     runs_to_wait_ = patience_;
@@ -74,7 +77,7 @@ class CapturePolicy {
   }
 
  private:
-  // Runs.
+  // Numbers of runs.
   static constexpr int kFirstWait = 16;
   static constexpr int kLongestWait = 4096;
 
@@ -82,7 +85,7 @@ class CapturePolicy {
   int patience_ = kFirstWait;
 };
 
-// Memory, lanes and graphs of one caller at a time.
+// Memory, lanes and graphs for one caller at a time.
 class Instance {
  public:
   Instance(const Device* device, const BoundSchedule& schedule)
@@ -92,7 +95,7 @@ class Instance {
     if (used_) device_->driver().cuEventSynchronize(done_.get());
   }
 
-  // To call once, before all else.
+  // Must be called once, before all other methods.
   Status Initialize(const LaneNeeds& needs) {
     IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> arena,
                          device_->Allocate(schedule_.arena_bytes));
@@ -105,7 +108,7 @@ class Instance {
     return Status();
   }
 
-  // Whether its last run, if any, is over.
+  // Whether the instance's last run, if any, has finished.
   bool Free() const {
     return !used_ ||
            device_->driver().cuEventQuery(done_.get()) == CUDA_SUCCESS;
@@ -114,19 +117,19 @@ class Instance {
   Status Run(const std::vector<const void*>& inputs,
              const std::vector<void*>& outputs, CUstream stream) {
     if (used_) {
-      // Costs nothing where the last run was on the same stream.
+      // Waiting costs nothing if the last run was on the same stream.
       IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamWaitEvent, stream, done_.get(),
                                0);
     }
     const Status status = Launch(inputs, outputs, stream);
-    // Also after a failure: part of the work may be enqueued.
+    // Record the event even after a failure: part of the work may be enqueued.
     IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, done_.get(), stream);
     used_ = true;
     return status;
   }
 
-  // Of CudaExecution, under its mutex:
-  bool in_use = false;             // by a caller that enqueues
+  // These two belong to CudaExecution and are guarded by its mutex.
+  bool in_use = false;             // a caller is enqueueing
   std::optional<CUstream> stream;  // of the last caller
 
  private:
@@ -136,7 +139,8 @@ class Instance {
     int64_t last_run = 0;
   };
 
-  // A graph over memory of its own, and copies from and to the caller's.
+  // A graph that uses its own memory. Each run copies inputs from the caller's
+  // memory and outputs to it.
   struct Staging {
     std::vector<std::shared_ptr<void>> memory;
     std::vector<const void*> inputs;
@@ -154,9 +158,9 @@ class Instance {
     return tensors;
   }
 
-  // Pointers that are new run eagerly: a graph takes many runs' time to make,
-  // and is only worth it if they come back. Where too many come back, or new
-  // ones all the time, one graph serves them all.
+  // New pointers run eagerly: making a graph takes as long as many runs, and
+  // only pays off for pointers that recur. If too many pointers recur, or new
+  // pointers keep coming, one graph with copies serves them all.
   Status Launch(const std::vector<const void*>& inputs,
                 const std::vector<void*>& outputs, CUstream stream) {
     ++runs_;
@@ -204,7 +208,7 @@ class Instance {
     return Status();
   }
 
-  // The graph that was used or made last.
+  // Launches the graph that was used or made last.
   Status LaunchFirst(CUstream stream) {
     graphs_.front().last_run = runs_;
     IOS_CUDA_RETURN_IF_ERROR(device_, cuGraphLaunch, graphs_.front().exec.get(),
@@ -212,7 +216,7 @@ class Instance {
     return Status();
   }
 
-  // Makes staging_, if it is not there.
+  // Makes staging_ unless it exists.
   Status Stage() {
     if (staging_) return Status();
     auto staging = std::make_unique<Staging>();
@@ -271,7 +275,7 @@ class Instance {
   std::unique_ptr<Staging> staging_;
   CapturePolicy policy_;
   int64_t runs_ = 0, eager_runs_ = 0;
-  Event done_;  // after the last run
+  Event done_;  // recorded after the last run
   bool used_ = false;
 };
 
@@ -302,7 +306,7 @@ class CudaExecution : public Execution {
     const Status status = instance->Run(inputs, outputs, cuda_stream);
     std::lock_guard<std::mutex> lock(mutex_);
     instance->in_use = false;
-    released_.notify_all();  // each may wait for another one
+    released_.notify_all();  // waiters want different instances
     return status;
   }
 
@@ -315,20 +319,21 @@ class CudaExecution : public Execution {
                            std::to_string(kPointerAlignment) + " bytes");
   }
 
-  // The instance that ran on the same stream last, even if another caller
-  // enqueues there at the moment: the stream runs one after the other anyway.
-  // For another stream one whose run is over; a new one; any other. Runs on the
-  // GPU are put in order by Instance::Run.
+  // Returns the instance that ran last on the same stream, even if it must wait
+  // for another caller that enqueues there: the stream runs both one after the
+  // other anyway. For another stream, it prefers an instance whose run has
+  // finished, then a new one, then any other. Instance::Run orders the runs on
+  // the GPU.
   Instance* Acquire(CUstream stream) {
     std::unique_lock<std::mutex> lock(mutex_);
-    bool room = true;  // for one more
+    bool room = true;  // for one more instance
     while (true) {
       Instance* own = nullptr;
       Instance* idle = nullptr;
       for (Instance& instance : instances_) {
         if (instance.stream == stream) own = &instance;
         if (instance.in_use) continue;
-        // The one idle for longest, unless one is free.
+        // The first idle instance, unless another one is free.
         if (!idle || (!idle->Free() && instance.Free())) idle = &instance;
       }
       if (own && !own->in_use) return Take(own, stream);
@@ -336,15 +341,16 @@ class CudaExecution : public Execution {
       if (!own && room && instances_.size() < kMaxInstances) {
         if (Instance* const made = Make(stream, &lock)) return made;
         room = false;
-        continue;  // share what there is, which may have changed
+        continue;  // share an instance; the list may have changed
       }
       if (!own && idle) return Take(idle, stream);
       released_.wait(lock);
     }
   }
 
-  // A new instance; null if there is no memory for one more. The mutex is free
-  // while it is made, and the instance in use.
+  // Makes a new instance, which is in use at once; null if that fails, for
+  // example for lack of memory. Releases the mutex while it initializes the
+  // instance.
   Instance* Make(CUstream stream, std::unique_lock<std::mutex>* lock) {
     Instance& instance = instances_.emplace_back(device_, schedule_);
     const auto made = std::prev(instances_.end());
@@ -369,7 +375,7 @@ class CudaExecution : public Execution {
   LaneNeeds needs_;
   std::mutex mutex_;
   std::condition_variable released_;
-  std::list<Instance> instances_;  // a list: they stay where they are
+  std::list<Instance> instances_;  // a list keeps their addresses
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Execution of the CUDA backend: an instance for each stream that it is called
-// on, and the whole schedule as CUDA graphs.
+// Execution of the CUDA backend. It keeps an instance for each stream that it
+// is called on, and runs the whole schedule as CUDA graphs.
 #ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_EXECUTION_H_
 #define IOS_TF_CC_ENGINE_CUDA_DRIVER_EXECUTION_H_
 
@@ -12,11 +12,11 @@
 
 namespace ios::cuda {
 
-// The first instance is made now, others when callers need them.
+// Creates the first instance now, and further ones when callers need them.
 StatusOr<std::unique_ptr<Execution>> LoadExecution(const Device* device,
                                                    BoundSchedule schedule);
 
-// How many times a CUDA graph could not be made in this process.
+// Counts how often this process failed to make a CUDA graph.
 int64_t FailedCaptures();
 
 }  // namespace ios::cuda

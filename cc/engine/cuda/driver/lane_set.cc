@@ -8,7 +8,7 @@
 namespace ios::cuda {
 namespace {
 
-// Lanes that a stage uses: as many as it has groups, or as it was given.
+// Number of lanes that a stage uses: one per group, but at most stage.lanes.
 int LanesOf(const BoundStage& stage) {
   return std::min<int>(stage.lanes, stage.groups.size());
 }
@@ -100,8 +100,8 @@ Status LaneSet::Enqueue(const std::vector<BoundStage>& stages,
       status = EnqueueGroup(stage.groups[g], tensors, lane,
                             lane == 0 ? main : lanes_[lane].stream.get());
     }
-    // Also after a failure: what is running already must come before what the
-    // caller does next with the memory.
+    // Join even after a failure: work that is already running must finish
+    // before the caller's next work uses the memory.
     const Status joined = Join(lanes, main);
     IOS_RETURN_IF_ERROR(status);
     IOS_RETURN_IF_ERROR(joined);

@@ -16,7 +16,7 @@
 
 namespace ios::cuda {
 
-// The lanes and the scratch memory that stages need of a LaneSet.
+// The lanes and the scratch memory that a LaneSet must have to run stages.
 struct LaneNeeds {
   int lanes = 1;
   std::vector<int64_t> scratch_bytes;  // of each lane
@@ -24,27 +24,27 @@ struct LaneNeeds {
   void Add(const std::vector<BoundStage>& stages);
 };
 
-// The lanes one caller has at a time: lane 0 is the caller's stream, the others
-// are streams of the set. Needs the device's context to be current.
+// The lanes of one caller at a time. Lane 0 is the caller's stream; the set
+// owns the streams of the other lanes. The device's context must be current.
 class LaneSet {
  public:
   static StatusOr<LaneSet> Create(const Device* device, const LaneNeeds& needs);
 
-  // Enqueues the stages in order, each group of a stage on the lane of its
-  // turn; later work on `main` comes after all of it, also if some of it could
-  // not be enqueued. Can be captured.
+  // Enqueues the stages in order, and distributes the groups of a stage over
+  // its lanes in turn. Later work on `main` runs after all enqueued work, even
+  // if some of the work could not be enqueued. Can be captured.
   Status Enqueue(const std::vector<BoundStage>& stages,
                  const std::vector<void*>& tensors, CUstream main) const;
 
  private:
   struct Lane {
-    Stream stream;  // none of lane 0
+    Stream stream;  // null for lane 0
     Event done;
     std::shared_ptr<void> scratch;
   };
 
-  // Lanes 1 to `lanes` - 1 begin after what `main` has done, or it goes on
-  // after them.
+  // Fork() makes lanes 1 to `lanes` - 1 wait for the work on `main`. Join()
+  // makes `main` wait for these lanes.
   Status Fork(int lanes, CUstream main) const;
   Status Join(int lanes, CUstream main) const;
   Status EnqueueGroup(const std::vector<BoundTask>& group,
@@ -57,17 +57,18 @@ class LaneSet {
   std::vector<Lane> lanes_;
 };
 
-// Captures `enqueue` - which enqueues on the stream it is given, and on streams
-// that fork from it and join it - into a graph that is ready to launch. The
-// stream is not one that others use.
+// Captures the work of `enqueue` into a graph that is ready to launch.
+// `enqueue` may use the stream that it is given, and streams that fork from
+// this stream and join it again. Nobody else may use `stream`.
 template <typename Enqueue>
 StatusOr<GraphExec> CaptureGraph(const Device* device, CUstream stream,
                                  const Enqueue& enqueue) {
-  // Thread-local: other threads may allocate and synchronise meanwhile.
+  // Thread-local mode lets other threads allocate and synchronise during the
+  // capture.
   IOS_CUDA_RETURN_IF_ERROR(device, cuStreamBeginCapture, stream,
                            CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   const Status enqueued = enqueue(stream);
-  // Ends the capture in any case.
+  // The capture must end even if `enqueue` failed.
   CUgraph captured = nullptr;
   const CUresult result =
       device->driver().cuStreamEndCapture(stream, &captured);

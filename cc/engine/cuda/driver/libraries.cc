@@ -14,7 +14,8 @@
 namespace ios::cuda {
 namespace {
 
-// The cuDNN frontend looks these up when it needs them, and throws without.
+// The cuDNN frontend looks these functions up when it needs them, and throws if
+// one is missing.
 constexpr const char* kCudnnFunctions[] = {
     "cudnnGetVersion",
     "cudnnCreate",
@@ -30,7 +31,7 @@ constexpr const char* kCudnnFunctions[] = {
     "cudnnBackendExecute",
 };
 
-// Of Libraries::Get() and AddDirectory(); never freed.
+// The state of Libraries::Get() and AddDirectory(); never freed.
 struct Process {
   std::mutex mutex;
   const Libraries* opened = nullptr;
@@ -63,13 +64,14 @@ std::vector<Attempt> AttemptsFor(const std::vector<std::string>& names,
   const std::vector<std::string> only = Split(listed ? listed : "");
   std::vector<Attempt> attempts;
   if (only.empty()) {
-    // TensorFlow's, say: two versions in one process would mix.
+    // Prefer a library that is already loaded, for example TensorFlow's: two
+    // versions in one process would mix.
     for (const std::string& name : names) {
       attempts.push_back({name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD});
     }
   }
-  for (const std::string& directory : only.empty() ? added : only) {
-    for (const std::string& name : names) {
+  for (const std::string& name : names) {
+    for (const std::string& directory : only.empty() ? added : only) {
       attempts.push_back({directory + "/" + name});
     }
   }
@@ -87,9 +89,9 @@ StatusOr<void*> Open(const std::string& what,
     if (void* library = dlopen(attempt.path.c_str(), attempt.flags)) {
       return library;
     }
-    // Of a library that is not loaded yet there is nothing to say, and little
-    // of a file that is not there; one that is there and cannot be loaded says
-    // why.
+    // An RTLD_NOLOAD error only says that the library is not loaded yet. The
+    // most useful error is that of a file that exists but cannot be loaded.
+    // Otherwise the first error is reported.
     const char* const error = dlerror();
     if ((attempt.flags & RTLD_NOLOAD) || !error) continue;
     if (why.empty() || (access(attempt.path.c_str(), F_OK) == 0)) why = error;
@@ -103,8 +105,17 @@ Status Find(void* library, const char* library_name, const char* name,
             Function* function) {
   *function = reinterpret_cast<Function>(dlsym(library, name));
   if (*function) return Status();
-  return FailedPrecondition(std::string(library_name) + " has no " + name +
-                            ": it is too old");
+  return FailedPrecondition(std::string(library_name) + " has no function " +
+                            name + ": the library is too old");
+}
+
+// The names of NVRTC's library, the best first. A driver loads what NVRTC of
+// its own or an older major version has compiled.
+std::vector<std::string> NvrtcNames(const Driver& driver) {
+  int version = 0;
+  const bool known = driver.cuDriverGetVersion(&version) == CUDA_SUCCESS;
+  if (known && version < 13000) return {"libnvrtc.so.12"};
+  return {"libnvrtc.so.13", "libnvrtc.so.12"};
 }
 
 #define IOS_STRING_(name) #name
@@ -120,12 +131,11 @@ StatusOr<Libraries> OpenAll(const std::vector<std::string>& added) {
       Find(driver, "libcuda.so.1", IOS_STRING(name), &libraries.driver.name));
   IOS_CUDA_DRIVER_FUNCTIONS(IOS_FIND)
 #undef IOS_FIND
-  IOS_ASSIGN_OR_RETURN(
-      void* const nvrtc,
-      Open("libnvrtc.so.12 or libnvrtc.so.13",
-           AttemptsFor({"libnvrtc.so.12", "libnvrtc.so.13"}, added),
-           "install NVRTC 12 or 13, for instance with "
-           "pip install 'tensorflow[and-cuda]'"));
+  IOS_ASSIGN_OR_RETURN(void* const nvrtc,
+                       Open("libnvrtc.so.12 or libnvrtc.so.13",
+                            AttemptsFor(NvrtcNames(libraries.driver), added),
+                            "install NVRTC 12 or 13, for instance with "
+                            "pip install 'tensorflow[and-cuda]'"));
 #define IOS_FIND(name) \
   IOS_RETURN_IF_ERROR( \
       Find(nvrtc, "NVRTC", IOS_STRING(name), &libraries.nvrtc.name));

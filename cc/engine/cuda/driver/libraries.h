@@ -1,5 +1,5 @@
-// The NVIDIA libraries, opened at run time: the build links none of them, and a
-// machine without them learns which one is missing.
+// Opens the NVIDIA libraries at run time. The build links none of them. On a
+// machine without them, the error names the missing library.
 #ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_LIBRARIES_H_
 #define IOS_TF_CC_ENGINE_CUDA_DRIVER_LIBRARIES_H_
 
@@ -10,8 +10,8 @@
 
 #include "cc/core/status.h"
 
-// cuda.h renames some functions to their newest version ("cuMemAlloc_v2") by
-// macros; members and symbols below follow, since their names expand likewise.
+// Macros of cuda.h rename some functions to their newest version
+// ("cuMemAlloc_v2"). The same macros rename the members and symbols below.
 #define IOS_CUDA_DRIVER_FUNCTIONS(X) \
   X(cuInit)                          \
   X(cuDriverGetVersion)              \
@@ -27,7 +27,7 @@
   X(cuCtxSynchronize)                \
   X(cuMemAlloc)                      \
   X(cuMemFree)                       \
-  X(cuMemcpyHtoD)                    \
+  X(cuMemcpyHtoDAsync)               \
   X(cuMemcpyDtoHAsync)               \
   X(cuMemcpyDtoDAsync)               \
   X(cuMemsetD8Async)                 \
@@ -83,15 +83,15 @@ struct Libraries {
   Nvrtc nvrtc;
   void* cudnn = nullptr;  // dlopen's handle, for the cuDNN frontend
 
-  // The process's; opened on the first call that finds all of them. The driver
-  // is the system's. The others are looked for in the directories that the
-  // environment's IOS_TF_CUDA_LIBRARIES lists, separated by colons, and nowhere
-  // else if it is set; otherwise what the process has loaded comes first, then
-  // the directories that were added, then what the system finds.
+  // Returns the process's libraries, which are opened on the first call that
+  // finds all of them. The driver is the system's. The others are searched for
+  // only in the directories that $IOS_TF_CUDA_LIBRARIES lists, separated by
+  // colons. If this list is empty, the search order is: libraries that the
+  // process has loaded, directories that were added, the system's search path.
   // FailedPrecondition names the library that is missing or too old.
   static StatusOr<const Libraries*> Get();
 
-  // One more directory to look in, behind those that were added before.
+  // Adds a directory to search, after those that were added before.
   static void AddDirectory(const std::string& directory);
 };
 

@@ -18,30 +18,30 @@
 namespace ios::cuda {
 namespace {
 
-// A sample lasts so long at least.
+// Minimum duration of a sample.
 constexpr double kSampleMilliseconds = 0.3;
-// Runs in one graph: many short ones, so that launches hardly show; graphs of
-// whole networks have thousands of nodes already.
+// Maximum number of runs in one graph. With many short runs, launches hardly
+// show. Graphs of whole networks already have thousands of nodes.
 constexpr int kMaxRunsInGraph = 32;
-// Of baselines, whose median counts.
+// Number of baseline samples; their median is used.
 constexpr int kBaselineSamples = 3;
-// Of ways to do the same, in a sample at least.
+// Minimum number of runs in a sample of MeasureCold().
 constexpr int kRunsOfWays = 3;
-// A way that takes so many times as long as another is not sampled: its first
-// runs say enough.
+// MeasureCold() does not sample work that takes this many times as long as the
+// fastest: its first runs are enough evidence.
 constexpr double kFarSlower = 2;
 
-// A GPU that had nothing to do for a while runs slowly; work for some time
-// brings its clocks up.
+// A GPU that was idle for this long runs slowly. Work for kWarmupMilliseconds
+// raises its clocks.
 constexpr std::chrono::milliseconds kIdle{100};
 constexpr int kWarmupMilliseconds = 50;
 constexpr int kWarmupLaunchMilliseconds = 5;
 
-// Between these the GPU is kept busy while a sample is enqueued.
+// Bounds of the time for which the GPU is kept busy while a sample is enqueued.
 constexpr double kLeastSpinMilliseconds = 0.05;
 constexpr double kMostSpinMilliseconds = 2;
 
-// Random numbers, which repeat in larger tensors.
+// Number of random values; they repeat in larger tensors.
 constexpr int64_t kPatternElements = 1 << 16;
 
 double Median(std::vector<double> values) {
@@ -69,7 +69,7 @@ class Sampler {
 
   ~Sampler() { const FinishAtEnd finish(device_, stream_.get()); }
 
-  // Brings the clocks up if the last sample was long ago.
+  // Raises the GPU's clocks if the last sample was long ago.
   Status WarmClocks() {
     const auto now = std::chrono::steady_clock::now();
     auto& last = LastSample(device_->ordinal());
@@ -84,19 +84,19 @@ class Sampler {
 
   // Work that is ready to be measured.
   struct Prepared {
-    bool given_up = false;  // and not ready
-    Enqueuer run;           // what comes before, and the work, once
-    Enqueuer before;        // the former alone; may be empty
-    GraphExec graph;        // runs_in_graph of them; none: enqueued each time
+    bool given_up = false;  // then it is not ready
+    Enqueuer run;           // `before` and the work, once
+    Enqueuer before;        // WorkMeasurement::before; may be empty
+    GraphExec graph;        // runs_in_graph runs; null: enqueue each run
     GraphExec baseline;     // the same without the work
     int runs_in_graph = 1;
-    int launches = 1;                      // in a sample
-    double spin = kLeastSpinMilliseconds;  // while they are enqueued
-    double baseline_milliseconds = 0;      // of a sample
+    int launches = 1;                      // per sample
+    double spin = kLeastSpinMilliseconds;  // while launches are enqueued
+    double baseline_milliseconds = 0;      // per sample
   };
 
-  // `fastest`: milliseconds of the fastest work's run before this one, for it
-  // to update.
+  // Makes `work` ready to be measured. `fastest` is the milliseconds of the
+  // fastest run of any work so far; Prepare() updates it.
   StatusOr<Prepared> Prepare(const Enqueuer& work,
                              const WorkMeasurement& measurement,
                              double* fastest) {
@@ -107,15 +107,15 @@ class Sampler {
       if (before) IOS_RETURN_IF_ERROR(before(stream));
       return work(stream);
     };
-    // Kernels are loaded when they run for the first time.
+    // The first run loads the kernels.
     IOS_RETURN_IF_ERROR(prepared.run(stream_.get()));
     IOS_RETURN_IF_ERROR(Synchronize());
     IOS_RETURN_IF_ERROR(MakeGraphs(1, &prepared));
-    // The first launch uploads the graph, and says little.
+    // The first launch uploads the graph, so its time says little.
     IOS_ASSIGN_OR_RETURN(double once, Elapsed(&prepared, prepared.graph, 1));
     IOS_ASSIGN_OR_RETURN(once, Elapsed(&prepared, prepared.graph, 1));
     if (measurement.give_up > 0 && once > measurement.give_up * *fastest) {
-      // Once more: something may have come between.
+      // Measure again: something else may have delayed the run.
       IOS_ASSIGN_OR_RETURN(once, Elapsed(&prepared, prepared.graph, 1));
       prepared.given_up = once > measurement.give_up * *fastest;
       if (prepared.given_up) return prepared;
@@ -148,13 +148,13 @@ class Sampler {
     return prepared;
   }
 
-  // Milliseconds of one run.
+  // Takes a sample and returns the milliseconds of one run.
   StatusOr<double> Sample(Prepared* prepared) {
     IOS_ASSIGN_OR_RETURN(
         const double elapsed,
         Elapsed(prepared, prepared->graph, prepared->launches));
     const double net = elapsed - prepared->baseline_milliseconds;
-    // Work that is shorter than the clock's steps still takes time.
+    // Work that is shorter than the clock's resolution still takes time.
     return std::max(net, 1e-6) / (prepared->launches * prepared->runs_in_graph);
   }
 
@@ -182,7 +182,8 @@ class Sampler {
     return spin_.Enqueue(params, stream_.get());
   }
 
-  // None where capturing fails; work is then run as Execution does it: eagerly.
+  // Makes no graphs if capturing fails. The work then runs eagerly, as in
+  // Execution.
   Status MakeGraphs(int runs, Prepared* prepared) const {
     const auto make = [&](const Enqueuer& once) {
       return CaptureGraph(device_, stream_.get(),
@@ -206,8 +207,8 @@ class Sampler {
     return Status();
   }
 
-  // Milliseconds of so many launches. The GPU spins until all of them are
-  // enqueued.
+  // Returns the milliseconds of `launches` launches. The GPU spins until all of
+  // them are enqueued.
   StatusOr<double> Elapsed(Prepared* prepared, const GraphExec& graph,
                            int launches) {
     IOS_RETURN_IF_ERROR(Spin(prepared->spin));
@@ -248,7 +249,8 @@ class Sampler {
 StatusOr<std::vector<std::vector<double>>> SampleWork(
     const Device* device, const std::vector<Enqueuer>& works,
     const WorkMeasurement& measurement) {
-  // One at a time: they would disturb each other.
+  // Measure one set of works at a time: concurrent measurements would disturb
+  // each other.
   static std::mutex mutex;
   std::lock_guard<std::mutex> lock(mutex);
   IOS_ASSIGN_OR_RETURN(const std::unique_ptr<Sampler> sampler,
@@ -278,7 +280,7 @@ StatusOr<std::vector<double>> MeasureCold(const Device* device,
   WorkMeasurement measurement;
   measurement.least_runs = kRunsOfWays;
   measurement.give_up = kFarSlower;
-  // Twice what the cache holds pushes out all the rest.
+  // Writing twice the size of the cache evicts all other data.
   const int64_t bytes = 2 * device->l2_cache_bytes();
   const StatusOr<std::shared_ptr<void>> other = device->Allocate(bytes);
   if (other.ok()) {
@@ -331,8 +333,6 @@ StatusOr<ConvolutionTensors> ConvolutionTensors::Create(
   tensors.read_ = read.get();
   tensors.memory_.push_back(std::move(read));
   IOS_ASSIGN_OR_RETURN(pointers.output, tensors.Make(spec.output));
-  // The copies are on the default stream, which no stream of ours waits for.
-  IOS_CUDA_RETURN_IF_ERROR(device, cuStreamSynchronize, nullptr);
   return tensors;
 }
 
@@ -358,11 +358,11 @@ Status ConvolutionTensors::ReadActivations(CUstream stream) const {
 StatusOr<void*> ConvolutionTensors::Make(const TensorView& view) {
   const int64_t bytes = SpanBytes(view, dtype_);
   IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> memory, device_->Allocate(bytes));
-  const auto start = reinterpret_cast<CUdeviceptr>(memory.get());
+  const auto start = static_cast<char*>(memory.get());
   const int64_t step = pattern_.size();
   for (int64_t done = 0; done < bytes; done += step) {
-    IOS_CUDA_RETURN_IF_ERROR(device_, cuMemcpyHtoD, start + done,
-                             pattern_.data(), std::min(step, bytes - done));
+    IOS_RETURN_IF_ERROR(device_->Upload(
+        pattern_.data(), std::min(step, bytes - done), start + done));
   }
   memory_.push_back(memory);
   return memory.get();

@@ -1,5 +1,5 @@
-// How long work takes on the GPU: stages for the search, and ways to do the
-// same to choose among.
+// Measures how long work takes on the GPU: stages for the search, and
+// alternative implementations to choose the fastest from.
 #ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_MEASURE_WORK_H_
 #define IOS_TF_CC_ENGINE_CUDA_DRIVER_MEASURE_WORK_H_
 
@@ -20,42 +20,43 @@ namespace ios::cuda {
 using Enqueuer = std::function<Status(CUstream)>;
 
 struct WorkMeasurement {
-  int samples = 7;  // of each work
-  int least_runs =
-      1;  // in a sample, which has more of them until it is long enough
-  int warmup = 1;  // runs before, at least one
-  // Work that comes before each run and does not count; may be empty.
+  int samples = 7;     // per work
+  int least_runs = 1;  // per sample; more if the sample would be too short
+  int warmup = 1;      // runs before the first sample, at least one
+  // Work to enqueue before each run; its time does not count. May be empty.
   Enqueuer before;
-  // Work has no samples if a run of it, with what comes before, takes so many
-  // times as long as that of the fastest before it; 0: all work has.
+  // Work is not sampled if one of its runs, including `before`, takes more than
+  // this many times as long as the fastest work before it. 0 means that all
+  // work is sampled.
   double give_up = 0;
 };
 
-// Samples of each work, taken in turn: the milliseconds of a run. The host's
-// time to enqueue does not count, nor what it takes to launch a CUDA graph; the
-// GPU's clocks are up. Work that cannot be captured is enqueued for each run.
-// Waits for all of it.
+// Samples the works in turn. Each sample is the milliseconds of one run. The
+// host's time to enqueue and the time to launch a CUDA graph do not count. The
+// GPU's clocks are raised first. Work that cannot be captured is enqueued for
+// each run. Waits for all of the work.
 StatusOr<std::vector<std::vector<double>>> SampleWork(
     const Device* device, const std::vector<Enqueuer>& works,
     const WorkMeasurement& measurement);
 
-// The median of each work's samples, of runs that find in the GPU's cache what
-// `warm` reads, and nothing else: as weights are of which a network has more
-// than the cache holds. Infinity where a run takes far longer than the
-// fastest's.
+// Returns the median milliseconds of each work. Each run finds only the data
+// that `warm` reads in the GPU's cache. Weights are not cached in practice: a
+// network has more of them than the cache holds. The result is infinity if a
+// run takes far longer than the fastest work's run.
 StatusOr<std::vector<double>> MeasureCold(const Device* device,
                                           const std::vector<Enqueuer>& works,
                                           const Enqueuer& warm);
 
-// Random tensors of a spec on the device: power, and so speed, depends on
-// values.
+// Random tensors of a spec on the device. Their values matter: they affect the
+// GPU's power, and so its speed.
 class ConvolutionTensors {
  public:
   static StatusOr<ConvolutionTensors> Create(const Device* device,
                                              const ConvolutionSpec& spec);
 
   Status MakeWorkspace(int64_t bytes);
-  // Reads what operators before this one have just written.
+  // Reads the input and the residual, so that they are in the GPU's cache as if
+  // preceding operators had just written them.
   Status ReadActivations(CUstream stream) const;
   const ConvolutionPointers& pointers() const { return pointers_; }
 
@@ -70,7 +71,7 @@ class ConvolutionTensors {
   std::vector<std::shared_ptr<void>> memory_;
   ConvolutionPointers pointers_;
   int64_t input_bytes_ = 0, residual_bytes_ = 0;
-  void* read_ = nullptr;  // where what is read goes
+  void* read_ = nullptr;  // destination of ReadActivations()
 };
 
 }  // namespace ios::cuda

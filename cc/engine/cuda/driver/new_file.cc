@@ -15,7 +15,7 @@ OpenFile::~OpenFile() {
 
 std::string UserCacheDirectory() {
   const char* caches = std::getenv("XDG_CACHE_HOME");
-  // The specification has a relative path ignored.
+  // The XDG specification says that a relative path must be ignored.
   if (caches && *caches == '/') return caches;
   const char* home = std::getenv("HOME");
   return home && *home ? std::string(home) + "/.cache" : "";
@@ -31,7 +31,7 @@ bool MakeDirectories(const std::string& path, mode_t mode) {
 
 bool WriteNewFile(int directory, const std::string& name, mode_t mode,
                   const std::string& text) {
-  unlinkat(directory, name.c_str(), 0);  // of a process of that number, killed
+  unlinkat(directory, name.c_str(), 0);  // a killed process with our id left it
   const int file =
       openat(directory, name.c_str(),
              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);

@@ -1,4 +1,4 @@
-// The directories and files that all caches of files make.
+// Creates directories and files for all file caches.
 #ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_NEW_FILE_H_
 #define IOS_TF_CC_ENGINE_CUDA_DRIVER_NEW_FILE_H_
 
@@ -8,7 +8,7 @@
 
 namespace ios::cuda {
 
-// Closes a file, if it could be opened.
+// Owns a file descriptor, which is negative if the file could not be opened.
 class OpenFile {
  public:
   explicit OpenFile(int file) : file_(file) {}
@@ -22,16 +22,17 @@ class OpenFile {
   const int file_;
 };
 
-// Where programs keep caches: $XDG_CACHE_HOME, or ~/.cache. Empty if the
-// environment names neither.
+// Returns the directory for programs' caches: $XDG_CACHE_HOME, or ~/.cache.
+// Empty if the environment names neither.
 std::string UserCacheDirectory();
 
-// Makes the directory, with `mode`, and those above it, as far as they are
-// missing.
+// Makes the directory with `mode`, and its missing parent directories. Returns
+// false if that fails.
 bool MakeDirectories(const std::string& path, mode_t mode);
 
-// Writes a new file, which nobody has put there before; whether all of it is
-// there. `directory`: as of openat().
+// Creates a file and returns whether all of `text` was written. Replaces an
+// existing file or link of that name, but never writes to it. `directory` is
+// that of openat().
 bool WriteNewFile(int directory, const std::string& name, mode_t mode,
                   const std::string& text);
 

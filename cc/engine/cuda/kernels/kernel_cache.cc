@@ -31,7 +31,7 @@ std::vector<std::string> OptionsOf(const Device* device,
   return options;
 }
 
-// The machine code of `source` for the device.
+// Compiles `source` to machine code for the device.
 StatusOr<std::string> Compile(const Device* device, const std::string& source,
                               const KernelVariant& variant) {
   const Nvrtc& nvrtc = device->libraries().nvrtc;
@@ -64,7 +64,7 @@ StatusOr<std::string> Compile(const Device* device, const std::string& source,
       nvrtc.nvrtcGetProgramLogSize(program, &bytes) == NVRTC_SUCCESS) {
     log.resize(bytes);
     nvrtc.nvrtcGetProgramLog(program, &log[0]);
-    // The first message: an error is one line.
+    // Keep only the first message, because an error is one line.
     log.resize(std::min({log.find('\0'), log.find('\n'), log.size()}));
   }
   return Internal("NVRTC cannot compile the kernel " + Describe(variant) +
@@ -74,7 +74,7 @@ StatusOr<std::string> Compile(const Device* device, const std::string& source,
                   (log.empty() ? "" : ": " + log));
 }
 
-// All that its code comes from.
+// Returns a key that contains everything the code depends on.
 std::string CodeKey(const Device* device, const std::string& source,
                     const KernelVariant& variant) {
   int major = 0, minor = 0;
@@ -131,7 +131,7 @@ StatusOr<KernelCache::Loaded> KernelCache::Load(
   CodeCache& cache = CodeCache::Get();
   const std::string key = CodeKey(device_, source, variant);
   if (const std::optional<std::string> known = cache.Find(key)) {
-    // Another driver may not take it.
+    // Another driver may reject the cached code.
     StatusOr<Loaded> loaded = load(*known);
     if (loaded.ok()) return loaded;
   }

@@ -1,4 +1,4 @@
-// Compiles the own kernels for a device, each variant on its first use, and
+// Compiles our own kernels for a device, each variant on its first use, and
 // launches them.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_CACHE_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_CACHE_H_
@@ -19,11 +19,10 @@ namespace ios::cuda {
 
 using Macros = std::vector<std::pair<const char*, int>>;
 
-// Those that Activate() of the kernels' text is specialised on.
+// Adds the macros that specialise Activate() in the kernels' source.
 void AddActivation(const Activation& activation, Macros* macros);
 
-// A kernel of kernel_source.h and what it is specialised on: macros of its
-// text.
+// A kernel of kernel_source.h and the macros that specialise its source.
 struct KernelVariant {
   const char* name;
   const char* source;
@@ -32,11 +31,11 @@ struct KernelVariant {
 
 class KernelCache {
  public:
-  // The device's; lives as long as the process.
+  // Returns the device's cache, which lives as long as the process.
   static KernelCache* Of(const Device* device);
 
-  // The kernel, loaded into the device's context, which is current. Safe to
-  // call from many threads at once.
+  // Returns the kernel, loaded into the device's context, which must be
+  // current. Safe to call from many threads at once.
   StatusOr<CUfunction> Get(const KernelVariant& variant);
 
  private:
@@ -53,7 +52,7 @@ class KernelCache {
   std::map<std::string, Loaded> loaded_;  // by name and macros
 };
 
-// A kernel with its grid and those arguments that every launch shares.
+// A kernel, its grid, and the arguments that all launches share.
 template <typename Params>
 struct Launch {
   const Device* device = nullptr;
@@ -70,7 +69,8 @@ struct Launch {
     return Status();
   }
 
-  // Of a kernel with one input and one output; all else is in `params`.
+  // For kernels with one input and one output; `params` has all other
+  // arguments.
   Status Enqueue(const void* input, void* output, CUstream stream) const {
     Params complete = params;
     complete.input = input;

@@ -1,5 +1,5 @@
-// The arguments of the own kernels: one definition for the host, which fills
-// them in, and for the kernels' text, which is compiled at run time.
+// The arguments of our own kernels. One definition serves the host, which fills
+// them in, and the kernels' source, which is compiled at run time.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_PARAMS_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_PARAMS_H_
 
@@ -7,8 +7,9 @@
 #define IOS_CUDA_KERNEL_PARAMS_STRING(...) \
   IOS_CUDA_KERNEL_PARAMS_STRING_(__VA_ARGS__)
 
-// Divisor: see MakeDivisor(). Pitches are in elements, of copies in words.
-// `vectors`: of one pixel; `count`: vectors in all.
+// For Divisor, see MakeDivisor(). Pitches are in elements, but in CopyPiece and
+// PadParams in words. `vectors` is the number of vectors in one pixel, `count`
+// the number of all vectors.
 #define IOS_CUDA_KERNEL_PARAMS                                            \
   enum { kMaxTerms = 32, kMaxPieces = 8 };                                \
   struct Divisor {                                                        \

@@ -1,4 +1,4 @@
-// Activations, of one value and of vectors, which all kernels share.
+// Activations of single values and of vectors. All kernels share this source.
 #include "cc/engine/cuda/kernels/kernel_source.h"
 
 namespace ios::cuda {

@@ -1,6 +1,6 @@
 // The source that all kernels share: element types, vectors, memory accesses.
-// Also compiles as C++ (IOS_HOST), so that tests can run the
-// kernels on a CPU and see every access to memory.
+// It also compiles as C++ (IOS_HOST), so that tests can run the kernels on a
+// CPU and see every memory access.
 #include "cc/engine/cuda/kernels/kernel_source.h"
 
 namespace ios::cuda {
@@ -47,14 +47,14 @@ __device__ __forceinline__ float FromBits(unsigned bits) {
 #endif
 
 // n / d.value, for n below 2^31.
-__device__ __forceinline__ unsigned Quotient(unsigned n, const Divisor& d) {
+__device__ __forceinline__ unsigned CeilDiv(unsigned n, const Divisor& d) {
   const unsigned high =
       static_cast<unsigned>(static_cast<unsigned long long>(n) * d.multiplier >> 32);
   return (high + n) >> d.shift;
 }
 // Divides n in place; returns the remainder.
 __device__ __forceinline__ unsigned Split(unsigned& n, const Divisor& d) {
-  const unsigned quotient = Quotient(n, d);
+  const unsigned quotient = CeilDiv(n, d);
   const unsigned remainder = n - quotient * d.value;
   n = quotient;
   return remainder;

@@ -1,4 +1,4 @@
-// Kernels of one value per element: a thread makes one vector of the output.
+// Elementwise kernels and copies. A thread computes one vector of the output.
 #include "cc/engine/cuda/kernels/kernel_source.h"
 
 namespace ios::cuda {

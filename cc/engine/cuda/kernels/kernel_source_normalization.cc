@@ -1,4 +1,4 @@
-// Kernels that take channels together: reductions, normalisations, shuffles.
+// Kernels that combine channels: reductions, normalisations, shuffles.
 #include "cc/engine/cuda/kernels/kernel_source.h"
 
 namespace ios::cuda {

@@ -1,4 +1,4 @@
-// Kernels whose blocks reduce together, in shared memory and in a fixed order.
+// Kernels whose blocks reduce in shared memory and in a fixed order.
 #include "cc/engine/cuda/kernels/kernel_source.h"
 
 namespace ios::cuda {

@@ -1,5 +1,5 @@
-// Kernels that give images another height and width: a thread makes one vector
-// of the output.
+// Kernels for resizing, depth to space and back, and LRN. A thread computes one
+// vector of the output.
 #include "cc/engine/cuda/kernels/kernel_source.h"
 
 namespace ios::cuda {

@@ -1,4 +1,4 @@
-// Kernels that slide a window over an image, channels apart: depthwise
+// Kernels that slide a window over each channel of an image: depthwise
 // convolution and pooling.
 #include "cc/engine/cuda/kernels/kernel_source.h"
 
@@ -75,7 +75,7 @@ IOS_KERNEL(Window, WindowParams) {
   if (channel >= p.channels || column >= p.output_width || row >= p.output_height) {
     return;
   }
-  const unsigned input_channel = Quotient(channel, p.multiplier);
+  const unsigned input_channel = CeilDiv(channel, p.multiplier);
 
   Sums sums;
 #pragma unroll

@@ -9,7 +9,7 @@
 namespace ios::cuda {
 namespace {
 
-// Views that one kernel walks together.
+// Views that one kernel traverses together.
 struct Walk {
   std::vector<TensorView> views;
   int64_t vector = 1;
@@ -18,7 +18,7 @@ struct Walk {
   int64_t count() const { return NumElements(views[0].shape) / vector; }
 };
 
-// `flatten`: nothing depends on which channel an element is of.
+// `flatten`: no result depends on which channel an element belongs to.
 StatusOr<Walk> MakeWalk(DataType dtype, std::vector<TensorView> views,
                         bool flatten) {
   Walk walk;
@@ -52,7 +52,7 @@ Status GetFunction(const Device* device, const char* name, const char* source,
   return Status();
 }
 
-// Copies move words as wide as they can whatever the elements are.
+// Copies move the widest possible words, whatever the elements are.
 Macros CopyMacros(int64_t bytes) {
   return {{"IOS_DTYPE", 0},
           {"IOS_VECTOR", 1},
@@ -67,7 +67,8 @@ StatusOr<SumKernel> SumKernel::Create(const Device* device,
   const std::vector<TensorView>& terms = spec.terms;
   SumKernel kernel;
   for (size_t done = 0; done < terms.size();) {
-    // The sum of more terms than a launch takes goes on from the output.
+    // If there are more terms than one launch takes, the next launch adds them
+    // to the output.
     std::vector<TensorView> views;
     if (done > 0) views.push_back(spec.output);
     Step step;
@@ -122,7 +123,8 @@ StatusOr<BinaryKernel> BinaryKernel::Create(const Device* device,
   std::vector<TensorView> views = {output};
   for (const TensorView& view : {x, y}) {
     IOS_RETURN_IF_ERROR(CheckIndices(view));
-    // All of a vector's elements are multiplied by one: it limits no vector.
+    // A scalar is combined with all elements of a vector, so it does not limit
+    // the vector's width.
     if (!scalar(view)) views.push_back(view);
   }
   IOS_ASSIGN_OR_RETURN(const Walk walk, MakeWalk(spec.dtype, std::move(views),
@@ -142,8 +144,8 @@ StatusOr<BinaryKernel> BinaryKernel::Create(const Device* device,
   const bool images = output.shape.size() == 4;
   params.height = MakeDivisor(images && broadcasts ? output.shape[1] : 1);
   params.width = MakeDivisor(images && broadcasts ? output.shape[2] : 1);
-  // Elements from one image, row and pixel to the next; 0 where there is one
-  // for all.
+  // Elements from one image, row and pixel to the next. A stride is 0 if the
+  // view has only one, which is broadcast.
   const auto set_strides = [&](const TensorView& view, unsigned* strides) {
     if (!broadcasts) {
       strides[0] = view.pitch;
@@ -202,7 +204,7 @@ Status ScaleKernel::Enqueue(const void* x, const void* scale, const void* shift,
 StatusOr<CopyKernel> CopyKernel::Create(const Device* device, DataType dtype,
                                         const std::vector<Piece>& pieces) {
   CopyKernel kernel;
-  struct Open {  // a launch that has room for more
+  struct Open {  // a launch that has room for more pieces
     int launch = -1;
     int pieces = 0;
     int64_t most = 0;  // vectors of its largest piece
@@ -275,7 +277,7 @@ StatusOr<PadKernel> PadKernel::Create(const Device* device,
   params.mode = static_cast<int>(spec.mode);
   params.first_word = spec.channels_before / vector;
   params.input_words = input.channels() / vector;
-  // Two elements of half precision make a word.
+  // `fill` is a word, which holds two elements of half precision.
   char fill[sizeof(params.fill)];
   for (size_t at = 0; at < sizeof(fill); at += SizeOf(dtype)) {
     ConvertFromFloat(&spec.value, 1, dtype, fill + at);

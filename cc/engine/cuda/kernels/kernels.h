@@ -1,5 +1,5 @@
-// The own kernels that work on each element alone: sums, binary functions,
-// scales and copies of views, each with its launch chosen when it is made.
+// Our own elementwise kernels: sums, binary functions, scales and copies of
+// views. Each kernel chooses its launch when it is created.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNELS_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNELS_H_
 
@@ -18,13 +18,13 @@
 
 namespace ios::cuda {
 
-// All kernels compute in float32 and take any view. Create() compiles what it
-// needs, in the device's context, which is current; Enqueue() may be called by
-// several threads at once and while its stream is captured. Pointers are on the
-// device.
+// All kernels compute in float32 and accept any view. Create() compiles the
+// kernels in the device's context, which must be current. Enqueue() may be
+// called by several threads at once and while its stream is captured. All
+// pointers are device pointers.
 
-// output = activation(sum of terms + bias), of equal shapes; the output may be
-// one of the terms.
+// output = activation(sum of terms + bias). The terms have the output's shape,
+// and the output may be one of the terms.
 struct SumSpec {
   DataType dtype = DataType::kFloat32;
   std::vector<TensorView> terms;
@@ -36,14 +36,15 @@ struct SumSpec {
 class SumKernel {
  public:
   static StatusOr<SumKernel> Create(const Device* device, const SumSpec& spec);
-  // `bias` has the output's channels; null without one.
+  // `bias` has one value per output channel; it is null if the spec has no
+  // bias.
   Status Enqueue(const void* const* terms, const void* bias, void* output,
                  CUstream stream) const;
 
  private:
   struct Step {
     Launch<SumParams> launch;
-    int terms = 0;  // of the task's, after the sum so far
+    int terms = 0;  // of the spec, added to the sum so far
   };
   std::vector<Step> steps_;
 };
@@ -82,7 +83,7 @@ class ScaleKernel {
   Launch<ScaleParams> launch_;
 };
 
-// Copies views to views of equal shapes, as few launches as can be.
+// Copies views to views of equal shapes, in as few launches as possible.
 class CopyKernel {
  public:
   struct Piece {
@@ -98,16 +99,17 @@ class CopyKernel {
     int launch, piece;
   };
   std::vector<Launch<CopyParams>> launches_;
-  std::vector<Place> places_;  // of the pieces
+  std::vector<Place> places_;  // one per piece
 };
 
-// Copies an image to where it lies in a larger or smaller one:
-// output[n, h, w] = input[n, h - top, w - left].
+// Copies an image to an offset in a larger or smaller image: output[n, h, w] =
+// input[n, h - top, w - left].
 struct PadSpec {
   DataType dtype = DataType::kFloat32;
   TensorView input, output;
   int64_t top = 0, left = 0;
-  // Values around the image: Operator::pad_mode and so on.
+  // Values around the image; see Operator::pad_mode, pad_value and
+  // channel_padding.
   PadMode mode = PadMode::kConstant;
   float value = 0.0f;
   int64_t channels_before = 0;

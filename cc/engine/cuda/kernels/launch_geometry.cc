@@ -43,9 +43,9 @@ Status CheckIndices(const TensorView& view) {
     return Status();
   }
   return Unimplemented("tensor " + ios::ToString(view.shape) +
-                       " in memory of " + std::to_string(view.pitch) +
-                       " channels is too large: the CUDA kernels index 2^31 "
-                       "elements");
+                       " with a pitch of " + std::to_string(view.pitch) +
+                       " channels is too large: the CUDA kernels support fewer "
+                       "than 2^31 elements");
 }
 
 TensorView Flattened(const TensorView& view) {
@@ -55,8 +55,8 @@ TensorView Flattened(const TensorView& view) {
 }
 
 unsigned BlockFor(const Device* device, int64_t threads) {
-  // Two blocks for each multiprocessor hide the end of the one behind the
-  // other.
+  // With two blocks for each multiprocessor, one block computes while the other
+  // one ends.
   const int64_t share = threads / (2 * device->multiprocessors());
   if (share >= 256) return 256;
   return share >= 128 ? 128 : 64;

@@ -33,7 +33,7 @@ StatusOr<NormalizationKernel> NormalizationKernel::Create(
   const int64_t channels = input.channels() / op.groups;
   params.input_pitch = input.pitch;
   params.output_pitch = output.pitch;
-  params.pixels = op.whole_images ? pixels / input.shape[0] : 1;
+  params.pixels = op.per_image ? pixels / input.shape[0] : 1;
   params.channels = MakeDivisor(channels);
   params.groups = MakeDivisor(op.groups);
   params.epsilon = op.epsilon;

@@ -1,5 +1,4 @@
-// The own kernels that take channels together: reductions, normalisations,
-// shuffles.
+// Our own kernels that combine channels: reductions, normalisations, shuffles.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_NORMALIZATION_KERNELS_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_NORMALIZATION_KERNELS_H_
 
@@ -23,7 +22,8 @@ class NormalizationKernel {
                                               const Operator& op,
                                               const TensorView& input,
                                               const TensorView& output);
-  // `scale` and `shift` are those of a Normalize.
+  // `scale` and `shift` are the weights of a Normalize; other operators have
+  // none.
   Status Enqueue(const void* input, const void* scale, const void* shift,
                  void* output, CUstream stream) const;
 

@@ -31,8 +31,8 @@ StatusOr<GlobalPoolKernel> GlobalPoolKernel::Create(const Device* device,
   const int64_t vector =
       std::min(VectorOf(dtype, input), VectorOf(dtype, output));
   const int64_t vectors = input.channels() / vector;
-  // Blocks are as wide as leaves every multiprocessor one, but read whole
-  // sectors of 32 bytes.
+  // Blocks are as wide as possible while every multiprocessor still gets one.
+  // They read at least whole sectors of 32 bytes.
   int least_bits = 0;
   while ((vector * SizeOf(dtype) << least_bits) < 32) ++least_bits;
   int bits = 5;
@@ -50,7 +50,7 @@ StatusOr<GlobalPoolKernel> GlobalPoolKernel::Create(const Device* device,
   variant.macros.push_back({"IOS_MAXIMUM", kind == PoolKind::kMax});
   IOS_ASSIGN_OR_RETURN(launch.function, KernelCache::Of(device)->Get(variant));
   launch.params.input_pitch = input.pitch;
-  // An image's row of a [N,C] or [N,1,1,C] output is a pixel.
+  // In an output [N,C] or [N,1,1,C], each image is one pixel.
   launch.params.output_pitch = output.pitch;
   launch.params.pixels = pixels;
   launch.params.vectors = vectors;

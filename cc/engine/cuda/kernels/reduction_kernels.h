@@ -1,4 +1,4 @@
-// The own kernels whose blocks reduce: global pooling and softmax.
+// Our own kernels whose blocks reduce: global pooling and softmax.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_REDUCTION_KERNELS_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_REDUCTION_KERNELS_H_
 
@@ -14,8 +14,8 @@
 
 namespace ios::cuda {
 
-// The maximum or average over height and width; the output is [N,1,1,C] or
-// [N,C].
+// Computes the maximum or average over height and width. The output is
+// [N,1,1,C] or [N,C].
 class GlobalPoolKernel {
  public:
   static StatusOr<GlobalPoolKernel> Create(const Device* device, DataType dtype,
@@ -28,7 +28,7 @@ class GlobalPoolKernel {
   Launch<GlobalPoolParams> launch_;
 };
 
-// Over the last dimension.
+// Computes softmax over the last dimension.
 class SoftmaxKernel {
  public:
   static StatusOr<SoftmaxKernel> Create(const Device* device, DataType dtype,

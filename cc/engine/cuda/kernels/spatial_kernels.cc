@@ -10,7 +10,7 @@
 namespace ios::cuda {
 namespace {
 
-// The kernel for vectors of so many elements.
+// Returns the kernel for vectors of `vector` elements.
 StatusOr<CUfunction> GetFunction(
     const Device* device, const char* name, DataType dtype, int64_t vector,
     std::vector<std::pair<const char*, int>> macros) {

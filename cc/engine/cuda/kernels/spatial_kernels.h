@@ -1,4 +1,4 @@
-// The own kernels that give images another height and width.
+// Our own kernels for resizing, depth to space and back, and LRN.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_SPATIAL_KERNELS_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_SPATIAL_KERNELS_H_
 
@@ -26,7 +26,8 @@ class ResizeKernel {
   Launch<ResizeParams> launch_;
 };
 
-// Groups of channels to blocks of cells, or back.
+// Moves groups of channels to blocks of cells (kDepthToSpace), or back
+// (kSpaceToDepth).
 class MoveDepthKernel {
  public:
   static StatusOr<MoveDepthKernel> Create(const Device* device, DataType dtype,
@@ -40,7 +41,7 @@ class MoveDepthKernel {
   Launch<MoveDepthParams> launch_;
 };
 
-// OperatorType::kLrn.
+// Computes a local response normalisation, OperatorType::kLrn.
 class LrnKernel {
  public:
   static StatusOr<LrnKernel> Create(const Device* device, DataType dtype,

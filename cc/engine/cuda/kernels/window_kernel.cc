@@ -8,43 +8,47 @@
 namespace ios::cuda {
 namespace {
 
-// Windows larger than this are walked in loops.
+// Kernels for larger windows use loops whose bounds are not compile-time
+// constants.
 constexpr int64_t kLargestKnown = 7;
 
-// A thread's share of the output: `strip` neighbours of `vector` channels.
+// A thread's share of the output: `strip` neighbouring pixels with `vector`
+// channels each.
 struct Share {
   int64_t vector = 1, strip = 1;
 };
 
-// A block: 1 << bits threads along channels, the width (in strips) and the
+// A block's threads: 1 << bits each along channels, width (in strips) and
 // height.
 struct Patch {
   int channel_bits = 0, column_bits = 0, row_bits = 0;
 };
 
-// Whether the kernel is compiled for this very window.
+// Whether the kernel is compiled for exactly this window.
 bool IsKnown(const WindowSpec& spec) {
   return spec.kernel[0] <= kLargestKnown && spec.kernel[1] <= kLargestKnown &&
          spec.strides[0] == spec.strides[1] && spec.strides[0] <= 2 &&
          spec.dilations[0] == 1 && spec.dilations[1] == 1;
 }
 
-// Threads per multiprocessor that the choice below wants. Narrower vectors mean
-// more instructions in all, which other lanes would feel: they are worth it
-// only where most of the device would idle.
+// Threads per multiprocessor that ChooseShare() wants before it uses strips, or
+// keeps wide vectors. Narrower vectors mean more instructions in total, which
+// slow down other lanes. They are worth it only if most of the device would be
+// idle.
 constexpr int64_t kThreadsForStrips = 256;
 constexpr int64_t kThreadsForVectors = 64;
 
-// The largest share that still leaves every multiprocessor work: long strips
-// read cells once that several windows share; a small problem had rather have
-// more threads, of fewer channels in the end.
+// Returns the largest share that still gives every multiprocessor work. A long
+// strip reads cells only once that several windows share. A small problem needs
+// more threads instead, and finally fewer channels per thread.
 Share ChooseShare(const Device* device, const WindowSpec& spec) {
   int64_t vector = std::min(VectorOf(spec.dtype, spec.input),
                             VectorOf(spec.dtype, spec.output));
   if (spec.residual) {
     vector = std::min(vector, VectorOf(spec.dtype, *spec.residual));
   }
-  // Neighbours in the output are of the same input channel then.
+  // With a multiplier, neighbouring output channels read the same input
+  // channel.
   if (spec.multiplier > 1) vector = 1;
   const Shape& out = spec.output.shape;
   const auto leaves = [&](const Share& share, int64_t threads) {
@@ -54,8 +58,8 @@ Share ChooseShare(const Device* device, const WindowSpec& spec) {
   };
   Share share{vector, 1};
   if (IsKnown(spec)) {
-    // With stride 2 windows share less, and a strip of 4 needs more registers
-    // than there are.
+    // With stride 2, windows share fewer cells, and a strip of 4 needs more
+    // registers than are available.
     for (share.strip = 4 / spec.strides[1]; share.strip > 1; share.strip /= 2) {
       if (leaves(share, kThreadsForStrips)) return share;
     }
@@ -67,13 +71,13 @@ Share ChooseShare(const Device* device, const WindowSpec& spec) {
   return share;
 }
 
-// The patch that wastes the fewest threads at the tensor's edges and reads the
-// fewest cells from beyond its own.
+// Returns the patch that wastes the fewest threads at the tensor's edges and
+// reads the fewest cells from outside of the patch.
 Patch ChoosePatch(const WindowSpec& spec, const Share& share, int block_bits) {
   const int64_t vectors = spec.output.channels() / share.vector;
   const int64_t strips = CeilDiv(spec.output.shape[2], share.strip);
   const int64_t rows = spec.output.shape[1];
-  // A sector of 32 bytes is the least that is read.
+  // The GPU reads at least a sector of 32 bytes.
   int least_bits = 0;
   while ((share.vector * SizeOf(spec.dtype) << least_bits) < 32) ++least_bits;
   Patch best;
@@ -90,7 +94,8 @@ Patch ChoosePatch(const WindowSpec& spec, const Share& share, int block_bits) {
           ((int64_t{1} << h) - 1) * spec.strides[0] + spec.kernel[0];
       const int64_t made = share.strip << block_bits;
       const int64_t cost = tiles * (2 * made + (width * height << c));
-      // Of equals the one with more channels, whose accesses are longer.
+      // At equal cost, the patch with more channels wins, because its accesses
+      // are longer.
       if (best_cost < 0 || cost <= best_cost) {
         best = {c, w, h};
         best_cost = cost;
@@ -114,8 +119,8 @@ KernelVariant VariantOf(const WindowSpec& spec, const Share& share) {
   AddActivation(spec.activation, &variant.macros);
   if (IsKnown(spec)) {
     const int height = spec.kernel[0], width = spec.kernel[1];
-    // Without strips there are few threads: each had better have all of its
-    // loads in flight at once, if there are registers for them.
+    // Without strips there are few threads. Each thread should then have all of
+    // its loads in flight at once, if there are enough registers.
     const int64_t words = share.vector * SizeOf(spec.dtype) / 4;
     const bool unroll = share.strip == 1
                             ? height * width * words <= 110

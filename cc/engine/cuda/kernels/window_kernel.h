@@ -1,4 +1,4 @@
-// The own kernel that slides a window over an image, channels apart: depthwise
+// Our own kernel that slides a window over each channel of an image: depthwise
 // convolution and pooling.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_WINDOW_KERNEL_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_WINDOW_KERNEL_H_
@@ -25,11 +25,11 @@ struct WindowSpec {
   DataType dtype = DataType::kFloat32;
   TensorView input, output;
   std::array<int64_t, 2> kernel = {1, 1}, strides = {1, 1}, dilations = {1, 1};
-  int64_t top = 0, left = 0;  // cells of padding before
-  bool pads_zeros = false;    // kMaximum: cells of the padding are zeros
-  // kDepthwise only: output = activation(convolution of input, after a Relu if
-  // `pre_relu`, + residual + bias). Output channel c is of input channel
-  // c / multiplier.
+  int64_t top = 0, left = 0;  // cells of padding above and left
+  bool pads_zeros = false;    // kMaximum: padding counts as zeros
+  // kDepthwise only: output = activation(conv(x) + residual + bias), where x is
+  // the input, or relu(input) if `pre_relu`. Output channel c reads input
+  // channel c / multiplier.
   int64_t multiplier = 1;
   bool pre_relu = false;
   bool bias = false;
@@ -37,7 +37,8 @@ struct WindowSpec {
   Activation activation = Activation::kNone;
 };
 
-// Device pointers of one execution; null where the specification has none.
+// Device pointers of one execution; null for tensors that the spec does not
+// have.
 struct WindowPointers {
   const void* input = nullptr;
   const void* weights = nullptr;  // [kernel height, width, output channels]
