@@ -8,27 +8,27 @@ from collections.abc import Sequence
 
 # Modules with a function `main`.
 _PROGRAMS = {
-    "bystanders": "the cost of the plugin for graphs without regions",
+    "bystanders": "measure what the plugin costs for graphs without regions",
     "busy_conversions": "convert models beside busy processes",
     "checks": "compare operators and networks with float64",
     "complexity": "count the schedules of a model's blocks (the paper's Table 1)",
     "concurrency": "call one model from many threads",
-    "contention": "latencies beside other processes",
-    "costs": "time and memory of compiling, converting and loading",
+    "contention": "measure latencies beside other processes",
+    "costs": "measure time and memory of compiling, converting and loading",
     "cudnn_plans": "find the fastest cuDNN plans on a GPU",
-    "explore": "compare strategies on a device that is not there",
+    "explore": "compare strategies on a device that is not present",
     "export_blocks": "write a model's blocks for machines without TensorFlow",
     "exported": "check and measure exported networks on the engine alone",
-    "loading": "time and memory of loading a converted model",
+    "loading": "measure time and memory of loading a converted model",
     "page": "make docs/benchmarks.md from the results",
-    "scaling": "time and measurements of the dynamic program, as a plot",
-    "small_regions": "small regions beside TensorFlow's nodes",
+    "scaling": "plot time and measurements of the dynamic program",
+    "small_regions": "compare small regions with the same nodes in TensorFlow",
     "streams": "call one program from many threads, each on a CUDA stream",
-    "stock": "converted models in TensorFlow without the plugin",
+    "stock": "measure converted models in TensorFlow without the plugin",
 }
 _CHILDREN = ("worker", "zoo.measure")  # that other commands start
 _OTHERS = {
-    "gpu_day": "everything to measure on a GPU, most important first",
+    "gpu_day": "run all GPU measurements, the most important first",
     "zoo": "convert and measure the networks of the zoo",
 }
 

@@ -251,7 +251,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Compares the engine with a float64 reference.",
     )
     parser.add_argument("networks", metavar="NETWORK", nargs="*")
-    parser.add_argument("--only_networks", action="store_true", help="no operators")
+    parser.add_argument(
+        "--only_networks", action="store_true", help="skip the single operators"
+    )
     add_arguments(parser)
-    parser.add_argument("--json", metavar="FILE", help="write the results here")
+    parser.add_argument("--json", metavar="FILE", help="write the results to this file")
     return parser

@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument(
         "--single_source",
         action="store_true",
-        help="count only stages whose groups are all that follows one operator, as the "
-        "paper's Table 1 does",
+        help="count only groups that hold one operator and all its successors in the "
+        "state, as the paper's Table 1 does",
     )
     return exit_code(_run, parser.parse_args())

@@ -140,7 +140,7 @@ def bench_concurrency(
       The engine's result and stock TensorFlow's.
     """
     with (
-        saved_model(model, say=say) as source,
+        saved_model(model, log=say) as source,
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
     ):
         converted = directory + "/converted"
@@ -181,7 +181,7 @@ def main() -> int:
     parser.add_argument("model", metavar="MODEL", nargs="?")
     parser.add_argument("--threads", type=int, default=24)
     parser.add_argument("--runs", type=int, default=100_000)
-    parser.add_argument("--stock_runs", type=int, help="default: as many")
+    parser.add_argument("--stock_runs", type=int, help="default: as many as --runs")
     parser.add_argument("--batch_sizes", default="1,2,3,4")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -200,7 +200,7 @@ def _run(options: argparse.Namespace) -> int:
         runs=options.runs,
         stock_runs=options.stock_runs,
         progress=True,
-        say=print,
+        log=print,
     )
     header = ("", "runs", "differing", "runs/s", "loaded", "peak", "growth (MiB)")
     rows = [

@@ -158,7 +158,7 @@ def bench_contention(
                 elif row == _QUOTA:
                     settings["group"] = stack.enter_context(_group_of_quota())
                     if settings["group"] is None:
-                        say("no control group can be made here: no row with a quota")
+                        say("no control group can be made, so no row has a quota")
                         continue
                 found[row] = _measure({**given, **settings}, stack, others)
     return found
@@ -262,11 +262,13 @@ def _group_of_quota() -> Iterator[str | None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description="Measures the original and the converted model beside others."
+        description="Measures original and converted models beside other processes."
     )
     parser.add_argument("models", metavar="MODEL", nargs="+")
     parser.add_argument("--batch_size", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=10, help="of a row, at least")
+    parser.add_argument(
+        "--seconds", type=float, default=10, help="minimum seconds of each row"
+    )
     parser.add_argument("--json", metavar="FILE")
     return exit_code(_run, parser.parse_args())
 

@@ -112,7 +112,7 @@ def copy_sources(checkout: Path, directory: Path) -> None:
       UserError: it is not there.
     """
     if not (checkout / "setup.py").exists():
-        raise UserError("compiling needs the sources: run this in a checkout")
+        raise UserError("compiling needs the sources; run this in a checkout")
     built = shutil.ignore_patterns("lib", "__pycache__")
     for name in ("cc", "ios_tf"):
         shutil.copytree(checkout / name, directory / name, ignore=built)
@@ -165,7 +165,9 @@ def _run(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks costs")
     parser.add_argument("--cases", nargs="*", choices=[*_CASES, _LOAD])
-    parser.add_argument("--rounds", type=int, default=3, help="processes that load")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="number of processes that load a model"
+    )
     return parser
 
 

@@ -78,7 +78,7 @@ def _fastest(block: Mapping[str, Any], device: str, directory: Path) -> str:
     try:
         engine.Program(block, gpu_data.schedule(block), weights, device)
     except engine.EngineError as error:
-        print(f"cannot be computed: {error}", flush=True)
+        print(f"a convolution cannot be computed: {error}", flush=True)
     new = plan_names(directory).items() - before.items()
     return next((plan for _, plan in new), "")
 
@@ -137,10 +137,10 @@ def _agreement(found: Mapping[str, Sequence[str]], recordings: str, device: str)
     name = device.split(",")[0]
     path = gpu_data.recording(recordings, name)
     if path is None:
-        return f"nothing is recorded of {name!r}: not compared"
+        return f"there is no recording of {name!r} to compare with"
     agree = compare(found, _read(str(path)))
     good, of = (sum(n[i] for n in agree.values()) for i in (0, 1))
-    return f"{good} of {of} plans are of engines that were expected of {path.stem}"
+    return f"{good} of {of} plans use the engines expected for {path.stem}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -153,7 +153,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--recordings",
         metavar="DIR",
         default=gpu_data.RECORDINGS,
-        help="what is expected, a file for each name of a GPU",
+        help="directory of expected plans, with one file per GPU name",
     )
 
 
@@ -164,7 +164,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Finds the fastest of cuDNN's plans for convolutions.",
     )
     add_arguments(parser)
-    parser.add_argument("--json", metavar="FILE", default="", help="gets the plans")
+    parser.add_argument(
+        "--json", metavar="FILE", default="", help="write the plans to this file"
+    )
     options = parser.parse_args(arguments)
     try:
         device = engine.device_fingerprint(options.device)

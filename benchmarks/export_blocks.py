@@ -67,7 +67,7 @@ def network_of(
         frozen = graph_optimizer.fold_constants(frozen)
     collected = graph_optimizer.collect(frozen, batch_size)
     if not collected.problems:
-        raise UserError("the model has no convolution the engine can run")
+        raise UserError("the model has no convolution that the engine can run")
     return Network(
         str(model) if isinstance(model, (str, os.PathLike)) else model.name,
         collected.problems,

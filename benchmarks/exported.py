@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shared = [f"--device={options.device}", *options.networks]
     failed = 0
     if importlib.util.find_spec("torch") is None:
-        print("not compared with float64: PyTorch is not installed")
+        print("nothing is compared with float64, because PyTorch is not installed")
     else:
         failed = checks.main([*shared, f"--dtypes={','.join(options.dtypes)}"])
     for dtype in options.dtypes:
@@ -42,7 +42,8 @@ def _parser() -> argparse.ArgumentParser:
         "--output",
         metavar="DIR",
         default=".",
-        help="gets DTYPE/schedules.json, .svg and .png; default: the current directory",
+        help="directory for DTYPE/schedules.json, .svg and .png; default: the current "
+        "directory",
     )
     parser.add_argument("--quick", action="store_true", help="measure less")
     return parser

@@ -133,7 +133,9 @@ def run(options: argparse.Namespace) -> int:
     names = [step.name for step in every]
     chosen = options.steps.split(",") if options.steps else names
     if unknown := set(chosen) - set(names):
-        raise UserError(f"no step {min(unknown)!r}: {', '.join(names)}")
+        raise UserError(
+            f"there is no step {min(unknown)!r}; the steps are {', '.join(names)}"
+        )
     try:
         os.makedirs(options.output, exist_ok=True)
     except OSError as error:
@@ -185,15 +187,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "networks",
         metavar="NETWORK",
         nargs="*",
-        help="files of python -m benchmarks export_blocks, of which the sanitizers run "
-        "the last one; default: the paper's four",
+        help="files that python -m benchmarks export_blocks wrote; the sanitizers run "
+        "the last file; default: the paper's four networks",
     )
     cudnn_plans.add_arguments(parser)
     parser.add_argument(
-        "--minutes", type=_minutes, default=25.0, metavar="M", help="for all of it"
+        "--minutes", type=_minutes, default=25.0, metavar="M", help="for all steps"
     )
     parser.add_argument("--output", default="gpu_day", metavar="DIR")
-    parser.add_argument("--steps", metavar="A,B", help="these only; default: all")
+    parser.add_argument("--steps", metavar="A,B", help="run only these; default: all")
 
 
 def _minutes(text: str) -> float:

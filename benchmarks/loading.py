@@ -127,9 +127,9 @@ def bench_loading(
 @contextlib.contextmanager
 def _original(model: Any, say: Callable[[str], None]) -> Iterator[str]:
     """What is served without this package: a SavedModel, or what Keras exports."""
-    keras_model = keras_model_of(model, say=say)
+    keras_model = keras_model_of(model, log=say)
     if keras_model is None:
-        with saved_model(model, say=say) as path:
+        with saved_model(model, log=say) as path:
             yield path
         return
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:

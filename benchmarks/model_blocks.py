@@ -61,11 +61,11 @@ def _frozen(
 ) -> frozen_graphs.FrozenSignature:
     keras_model = None
     if not signature:
-        keras_model = keras_model_of(model, say=say, calibrated=calibrated)
+        keras_model = keras_model_of(model, log=say, calibrated=calibrated)
     if keras_model is not None:
         function, _ = traced(keras_model)
         return frozen_graphs.freeze_flat(keras_model.name, function, keep_filters=True)
-    with saved_model(model, say=say) as source:
+    with saved_model(model, log=say) as source:
         loaded = saved_models.load(source, tags)
         name = saved_models.choose_signature(signature, loaded)
         frozen = frozen_graphs.freeze(name, loaded.signatures[name], keep_filters=True)
@@ -109,7 +109,7 @@ def blocks_of(
             counts[part.problem.signature] += 1
             problems.setdefault(part.problem.signature, part.problem)
     if not problems:
-        raise UserError(f"{model}: it has no blocks to schedule")
+        raise UserError(f"{model} has no blocks to schedule")
     return Blocks(list(problems.values()), counts, notes)
 
 
@@ -149,7 +149,7 @@ def latency_table(
     cost_model: CostModel,
     pruning: Pruning,
     patterns: Patterns = DEFAULT_PATTERNS,
-    strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "both"),
+    strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "auto"),
 ) -> str:
     """Latencies in ms of all blocks under each strategy: sums of their stages'."""
     ordered = [s for s in reversed(STRATEGIES) if s in strategies]
@@ -193,7 +193,9 @@ def cost_model_of(device: str, cache_dir: str | None = None) -> CostModel:
     known = [SIMULATED_PREFIX + name for name in DEVICES]
     known += [MEASURED_PREFIX + name for name in known_devices(path)]
     if device not in known:
-        raise UserError(f"there is no device {device!r}, but {', '.join(known)}")
+        raise UserError(
+            f"there is no device {device!r}; the devices are {', '.join(known)}"
+        )
     kind, _, name = device.partition(":")
     if f"{kind}:" == SIMULATED_PREFIX:
         return SimulatedCostModel(DEVICES[name])
@@ -221,8 +223,8 @@ def _number(value: float) -> str:
 
 def _too_large(problem: Problem, for_one: str, cuts: int) -> str:
     return (
-        f"block {problem.name} is too large for one {for_one}: "
-        f"{cuts} cuts more than its waists"
+        f"block {problem.name} is too large for one {for_one}; "
+        f"cuts besides those at its waists: {cuts}"
     )
 
 

@@ -24,7 +24,7 @@ from ios_tf.tuning.settings import SearchSettings
 _LEAST_MS = 20.0
 # From this batch size on a run is long, and few tell its latency.
 _LARGE_BATCH = 16
-_FEW_RUNS = Measurement(warmup=1, number=1, repeat=3)
+_FEW_RUNS = Measurement(warmup_runs=1, runs=1, sample_count=3)
 # In which whole networks are compared.
 _ROUNDS = 10
 

@@ -179,5 +179,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", metavar="DIR", default=RESULTS)
     parser.add_argument("--output", metavar="FILE", default="docs/benchmarks.md")
-    parser.add_argument("--paper", metavar="FILE", help="in place of the paper's")
+    parser.add_argument(
+        "--paper", metavar="FILE", help="numbers to show instead of the paper's"
+    )
     return exit_code(_run, parser.parse_args())

@@ -21,7 +21,7 @@ from ios_tf.scheduler import (
 from ios_tf.tuning.parts import DEFAULT_PATTERNS, parts_of
 
 # Searched in this order; a sequential schedule is what others are compared with.
-STRATEGIES = ("sequential", "greedy", "merge", "parallel", "both")
+STRATEGIES = ("sequential", "greedy", "merge", "parallel", "auto")
 # The constants of a device that are calibrated.
 CALIBRATED = ("launch_ms", "stage_ms", "step_ms", "contention")
 
@@ -53,7 +53,7 @@ class SearchParts:
         self._counts = list(counts.values())
 
     def schedules(
-        self, device: SimulatedDevice, strategy: str = "both"
+        self, device: SimulatedDevice, strategy: str = "auto"
     ) -> list[Schedule]:
         """The best schedule of each part."""
         model = SimulatedCostModel(device)
@@ -61,10 +61,10 @@ class SearchParts:
 
     def all_schedules(self, device: SimulatedDevice) -> dict[str, list[Schedule]]:
         """The best schedules by each strategy."""
-        found = {s: self.schedules(device, s) for s in STRATEGIES if s != "both"}
+        found = {s: self.schedules(device, s) for s in STRATEGIES if s != "auto"}
         model = SimulatedCostModel(device)
-        found["both"] = [
-            self._search(problem, model, "both") if problem.merge_classes else parallel
+        found["auto"] = [
+            self._search(problem, model, "auto") if problem.merge_classes else parallel
             for problem, parallel in zip(self._problems, found["parallel"], strict=True)
         ]
         return found

@@ -173,9 +173,13 @@ def plot(found: Sequence[Point], path: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("output", help="of the plot, say docs/results/scaling.png")
-    parser.add_argument("--largest", type=int, default=32, help="operators")
-    parser.add_argument("--json", help="write the numbers here")
+    parser.add_argument(
+        "output", help="file of the plot, for example docs/results/scaling.png"
+    )
+    parser.add_argument(
+        "--largest", type=int, default=32, help="the largest number of operators"
+    )
+    parser.add_argument("--json", help="write the numbers to this file")
     options = parser.parse_args(arguments)
     found = list(points(options.largest))
     plot(found, options.output)

@@ -212,7 +212,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks small_regions")
-    parser.add_argument("--every", type=int, default=1, help="one of so many regions")
+    parser.add_argument("--every", type=int, default=1, help="measure every Nth region")
     parser.add_argument("--json", metavar="FILE")
     return parser
 

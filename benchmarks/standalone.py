@@ -36,7 +36,7 @@ def measured(bench: Callable[..., _Result], options: argparse.Namespace) -> _Res
         rounds=options.rounds,
         cache_dir=options.cache_dir,
         progress=True,
-        say=print,
+        log=print,
     )
 
 
@@ -74,7 +74,7 @@ def blocks_of_options(
     from benchmarks import model_blocks
     from ios_tf.tuning.parts import Patterns
 
-    patterns = Patterns(tuple(options.unit), tuple(options.border))
+    patterns = Patterns(tuple(options.group), tuple(options.block_end))
     blocks = model_blocks.blocks_of(
         options.model,
         options.batch_size,

@@ -53,7 +53,7 @@ def bench_stock(
     """
     tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
     with (
-        saved_model(model, say=say) as source,
+        saved_model(model, log=say) as source,
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
     ):
         stock = saved_models.load(source)
@@ -120,7 +120,7 @@ def _merged(
 ) -> Any:
     problems = graph_optimizer.collect(frozen, batch_size).problems
     if not problems:
-        raise UserError("the model has no convolution the engine can run")
+        raise UserError("the model has no convolution that the engine can run")
     schedules = {
         signature: merge_everything(problem, equal_kernels)
         for signature, problem in problems.items()

@@ -128,7 +128,7 @@ def main() -> int:
     """Runs the command line; gives 0, 1 for failure, 2 for wrong usage."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks streams",
-        description="Calls one program from many threads, on a stream each.",
+        description="Calls one program from many threads, each on its own stream.",
     )
     parser.add_argument(
         "network", metavar="NETWORK", nargs="?", default=gpu_data.NETWORKS[-1]
@@ -145,7 +145,7 @@ def _run(options: argparse.Namespace) -> int:
     network = Network.read(options.network).with_dtype(options.dtype)
     target = Target(options.device, options.dtype)
     if target.kind == "cpu":
-        raise UserError("a CPU has no streams: name a GPU")
+        raise UserError("a CPU has no streams; name a GPU")
     try:
         wrong = differences(
             network, target, options.threads, options.calls, options.sizes
@@ -154,5 +154,7 @@ def _run(options: argparse.Namespace) -> int:
         raise UserError(str(error)) from error
     calls = len(network.regions) * options.threads * options.calls
     failed = engine.failed_captures()
-    print(f"{calls} calls: {wrong} outputs differ, {failed} graphs were not made")
+    print(
+        f"{calls} calls: {wrong} outputs differ, {failed} CUDA graphs could not be made"
+    )
     return int(wrong > 0)

@@ -108,7 +108,7 @@ class Worker:
         except BrokenPipeError:
             answer = b""
         if not answer:
-            raise PeerError(f"its process ended: {self._why()}")
+            raise PeerError(f"the process ended: {self._why()}")
         result = json.loads(answer)
         if "error" in result:
             raise PeerError(result["error"])

@@ -45,7 +45,7 @@ def main():
     images = tf.random.normal(shape)
     expected = load(function)(images)[0].numpy()
 
-    ios_tf.enable(cache_dir=cache)  # on_miss="pass"
+    ios_tf.enable(cache_dir=cache)  # on_miss="skip"
     load(function)(images)
     print(ios_tf.status())
 

@@ -1,8 +1,8 @@
 """IOS-TF: inter-operator scheduling for CNNs in TensorFlow.
 
-Importing this package makes converted models run on the IOS engine: as soon as
-TensorFlow is imported as well, before or after, the native plugin is loaded into
-it. Nothing else happens at import; in particular, TensorFlow is not imported.
+Importing this package makes converted models run on the IOS engine: the native plugin
+is loaded into TensorFlow as soon as both packages are imported, in either order. The
+import does nothing else; in particular, it does not import TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,24 +1,27 @@
-"""How far an array is from the one that is expected, relative to it."""
+"""Relative differences between an array and its expected values."""
 
 from __future__ import annotations
 
 import numpy as np
 
-# Where nothing but zeros is expected, all else is infinitely far, or nearly so.
+# The smallest divisor. If only zeros are expected, the relative difference of any other
+# value is infinite, or nearly so.
 _LEAST = 1e-30
-# A tensor that changes by no more roundings of its largest value does not move.
+# A tensor is constant if it changes by at most this many roundings of its largest
+# value.
 _ROUNDINGS = 16
 
 
 def relative_difference(
     found: np.ndarray, expected: np.ndarray, scale: float | None = None
 ) -> float:
-    """The largest difference over `scale`; infinite for another shape.
+    """The largest difference divided by `scale`; infinite if the shapes differ.
 
-    The scale is the largest value by default.
+    The scale is the largest expected value by default.
 
-    NaN and infinities are equal to themselves, and infinitely far from all else: what
-    computes the same overflows at the same values, which say nothing of the others.
+    NaN and infinities equal themselves and are infinitely far from all other values.
+    Equivalent computations overflow at the same positions, so these positions do not
+    count.
     """
     compared = _finite(found, expected)
     if compared is None:
@@ -49,7 +52,10 @@ def spread(one: np.ndarray, other: np.ndarray) -> float | None:
 
 
 def relative_norm(found: np.ndarray, expected: np.ndarray) -> float:
-    """As `relative_difference`, of norms: of the difference over that of the values."""
+    """The norm of the difference divided by the norm of the expected values.
+
+    Shapes, NaN and infinities count as in `relative_difference`.
+    """
     compared = _finite(found, expected)
     if compared is None:
         return float("inf")
@@ -60,8 +66,11 @@ def relative_norm(found: np.ndarray, expected: np.ndarray) -> float:
 def _finite(
     found: np.ndarray, expected: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The differences from values that are finite, and these; None if they, or the
-    shape, or what is no finite number, differ infinitely."""
+    """The differences from the finite expected values, and these values.
+
+    The result is None if the shapes differ, if a NaN or an infinity does not equal its
+    expected value, or if a difference is not finite.
+    """
     if found.shape != expected.shape:
         return None
     if expected.dtype.kind != "c":

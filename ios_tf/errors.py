@@ -15,33 +15,34 @@ class NativeLibraryError(ImportError):
     """The native library is missing, or does not fit the running TensorFlow."""
 
 
-# Keras colours the reasons that it quotes, and puts words of its own before them.
+# Keras colours the errors that it quotes, and adds its own text around them.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _OF_KERAS = "Exception encountered when calling "
 _QUOTED_BY_KERAS = "\n\nException encountered: "
 _DUMPED_BY_KERAS = " Full object config: "
 
-# TensorFlow's names of nodes before a reason, and of the operation behind it.
+# TensorFlow puts node names before a reason and the operation's name after it.
 _NODES = re.compile(r"(\[\[)?\{\{\w+ [^{}]*\}\}(\]\])?:? ?")
 _OPERATION = re.compile(r" ?\[Op:\w+\](?: name: ?\S*)?")
 
-# How TensorFlow begins what it says of an operator that fails in a function.
+# Lines with these beginnings do not give the reason. TensorFlow writes them when an
+# operator fails in a function.
 _OF_NO_USE = ("Graph execution error", "Detected at node", "<stack traces", 'File "')
 
 
 def plain(text: str) -> str:
-    """A message without what TensorFlow adds for its own developers."""
+    """Removes the names that TensorFlow adds to a message for its own developers."""
     return _OPERATION.sub("", _NODES.sub("", text))
 
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or its type if it has none.
 
-    And the reason, where that is in another line.
+    If Keras gives the reason in the second line, that line is included.
     """
     text = _COLOURS.sub("", plain(str(error))).rpartition(_QUOTED_BY_KERAS)[2]
     text = text.partition(_DUMPED_BY_KERAS)[0]
-    if text.startswith("in user code:"):  # what AutoGraph says ends with the error
+    if text.startswith("in user code:"):  # AutoGraph's message ends with the error
         text = text.rstrip().rpartition("\n\n")[2]
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(_OF_NO_USE)]

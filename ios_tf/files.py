@@ -1,4 +1,4 @@
-"""Writes a file whole or not at all; without TensorFlow."""
+"""Checks paths and writes files atomically, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ios_tf.errors import UserError
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:
-    """Whether a local path is a device, a named pipe or the like.
+    """Returns whether a local path is a device, a named pipe or similar.
 
-    Reading and writing these may wait for ever, or do other things.
+    Reading or writing such a path may block forever or have side effects.
     """
     return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
 def why_unreadable(path: str | os.PathLike[str]) -> str | None:
-    """Why a local file, or one below a directory, cannot be read; None if all can.
+    """Returns why a local file, or a file below a directory, cannot be read.
 
-    Only what exists is looked at: a path that does not exist is not unreadable.
+    The result is None if all files can be read, or if the path does not exist.
     """
     try:
         if not stat.S_ISDIR(os.stat(path).st_mode):
@@ -40,10 +40,10 @@ def why_unreadable(path: str | os.PathLike[str]) -> str | None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Leaves things as they are.
+    """Checks that a file can be written, without changing it.
 
     Raises:
-      UserError: a file of that name cannot be written.
+      UserError: the file cannot be written.
     """
     existed = os.path.exists(path)
     try:
@@ -65,12 +65,13 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a file under another name, and then gives it its own.
+    """Writes a file atomically: under a temporary name, which is then renamed.
 
-    What is there and is no file, such as /dev/stdout, is written to as it is.
+    An existing path that is not a regular file, such as /dev/stdout, is written to
+    directly.
 
     Raises:
-      UserError: it cannot be written; nothing is left of it.
+      UserError: the file cannot be written; the temporary file is removed.
     """
     temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
     try:

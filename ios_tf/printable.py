@@ -1,5 +1,8 @@
-"""Text of others made printable: names, messages and paths may hold what a terminal
-obeys, and line ends that make one line look like several."""
+"""Makes untrusted text printable.
+
+Names, messages and paths may contain control sequences that a terminal obeys, and line
+ends that make one line look like several.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import logging
 
 
 def printable(text: str) -> str:
-    """The text with everything escaped that is not seen, as Python writes it."""
+    """Escapes all characters that are not printable, as Python's literals do."""
     if text.isprintable():
         return text
     return "".join(
@@ -16,11 +19,11 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for text whose lines are ours."""
+    """Escapes each line of a text whose line ends are our own."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def only_printable(record: logging.LogRecord) -> bool:
-    """A filter of a logger: each message is one line."""
+    """A logging filter that makes each message one printable line."""
     record.msg, record.args = printable(record.getMessage()), None
     return True

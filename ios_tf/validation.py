@@ -1,4 +1,4 @@
-"""Checks what public functions, and the command line, are called with."""
+"""Checks the arguments of public functions and of the command line."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _T = TypeVar("_T")
 
 _ENGINE_DEVICES = "cpu, gpu, gpu:1 … or gpu:1,tf32=off …"
 
-# TensorFlow's sizes of dimensions, and the engine's counts, are at most this.
+# The upper limit of TensorFlow's dimensions and of the engine's counts.
 _MOST = 2**31 - 1
 
 
 def whole(name: str, value: Any, least: int = 1, most: int = _MOST) -> int:
-    """The whole number that an argument is; numpy's are some, too.
+    """Returns an argument as an int; whole numbers of numpy are accepted, too.
 
     Args:
-      name: what the error calls it.
+      name: the argument's name in the error.
       value: the argument.
-      least, most: its range.
+      least, most: its range, inclusive.
 
     Raises:
-      UserError: it is none, or is not in the range.
+      UserError: the argument is not a whole number, or is not in the range.
     """
     try:
         if isinstance(value, bool):
@@ -44,10 +44,10 @@ def whole(name: str, value: Any, least: int = 1, most: int = _MOST) -> int:
 
 
 def seconds(name: str, value: Any) -> float:
-    """The time that an argument is; it may be infinite.
+    """Returns an argument as a time in seconds, which may be infinite.
 
     Raises:
-      UserError: it is no number, or below 0.
+      UserError: the argument is not a number, or is below 0.
     """
     try:
         if isinstance(value, (bool, str, bytes)):
@@ -61,10 +61,10 @@ def seconds(name: str, value: Any) -> float:
 
 
 def strings(name: str, value: Any) -> list[str]:
-    """The strings that an argument is: a sequence of them, or a single one.
+    """Returns an argument, a single string or a collection of strings, as a list.
 
     Raises:
-      UserError: it is neither.
+      UserError: the argument is neither.
     """
     found = [value] if isinstance(value, str) else value
     if (
@@ -72,27 +72,29 @@ def strings(name: str, value: Any) -> list[str]:
         or not isinstance(found, (Sequence, set, frozenset))
         or not all(isinstance(one, str) for one in found)
     ):
-        raise UserError(f"{name} must be strings, not {_shown(value)}")
+        raise UserError(
+            f"{name} must be a string or a list of strings, not {_shown(value)}"
+        )
     return list(found)
 
 
 def listed(name: str, text: str) -> list[str]:
-    """The words that a text has between commas.
+    """Splits a text at its commas.
 
     Raises:
-      UserError: one of them is empty.
+      UserError: a word is empty.
     """
     words = text.split(",")
     if not all(words):
-        raise UserError(f"{name} must be words between commas, not {_shown(text)}")
+        raise UserError(f"{name} must be words separated by commas, not {_shown(text)}")
     return words
 
 
 def device_name(text: Any) -> str:
-    """The name of a device that TensorFlow has: auto, cpu, gpu, gpu:1 and so on.
+    """Checks the name of a TensorFlow device: auto, cpu, gpu, gpu:1 and so on.
 
     Raises:
-      UserError: it is none.
+      UserError: the text is not such a name.
     """
     if not re.fullmatch(r"auto|cpu|gpu(:\d{1,4})?", str(text), re.ASCII):
         raise UserError(f"device must be auto, cpu, gpu, gpu:1 …, not {_shown(text)}")
@@ -100,10 +102,10 @@ def device_name(text: Any) -> str:
 
 
 def engine_device(text: str) -> str:
-    """The name of a device that the engine has: cpu, gpu, gpu:1, gpu:1,tf32=off.
+    """Checks the name of an engine device: cpu, gpu, gpu:1, gpu:1,tf32=off and so on.
 
     Raises:
-      UserError: it is none.
+      UserError: the text is not such a name.
     """
     if not re.fullmatch(r"cpu|gpu(:\d{1,4})?(,tf32=off)?", text, re.ASCII):
         raise UserError(f"device must be {_ENGINE_DEVICES}, not {_shown(text)}")
@@ -117,25 +119,25 @@ def add_engine_device(parser: argparse.ArgumentParser, default: str = "cpu") -> 
         type=as_argument(engine_device),
         default=default,
         metavar="DEVICE",
-        help=f"{_ENGINE_DEVICES}, as CUDA counts them; default: {default}",
+        help=f"{_ENGINE_DEVICES}, with CUDA's GPU numbers; default: {default}",
     )
 
 
 def pattern(text: str) -> str:
-    """A regular expression.
+    """Checks a regular expression.
 
     Raises:
-      UserError: it is none.
+      UserError: the text is not a regular expression.
     """
     try:
         re.compile(text)
     except re.error as error:
-        raise UserError(f"{text!r} is no regular expression: {error}") from None
+        raise UserError(f"{text!r} is not a regular expression: {error}") from None
     return text
 
 
 def as_argument(check: Callable[[str], _T]) -> Callable[[str], _T]:
-    """A check as the type of a parser's argument: its error names the argument."""
+    """Wraps a check as a parser argument's type; its error then names the argument."""
 
     def checked(text: str) -> _T:
         try:
@@ -147,10 +149,10 @@ def as_argument(check: Callable[[str], _T]) -> Callable[[str], _T]:
 
 
 def path(name: str, value: Any) -> str:
-    """The path of a file or directory that an argument is.
+    """Returns an argument as the path of a file or directory.
 
     Raises:
-      UserError: it is none, or one that TensorFlow cannot be told.
+      UserError: the argument is not a path, or is not UTF-8, as TensorFlow's paths are.
     """
     try:
         text = os.fsdecode(value)

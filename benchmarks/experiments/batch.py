@@ -126,7 +126,9 @@ def add_batch_sizes(parser: argparse.ArgumentParser, default: str) -> None:
     def sizes(text: str) -> tuple[int, ...]:
         words = text.split(",")
         if not all(word.isdecimal() and int(word) for word in words):
-            raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers above 0")
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a list of numbers above 0"
+            )
         return tuple(map(int, words))
 
     parser.add_argument(

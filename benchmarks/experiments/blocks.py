@@ -48,7 +48,7 @@ class Blocks(Experiment):
                 alone = Network.of(problem)
                 found = find_schedules(
                     alone,
-                    "both",
+                    "auto",
                     context.device,
                     time_limit=context.time_limit / len(blocks),
                 )

@@ -60,31 +60,31 @@ def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
         "networks",
         metavar="NETWORK",
         nargs="*",
-        help="a file that export-blocks wrote, or a MODEL as it takes; default: "
+        help="a file that export_blocks wrote, or a MODEL that it reads; default: "
         + ", ".join(what.networks),
     )
     parser.add_argument(
         "--tags",
         type=as_argument(lambda value: tuple(listed("they", value))),
         metavar="A,B",
-        help="of the MetaGraph, if a MODEL has several, such as serve,gpu",
+        help="tags of the MetaGraph, such as serve,gpu, if a MODEL has several",
     )
     parser.add_argument(
-        "--signature", metavar="NAME", help="of a MODEL; the one to take"
+        "--signature", metavar="NAME", help="the signature of a MODEL to use"
     )
     add_engine_device(parser)
     parser.add_argument(
         "--dtype", choices=("float32", "float16", "bfloat16"), default="float32"
     )
     parser.add_argument(
-        "--batch_size", type=_whole(1), metavar="N", help="default: the networks' own"
+        "--batch_size", type=_whole(1), metavar="N", help="default: the networks' sizes"
     )
     parser.add_argument(
         "--threads",
         type=_whole(1),
         default=len(os.sched_getaffinity(0)),
         metavar="N",
-        help="of the CPU; default: as many as cores",
+        help="CPU threads; default: one per core",
     )
     parser.add_argument(
         "--rounds", type=_whole(2), metavar="N", help=f"default: {_ROUNDS}"
@@ -93,21 +93,21 @@ def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
         "--time_limit",
         type=_whole(0),
         metavar="S",
-        help=f"seconds of each search; 0: any; default: {_TIME_LIMIT:.0f}",
+        help=f"seconds per search; 0 means no limit; default: {_TIME_LIMIT:.0f}",
     )
-    quick = f"less of everything: {_QUICK_ROUNDS} rounds, {_QUICK_TIME_LIMIT:.0f} s of "
-    quick += "each search"
+    quick = f"measure less: {_QUICK_ROUNDS} rounds, {_QUICK_TIME_LIMIT:.0f} s per "
+    quick += "search"
     if list(what.quick_networks) != list(what.networks):
-        quick += ", " + " and ".join(what.quick_networks)
+        quick += ", only " + " and ".join(what.quick_networks)
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument(
         "--output",
         metavar="DIR",
         default=".",
-        help=f"gets {what.name}.json, .svg and .png; default: the current directory",
+        help=f"directory for {what.name}.json, .svg and .png; default: the current one",
     )
     parser.add_argument(
-        "--paper", metavar="FILE", help="numbers to show in place of the paper's"
+        "--paper", metavar="FILE", help="numbers to show instead of the paper's"
     )
     what.add_arguments(parser)
 
@@ -203,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for what in EXPERIMENTS:
         command = commands.add_parser(what.name, help=what.help)
         add_arguments(command, what)
-    day = commands.add_parser("gpu_day", help="all that is to be seen on a GPU")
+    day = commands.add_parser("gpu_day", help="run all GPU measurements")
     gpu_day.add_arguments(day)
     day.set_defaults(run=gpu_day.run)
     options = parser.parse_args(arguments)

@@ -197,7 +197,7 @@ class Record:
             return cls(**data)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
-                f"{os.fspath(path)}: no result of a benchmark: {error}"
+                f"{os.fspath(path)}: not a result of a benchmark: {error}"
             ) from None
 
 

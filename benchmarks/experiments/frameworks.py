@@ -161,7 +161,7 @@ def add_peers(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
         type=peers,
         default=tuple(default),
         metavar="A,B",
-        help=f"of {', '.join(PEERS)}; default: "
+        help=f"any of {', '.join(PEERS)}; default: "
         + ("all" if set(default) == set(PEERS) else ", ".join(default)),
     )
 
@@ -265,7 +265,7 @@ def _rounding(
         tolerance = _TF32_TOLERANCE
     if not difference <= tolerance:
         raise _NotMeasuredError(
-            f"outputs differ by {difference:.1e}, at most {tolerance:.0e} is rounding"
+            f"outputs differ by {difference:.1e}, more than the limit {tolerance:.0e}"
         )
     return difference
 

@@ -37,7 +37,7 @@ class PruningExperiment(Experiment):
             for r, s in _GRID:
                 found[f"{r},{s}"] = find_schedules(
                     network,
-                    "both",
+                    "auto",
                     context.device,
                     Pruning(max_group_size=r, max_groups=s),
                     context.time_limit,

@@ -49,7 +49,7 @@ _ARITHMETIC = ("conv2d", "conv2d_transpose", "sepconv", "matmul")
 # They move nothing where the tensors they join or part are made in place.
 _VIEWS = ("concat", "slice")
 # Rows of a whole network, and the strategies that find their schedules.
-_WHOLE = {"sequential": "sequential", "best": "both"}
+_WHOLE = {"sequential": "sequential", "best": "auto"}
 _SLIDING = ("conv2d", "conv2d_transpose", "sepconv", "pool")
 
 
@@ -209,7 +209,7 @@ def _alone(problem: Problem, context: Context, winograd: bool = True) -> dict[st
     (work,) = work_of(problem.block)
     found = find_schedules(
         Network.of(problem),
-        "both",
+        "auto",
         context.device,
         time_limit=context.time_limit,
         winograd=winograd,

@@ -25,12 +25,12 @@ from benchmarks.network_search import (
     sum_of_stages_ms,
 )
 
-ORDER = ("sequential", "greedy", "merge", "parallel", "both")
+ORDER = ("sequential", "greedy", "merge", "parallel", "auto")
 # The paper's names.
 PAPER_STRATEGIES = {
     "merge": "ios_merge",
     "parallel": "ios_parallel",
-    "both": "ios_both",
+    "auto": "ios_both",
 }
 
 

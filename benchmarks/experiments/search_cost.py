@@ -16,7 +16,7 @@ from benchmarks.experiments.experiment import (
 )
 from benchmarks.network_search import find_schedules
 
-_STRATEGIES = ("merge", "parallel", "both")
+_STRATEGIES = ("merge", "parallel", "auto")
 
 
 class Search(Experiment):
@@ -65,7 +65,7 @@ class Search(Experiment):
                 ]
                 if published:
                     seconds = published.get(paper_name(network), "")
-                    line.append(str(seconds) if strategy == "both" else "")
+                    line.append(str(seconds) if strategy == "auto" else "")
                 lines.append(line)
         header = ["", "blocks", "search s", "measuring s", "program s"]
         header += ["measurements", "reused", "not needed"]
@@ -79,10 +79,10 @@ class Search(Experiment):
         published = paper.get("search_seconds", {})
         series = {
             "measuring": [
-                rows["both"]["measuring_seconds"] for rows in networks.values()
+                rows["auto"]["measuring_seconds"] for rows in networks.values()
             ],
             "dynamic program": [
-                rows["both"]["seconds"] - rows["both"]["measuring_seconds"]
+                rows["auto"]["seconds"] - rows["auto"]["measuring_seconds"]
                 for rows in networks.values()
             ],
         }

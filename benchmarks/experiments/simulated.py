@@ -71,8 +71,8 @@ class Simulated(Experiment):
         parser.add_argument(
             "--calibrate",
             action="store_true",
-            help="before, fit the constants to the paper's schedules at batch 1, "
-            "and predict each network with those of the others, too",
+            help="first fit the constants to the paper's schedules at batch 1; also "
+            "predict each network with constants fitted to the others",
         )
 
     def measure(self, context: Context) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _predictions(
         "pruning": {},
     }
     if "device" in special:
-        made = {"v100": found["both"], "k80": parts.schedules(devices["k80"])}
+        made = {"v100": found["auto"], "k80": parts.schedules(devices["k80"])}
         predicted["device"] = {
             there: {
                 f"optimised_for_{n}": parts.latency_ms(device, s)
@@ -229,7 +229,7 @@ def _at_batch(network: Network, size: int, device: SimulatedDevice) -> dict[str,
     parts = SearchParts(network.with_batch(size))
     return {
         s: parts.latency_ms(device, parts.schedules(device, s))
-        for s in ("sequential", "both")
+        for s in ("sequential", "auto")
     }
 
 
@@ -279,7 +279,7 @@ def _held_out(
             yield Ratio(
                 "speedup at larger batches",
                 f"batch {size}, speedup of both",
-                row["sequential"] / row["both"],
+                row["sequential"] / row["auto"],
                 published["sequential"] / published["ios_both"],
             )
     if found["batch"]:

@@ -37,8 +37,8 @@ class Specialization(Experiment):
             action="append",
             default=[],
             metavar="FILE",
-            help="specialization.json of another device, whose schedules are run here, "
-            "too (may be repeated)",
+            help="specialization.json of another device; runs its schedules, too (may "
+            "be repeated)",
         )
 
     def measure(self, context: Context) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Specialization(Experiment):
             found = {}
             for size in sizes:
                 found[size] = find_schedules(
-                    at[size], "both", context.device, time_limit=context.time_limit
+                    at[size], "auto", context.device, time_limit=context.time_limit
                 )
                 seconds = found[size].stats.seconds
                 context.say(f"{network.name}, batch {size}: {seconds:.1f} s")
@@ -160,7 +160,7 @@ def _schedules(
             schedules[problem.signature] = schedule
     except (ValueError, engine.EngineError) as error:
         raise UserError(
-            f"schedules of {record.device} are of another network: {error}"
+            f"schedules of {record.device} belong to another network: {error}"
         ) from None
     return schedules
 

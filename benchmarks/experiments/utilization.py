@@ -44,7 +44,7 @@ class Utilization(Experiment):
                 strategy: find_schedules(
                     network, strategy, context.device, time_limit=context.time_limit
                 ).schedules
-                for strategy in ("sequential", "both")
+                for strategy in ("sequential", "auto")
             }
             runs: dict[str, list[dict[str, float]]] = {name: [] for name in schedules}
             for region in network.regions:
@@ -170,7 +170,9 @@ class _WarpsProbe:
         pynvml.nvmlInit()
         self._device = pynvml.nvmlDeviceGetHandleByIndex(_ordinal(device))
         if not pynvml.nvmlGpmQueryDeviceSupport(self._device).isSupportedDevice:
-            raise UserError("this GPU has no performance monitoring: Hopper or newer")
+            raise UserError(
+                "this GPU has no performance monitoring; use a Hopper or newer GPU"
+            )
         self._samples = [pynvml.nvmlGpmSampleAlloc() for _ in range(2)]
 
     def start(self) -> None:

@@ -18,14 +18,14 @@ class IosRunner(Runner):
     """The engine, with the best schedule or the sequential one."""
 
     def __init__(
-        self, network: Network, target: Target, strategy: str = "both"
+        self, network: Network, target: Target, strategy: str = "auto"
     ) -> None:
         self._dtype = target.dtype
         network = network.with_dtype(target.dtype)
         found = find_schedules(
             network, strategy, target.device, time_limit=target.time_limit
         )
-        if strategy == "both":
+        if strategy == "auto":
             stats = found.stats
             self.notes = f"search {stats.seconds:.0f} s, {stats.measured} measurements"
         self._schedules = [

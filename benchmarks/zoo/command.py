@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", metavar="FILE", default="docs/models.md")
     parser.add_argument("--batch_sizes", metavar="A,B", default="1,8")
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--strategy", default="both")
+    parser.add_argument("--strategy", default="auto")
     parser.add_argument(
         "--time_limit", type=int, default=60, help="seconds for a network's searches"
     )

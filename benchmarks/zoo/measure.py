@@ -69,7 +69,7 @@ class Options:
     batch_sizes: Sequence[int] = (1, 8)
     rounds: int = 10
     time_limit: int = 60
-    strategy: str = "both"
+    strategy: str = "auto"
 
 
 def measure(

@@ -8,14 +8,19 @@ from typing import Any
 
 _TITLE = """# Networks
 
-What `python -m benchmarks zoo` measured. Every network is built with random weights
-and the batch statistics of smooth images, converted, and compared with the original at
-two batch sizes: on the engine, and without the plugin, as any TensorFlow runs it.
-Conversions, in processes of their own, are for all batch sizes of the page, and keep
-what is slower than TensorFlow (`--keep_slower`; without it `convert` leaves that to
-TensorFlow). Ratios are latencies over stock TensorFlow's, interleaved: below 1 is
-faster, and `*` marks those beside which other processes took more than a tenth of a
-core. In a network of one region, its ratio is the region's.
+This page shows how much faster whole networks run after a conversion, and how far their
+outputs differ. `python -m benchmarks zoo` builds each network with random weights and
+the batch statistics of smooth images, and converts it in a separate process, for all
+batch sizes of the page.
+
+* **Ratio** is the converted model's latency over stock TensorFlow's (in parentheses),
+  measured in turn. A ratio below 1 is faster. `*` marks a ratio beside which other
+  processes took more than a tenth of a core. In a network of one region, the ratio is
+  the region's.
+* **Slower parts** are kept (`--keep_slower`). By default, `convert` leaves them to
+  TensorFlow.
+* **Difference** compares the outputs on the engine with the original's, at two batch
+  sizes. The next column does so in TensorFlow without the plugin.
 """
 # Of cores that others use; their timing is then not to be relied on.
 _BUSY = 0.1

@@ -5,8 +5,8 @@
 namespace ios {
 namespace {
 
-// Whether brackets nest no deeper than they may. Counting them is what reads a
-// text without recursion; whether it is JSON at all the parser says.
+// Returns whether the nesting depth of brackets is within the limit. Counting
+// brackets needs no recursion. The parser checks that the text is JSON.
 bool IsShallow(const std::string& text) {
   int depth = 0;
   bool in_string = false;

@@ -1,4 +1,4 @@
-// JSON that others wrote: parsed within limits, before anything is made of it.
+// Parses untrusted JSON documents within limits.
 #ifndef IOS_TF_CC_CORE_DOCUMENT_H_
 #define IOS_TF_CC_CORE_DOCUMENT_H_
 
@@ -11,19 +11,19 @@
 
 namespace ios {
 
-// The version of every JSON format of this project; another one is refused.
+// The version of every JSON format of this project. Other versions are refused.
 inline constexpr int kFormatVersion = 1;
 
-// The JSON object in `text`: what every document from outside goes through,
-// before anything is made of it. Deep nesting is refused, for whatever walks
-// through values calls itself. `what` names the document in errors.
+// Parses the JSON object in `text`. Every document from outside goes through
+// this function first. It refuses deep nesting because code that walks JSON
+// values is recursive. `what` names the document in errors.
 StatusOr<nlohmann::json> ParseDocument(const std::string& text,
                                        const char* what);
 
-// Whether it is an object with "version": kFormatVersion.
+// Returns an error unless `value` is an object with "version": kFormatVersion.
 Status CheckVersion(const nlohmann::json& value, const char* what);
 
-// Whether `value` is a whole number that `number` can hold, and then it does.
+// Stores `value` in `number` and returns true if it is an integer that fits.
 template <typename Int>
 bool ReadInteger(const nlohmann::json& value, Int* number) {
   using Limits = std::numeric_limits<Int>;

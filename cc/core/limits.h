@@ -1,6 +1,5 @@
-// Limits: how large what others wrote may be. They lie far above what networks
-// have, and low enough for products and sums of a few such numbers to fit into
-// 64 bits.
+// Upper bounds for untrusted documents. They are far larger than any network
+// needs, but products and sums of a few such numbers still fit into 64 bits.
 #ifndef IOS_TF_CC_CORE_LIMITS_H_
 #define IOS_TF_CC_CORE_LIMITS_H_
 
@@ -11,30 +10,31 @@
 
 namespace ios {
 
-// Of a JSON document: its bytes, and how deep its brackets nest.
+// A JSON document: its size, and the nesting depth of its brackets.
 inline constexpr size_t kMaxDocumentBytes = size_t{16} << 20;
 inline constexpr int kMaxDocumentDepth = 32;
 
-// Of a block. What plans it compares every operator with every other.
+// A block. The planner compares every operator with every other one.
 inline constexpr size_t kMaxOperators = 10000;
 inline constexpr size_t kMaxOperatorInputs = 1000;
-inline constexpr size_t kMaxReferences = 100000;  // of all operators' inputs
+inline constexpr size_t kMaxReferences = 100000;  // inputs of all operators
 
-// Of a dimension, and of every whole number among an operator's attributes.
+// A dimension, and every integer among an operator's attributes.
 inline constexpr int64_t kMaxDimension = int64_t{1} << 30;
-// Of an image where for each row and column it is noted what it is made of.
+// The height and width of an image that Pad or Resize writes. These operators
+// store the source of each row and column.
 inline constexpr int64_t kMaxMapped = int64_t{1} << 24;
-// Of a tensor or a weight, not counting dimensions of 0.
+// The elements of a tensor or a weight, ignoring dimensions of 0.
 inline constexpr int64_t kMaxElements = int64_t{1} << 40;
-// Multiply-adds of one operator: days.
+// Flops() of one operator. This much work takes days.
 inline constexpr int64_t kMaxFlops = int64_t{1} << 53;
-// Of a window, where it is more than twice as large as the image.
+// The height and width of a window that is more than twice as large as the
+// image.
 inline constexpr int64_t kMaxKernel = 4096;
-// Of the window that convolutions of different sizes become when they are
-// merged.
+// The cells of a merged convolution's window.
 inline constexpr int64_t kMaxMergedCells = 4096;
 
-// The product of numbers that are not negative, or the largest number there is.
+// The product of non-negative numbers, or the largest int64_t on overflow.
 inline int64_t SaturatingProduct(std::initializer_list<int64_t> factors) {
   int64_t product = 1;
   bool overflows = false;

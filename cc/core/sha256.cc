@@ -19,7 +19,8 @@ struct Constants {
   std::array<uint32_t, 8> initial;
 };
 
-// Section 4.2.2 and 5.3.3: roots of the first 64 (8) primes.
+// FIPS 180-4, sections 4.2.2 and 5.3.3: cube roots of the first 64 primes, and
+// square roots of the first 8 primes.
 Constants MakeConstants() {
   Constants c;
   int count = 0;

@@ -1,4 +1,4 @@
-// Status: how a function of this project reports failure without exceptions.
+// Status and StatusOr report failure without exceptions.
 #ifndef IOS_TF_CC_CORE_STATUS_H_
 #define IOS_TF_CC_CORE_STATUS_H_
 
@@ -56,18 +56,18 @@ inline Status Internal(std::string message) {
   return Status(StatusCode::kInternal, std::move(message));
 }
 
-// Returns what `function` does, a Status or a StatusOr; an exception becomes a
-// Status. Libraries throw where memory or threads run out: no exception may
+// Calls `function` and returns its Status or StatusOr. An exception becomes a
+// Status: libraries throw when memory or threads run out, but no exception may
 // reach the engine's caller.
 template <typename F>
-auto Guarded(F&& function) -> decltype(function()) {
+auto CatchExceptions(F&& function) -> decltype(function()) {
   try {
     return function();
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("out of memory");
   } catch (const std::length_error&) {
     return ResourceExhausted("out of memory");
-  } catch (const std::system_error& error) {  // no more threads
+  } catch (const std::system_error& error) {  // no thread could be started
     return ResourceExhausted(error.what());
   } catch (const std::exception& error) {
     return Internal(error.what());
@@ -76,7 +76,7 @@ auto Guarded(F&& function) -> decltype(function()) {
   }
 }
 
-// A value, or the reason why there is none.
+// A value, or the error that prevented it.
 template <typename T>
 class [[nodiscard]] StatusOr {
  public:

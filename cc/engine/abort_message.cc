@@ -11,9 +11,9 @@ namespace {
 
 // The handlers may neither allocate memory nor take a lock.
 char abort_message[2048];
-size_t abort_message_size = 0;  // 0: aborts and exits are as usual
+size_t abort_message_size = 0;  // 0: aborts and exits behave as usual
 int abort_descriptor = STDERR_FILENO;
-pid_t abort_process = 0;  // not its children
+pid_t abort_process = 0;  // children of this process do not write at exit
 
 void WriteMessage() {
   size_t done = 0;
@@ -26,7 +26,7 @@ void WriteMessage() {
 }
 
 void WriteAndExit(int number, siginfo_t* info, void*) {
-  if (info->si_pid != getpid()) {  // another process asks for the signal
+  if (info->si_pid != getpid()) {  // another process sent the signal
     signal(number, SIG_DFL);
     raise(number);
     return;

@@ -1,13 +1,14 @@
-// Says why a process ends that a library aborts.
+// Prints a message when a library aborts the process.
 #ifndef IOS_TF_CC_ENGINE_ABORT_MESSAGE_H_
 #define IOS_TF_CC_ENGINE_ABORT_MESSAGE_H_
 
 namespace ios {
 
-// From now on abort() writes `message` to a descriptor, and ends the process
-// with exit code 1. Where exit() ends this process with another code than 0,
-// the message is written, too. Libraries call either of them where they get no
-// memory or threads, and some say nothing. Null: both do as usual again.
+// Makes abort() write `message` to the file `descriptor` and end the process
+// with exit code 1. exit() with a code other than 0 also writes the message, in
+// this process but not in its children. Libraries call abort() or exit() when
+// they get no memory or threads, and some print nothing. A null `message`
+// restores the default behavior.
 void ExitOnAbort(const char* message, int descriptor);
 
 }  // namespace ios

@@ -1,4 +1,5 @@
-// Arrays of others: weights on the host, tensors on a device, memory of one.
+// Non-owning arrays (weights on the host, tensors on a device), and an
+// interface to allocate device memory.
 #ifndef IOS_TF_CC_ENGINE_ARRAYS_H_
 #define IOS_TF_CC_ENGINE_ARRAYS_H_
 
@@ -9,32 +10,32 @@
 
 namespace ios {
 
-// A dense row-major float32 array on the host that somebody else owns.
+// A non-owning view of a dense row-major float32 array on the host.
 struct ConstArray {
   const float* data = nullptr;
   Shape shape;
 };
 
-// A dense row-major tensor of a block's dtype that somebody else owns.
+// A non-owning view of a dense row-major tensor of a block's dtype.
 struct TensorArray {
   const void* data = nullptr;
   Shape shape;
 };
 
-// weights[i]: those of operator i, in the order of WeightShapes().
+// weights[i] has the weights of operator i, in the order of WeightShapes().
 using Weights = std::vector<std::vector<ConstArray>>;
 
-// Lends device memory: TensorFlow has taken all of a GPU's before anybody asks
-// for some. Lives as long as what was made with it; safe to call from many
-// threads.
+// Lends device memory of another owner. TensorFlow needs this because it
+// reserves all of a GPU's memory when it starts. The allocator must outlive
+// every object that uses it. Thread-safe.
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;
 
-  // Aligned to 256 bytes and used by nothing that was enqueued before; null if
-  // there is not enough.
+  // Returns memory that is aligned to 256 bytes and not used by work that was
+  // enqueued before; null if there is not enough.
   virtual void* Allocate(int64_t bytes) = 0;
-  // Nothing that was enqueued uses it any more.
+  // The caller ensures that no enqueued work still uses the memory.
   virtual void Free(void* memory) = 0;
 };
 

@@ -26,8 +26,8 @@ void ShiftTensors(int by, std::vector<BoundStage>* stages) {
 }
 
 bool TaskSpec::reads_nothing() const {
-  // Of the last input of such an operator only the size counts.
-  const auto end = inputs.end() - (op->like ? 1 : 0);
+  // With `like`, only the size of the last input matters.
+  const auto end = inputs.end() - (op->size_from_last_input ? 1 : 0);
   return std::any_of(inputs.begin(), end, [](const TensorView& view) {
     return NumElements(view.shape) == 0;
   });
@@ -38,7 +38,7 @@ void* TensorLocation::In(const std::vector<const void*>& inputs,
   void* base = arena;
   if (kind == kInput) base = const_cast<void*>(inputs[index]);
   if (kind == kOutput) base = outputs[index];
-  // A tensor without elements may be nowhere.
+  // A tensor without elements may have a null address.
   return base ? static_cast<char*>(base) + offset : nullptr;
 }
 
@@ -61,7 +61,8 @@ StatusOr<Backend*> GetBackend(const std::string& device,
     }
   }
   return NotFound("there is no device '" + device +
-                  "'; known: cpu, gpu, gpu:1, …, each GPU also with ,tf32=off");
+                  "'; devices are cpu, gpu, gpu:1, …; a GPU's name may end in "
+                  ",tf32=off");
 }
 
 int64_t FailedCaptures() { return cuda::FailedCaptures(); }

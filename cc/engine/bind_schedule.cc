@@ -10,21 +10,22 @@
 namespace ios {
 namespace {
 
-// Bytes: what lanes write all the time is not to lie on each other's pages, and
-// what starts there is aligned for any task.
+// In bytes. It keeps memory that different lanes write often on different
+// pages, and it is aligned for any task.
 constexpr int64_t kArenaAlignment = 8192;
 
 int64_t AlignForArena(int64_t bytes) {
   return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
 }
 
-// The part for so many images.
+// The block with inputs of this number of images.
 Block WithBatch(Block block, int64_t images) {
   for (Shape& shape : block.inputs) shape[0] = images;
   return block;
 }
 
-// The alignment, in elements, of every image of the part's inputs and outputs.
+// The alignment in elements that every image of the part's inputs and outputs
+// has.
 int64_t ImageAlignment(const PartOfBlock& part,
                        const std::vector<Shape>& shapes) {
   int64_t alignment = TensorView::kMaxAlignment;
@@ -36,7 +37,8 @@ int64_t ImageAlignment(const PartOfBlock& part,
   return alignment;
 }
 
-// Stages of equal micro-batches, and their operators as a block.
+// Consecutive stages with the same number of micro-batches, and their operators
+// as a block.
 struct Segment {
   int64_t micro_batches = 1;
   Schedule schedule;  // concurrent stages of the whole block's operators
@@ -58,17 +60,16 @@ class ScheduleBinder {
  private:
   std::vector<Segment> SegmentsOf(const Schedule& schedule) const;
   int64_t MicroBatches(const Stage& stage) const;
-  // Gives the tensors that leave segments their places: `part` has those of
-  // one.
+  // Assigns locations to the outputs of one segment's `part`.
   void PlaceOutputs(const PartOfBlock& part);
   Status Append(const Segment& segment);
   StatusOr<CompiledBlock*> AddBlock(const Block& block,
                                     const Schedule& schedule,
                                     const Parameters& parameters,
                                     int64_t border_alignment);
-  // Adds the compiled block's tensors to the table, the inputs and outputs of
-  // the part from an image on, its arena at an offset. Returns the first one's
-  // index.
+  // Adds the compiled block's tensors to the table and returns the index of the
+  // first one. The part's inputs and outputs start at image `first_image`, and
+  // its arena at `arena_offset`.
   int AddTensors(const CompiledBlock& compiled, const PartOfBlock& part,
                  int64_t first_image, int64_t arena_offset);
   void UseArena(int64_t bytes) {
@@ -82,9 +83,10 @@ class ScheduleBinder {
   const Block& block_;
   const std::vector<Shape>& shapes_;
   const Parameters& parameters_;
-  // By operator, of those that leave segments.
+  // By operator, the locations of segment outputs.
   std::vector<TensorLocation> outputs_;
-  // Of the arena: what leaves segments, not the block.
+  // The bytes of the arena for segment outputs that are not outputs of the
+  // block.
   int64_t outputs_bytes_ = 0;
   BoundSchedule bound_;
 };
@@ -133,8 +135,8 @@ std::vector<Segment> ScheduleBinder::SegmentsOf(
   return segments;
 }
 
-// No more than images; and where not all tensors have one entry for each image,
-// nothing is split.
+// The number of micro-batches that a stage is split into: at most one per
+// image, and 1 if some tensor does not have one entry per image.
 int64_t ScheduleBinder::MicroBatches(const Stage& stage) const {
   if (stage.strategy != Strategy::kSplit) return 1;
   const int64_t images = BatchSize(block_);
@@ -194,7 +196,8 @@ Status ScheduleBinder::Append(const Segment& segment) {
   int64_t arena_end = outputs_bytes_;
   for (int lane = 0; lane < split.lanes; ++lane) {
     const int64_t arena = arena_end;
-    // By images; tasks serve one lane at a time.
+    // By number of images. Each lane has its own blocks, because a task serves
+    // one lane at a time.
     std::map<int64_t, CompiledBlock*> by_images;
     std::vector<BoundTask> tasks;
     for (int64_t i = lane; i < count; i += split.lanes) {

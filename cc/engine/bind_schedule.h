@@ -1,5 +1,5 @@
-// Binds a schedule of a whole block to compiled tasks and to memory; for
-// Program, and for Profiler where it measures whole schedules.
+// Binds a schedule of a whole block to compiled tasks and to memory. Program
+// uses this, and so does Profiler to measure whole schedules.
 #ifndef IOS_TF_CC_ENGINE_BIND_SCHEDULE_H_
 #define IOS_TF_CC_ENGINE_BIND_SCHEDULE_H_
 
@@ -13,10 +13,11 @@
 
 namespace ios {
 
-// `block` and `schedule` are those of LowerMerges, `shapes` the block's. The
-// schedule is cut into segments, each compiled as a block. Where stages are
-// split, each lane has compiled blocks of its own, one for each size of its
-// micro-batches, and memory of its own for their intermediate tensors.
+// `block` and `schedule` must not have merge stages (see LowerMerges). `shapes`
+// are the block's. The schedule is cut into segments, and each segment is
+// compiled as a block. In a segment of split stages, each lane has its own
+// compiled blocks, one per micro-batch size, and its own memory for their
+// intermediate tensors.
 StatusOr<BoundSchedule> BindSchedule(Backend* backend, const Block& block,
                                      const std::vector<Shape>& shapes,
                                      const Schedule& schedule,

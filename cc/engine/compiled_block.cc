@@ -10,11 +10,13 @@
 namespace ios {
 namespace {
 
-// See TaskSpec::reads_nothing.
+// Returns an error for operators without a result for empty inputs; see
+// TaskSpec::reads_nothing.
 Status CheckReads(const TaskSpec& spec) {
   const OperatorType type = spec.op->type;
   if (type == OperatorType::kResize && NumElements(spec.output.shape) == 0) {
-    return InvalidArgument("resize '" + spec.op->name + "' makes nothing");
+    return InvalidArgument("resize '" + spec.op->name +
+                           "' has an empty output");
   }
   const bool is_maximum =
       type == OperatorType::kPool && spec.op->pool == PoolKind::kMax;
@@ -93,7 +95,8 @@ StatusOr<std::vector<BoundStage>> CompiledBlock::Bind(
     const std::vector<Stage>& stages, int lanes) {
   std::vector<BoundStage> bound;
   for (const Stage& stage : stages) {
-    // Groups with work, the most expensive first: lanes take them in turn.
+    // The groups that have work, the most expensive first, because lanes take
+    // groups in turn.
     std::vector<std::pair<int64_t, std::vector<int>>> groups;
     for (const std::vector<int>& group : stage.groups) {
       int64_t flops = 0;

@@ -1,5 +1,5 @@
-// CompiledBlock: operators of a block as tasks, compiled for one set of shapes,
-// and one memory plan.
+// CompiledBlock: the operators of a block as tasks, compiled for one set of
+// shapes, with one memory plan.
 #ifndef IOS_TF_CC_ENGINE_COMPILED_BLOCK_H_
 #define IOS_TF_CC_ENGINE_COMPILED_BLOCK_H_
 
@@ -21,25 +21,26 @@ using Parameters = std::vector<std::vector<std::shared_ptr<Parameter>>>;
 
 class CompiledBlock {
  public:
-  // `schedule` has concurrent stages only. Of `options`, what the device asks
-  // for is the backend's.
+  // `schedule` has only concurrent stages. Device properties come from the
+  // backend, not from `options`.
   static StatusOr<std::unique_ptr<CompiledBlock>> Create(
       Backend* backend, const Block& block, const Schedule& schedule,
       const Parameters& parameters, const MemoryPlanOptions& options);
 
-  // As executed: those of tensors inside may differ from the block's.
+  // The shapes as executed. Intermediate tensors may have other shapes than in
+  // the block given to Create.
   const std::vector<Shape>& shapes() const { return shapes_; }
 
-  // Compiles what `stages` need and is not compiled yet; views and stages
-  // without work are left out. A stage has as many lanes as it has groups, or
-  // `lanes` if that is more; in both cases no more than the device has.
+  // Compiles the missing tasks of `stages`. Views and stages without work are
+  // left out. A stage gets one lane per group, or `lanes` if that is more, but
+  // not more lanes than the device has.
   StatusOr<std::vector<BoundStage>> Bind(const std::vector<Stage>& stages,
                                          int lanes = 0);
 
-  // Whether the output of `op` is a buffer, not a part of another tensor's.
+  // Returns whether the output of `op` is a whole buffer, not a part of one.
   bool OwnsBuffer(int op) const { return plan_.OwnsBuffer(op); }
 
-  // Where every tensor lies, and the size of the arena some of them lie in.
+  // The locations of all tensors, and the size of the arena.
   std::vector<TensorLocation> Locations() const;
   int64_t arena_bytes() const {
     return plan_.arena_elements * SizeOf(block_.dtype);
@@ -58,7 +59,7 @@ class CompiledBlock {
   }
 
   Backend* const backend_;
-  Block block_;  // as it is executed: with what commutes or moves elsewhere
+  Block block_;  // as executed, with some pools and activations moved
   Parameters parameters_;
   std::vector<Shape> shapes_;
   MemoryPlan plan_;

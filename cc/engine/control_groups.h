@@ -1,4 +1,4 @@
-// Control groups: what a process may use of its machine.
+// Control groups of Linux, which limit the resources of a process.
 #ifndef IOS_TF_CC_ENGINE_CONTROL_GROUPS_H_
 #define IOS_TF_CC_ENGINE_CONTROL_GROUPS_H_
 
@@ -7,15 +7,16 @@
 
 namespace ios {
 
-// A directory of files, such as cpu.max.
+// The directory of a control group, with files such as cpu.max.
 struct ControlGroup {
   std::string directory;
-  int version;  // 1 or 2: what its files are called
+  int version;  // 1 or 2; the names of the files depend on it
 };
 
-// The group that limits `controller`, "cpu" say, for the process whose
-// /proc/PID/cgroup is `groups`, and all those it is in, of both versions.
-// `root` is /sys/fs/cgroup. Not every directory need be there.
+// The control groups that limit `controller` (for example "cpu") for a process,
+// with all their parents, of both versions. `groups` is the path of the
+// process's /proc/PID/cgroup, and `root` is /sys/fs/cgroup. Some of the
+// directories may not exist.
 std::vector<ControlGroup> ControlGroups(const std::string& groups,
                                         const std::string& root,
                                         const std::string& controller);

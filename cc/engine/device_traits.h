@@ -1,4 +1,4 @@
-// DeviceTraits: what tasks of a device take and give, as one value.
+// DeviceTraits: the properties of a device and its tasks that planning needs.
 #ifndef IOS_TF_CC_ENGINE_DEVICE_TRAITS_H_
 #define IOS_TF_CC_ENGINE_DEVICE_TRAITS_H_
 
@@ -12,40 +12,40 @@
 
 namespace ios {
 
-// A new device may leave all of it as it is.
+// The defaults are valid for every device.
 struct DeviceTraits {
   using OfOperator = bool (*)(const Operator&);
   static bool Never(const Operator&) { return false; }
 
-  // Whether tasks of an operator read a pitched view of their input as fast as
-  // a dense one. Every task can read and write any view.
+  // Whether the operator's tasks read a pitched view of their input as fast as
+  // a dense view. Every task can read and write any view.
   OfOperator reads_pitched = Never;
-  // Whether they take the pieces of a concat for an input, which then need not
-  // be put together.
+  // Whether the operator's tasks accept the pieces of a concat as an input, so
+  // that the concat need not be computed.
   OfOperator reads_pieces = Never;
-  // Whether they take the terms of a sum for their first input, which then need
-  // not be added up.
+  // Whether the operator's tasks accept the terms of a sum as their first
+  // input, so that the sum need not be computed.
   OfOperator reads_terms = Never;
-  // Whether they compute the 1x1 convolution that makes their first input, of
-  // this shape, which then need not be stored.
+  // Whether the operator's tasks compute the 1x1 convolution that gives their
+  // first input, which has the shape `input`. This input is then never stored.
   bool (*reads_products)(const Operator&, const Shape& input,
                          const Shape& output) = nullptr;
-  // Whether pools apply an activation to their output.
+  // Whether pools can apply an activation to their output.
   bool pools_activate = false;
-  // To which a range of channels must be aligned for tasks to write it as fast
-  // as a dense tensor.
+  // The alignment in bytes at which tasks write a range of channels as fast as
+  // a dense tensor.
   int64_t slice_bytes = 1;
-  // Of which numbers of channels convolutions and matrix products are computed
-  // without copies that have more, by data type.
+  // Convolutions and matrix products need no padded copy if their numbers of
+  // channels are multiples of this. By data type.
   std::array<int64_t, 3> channel_multiples = {1, 1, 1};
-  // The most that a stage runs on.
+  // The maximum number of lanes that a stage runs on.
   int lanes = 1;
-  // Whether a lane has a fixed part of the device, so that a group on one of
-  // many lanes is slower than alone even if the others are idle.
+  // Whether each lane has a fixed part of the device. A group on one of many
+  // lanes is then slower than alone, even if the other lanes are idle.
   bool lanes_divide_device = false;
 
   int LanesFor(int groups) const { return std::min(groups, lanes); }
-  // In elements.
+  // slice_bytes in elements of `dtype`.
   int64_t SliceAlignment(DataType dtype) const {
     return std::max<int64_t>(slice_bytes / SizeOf(dtype), 1);
   }

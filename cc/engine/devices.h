@@ -1,4 +1,4 @@
-// Properties of devices, given their names; see GetBackend.
+// Properties of devices, by their names (see GetBackend).
 #ifndef IOS_TF_CC_ENGINE_DEVICES_H_
 #define IOS_TF_CC_ENGINE_DEVICES_H_
 
@@ -9,26 +9,28 @@
 
 namespace ios {
 
-// The most lanes `device` has.
+// The number of lanes of `device`.
 StatusOr<int> LaneCount(const std::string& device);
 
-// DeviceTraits::lanes_divide_device: true of CPU cores, false of CUDA streams.
+// DeviceTraits::lanes_divide_device: true for CPU cores, false for CUDA
+// streams.
 StatusOr<bool> LanesDivideDevice(const std::string& device);
 
-// "Intel(R) Xeon(R) Processor, 2 cores, AVX-512, oneDNN 3.2.0, revision 1":
-// what latencies on `device` depend on.
+// Names everything that latencies on `device` depend on, for example "Intel(R)
+// Xeon(R) Processor, 2 cores, AVX-512, oneDNN 3.2.0, revision 1".
 StatusOr<std::string> DeviceFingerprint(const std::string& device);
 
-// The fingerprint as the name of the device's directory in a schedule cache:
-// ASCII letters, digits and dots, with "_" for whatever lies between.
+// The name of the device's directory in a schedule cache. It has the
+// fingerprint's ASCII letters, digits and dots, with one "_" for each run of
+// other characters between them.
 std::string DeviceDirectory(const std::string& fingerprint);
 
-// How many times a CUDA graph could not be made, and work was enqueued kernel
-// by kernel, in this process.
+// The number of times that this process could not create a CUDA graph and
+// enqueued the work kernel by kernel instead.
 int64_t FailedCaptures();
 
-// One more directory to look in for the libraries of GPUs, where others are not
-// named by the environment's IOS_TF_CUDA_LIBRARIES.
+// Adds a directory in which to look for GPU libraries. It is ignored if the
+// environment variable IOS_TF_CUDA_LIBRARIES names directories.
 void AddLibraryDirectory(const std::string& directory);
 
 }  // namespace ios

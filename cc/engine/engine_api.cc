@@ -49,15 +49,15 @@ int Report(const ios::Status& status) noexcept {
   try {
     LastError() = status.message();
   } catch (const std::exception&) {
-    LastError().clear();  // no memory is left for words
+    LastError().clear();  // there is no memory for the message
   }
   return status.ok() ? 0 : 1;
 }
 
-// Returns the value of `function`; or reports its error and returns null.
+// Returns the value of `function`, or reports its error and returns null.
 template <typename F>
 auto OrNull(F&& function) -> std::decay_t<decltype(*function())> {
-  auto result = ios::Guarded(function);
+  auto result = ios::CatchExceptions(function);
   return Report(result.status()) == 0 ? *result : nullptr;
 }
 
@@ -67,7 +67,7 @@ ios::StatusOr<char*> Copied(const std::string& text) {
   return copy;
 }
 
-// Weights as callers give them.
+// The weight arguments of ios_program_create.
 struct WeightArrays {
   const float* const* data = nullptr;
   const int64_t* sizes = nullptr;
@@ -87,7 +87,9 @@ ios::StatusOr<ios::Weights> ArrangeWeights(const ios::Block& block,
       if (next >= weights.count ||
           weights.sizes[next] != ios::NumElements(shape)) {
         return ios::InvalidArgument("weight " + std::to_string(next) + " of '" +
-                                    op.name + "' is missing or is not " +
+                                    op.name +
+                                    "' is missing or does not have as many "
+                                    "elements as " +
                                     ios::ToString(shape));
       }
       arrays.push_back({weights.data[next++], shape});
@@ -95,9 +97,9 @@ ios::StatusOr<ios::Weights> ArrangeWeights(const ios::Block& block,
     arranged.push_back(std::move(arrays));
   }
   if (next != weights.count) {
-    return ios::InvalidArgument(std::to_string(weights.count) +
-                                " weights given, " + std::to_string(next) +
-                                " needed");
+    return ios::InvalidArgument("the number of weights is " +
+                                std::to_string(weights.count) +
+                                ", but must be " + std::to_string(next));
   }
   return arranged;
 }
@@ -146,7 +148,8 @@ ios::StatusOr<std::vector<ios::TensorArray>> Arrays(const ios_program* program,
                                                     const int64_t* shapes,
                                                     int input_count) {
   if (input_count != static_cast<int>(program->input_ranks.size())) {
-    return ios::InvalidArgument("wrong number of inputs");
+    return ios::InvalidArgument(
+        "the number of inputs differs from the program's");
   }
   std::vector<ios::TensorArray> arrays;
   for (int i = 0; i < input_count; ++i) {
@@ -170,7 +173,7 @@ void ios_free_string(char* text) { std::free(text); }
 int64_t ios_failed_captures(void) { return ios::FailedCaptures(); }
 
 void ios_add_library_directory(const char* directory) {
-  Report(ios::Guarded([&] {
+  Report(ios::CatchExceptions([&] {
     ios::AddLibraryDirectory(directory);
     return ios::Status();
   }));
@@ -190,13 +193,13 @@ char* ios_device_directory(const char* fingerprint) {
 
 int ios_lane_count(const char* device) {
   const ios::StatusOr<int> lanes =
-      ios::Guarded([&] { return ios::LaneCount(device); });
+      ios::CatchExceptions([&] { return ios::LaneCount(device); });
   return Report(lanes.status()) == 0 ? *lanes : 0;
 }
 
 int ios_lanes_divide_device(const char* device) {
   const ios::StatusOr<bool> divide =
-      ios::Guarded([&] { return ios::LanesDivideDevice(device); });
+      ios::CatchExceptions([&] { return ios::LanesDivideDevice(device); });
   return Report(divide.status()) == 0 ? *divide : -1;
 }
 
@@ -218,7 +221,8 @@ char* ios_part(const char* block, const int* operators, int count) {
     for (size_t i = 0; i < members.size(); ++i) {
       if (members[i] < (i > 0 ? members[i - 1] + 1 : 0) ||
           members[i] >= static_cast<int>(parsed.operators.size())) {
-        return ios::InvalidArgument("no ascending indices of operators");
+        return ios::InvalidArgument(
+            "the indices of operators must be valid and in ascending order");
       }
     }
     ios::Block part = ios::TakePart(parsed, shapes, members).block;
@@ -229,7 +233,7 @@ char* ios_part(const char* block, const int* operators, int count) {
 }
 
 int ios_check_schedule(const char* block, const char* schedule) {
-  return Report(ios::Guarded([&]() -> ios::Status {
+  return Report(ios::CatchExceptions([&]() -> ios::Status {
     IOS_ASSIGN_OR_RETURN(const ios::Block parsed, ios::BlockFromJson(block));
     return ios::ParseSchedule(schedule, parsed).status();
   }));
@@ -240,7 +244,8 @@ void ios_exit_on_abort(const char* message, int descriptor) {
 }
 
 int ios_check_memory(int64_t bytes) {
-  return Report(ios::Guarded([&] { return ios::CheckHostMemory(bytes); }));
+  return Report(
+      ios::CatchExceptions([&] { return ios::CheckHostMemory(bytes); }));
 }
 
 ios_profiler* ios_profiler_create(const char* block, const char* device) {
@@ -257,7 +262,7 @@ void ios_profiler_delete(ios_profiler* profiler) { delete profiler; }
 int ios_profiler_measure(ios_profiler* profiler, const char* const* candidates,
                          int count, int warmup, int number, int repeat,
                          int lanes, double* latencies, uint8_t* disturbed) {
-  return Report(ios::Guarded([&] {
+  return Report(ios::CatchExceptions([&] {
     return MeasureCandidates(profiler, candidates, count,
                              {warmup, number, repeat, lanes}, latencies,
                              disturbed);
@@ -299,7 +304,7 @@ void ios_program_delete(ios_program* program) { delete program; }
 int ios_program_run(ios_program* program, const void* const* inputs,
                     const int64_t* shapes, int input_count,
                     void* const* outputs, int output_count) {
-  return Report(ios::Guarded([&]() -> ios::Status {
+  return Report(ios::CatchExceptions([&]() -> ios::Status {
     IOS_ASSIGN_OR_RETURN(const std::vector<ios::TensorArray> arrays,
                          Arrays(program, inputs, shapes, input_count));
     return program->program->RunOnHost(
@@ -310,7 +315,7 @@ int ios_program_run(ios_program* program, const void* const* inputs,
 int ios_program_enqueue(ios_program* program, const void* const* inputs,
                         const int64_t* shapes, int input_count,
                         void* const* outputs, int output_count, void* stream) {
-  return Report(ios::Guarded([&]() -> ios::Status {
+  return Report(ios::CatchExceptions([&]() -> ios::Status {
     IOS_ASSIGN_OR_RETURN(const std::vector<ios::TensorArray> arrays,
                          Arrays(program, inputs, shapes, input_count));
     return program->program->Run(

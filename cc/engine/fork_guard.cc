@@ -9,8 +9,8 @@ namespace {
 
 std::shared_mutex& ForkMutex() {
   static auto* const mutex = [] {
-    // The child is another thread than the one that has locked it: it begins
-    // anew.
+    // The child's thread is not the thread that locked the mutex, so the child
+    // constructs a new mutex.
     pthread_atfork([] { ForkMutex().lock(); }, [] { ForkMutex().unlock(); },
                    [] { new (&ForkMutex()) std::shared_mutex; });
     return new std::shared_mutex;
@@ -20,6 +20,6 @@ std::shared_mutex& ForkMutex() {
 
 }  // namespace
 
-NoForkMeanwhile::NoForkMeanwhile() : lock_(ForkMutex()) {}
+ForkGuard::ForkGuard() : lock_(ForkMutex()) {}
 
 }  // namespace ios

@@ -1,4 +1,4 @@
-// NoForkMeanwhile: keeps fork() from copying half-changed state of the engine.
+// ForkGuard: keeps fork() from copying half-updated state of the engine.
 #ifndef IOS_TF_CC_ENGINE_FORK_GUARD_H_
 #define IOS_TF_CC_ENGINE_FORK_GUARD_H_
 
@@ -7,12 +7,11 @@
 
 namespace ios {
 
-// While one lives, fork() waits: of what its thread changes, and of the mutexes
-// it holds, the child would have a half. Not for what takes long, nor one
-// inside another.
-class NoForkMeanwhile {
+// Blocks fork() while it exists, so that a child never sees half-updated state
+// or a locked mutex. Keep the scope short, and do not nest.
+class ForkGuard {
  public:
-  NoForkMeanwhile();
+  ForkGuard();
 
  private:
   std::shared_lock<std::shared_mutex> lock_;

@@ -9,11 +9,11 @@
 namespace ios {
 namespace {
 
-// Bytes for which looking at files is worth its time.
+// The smallest number of bytes for which it is worth reading the files.
 constexpr int64_t kMany = int64_t{256} << 20;
 
-// The number after `name` in a file of lines "name number"; -1 if there is
-// none.
+// The number after `name` in a file with lines "name number"; -1 if it is
+// missing.
 int64_t NumberIn(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
@@ -29,16 +29,18 @@ int64_t NumberIn(const std::string& path) {
   return file >> number ? number : -1;
 }
 
-// Bytes that a group leaves; the largest number if it has no limit or no files.
+// The bytes that a group leaves free; the largest int64_t if it has no limit or
+// no files.
 int64_t FreeOfGroup(const ControlGroup& group) {
   const bool new_names = group.version == 2;
   const auto file = [&](const char* name, const char* of_version_1) {
     return group.directory + "/memory." + (new_names ? name : of_version_1);
   };
-  const int64_t most = NumberIn(file("max", "limit_in_bytes"));  // or "max"
+  // The file may contain "max" instead of a number.
+  const int64_t most = NumberIn(file("max", "limit_in_bytes"));
   const int64_t used = NumberIn(file("current", "usage_in_bytes"));
   if (most < 0 || used < 0) return std::numeric_limits<int64_t>::max();
-  // Memory that caches files is given back where it is needed.
+  // The kernel frees memory that caches files when it is needed.
   const int64_t cached =
       NumberIn(file("stat", "stat"),
                new_names ? "inactive_file" : "total_inactive_file");
@@ -65,7 +67,7 @@ Status CheckHostMemory(int64_t bytes) {
     return Status();
   }
   return ResourceExhausted("out of memory: " + std::to_string(bytes) +
-                           " bytes are more than are free");
+                           " bytes are needed, but fewer are free");
 }
 
 }  // namespace ios

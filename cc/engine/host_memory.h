@@ -1,5 +1,5 @@
-// Host memory: how much of it may be asked for. Linux grants more than there
-// is, and ends the process that then uses it.
+// Host memory: how much of it the process can still use. Linux grants more
+// memory than exists and kills the process that then uses it.
 #ifndef IOS_TF_CC_ENGINE_HOST_MEMORY_H_
 #define IOS_TF_CC_ENGINE_HOST_MEMORY_H_
 
@@ -10,13 +10,14 @@
 
 namespace ios {
 
-// ResourceExhausted if so many bytes are not free; not looked at for few of
-// them.
+// Returns ResourceExhausted if `bytes` of memory are not free. Small amounts
+// are not checked.
 Status CheckHostMemory(int64_t bytes);
 
-// Bytes that are free or can be freed, by the files of a /proc and of the
-// control groups (versions 1 and 2) below `root` that this process is in, of
-// which each may be missing; or the largest number.
+// The number of bytes that are free or can be freed. It is read from the files
+// of `proc` (/proc) and of this process's control groups (versions 1 and 2)
+// below `root`. Any file may be missing. Without files, returns the largest
+// int64_t.
 int64_t FreeHostMemory(const std::string& proc, const std::string& root);
 
 }  // namespace ios

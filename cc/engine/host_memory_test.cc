@@ -1,4 +1,4 @@
-// Host memory: how much of it is free.
+// Tests how much host memory is reported as free.
 #include "cc/engine/host_memory.h"
 
 #include <cstdint>
@@ -62,7 +62,7 @@ TEST(TheGroupsThatTheProcessIsIn) {
   write("beside/memory.max", "1\n");
   write("beside/memory.current", "0\n");
   EXPECT(free() == 100);
-  // Version 1, whose groups are per controller.
+  // Version 1 has separate groups for each controller.
   write("self/cgroup", "5:cpu,cpuacct:/cpus\n9:memory:/a/b\n1:name=x:/\n");
   EXPECT(free() == kUnknown);
   write("memory/memory.limit_in_bytes", "9223372036854771712\n");

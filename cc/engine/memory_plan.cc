@@ -6,14 +6,15 @@
 namespace ios {
 namespace {
 
-// Elements: of float32 one cache line, one AVX-512 vector.
+// In elements. For float32, this is one cache line and one AVX-512 vector.
 constexpr int64_t kAlignment = TensorView::kMaxAlignment;
 
 int64_t AlignUp(int64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// An operator's turn under a schedule: its stage, group, and place in that.
+// The position of an operator in a schedule: its stage, its group, and its
+// position in the group.
 struct Moment {
   int stage = 0, group = 0, position = 0;
 };
@@ -32,7 +33,8 @@ std::vector<Moment> Moments(size_t operators, const Schedule& schedule) {
   return moments;
 }
 
-// The first and last operators of some, as far as all executions agree.
+// The first and last moments of a set of operators, as far as they are the same
+// in all executions.
 class Span {
  public:
   void Include(const Moment& moment) {
@@ -55,7 +57,8 @@ class Span {
     empty_ = false;
   }
 
-  // Whether all of these end before any of `later` begins, in every execution.
+  // Returns whether all operators of this span end before any of `later`
+  // begins, in every execution.
   bool Before(const Span& later) const {
     if (empty_ || later.empty_) return true;
     if (last_.stage != later.first_.stage) {
@@ -72,8 +75,8 @@ class Span {
   Moment first_, last_;
 };
 
-// Gives inputs and operators a buffer of their own each, or a place in another
-// operator's.
+// Gives each input its own buffer, and each operator its own buffer or a place
+// in the buffer of another operator.
 void PlaceInBuffers(const Block& block, const std::vector<Shape>& shapes,
                     const Placement& placement, int64_t border_alignment,
                     MemoryPlan* plan) {
@@ -118,7 +121,7 @@ void PlaceInBuffers(const Block& block, const std::vector<Shape>& shapes,
   }
 }
 
-// Whether two buffers may be live together, by buffer.
+// For each pair of buffers, whether they may be live at the same time.
 std::vector<std::vector<bool>> Conflicts(const Block& block,
                                          const Schedule& schedule,
                                          const MemoryPlan& plan) {
@@ -144,7 +147,8 @@ std::vector<std::vector<bool>> Conflicts(const Block& block,
 }
 
 // Gives every arena buffer an offset such that buffers in conflict do not
-// overlap: largest first, each at the lowest place that is free.
+// overlap. The largest buffers come first, and each gets the lowest free
+// offset. Returns the size of the arena.
 int64_t AssignOffsets(const std::vector<std::vector<bool>>& conflict,
                       std::vector<Buffer>* buffers) {
   std::vector<int> order;
@@ -155,7 +159,7 @@ int64_t AssignOffsets(const std::vector<std::vector<bool>>& conflict,
     return (*buffers)[a].elements > (*buffers)[b].elements;
   });
   int64_t arena = 0;
-  std::vector<int> placed;  // by offset
+  std::vector<int> placed;  // sorted by offset
   for (int i : order) {
     int64_t offset = 0;
     for (int j : placed) {

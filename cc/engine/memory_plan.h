@@ -1,6 +1,6 @@
-// Memory plan: where every tensor of a block lies. Those that have memory of
-// their own (Placement) share one arena where the schedule allows no
-// interleaving that has both live.
+// Memory plan: the location of every tensor of a block. Tensors with their own
+// memory (see Placement) lie in one arena. Two of them may share memory if they
+// are never live at the same time in any interleaving of the schedule.
 #ifndef IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 #define IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 
@@ -21,7 +21,7 @@ struct TensorPlace {
 
 struct Buffer {
   TensorLocation::Kind kind = TensorLocation::kArena;
-  int index = 0;  // kInput, kOutput: which of the block's
+  int index = 0;  // kInput, kOutput: index in the block's inputs or outputs
   int64_t elements = 0;
   int64_t offset = 0;  // kArena: elements from the arena's start
 };
@@ -29,30 +29,31 @@ struct Buffer {
 struct MemoryPlan {
   std::vector<TensorPlace> inputs;     // of the block
   std::vector<TensorPlace> operators;  // outputs of operators
-  std::vector<bool> in_pieces;         // the placement's
+  std::vector<bool> in_pieces;         // see Placement
   std::vector<Buffer> buffers;
   int64_t arena_elements = 0;
 
   const TensorPlace& place(int ref) const {
     return ref < 0 ? inputs[-1 - ref] : operators[ref];
   }
-  // Whether the output of operator `i` is all of its buffer.
+  // Returns whether the output of operator `i` is a whole buffer.
   bool OwnsBuffer(int i) const {
     return operators[i].offset == 0 && operators[i].view.dense() &&
            NumElements(operators[i].view.shape) ==
                buffers[operators[i].buffer].elements;
   }
-  // Whether operator `i` has nothing to do: a slice that is a view, or what is
-  // left in pieces.
+  // Returns whether operator `i` has no work, because it is a slice that is a
+  // view, or because it is left in pieces.
   bool IsView(const Block& block, int i) const;
-  // The tensors that make up `ref`, or that it is computed of.
+  // The tensors that a reader of `ref` reads: the inputs of its operator if
+  // that is left in pieces, otherwise `ref` itself.
   std::vector<int> Pieces(const Block& block, int ref) const;
 };
 
 struct MemoryPlanOptions {
   // TensorView::alignment of the block's inputs and outputs.
   int64_t border_alignment = TensorView::kMaxAlignment;
-  // False keeps every buffer apart: any operators may then run in any order.
+  // If false, no buffers overlap, so operators may run in any order.
   bool share_memory = true;
 };
 

@@ -1,5 +1,5 @@
-// The memory plan: what shares memory may never be live together, and concat
-// inputs lie in their slices.
+// Tests the memory plan: tensors that share memory are never live at the same
+// time, and concat inputs lie in their slices.
 #include "cc/engine/memory_plan.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ TEST(OutputsAreNotInTheArena) {
 }
 
 TEST(ConcurrentGroupsShareNothing) {
-  // Two branches of two convolutions, joined.
+  // Two branches of two convolutions, added up.
   const Block block =
       MakeBlock({Conv(-1, 16, 3), Conv(-1, 16, 3), Conv(0, 16, 3),
                  Conv(1, 16, 3), Join(OperatorType::kAdd, {2, 3})},
@@ -77,7 +77,7 @@ TEST(ConcatInputsLieInTheirSlices) {
   EXPECT(plan.operators[0].offset == 0 && plan.operators[1].offset == 32);
   EXPECT(plan.arena_elements == 8 * 8 * 48);
   EXPECT(plan.OwnsBuffer(2) && !plan.OwnsBuffer(1));
-  // Where a reader cannot take a pitch, the concat copies.
+  // The concat copies an input if another reader cannot take a pitch.
   DeviceTraits dense = Pitched();
   dense.reads_pitched = [](const Operator&) { return false; };
   const Block read_twice =
@@ -91,7 +91,8 @@ TEST(ConcatInputsLieInTheirSlices) {
 }
 
 TEST(ConcatsAreLeftInPieces) {
-  // Both convolutions are read after the third overwrites what it may.
+  // The sum reads both halves after operator 3 has written its output, so that
+  // output must not overwrite them.
   const Block block = MakeBlock(
       {Conv(-1, 8, 1), Conv(-1, 8, 3), Join(OperatorType::kConcat, {0, 1}),
        Conv(-1, 16, 3), Join(OperatorType::kAdd, {2, 3}), Conv(4, 16, 1)},
@@ -109,7 +110,7 @@ TEST(ConcatsAreLeftInPieces) {
   // Two halves, the third convolution and the sum are live at once.
   EXPECT(plan.arena_elements == 3 * kTensor);
 
-  // Somebody else reads the whole concat.
+  // Another operator reads the whole concat.
   Block read_twice = block;
   read_twice.operators[5] = Conv(2, 16, 1);
   read_twice.outputs = {4, 5};
@@ -134,7 +135,7 @@ TEST(SumsAreLeftInTerms) {
   EXPECT(plan.Pieces(block, 1) == std::vector<int>({0, -1}));
   EXPECT(plan.arena_elements == kTensor);
 
-  // With an activation it has something to do.
+  // A sum with an activation still has work.
   Block activated = block;
   activated.operators[1].activation = Activation::kRelu;
   EXPECT(
@@ -222,7 +223,7 @@ TEST(NothingThatMayBeLiveTogetherOverlaps) {
         }
       }
     }
-    // Whether tensor `a` has been read for the last time when `b` is written.
+    // Returns whether the last read of tensor `a` is before the write of `b`.
     const auto dead_before = [&](int a, int b) {
       for (int i = 0; i < n; ++i) {
         const std::vector<int>& in = block.operators[i].inputs;

@@ -18,9 +18,9 @@ bool IsOutput(const Block& block, int op) {
          block.outputs.end();
 }
 
-// Whether a slice in place of operator `i` must be dense: it is the block's
-// output, or somebody reads it who does not take a pitch; a concat, in the
-// pieces of which it may be, is taken for one of these.
+// Returns whether a slice that replaces operator `i` must be dense. It must if
+// it is an output of the block, or if a reader does not take a pitch. A concat
+// that may be left in pieces counts as such a reader.
 bool IsReadDense(const Block& block, int i, const DeviceTraits& traits) {
   if (IsOutput(block, i)) return true;
   for (size_t r = 0; r < block.operators.size(); ++r) {
@@ -52,7 +52,7 @@ StatusOr<Block> MergeBlock(const Block& block, const std::vector<Shape>& shapes,
   stage.inputs = {ShapeOf(block, shapes, plan.merged.inputs[0])};
   plan.merged.inputs = {-1};
   stage.operators.push_back(plan.merged);
-  std::map<int, int> slices;  // by the operator that each stands for
+  std::map<int, int> slices;  // by the operator that the slice replaces
   for (const MergePlan::Part& part : plan.parts) {
     Operator slice;
     slice.type = OperatorType::kSlice;
@@ -83,7 +83,7 @@ StatusOr<Block> MergeBlock(const Block& block, const std::vector<Shape>& shapes,
     stage.outputs.push_back(stage.operators.size());
     stage.operators.push_back(std::move(concat));
   }
-  // A block has an output, even where all slices are views.
+  // A block must have an output, even if all slices are views.
   if (stage.outputs.empty()) stage.outputs = {0};
   return stage;
 }

@@ -1,4 +1,4 @@
-// MergeBlock: a merge stage as a block of its own, to be measured.
+// MergeBlock: a merge stage as a separate block, for measurement.
 #ifndef IOS_TF_CC_ENGINE_MERGE_BLOCK_H_
 #define IOS_TF_CC_ENGINE_MERGE_BLOCK_H_
 
@@ -10,10 +10,11 @@
 
 namespace ios {
 
-// The convolution that operators `ops` of a block are merged to, which is its
-// first operator, their slices, in this order, and the concats that read them,
-// which are not part of the stage but say where the slices lie. A slice is
-// copied where a program copies it: for whoever finds it dense only.
+// Returns a block with the merged convolution of `ops` as its first operator,
+// then the slices in the order of `ops`, then the concats that read the slices.
+// The concats are not part of the stage, but they determine where the slices
+// lie. As in a program, a slice is copied only for a reader that needs it
+// dense.
 StatusOr<Block> MergeBlock(const Block& block, const std::vector<Shape>& shapes,
                            const std::vector<int>& ops,
                            const DeviceTraits& traits);

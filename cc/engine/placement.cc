@@ -10,10 +10,12 @@
 namespace ios {
 namespace {
 
-// A task that reads in pieces knows all pieces of all of its inputs.
+// Limits for concats that are left in pieces, because a task stores all pieces
+// of all its inputs.
 constexpr size_t kMaxPieces = 64, kMaxReadInPieces = 16;
 
-// Whether all that it reads is the image that it multiplies, pixel by pixel.
+// Returns whether `op` is a 1x1 convolution that multiplies every pixel of its
+// only input.
 bool IsProduct(const Operator& op) {
   return op.type == OperatorType::kConv2D && MayCompute(op, Algorithm::kGemm) &&
          op.strides == std::array<int64_t, 2>{1, 1} && !op.residual;
@@ -61,7 +63,7 @@ std::vector<bool> LeftInPieces(const Block& block,
   return in_pieces;
 }
 
-// Finds the tensors that lie inside of others.
+// Finds the tensors that lie inside other tensors.
 class HostPlacer {
  public:
   HostPlacer(const Block& block, const std::vector<Shape>& shapes,
@@ -95,7 +97,8 @@ class HostPlacer {
       if (source >= 0 && FitsSlice(source, concat, channel)) {
         PlaceIn(concat, source, channel);
       }
-      // A slice of such a source now is a view: both lie in the same place.
+      // A slice of such a source is then a view, because both lie in the same
+      // place.
       if (FitsSlice(inputs[k], concat, channel)) {
         PlaceIn(concat, inputs[k], channel);
       }
@@ -103,7 +106,8 @@ class HostPlacer {
     }
   }
 
-  // Of an operator's output only: block inputs belong to somebody else.
+  // Makes slice `i` a view of its input if possible. Its input must not be an
+  // input of the block, because the caller owns that memory.
   void PlaceSlice(int i) {
     const Operator& op = block_.operators[i];
     const std::vector<int>& readers = readers_.operators[i];
@@ -128,8 +132,9 @@ class HostPlacer {
     });
   }
 
-  // A tensor has one place: not read twice by this concat, not already in
-  // another, and region outputs must be dense.
+  // Returns whether `ref` can lie in its slice of the concat. A tensor has only
+  // one place, so this concat must not read it twice, and it must not lie in
+  // another concat. Outputs of the region must be dense.
   bool FitsSlice(int ref, int concat, int64_t channel) const {
     const std::vector<int>& inputs = block_.operators[concat].inputs;
     return ref >= 0 && !readers_.outside[ref] && placement_.host[ref] < 0 &&
@@ -139,8 +144,8 @@ class HostPlacer {
            ReadersTakePitch(ref, concat);
   }
 
-  // The operator all of whose channels the concat reads from input `first` on,
-  // as slices in order (a merged convolution, mostly), or -1.
+  // Returns the operator whose channels the concat reads completely, as slices
+  // in order, from input `first` on; or -1. Usually it is a merged convolution.
   int SlicedWhole(int concat, size_t first) const {
     const std::vector<int>& inputs = block_.operators[concat].inputs;
     int source = -1;

@@ -1,7 +1,7 @@
-// Placement: which tensors of a block have memory of their own. Concat inputs
-// are computed in their slice of the output, or the output is left in pieces,
-// as some sums are; slices are views; 1x1 convolutions may be left to what
-// reads them.
+// Placement: which tensors of a block have their own memory. Concat inputs are
+// computed in their slice of the output, or the output is left in pieces. Some
+// sums are left in pieces, too. Slices are views. A 1x1 convolution may be left
+// to its reader, which computes both.
 #ifndef IOS_TF_CC_ENGINE_PLACEMENT_H_
 #define IOS_TF_CC_ENGINE_PLACEMENT_H_
 
@@ -13,10 +13,10 @@
 
 namespace ios {
 
-// By operator, of its output.
+// The placement of each operator's output.
 struct Placement {
-  // Concats and sums that are left in pieces, and 1x1 convolutions that are
-  // left to what reads them: they have no memory, and nothing to do.
+  // True for concats and sums that are left in pieces, and for 1x1 convolutions
+  // that are left to their readers. They have no memory and no work.
   std::vector<bool> in_pieces;
   std::vector<int> host;  // operator whose output contains this one's, or -1
   std::vector<int64_t> offset;  // in channels of the host's output

@@ -1,5 +1,5 @@
-// Which tensors have memory of their own: joins that need not copy, slices that
-// are views, and what is left in pieces for readers that take them.
+// Tests which tensors have their own memory: concats that need not copy, slices
+// that are views, and tensors that are left in pieces for their readers.
 #include "cc/engine/placement.h"
 
 #include <vector>
@@ -20,7 +20,7 @@ Placement Place(const Block& block, const DeviceTraits& device = Pitched()) {
   return PlaceTensors(block, *InferShapes(block), device);
 }
 
-// Two convolutions of 32 and 16 channels, joined.
+// A concat of two convolutions with 32 and 16 channels.
 Block Joined(std::vector<int> outputs, std::vector<Operator> readers) {
   std::vector<Operator> operators = {Conv(-1, 32, 1), Conv(-1, 16, 3),
                                      Join(OperatorType::kConcat, {0, 1})};
@@ -36,24 +36,24 @@ TEST(JoinsAreMadeInPlace) {
 }
 
 TEST(JoinsCopyWhatMustLieElsewhere) {
-  // An output of the block is dense, in memory of the caller's.
+  // An output of the block is dense, in the caller's memory.
   EXPECT(Place(Joined({0, 2}, {})).host == (std::vector<int>{-1, 2, -1}));
   // So is an input of the block.
   const Block input =
       MakeBlock({Conv(-1, 16, 1), Join(OperatorType::kConcat, {-1, 0})}, {1});
   EXPECT(Place(input).host == (std::vector<int>{1, -1}));
-  // A tensor that is joined twice has one place, which neither join is.
+  // A tensor that a concat reads twice keeps its own memory.
   const Block twice =
       MakeBlock({Conv(-1, 16, 1), Join(OperatorType::kConcat, {0, 0})}, {1});
   EXPECT(Place(twice).host == (std::vector<int>{-1, -1}));
-  // Of two joins the first has it.
+  // A tensor that two concats read lies in the first one.
   const Block two = Joined({2, 3}, {Join(OperatorType::kConcat, {1, 0})});
   EXPECT(Place(two).host == (std::vector<int>{2, 2, -1, -1}));
 }
 
 TEST(JoinsCopyWhatOthersReadDense) {
   DeviceTraits device;
-  // The join itself reads nothing where its inputs lie in place.
+  // The concat itself reads nothing if its inputs already lie in place.
   EXPECT(Place(Joined({2}, {}), device).host == (std::vector<int>{2, 2, -1}));
   const Block read = Joined({2, 3}, {Conv(0, 16, 1)});
   EXPECT(Place(read, device).host == (std::vector<int>{-1, 2, -1, -1}));
@@ -61,15 +61,16 @@ TEST(JoinsCopyWhatOthersReadDense) {
 }
 
 TEST(JoinsCopyWhatIsNotAligned) {
-  // 20 and 12 channels of 4 bytes: the second begins behind 80, not 64 or 128.
+  // 20 and 12 channels of 4 bytes: the second input begins at byte 80, which is
+  // not a multiple of 64.
   const Block block = MakeBlock(
       {Conv(-1, 20, 1), Conv(-1, 12, 1), Join(OperatorType::kConcat, {0, 1})},
       {2});
   DeviceTraits device = Pitched();
   EXPECT(Place(block, device).host == (std::vector<int>{2, 2, -1}));
   device.slice_bytes = 64;
-  // Nor is the second image's first channel, where there are 32 of them.
   EXPECT(Place(block, device).host == (std::vector<int>{2, -1, -1}));
+  // The second pixel begins after 32 channels, at byte 128.
   device.slice_bytes = 256;
   EXPECT(Place(block, device).host == (std::vector<int>{-1, -1, -1}));
 }
@@ -85,21 +86,21 @@ TEST(SlicesAreViews) {
   const Placement placement = Place(block);
   EXPECT(placement.host == (std::vector<int>{-1, 0, -1}));
   EXPECT(placement.offset[1] == 8);
-  // Where readers take no pitch, or the slice is an output, it is copied.
+  // A slice is copied if its reader takes no pitch, or if it is an output.
   EXPECT(Place(block, DeviceTraits()).host[1] == -1);
   EXPECT(Place(reads({}, {1})).host[1] == -1);
-  // A slice that is joined is computed into the join.
+  // A slice that a concat reads is written into the concat.
   const Block joined =
       reads({Conv(-1, 16, 1), Join(OperatorType::kConcat, {2, 1})}, {3});
   EXPECT(Place(joined).host == (std::vector<int>{-1, 3, 3, -1}));
   EXPECT(Place(joined).offset[1] == 16);
-  // Of what the caller gives there are no views.
+  // Slices of the block's inputs are not views.
   const Block outside = MakeBlock({Slice(-1, 0, 8), Conv(0, 16, 1)}, {1});
   EXPECT(Place(outside).host[0] == -1);
 }
 
 TEST(SourcesOfAllTheirSlicesLieInTheJoin) {
-  // A merged convolution's parts, joined as they were cut.
+  // The concat reads a merged convolution's parts in their original order.
   const auto cut = [](int64_t first, int64_t second) {
     return MakeBlock(
         {Conv(-1, 32, 1), Slice(0, first, 16), Slice(0, second, 16),
@@ -109,7 +110,7 @@ TEST(SourcesOfAllTheirSlicesLieInTheJoin) {
   const Placement placement = Place(cut(0, 16));
   EXPECT(placement.host == (std::vector<int>{4, 4, 4, 4, -1}));
   EXPECT(placement.offset == (std::vector<int64_t>{16, 16, 32, 0, 0}));
-  // In another order they are copied into it.
+  // In another order, the slices are copied into the concat.
   EXPECT(Place(cut(16, 0)).host == (std::vector<int>{-1, 4, 4, 4, -1}));
 }
 
@@ -123,9 +124,9 @@ TEST(ConcatsAreLeftInPiecesWhereAllReadersTakeThem) {
   const Placement placement = Place(block, device);
   EXPECT(placement.in_pieces ==
          (std::vector<bool>{false, false, true, false, false}));
-  // The pieces lie where they are made.
+  // The pieces have their own memory.
   EXPECT(placement.host == std::vector<int>(5, -1));
-  // Not for a convolution, nor for the caller.
+  // A concat is not left in pieces for a convolution or for the caller.
   EXPECT(!Place(Joined({3}, {Conv(2, 16, 1)}), device).in_pieces[2]);
   Block output = block;
   output.outputs = {2, 4};
@@ -145,12 +146,12 @@ TEST(SumsAreLeftInTermsForOneReader) {
   EXPECT(Place(block, device).in_pieces ==
          (std::vector<bool>{false, true, false}));
   EXPECT(!Place(block).in_pieces[1]);
-  // A second reader would add them up again.
+  // A second reader would repeat the addition.
   Block twice = block;
   twice.operators.push_back(sepconv);
   twice.outputs = {2, 3};
   EXPECT(!Place(twice, device).in_pieces[1]);
-  // An activation is something to do.
+  // A sum with an activation still has work.
   Block activated = block;
   activated.operators[1].activation = Activation::kRelu;
   EXPECT(!Place(activated, device).in_pieces[1]);
@@ -167,7 +168,8 @@ TEST(ProductsAreLeftToTheirReader) {
   };
   EXPECT(Place(block(Conv(-1, 32, 1), 8), device).in_pieces[0]);
   EXPECT(!Place(block(Conv(-1, 32, 1), 8)).in_pieces[0]);
-  // The shapes are the device's to judge; what has a window is no product.
+  // The device decides by the shapes. A convolution with a larger window than
+  // 1x1 is not a product.
   EXPECT(!Place(block(Conv(-1, 32, 1), 16), device).in_pieces[0]);
   EXPECT(!Place(block(Conv(-1, 32, 3), 8), device).in_pieces[0]);
 }

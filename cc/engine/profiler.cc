@@ -1,7 +1,6 @@
-// Profiler: latencies of stages and schedules of one block. Stages share one
-// compiled block, in which every tensor keeps its place, so that a candidate
-// costs its tasks only. A schedule of the whole block runs as it does in a
-// program.
+// Stages share one compiled block in which every tensor keeps its place, so a
+// new candidate needs only its tasks. A schedule of the whole block runs as it
+// does in a program.
 
 #include "cc/engine/profiler.h"
 
@@ -22,8 +21,9 @@
 namespace ios {
 namespace {
 
-// Merges hold so much memory, and what the last call needed, at most: a block
-// has thousands of them where many convolutions read one tensor.
+// Limits the memory of merges that is kept between calls. The last call may
+// have needed more. A block has thousands of merges if many convolutions read
+// one tensor.
 constexpr int64_t kMostMergeBytes = int64_t{256} << 20;
 
 class ProfilerImpl : public Profiler {
@@ -44,7 +44,7 @@ class ProfilerImpl : public Profiler {
   StatusOr<std::vector<std::vector<Sample>>> MeasureInterleaved(
       const std::vector<Schedule>& candidates,
       const Measurement& measurement) override {
-    return Guarded([&] { return MeasureAll(candidates, measurement); });
+    return CatchExceptions([&] { return MeasureAll(candidates, measurement); });
   }
 
  private:
@@ -59,7 +59,7 @@ class ProfilerImpl : public Profiler {
     if (merge_bytes_ > kMostMergeBytes) ForgetMerges();
     std::vector<std::vector<BoundStage>> bound;
     for (const Schedule& schedule : candidates) {
-      const NoForkMeanwhile no_fork;
+      const ForkGuard no_fork;
       const bool whole =
           measurement.lanes == 0 && Validate(schedule, block_).ok();
       IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> of_candidate,
@@ -80,30 +80,32 @@ class ProfilerImpl : public Profiler {
     void* arena = nullptr;
   };
 
-  // Operators with memory of their own, and where their tensors are in
-  // tensors_.
+  // Compiled operators with their own memory. Their tensors start at
+  // `first_tensor` in tensors_.
   struct Bench {
     PaddedBlock padded;
     std::unique_ptr<CompiledBlock> compiled;
     Memory memory;
-    int64_t bytes = 0;  // at least
+    int64_t bytes = 0;  // a lower bound of the memory
     int first_tensor = 0;
   };
 
-  // A schedule with memory of its own; its stages are of tensors in tensors_.
+  // A schedule with its own memory. Its stages refer to tensors in tensors_.
   struct Whole {
     BoundSchedule bound;
     Memory memory;
   };
 
-  // As it is inside of a network: what is read and written there by others is
-  // padded, too.
+  // Pads inputs and outputs, too, because inside a network they are padded by
+  // the other blocks.
   ChannelPadding channel_padding() const {
     return {backend_->traits().ChannelMultiple(block_.dtype), /*borders=*/true};
   }
 
-  // Before any of it is made: all tensors, unless they share memory (an arena
-  // is looked at when it is allocated), and weights as they are and packed.
+  // Checks that enough memory is free, before anything is allocated, and
+  // returns the number of bytes. They include all tensors, unless these share
+  // memory (an arena is checked when it is allocated), and weights both plain
+  // and packed.
   StatusOr<int64_t> CheckMemory(const Block& block,
                                 const std::vector<Shape>& shapes,
                                 bool share_memory) const {
@@ -146,8 +148,8 @@ class ProfilerImpl : public Profiler {
     const int num_inputs = block.inputs.size();
     for (size_t i = 0; i < locations.size(); ++i) {
       tensors_.push_back(AddressOf(locations[i], bench->memory));
-      // Candidates read what earlier operators would have written. Only tensors
-      // that are whole buffers are filled; the rest lie inside of them.
+      // Candidates read tensors that earlier operators would have written. Only
+      // whole buffers are filled; the other tensors lie inside them.
       const int op = static_cast<int>(i) - num_inputs;
       if (op >= 0 && bench->compiled->OwnsBuffer(op)) {
         IOS_RETURN_IF_ERROR(
@@ -157,7 +159,8 @@ class ProfilerImpl : public Profiler {
     return bench;
   }
 
-  // Memory with this arena. Inputs hold random values.
+  // Allocates memory for inputs, with random values, and outputs. It keeps
+  // `arena`.
   StatusOr<Memory> MemoryWith(std::shared_ptr<void> arena, const Block& block,
                               const std::vector<Shape>& shapes) {
     Memory memory;
@@ -242,8 +245,8 @@ class ProfilerImpl : public Profiler {
     BoundSchedule& bound = whole->bound;
     IOS_ASSIGN_OR_RETURN(bound, BindSchedule(backend_, block, shapes,
                                              on_device.schedule, parameters));
-    // One schedule runs at a time, and reads nothing there that it has not
-    // written.
+    // All schedules share one arena. Only one schedule runs at a time, and it
+    // reads only what it has written there.
     if (!arena_ || bound.arena_bytes > arena_bytes_) {
       IOS_ASSIGN_OR_RETURN(arena_, backend_->Allocate(bound.arena_bytes));
       arena_bytes_ = bound.arena_bytes;
@@ -262,7 +265,7 @@ class ProfilerImpl : public Profiler {
     IOS_RETURN_IF_ERROR(ValidateStages(schedule.stages, block_));
     if (!schedule.algorithms.empty()) {
       return InvalidArgument(
-          "algorithms are measured in a schedule of the whole block only");
+          "algorithms can be measured only in a schedule of the whole block");
     }
     if (!plain_) {
       std::vector<std::vector<int>> origin;
@@ -275,7 +278,8 @@ class ProfilerImpl : public Profiler {
     for (const Stage& stage : schedule.stages) {
       if (stage.strategy == Strategy::kSplit) {
         return InvalidArgument(
-            "a split stage is measured in a schedule of the whole block only");
+            "a split stage can be measured only in a schedule of the whole "
+            "block");
       }
       std::vector<BoundStage> part;
       if (stage.strategy == Strategy::kMerge) {
@@ -299,12 +303,12 @@ class ProfilerImpl : public Profiler {
   std::mutex mutex_;
   RandomParameters parameters_;
   std::mt19937 random_{1};
-  std::vector<void*> tensors_;    // of all benches
-  std::unique_ptr<Bench> plain_;  // of the operators as they are
+  std::vector<void*> tensors_;    // addresses, of all benches and schedules
+  std::unique_ptr<Bench> plain_;  // the operators without merges
   std::map<std::vector<int>, std::unique_ptr<Bench>> merges_;
-  int64_t merge_bytes_ = 0;                               // of all of them
+  int64_t merge_bytes_ = 0;                               // of all merges_
   std::map<std::string, std::unique_ptr<Whole>> wholes_;  // by their JSON
-  std::shared_ptr<void> arena_;  // the largest of theirs
+  std::shared_ptr<void> arena_;  // the largest arena of all wholes_
   int64_t arena_bytes_ = 0;
 };
 
@@ -323,7 +327,8 @@ StatusOr<std::unique_ptr<Profiler>> CreateProfiler(const Block& block,
 
 StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
     const Block& block, const std::string& device, DeviceAllocator* allocator) {
-  return Guarded([&] { return CreateProfiler(block, device, allocator); });
+  return CatchExceptions(
+      [&] { return CreateProfiler(block, device, allocator); });
 }
 
 }  // namespace ios

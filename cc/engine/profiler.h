@@ -1,4 +1,4 @@
-// Profiler: latencies of stages and schedules of one block on a device.
+// Profiler: measures stages and schedules of one block on a device.
 #ifndef IOS_TF_CC_ENGINE_PROFILER_H_
 #define IOS_TF_CC_ENGINE_PROFILER_H_
 
@@ -14,8 +14,8 @@
 
 namespace ios {
 
-// Measures stages of one block on a device. Tensors are laid out as in the
-// compiled block, hold random values, and are shared by all candidates.
+// Tensors are laid out as in the compiled block. They hold random values and
+// are shared by all candidates.
 class Profiler {
  public:
   static StatusOr<std::unique_ptr<Profiler>> Create(
@@ -23,16 +23,16 @@ class Profiler {
       DeviceAllocator* allocator = nullptr);
   virtual ~Profiler() = default;
 
-  // `repeat` samples of the stages, which run in order (one stage: a candidate
-  // of the dynamic program; all stages of a schedule: the whole block). The
-  // stages need not cover the block, unless the schedule names algorithms.
-  // Calls are serialised.
+  // Returns `repeat` samples of the stages, which run in order. One stage is a
+  // candidate of the dynamic program; all stages of a schedule are the whole
+  // block. The stages need not cover the block unless the schedule names
+  // algorithms or splits a batch. Calls are serialized.
   virtual StatusOr<std::vector<Sample>> Measure(
       const Schedule& schedule, const Measurement& measurement) = 0;
 
-  // The same for several candidates, measured in turn (A B A B …), so that what
-  // disturbs the machine disturbs all alike. result[i] belongs to
-  // candidates[i].
+  // The same for several candidates, measured in turn (A B A B …), so that a
+  // disturbance of the machine affects all of them equally. result[i] belongs
+  // to candidates[i].
   virtual StatusOr<std::vector<std::vector<Sample>>> MeasureInterleaved(
       const std::vector<Schedule>& candidates,
       const Measurement& measurement) = 0;

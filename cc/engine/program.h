@@ -1,5 +1,5 @@
-// Program: a region with its schedule and weights, ready to run on a device for
-// any batch size. What the IosRegion op and the C API use.
+// Program: a region with its schedules and weights, ready to run on a device
+// for any batch size. The IosRegion op and the C API use it.
 #ifndef IOS_TF_CC_ENGINE_PROGRAM_H_
 #define IOS_TF_CC_ENGINE_PROGRAM_H_
 
@@ -16,31 +16,33 @@ namespace ios {
 
 class Program {
  public:
-  // `block.inputs` give the shapes of one call; other calls may differ in
-  // batch, height and width. `schedules` has one or more; merge stages are
-  // lowered here. Weights are copied, once for all schedules. `device`,
-  // `allocator`: see GetBackend. Validates everything.
+  // Validates everything and creates a program. `block.inputs` are the shapes
+  // of one call; other calls may differ in batch, height and width. There must
+  // be one schedule or more; their merge stages are lowered here. Weights are
+  // copied, once for all schedules. For `device` and `allocator`, see
+  // GetBackend.
   static StatusOr<std::unique_ptr<Program>> Create(
       const Block& block, const BatchSchedules& schedules,
       const Weights& weights, const std::string& device,
       DeviceAllocator* allocator = nullptr);
   virtual ~Program() = default;
 
-  // The batch size of the schedule by which a batch of `batch` runs: that which
-  // is nearest (see NearestBatch).
+  // The batch size of the schedule that runs a batch of size `batch`, which is
+  // the nearest one (see NearestBatch).
   virtual int64_t ScheduledBatch(int64_t batch) const = 0;
 
   virtual StatusOr<std::vector<Shape>> OutputShapes(
       const std::vector<Shape>& inputs) const = 0;
 
-  // [N,H,W,C] or [N,C]; `outputs` in the order of block.outputs, of
-  // OutputShapes(). Memory is the device's; on a GPU it is aligned to 16 bytes
-  // and the work is enqueued on `stream`, a CUstream. Compiles on the first
-  // call with these shapes. Safe to call from many threads at once.
+  // Runs the program on tensors in device memory. Inputs are [N,H,W,C] or
+  // [N,C]. `outputs` are in the order of block.outputs, with the sizes of
+  // OutputShapes(). On a GPU, memory must be aligned to 16 bytes, and the work
+  // is enqueued on `stream`, a CUstream. Compiles on the first call with these
+  // shapes. Thread-safe.
   virtual Status Run(const std::vector<TensorArray>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 
-  // The same in host memory; done when it returns.
+  // The same in host memory. The work is done when the function returns.
   virtual Status RunOnHost(const std::vector<TensorArray>& inputs,
                            const std::vector<void*>& outputs) = 0;
 };

@@ -1,4 +1,4 @@
-// Programs with schedules for several batch sizes.
+// Tests programs with schedules for several batch sizes.
 #include "cc/engine/program.h"
 
 #include <cmath>
@@ -16,21 +16,21 @@ using testing::Join;
 using testing::MakeBlock;
 using testing::Values;
 
-// Two convolutions of the input, 1x1 and 3x3, joined.
+// A concat of two convolutions of the input, 1x1 and 3x3.
 Block TwoBranches() {
   return MakeBlock(
       {Conv(-1, 4, 1), Conv(-1, 8, 3), Join(OperatorType::kConcat, {0, 1})},
       {2}, {1, 6, 5, 3});
 }
 
-// Merged for a batch of 2; for one of 8 side by side.
+// A merge for a batch of 2, and concurrent convolutions for a batch of 8.
 BatchSchedules Schedules() {
   const Stage concat = {Strategy::kConcurrent, {{2}}};
   return {{2, {{{Strategy::kMerge, {{0, 1}}}, concat}}},
           {8, {{{Strategy::kConcurrent, {{0}, {1}}}, concat}}}};
 }
 
-// The output of a program for so many images.
+// Runs a program on `batch` images and returns its output.
 std::vector<float> Run(Program* program, int64_t batch) {
   const std::vector<float> images = Values(batch * 6 * 5 * 3);
   std::vector<float> result(batch * 6 * 5 * 12);
@@ -62,9 +62,9 @@ TEST(EveryBatchRunsByTheNearestScheduleAndIsRight) {
   }
 }
 
-// Of a pixel size at which images do not start where vectors would like them
-// to: 0 and 1 read the input, 2 reads 0, 3 joins 1 and 2, 4 reads 3, 5 adds 4
-// and 2.
+// A network whose images do not start at addresses that are aligned for
+// vectors. 0 and 1 read the input, 2 reads 0, 3 joins 1 and 2, 4 reads 3, 5
+// adds 4 and 2.
 Block Network() {
   return MakeBlock({Conv(-1, 5, 3), Conv(-1, 3, 1), Conv(0, 2, 3),
                     Join(OperatorType::kConcat, {1, 2}), Conv(3, 2, 3),
@@ -87,7 +87,8 @@ TEST(MicroBatchesGiveWhatTheWholeBatchGives) {
   const auto split = [](std::vector<int> group, int64_t micro_batches) {
     return Stage{Strategy::kSplit, {std::move(group)}, micro_batches};
   };
-  // All of it, parts that meet, alike or not, and parts between others.
+  // The whole network split, adjacent splits with equal or different numbers of
+  // micro-batches, and splits next to other stages.
   const std::vector<Schedule> schedules = {
       {{split({0, 1, 2, 3, 4, 5}, 2)}},
       {{split({1, 0, 2, 3, 4, 5}, 100)}},
@@ -101,7 +102,7 @@ TEST(MicroBatchesGiveWhatTheWholeBatchGives) {
     EXPECT(program.ok());
     const std::vector<float> images = Values(batch * 5 * 5 * 3);
     std::vector<float> joined(batch * 5 * 5 * 5), sum(batch * 5 * 5 * 2);
-    // Twice: nothing of the first run may be in the way.
+    // Runs twice, to check that the first run does not affect the second.
     for (int i = 0; program.ok() && i < 2; ++i) {
       EXPECT((*program)
                  ->Run({{images.data(), {batch, 5, 5, 3}}},

@@ -54,7 +54,7 @@ RandomParameters::Kind RandomParameters::KindOf(const Operator& op,
   return {op.type, op.groups, WeightShapes(op, input)};
 }
 
-// They keep the magnitude of what flows through.
+// Makes random parameters that keep the magnitude of the tensors.
 StatusOr<std::shared_ptr<const RandomParameters::OfOne>>
 RandomParameters::MakeRandom(const Operator& op, const Shape& input) {
   OfOne parameters;
@@ -70,9 +70,9 @@ RandomParameters::MakeRandom(const Operator& op, const Shape& input) {
   return std::make_shared<const OfOne>(std::move(parameters));
 }
 
-// The same for the operator that is the `number`th of its type and weights in a
-// block. All profilers share them: of a network whose operators are in several
-// orders there is one set.
+// Returns the parameters of the operator that is the `number`th of its kind in
+// a block. All profilers share these parameters, so that one set is enough for
+// a network whose operators occur in different orders.
 StatusOr<std::shared_ptr<const RandomParameters::OfOne>>
 RandomParameters::Shared(const Operator& op, const Shape& input,
                          int64_t number) {

@@ -1,4 +1,4 @@
-// RandomParameters: weights for operators that are measured.
+// RandomParameters: random weights for the operators that are measured.
 #ifndef IOS_TF_CC_ENGINE_RANDOM_PARAMETERS_H_
 #define IOS_TF_CC_ENGINE_RANDOM_PARAMETERS_H_
 
@@ -14,30 +14,31 @@
 
 namespace ios {
 
-// Between -1 and 1.
+// Fills `values` with random numbers between -1 and 1.
 void FillRandom(std::mt19937* random, std::vector<float>* values);
 
-// The parameters of one profiler's operators, and of what they are merged to:
-// each has the same in all schedules.
+// The parameters of one profiler's operators and of their merged convolutions.
+// Each has the same parameters in all schedules.
 class RandomParameters {
  public:
   explicit RandomParameters(Backend* backend) : backend_(backend) {}
 
-  // Those of a padded block's operators. It was made of one whose operator i
-  // comes from the profiler's operators origin[i].
+  // The parameters of a padded block's operators. Operator i of the block
+  // before padding comes from the profiler's operators origin[i].
   StatusOr<Parameters> Of(const PaddedBlock& padded,
                           const std::vector<Shape>& shapes,
                           const std::vector<std::vector<int>>& origin);
-  // Drops those of merged operators.
+  // Drops the parameters of merged operators.
   void ForgetMerged();
 
  private:
   using OfOne = std::vector<std::shared_ptr<Parameter>>;
-  // What they are packed by: a type, its groups and the shapes of its weights.
-  // A filter of two groups may have the shape of one of a single group.
+  // The properties that packing depends on: operator type, groups and the
+  // shapes of the weights. A filter with two groups may have the same shape as
+  // a filter with one group.
   using Kind = std::tuple<OperatorType, int64_t, std::vector<Shape>>;
-  // With the operators they come from: several for a merged one, its slices
-  // aside.
+  // The kind, and the operators that the parameters come from: several for a
+  // merged convolution, but one for each of its slices.
   using Key = std::pair<Kind, std::vector<int>>;
 
   static Kind KindOf(const Operator& op, const Shape& input);

@@ -17,14 +17,14 @@
 namespace ios {
 namespace {
 
-// The share of a sample that others may take: about what samples differ by on a
-// quiet machine.
+// The share of a sample that other processes may take. On a quiet machine,
+// samples differ by about as much.
 constexpr double kTolerated = 0.05;
-// A thread that is woken on a free core waits for microseconds. A thread that
-// waits for another process waits until a time slice of that one ends.
+// A thread that wakes up on a free core waits only microseconds. A thread that
+// waits for another process waits until that process's time slice ends.
 constexpr int64_t kWakingNs = 100'000;
-// Work of which at least one thread always runs takes at least its duration of
-// processor time.
+// If at least one thread always runs, the processor time is at least the wall
+// time.
 constexpr double kLeastUse = 0.8;
 constexpr double kClockChange = 1.1;
 constexpr int64_t kStatIntervalNs = 10'000'000;  // the resolution of /proc/stat
@@ -35,9 +35,9 @@ int64_t Nanoseconds(clockid_t clock) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-// The clock of a thread's processor time. Unlike the process's, it includes
-// what the thread has computed since the last tick (clock_gettime(2), "dynamic
-// clocks"; the kernel's CPUCLOCK_PERTHREAD_MASK and CPUCLOCK_SCHED).
+// The clock of a thread's processor time. Unlike the clock of the process, it
+// includes the time since the last tick (clock_gettime(2), "dynamic clocks";
+// the kernel's CPUCLOCK_PERTHREAD_MASK and CPUCLOCK_SCHED).
 clockid_t ThreadClock(int thread) {
   return static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | 6);
 }
@@ -50,8 +50,8 @@ std::string ReadAll(int file) {
   return text;
 }
 
-// Nanoseconds of a chain of multiplications, each of which needs the result of
-// the one before: the least of several, as an interrupt may hit one.
+// The nanoseconds of a chain of dependent multiplications. Takes the minimum of
+// several chains, because an interrupt may hit one.
 double SpinNs() {
   constexpr int kMultiplications = 3000, kSpins = 3;
   int64_t least = INT64_MAX;
@@ -138,7 +138,7 @@ void ResourceMeter::ReadThreads(ResourceUse* use) const {
     const ssize_t size = pread(thread.file, text, sizeof(text) - 1, 0);
     if (size <= 0) continue;  // the thread has ended
     text[size] = '\0';
-    char* end = text;  // computed, waited, starts
+    char* end = text;  // the fields: time computed, time waited, starts
     std::strtoll(end, &end, 10);
     use->waited_ns =
         std::max<int64_t>(use->waited_ns, 0) + std::strtoll(end, &end, 10);
@@ -155,7 +155,7 @@ int64_t ResourceMeter::ReadThrottled() const {
 }
 
 int64_t ResourceMeter::ReadStolen(int64_t now_ns) {
-  // The file takes long to read where there are many cores.
+  // The file takes long to read on a machine with many cores.
   if (stolen_read_ns_ == 0 || now_ns - stolen_read_ns_ >= kStatIntervalNs) {
     stolen_read_ns_ = now_ns;
     stolen_ns_ = StolenNs(ReadAll(stat_), sysconf(_SC_CLK_TCK));

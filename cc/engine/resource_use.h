@@ -1,5 +1,5 @@
-// Tells whether others disturbed what this process did: counters of the
-// operating system, and the rule that judges them.
+// Detects whether other processes disturbed this process, from counters of the
+// operating system.
 #ifndef IOS_TF_CC_ENGINE_RESOURCE_USE_H_
 #define IOS_TF_CC_ENGINE_RESOURCE_USE_H_
 
@@ -9,37 +9,39 @@
 
 namespace ios {
 
-// Counters at one moment. Differences of two moments count.
+// Counters at one moment. Only the differences between two moments matter.
 struct ResourceUse {
   int64_t wall_ns = 0;
-  int64_t cpu_ns = 0;  // that the process's threads computed
-  // How long threads were ready to run and had no core, and how often a thread
-  // got one. A wait is counted when it ends. Below 0: the system does not tell.
+  int64_t cpu_ns = 0;  // processor time of the process's threads
+  // The time that threads were ready to run without a core, and how often a
+  // thread got a core. A wait is counted when it ends. A waited_ns below 0
+  // means that the system does not count waits.
   int64_t waited_ns = -1;
   int64_t starts = 0;
   int64_t switches = 0;      // involuntary context switches
   int64_t throttled_ns = 0;  // by a quota of the control group
-  // That the hypervisor gave to others, in steps of 10 ms.
+  // Time that the hypervisor gave to other machines, in steps of 10 ms.
   int64_t stolen_ns = 0;
-  // How long a fixed computation takes: more when the clock is slower. 0:
-  // unknown.
+  // The duration of a fixed computation, which is longer when the clock is
+  // slower. 0: unknown.
   double spin_ns = 0;
 };
 
-// What the threads of the process do between two moments.
+// The activity of the process's threads between two moments.
 enum class Threads {
   kOnePerCore,  // they compute, and do not compete with each other
   kMany,        // they compute, and there may be more of them than cores
   kWaiting,     // they may wait for another device
 };
 
-// Whether others took more than some percent of the time between two moments.
+// Returns whether other processes took more than a few percent of the time
+// between two moments, or the clock changed.
 bool IsDisturbed(const ResourceUse& before, const ResourceUse& after,
                  Threads threads);
 
-// Reads the counters of the threads that the process has when the meter is
-// made. A read takes some ten microseconds. Counters that the system does not
-// have stay as they are.
+// Reads the counters of the threads that exist when the meter is created. A
+// read takes about ten microseconds. Counters that the system does not have
+// keep their defaults.
 class ResourceMeter {
  public:
   ResourceMeter();
@@ -69,11 +71,11 @@ class ResourceMeter {
   int64_t stolen_ns_ = 0, stolen_read_ns_ = 0;
 };
 
-// What a control group of this version says of its throttled time in cpu.stat,
-// in nanoseconds; 0 if it says nothing.
+// The throttled time in nanoseconds in the text of a control group's cpu.stat;
+// 0 if the text does not contain it. `version` is the control group's.
 int64_t ThrottledNs(const std::string& cpu_stat, int version);
 
-// The stolen time of all cores in /proc/stat, in nanoseconds.
+// The stolen time of all cores in nanoseconds, in the text of /proc/stat.
 int64_t StolenNs(const std::string& stat, int64_t ticks_per_second);
 
 }  // namespace ios

@@ -1,4 +1,4 @@
-// Which counters tell that others disturbed a sample.
+// Tests which counters show that other processes disturbed a sample.
 #include "cc/engine/resource_use.h"
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-// Two threads that compute for 10 ms each, on cores of their own.
+// Two threads that compute for 10 ms each, on separate cores.
 struct Work {
   ResourceUse before, after;
   Work() {
@@ -30,7 +30,8 @@ struct Work {
 TEST(WorkThatHasItsCoresIsUndisturbed) {
   EXPECT(!Work().disturbed());
   EXPECT(!Work().disturbed(Threads::kMany));
-  // On one thread; an involuntary switch to a kernel thread that took nothing.
+  // The work of one thread, with an involuntary switch to a kernel thread that
+  // took no time.
   Work serial;
   serial.after.cpu_ns = 10 * kMs;
   serial.after.switches = 1;
@@ -41,7 +42,7 @@ TEST(WaitingForATimeSliceOfAnotherProcessDisturbs) {
   Work waits;
   waits.after.waited_ns = 3 * kMs;
   EXPECT(waits.disturbed() && waits.disturbed(Threads::kMany));
-  // 3 ms of 100 ms are not worth another sample.
+  // A wait of 3 ms in 100 ms is tolerated.
   waits.after.wall_ns = 100 * kMs;
   waits.after.cpu_ns = 200 * kMs;
   EXPECT(!waits.disturbed());

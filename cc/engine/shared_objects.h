@@ -1,4 +1,4 @@
-// SharedObjects: one object for each key, while anybody has it.
+// SharedObjects: one object per key, which exists while a caller holds it.
 #ifndef IOS_TF_CC_ENGINE_SHARED_OBJECTS_H_
 #define IOS_TF_CC_ENGINE_SHARED_OBJECTS_H_
 
@@ -12,21 +12,22 @@
 
 namespace ios {
 
-// Thread-safe. Nothing is locked while an object is made: of two that are made
-// of one key at once, both callers get the first that was put in.
+// Thread-safe. No lock is held while callers create an object. If two callers
+// create objects for one key at the same time, both get the first that was put
+// in.
 template <typename Key, typename T>
 class SharedObjects {
  public:
-  // Null if nobody has one.
+  // Returns the key's object, or null if there is none.
   std::shared_ptr<T> Find(const Key& key) {
-    const NoForkMeanwhile no_fork;
+    const ForkGuard no_fork;
     std::lock_guard<std::mutex> lock(mutex_);
     return Known(key);
   }
 
-  // That of the key, which is `made` if nobody has one.
+  // Returns the key's object. If there is none, stores and returns `made`.
   std::shared_ptr<T> Put(const Key& key, std::shared_ptr<T> made) {
-    const NoForkMeanwhile no_fork;
+    const ForkGuard no_fork;
     std::lock_guard<std::mutex> lock(mutex_);
     if (auto known = Known(key)) return known;
     if (objects_.size() >= most_) {
@@ -49,7 +50,7 @@ class SharedObjects {
 
   std::mutex mutex_;
   std::map<Key, std::weak_ptr<T>> objects_;
-  size_t most_ = kFew;  // before those that nobody has any more are dropped
+  size_t most_ = kFew;  // the size at which unused entries are dropped
 };
 
 }  // namespace ios

@@ -14,17 +14,18 @@ namespace {
 
 using Digest = std::array<uint64_t, 4>;
 
-// Every fourth float each: polynomials whose coefficients are the floats' bits,
-// at a random point of a field of 2^61 - 1 elements. The digests of two
-// different arrays of n floats are equal with a probability of n / 2^63 at
-// most, whoever made the arrays: the point is of this process.
+// Each of the four sums covers every fourth float. It is a polynomial with the
+// floats' bits as coefficients, at a random point of a field of 2^61 - 1
+// elements. The digests of two different arrays of n floats are equal with a
+// probability of at most n / 2^63. This holds for arrays from anyone, because
+// the point is secret to this process.
 Digest DigestOf(const ConstArray& array) {
   constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
   static const uint64_t point = [] {
     std::random_device random;
     return std::uniform_int_distribution<uint64_t>(1, kPrime - 1)(random);
   }();
-  // Modulo the prime, but for less than two of it.
+  // Reduces modulo the prime, to a result below twice the prime.
   const auto reduced = [](uint64_t sum) {
     return (sum & kPrime) + (sum >> 61);
   };
@@ -47,7 +48,7 @@ Digest DigestOf(const ConstArray& array) {
   return sums;
 }
 
-// What a parameter may be packed by, and the values.
+// Everything that packing may depend on, and the values.
 using Key =
     std::tuple<Backend*, DataType, OperatorType, int64_t, int, Shape, Digest>;
 

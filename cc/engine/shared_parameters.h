@@ -1,5 +1,6 @@
-// One parameter for equal weights: programs that a process has of one model
-// (signatures, traced functions, copies of a SavedModel) hold it packed once.
+// Shares one packed parameter between equal weights. A process often has
+// several programs of one model: signatures, traced functions, copies of a
+// SavedModel.
 #ifndef IOS_TF_CC_ENGINE_SHARED_PARAMETERS_H_
 #define IOS_TF_CC_ENGINE_SHARED_PARAMETERS_H_
 
@@ -13,9 +14,10 @@
 
 namespace ios {
 
-// Weight `index` (see WeightShapes) of an `op` that computes in `dtype`: the
-// parameter of such an operator's equal weight if any program of the process
-// has one, or a new one. Safe to call from many threads at once.
+// Returns the parameter for weight `index` (see WeightShapes) of `op`, which
+// computes in `dtype`. If a program of this process has an equal weight of the
+// same kind of operator, returns its parameter, otherwise a new one.
+// Thread-safe.
 StatusOr<std::shared_ptr<Parameter>> SharedParameter(Backend* backend,
                                                      DataType dtype,
                                                      const Operator& op,

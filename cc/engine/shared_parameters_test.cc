@@ -1,4 +1,4 @@
-// Which weights of programs are one parameter.
+// Tests which weights share one parameter.
 #include "cc/engine/shared_parameters.h"
 
 #include <limits>
@@ -35,7 +35,7 @@ TEST(EqualWeightsOfOneRoleAreOneParameter) {
 
   for (size_t i : {size_t{0}, size_t{100}, values.size() - 1}) {
     std::vector<float> other = values;
-    other[i] = -other[i];  // a single bit
+    other[i] = -other[i];  // changes a single bit
     EXPECT(Of(op, 0, other, shape) != first);
   }
   std::vector<float> swapped = values;

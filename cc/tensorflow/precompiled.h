@@ -1,4 +1,4 @@
-// Headers that most sources of this directory include, for setup.py to compile
+// Headers that most sources in this directory include. setup.py compiles them
 // once. No source includes this file.
 #include <nlohmann/json.hpp>
 

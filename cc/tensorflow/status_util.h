@@ -35,11 +35,11 @@ inline absl::Status ToAbsl(const Status& status) {
   return absl::Status(code, status.message());
 }
 
-// Returns what `function` does; an exception becomes a status.
+// Calls `function` and returns its status. An exception becomes a status, too.
 template <typename F>
-absl::Status GuardedAbsl(F&& function) {
+absl::Status CatchExceptionsAbsl(F&& function) {
   absl::Status status;
-  const Status thrown = Guarded([&] {
+  const Status thrown = CatchExceptions([&] {
     status = function();
     return Status();
   });

@@ -11,7 +11,7 @@ namespace ios::tf {
 void Warn(absl::string_view text) {
   std::string printable;
   for (const char c : text) {
-    // Bytes above ASCII can be controls, too.
+    // Bytes above ASCII can be control characters, too.
     if (absl::ascii_isprint(c)) {
       printable += c;
     } else {

@@ -6,8 +6,8 @@
 
 namespace ios::tf {
 
-// Logs a warning of one line. Names, paths and messages in it may be others':
-// everything that a terminal obeys is escaped.
+// Logs a one-line warning. Names, paths and messages in `text` may come from
+// untrusted sources. So every byte that is not printable ASCII is escaped.
 void Warn(absl::string_view text);
 
 }  // namespace ios::tf

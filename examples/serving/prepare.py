@@ -121,7 +121,7 @@ def main() -> None:
     version = os.path.join(base_path, str(options.version))
     # Model servers ignore what is not a number.
     unfinished = os.path.join(base_path, f".{options.version}.unfinished")
-    with saved_model(options.model, say=print) as source:
+    with saved_model(options.model, log=print) as source:
         report = ios_tf.convert(
             source,
             unfinished,

@@ -1,4 +1,4 @@
-"""The arguments that several commands have, each defined once."""
+"""Arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Parser = argparse_flags.ArgumentParser
 
 
 def say(line: str) -> None:
-    """Prints a line of information at once. Work goes on where nobody reads it."""
+    """Prints a line of information at once. A closed pipe does not end the work."""
     try:
         print(printable(line), flush=True)
     except BrokenPipeError:
@@ -34,7 +34,7 @@ def say(line: str) -> None:
 
 
 def forget_output() -> None:
-    """Sends what is printed from now on nowhere, and what is buffered."""
+    """Discards buffered and future output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -45,13 +45,17 @@ def command(
     text: str,
     description: str | None = None,
 ) -> Parser:
-    """A parser of a command.
+    """Adds a parser for a command.
 
     Args:
-      commands: those it is one of.
-      run: gets what was parsed; gives an exit code, None for 0.
-      text: what the list of commands says.
-      description: what its own help says; by default the same.
+      commands: the commands to add it to.
+      name: the command's name.
+      run: called with the parsed arguments; returns an exit code, or None for 0.
+      text: the description in the list of commands.
+      description: the description in the command's own help; by default `text`.
+
+    Returns:
+      The parser.
     """
     parser: Parser = commands.add_parser(
         name, help=text, description=description or f"{text[0].upper()}{text[1:]}."
@@ -67,13 +71,16 @@ def add_model(parser: Parser, text: str = MODEL) -> None:
     parser.add_argument("model", metavar="MODEL", help=text)
     parser.add_argument(
         "--tags",
-        type=as_argument(functools.partial(listed, "they")),
+        type=as_argument(functools.partial(listed, "tags")),
         metavar="A,B",
-        help="of the MetaGraph, if MODEL has several, such as serve,gpu",
+        help="tags of the MetaGraph, such as serve,gpu, if MODEL has several",
     )
 
 
-def add_signature(parser: Parser, text: str = "the one to take") -> None:
+def add_signature(
+    parser: Parser,
+    text: str = "signature to use; default: serving_default or the only one",
+) -> None:
     parser.add_argument("--signature", metavar="NAME", help=text)
 
 
@@ -81,7 +88,7 @@ def add_weights(parser: Parser) -> None:
     parser.add_argument(
         "--weights",
         choices=("imagenet",),
-        help="for keras:NAME; default: random ones",
+        help="weights of keras:NAME; default: random weights",
     )
 
 
@@ -92,11 +99,13 @@ def add_device(parser: Parser) -> None:
         default="auto",
         metavar="DEVICE",
         help="cpu, gpu, gpu:1 …, as TensorFlow counts them; default: auto, the GPU if "
-        "there is one and CUDA's libraries load",
+        "there is one and the CUDA libraries can be loaded",
     )
 
 
-def add_batch_size(parser: Parser, text: str = "where the model's is dynamic") -> None:
+def add_batch_size(
+    parser: Parser, text: str = "batch size to use if the model's is dynamic"
+) -> None:
     add_whole(parser, "batch_size", 1, 1, text)
 
 
@@ -106,8 +115,8 @@ def add_batch_sizes(parser: Parser) -> None:
         type=_batch_sizes,
         default=[1],
         metavar="N,M",
-        help="where the model's is dynamic: one or several, such as 1,8,32; a batch "
-        "runs by the schedule of the nearest; default: 1",
+        help="batch sizes to schedule for, such as 1,8,32, if the model's batch size "
+        "is dynamic; a batch runs with the schedule of the nearest size; default: 1",
     )
 
 
@@ -117,8 +126,8 @@ def add_image_size(parser: Parser) -> None:
         type=_image_size,
         default=(224, 224),
         metavar="H,W",
-        help="where the model leaves it open: height and width, or one number for "
-        "both; default: 224",
+        help="height and width to schedule for, or one number for both, if the model "
+        "leaves them open; default: 224",
     )
 
 
@@ -126,23 +135,35 @@ def add_strategies(parser: Parser) -> None:
     parser.add_argument(
         "--strategies",
         type=_strategies,
-        default=("sequential", "greedy", "merge", "parallel", "both"),
+        default=("sequential", "greedy", "merge", "parallel", "auto"),
         metavar="A,B",
-        help="default: sequential,greedy,merge,parallel,both",
+        help="strategies to measure; default: sequential,greedy,merge,parallel,both",
     )
 
 
 def add_pruning(parser: Parser, max_groups: int = 8, max_group_size: int = 3) -> None:
-    add_whole(parser, "max_groups", max_groups, 0, "groups per stage; 0: any")
     add_whole(
-        parser, "max_group_size", max_group_size, 0, "operators per group; 0: any"
+        parser,
+        "max_groups",
+        max_groups,
+        0,
+        "largest number of groups per stage; 0 means no limit",
+    )
+    add_whole(
+        parser,
+        "max_group_size",
+        max_group_size,
+        0,
+        "largest number of operators per group; 0 means no limit",
     )
 
 
 def add_measurement(parser: Parser) -> None:
-    add_whole(parser, "warmup", 2, 0, "unmeasured runs per latency")
-    add_whole(parser, "number", 3, 1, "runs per measurement")
-    add_whole(parser, "repeat", 3, 1, "measurements per latency; the median counts")
+    add_whole(parser, "warmup_runs", 2, 0, "unmeasured runs before the measurements")
+    add_whole(parser, "runs", 3, 1, "runs per measurement")
+    add_whole(
+        parser, "sample_count", 3, 1, "measurements per latency, which is their median"
+    )
 
 
 def add_winograd(parser: Parser) -> None:
@@ -150,28 +171,28 @@ def add_winograd(parser: Parser) -> None:
         "--winograd",
         choices=("on", "off"),
         default="on",
-        help="whether 3x3 convolutions may be computed by Winograd's minimal filtering "
-        "on a CPU, where that is faster; it rounds otherwise; default: on",
+        help="whether 3x3 convolutions may use Winograd's minimal filtering on a CPU "
+        "where it is faster; its rounding errors differ; default: on",
     )
 
 
 def add_patterns(parser: Parser) -> None:
     parser.add_argument(
-        "--unit",
+        "--group",
         action="append",
         type=as_argument(pattern),
         default=[],
         metavar="REGEX",
-        help="operators whose names match, and equally in its groups, are scheduled as "
-        "one (may be repeated)",
+        help="operators whose names match, with the same text in the capture groups, "
+        "are scheduled as one operator (may be repeated)",
     )
     parser.add_argument(
-        "--border",
+        "--block_end",
         action="append",
         type=as_argument(pattern),
         default=[],
         metavar="REGEX",
-        help="a block ends with an operator whose name matches (may be repeated)",
+        help="a block ends with each operator whose name matches (may be repeated)",
     )
 
 
@@ -179,25 +200,26 @@ def add_cache_dir(parser: Parser) -> None:
     parser.add_argument(
         "--cache_dir",
         metavar="DIR",
-        help="of schedules and latencies; default: $IOS_TF_CACHE, or "
+        help="directory of schedules and latencies; default: $IOS_TF_CACHE, or "
         "ios_tf in $XDG_CACHE_HOME or ~/.cache",
     )
 
 
 def add_input(parser: Parser) -> None:
-    """An option for the inputs of a signature."""
+    """Adds an option for the inputs of a signature."""
     parser.add_argument(
         "--input",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an input's FILE.npy, or the shape of a random one, such as "
-        "image=1,224,224,3 (may be repeated); default: random, with the batch size",
+        help="the values of an input as FILE.npy, or the shape of random values, such "
+        "as image=1,224,224,3 (may be repeated); default: random values for a batch of "
+        "--batch_size",
     )
 
 
 def add_whole(parser: Parser, name: str, default: int, least: int, text: str) -> None:
-    """An option for a whole number."""
+    """Adds an option for a whole number that is at least `least`."""
     parser.add_argument(
         f"--{name}",
         type=functools.partial(_whole, least=least),
@@ -209,7 +231,7 @@ def add_whole(parser: Parser, name: str, default: int, least: int, text: str) ->
 
 def _whole(value: str, least: int) -> int:
     try:
-        # Longer ones Python does not read.
+        # Python does not parse much longer numbers.
         number = int(value) if value.isdecimal() and len(value) < 1000 else None
         return whole("it", value if number is None else number, least)
     except UserError as error:
@@ -220,7 +242,7 @@ def _batch_sizes(value: str) -> list[int]:
     sizes = [_whole(part, 1) for part in value.split(",")]
     for size in sizes:
         if sizes.count(size) > 1:
-            raise argparse.ArgumentTypeError(f"names {size} more than once")
+            raise argparse.ArgumentTypeError(f"{size} is listed more than once")
     return sizes
 
 

@@ -1,4 +1,4 @@
-"""ios_tf bench: a model on stock TensorFlow and on the engine."""
+"""ios_tf bench: measures a model on stock TensorFlow and on the engine."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ def add_commands(commands: Any) -> None:
         "bench",
         _bench,
         "measure a model on stock TensorFlow and with each strategy",
-        "Measures a model on stock TensorFlow and on the engine under each strategy, "
-        "in one process, in turn.",
+        "Measures a model on stock TensorFlow and on the engine under each strategy. "
+        "All variants run in one process and take turns.",
     )
     arguments.add_model(parser)
     arguments.add_batch_size(parser)
     arguments.add_device(parser)
     arguments.add_weights(parser)
-    arguments.add_signature(parser, "the one to call")
+    arguments.add_signature(
+        parser, "signature to call; default: serving_default or the only one"
+    )
     arguments.add_input(parser)
     arguments.add_strategies(parser)
     arguments.add_whole(parser, "rounds", 10, 1, "rounds of measurements")
     arguments.add_cache_dir(parser)
-    parser.add_argument("--json", metavar="FILE", help="write the results here")
+    parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -37,7 +39,7 @@ def _bench(options: argparse.Namespace) -> None:
     from ios_tf.native import devices
 
     if options.json:
-        check_writable(options.json)  # now rather than after the measurements
+        check_writable(options.json)  # fails before the measurements, not after them
     inputs = parse_inputs(options.input)
     result = bench(
         options.model,
@@ -51,7 +53,7 @@ def _bench(options: argparse.Namespace) -> None:
         weights=options.weights,
         cache_dir=options.cache_dir,
         progress=True,
-        say=arguments.say,
+        log=arguments.say,
     )
     arguments.say(f"{options.model}, batch size {options.batch_size}, {result.device}")
     print(result.table())

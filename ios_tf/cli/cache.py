@@ -1,4 +1,4 @@
-"""The commands around the schedule cache: ios_tf tune, ios_tf cache."""
+"""ios_tf tune and ios_tf cache: fill and manage the schedule cache."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from ios_tf.validation import add_engine_device
 
 
 def add_commands(commands: Any) -> None:
-    """Adds them to the commands."""
+    """Adds the commands `tune` and `cache`."""
     parser = arguments.command(
         commands,
         "tune",
         _tune,
-        "search the blocks that running processes found no schedule for",
-        "Searches the blocks that wait in CACHE/pending, by measuring on this machine, "
-        "and keeps their schedules: processes that load the model again find them.",
+        "find schedules for the blocks for which running processes had none",
+        "Finds schedules for the blocks in CACHE/pending by measuring on this machine, "
+        "and writes the schedules to the cache. A process that loads the model later "
+        "uses them.",
     )
     arguments.add_cache_dir(parser)
     add_engine_device(parser)
@@ -30,7 +31,7 @@ def add_commands(commands: Any) -> None:
 
     parser = commands.add_parser(
         "cache",
-        help="look at the schedule cache, check, clean, pack and unpack it",
+        help="list, check, clean, export and import the schedule cache",
         description="Manages the schedule cache.",
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
@@ -42,24 +43,28 @@ def add_commands(commands: Any) -> None:
         arguments.add_cache_dir(parser)
         return parser
 
-    action("list", _list, "print the entries, one a line")
+    action("list", _list, "print the entries, one per line")
     parser = action("show", _show, "print the entries of one block")
-    parser.add_argument("block", metavar="BLOCK", help="how its signature starts")
-    action("verify", _verify, "print the entries that would be ignored; 1 if any")
-    parser = action("prune", _prune, "remove what is of no use")
+    parser.add_argument("block", metavar="BLOCK", help="start of its signature")
+    action(
+        "verify",
+        _verify,
+        "print the entries that would be ignored; exit with 1 if there are any",
+    )
+    parser = action("prune", _prune, "remove entries that no process would use")
     parser.add_argument(
         "--other_devices",
         action="store_true",
-        help="remove what belongs to other devices than --device, too",
+        help="also remove the entries of other devices than --device",
     )
     add_engine_device(parser)
     action("clear", _clear, "remove all entries and latencies")
     parser = action("export", _export, "pack the entries into one file")
     parser.add_argument("file", metavar="FILE", help="file to write")
-    parser = action("import", _import, "unpack what export wrote")
+    parser = action("import", _import, "add the entries of a file that export wrote")
     parser.add_argument("file", metavar="FILE", help="file to read")
     parser.add_argument(
-        "--overwrite", action="store_true", help="replace entries that are there"
+        "--overwrite", action="store_true", help="replace existing entries"
     )
 
 
@@ -77,9 +82,9 @@ def _tune(options: argparse.Namespace) -> None:
         device=options.device,
         max_groups=options.max_groups,
         max_group_size=options.max_group_size,
-        warmup=options.warmup,
-        number=options.number,
-        repeat=options.repeat,
+        warmup_runs=options.warmup_runs,
+        runs=options.runs,
+        sample_count=options.sample_count,
         winograd=options.winograd == "on",
         progress=True,
     )
@@ -112,7 +117,7 @@ def _verify(options: argparse.Namespace) -> None:
         raise UserError(
             f"{len(bad)} entries are ignored; ios_tf cache prune removes them"
         )
-    print("all entries are good")
+    print("all entries are valid")
 
 
 def _prune(options: argparse.Namespace) -> None:
@@ -139,12 +144,12 @@ def _export(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
     count = cache_admin.export(_directory(options), options.file)
-    arguments.say(f"{options.file}: {count} entries")
+    arguments.say(f"{options.file} contains {count} entries")
 
 
 def _import(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
     new, old = cache_admin.import_(_directory(options), options.file, options.overwrite)
-    found = f"{new} entries are new, {old} were there already"
+    found = f"{new} entries are new, {old} existed already"
     arguments.say(f"{_directory(options)}: {found}")

@@ -1,4 +1,4 @@
-"""Signals that ask a command to end, as exceptions in its main thread."""
+"""Turns signals that ask a command to end into exceptions in its main thread."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-# Within this time, what a signal raises has usually come to where it is handled.
+# Within this time, a signal's exception has usually reached its handler.
 _AGAIN_SECONDS = 0.3
 
 
 @contextlib.contextmanager
 def ended_by_exception() -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP end what runs here as an exception does: what it has
-    begun is removed.
+    """Ends the block with an exception on SIGINT, SIGTERM or SIGHUP.
 
-    TensorFlow's native code calls Python in places, and forgets what is raised there,
-    or makes another error of it. So it is raised again until something handles it, and
-    comes out of this block in place of other errors.
+    So the block can remove unfinished results. TensorFlow's native code calls Python in
+    some places, and drops an exception from there or turns it into another error. So
+    the exception is raised again until something handles it, and it replaces other
+    errors that leave this block.
     """
     raised: list[BaseException] = []
 
@@ -31,7 +31,7 @@ def ended_by_exception() -> Iterator[None]:
         raise raised[-1]
 
     def end_again(number: int, frame: Any) -> None:
-        # While an exception is handled, something may be tidying up.
+        # While an exception is handled, a cleanup may be running.
         if raised and sys.exc_info()[1] is None:
             raise raised[-1]
 
@@ -44,7 +44,8 @@ def ended_by_exception() -> Iterator[None]:
                 raise raised[-1] from error
             raise
         finally:
-            # Twice: it may be raised once more before the first is done.
+            # Called twice, because the exception may be raised again during the first
+            # call.
             try:
                 _stop(raised)
             finally:
@@ -60,9 +61,10 @@ def _stop(raised: list[BaseException]) -> None:
 def handled(
     handler: Callable[[int, Any], object], *numbers: signal.Signals
 ) -> Iterator[None]:
-    """Signals that are not ignored, as by nohup, are handled so in the main thread.
+    """Handles signals with `handler` inside the block.
 
-    Python handles none in others.
+    Signals that are ignored, as under nohup, stay ignored. Outside the main thread this
+    does nothing, because Python handles signals only there.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():

@@ -1,4 +1,4 @@
-"""The ios_tf command: from its words to an exit code."""
+"""The ios_tf command: runs a command line and returns an exit code."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from typing import Any, NoReturn
 from absl import app, flags
 from absl import logging as absl_logging
 
+from ios_tf import old_names
 from ios_tf.cli import arguments, bench, cache, convert, show
 from ios_tf.cli.endings import ended_by_exception, handled
 from ios_tf.errors import NativeLibraryError, UserError, plain
-from ios_tf.model import leftovers
+from ios_tf.model import temp_dirs
 from ios_tf.native import engine, malloc
 from ios_tf.printable import printable
 
-# The usual reason of aborts, and how the loader says it.
+# The usual reason for aborts, and the loader's messages about it.
 _EXHAUSTED = "probably because it got no memory or no thread"
 _NOT_LOADED = f"TensorFlow cannot be loaded, {_EXHAUSTED}"
 _NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
@@ -34,11 +35,11 @@ _COMMANDS = (convert, show, cache, bench)
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs the command line, by default this process's.
+    """Runs a command line, by default that of this process.
 
     Returns:
-      The exit code: 0, 1 for failure, 2 for wrong usage, 130 for an interrupt, 143
-      for a request to end, 129 for a terminal that was closed.
+      The exit code: 0 for success, 1 for failure, 2 for wrong usage, 130 for an
+      interrupt, 143 for SIGTERM, 129 for a closed terminal, or the command's own code.
     """
     _open_standard_streams()
     argv = sys.argv if words is None else [sys.argv[0], *words]
@@ -57,15 +58,15 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Opens those that whoever started this process, a daemon say, has closed.
+    """Opens standard streams that the parent process, such as a daemon, has closed.
 
-    Else the next files to be opened would take their places.
+    Otherwise the next opened files would take their numbers.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the first number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the first free number
         if getattr(sys, name) is None:
             mode = "w" if number else "r"
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
@@ -80,20 +81,21 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
-    """TensorFlow tells absl much of what it does."""
+    """Whether to print a record: TensorFlow also logs details of its work to absl."""
     return record.name == "ios_tf" or record.levelno >= logging.WARNING
 
 
 def _run(options: argparse.Namespace) -> int:
     try:
         with ended_by_exception(), _explained_aborts(options.traceback):
-            # Libraries that it imports remove their temporary files at the end.
+            # TensorFlow is imported outside of the temporary directory, because some
+            # libraries remove their temporary files only when the process ends.
             with _quiet_standard_error(), _interrupted_afterwards(), _limited():
                 _import_tensorflow()
-            with leftovers.temporary_directory():
+            with temp_dirs.temporary_directory():
                 code = options.run(options)
         return _flush_output() or code or 0
-    except BrokenPipeError:  # the reader, say `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         arguments.forget_output()
         return 0
     except Exception as error:
@@ -101,14 +103,15 @@ def _run(options: argparse.Namespace) -> int:
             raise
         print(f"ios_tf: error: {_one_line(error)}", file=sys.stderr, flush=True)
         if isinstance(error, (MemoryError, NativeLibraryError)):
-            # What is half loaded cannot be removed without memory, and says so.
+            # Half-loaded libraries cannot be unloaded without memory, and would print
+            # errors.
             with open(os.devnull, "wb") as nothing:
                 os.dup2(nothing.fileno(), 2)
         return 1
 
 
 def _flush_output() -> int:
-    """Writes what has been printed; returns an exit code."""
+    """Flushes standard output; returns an exit code."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -122,8 +125,10 @@ def _flush_output() -> int:
 
 @contextlib.contextmanager
 def _interrupted_afterwards() -> Iterator[None]:
-    """An interrupt waits: libraries that are interrupted while they load say that
-    they could not be loaded."""
+    """Delays interrupts until the block ends.
+
+    A library that is interrupted while it loads would report that loading failed.
+    """
     interrupts: list[int] = []
     with handled(lambda number, _: interrupts.append(number), signal.SIGINT):
         yield
@@ -132,14 +137,16 @@ def _interrupted_afterwards() -> Iterator[None]:
 
 
 class _Parser(arguments.Parser):
-    """Says what is wrong in one line, with the help of the command it is wrong for."""
+    """Reports wrong usage in one line that names the help of the right command."""
 
     def parse_known_args(
         self, args: Any = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         found, rest = super().parse_known_args(args, namespace)
-        if rest:  # which else the parser of all commands complains of
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        if rest:  # otherwise the top-level parser would report the error
+            self.error(
+                old_names.of_flags(rest) or f"unrecognized arguments: {' '.join(rest)}"
+            )
         return found, rest
 
     def error(self, message: str) -> NoReturn:
@@ -150,10 +157,10 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog="ios_tf",
         description="Inter-operator scheduling for CNNs. All commands take "
-        "--verbosity=1, which tells steps and their seconds, and the other flags of "
+        "--verbosity=1, which logs each step and its duration, and the other flags of "
         "absl (--helpfull).",
     )
-    # Sub-parsers are made of the parser's own class.
+    # Sub-parsers have the parser's own class.
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for module in _COMMANDS:
         module.add_commands(commands)
@@ -161,19 +168,19 @@ def _parser() -> _Parser:
 
 
 def _import_tensorflow() -> None:
-    # Must be set before: TensorFlow reads it when it is loaded.
+    # Set before the import, because TensorFlow reads the variable when it is loaded.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
     tf.get_logger().setLevel(logging.ERROR)
-    tf.config.list_logical_devices()  # says what it thinks of this machine's GPUs
+    tf.config.list_logical_devices()  # prints messages about this machine's GPUs
 
 
 @contextlib.contextmanager
 def _quiet_standard_error() -> Iterator[None]:
-    """Keeps from the terminal what native code prints, unless something fails.
+    """Hides the output of native code from the terminal unless the block fails.
 
-    TensorFlow logs several lines before any of its own switches works.
+    TensorFlow logs several lines before any of its own switches takes effect.
     """
     sys.stderr.flush()
     with tempfile.TemporaryFile() as noise:
@@ -182,7 +189,7 @@ def _quiet_standard_error() -> Iterator[None]:
         try:
             yield
         except (MemoryError, NativeLibraryError):
-            raise  # which say all
+            raise  # the message of these errors is enough
         except Exception:
             noise.seek(0)
             lines = (line for line in noise if not _HARMLESS.match(line))
@@ -196,8 +203,10 @@ def _quiet_standard_error() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _limited() -> Iterator[None]:
-    """Where memory is limited, a failure to load a library is one of memory: what is
-    imported without enough of it fails in all kinds of ways."""
+    """Reports errors inside the block as a lack of memory if memory is limited.
+
+    Imports without enough memory fail in all kinds of ways.
+    """
     try:
         yield
     except Exception as error:
@@ -213,16 +222,19 @@ def _memory_is_limited() -> bool:
 
 @contextlib.contextmanager
 def _explained_aborts(traceback: bool) -> Iterator[None]:
-    """Native code that gets no memory or threads aborts the process: it is an error
-    of one line, too, unless a traceback is wanted."""
+    """Prints a one-line error if native code aborts the process.
+
+    Native code aborts if it gets no memory or threads. With `traceback`, its own output
+    stays visible.
+    """
     if traceback:
         yield
         return
     if _memory_is_limited():
         malloc.save_addresses()
-    standard_error = os.dup(2)  # the other may be redirected
+    standard_error = os.dup(2)  # descriptor 2 may be redirected later
     message = f"native code aborted the process, {_EXHAUSTED}{_limits()}"
-    message += "; --traceback shows what it says"
+    message += "; --traceback shows its message"
     engine.exit_on_abort(f"ios_tf: error: {message}\n", standard_error)
     try:
         yield
@@ -232,7 +244,7 @@ def _explained_aborts(traceback: bool) -> Iterator[None]:
 
 
 def _limits() -> str:
-    """Names the limits of this process that memory and threads run into."""
+    """Describes the limits on memory and threads of this process."""
     limits = [
         f"{what} {value >> shift}{unit} (ulimit -{flag})"
         for what, flag, limit, shift, unit in (
@@ -253,4 +265,4 @@ def _one_line(error: Exception) -> str:
     text = printable(" ".join(plain(str(error)).split()))
     if isinstance(error, (UserError, NativeLibraryError)):
         return text
-    return f"{type(error).__name__}: {text}; --traceback shows where it comes from"
+    return f"{type(error).__name__}: {text}; --traceback shows where it was raised"

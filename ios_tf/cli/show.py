@@ -1,4 +1,4 @@
-"""ios_tf show, export-onnx: what a converted model holds."""
+"""ios_tf show and ios_tf export-onnx: print or export a converted model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ios_tf.cli import arguments
 
 
 def add_commands(commands: Any) -> None:
-    """Adds them to the commands."""
+    """Adds the commands `show` and `export-onnx`."""
     parser = arguments.command(
         commands,
         "show",
@@ -17,21 +17,23 @@ def add_commands(commands: Any) -> None:
         "print the schedule of a converted model, stage by stage",
     )
     arguments.add_model(parser, arguments.CONVERTED)
-    arguments.add_signature(parser, "default: all")
+    arguments.add_signature(parser, "signature to show; default: all")
 
     parser = arguments.command(
         commands,
         "export-onnx",
         _export_onnx,
-        "write a converted model, merged convolutions and all, as ONNX",
+        "write a converted model with its merged convolutions as ONNX",
         "Writes the rewritten graph of a converted model as an ONNX file and compares "
         "ONNX Runtime's outputs with TensorFlow's.",
     )
     arguments.add_model(parser, arguments.CONVERTED)
     parser.add_argument("output", metavar="FILE", help="file to write")
-    arguments.add_batch_size(parser, "of the comparison, where dynamic")
+    arguments.add_batch_size(
+        parser, "batch size of the comparison if the model's batch size is dynamic"
+    )
     arguments.add_input(parser)
-    arguments.add_whole(parser, "opset", 17, 13, "version of ONNX's operators")
+    arguments.add_whole(parser, "opset", 17, 13, "version of the ONNX operators")
     arguments.add_signature(parser)
 
 
@@ -55,10 +57,16 @@ def _export_onnx(options: argparse.Namespace) -> None:
         opset=options.opset,
     )
     arguments.say(
-        f"{options.output}: signature {exported.signature!r} with {exported.merged} "
-        "merged convolutions"
+        f"{options.output} contains signature {exported.signature!r} with "
+        f"{exported.merged} merged convolutions"
     )
     if exported.difference is None:
-        print("not compared: ONNX Runtime is missing (pip install onnxruntime)")
+        print(
+            "the outputs were not compared, because ONNX Runtime is not installed "
+            "(pip install onnxruntime)"
+        )
     else:
-        print(f"ONNX Runtime's outputs differ by {exported.difference:.1e} (relative)")
+        print(
+            "ONNX Runtime's outputs differ from TensorFlow's by "
+            f"{exported.difference:.1e} (relative)"
+        )

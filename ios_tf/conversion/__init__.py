@@ -1,1 +1,1 @@
-"""A model in, a faster equal one out; and what can be said of either."""
+"""Converts models into faster equal ones, and compares, times and shows both."""

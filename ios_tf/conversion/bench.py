@@ -1,7 +1,7 @@
-"""One model on stock TensorFlow and on the engine under each strategy.
+"""Measures one model on stock TensorFlow and on the engine under each strategy.
 
-All variants run in one process, in turn, so that what disturbs the machine disturbs
-all alike; medians and their ratios are reported.
+All variants run in one process and take turns, so that a disturbance of the machine
+affects all of them. The result has medians and their ratios.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ from ios_tf.model.inputs import Given, accepted_inputs, image_size_of
 from ios_tf.model.loading import saved_model
 from ios_tf.model.weights import Weights
 from ios_tf.native import devices, plugin
+from ios_tf.old_names import rejects_old_names
 from ios_tf.tables import table
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.searcher import NetworkSearcher
 
 STOCK = "TensorFlow"
-FROZEN = "frozen"  # TensorFlow, too: what freezing the variables alone gives
-# Calls of a variant in a row: the first one, unmeasured, lets the threads of the
-# variant before come to rest.
+FROZEN = "frozen"  # TensorFlow on the frozen graph: the effect of freezing alone
+# Measured calls of a variant in a row. An unmeasured call precedes them: it lets the
+# threads of the previous variant come to rest.
 _CALLS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One variant: its latencies in ms, and how far its outputs are from stock's.
+    """The latencies of one variant, and the difference of its outputs from stock's.
 
     Attributes:
       name: "TensorFlow", "frozen" (TensorFlow on the frozen graph), or the strategy.
-      latencies_ms: all measured calls.
-      difference: largest absolute difference of an output over the largest absolute
-        value of that output.
+      latencies_ms: latencies of all measured calls.
+      difference: largest absolute difference of an output, divided by the largest
+        absolute value of that output.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Result:
     rows: Sequence[Row]
 
     def table(self) -> str:
-        """Medians, and ratios to stock TensorFlow (below 1 is faster)."""
+        """Medians and their ratios to stock TensorFlow (below 1 is faster), as text."""
         stock_ms = self.rows[0].median_ms
         rows = []
         for row in self.rows:
@@ -87,7 +88,7 @@ class Result:
         return table(header, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """The result with what it depends on."""
+        """The result and the conditions of the measurement as a JSON object."""
         stock_ms = self.rows[0].median_ms
         return {
             "command": f"ios_tf bench {self.model} --batch_size={self.batch_size}",
@@ -111,12 +112,13 @@ class Result:
         }
 
 
+@rejects_old_names
 def bench(
     model: Any,
     *,
     batch_size: int = 1,
     device: str = "cpu",
-    strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "both"),
+    strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "auto"),
     rounds: int = 10,
     signature: str | None = None,
     tags: Sequence[str] | None = None,
@@ -124,34 +126,36 @@ def bench(
     weights: str | None = None,
     cache_dir: str | None = None,
     progress: bool = False,
-    say: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> Result:
     """Measures a model on stock TensorFlow and under each strategy on the engine.
 
     Args:
-      model, batch_size, device, weights, cache_dir, progress, say: as for
+      model, batch_size, device, weights, cache_dir, progress, log: as for
         `ios_tf.convert`.
-      strategies: of the engine.
-      rounds: every variant is called three times in each.
-      signature: the one to call; by default `serving_default` or the only one.
-      tags: as of `ios_tf.convert`.
-      inputs: arrays, or shapes of random ones, by the names of the signature's inputs.
+      strategies: the engine's strategies to measure.
+      rounds: number of rounds; each measures three calls of every variant.
+      signature: the signature to call; by default `serving_default` or the only one.
+      tags: as for `ios_tf.convert`.
+      inputs: for names of the signature's inputs, an array or the shape of a random
+        one.
 
     Raises:
-      UserError: as for `ios_tf.convert`; inputs of unknown shape, or not numbers.
+      UserError: as for `ios_tf.convert`, or an input has an unknown shape or does not
+        hold numbers.
     """
-    chosen = devices.choose(device, say)
+    chosen = devices.choose(device, log)
     options = ConvertOptions(
         batch_size=batch_size,
         device=device,
         cache_dir=cache_dir,
         keep_slower=True,
     )
-    with saved_model(model, weights, say) as source:
+    with saved_model(model, weights, log) as source:
         loaded = saved_models.load(source, tags)
     signature = saved_models.choose_signature(signature, loaded)
     stock = loaded.signatures[signature]
-    # Fails now, before the searches.
+    # Wrong inputs fail here, before the searches.
     arguments, _ = accepted_inputs(stock, batch_size, inputs)
     frozen = frozen_graphs.freeze(signature, stock)
     functions = {STOCK: stock, FROZEN: frozen_graphs.rebuild(frozen, frozen.graph_def)}
@@ -167,7 +171,7 @@ def bench(
     )
     for strategy in strategies:
         options = dataclasses.replace(options, strategy=strategy)
-        with options.searcher(say, progress) as searcher:
+        with options.searcher(log, progress) as searcher:
             graph_def = _scheduled(function, searcher)
         functions[strategy] = frozen_graphs.rebuild(
             function.frozen, *shared.take(function.frozen, graph_def)
@@ -178,7 +182,7 @@ def bench(
 
 
 def _scheduled(function: Function, searcher: NetworkSearcher) -> graph_pb2.GraphDef:
-    """The graph that `convert` writes with a strategy, whether it is faster or not."""
+    """The graph that `convert` writes with a strategy, even if it is not faster."""
     if not function.problems:
         return function.frozen.graph_def
     schedules, _ = searcher.schedule_all(function.problems.values())
@@ -192,7 +196,7 @@ def measure(
     rounds: int,
     progress: bool,
 ) -> list[Row]:
-    """Calls the functions in turn; differences are to the one named `STOCK`."""
+    """Measures the functions in turn, and compares each with the one named `STOCK`."""
     outputs = {name: function(**inputs) for name, function in functions.items()}
     latencies: dict[str, list[float]] = {name: [] for name in functions}
     bar = Progress("measuring:") if progress else None

@@ -11,7 +11,7 @@ from ios_tf.errors import UserError
 
 
 class DifferenceError(UserError):
-    """A function would compute something else than the original."""
+    """A converted function would compute something else than the original."""
 
     def __init__(
         self, signature: str, batch_size: int, where: str, difference: float
@@ -19,7 +19,7 @@ class DifferenceError(UserError):
         self.difference = f"{difference:.1e} (relative) at batch size {batch_size}"
         self.signature = signature
         super().__init__(
-            f"signature {signature!r} would compute something else than the original: "
+            f"signature {signature!r} would not compute the same as the original: "
             f"at batch size {batch_size} {where} differs by {difference:.1e} "
             "(relative); nothing is written"
         )
@@ -27,24 +27,27 @@ class DifferenceError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """A function of the converted model beside the original one.
+    """The comparison of a function of the converted model with the original one.
 
     Attributes:
-      signature: its name, the first if it has several.
-      difference: largest absolute difference of outputs over the output's spread: its
-        largest change between two inputs. It is over all float outputs and batch
-        sizes. None: not compared, or there are none.
-      batch_sizes: those of the inputs that were compared.
-      equal: whether all other outputs were equal.
-      constant: outputs that do not depend on the input, and so are no evidence.
-      has_no_evidence: whether that is so of all outputs.
-      inner: the tensors inside of the network that were compared, too.
-      tensorflow_ms, converted_ms, portable_ms: median latencies of a call by batch
-        size: of the original in TensorFlow, of the converted model on the engine, and
-        of that one in TensorFlow alone.
-      notes: one line each on what was not compared, or not equal, and why.
-      converted_ratios, portable_ratios: how many times as long the original takes, by
-        batch size, with intervals.
+      signature: the function's name; the first one if several signatures share it.
+      difference: largest absolute difference of an output, divided by the output's
+        spread (its largest change between two inputs). The maximum is over all float
+        outputs and batch sizes. None if nothing was compared or no output is float.
+      batch_sizes: the batch sizes at which outputs were compared.
+      equal: whether all outputs of other types were equal.
+      constant: names of outputs that do not depend on the input. Equal values of such
+        outputs are not evidence.
+      has_no_evidence: whether no output depends on the input.
+      inner: the tensors inside the network that were also compared.
+      tensorflow_ms, converted_ms, portable_ms: median latencies of a call in ms, by
+        batch size: the original in TensorFlow, the converted model on the engine, and
+        the converted model in TensorFlow alone.
+      notes: one line for each thing that was not compared or not equal, with the
+        reason.
+      converted_ratios, portable_ratios: the original's latency divided by that of the
+        converted model (on the engine, in TensorFlow alone), by batch size, with
+        intervals.
     """
 
     signature: str
@@ -59,7 +62,7 @@ class Comparison:
     portable_ratios: Mapping[int, Ratio] = dataclasses.field(default_factory=dict)
 
     def verdict(self) -> Verdict:
-        """Whether the converted model is worth having, by what was measured."""
+        """Whether the measurements show that the converted model is faster."""
         return judge(self.converted_ratios)
 
     constant: Sequence[str] = ()
@@ -67,7 +70,7 @@ class Comparison:
     inner: Sequence[InnerTensor] = ()
 
     def evidence(self) -> str:
-        """Names the tensors that would show a mistake."""
+        """Describes the compared tensors in which a mistake would show."""
         regions = sum(one.is_region and one.moves for one in self.inner)
         logits = sum(not one.is_region and one.moves for one in self.inner)
         named = {
@@ -78,11 +81,14 @@ class Comparison:
         return ", ".join(name for name, is_there in named.items() if is_there)
 
     def is_faster(self) -> bool:
-        """The same as far as is known, where the verdict is undecided."""
+        """Whether the converted model is faster by the estimated ratios alone.
+
+        This decides even where the verdict is undecided.
+        """
         return by_estimate(self.converted_ratios)
 
     def slower_in_tensorflow(self) -> list[int]:
-        """The batch sizes at which TensorFlow alone would run the original faster."""
+        """The batch sizes at which TensorFlow alone runs the original faster."""
         return slower_sizes(self.portable_ratios)
 
 

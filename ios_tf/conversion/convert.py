@@ -1,4 +1,4 @@
-"""convert: a SavedModel in, a faster equal SavedModel out."""
+"""convert: turns a model into an equal SavedModel that runs faster."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ios_tf.conversion.planning import (
     Function,
     Plan,
     computed_directly,
+    drop_extra_batch_sizes,
     of_signature,
-    with_their_batch_sizes,
 )
 from ios_tf.conversion.report import Report, step
 from ios_tf.conversion.samples import warmup_samples
@@ -30,16 +30,18 @@ from ios_tf.model import (
     saved_models,
 )
 from ios_tf.model.captured_variables import large_bytes
-from ios_tf.model.leftovers import step_directory
 from ios_tf.model.loading import saved_model
 from ios_tf.model.outputs import copy_directory, written_directory
+from ios_tf.model.temp_dirs import step_directory
 from ios_tf.model.weights import Weights
 from ios_tf.native import malloc
 from ios_tf.native.graph import USUAL_IMAGE_SIZE
+from ios_tf.old_names import rejects_old_names
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
 
 
+@rejects_old_names
 def convert(
     model: Any,
     output: str | os.PathLike[str],
@@ -47,16 +49,16 @@ def convert(
     batch_size: int | Sequence[int] = 1,
     image_size: int | Sequence[int] = USUAL_IMAGE_SIZE,
     device: str = "auto",
-    strategy: str = "both",
+    strategy: str = "auto",
     max_groups: int = 8,
     max_group_size: int = 3,
     time_limit: float = 300.0,
-    units: Sequence[str] = (),
-    borders: Sequence[str] = (),
+    group_patterns: Sequence[str] = (),
+    block_end_patterns: Sequence[str] = (),
     cache_dir: str | None = None,
-    warmup: int = 2,
-    number: int = 3,
-    repeat: int = 3,
+    warmup_runs: int = 2,
+    runs: int = 3,
+    sample_count: int = 3,
     signatures: Sequence[str] | None = None,
     tags: Sequence[str] | None = None,
     weights: str | None = None,
@@ -67,70 +69,77 @@ def convert(
     overwrite: bool = False,
     again: bool = False,
     progress: bool = False,
-    say: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> Report:
     """Converts a model into an equal SavedModel that runs faster with this package.
 
-    The convolutions' schedules (paper, section 4) are found by measuring on this
-    machine. Signatures, their input and output names, dtypes and shapes stay as they
-    are; a dynamic batch stays dynamic. The result also loads into TensorFlow alone.
+    The search for schedules (paper, section 4) measures on this machine. Signatures
+    keep their input and output names, dtypes and shapes; a dynamic batch stays dynamic.
+    The result also loads into TensorFlow without this package.
 
     Args:
       model: a SavedModel directory, the path of a `.keras` or `.h5` file, `keras:NAME`
         for a network of `keras.applications`, `models:NAME` for one of
         `ios_tf.models`, or a `keras.Model`.
       output: directory to write; any TensorFlow filesystem path.
-      batch_size: the batch size to schedule for, where the model's is dynamic, or
-        several: a batch then runs by the schedule of the nearest one, by ratio, the
-        smaller of two.
-      image_size: the height and width to schedule for, where the model leaves them
-        open, or one number for both; the result takes images of any size all the same.
-      device: the device to schedule for: "cpu"; "gpu", the first one TensorFlow uses;
-        "gpu:1", its second, which it then uses alone; or "auto", the GPU if there is
-        one and the CUDA libraries can be loaded.
-      strategy: "both", which may also split batches, "parallel", "merge", "greedy" or
+      batch_size: the batch size, or several, to schedule for if the model's is dynamic.
+        A batch runs with the schedule of the batch size that is nearest by ratio; of
+        two equally near ones, with the smaller one's.
+      image_size: the height and width to schedule for if the model leaves them open,
+        or one number for both. The result still takes images of any size.
+      device: the device to schedule for: "cpu"; "gpu", TensorFlow's first GPU;
+        "gpu:1", its second GPU, which TensorFlow then uses alone; or "auto", the GPU
+        if there is one and the CUDA libraries can be loaded.
+      strategy: "auto", which may also split batches, "parallel", "merge", "greedy" or
         "sequential".
-      max_groups: groups per stage the search considers, the paper's s; 0: any.
-      max_group_size: operators per group, the paper's r; 0: any.
-      time_limit: seconds after which the searches end with what they have found; of
-        each block three schedules are compared all the same. 0: none.
-      units: regular expressions; operators whose names match one, and equally in its
-        groups, are scheduled as one operator.
-      borders: regular expressions; a block ends with an operator whose name matches.
-      cache_dir: where schedules and latencies are kept; by default $IOS_TF_CACHE, or
+      max_groups: largest number of groups per stage that the search considers (the
+        paper's s); 0 means no limit.
+      max_group_size: largest number of operators per group (the paper's r); 0 means no
+        limit.
+      time_limit: search time limit in seconds; 0 means no limit. At the limit, the
+        searches keep the best schedules so far. Three schedules of each block are
+        compared in any case.
+      group_patterns: regular expressions. Operators whose names match the same
+        expression, with the same text in its capture groups, are scheduled as one
+        operator.
+      block_end_patterns: regular expressions. A block ends with each operator whose
+        name matches.
+      cache_dir: the directory of schedules and latencies; by default $IOS_TF_CACHE, or
         ios_tf in $XDG_CACHE_HOME or ~/.cache.
-      warmup, number, repeat: a latency is the median of `repeat` measurements of
-        `number` runs each, after `warmup` runs; noisy ones are repeated.
+      warmup_runs, runs, sample_count: a latency is the median of `sample_count`
+        measurements of `runs` runs each, after `warmup_runs` runs. Noisy measurements
+        are repeated.
       signatures: the signatures to convert; by default all. Others are kept as they
         are.
-      tags: of the MetaGraph to convert, where a SavedModel has several.
-      weights: for `keras:NAME`: "imagenet", or None for random ones.
-      keep_slower: keep regions, and a model, that are no faster here than TensorFlow,
-        as the strategies that do not search do: for experiments.
-      winograd: whether 3x3 convolutions may be computed by Winograd's minimal
-        filtering on a CPU, where that is measured to be faster; it rounds otherwise.
+      tags: tags of the MetaGraph to convert, if a SavedModel has several.
+      weights: for `keras:NAME`: "imagenet", or None for random weights.
+      keep_slower: for experiments: keep regions, and a model, that are not faster than
+        TensorFlow here. The strategies that do not search keep these in any case.
+      winograd: whether 3x3 convolutions may use Winograd's minimal filtering on a CPU
+        where measurements show that it is faster. Its rounding errors differ.
       fresh: do not use schedules and latencies that are in the cache.
-      samples: real inputs, by which the model is compared and timed: a mapping from
+      samples: real inputs to compare and time the model with: a mapping from
         names of inputs to arrays whose first dimension counts samples, a list of such
         mappings, an array, or the path of a .npz file, of a directory of .npz files or
         images, or of a .tfrecord file. By default the model's own warmup requests
         (`assets.extra/tf_serving_warmup_requests`), or random inputs.
       overwrite: replace `output` if it is a SavedModel.
-      again: convert again what was not decided, because the machine was busy: as
-        `overwrite`. What was measured well is used again in any case, and what was
-        disturbed is measured again.
+      again: like `overwrite`, for a model that stayed undecided because the machine was
+        busy. Good measurements are reused in any case, and disturbed ones repeated.
       progress: show progress on standard error.
-      say: gets lines of information about the model.
+      log: called with lines of information about the model.
 
-    Before the search, the model is written, loaded and compared with the original with
-    sequential schedules; after it, with its own. Each region, and then the whole, is
-    timed beside TensorFlow computing the same: what is no faster by 1 % stays
-    TensorFlow's. A model that gains nothing, without convolutions, with a signature
-    that changes a variable, or with one that TensorFlow's own optimizers fail for, or
-    change the outputs of, is copied.
+    The model is written, loaded and compared with the original twice: before the search
+    with sequential schedules, and after the search with the schedules found.
+    Each region, and then the whole model, is timed beside TensorFlow. A region or model
+    that is not at least 1 % faster is left to TensorFlow.
+
+    The model is copied if it has no convolutions or gains nothing. It is also copied if
+    a signature changes a variable, or if TensorFlow's own optimizers fail for a
+    signature or change its outputs.
 
     Returns:
-      What was done.
+      A report of what was done.
 
     Raises:
       UserError: one line that says what is wrong with the input.
@@ -145,9 +154,9 @@ def convert(
     if tags is not None:
         tags = validation.strings("tags", tags)
     with (
-        options.searcher(say, progress) as searcher,
+        options.searcher(log, progress) as searcher,
         written_directory(output, overwrite or again) as directory,
-        saved_model(model, weights, say) as source,
+        saved_model(model, weights, log) as source,
     ):
         with RECORDER.watched() as load:
             conversion = _Conversion(source, tags, signatures, searcher, options)
@@ -157,7 +166,7 @@ def convert(
 
 
 def _check_apart(model: str, output: str) -> None:
-    """Raises UserError: what is read would be written into, or replaced."""
+    """Raises UserError if writing `written` would change or replace the model."""
     read, written = os.path.realpath(model), os.path.realpath(output)
     if read == written:
         raise UserError(f"{output} is the model: write to another directory")
@@ -169,7 +178,7 @@ def _check_apart(model: str, output: str) -> None:
 
 
 class _Conversion:
-    """One SavedModel on its way."""
+    """The conversion of one SavedModel."""
 
     def __init__(
         self,
@@ -195,28 +204,36 @@ class _Conversion:
         for key in wanted or ():
             if key not in keys:
                 raise UserError(saved_models.no_signature(key, self._loaded))
-        # The function of each signature, and all functions.
+        # The number of each signature's function, and the functions by number.
         self._function_of: dict[str, int] = {}
         self._functions: dict[int, Function] = {}
         self._wanted = wanted or keys
 
     def run(self, directory: str, report: Report) -> Report:
-        """Converts the model into a directory that exists; completes the report."""
+        """Writes the converted model, or a copy of the original, into a directory.
+
+        Args:
+          directory: an existing directory.
+          report: the report to complete.
+
+        Returns:
+          The completed report.
+        """
         try:
             with step("freeze, fold, collect"):
                 self._freeze()
-            report = notes.the_rest(report, self._with_blocks())
+            report = notes.unsupported_nodes_note(report, self._with_blocks())
             return self._converted(directory, report)
         except frozen_graphs.NotConvertedError as reason:
             hint = ""
             if isinstance(reason, frozen_graphs.ChangesVariableError):
-                hint = " (a Keras model? export a function that calls it with "
+                hint = " (for a Keras model, export a function that calls it with "
                 hint += "training=False)"
-            tf.io.gfile.rmtree(directory)  # what was written before it was compared
+            tf.io.gfile.rmtree(directory)  # may hold the model written for comparison
             return self._copied(directory, report.with_notes(f"{reason}{hint}"))
 
     def _converted(self, directory: str, report: Report) -> Report:
-        """As `run`; raises NotConvertedError where the model is to be copied."""
+        """Does the work of `run`; raises NotConvertedError where a copy is needed."""
         functions = self._with_blocks()
         problems = {s: p for f in functions for s, p in f.problems.items()}
         if not problems:
@@ -232,7 +249,7 @@ class _Conversion:
             if not any(schedule.algorithms for schedule in schedules.values()):
                 raise
             tf.io.gfile.rmtree(directory)
-            report = notes.too_inexact(report, error)
+            report = notes.rejected_algorithms_note(report, error)
             report = self._finished(computed_directly(schedules), directory, report)
         if not report.comparisons:
             return self._copied(directory, report)
@@ -245,9 +262,9 @@ class _Conversion:
     def _finished(
         self, schedules: Mapping[str, Schedule], directory: str, report: Report
     ) -> Report:
-        """Writes the model with these schedules where it is faster.
+        """Writes the model with these schedules in each function that gets faster.
 
-        The report has no comparisons where it is nowhere.
+        If no function gets faster, the report has no comparisons.
         """
         with step("network check, region check"):
             plans = {
@@ -269,19 +286,20 @@ class _Conversion:
     def _save_faster(
         self, plans: Mapping[int, Plan], directory: str
     ) -> tuple[dict[int, Comparison], dict[int, Comparison | None]]:
-        """Writes the model with those plans that make it faster, if one does.
+        """Writes the model with the plans that make it faster, if there are any.
 
         Returns:
-          The comparisons of these plans, and of the others. A plan that leaves all
-          regions to TensorFlow has nothing to compare.
+          The comparisons of the kept plans, and those of the rejected plans, by
+          function. The comparison is None for a plan that leaves all regions to
+          TensorFlow.
         """
         kept = {n: plan for n, plan in plans.items() if plan.gains}
         merged = set(kept)
         lost: dict[int, Comparison | None] = dict.fromkeys(plans.keys() - kept.keys())
         graph_defs = {n: f.frozen.graph_def for n, f in self._functions.items()}
         graph_defs |= {n: plan.rewrite(self._device) for n, plan in kept.items()}
-        # A model with changes is judged again. Each function changes once for merges
-        # and once for all of it at most, so this ends.
+        # A changed model is compared again. The loop ends, because each function
+        # changes at most twice: once its merges, and once the whole function.
         while kept:
             comparisons = self._save(graph_defs, directory, timed=kept)
             changed = False
@@ -295,7 +313,7 @@ class _Conversion:
                     del kept[number]
                     graph_defs[number] = plan.function.frozen.graph_def
                 elif number in merged and comparison.slower_in_tensorflow():
-                    # A merged convolution may be what only the engine gains by.
+                    # Perhaps only the engine gains by a merged convolution.
                     merged.remove(number)
                     before = graph_defs[number]
                     graph_defs[number] = plan.rewrite(
@@ -315,11 +333,11 @@ class _Conversion:
         return report.with_notes("the model is copied unchanged")
 
     def _freeze(self) -> None:
-        """Finds the functions of the model, and their blocks."""
+        """Finds the functions of the model and the blocks of each."""
         numbers: dict[tuple[Any, ...], int] = {}
         for name, signature in self._loaded.signatures.items():
             frozen = frozen_graphs.freeze(name, signature, keep_filters=True)
-            # Keras exports the same function under two names: work is done once.
+            # Keras exports the same function under two names. Convert it only once.
             key = (name in self._wanted, *frozen.key())
             number = numbers.setdefault(key, len(numbers))
             self._function_of[name] = number
@@ -336,14 +354,14 @@ class _Conversion:
             )
         by_name = {n: self._functions[k].frozen for n, k in self._function_of.items()}
         assigned_variables.check_others(self._loaded.signatures, by_name)
-        self._functions = with_their_batch_sizes(self._functions)
+        self._functions = drop_extra_batch_sizes(self._functions)
         self._use_samples()
 
     def _use_samples(self) -> None:
-        """Compares functions that are converted with samples, if there are any.
+        """Makes the comparisons use real samples, if there are any.
 
         Raises:
-          UserError: samples that a user gave are for none of the functions.
+          UserError: the user's samples do not fit any of the functions.
         """
         samples = self._samples or self._warmup
         if samples is None:
@@ -354,14 +372,14 @@ class _Conversion:
                 function.reference.use_samples(samples)
             except UserError as error:
                 errors.append(error)
-        # Requests that came with the model may be too old for it.
+        # Warmup requests in the model may be outdated, so their errors are ignored.
         if self._samples and errors and len(errors) == len(converted):
             raise errors[0]
 
     def _try(self) -> None:
         """Writes, loads and runs the model with sequential schedules.
 
-        What cannot work is known before the search, not after it.
+        A model that cannot work thus fails before the search.
         """
         graph_defs = {
             number: function.rewrite_sequential(self._device)
@@ -378,8 +396,8 @@ class _Conversion:
     ) -> dict[int, Comparison]:
         """Writes the model with these graphs, loads it, and compares its functions.
 
-        `timed`: the only ones to compare, and their latencies; by default all are
-        compared, without latencies.
+        `timed`: numbers of the only functions to compare and time. By default all
+        functions are compared, and none is timed.
         """
         try:
             self._write(graph_defs, directory)
@@ -387,13 +405,14 @@ class _Conversion:
             size += self._weights.nbytes + self._table_bytes()
             malloc.release_unused(size)
             written = tf.saved_model.load(directory)
-        # TensorFlow raises all kinds of errors for what it cannot save or load.
+        # TensorFlow raises all kinds of errors for models it cannot save or load.
         except UserError:
             raise
         except Exception as error:
-            self._check_folding()  # else the mistake is ours
+            self._check_folding()  # raises if TensorFlow is at fault
             raise UserError(
-                f"TensorFlow cannot save the model again: {first_line(error)}"
+                "TensorFlow cannot save and load the converted model: "
+                f"{first_line(error)}"
             ) from error
         comparisons = {
             number: function.compare(

@@ -1,4 +1,4 @@
-"""How far outputs are from those expected, and how far rounding may take them."""
+"""Compares outputs with expected ones, and estimates the effect of rounding."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from ios_tf.differences import relative_difference, spread
 from ios_tf.model import function_library
 from ios_tf.model.frozen_graphs import FrozenSignature
 
-# Two computations may differ by this many times what rounding the inputs changes.
-# Correct conversions differed by at most 0.75 times that where it exceeds 3e-6.
+# Two computations may differ by this many times the effect of rounding the inputs.
+# Correct conversions differed by at most 0.75 times that effect where it exceeds 3e-6.
 _AMPLE = 4.0
-# Rounding of the inputs that changes outputs by more than this may change anything.
+# If rounding the inputs changes outputs by more than this, any difference is allowed.
 _CHAOS = 1e-2
-# More than any difference but one of shapes, or of what is a number and what is not.
+# Allows any difference except infinite ones: other shapes, or NaN or infinity in other
+# places.
 _ANYTHING = 1e30
-# Computing in another order, as of the mean of a large image, may change a value by
-# a few times this many roundings.
+# A different order of computation, as in the mean of a large image, may change a value
+# by a few times this many roundings.
 _ROUNDINGS = 20
 
-# By name of an output: the spread of each of its float components.
+# Output name -> the spread of each of its float components.
 Spreads = Mapping[str, Sequence[float | None]]
 
 
 def tolerance(frozen: FrozenSignature, device: str) -> float:
-    """The difference that rounding always explains.
+    """The largest difference that rounding always explains.
 
-    It is relative to the spread of a tensor, or to its largest value where the network
-    computes in half precision: see `judged_by_value`.
+    The difference is relative to the spread of a tensor. Where the network computes in
+    half precision, it is relative to the tensor's largest value: see `judged_by_value`.
     """
     types = {
         tf.dtypes.as_dtype(node.attr["T"].type)
@@ -57,9 +58,9 @@ def noise_of(near: np.ndarray, truth: np.ndarray, scale: float | None) -> float:
     """How much rounding changes a tensor, relative to its scale.
 
     Args:
-      near: the tensor for rounded inputs.
-      truth: the tensor.
-      scale: its spread; None: its largest value.
+      near: the tensor computed from rounded inputs.
+      truth: the tensor computed from the exact inputs.
+      scale: the tensor's spread; None for its largest value.
     """
     noise = relative_difference(near, truth, scale)
     if not scale or not np.isfinite(truth).any():
@@ -70,7 +71,7 @@ def noise_of(near: np.ndarray, truth: np.ndarray, scale: float | None) -> float:
 
 
 def allowed_difference(exact: float, noise: float) -> float:
-    """The difference allowed of outputs that rounding the inputs changes by `noise`."""
+    """The allowed difference of outputs that input rounding changes by `noise`."""
     return _ANYTHING if noise > _CHAOS else max(exact, noise * _AMPLE)
 
 
@@ -103,17 +104,17 @@ def constant_outputs(moved: Spreads) -> list[str]:
 def compare_outputs(
     found: Mapping[str, Any], expected: Mapping[str, Any], moved: Spreads | None = None
 ) -> tuple[float | None, dict[str, str]]:
-    """How far outputs are from those expected.
+    """Compares outputs with the expected ones.
 
     Args:
-      found: the outputs to judge.
+      found: the outputs to check.
       expected: the original's outputs.
       moved: how much each component of an output changes with the input.
 
     Returns:
-      The largest absolute difference of a float output over its spread, or over its
+      The largest absolute difference of a float output divided by its spread, or by its
       largest absolute value where it has no spread. It is None if there is no float
-      output. In addition, what to say about every unequal output of another type.
+      output. Also, by name, a sentence about each unequal output of another type.
     """
     worst, unequal = None, {}
     for name, value in expected.items():
@@ -123,7 +124,7 @@ def compare_outputs(
                 scale = next(scales, None) or None
                 worst = max(worst or 0.0, relative_difference(one, truth, scale))
             elif one.shape != truth.shape:
-                unequal[name] = f"output {name!r} has another shape"
+                unequal[name] = f"output {name!r} has a different shape"
             elif (one != truth).any():
                 count = int((one != truth).sum())
                 unequal[name] = (
@@ -135,8 +136,11 @@ def compare_outputs(
 def differ(
     difference: float | None, unequal: Mapping[str, str], allowed: float
 ) -> bool:
-    """Whether outputs differ, of which `compare_outputs` says this: floats by more
-    than rounding, or, where there are none, others at all."""
+    """Whether outputs differ, given the result of `compare_outputs`.
+
+    Float outputs differ if their difference exceeds `allowed`. Without float outputs,
+    any unequal output counts.
+    """
     return bool(unequal) if difference is None else difference > allowed
 
 
@@ -169,7 +173,7 @@ def undefined(outputs: Mapping[str, Any]) -> list[float]:
 
 
 def _pairs(found: Any, expected: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The components of an output, but for handles of variables and the like."""
+    """Pairs of components of two outputs, without handles of variables and the like."""
     for one, truth in zip(
         tf.nest.flatten(found, expand_composites=True),
         tf.nest.flatten(expected, expand_composites=True),

@@ -1,7 +1,7 @@
-"""Compares tensors inside of a network: results of regions, and logits.
+"""Compares tensors inside a network: results of regions, and logits.
 
-An output may hide a mistake: one that saturates, or one that hardly depends on the
-input. The tensors that lead to the output show the mistake.
+An output may hide a mistake if it saturates or hardly depends on the input. The tensors
+that lead to the output show the mistake.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ios_tf.differences import relative_difference, spread
 from ios_tf.model import graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 
-# Operators whose result may say less than what they read.
+# Operators whose result may hide a difference in their input.
 _SATURATING = (
     "Softmax",
     "LogSoftmax",
@@ -38,7 +38,7 @@ _SATURATING = (
     "NonMaxSuppressionV5",
 )
 
-# The key of an output that is added to a signature, before the tensor's name.
+# Prefix of the keys of logits that are added to a signature's outputs.
 _LOGITS = "logits of "
 
 
@@ -47,11 +47,11 @@ class InnerTensor:
     """A tensor that the original and the converted graph both compute.
 
     Attributes:
-      name: what to call it.
+      name: its name in messages.
       is_region: whether it is the result of a region.
-      difference: relative to the spread.
-      allowed: what rounding explains of that.
-      noise: what rounding of the inputs changes, relative to the spread.
+      difference: the difference between the graphs, relative to the spread.
+      allowed: the largest such difference that rounding explains.
+      noise: the change when the inputs are rounded, relative to the spread.
       moves: whether it depends on the input.
     """
 
@@ -74,16 +74,16 @@ def compare(
     others: Inputs,
     device: str,
 ) -> list[InnerTensor]:
-    """Compares the results of regions, and what saturating operators read.
+    """Compares the results of regions, and the inputs of saturating operators.
 
     Args:
       frozen: the original.
-      graph_def: its graph with schedules.
+      graph_def: the original's graph with schedules.
       inputs: arguments of the signature.
       others: arguments of the same shapes, which show how much a tensor moves.
       device: "cpu" or "gpu".
     """
-    # A region may hold a softmax; it gives the logits, too, if they are outputs.
+    # A region that contains a softmax returns its logits only if they are outputs.
     frozen = _with_logits(frozen)
     lowered = graph_optimizer.lowered(
         dataclasses.replace(frozen, graph_def=graph_def), device=device
@@ -128,14 +128,14 @@ def compare(
 
 
 def worst(tensors: Sequence[InnerTensor]) -> InnerTensor | None:
-    """The first tensor that differs, or the one of the largest difference."""
+    """The first tensor that differs, else the one with the largest difference."""
     differing = (one for one in tensors if one.differs)
     largest = max(tensors, key=lambda one: one.difference, default=None)
     return next(differing, largest)
 
 
 def _with_logits(frozen: FrozenSignature) -> FrozenSignature:
-    """The signature with what saturating operators read as more outputs."""
+    """The signature with the inputs of saturating operators as additional outputs."""
     logits = dict.fromkeys(
         subgraphs.full_name(node.input[0])
         for node in frozen.graph_def.node
@@ -151,7 +151,10 @@ def _with_logits(frozen: FrozenSignature) -> FrozenSignature:
 def _pairs(
     frozen: FrozenSignature, lowered: graph_pb2.GraphDef
 ) -> list[tuple[str, str, str]]:
-    """(region or nothing, tensor of the lowered graph, tensor of the original)."""
+    """The tensors to compare.
+
+    Each is (region or "", tensor of the lowered graph, tensor of the original).
+    """
     results = subgraphs.results_of_regions(frozen, lowered)
     originals: Mapping[str, tf.compat.v1.NodeDef] = {
         node.name: node for node in frozen.graph_def.node

@@ -1,4 +1,4 @@
-"""Makes inputs up by which a model can be compared with another one."""
+"""Makes up inputs with which a model can be compared with another one."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from ios_tf.errors import first_line
 from ios_tf.model.inputs import LIMITS, open_sizes
 from ios_tf.native.graph import USUAL_IMAGE_SIZE
 
-# The size of images: in place of all unknown dimensions but the first, or of two in
-# turn.
+# The size of images: one number for all unknown dimensions but the first, or two
+# numbers (height, width) that alternate.
 Size = int | tuple[int, int]
 
-# Sizes for images of unknown size, tried in turn, after the one that a schedule is made
-# for, until the model takes one; and where another size than that is wanted.
+# Sizes to try for images of unknown size until the model takes one. SIZES follow the
+# size that the schedule is made for. OTHER_SIZES serve where another size is wanted.
 SIZES: tuple[Size, ...] = (64, 299, 512)
 OTHER_SIZES: tuple[Size, ...] = (75, 107, 224, *SIZES)
 # Sizes for models that take none of those: of digits, faces, small photographs.
 _LAST_SIZES = (32, 128, 256, 28, 160, 96, 16)
-# A constant may be added to what a network made of the image, so many times smaller.
+# A constant may be added to a feature map that is this many times smaller than the
+# image.
 _STRIDES = (1, 2, 4, 8, 16, 32)
 _MOST_TOLD = 12
 _SMALLEST = 4
 _LARGEST = 1024
-# Numbers of channels for images of which not even these are known.
+# Numbers of channels to try for images whose number of channels is unknown.
 _CHANNELS = (3, 1)
 
 Inputs = Mapping[str, tf.Tensor]
 
 
 class Values(NamedTuple):
-    """Random numbers: between which, and whether images of them are smooth."""
+    """The range of random numbers, and whether images of them are smooth."""
 
     low: float
     high: float
@@ -43,15 +44,15 @@ class Values(NamedTuple):
 
 
 class Guess(NamedTuple):
-    """Guesses where a signature leaves open which inputs its function takes.
+    """Guesses of input properties that a signature leaves open.
 
     Attributes:
-      image_size: in place of unknown dimensions, but for the leading one; of sounds,
-        numbers of two dimensions at most, for 64 samples; of volumes and videos, for a
-        quarter of their slices or frames.
-      limit: whole numbers are below it.
-      channels: of images of which they are unknown.
-      seed: other seeds give other values of the same shapes.
+      image_size: replaces unknown dimensions, except the leading one. A sound (floats
+        of at most two dimensions) gets 64 samples per pixel. A volume or video gets one
+        slice or frame per 4 rows.
+      limit: exclusive upper bound of whole numbers.
+      channels: replaces an unknown number of channels of images.
+      seed: another seed gives other values of the same shapes.
     """
 
     image_size: Size = USUAL_IMAGE_SIZE
@@ -62,9 +63,9 @@ class Guess(NamedTuple):
 
 _FIRST_GUESS = Guess()
 
-# They are tried until small changes of them change outputs little. A deep network that
-# was trained on images, or normalised for them, may amplify rounding of noise a million
-# times.
+# Kinds of values to try in turn, until small changes of the inputs change the outputs
+# little. A deep network that was trained on images, or normalised for them, may amplify
+# the rounding of random noise a million times.
 VALUES = (
     Values(0.0, 1.0, False),
     Values(0.0, 1.0, True),
@@ -72,19 +73,19 @@ VALUES = (
     Values(0.0, 255.0, True),
     Values(0.0, 255.0, False),
 )
-_SAMPLES = 64  # of a sound for a row of an image
-_FRAMES = 4  # rows of an image for one
-_COARSE = 5  # cells of what is made smooth, along height and width
-# How much inputs are changed to see what rounding in every layer does (relative).
+_SAMPLES = 64  # samples of a sound per pixel of the image size
+_FRAMES = 4  # rows of the image size per slice or frame
+_COARSE = 5  # height and width of the random grid that smooth images interpolate
+# Relative change of the inputs that simulates rounding in every layer.
 _ROUNDING = 2e-6
 
 
 class CannotCompareError(Exception):
-    """There are no inputs by which a model can be compared; it says why."""
+    """There are no inputs with which a model can be compared; the message says why."""
 
 
 class NotAcceptedError(CannotCompareError):
-    """A function does not take the inputs that were made up for it."""
+    """A function does not accept the inputs that were made up for it."""
 
 
 def made_up_inputs(
@@ -96,13 +97,13 @@ def made_up_inputs(
     """Random arguments of a signature.
 
     Args:
-      specs: of the arguments, by name.
-      batch_size: in place of unknown leading dimensions.
-      guess: what else the signature does not say.
-      values: what numbers that are not whole are.
+      specs: the specs of the arguments, by name.
+      batch_size: replaces unknown leading dimensions.
+      guess: replaces other properties that the signature leaves open.
+      values: the kind of floating-point values.
 
     Raises:
-      CannotCompareError: there are none of this type.
+      CannotCompareError: an argument has a type without random values.
     """
     image_size = guess.image_size
     in_turn = image_size if isinstance(image_size, tuple) else (image_size,)
@@ -134,14 +135,14 @@ def made_up_inputs(
             array = random.integers(0, min(spec.dtype.max, guess.limit), shape)
             array = array.astype(spec.dtype.as_numpy_dtype)
         elif spec.dtype == tf.string:
-            # Networks with strings for inputs mostly read encoded images.
+            # Networks with string inputs mostly read encoded images.
             count = int(np.prod(shape))
             photographs = random.integers(0, 255, (count, 64, 64, 3), np.uint8)
             encoded = [tf.io.encode_jpeg(one).numpy() for one in photographs]
             array = np.array(encoded, dtype=object).reshape(shape)
         else:
             raise CannotCompareError(
-                f"input {name!r} is of type {spec.dtype.name}, no number"
+                f"input {name!r} has type {spec.dtype.name}, which is not numeric"
             )
         inputs[name] = tf.constant(array, spec.dtype)
     return inputs
@@ -157,16 +158,18 @@ def _numbers(
     images = random.uniform(
         values.low, values.high, [shape[0], rows, columns, shape[3]]
     )
-    # Letterboxed: where an image is black, small numbers that are added matter.
+    # The top quarter is black, as in a letterboxed image. Small added constants matter
+    # there.
     images[:, : rows // 4] = 0
     return tf.image.resize(images, shape[1:3]).numpy() if values.smooth else images
 
 
-def told_sizes(graph_def: Any) -> list[Size]:
-    """Sizes of images that a graph may ask for, if it takes no usual one.
+def sizes_from_constants(graph_def: Any) -> list[Size]:
+    """Image sizes to try for a graph that takes none of the usual ones.
 
-    Those of its constants, which may be positions or templates, times what strides
-    divide an image by; then others that models are made for.
+    The first ones are the sizes of the graph's constants, which may be positions or
+    templates, multiplied by common strides. Other sizes that models are made for
+    follow.
     """
     parts = dict.fromkeys(
         (height, width)
@@ -183,13 +186,13 @@ def told_sizes(graph_def: Any) -> list[Size]:
 
 
 def _images_of(shape: Any) -> list[tuple[int, int]]:
-    """The height and width of the constant, if it can be read as one image."""
+    """The height and width of a constant, if its shape can be that of one image."""
     sizes = [dimension.size for dimension in shape.dim]
     if len(sizes) == 4 and sizes[0] == 1:
         sizes = sizes[1:]
-    if len(sizes) == 3 and sizes[0] == 1:  # of a sequence
+    if len(sizes) == 3 and sizes[0] == 1:  # a sequence
         sizes[0] = sizes[1]
-    # Filters are small.
+    # A small shape is probably that of a filter.
     if len(sizes) != 3 or min(sizes[:2]) < _SMALLEST:
         return []
     return [(sizes[0], sizes[1])]
@@ -204,9 +207,7 @@ def accepted_made_up_inputs(
 ) -> tuple[Inputs, Mapping[str, Any], Inputs]:
     """Inputs that a function accepts, its outputs, and other inputs of these shapes.
 
-    See `made_up_inputs`.
-
-    `sizes`: of images of unknown size, to be tried in turn.
+    See `made_up_inputs`. `sizes` are tried in turn for images of unknown size.
     """
     shapes = [spec.shape for spec in specs.values()]
     unknown = any(s.rank is None or None in s.as_list()[1:] for s in shapes)
@@ -224,7 +225,7 @@ def accepted_made_up_inputs(
         )
         try:
             return inputs, function(**inputs), other
-        # A function may raise anything for inputs that mean nothing.
+        # A function may raise anything for meaningless inputs.
         except Exception as error:
             errors.append(error)
     strings = [name for name, spec in specs.items() if spec.dtype == tf.string]
@@ -232,22 +233,22 @@ def accepted_made_up_inputs(
         raise NotAcceptedError(
             f"its input {strings[0]!r} takes strings that cannot be made up, such as "
             "serialized tf.Examples; --samples=FILE.tfrecord or FILE.npz (samples= in "
-            "Python) gives real ones"
+            "Python) provides real inputs"
         )
     raise NotAcceptedError(
-        f"it does not take inputs that are made up ({first_line(errors[0])}); "
-        "--samples=FILE.npz (samples= in Python) gives real ones"
+        f"it does not accept made-up inputs ({first_line(errors[0])}); "
+        "--samples=FILE.npz (samples= in Python) provides real inputs"
     )
 
 
 def rounded_inputs(inputs: Inputs) -> dict[str, tf.Tensor] | None:
-    """The inputs, numbers changed as rounding would; None: none can be."""
+    """The inputs with floats changed as by rounding; None if no input is float."""
     random = np.random.default_rng(0)
     rounded = {}
     for name, tensor in inputs.items():
         rounded[name] = tensor
         if tensor.dtype in (tf.float32, tf.float64):
-            # Upwards: or means would know nothing of it.
+            # All changes are upwards: changes of both signs would cancel in means.
             factors = 1 + random.uniform(0, 2 * _ROUNDING, tensor.shape)
             rounded[name] = tf.constant(tensor.numpy() * factors, tensor.dtype)
     return rounded if any(rounded[n] is not inputs[n] for n in inputs) else None

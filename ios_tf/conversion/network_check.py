@@ -1,8 +1,8 @@
-"""The final check: a whole network with its schedules, against itself sequential.
+"""The final check: times a whole network with its schedules and with sequential ones.
 
-Blocks are searched one by one, with their inputs in a layout and a cache state of
-their own; what counts is the network. A converted model is never slower than its own
-sequential schedule.
+Blocks are searched one by one, so the layouts of their inputs and the state of the
+caches differ from those in the network. This check makes sure that a converted model is
+never slower than its own sequential schedule.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ios_tf.scheduler.problem import batch_size_of
 from ios_tf.tuning.searcher import NetworkSearcher
 
 _SHARE = 0.25
-# Schedules of several blocks are compared by their stages and algorithms.
+# Identifies the schedules of several blocks by their stages and algorithms.
 _Choice = tuple[tuple[tuple[Stage, ...], frozenset[tuple[int, str]]], ...]
 
 
@@ -33,9 +33,10 @@ class CheckedSize:
     """The measurements at one batch size.
 
     Attributes:
-      schedules: those that are kept, by signature of their blocks.
-      sequential_ms, scheduled_ms: latencies of all regions together.
-      fell_back: all others were slower than the sequential ones.
+      schedules: the schedules that are kept, by block signature.
+      sequential_ms, scheduled_ms: latencies of all regions together with the sequential
+        schedules, and with the kept ones.
+      fell_back: whether the sequential schedules were faster than all others.
     """
 
     schedules: Mapping[str, Schedule]
@@ -46,7 +47,7 @@ class CheckedSize:
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """The schedules to keep, by signature of their blocks, and why, by batch size."""
+    """The schedules to keep, by block signature, and the measurements by batch size."""
 
     schedules: Mapping[str, Schedule]
     sizes: Mapping[int, CheckedSize]
@@ -58,14 +59,14 @@ def check(
     schedules: Mapping[str, Schedule],
     searcher: NetworkSearcher,
 ) -> Checked:
-    """Keeps `schedules`, or others where those are faster.
+    """Keeps `schedules`, or other schedules if those are faster.
 
     Args:
       frozen: the graph.
-      collected: what was collected from it, by batch size.
-      schedules: by signature, those of all blocks; of a baseline that was asked for,
-        they are kept even where they are slower.
-      searcher: what has found them; its cost model measures.
+      collected: the blocks of the graph, by batch size.
+      schedules: the schedules of all blocks, by signature. Those of a baseline strategy
+        are kept even if they are slower.
+      searcher: the searcher that found them; its cost model measures.
     """
     problems = {s: p for c in collected.values() for s, p in c.problems.items()}
     sequential = {s: sequential_schedule(problem) for s, problem in problems.items()}
@@ -74,7 +75,7 @@ def check(
     cost_model = searcher.cost_model
     device = cost_model.device.kind
     batch_sizes = list(collected)
-    # Of what the searches had: other schedules seldom win.
+    # A share of the search time is enough, because other schedules seldom win.
     seconds = _SHARE * searcher.time_limit / len(collected)
     light = frozen.without_weights
     graphs: dict[_Choice, graph_pb2.GraphDef] = {}
@@ -102,7 +103,7 @@ def check(
             ],
             cost_model.release,
         )
-        if latencies[0] == math.inf:  # nothing to compare others with
+        if latencies[0] == math.inf:  # the sequential schedules could not be measured
             latencies = [0.0] * len(latencies)
         cost_model.release()
         measured = list(zip(choices.values(), latencies, strict=False))
@@ -128,10 +129,11 @@ def _key(choice: Mapping[str, Schedule], signatures: Iterable[str]) -> _Choice:
 def _programs(
     frozen: FrozenSignature, batch_size: int, device: str
 ) -> list[dict[str, Any]]:
-    """{"block", "schedule"} of every region at one of the batch sizes of a graph."""
+    """The {"block", "schedule"} of every region at one of the graph's batch sizes."""
     programs = []
     for program in graph_optimizer.lowered_programs(frozen, batch_size, device):
-        # The region's own batch size: not every tensor need have one entry per image.
+        # The region's own batch size may differ: not every tensor has one entry per
+        # image.
         size = batch_size_of(program["block"])
         (schedule,) = (
             entry["schedule"]

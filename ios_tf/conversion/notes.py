@@ -1,5 +1,7 @@
-"""Adds to reports what they say of each step, with notes on searches, comparisons, and
-nodes that stay TensorFlow's."""
+"""Adds results and notes to a report.
+
+The notes are about searches, comparisons and nodes that are left to TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ from ios_tf.model.function_library import (
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import SearchStats
 
-_UNKNOWN = "their shapes are unknown, or they are of a kind the engine does not have"
+_UNKNOWN = "their shapes are unknown, or the engine does not support their type"
 
 
 def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
-    """Says how the results differ from the originals."""
+    """Adds the comparisons of the converted functions with the originals."""
     notes: list[str] = []
     for comparison in found:
         notes += comparison.notes
@@ -33,10 +35,10 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
             notes.append(
                 f"signature {comparison.signature!r} was not timed: "
                 + (
-                    "that it is faster is known of its regions only, which were called "
-                    "with tensors that were made up"
+                    "only its regions were timed, with made-up tensors, and those that "
+                    "were kept are faster than TensorFlow"
                     if report.regions
-                    else "whether it is faster is not known"
+                    else "it is not known whether the signature is faster"
                 )
             )
         sizes = ", ".join(map(str, comparison.slower_in_tensorflow()))
@@ -51,8 +53,8 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
 def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
     """Says why a function is left to TensorFlow.
 
-    `comparison`: of the function with its regions; None if no region was faster, so
-    that there was nothing to compare.
+    `comparison`: the comparison of the converted function with the original. It is None
+    if no region was faster, so that there was nothing to compare.
     """
     name = f"signature {made.function.reference.name!r}"
     if comparison and comparison.converted_ms:
@@ -64,8 +66,8 @@ def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
         report = report.with_notes(f"{name} could not be called: {refusal}")
     if not made.regions:
         return report.with_notes(
-            f"{name} is left to TensorFlow, because neither the signature nor one of "
-            "its regions could be timed; --keep_slower converts it all the same"
+            f"{name} is left to TensorFlow, because neither the signature nor any of "
+            "its regions could be timed; --keep_slower converts it anyway"
         )
     several = sum(len(one.regions) for one in made.regions) > 1
     reason = "none of its regions is" if several else "its region is not"
@@ -84,7 +86,7 @@ def undecided(report: Report, made: Plan, comparison: Comparison | None) -> Repo
 
 
 def lost_functions(report: Report, names: Sequence[str]) -> Report:
-    """Says which functions of the model the result does not have."""
+    """Says which functions of the model are missing in the result."""
     if not names:
         return report
     functions = "function" if len(names) == 1 else "functions"
@@ -99,41 +101,44 @@ def load(report: Report, found: MachineLoad, command: str) -> Report:
 
     Args:
       report: the report.
-      found: the load while it was measured.
-      command: what decides it later.
+      found: the load of the machine during the measurements.
+      command: the command that decides the undecided signatures later.
     """
     return dataclasses.replace(report, load=found).with_notes(
         *(
-            f"signature {name!r} is not decided: the machine was busy ({found}); what "
-            f"is better by the estimate is kept. Run {command!r} with your other "
-            "options when the machine is calm: it reuses what was measured well"
+            f"signature {name!r} is undecided, because the machine was busy ({found}); "
+            "the version that is faster by the estimates is kept. When the machine is "
+            f"idle, run {command!r} with your other options; good measurements are "
+            "reused"
             for name in report.undecided
         )
     )
 
 
 def search(report: Report, stats: SearchStats) -> Report:
-    """Says what the searches took, and where they ended early."""
+    """Adds the effort of the searches, and says where they ended early."""
     notes = [
-        f"block {name} is too large to search and cut in {cuts + 1} or more parts; "
-        "--max_groups and --max_group_size make searches smaller"
+        f"block {name} is too large to search as a whole, so it was cut into at least "
+        f"{cuts + 1} parts; smaller --max_groups and --max_group_size make the search "
+        "smaller"
         for name, cuts in stats.cut.items()
     ]
     if stats.too_large:
         notes.append(
-            f"{len(stats.too_large)} blocks could not be measured, or not all that was "
-            "to be, in the memory that was free; where nothing could be, they run "
-            "sequentially"
+            f"{len(stats.too_large)} blocks could be measured only in part, or not at "
+            "all, because too little memory was free; blocks without any measurement "
+            "run sequentially"
         )
     if stats.stopped:
         unsearched = max(stats.stopped.values())
         notes.append(
-            f"the searches of {len(stats.stopped)} blocks ended with the time limit: "
-            "by what was measured, schedules at most "
-            f"{unsearched:.0%} faster may exist; --time_limit gives more time"
+            f"the searches of {len(stats.stopped)} blocks stopped at the time limit: "
+            "according to the measurements, schedules that are at most "
+            f"{unsearched:.0%} faster may exist; a larger --time_limit searches longer"
             if unsearched < 1
-            else f"the searches of {len(stats.stopped)} blocks ended with the time "
-            "limit before they had seen all stages; --time_limit gives more time"
+            else f"the searches of {len(stats.stopped)} blocks stopped at the time "
+            "limit before they had considered all stages; a larger --time_limit "
+            "searches longer"
         )
     return dataclasses.replace(
         report,
@@ -146,16 +151,17 @@ def search(report: Report, stats: SearchStats) -> Report:
     ).with_notes(*notes)
 
 
-def too_inexact(report: Report, error: DifferenceError) -> Report:
-    """Says that other algorithms than the direct one are not used."""
+def rejected_algorithms_note(report: Report, error: DifferenceError) -> Report:
+    """Says that convolutions are computed directly, because Winograd is too inexact."""
     return report.with_notes(
-        f"signature {error.signature!r} would differ by {error.difference} with "
-        "Winograd's minimal filtering: its convolutions are computed directly"
+        f"signature {error.signature!r} would differ from the original by "
+        f"{error.difference} with Winograd's minimal filtering, so its convolutions "
+        "are computed directly"
     )
 
 
 def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Report:
-    """Says what was found for the function; `schedules`: what the searches gave."""
+    """Adds the plan of a function. `schedules` are the results of the searches."""
     sizes = dict(report.sizes)
     for batch_size, size in made.checked.sizes.items():
         blocks = [
@@ -169,8 +175,8 @@ def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Repor
             size.scheduled_ms,
         )
     fell_back = [
-        f"the schedules that were found for batch size {batch_size} are no faster than "
-        "the sequential ones in the whole network: those are used"
+        f"the schedules found for batch size {batch_size} are not faster than the "
+        "sequential schedules in the whole network, so the sequential ones are used"
         for batch_size, size in made.checked.sizes.items()
         if size.fell_back
     ]
@@ -178,7 +184,7 @@ def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Repor
     return dataclasses.replace(
         report,
         sizes=sizes,
-        # They are the same for all batch sizes.
+        # The blocks have the same operators at all batch sizes.
         operators=report.operators + sum(len(block["names"]) for block in blocks),
         blocks=report.blocks + sum(parts),
         image_size=report.image_size or made.function.image_size,
@@ -186,12 +192,12 @@ def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Repor
     ).with_notes(*fell_back, *_slow_regions(made))
 
 
-def the_rest(report: Report, converted: Sequence[Function]) -> Report:
+def unsupported_nodes_note(report: Report, converted: Sequence[Function]) -> Report:
     """Says what the schedules do not cover."""
     left: collections.Counter[str] = collections.Counter()
     outside = 0
     inside: collections.Counter[str] = collections.Counter()
-    # They are the same for all batch sizes.
+    # The reports are the same for all batch sizes.
     reports = [next(iter(f.collected.values())).report for f in converted]
     for function, of_function in zip(converted, reports, strict=True):
         left.update(of_function.get("left_to_tensorflow", {}))
@@ -200,30 +206,35 @@ def the_rest(report: Report, converted: Sequence[Function]) -> Report:
         inside += hidden_convolutions(graph_def)
     fixed = [(f, f.fixed_batch_size()) for f in converted]
     notes = [
-        f"signature {f.reference.name!r} {f.describe_fixed_batch_size()}: it is "
-        f"scheduled for {size} {'image' if size == 1 else 'images'} in a call"
+        f"signature {f.reference.name!r} {f.describe_fixed_batch_size()}, so it is "
+        f"scheduled for {size} {'image' if size == 1 else 'images'} per call"
         for f, size in fixed
         if size and size not in report.sizes
     ]
     notes += [
-        f"signature {f.reference.name!r} is another network at batch size {size} than "
-        f"at {', '.join(map(str, f.collected))}: nothing is scheduled for it"
+        f"signature {f.reference.name!r} is a different network at batch size {size} "
+        f"than at {', '.join(map(str, f.collected))}, so nothing is scheduled for "
+        f"batch size {size}"
         for f in converted
         for size in f.other_networks
     ]
     others = set().union(*(other_convolutions(f.frozen.graph_def) for f in converted))
     if not outside and not inside:
-        names = f" the engine knows, but {', '.join(sorted(others))}" if others else ""
+        names = (
+            f" that the engine supports, only {', '.join(sorted(others))}"
+            if others
+            else ""
+        )
         notes.append(f"the model has no convolution{names}")
         others = set()
     if others:
         notes.append(
-            f"{', '.join(sorted(others))} are left to TensorFlow: the engine knows no "
-            "such convolutions"
+            f"convolutions of type {', '.join(sorted(others))} are left to TensorFlow: "
+            "the engine does not support them"
         )
     notes += [
-        f"{count} {'convolution' if count == 1 else 'convolutions'} inside of {where} "
-        "left to TensorFlow"
+        f"{count} {'convolution is' if count == 1 else 'convolutions are'} left to "
+        f"TensorFlow inside {where}"
         for where, count in inside.items()
     ]
     unscheduled = sum(left[op] for op in CONVOLUTIONS)
@@ -238,7 +249,7 @@ def the_rest(report: Report, converted: Sequence[Function]) -> Report:
 
 
 def _slow_regions(made: Plan) -> list[str]:
-    """Which regions are left to TensorFlow, and why."""
+    """Lines that say which regions are left to TensorFlow, and why."""
     lines = [
         _left_to_tensorflow(one.name, one.tensorflow_ms, one.region_ms)
         for one in made.regions
@@ -248,7 +259,7 @@ def _slow_regions(made: Plan) -> list[str]:
     if untimed:
         lines.append(
             f"{untimed} {'region is' if untimed == 1 else 'regions are'} left to "
-            "TensorFlow, because they could not be timed; --keep_slower converts them"
+            "TensorFlow, because timing failed; --keep_slower converts untimed regions"
         )
     return lines
 
@@ -256,17 +267,18 @@ def _slow_regions(made: Plan) -> list[str]:
 def _left_to_tensorflow(
     name: str, tensorflow_ms: Mapping[int, float], ours_ms: Mapping[int, float]
 ) -> str:
-    return f"{name} is left to TensorFlow, because ours is not clearly faster: " + (
-        "; ".join(
-            f"TensorFlow took {tensorflow_ms[size]:.2f} ms and ours {ms:.2f} ms at "
-            f"batch size {size}"
+    return (
+        f"{name} is left to TensorFlow, because the engine is not clearly faster: "
+        + "; ".join(
+            f"TensorFlow took {tensorflow_ms[size]:.2f} ms and the engine took "
+            f"{ms:.2f} ms at batch size {size}"
             for size, ms in ours_ms.items()
         )
     )
 
 
 def _reasons(refused: Sequence[Mapping[str, str]]) -> str:
-    """The most frequent reasons for which nodes were refused, and those nodes."""
+    """The most frequent reasons for refusing nodes, and the refused nodes."""
     nodes = collections.defaultdict(list)
     for refusal in refused:
         nodes[refusal["reason"]].append(refusal["node"])

@@ -1,4 +1,4 @@
-"""export-onnx: a rewritten graph, with its merged convolutions, for other runtimes."""
+"""export-onnx: writes a rewritten graph with its merged convolutions as ONNX."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from ios_tf.model.loading import saved_model
 from ios_tf.native.names import ANNOTATIONS, MERGED
 
 OPSET = 17
-# Largest difference over the largest value; other summation orders stay far below.
+# Largest allowed difference, relative to the largest value. Another order of summation
+# causes a far smaller one.
 TOLERANCE = 1e-3
-# Such messages of tf2onnx start with its function in which something failed.
+# The start of tf2onnx's messages that name its own failed function.
 _PASS = re.compile(r"^rewriter <.*?>: (exception )?")
-# The optimizer gives the convolution of a merge stage such a name.
+# The optimizer's name for the convolution of a merge stage.
 _MERGED = re.compile(re.escape(MERGED) + r"(_\d+)?$")
 
 
@@ -39,10 +40,10 @@ class Exported:
     """The result of an export.
 
     Attributes:
-      signature: the one that was exported.
-      merged: convolutions that each stand for several of the original model.
+      signature: the exported signature.
+      merged: number of convolutions that each replace several of the original model.
       difference: largest absolute difference between ONNX Runtime's outputs and
-        TensorFlow's over the largest absolute value; None: not checked.
+        TensorFlow's, divided by the largest absolute value; None if not checked.
     """
 
     signature: str
@@ -62,23 +63,23 @@ def export_onnx(
 ) -> Exported:
     """Writes a signature of a model as an ONNX file.
 
-    Of a converted model that is the rewritten graph: convolutions of merge stages are
-    one convolution and a split. Inputs and outputs keep the signature's names. Where
-    ONNX Runtime is installed, its outputs for random inputs are compared with
-    TensorFlow's before anything is written.
+    A converted model is exported with its rewritten graph: each merge stage is one
+    convolution and a split. Inputs and outputs keep the signature's names. If ONNX
+    Runtime is installed, its outputs are compared with TensorFlow's before the file is
+    written.
 
     Args:
-      model: as of `ios_tf.convert`; mostly what that wrote.
+      model: as for `ios_tf.convert`; usually a model that `convert` wrote.
       output: the file to write.
-      batch_size: of the comparison, where the model's is dynamic.
-      signature: the one to export; by default `serving_default` or the only one.
-      tags: as of `ios_tf.convert`.
-      inputs: of the comparison: arrays, or shapes of random ones, by name.
+      batch_size: the batch size of the comparison if the model's is dynamic.
+      signature: the signature to export; by default `serving_default` or the only one.
+      tags: as for `ios_tf.convert`.
+      inputs: inputs of the comparison by name: arrays, or shapes of random ones.
       opset: version of ONNX's operators.
 
     Raises:
       UserError: one line that says what is wrong with the input, that tf2onnx is
-        missing, or that it cannot export the model.
+        missing, or that tf2onnx cannot export the model.
     """
     tf2onnx = _tf2onnx()
     output = os.fspath(output)
@@ -91,7 +92,7 @@ def export_onnx(
         if frozen.captures:
             raise UserError(
                 f"signature {name!r} uses tables or other resources, which ONNX does "
-                "not have; export a signature without them"
+                "not support; export a signature without them"
             )
         plain = dataclasses.replace(
             frozen, graph_def=_without_schedules(frozen.graph_def)
@@ -118,7 +119,7 @@ def _tf2onnx() -> ModuleType:
 
 
 class _Errors(logging.Handler):
-    """Keeps what tf2onnx logs of what it cannot do, with tracebacks or without."""
+    """Keeps the first line of each error that tf2onnx logs, without tracebacks."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -130,7 +131,7 @@ class _Errors(logging.Handler):
 
 @contextlib.contextmanager
 def _logged_errors() -> Iterator[list[str]]:
-    """Collects the errors that tf2onnx logs; the terminal does not get them."""
+    """Collects the errors that tf2onnx logs, and keeps them from the terminal."""
     logger = logging.getLogger("tf2onnx")
     before = logger.handlers, logger.propagate, logger.level
     handler = _Errors()
@@ -144,7 +145,7 @@ def _logged_errors() -> Iterator[list[str]]:
 
 
 def _without_schedules(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
-    """The graph as plain TensorFlow: tf2onnx optimises it in this process."""
+    """The graph without schedules, because tf2onnx optimises it in this process."""
     plain = graph_pb2.GraphDef()
     plain.CopyFrom(graph_def)
     for node in function_library.nodes(plain):
@@ -176,24 +177,27 @@ def _to_onnx(
                 tensors_to_rename={**inputs, **outputs},
             )
             content = proto.SerializeToString()
-        # Unsupported operators and versions, too large a model: all kinds of errors.
+        # tf2onnx raises all kinds of errors for unsupported operators, unsupported
+        # versions and too large models.
         except Exception as error:
             reason = errors[0] if errors else first_line(error)
             raise _cannot_export(frozen, name, reason) from error
-    # Of an operator it does not know it makes one that ONNX does not know, either.
+    # tf2onnx exports an unknown operator as one that ONNX does not know, and only logs
+    # an error.
     if errors:
         raise _cannot_export(frozen, name, errors[0])
     return content
 
 
 def _cannot_export(frozen: FrozenSignature, name: str, reason: str) -> UserError:
-    """Says why, in words of the model: tf2onnx names what it is written of."""
+    """An error that describes the model, where tf2onnx would name its own functions."""
     strings = [key for key, spec in frozen.inputs.items() if spec.dtype == tf.string]
-    # It drops nodes that read strings, and then misses the input in one of its passes.
+    # tf2onnx drops nodes that read strings, and then one of its passes misses the
+    # input.
     if strings and _PASS.match(reason):
         reason = (
-            f"its input {strings[0]!r} is of strings, of which ONNX reads no images "
-            "and no records; export a signature of numbers"
+            f"its input {strings[0]!r} has strings, and ONNX cannot decode images or "
+            "records from strings; export a signature with numeric inputs"
         )
     return UserError(
         f"tf2onnx cannot export signature {name!r}: {_PASS.sub('', reason)}"
@@ -214,7 +218,7 @@ def _difference(
         )
         found = session.run(
             list(expected),
-            # .numpy() of a scalar is no array.
+            # .numpy() of a scalar does not return an array.
             {name: np.asarray(value) for name, value in inputs.items()},
         )
     except Exception as error:
@@ -226,8 +230,8 @@ def _difference(
 
 
 def _check_directory(output: str) -> None:
-    """Fails now rather than after the work."""
+    """Raises UserError before the work if the file cannot be written."""
     if os.path.isdir(output):
-        raise UserError(f"{output}: is a directory, must be a file to write")
+        raise UserError(f"{output} is a directory; give the name of a file to write")
     if not os.access(os.path.dirname(output) or ".", os.W_OK):
         raise UserError(f"{output}: its directory does not exist or is not writable")

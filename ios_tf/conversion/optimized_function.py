@@ -1,4 +1,4 @@
-"""optimize: a function of Python in, a faster equal function out, nothing written."""
+"""optimize: turns a Python function or model into a faster equal function in memory."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from ios_tf.conversion.planning import (
     Function,
     Plan,
     computed_directly,
+    drop_extra_batch_sizes,
     of_signature,
-    with_their_batch_sizes,
 )
 from ios_tf.conversion.report import Report
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import assigned_variables, frozen_graphs, graph_optimizer
-from ios_tf.model.leftovers import remove_abandoned_steps
+from ios_tf.model.temp_dirs import remove_abandoned_steps
 from ios_tf.model.weights import Weights
 from ios_tf.native.graph import USUAL_IMAGE_SIZE
+from ios_tf.old_names import rejects_old_names
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
 
@@ -32,10 +33,10 @@ _Compute = Callable[[list[tf.Tensor]], Sequence[tf.Tensor]]
 
 
 class OptimizedFunction:
-    """The function that `optimize` returns: called as the original is.
+    """The function that `optimize` returns. Call it like the original.
 
     Attributes:
-      report: what was done; it is shown where this object is, too.
+      report: what was done. The `repr` of this object shows it, too.
     """
 
     def __init__(
@@ -60,53 +61,53 @@ class OptimizedFunction:
         return f"<{kind} function {signature}>\n{self.report.table()}"
 
 
+@rejects_old_names
 def optimize(
     model_or_function: Any,
     batch_size: int | Sequence[int] = 1,
     *,
     image_size: int | Sequence[int] = USUAL_IMAGE_SIZE,
     device: str = "auto",
-    strategy: str = "both",
+    strategy: str = "auto",
     max_groups: int = 8,
     max_group_size: int = 3,
     time_limit: float = 300.0,
-    units: Sequence[str] = (),
-    borders: Sequence[str] = (),
+    group_patterns: Sequence[str] = (),
+    block_end_patterns: Sequence[str] = (),
     cache_dir: str | None = None,
-    warmup: int = 2,
-    number: int = 3,
-    repeat: int = 3,
+    warmup_runs: int = 2,
+    runs: int = 3,
+    sample_count: int = 3,
     keep_slower: bool = False,
     winograd: bool = True,
     fresh: bool = False,
     samples: Any = None,
     progress: bool = False,
-    say: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> OptimizedFunction:
     """Makes an equal function that runs faster in this process.
 
-    Variables become constants, with the values they have now: whatever changes them
-    later, such as training, does not change the result. Schedules are searched, kept
-    and found as by `convert`; no model is written.
+    Variables become constants with their current values. Later changes, such as
+    training, do not affect the result. Schedules are searched and cached as by
+    `convert`, but no model is written.
 
     Args:
       model_or_function: a `keras.Model`, which is run with `training=False`; a
         `tf.function` with an `input_signature`; a `ConcreteFunction`; or a signature of
         a loaded SavedModel.
-      batch_size: the batch size to schedule for, where the function's is dynamic, or
-        several: a batch then runs by the schedule of the nearest one, by ratio, the
-        smaller of two.
-      image_size: the height and width to schedule for, where the function leaves them
-        open, or one number for both.
-      device, strategy, max_groups, max_group_size, time_limit, units, borders,
-        cache_dir, warmup, number, repeat, keep_slower, winograd, fresh, samples,
-        progress,
-        say: as of `convert`.
+      batch_size: the batch size, or several, to schedule for if the function's is
+        dynamic. A batch runs with the schedule of the batch size that is nearest by
+        ratio; of two equally near ones, with the smaller one's.
+      image_size: the height and width to schedule for if the function leaves them open,
+        or one number for both.
+      device, strategy, max_groups, max_group_size, time_limit, group_patterns,
+        block_end_patterns, cache_dir, warmup_runs, runs, sample_count, keep_slower,
+        winograd, fresh, samples, progress, log: as for `convert`.
 
     Returns:
-      A function of the same signature: arguments, which may be numpy arrays, results
-      and their structures are the original's. It has a `report`. Where there is nothing
-      to schedule, or the function changes variables, it runs the original, and the
+      A function with the original's signature: the same arguments, which may be numpy
+      arrays, and the same structure of results. It has a `report`. If there is nothing
+      to schedule, or the original changes variables, it runs the original, and the
       report says so.
 
     Raises:
@@ -115,10 +116,10 @@ def optimize(
     """
     options = ConvertOptions.of(locals())
     if isinstance(model_or_function, OptimizedFunction):
-        raise UserError("it is optimized already; pass the original")
+        raise UserError("the function is optimized already; pass the original")
     original = Original.of(model_or_function)
     remove_abandoned_steps()
-    with options.searcher(say, progress) as searcher:
+    with options.searcher(log, progress) as searcher:
         report = options.report(searcher, None)
         with RECORDER.watched() as load:
             try:
@@ -138,15 +139,16 @@ def _faster(
     report: Report,
     options: ConvertOptions,
 ) -> tuple[_Compute | None, Report]:
-    """A faster equivalent; None if there is none, and the report says why.
+    """A faster equivalent, and the report.
 
-    Raises NotConvertedError where the original has to stay as it is.
+    The equivalent is None if there is none; the report then says why. Raises
+    NotConvertedError if the original cannot be converted.
     """
     device = searcher.cost_model.device.kind
     equivalents = _Equivalents(original, options, device)
     try:
         return _searched(equivalents, searcher, report, options)
-    finally:  # the comparisons called the function
+    finally:  # the comparisons called the function, which may assign variables
         assigned_variables.restore(equivalents.function.frozen)
 
 
@@ -156,10 +158,10 @@ def _searched(
     report: Report,
     options: ConvertOptions,
 ) -> tuple[_Compute | None, Report]:
-    """The result of `_faster`."""
+    """Does the work of `_faster`."""
     device, keeps_all = searcher.cost_model.device.kind, options.keeps_all
     function = equivalents.function
-    report = notes.the_rest(report, [function])
+    report = notes.unsupported_nodes_note(report, [function])
     if not function.problems:
         return None, report
     # A graph that cannot work fails before the search, not after it.
@@ -180,7 +182,7 @@ def _searched(
     except DifferenceError as error:
         if not any(schedule.algorithms for schedule in schedules.values()):
             raise
-        report = notes.too_inexact(report, error)
+        report = notes.rejected_algorithms_note(report, error)
         plan, compute, comparison = find(computed_directly(schedules))
     if not keeps_all:
         report = notes.undecided(report, plan, comparison)
@@ -191,16 +193,16 @@ def _searched(
 
 
 class _Equivalents:
-    """Functions that compute what an original does, by other graphs.
+    """Makes functions that compute the same as an original, from other graphs.
 
     Attributes:
-      function: the original.
+      function: the original with its blocks.
     """
 
     def __init__(
         self, original: Original, options: ConvertOptions, device: str
     ) -> None:
-        """Raises NotConvertedError where it has to stay as it is."""
+        """Raises NotConvertedError if the original cannot be converted."""
         if not original.function.outputs:
             raise frozen_graphs.NoFunctionError(f"{original.name} has no outputs")
         self._original = original
@@ -208,7 +210,8 @@ class _Equivalents:
         self._frozen = frozen_graphs.freeze_flat(
             original.name, original.function, keep_filters=True
         )
-        # Later changes of the original, such as training, must not change others.
+        # Copies of variables: later changes of the original, such as training, must not
+        # change the equivalents.
         self._weights = Weights()
         found = Function.find(
             original.name,
@@ -221,13 +224,13 @@ class _Equivalents:
         )
         if options.samples is not None:
             found.reference.use_samples(options.samples)
-        (self.function,) = with_their_batch_sizes({0: found}).values()
+        (self.function,) = drop_extra_batch_sizes({0: found}).values()
 
     def compared(self, graph_def: Any, timed: bool) -> tuple[_Compute, Comparison]:
-        """The function of a graph, and how it compares with the original.
+        """The function of a graph, and its comparison with the original.
 
         Raises:
-          UserError: TensorFlow cannot make it, or it computes something else.
+          UserError: TensorFlow cannot make the function, or it computes something else.
         """
         compute = self._rebuilt(graph_def)
         comparison = self.function.compare(
@@ -238,7 +241,7 @@ class _Equivalents:
     def _named(
         self, compute: Callable[..., Any]
     ) -> Callable[..., dict[str, tf.Tensor]]:
-        """A function of flat tensors as one of the names of inputs and outputs."""
+        """Turns a function of flat tensors into one of named inputs and outputs."""
         frozen = self._frozen
         return lambda **inputs: dict(
             zip(
@@ -254,12 +257,13 @@ class _Equivalents:
             rebuilt = frozen_graphs.rebuild(
                 frozen, *self._weights.take(frozen, graph_def)
             )
-        # TensorFlow raises all kinds of errors for what it cannot import again.
+        # TensorFlow raises all kinds of errors for graphs it cannot import.
         except Exception as error:
             with of_signature(self._original.name):
-                graph_optimizer.check_folding(self._frozen)  # else the mistake is ours
+                # Raises if TensorFlow is at fault.
+                graph_optimizer.check_folding(self._frozen)
             raise UserError(
-                f"TensorFlow cannot make the function {self._original.name!r} again: "
+                f"TensorFlow cannot rebuild the function {self._original.name!r}: "
                 f"{first_line(error)}"
             ) from error
 
@@ -267,7 +271,7 @@ class _Equivalents:
             results = rebuilt._call_flat(tensors, rebuilt.captured_inputs)
             return [results[key] for key in self._frozen.outputs]
 
-        # Variables live as long as they do; so do tables and others.
+        # References that keep the variables, tables and other resources alive.
         owner = self._original.owner if self._frozen.captures else None
         compute.owners = self._weights, owner  # type: ignore[attr-defined]
         return compute

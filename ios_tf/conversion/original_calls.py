@@ -1,4 +1,4 @@
-"""Calls of an original function: inputs that were made up for it, and its outputs."""
+"""Calls of an original function: made-up inputs or samples, and the outputs."""
 
 from __future__ import annotations
 
@@ -35,33 +35,35 @@ from ios_tf.conversion.made_up_inputs import (
     accepted_made_up_inputs,
     made_up_inputs,
     rounded_inputs,
-    told_sizes,
+    sizes_from_constants,
 )
 from ios_tf.conversion.samples import rows
 from ios_tf.errors import first_line
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.inputs import open_sizes
 
-# Batch sizes of functions that do not take those which are asked for.
+# Batch sizes to try if a function does not take the requested ones.
 _OTHER_BATCHES = (2, 4, 8, 16, 32)
-# Other inputs are tried where rounding changes outputs by more than this.
+# Other inputs are tried if rounding changes outputs by more than this.
 STEADY = 1e-4
-# Sizes around bounds at which the original is called, and elements of their inputs.
+# Largest number of sizes around bounds at which the original is called, and of elements
+# of the inputs there.
 _MOST_BOUNDS = 8
 _MOST_ELEMENTS = 16_000_000
 
 
 class Case(NamedTuple):
-    """Inputs, and what the original makes of them.
+    """Inputs, and the outputs of the original.
 
     Attributes:
       inputs: the arguments.
-      others: arguments of the same shapes.
+      others: other arguments of the same shapes.
       expected: the outputs for `inputs`.
-      spreads: how much the outputs change between `inputs` and `others`, where
-        differences are judged by that.
-      constant: the outputs that do not change.
-      noise: how much rounding of the inputs changes the outputs, of their spreads.
+      spreads: how much the outputs change between `inputs` and `others`. Empty if
+        differences are judged relative to the outputs' values instead.
+      constant: names of outputs that do not change.
+      noise: how much rounding of the inputs changes the outputs, relative to their
+        spreads.
     """
 
     inputs: Inputs
@@ -73,7 +75,7 @@ class Case(NamedTuple):
 
 
 class BoundCase(NamedTuple):
-    """Inputs of a size around which the function starts to do something else.
+    """Inputs of a size near which the function starts to compute something else.
 
     Attributes:
       batch_size, image_size: the size.
@@ -88,11 +90,11 @@ class BoundCase(NamedTuple):
 
 
 class OriginalCalls:
-    """Calls of the original function of a signature, each kept by its batch size.
+    """Calls the original function of a signature once per batch size.
 
     Attributes:
-      inputs: by batch size, also where two calls of the original differ.
-      refused: by batch size, why the original could not be called, or compared.
+      inputs: the arguments by batch size, even if two calls of the original differ.
+      refused: by batch size, why the original could not be called or compared.
     """
 
     def __init__(
@@ -110,16 +112,16 @@ class OriginalCalls:
         self._function = function
         self._frozen = frozen
         self._device = device
-        # Latencies are of images of the first one.
+        # Latencies are measured with the first of these sizes that the model takes.
         self._sizes: Sequence[Size] = (frozen.image_size, *SIZES)
-        # Tried before, and after, the usual ones.
+        # Sizes to try before, and after, the usual ones.
         self._first_sizes = () if image_size is None else (image_size,)
-        self._last_sizes = told_sizes(frozen.graph_def)
+        self._last_sizes = sizes_from_constants(frozen.graph_def)
         self._cases: dict[int, Case] = {}
         self._samples: Mapping[str, np.ndarray] | None = None
 
     def use_samples(self, samples: Mapping[str, np.ndarray]) -> None:
-        """Calls with real inputs from now on."""
+        """Uses real inputs for calls from now on."""
         self._samples = samples
 
     def inputs_at(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
@@ -136,16 +138,16 @@ class OriginalCalls:
         return {size: self.inputs[size] for size in found}
 
     def refusal(self) -> CannotCompareError | None:
-        """Why the original could not be called; None if it was at some batch size."""
+        """Why the original could not be called; None if some call succeeded."""
         return None if self._cases else next(iter(self.refused.values()), None)
 
     def cases(
         self, batch_sizes: Sequence[int], timed: Sequence[int]
     ) -> tuple[dict[int, Case], CannotCompareError | None]:
-        """Inputs and outputs by batch size, and why there are none, or no more.
+        """Inputs and outputs by batch size, and the first reason for a missing size.
 
-        Some functions take one batch size only, though they do not say so: if they take
-        none of those that are asked for, another one.
+        Some functions take a single batch size but do not declare it. If a function
+        takes none of the requested sizes, other sizes are tried.
         """
         found: dict[int, Case] = {}
         reason: CannotCompareError | None = None
@@ -169,7 +171,7 @@ class OriginalCalls:
         """The call at a batch size.
 
         Raises:
-          CannotCompareError: the original cannot be called there, or compared.
+          CannotCompareError: the original cannot be called or compared at this size.
         """
         if batch_size in self.refused:
             raise self.refused[batch_size]
@@ -187,7 +189,7 @@ class OriginalCalls:
 
     def _call_original(self, batch_size: int, sizes: Sequence[Size]) -> None:
         if self._frozen.changes:
-            raise CannotCompareError("every call changes what the next one computes")
+            raise CannotCompareError("each call changes the outputs of the next call")
         with timing.running(plugin=False, device=self._device):
             if self._samples is not None:
                 case = self._sampled_case(self._samples, batch_size)
@@ -198,7 +200,7 @@ class OriginalCalls:
             )
         self.inputs[batch_size] = case.inputs
         if differ(again, unequal, repeatable(self._tolerance, case.noise)):
-            raise CannotCompareError("two calls of the original differ")
+            raise CannotCompareError("two equal calls of the original differ")
         self._cases[batch_size] = case
 
     def _steady_case(self, batch_size: int, sizes: Sequence[Size]) -> Case:
@@ -231,17 +233,17 @@ class OriginalCalls:
         others = rows(samples, specs, batch_size, batch_size)
         try:
             return self._case(inputs, others, self._function(**inputs))
-        # A function may raise anything for inputs that mean nothing to it.
+        # A function may raise anything for meaningless inputs.
         except Exception as error:
             raise NotAcceptedError(
-                f"it does not take the samples ({first_line(error)})"
+                f"it does not accept the samples ({first_line(error)})"
             ) from error
 
     def _case(
         self, inputs: Inputs, others: Inputs, expected: Mapping[str, Any]
     ) -> Case:
         moved: Spreads = {}
-        # Other values may be refused where the first ones are not.
+        # The function may refuse the other values.
         with contextlib.suppress(Exception):
             moved = spreads(expected, self._function(**others))
         constant = constant_outputs(moved)
@@ -254,7 +256,10 @@ class OriginalCalls:
         return Case(inputs, others, expected, moved, constant, noise)
 
     def at_bounds(self) -> Iterator[BoundCase]:
-        """Calls around the sizes at which the function changes; none for samples."""
+        """Calls around the sizes at which the function changes.
+
+        There are no such calls if samples are used.
+        """
         called = 0
         for batch_size, height, width in self._bound_sizes if not self._samples else ():
             guess = Guess((height, width))
@@ -267,7 +272,7 @@ class OriginalCalls:
                 inputs = made_up_inputs(self._frozen.inputs, batch_size, guess)
                 with timing.running(plugin=False, device=self._device):
                     expected = self._function(**inputs)
-            # The function may refuse these sizes, with any error.
+            # The function may refuse these sizes with any error.
             except Exception:
                 continue
             called += 1
@@ -275,7 +280,7 @@ class OriginalCalls:
 
 
 def _elements(spec: tf.TensorSpec, batch_size: int, guess: Guess) -> int:
-    """How many elements an input of an image size has, at least."""
+    """A lower bound of the number of elements of an input."""
     if spec.shape.rank is None:
         return 0
     known = spec.shape.as_list()

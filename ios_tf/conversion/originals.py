@@ -1,4 +1,4 @@
-"""The functions that users give to `optimize`, and how they are called."""
+"""The functions that users pass to `optimize`, and the ways to call them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS = (
 
 
 class Call:
-    """How a function is called: between Python's arguments and flat tensors."""
+    """Converts between a function's Python arguments and results and flat tensors."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Call:
         defaults: Mapping[str, Any],
         prepare: Callable[..., Any] | None = None,
     ) -> None:
-        """`prepare`: makes the arguments of those that a caller gives."""
+        """`prepare`: turns a caller's arguments into the function's."""
         self._type = function.function_type
         self._defaults = defaults
         self._keywords = function._arg_keywords
@@ -47,11 +47,11 @@ class Call:
 
     @property
     def types(self) -> Sequence[Any]:
-        """Of the tensors that the function's graph takes."""
+        """The types of the tensors that the function's graph takes."""
         return self._type.flat_inputs
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tf.Tensor]:
-        """Arguments as the flat tensors that the function's graph takes.
+        """Converts arguments to the flat tensors that the function's graph takes.
 
         Raises:
           TypeError, ValueError: the arguments are not those of the function.
@@ -64,8 +64,8 @@ class Call:
                 bound.arguments.setdefault(name, value)
             bound = self._type.bind_with_defaults(bound.args, bound.kwargs, {})
         except TypeError:
-            # TensorFlow takes tensors by their own names, too, such as the only
-            # argument of a signature without its name.
+            # TensorFlow also takes tensors by their own names, and a signature's only
+            # argument without its name.
             values = {**dict(zip(self._keywords, args, strict=False)), **kwargs}
             if len(args) > self._positional or values.keys() != {*self._keywords}:
                 raise
@@ -74,14 +74,15 @@ class Call:
         return self._type.unpack_inputs(bound)
 
     def result(self, tensors: Sequence[tf.Tensor]) -> Any:
-        """The flat tensors of the graph as the function returns them."""
+        """Packs the graph's flat output tensors as the function returns them."""
         return self._type.pack_output(tensors)
 
 
 class PrunedCall:
-    """How a function of `wrap_function` that was pruned is called: with its tensors.
+    """Converts the arguments of a pruned function of `wrap_function`.
 
-    In their order, or by their names. Its own type has the arguments of before.
+    A caller passes its tensors in order or by name. The function's own type still has
+    the arguments from before pruning.
     """
 
     def __init__(self, function: Any) -> None:
@@ -92,34 +93,34 @@ class PrunedCall:
         self._type = function.function_type
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         self.signature = inspect.Signature(
-            # Names of nodes need not be Python's.
+            # Names of nodes need not be Python identifiers.
             [inspect.Parameter(re.sub(r"\W", "_", key), kind) for key in keywords]
         )
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tf.Tensor]:
-        """As `Call.tensors`."""
+        """See `Call.tensors`."""
         keywords = self._keywords
         values = {**dict(zip(keywords, args, strict=False)), **kwargs}
         count = len(args) + len(kwargs)
         if count != len(keywords) or values.keys() != {*keywords}:
-            raise TypeError(f"it takes the tensors {', '.join(keywords)}")
+            raise TypeError(f"the function takes the tensors {', '.join(keywords)}")
         return [
             tf.convert_to_tensor(values[name], spec.dtype)
             for name, spec in zip(keywords, self.types, strict=True)
         ]
 
     def result(self, tensors: Sequence[tf.Tensor]) -> Any:
-        """As `Call.result`."""
+        """See `Call.result`."""
         return self._type.pack_output(tensors)
 
 
 class Original:
-    """The function that was given, with fixed types of its arguments."""
+    """A user's function with fixed argument types."""
 
     def __init__(
         self, name: str, owner: Any, function: Any, call: Call | PrunedCall
     ) -> None:
-        """`owner`: keeps alive what `function`, a ConcreteFunction, captures."""
+        """`owner`: keeps alive the captures of `function`, a ConcreteFunction."""
         self.name = name
         self.call = call
         self.owner = owner
@@ -132,10 +133,10 @@ class Original:
 
     @classmethod
     def of(cls, given: Any) -> Original:
-        """Finds the function in what a user gives.
+        """Finds the function in a user's argument.
 
         Raises:
-          UserError: there is none, or several.
+          UserError: the argument has no function, or several.
         """
         import keras
 
@@ -162,7 +163,8 @@ class Original:
             raise UserError(f"the model has no signatures; {without_signatures(given)}")
         if isinstance(given, (str, os.PathLike)):
             raise UserError(
-                f"a model on disk is converted by ios_tf.convert; pass {_KINDS}"
+                "ios_tf.optimize does not take a path: convert a model on disk with "
+                f"ios_tf.convert, or pass {_KINDS}"
             )
         if callable(given) and not isinstance(given, type):
             raise UserError(
@@ -182,7 +184,7 @@ class Original:
         call_with = given.function_spec.default_values
         try:
             function = given.get_concrete_function()
-        # The function's own code may raise anything where it is traced.
+        # The function's own code may raise anything while it is traced.
         except Exception as error:
             raise UserError(
                 f"the tf.function {name} cannot be traced: {first_line(error)}"
@@ -223,8 +225,8 @@ class Original:
     def compute(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:
         """The outputs of the function's graph."""
         function = self.function
-        # As they are: of images without pixels some of TensorFlow's kernels make
-        # outputs that their own shape functions would refuse.
+        # The outputs are not checked: for images without pixels, some TensorFlow
+        # kernels return shapes that their own shape functions would refuse.
         result = function._call_flat(tensors, function.captured_inputs)
         flat = tf.nest.flatten(result, expand_composites=True)
         return [tensor for tensor in flat if tensor is not None]
@@ -233,12 +235,12 @@ class Original:
 def _name(function: Any) -> str:
     name = getattr(function, "__name__", None) or getattr(function, "name", None)
     name = name.decode() if isinstance(name, bytes) else name or type(function).__name__
-    # TensorFlow adds a prefix and a number to the name of a function that it traces.
+    # TensorFlow adds a prefix and a number to the name of a traced function.
     return re.sub(r"^__inference_(.+)_\d+$", r"\1", name)
 
 
 def _like(spec: Any, value: Any, convert: Callable[[Any, tf.TensorSpec], Any]) -> Any:
-    """Puts a Keras model's argument into the structure it was built with."""
+    """Puts a Keras model's argument into the structure that the model expects."""
     import keras
 
     if isinstance(spec, Mapping) and isinstance(value, Mapping):
@@ -247,7 +249,7 @@ def _like(spec: Any, value: Any, convert: Callable[[Any, tf.TensorSpec], Any]) -
     if len(flat) != len(specs):
         raise ValueError(f"the model takes {len(specs)} tensors, not {len(flat)}")
     if any(one is None for one in flat):
-        raise ValueError("the model was optimized for all of its inputs; one is None")
+        raise ValueError("the model was optimized for all inputs; one input is None")
     return keras.tree.pack_sequence_as(
         spec, [convert(one, of) for one, of in zip(flat, specs, strict=True)]
     )

@@ -1,6 +1,6 @@
-"""One function of a model on its way: found, tried, planned, rewritten, compared.
+"""The steps of converting one function: find, try, plan, rewrite and compare.
 
-Shared by `convert`, which writes the result, and `optimize`, which returns it.
+`convert`, which writes the result, and `optimize`, which returns it, share them.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from ios_tf.tuning.searcher import NetworkSearcher
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """One function of a model: several signatures may share it.
+    """One function of a model. Several signatures may share it.
 
     Attributes:
       frozen: its graph.
-      collected: its blocks, by batch size; empty: it is not converted.
+      collected: its blocks, by batch size. Empty if it is not converted.
       reference: the original.
-      other_networks: batch sizes for which it has other blocks: nothing is scheduled
-        for these.
+      other_networks: batch sizes at which it has other blocks. Nothing is scheduled for
+        these sizes.
     """
 
     frozen: FrozenSignature
@@ -65,16 +65,18 @@ class Function:
         """Finds the blocks of a function.
 
         Args:
-          name: what errors and notes call it.
-          original: computes what `frozen` does, which was made of it.
-          batch_sizes: those to schedule for; none if it is not to be converted.
-          image_size: in place of the heights and widths that its inputs leave open.
+          name: the function's name in errors and notes.
+          original: the original, from which `frozen` was made.
+          batch_sizes: the batch sizes to schedule for; empty if the function shall not
+            be converted.
+          image_size: replaces the heights and widths that the inputs leave open.
           device: "cpu" or "gpu".
-          weights: where its variables are kept that are not the original's.
+          weights: keeps the function's variables that the original does not have.
 
         Raises:
-          UserError: it is converted already.
-          NotOptimizedError: TensorFlow fails to infer its shapes, or to optimise it.
+          UserError: the function is already converted.
+          NotOptimizedError: TensorFlow fails to infer the function's shapes, or to
+            optimise it.
         """
         if batch_sizes and graph_optimizer.is_converted(frozen):
             raise UserError(
@@ -92,13 +94,14 @@ class Function:
                 }
             except NotOptimizedError as error:
                 graph_optimizer.check_shapes(unfolded, batch_sizes)
-                raise error.__cause__ or error from None  # the mistake is ours
+                # TensorFlow infers the original's shapes, so the fault is ours.
+                raise error.__cause__ or error from None
         bounds = {size for one in collected.values() for size in one.bound_sizes}
         reference = Reference(
             name, original, frozen, device, _told_size(collected), bounds
         )
         function = cls(frozen, collected, reference)
-        kept = of_one_network(collected)
+        kept = largest_consistent_batch_sizes(collected)
         others = [size for size in collected if size not in kept]
         function = dataclasses.replace(function, collected=kept, other_networks=others)
         _check_memory(name, function)
@@ -106,7 +109,7 @@ class Function:
 
     @property
     def image_size(self) -> tuple[int, int] | None:
-        """That it is scheduled for, where its inputs leave some of it open."""
+        """The image size of the schedules; None if the inputs do not leave it open."""
         shapes = [spec.shape for spec in self.frozen.inputs.values()]
         if not any(s.rank and s.rank > 2 and None in s.as_list()[1:] for s in shapes):
             return None
@@ -118,7 +121,7 @@ class Function:
         return {s: p for c in self.collected.values() for s, p in c.problems.items()}
 
     def rewrite_sequential(self, device: str) -> Any:
-        """Its graph with sequential schedules: to try it before the search."""
+        """The graph with sequential schedules, for a trial before the search."""
         if not self.problems:
             return self.frozen.graph_def
         sequential = {s: sequential_schedule(p) for s, p in self.problems.items()}
@@ -134,18 +137,18 @@ class Function:
         timed: bool,
         portable: bool = False,
     ) -> Comparison:
-        """Compares what was made of `graph_def` with the original.
+        """Compares a function made from `graph_def` with the original.
 
         Args:
-          found: what should compute the same.
-          graph_def: the graph it was made of, with schedules.
-          batch_sizes: those it was scheduled for. The outputs are compared at another
-            one, too, and if latencies are not wanted only at the first of these.
+          found: the function that should compute the same.
+          graph_def: the graph with schedules from which `found` was made.
+          batch_sizes: the scheduled batch sizes. Outputs are compared at these (without
+            `timed`, at the first one only) and at one other size.
           timed: whether to measure latencies.
-          portable: whether to measure those in TensorFlow alone, too.
+          portable: whether to measure latencies in TensorFlow alone, too.
 
         Raises:
-          UserError: it computes something else.
+          UserError: `found` computes something else.
         """
         another = next(size for size in itertools.count(3) if size not in batch_sizes)
         compared = [*(batch_sizes if timed else batch_sizes[:1]), another]
@@ -164,7 +167,7 @@ class Function:
         return [size for size in batch_sizes if size not in self.other_networks]
 
     def fixed_batch_size(self) -> int | None:
-        """How many images the blocks are scheduled for, where no batch size says it."""
+        """The scheduled number of images if no input has an open batch dimension."""
         inputs = self.frozen.inputs.values()
         if not self.problems or any(
             spec.shape.rank is None or None in spec.shape.as_list()[:1]
@@ -175,19 +178,20 @@ class Function:
         return first.block["inputs"][0][0]
 
     def describe_fixed_batch_size(self) -> str:
-        """Says why a batch size does not change how many images it computes."""
+        """Says why a batch size does not change the number of images."""
         fixed = self.fixed_batch_size()
         shapes = [spec.shape for spec in self.frozen.inputs.values()]
         leading = {shape[0] for shape in shapes if shape.rank}
         if leading == {fixed} and all(s.is_fully_defined() for s in shapes):
             return f"has the fixed batch size {fixed}"
-        # The number may be fixed, or follow another dimension or an input's value.
+        # The number of images may be fixed, or depend on another dimension or on the
+        # value of an input.
         return "has no input whose first dimension is open"
 
 
 @contextlib.contextmanager
 def of_signature(name: str) -> Iterator[None]:
-    """Says of which signature TensorFlow's optimizers fail."""
+    """Adds the signature's name to errors of TensorFlow's optimizers."""
     try:
         yield
     except NotOptimizedError as error:
@@ -195,15 +199,15 @@ def of_signature(name: str) -> Iterator[None]:
 
 
 def _told_size(collected: Mapping[int, Collected]) -> tuple[int, int] | None:
-    """The image size that a graph asks for, if it does, at the first batch size."""
+    """The image size that a graph requires at the first batch size, if any."""
     return next((of_size.image_size for of_size in collected.values()), None)
 
 
-def with_their_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Function]:
-    """Functions, of which those that compute a fixed number of images have one size.
+def drop_extra_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Function]:
+    """Leaves a single batch size to functions that compute a fixed number of images.
 
     Raises:
-      UserError: several sizes are asked for, and no function takes them.
+      UserError: several sizes are requested, but no function takes them.
     """
     several = [f for f in functions.values() if len(f.collected) > 1 and f.problems]
     fixed = [function for function in several if function.fixed_batch_size()]
@@ -224,12 +228,14 @@ def with_their_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Funct
     }
 
 
-def of_one_network(collected: Mapping[int, Collected]) -> dict[int, Collected]:
+def largest_consistent_batch_sizes(
+    collected: Mapping[int, Collected],
+) -> dict[int, Collected]:
     """The batch sizes at which a function is the same network.
 
-    It need not be for all: `x[2:]` of a batch of 2 has no images, and what computes
-    with them is no operator there. Of several networks that of most operators is
-    taken, and then that of most sizes.
+    A function may be another network at some sizes: `x[2:]` of a batch of 2 has no
+    images, so the blocks lack the operators that read it. The network with the most
+    operators is taken; of equally large ones, the network with the most sizes.
     """
     networks: list[list[int]] = []
     for size, network in collected.items():
@@ -248,10 +254,10 @@ def of_one_network(collected: Mapping[int, Collected]) -> dict[int, Collected]:
 
 
 def _check_memory(name: str, function: Function) -> None:
-    """Whether the function can be run, where the system would end the process.
+    """Raises UserError if memory is too small to run the function.
 
-    Whoever runs an operator has what it reads and what it writes, and something
-    beside them.
+    If such a function ran, the system would end the process. An operator needs memory
+    for its input, its output and some temporary data.
     """
     for size, collected in function.collected.items():
         for problem in collected.problems.values():
@@ -269,7 +275,7 @@ def _check_memory(name: str, function: Function) -> None:
 
 
 def _network(collected: Collected) -> list[Any]:
-    """The blocks without what may depend on the batch size."""
+    """The blocks without properties that may depend on the batch size."""
     blocks = []
     for found in collected.blocks:
         block = collected.problems[found["signature"]].block
@@ -279,7 +285,7 @@ def _network(collected: Collected) -> list[Any]:
 
 
 def computed_directly(schedules: Mapping[str, Schedule]) -> dict[str, Schedule]:
-    """Schedules without the algorithms of their convolutions, which round otherwise."""
+    """Schedules without special convolution algorithms, which round differently."""
     return {
         signature: dataclasses.replace(schedule, algorithms={})
         for signature, schedule in schedules.items()
@@ -293,8 +299,8 @@ class Plan:
     Attributes:
       function: the function.
       checked: the schedules of its blocks.
-      regions: what was measured of its regions, if they are several.
-      left: the numbers of regions that stay TensorFlow's.
+      regions: the latencies of its regions, where they were timed one by one.
+      left: the numbers of the regions that are left to TensorFlow.
     """
 
     function: Function
@@ -310,7 +316,10 @@ class Plan:
         searcher: NetworkSearcher,
         keeps_all: bool,
     ) -> Plan:
-        """Keeps what is faster: of the schedules, and of the regions."""
+        """Keeps the faster schedules, and the regions that are faster than TensorFlow.
+
+        With `keeps_all`, all regions are kept.
+        """
         device = searcher.cost_model.device.kind
         collected = function.collected
         plan = cls(
@@ -338,23 +347,24 @@ class Plan:
 
     @property
     def gains(self) -> bool:
-        """Whether a region is left that is not TensorFlow's."""
+        """Whether any region is not left to TensorFlow."""
         blocks = next(iter(self.function.collected.values())).blocks
         return any(block["region"] not in self.left for block in blocks)
 
     def is_faster(self, comparison: Comparison) -> bool:
-        """Whether a function that gains is worth having, by what was measured.
+        """Whether the measurements show that a function that `gains` is faster.
 
-        If it cannot be called, only its regions were: each that is kept is faster.
+        If the function could not be called, only its regions were timed, and each kept
+        region is faster.
         """
         if not comparison.converted_ms:
             return bool(self.regions)
         return comparison.is_faster()
 
     def verdict(self, comparison: Comparison | None) -> Verdict:
-        """The same, or that the measurements do not decide it.
+        """Whether the function is faster, or that the measurements do not decide it.
 
-        Without a comparison the latencies of regions decide.
+        Without a timed comparison, the latencies of the regions decide.
         """
         if comparison and self.gains and comparison.converted_ms:
             return comparison.verdict()

@@ -1,6 +1,6 @@
-"""Compares a converted model with its original: outputs on made-up inputs, latencies.
+"""Compares a converted model with its original: outputs and latencies.
 
-Both run in this process, in turn; the original as if this package were not there.
+Both run in this process and take turns. The original runs without the plugin.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from ios_tf.conversion.samples import Samples
 from ios_tf.errors import UserError, first_line
 from ios_tf.model.frozen_graphs import FrozenSignature, NotConvertedError
 
-# A difference of an output that rounding never explains.
+# Rounding never explains a larger difference of an output.
 _CLEAR = 0.5
 
 
 class Reference:
-    """The original function of a signature, with inputs that were made up for it."""
+    """The original function of a signature, with made-up or real inputs."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class Reference:
         """Makes a reference without calling the function.
 
         Args:
-          name: what errors and notes call it.
+          name: the function's name in errors and notes.
           function: the original.
-          frozen: the same, frozen.
+          frozen: the original as a frozen graph.
           device: "cpu" or "gpu".
-          image_size: what the function's images are known to have, where its inputs
-            leave that open.
-          bound_sizes: batch, height and width around which the function starts to do
-            something else; outputs are compared there, too.
+          image_size: the known size of the function's images, if its inputs leave the
+            size open.
+          bound_sizes: (batch, height, width) near which the function starts to compute
+            something else. Outputs are also compared there.
         """
         self.name = name
         self._function = function
@@ -71,10 +71,10 @@ class Reference:
         self._calls = OriginalCalls(function, frozen, device, image_size, bound_sizes)
 
     def use_samples(self, samples: Samples) -> None:
-        """Compares and times with real inputs from now on.
+        """Uses real inputs for comparisons and latencies from now on.
 
         Raises:
-          UserError: they are not for this signature's inputs.
+          UserError: the samples do not fit this signature's inputs.
         """
         self._calls.use_samples(samples.of_signature(self.name, self._frozen.inputs))
 
@@ -86,7 +86,7 @@ class Reference:
         return self._calls.inputs_at(batch_sizes)
 
     def refusal(self) -> CannotCompareError | None:
-        """Why the original could not be called; None if it was at some batch size."""
+        """Why the original could not be called; None if some call succeeded."""
         return self._calls.refusal()
 
     def compare(
@@ -100,17 +100,19 @@ class Reference:
         """Compares another function with the original one.
 
         Args:
-          found: what should compute the same.
-          graph_def: the graph it was made of, with schedules.
-          batch_sizes: those to compare outputs at: beside the first one with images of
-            another size, where they may have any.
-          timed: those to measure latencies at; if it takes none of them, another one.
-          portable: whether to measure it in TensorFlow alone, too.
+          found: the function that should compute the same.
+          graph_def: the graph with schedules from which `found` was made.
+          batch_sizes: the batch sizes at which outputs are compared. Images have other
+            sizes at all but the first batch size and `timed` ones, if the model takes
+            any size.
+          timed: the batch sizes at which latencies are measured. If the original takes
+            none of them, another one is used.
+          portable: whether to time `found` in TensorFlow alone, too.
 
         Raises:
           DifferenceError: a region computes something else.
-          NotConvertedError: so does the original with TensorFlow's optimizers.
-          UserError: it fails.
+          NotConvertedError: TensorFlow's optimizers change the original's outputs.
+          UserError: `found` fails.
         """
         differences, notes = [], []
         equal = True
@@ -132,13 +134,13 @@ class Reference:
             difference, unequal = compare_outputs(outputs, expected, case.spreads)
             if 1.0 in undefined(expected):
                 notes.append(
-                    f"signature {self.name!r}: an output is NaN for all inputs that "
-                    f"were made up at batch size {batch_size}: equal ones say little"
+                    f"signature {self.name!r}: all values of an output are NaN at "
+                    f"batch size {batch_size}, so equal outputs prove little"
                 )
             equal = equal and not unequal
             if difference is not None:
                 differences.append(difference)
-            # A small effect of rounding needs no explanation.
+            # A small effect of rounding counts as explained.
             noise = min(allowed_difference(0.0, case.noise), STEADY)
             explained = max(self._tolerance(), noise)
             differs = differ(difference, unequal, explained) or unequal
@@ -185,8 +187,9 @@ class Reference:
                 return found(**inputs)
         except tf.errors.OpError as error:
             raise UserError(
-                f"signature {self.name!r} would fail at batch size {batch_size}, where "
-                f"the original does not: {first_line(error)}; nothing is written"
+                f"the converted signature {self.name!r} would fail at batch size "
+                f"{batch_size}, where the original does not: {first_line(error)}; "
+                "nothing is written"
             ) from error
 
     def _compare_at_bounds(self, found: Callable[..., Any]) -> None:
@@ -209,7 +212,7 @@ class Reference:
         return tolerance(self._frozen, self._device)
 
     def _compare_inside(self, graph_def: Any, case: Case) -> list[InnerTensor]:
-        # Pieces of a graph may fail for inputs that the whole takes.
+        # A part of a graph may fail for inputs that the whole graph accepts.
         with contextlib.suppress(tf.errors.OpError):
             return inner_tensors.compare(
                 self._frozen, graph_def, case.inputs, case.others, self._device
@@ -219,17 +222,17 @@ class Reference:
     def _constant_notes(
         self, constant: Sequence[str], inner: Sequence[InnerTensor]
     ) -> list[str]:
-        """Names outputs that are not evidence, and the tensors in their place."""
+        """Notes on outputs that are not evidence, and on the tensors in their place."""
         moving = sum(one.moves for one in inner)
         instead = (
-            f"{counted(moving, 'tensor', 'tensors')} inside of the network were "
-            "compared in addition"
+            "the comparison also covers "
+            f"{counted(moving, 'tensor', 'tensors')} inside the network"
             if moving
-            else "--samples=FILE.npz gives inputs on which the output depends"
+            else "use --samples=FILE.npz to give inputs on which the output depends"
         )
         return [
             f"signature {self.name!r}: output {name!r} does not depend on the input, "
-            f"so that equal values are not evidence; {instead}"
+            f"so equal values prove nothing; {instead}"
             for name in constant
         ]
 
@@ -240,10 +243,14 @@ class Reference:
         difference: float,
         unequal: Mapping[str, str],
     ) -> list[str]:
-        """Why outputs differ, if it is not a tensor inside that does.
+        """Notes that explain different outputs, if no inner tensor differs.
 
-        What chooses by comparing values (argmax, non-maximum suppression, ...) may make
-        a large difference of rounding errors.
+        An operator that compares values (argmax, non-maximum suppression, ...) may turn
+        rounding errors into a large difference.
+
+        Raises:
+          DifferenceError: a tensor differs by more than rounding explains.
+          NotConvertedError: TensorFlow's optimizers change the original's outputs.
         """
         where, difference_there = "an output", difference
         noise = self._calls.case_at(batch_size).noise
@@ -254,10 +261,10 @@ class Reference:
         if difference_there > allowed:
             self._check_optimizers(batch_size)
             raise DifferenceError(self.name, batch_size, where, difference_there)
-        where = " in what follows the regions"
-        why = f"; the regions agree to {worst.difference:.1e}" if worst else ""
+        where = " in operators after the regions"
+        why = f"; inner tensors differ by up to {worst.difference:.1e}" if worst else ""
         if difference_there > self._tolerance():
-            where, why = "", "; so they do when its inputs are rounded"
+            where, why = "", "; rounding the inputs has a similar effect"
         notes = [
             f"signature {self.name!r}: {text} at batch size {batch_size}{why}"
             for text in unequal.values()
@@ -270,10 +277,11 @@ class Reference:
         return notes
 
     def _check_numbers(self, batch_size: int, outputs: Mapping[str, Any]) -> None:
-        """Checks that as much of the outputs is NaN as of the original's.
+        """Checks that the outputs have the same share of NaN as the original's.
 
         Raises:
-          NotConvertedError: it is not, by what TensorFlow makes of the graph.
+          NotConvertedError: they do not, because TensorFlow optimizes the converted
+            graph differently.
         """
         shares = undefined(outputs), undefined(self._calls.case_at(batch_size).expected)
         if shares[0] == shares[1] or math.isinf(self._calls.case_at(batch_size).noise):
@@ -283,17 +291,18 @@ class Reference:
         raise NotConvertedError(
             f"signature {self.name!r}: at batch size {batch_size} {found:.0%} of an "
             f"output of the converted model would be NaN, not {expected:.0%}: "
-            "TensorFlow optimizes what follows the regions otherwise"
+            "TensorFlow optimizes the operators after the regions differently"
         )
 
     def _check_optimizers(self, batch_size: int) -> None:
         """Checks that TensorFlow optimizes the original without changing its outputs.
 
-        It has, for one, taken the maximum of 2 x and x for a leaky ReLU, and its
-        convolutions with a ReLU make 0 of NaN, for which ReLU alone gives NaN.
+        For example, TensorFlow has mistaken the maximum of 2 x and x for a leaky ReLU.
+        Its convolutions fused with a ReLU return 0 for NaN, where ReLU alone returns
+        NaN.
 
         Raises:
-          NotConvertedError: it does not.
+          NotConvertedError: TensorFlow changes the outputs.
         """
         with timing.running(plugin=False, device=self._device, optimizers=False):
             plain = self._function(**self._calls.inputs[batch_size])
@@ -304,9 +313,9 @@ class Reference:
             by = "" if changed is None else f" by {changed:.1e} (relative)"
             raise NotConvertedError(
                 f"signature {self.name!r}: at batch size {batch_size} TensorFlow's "
-                f"graph optimizers change its outputs{by} from what it computes "
-                "without them (disable_meta_optimizer), and would not change those of "
-                "a converted model so"
+                f"graph optimizers change its outputs{by} from those without "
+                "optimizers (disable_meta_optimizer), but would not change the outputs "
+                "of a converted model in this way"
             )
 
     def _latencies(

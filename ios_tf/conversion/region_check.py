@@ -1,9 +1,9 @@
-"""Regions beside TensorFlow running the same nodes: latencies.
+"""Compares the latencies of regions with those of the same nodes in TensorFlow.
 
-A region that is not faster stays TensorFlow's. Where a graph has one region only, the
-comparison of the whole network tells; here each of several is cut out and called with
-what the network's own tensors are. Where nobody knows what the network takes, also a
-single one is, with tensors that are made up.
+A region that is not faster is left to TensorFlow. If a graph has several regions, each
+is cut out and called with the tensors that the network computes. A single region is not
+timed here, because the comparison of the whole network decides. If the network cannot
+be called, all regions are timed with made-up tensors, even a single one.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ from ios_tf.native.names import MERGED, REGION, SHAPE_OF_WEIGHT
 
 @dataclasses.dataclass(frozen=True)
 class RegionLatency:
-    """Regions that hand tensors to each other, mostly one, beside TensorFlow.
+    """The latencies of regions and of the same nodes in TensorFlow.
+
+    The regions pass tensors to each other. Usually there is only one.
 
     Attributes:
-      regions: their numbers, as in `Collected.blocks`.
-      name: what to call them.
-      tensorflow_ms, region_ms: latencies by batch size.
-      ratios: how many times as long TensorFlow takes, by batch size.
+      regions: the numbers of the regions, as in `Collected.blocks`.
+      name: their name in messages.
+      tensorflow_ms, region_ms: latencies in ms by batch size.
+      ratios: TensorFlow's latency divided by that of the regions, by batch size.
     """
 
     regions: tuple[int, ...]
@@ -49,11 +51,14 @@ class RegionLatency:
     ratios: Mapping[int, Ratio]
 
     def verdict(self) -> Verdict:
-        """Whether the regions are worth leaving TensorFlow, by what was measured."""
+        """Whether the measurements show that the regions are faster than TensorFlow."""
         return judge(self.ratios)
 
     def is_faster(self) -> bool:
-        """The same as far as is known, where the verdict is undecided."""
+        """Whether the regions are faster by the estimated ratios alone.
+
+        This decides even where the verdict is undecided.
+        """
         return by_estimate(self.ratios)
 
 
@@ -68,9 +73,9 @@ def measure(
 
     Args:
       frozen: the original.
-      rewrite: gives its graph with schedules.
-      collected: what was collected from it, at any batch size.
-      inputs: of the signature, by batch size.
+      rewrite: returns the original's graph with schedules.
+      collected: the blocks of the original, at any batch size.
+      inputs: the inputs of the signature, by batch size.
       device: "cpu" or "gpu".
     """
     number = _numbers(collected)
@@ -114,11 +119,11 @@ def measure_made_up(
 ) -> list[RegionLatency]:
     """Times the regions of a graph that cannot be called, with made-up tensors.
 
-    Regions for which that does not go either are not among them.
+    The result does not have the regions that cannot be called with made-up tensors.
 
     Args:
-      frozen, rewrite, collected, device: as of `measure`.
-      batch_sizes: those to measure at.
+      frozen, rewrite, collected, device: as for `measure`.
+      batch_sizes: the batch sizes to measure at.
     """
     lowered = graph_optimizer.lowered(
         dataclasses.replace(frozen, graph_def=rewrite()), device=device
@@ -131,8 +136,8 @@ def measure_made_up(
             name: tf.TensorSpec(tensor.shape, tensor.dtype)
             for name, tensor in zip(part.inputs, tensors, strict=True)
         }
-        # Made-up tensors may not fit each other: how their shapes depend on each other
-        # is not known.
+        # Made-up tensors may not fit each other, because the dependencies between their
+        # shapes are unknown.
         with contextlib.suppress(CannotCompareError, tf.errors.OpError, ValueError):
             times = {
                 size: _latencies(
@@ -145,7 +150,7 @@ def measure_made_up(
 
 
 def _numbers(collected: Collected) -> dict[str, int]:
-    """The region of each operator, by its name."""
+    """Operator name -> the number of its region."""
     return {
         name: block["region"] for block in collected.blocks for name in block["names"]
     }
@@ -153,13 +158,13 @@ def _numbers(collected: Collected) -> dict[str, int]:
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """A part between tensors that a graph and its lowered form both have.
+    """A part of a graph between tensors that its lowered form has, too.
 
     Attributes:
-      regions: names of its nodes, which hand tensors to each other.
-      inputs: names of tensors, the same in both, and of those that only the original
-        has there, such as the shape of something else.
-      outputs: (name in the lowered graph, name in the original).
+      regions: names of its region nodes, which pass tensors to each other.
+      inputs: names of the tensors that it reads. Both graphs have them, except those
+        that only the original reads there, such as the shape of another tensor.
+      outputs: (name in the lowered graph, name in the original) of each result.
     """
 
     regions: tuple[str, ...]
@@ -168,7 +173,7 @@ class _Part:
 
 
 def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
-    """The regions of a lowered graph; those that cannot be told apart together."""
+    """The regions of a lowered graph. Connected regions form one part."""
     originals = {node.name: node for node in frozen.graph_def.node}
     nodes = {node.name: node for node in lowered.node}
     order = [node.name for node in lowered.node if node.op == REGION]
@@ -176,12 +181,12 @@ def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
     above: dict[str, set[str]] = {}
     for region in order:
         inputs[region], above[region] = set(), set()
-        # Between regions and what both graphs have there are Transposes and the like.
+        # Nodes such as Transposes lie between regions and the nodes of both graphs.
         left = list(nodes[region].input)
         while left:
             tensor = left.pop()
             node = nodes[function_library.node_of(tensor)]
-            # Weights are read by the part itself, as by the network.
+            # A part reads weights itself, as the network does.
             if tensor[0] == "^" or SHAPE_OF_WEIGHT in node.attr:
                 continue
             if node.op == REGION:
@@ -229,7 +234,7 @@ def _timed(
     lowered: graph_pb2.GraphDef,
     times: Mapping[int, Sequence[float]],
 ) -> RegionLatency:
-    """Latencies of a part in TensorFlow, and of its regions, by batch size."""
+    """The latencies of a part. `times` has [TensorFlow's, ours] in ms by batch size."""
     regions = {
         number[operator]
         for name in part.regions
@@ -252,7 +257,7 @@ def _latencies(
     values: Mapping[str, tf.Tensor],
     device: str,
 ) -> list[float]:
-    """Milliseconds of the part in TensorFlow, and of its regions."""
+    """The latencies in ms of the part in TensorFlow, and of its regions."""
     ones, truths = zip(*part.outputs, strict=True)
     arguments = [values[name] for name in part.inputs]
     specs = {name: _spec(values[name]) for name in part.inputs}
@@ -273,13 +278,13 @@ def _latencies(
 
 def _spec(value: tf.Tensor) -> tf.TensorSpec:
     shape = value.shape.as_list()
-    if len(shape) < 2:  # perhaps a shape, whose length is known
+    if len(shape) < 2:  # may be a shape, whose length must stay known
         return tf.TensorSpec(shape, value.dtype)
     return tf.TensorSpec([None, *shape[1:]], value.dtype)
 
 
 def _operators(lowered: graph_pb2.GraphDef, region: str) -> list[str]:
-    """The names of a region's operators; of merged ones, that of the first."""
+    """The names of a region's operators. Merged operators have the first one's name."""
     (program,) = (n.attr["program"].s for n in lowered.node if n.name == region)
     names = [one["name"] for one in json.loads(program)["block"]["operators"]]
     return [name.partition(MERGED)[0] for name in names]

@@ -18,7 +18,7 @@ from ios_tf.printable import printable
 from ios_tf.scheduler import Schedule, Strategy
 from ios_tf.tables import two_columns
 
-if TYPE_CHECKING:  # it needs TensorFlow, which not every report has
+if TYPE_CHECKING:  # these import TensorFlow, which a report works without
     from ios_tf.conversion.comparison import Comparison
     from ios_tf.conversion.region_check import RegionLatency
 
@@ -28,23 +28,24 @@ _logger = logging.getLogger("ios_tf")
 
 @contextlib.contextmanager
 def step(name: str) -> Iterator[None]:
-    """Logs, at level INFO, how long a step took and the most memory so far."""
+    """Logs at level INFO the duration of a step, and the peak memory so far."""
     start = time.monotonic()
     yield
     seconds = time.monotonic() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10  # of KiB
-    _logger.info("%s: %.1f s, memory at most %d MiB so far", name, seconds, peak)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10  # KiB to MiB
+    _logger.info("%s: %.1f s, peak memory so far %d MiB", name, seconds, peak)
 
 
 @dataclasses.dataclass(frozen=True)
 class SizeReport:
-    """Numbers of the schedules for one batch size, in all signatures.
+    """Properties of the schedules for one batch size, summed over all signatures.
 
     Attributes:
-      stages: how many there are.
-      merged, concurrent, split: stages that merge operators, stages with several
-        groups, stages that split the batch.
-      sequential_ms, scheduled_ms: latencies of all regions together.
+      stages: number of stages.
+      merged, concurrent, split: number of stages that merge operators, that have
+        several groups, and that split the batch.
+      sequential_ms, scheduled_ms: latencies of all regions together with sequential
+        schedules, and with the kept ones.
     """
 
     stages: int = 0
@@ -57,7 +58,7 @@ class SizeReport:
     def plus(
         self, schedules: Iterable[Schedule], sequential_ms: float, scheduled_ms: float
     ) -> SizeReport:
-        """With these schedules of blocks, too, and their latencies together."""
+        """The sum of this report and the given schedules and latencies."""
         stages = [stage for schedule in schedules for stage in schedule.stages]
         return SizeReport(
             self.stages + len(stages),
@@ -74,24 +75,24 @@ class Report:
     """The result of a conversion.
 
     Attributes:
-      output: the directory that was written, if one was.
-      device: fingerprint of the device it was scheduled for.
-      sizes: what was scheduled for each batch size.
-      image_size: height and width that are scheduled for, where inputs leave them open.
-      operators, blocks: how many were scheduled, in all signatures.
-      different_blocks: blocks of all batch sizes, equal ones counted once.
-      cached_blocks: those of them whose schedule came from the cache.
-      measurements: stages, groups and schedules that were measured.
-      reused: stages and groups whose latency was known.
-      bounded: stages that need not be measured, as they could not win.
-      search_seconds: time the searches took.
-      left_to_tensorflow: op type -> nodes outside of the schedules.
-      regions: those that were timed beside TensorFlow, each by itself.
-      comparisons: the functions that were converted, beside the original ones.
-      notes: one line each on what the user may want to know.
-      undecided: names of signatures of which the measurements do not tell whether they
-        became faster; what is better by the estimate is kept.
-      load: of the machine, while latencies were measured.
+      output: the directory that was written, if any.
+      device: fingerprint of the device of the schedules.
+      sizes: the schedules for each batch size.
+      image_size: height and width of the schedules, if the inputs leave them open.
+      operators, blocks: numbers of scheduled operators and blocks in all signatures.
+      different_blocks: number of blocks of all batch sizes; equal ones count once.
+      cached_blocks: number of different blocks with a schedule from the cache.
+      measurements: number of stages, groups and schedules that were measured.
+      reused: number of stages and groups with a known latency.
+      bounded: number of stages that were not measured because they could not win.
+      search_seconds: duration of the searches.
+      left_to_tensorflow: op type -> number of nodes outside of the schedules.
+      regions: the regions that were timed one by one beside TensorFlow.
+      comparisons: comparisons of the converted functions with the original ones.
+      notes: lines with further information for the user.
+      undecided: names of signatures for which the measurements do not show whether they
+        became faster. The better version by the estimate is kept.
+      load: the load of the machine during the measurements.
     """
 
     output: str | None
@@ -121,7 +122,7 @@ class Report:
         return "converted" if self.comparisons else "copied"
 
     def to_json(self) -> dict[str, Any]:
-        """The report as a JSON object, with a verdict that programs can read."""
+        """The report as a JSON object for programs."""
         return {
             "verdict": self.verdict,
             "output": self.output,
@@ -157,7 +158,7 @@ class Report:
         }
 
     def with_notes(self, *notes: str) -> Report:
-        """With some more notes."""
+        """The report with additional notes."""
         return dataclasses.replace(self, notes=[*self.notes, *notes])
 
     def table(self) -> str:
@@ -191,7 +192,7 @@ class Report:
         return "\n".join([*self._warnings(), two_columns(rows), *notes])
 
     def _warnings(self) -> list[str]:
-        """Lines that come first, as they qualify all that follows."""
+        """Lines that come first, because they affect how to read the other lines."""
         if not self.load.busy:
             return []
         return [f"warning: the machine was busy ({self.load}): latencies are estimates"]
@@ -199,17 +200,17 @@ class Report:
     def _open_sizes(self) -> Iterator[tuple[str, str]]:
         if self.image_size:
             height, width = self.image_size
-            yield "open sizes", f"{height} x {width} (see --image_size)"
+            yield "image size", f"{height} x {width} (see --image_size)"
 
     def _regions(self) -> Iterator[tuple[str, str]]:
-        """How many regions are faster than TensorFlow, where there are several."""
+        """The row that counts the faster regions, if regions were timed one by one."""
         if self.regions:
             every = sum(len(one.regions) for one in self.regions)
             faster = sum(len(one.regions) for one in self.regions if one.is_faster())
             yield "regions", f"{faster} of {every} are faster than TensorFlow"
 
     def _comparisons(self) -> Iterator[tuple[str, str]]:
-        """Rows for callers of the model: its latencies and differences."""
+        """Rows with the latencies and differences of the converted functions."""
         for one in self.comparisons:
             of = f" ({one.signature})" if len(self.comparisons) > 1 else ""
             if one.converted_ms:
@@ -230,17 +231,20 @@ class Report:
                 difference = f"{one.difference:.1e} of the spread ({evidence}; {sizes})"
             elif one.batch_sizes:
                 found = "equal" if one.equal else "not equal everywhere, see the notes"
-                difference = f"{found} (outputs without fractions; {sizes})"
+                difference = f"{found} (no floating-point outputs; {sizes})"
             yield f"largest difference{of}", difference
 
     def _row(self, cells: Mapping[int, str]) -> str:
-        """Cells in the order of the columns; others say what they are of."""
+        """Joins the cells of batch sizes.
+
+        Cells are labeled with their batch size if they do not match the columns.
+        """
         if list(cells) == list(self.sizes):
             return "  ".join(cells.values())
         return "  ".join(f"{text} at {size}" for size, text in cells.items())
 
     def _by_size(self) -> list[tuple[str, str]]:
-        """The rows of the table that have a column for each batch size."""
+        """The rows that have a column for each batch size."""
         columns = [
             (
                 str(batch_size),
@@ -313,7 +317,7 @@ def _latencies(
     milliseconds: Mapping[str, Mapping[int, float]],
     ratios: Mapping[str, Mapping[int, Ratio]],
 ) -> dict[str, Any]:
-    """Latencies and speedups by batch size; infinity is null."""
+    """Latencies and speedups by batch size, as JSON. Infinity becomes null."""
     by_size: dict[str, Any] = collections.defaultdict(dict)
     for name, of_sizes in milliseconds.items():
         for size, ms in of_sizes.items():

@@ -1,4 +1,4 @@
-"""Reads real inputs of a model, which a user gives as `samples`.
+"""Reads real inputs of a model from the `samples` that a user passes.
 
 The sources are arrays, a .npz file, a directory, or TFRecords of tf.Examples or of
 TensorFlow Serving's warmup requests.
@@ -19,13 +19,13 @@ from tensorflow.core.framework import tensor_pb2
 
 from ios_tf.errors import UserError, first_line
 
-# Where a SavedModel keeps requests that TensorFlow Serving calls it with at load.
+# The requests in a SavedModel that TensorFlow Serving runs after loading it.
 WARMUP = os.path.join("assets.extra", "tf_serving_warmup_requests")
 KINDS = "a .npz file, a directory of .npz files or images, or a .tfrecord file"
 _IMAGES = (".png", ".jpg", ".jpeg")
 
 Specs = Mapping[str, tf.TensorSpec]
-# Samples lie along the first dimension. An array without a name is of the only input.
+# The first dimension counts samples. An array named _UNNAMED belongs to the only input.
 _Arrays = Mapping[str, np.ndarray]
 _UNNAMED = ""
 
@@ -34,7 +34,7 @@ class Samples:
     """Real inputs of a model.
 
     Attributes:
-      source: what errors call them.
+      source: their name in errors.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class Samples:
         self._images = images
         self._records = records
         if not groups and not images and not records:
-            raise UserError(f"{source} has no samples; samples are {KINDS}")
+            raise UserError(f"{source} has no samples; samples must be {KINDS}")
 
     def of_signature(self, signature: str, specs: Specs) -> dict[str, np.ndarray]:
-        """The samples as arrays by input name, which have samples along dimension 0.
+        """The samples as arrays by input name. Dimension 0 counts samples.
 
         Raises:
-          UserError: they are not for these inputs.
+          UserError: the samples do not fit these inputs.
         """
         groups = list(self._groups)
         if self._images:
@@ -77,7 +77,8 @@ class Samples:
         if len({len(array) for array in joined.values()}) > 1:
             counts = ", ".join(f"{len(a)} of {n!r}" for n, a in joined.items())
             raise UserError(
-                f"{self.source} has not as many samples of each input: {counts}"
+                f"{self.source} must have equally many samples of each input, not "
+                f"{counts}"
             )
         return joined
 
@@ -92,7 +93,7 @@ class Samples:
         for name in group:
             if name not in specs:
                 raise UserError(
-                    f"{self.source}: {name!r} is not an input; the signature has "
+                    f"{self.source}: {name!r} is not an input; the inputs are "
                     + ", ".join(specs)
                 )
         for name in specs:
@@ -109,8 +110,8 @@ class Samples:
             fits |= shape[1:].is_compatible_with(array.shape[1:])
         if not fits:
             raise UserError(
-                f"{self.source}: input {name!r} has the shape {spec.shape}, which a "
-                f"sample of shape {list(array.shape[1:])} does not fit"
+                f"{self.source}: a sample of shape {list(array.shape[1:])} does not "
+                f"fit input {name!r} of shape {spec.shape}"
             )
         wanted = spec.dtype.as_numpy_dtype
         if spec.dtype == tf.string:
@@ -124,8 +125,8 @@ class Samples:
             taken = None
         if taken is None:
             raise UserError(
-                f"{self.source}: input {name!r} is of type {spec.dtype.name}, its "
-                f"samples are of {array.dtype}"
+                f"{self.source}: input {name!r} has type {spec.dtype.name}, but its "
+                f"samples have type {array.dtype}"
             )
         return taken
 
@@ -133,8 +134,8 @@ class Samples:
         shape = next(iter(specs.values())).shape if len(specs) == 1 else None
         if shape is None or shape.rank != 4 or shape[3] not in (1, 3, 4, None):
             raise UserError(
-                f"{self.source} has images; the signature must have one input of "
-                "images [N,H,W,C]: give a .npz file"
+                f"{self.source} has images, but images [N,H,W,C] are not the only "
+                "input of the signature; give a .npz file"
             )
         height, width = shape[1], shape[2]
         images = []
@@ -145,9 +146,9 @@ class Samples:
                 )
             except tf.errors.OpError as error:
                 raise UserError(
-                    f"{path}: is not an image: {first_line(error)}"
+                    f"{path} is not an image: {first_line(error)}"
                 ) from None
-            # Samples of one batch have one size.
+            # All samples of a batch have the same size.
             height, width = height or image.shape[0], width or image.shape[1]
             images.append(tf.image.resize(image, (height, width)).numpy())
         stacked = np.stack(images)
@@ -180,7 +181,8 @@ class Samples:
             and only.dtype == tf.string
             and not set(features) & {*specs}
         ):
-            return {_UNNAMED: np.array([record], dtype=object)}  # it parses them itself
+            # The model parses tf.Examples itself.
+            return {_UNNAMED: np.array([record], dtype=object)}
         arrays = {}
         for name, spec in specs.items():
             if name not in features:
@@ -198,13 +200,13 @@ class Samples:
             except ValueError:
                 raise UserError(
                     f"{self.source}: feature {name!r} has {len(values)} values, which "
-                    f"the shape {spec.shape} of the input does not fit"
+                    f"do not fit the shape {spec.shape} of the input"
                 ) from None
         return arrays
 
 
 def samples_of(given: Any) -> Samples | None:
-    """Reads what a user gives as samples; None if that is None.
+    """Reads a user's samples; returns None for None.
 
     Args:
       given: a path; an array, if the model has one input; a mapping from names of
@@ -212,7 +214,7 @@ def samples_of(given: Any) -> Samples | None:
         array counts samples.
 
     Raises:
-      UserError: it is none of these, or it cannot be read.
+      UserError: `given` is none of these, or it cannot be read.
     """
     if given is None or isinstance(given, Samples):
         return given
@@ -223,7 +225,7 @@ def samples_of(given: Any) -> Samples | None:
 
 
 def warmup_samples(directory: str) -> Samples | None:
-    """A SavedModel's own requests; None if it has none that can be read."""
+    """A SavedModel's own warmup requests; None if it has no readable ones."""
     path = os.path.join(directory, WARMUP)
     with contextlib.suppress(UserError, tf.errors.OpError):
         if os.path.isfile(path):
@@ -260,7 +262,7 @@ def _read(path: str) -> Samples:
         except tf.errors.OpError as error:
             raise UserError(f"{path}: cannot be read: {first_line(error)}") from None
         return Samples(path, records=records)
-    raise UserError(f"samples={path}: samples are {KINDS}")
+    raise UserError(f"samples={path}: samples must be {KINDS}")
 
 
 def _npz(path: str) -> _Arrays:
@@ -268,13 +270,13 @@ def _npz(path: str) -> _Arrays:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, zipfile.BadZipFile, AttributeError) as error:
-        raise UserError(f"{path}: is not a .npz file: {first_line(error)}") from None
+        raise UserError(f"{path} is not a .npz file: {first_line(error)}") from None
 
 
 def _request(record: bytes, signature: str) -> Iterator[_Arrays]:
-    """The inputs of a PredictionLog, if it is a request for the signature.
+    """The inputs of a PredictionLog if it is a request for the signature.
 
-    The fields' numbers are those of tensorflow_serving/apis/prediction_log.proto.
+    The numbers of the fields come from tensorflow_serving/apis/prediction_log.proto.
     """
     for number, log in _fields(record):
         for part, request in _fields(log):
@@ -307,17 +309,17 @@ def _request(record: bytes, signature: str) -> Iterator[_Arrays]:
 
 
 _PREDICT = 6
-_WITH_EXAMPLES = (2, 3)  # requests to classify, and for regression
+_WITH_EXAMPLES = (2, 3)  # requests for classification and regression
 
 
 def is_prediction_log(record: bytes) -> bool:
-    """Whether a record is a PredictionLog; a tf.Example has field 1 only."""
+    """Whether a record is a PredictionLog. A tf.Example has field 1 only."""
     numbers = {number for number, _ in _fields(record)}
     return bool(numbers & {_PREDICT, *_WITH_EXAMPLES})
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields of a serialized message that have a length, with their numbers."""
+    """(number, content) of the length-delimited fields of a serialized message."""
     place = 0
 
     def varint() -> int:
@@ -339,7 +341,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
         elif kind == 2:
             size = varint()
             if place + size > len(message):
-                raise ValueError("it is cut off")
+                raise ValueError("it is truncated")
             yield key >> 3, message[place : place + size]
             place += size
         elif kind in (1, 5):
@@ -351,9 +353,9 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 def rows(
     arrays: Mapping[str, np.ndarray], specs: Specs, batch_size: int, first: int
 ) -> dict[str, tf.Tensor]:
-    """Arguments of a signature that begin with the sample of this number.
+    """Arguments of a signature that start at sample `first`.
 
-    Where there are fewer samples than the batch takes, they are repeated.
+    If there are fewer samples than the batch takes, they are repeated.
     """
     arguments = {}
     for name, spec in specs.items():

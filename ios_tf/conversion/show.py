@@ -1,4 +1,4 @@
-"""show: the schedule of a converted model as text, stage by stage."""
+"""show: prints the schedule of a converted model as text, stage by stage."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ios_tf.scheduler import Schedule
 def show(
     model: str, signature: str | None = None, tags: Sequence[str] | None = None
 ) -> str:
-    """The schedules of a converted SavedModel.
+    """The schedules of a converted SavedModel as text.
 
     Args:
       model: directory of the SavedModel.
-      signature: the one to show; by default all.
-      tags: of the MetaGraph to show, where there are several.
+      signature: the signature to show; by default all.
+      tags: tags of the MetaGraph to show, if there are several.
 
     Raises:
-      UserError: `model` is no converted SavedModel.
+      UserError: `model` is not a converted SavedModel.
     """
     with saved_model(model) as source:
         loaded = saved_models.load(source, tags)
@@ -41,12 +41,12 @@ def show(
             same.setdefault(one.key(), []).append(key)
             frozen[key] = one
     if not same:
-        what = f"{model}: signature {signature!r} was" if signature else f"{model}:"
+        what = f"{model}: signature {signature!r} was" if signature else f"{model} was"
         raise UserError(f"{what} not converted by ios_tf: it has no schedules")
     lines = []
     for names in same.values():
         lines.append(f"signature {', '.join(names)}")
-        # Half precision is computed on GPUs only.
+        # The engine computes half precision on GPUs only.
         one = frozen[names[0]]
         programs = graph_optimizer.lowered_programs(
             one
@@ -61,12 +61,12 @@ def _region(
 ) -> Iterator[str]:
     operators = block["operators"]
     yield f"region {number}: {len(operators)} operators"
-    # Long scopes around the whole network say nothing.
+    # Leave out a scope that all names share.
     scope = posixpath.commonpath([posixpath.dirname(op["name"]) for op in operators])
     skip = len(scope) + 1 if scope else 0
     if scope:
-        yield f"  names are below {scope}"
-    # Equal ones are shown once.
+        yield f"  names are relative to {scope}"
+    # Equal schedules of several batch sizes are shown once.
     sizes: dict[str, list[int]] = {}
     for entry in schedules:
         sizes.setdefault(json.dumps(entry["schedule"]), []).append(entry["batch_size"])
@@ -93,7 +93,7 @@ def _stage(
         [operators[op] for op in group if not _is_part(operators[op])]
         for group in stage["groups"]
     ]
-    # Convolutions that all batch sizes merge are one in the graph.
+    # The graph has one convolution for convolutions that all batch sizes merge.
     merges = stage["strategy"] == "merge"
     merged = merges or any(MERGED in op["name"] for group in groups for op in group)
     if stage["strategy"] == "split":
@@ -112,5 +112,5 @@ def _stage(
 
 
 def _is_part(operator: Mapping[str, Any]) -> bool:
-    """Whether it is a slice of a merged convolution."""
+    """Whether an operator is a slice of a merged convolution's output."""
     return operator["type"] == "slice" and MERGED in operator["name"]

@@ -1,4 +1,4 @@
-"""Latencies of functions that take turns, so that what disturbs one disturbs all."""
+"""Measures functions that take turns, so that a disturbance affects all of them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,30 @@ from ios_tf.cost.samples import RECORDER, Latency, Sample
 from ios_tf.cost.verdict import GAIN, Ratio, by_estimate, ratio_of, slower_sizes
 from ios_tf.native import engine, grappler
 
-# One to measure: the context to call it in, and what to call.
+# A function to measure: the context to call it in, and the function.
 Turn = tuple[Callable[[], contextlib.AbstractContextManager[Any]], Callable[[], Any]]
 
-_SECONDS = 0.7  # for each of them
+_SECONDS = 0.7  # for each function
 _ROUNDS = 20
-_CALLS = 3  # in a row; the first lets the threads of the one before come to rest
-_LONG_MS = 500  # after which that hardly counts
-# Unless the others are this much faster than the first, measuring takes this many times
-# as long, so that a busy neighbour does not decide.
+# Calls of a function in a row. The first lets the threads of the previous function come
+# to rest. Those threads hardly affect a call that takes longer than _LONG_MS.
+_CALLS = 3
+_LONG_MS = 500
+# Unless the other functions need less than this fraction of the first one's time,
+# measuring takes _LONGER times as long, so that a busy neighbour does not decide.
 _CLEARLY = 0.95
 _LONGER = 3
-# Rounds that an interval needs, unless they take too long together.
+# Rounds that an interval needs on a busy machine, unless they take more than
+# _MOST_SECONDS.
 _LEAST_BUSY = 8
 _MOST_SECONDS = 40
 
 
 class Latencies(list[float]):
-    """Latencies in milliseconds, of which the first is the others' reference.
+    """Latencies in milliseconds. The first one is the reference for the others.
 
     Attributes:
-      ratios: of the first to each of the others, with their intervals.
+      ratios: the ratio of the first latency to each other one, with an interval.
     """
 
     def __init__(self, samples: Sequence[Sequence[Sample]], on_cpu: bool) -> None:
@@ -45,7 +48,7 @@ class Latencies(list[float]):
 def ratios(latencies: Sequence[float]) -> list[Ratio]:
     """The ratios of the first latency to each of the others.
 
-    Numbers that were not measured here are exact.
+    Plain numbers, which were not measured here, count as exact.
     """
     if isinstance(latencies, Latencies):
         return latencies.ratios
@@ -54,9 +57,9 @@ def ratios(latencies: Sequence[float]) -> list[Ratio]:
 
 
 def latencies(turns: Sequence[Turn]) -> list[float]:
-    """Latencies in milliseconds of calls, which take turns in rounds; see `ratios`.
+    """Latencies in milliseconds of functions that take turns in rounds; see `ratios`.
 
-    What they return, nests of tensors, is waited for.
+    Each function returns a nest of tensors. A call ends when these are computed.
     """
     samples: list[list[Sample]] = [[] for _ in turns]
     on_cpu = not tf.config.list_logical_devices("GPU")
@@ -68,12 +71,13 @@ def latencies(turns: Sequence[Turn]) -> list[float]:
         if i == 1:  # the first round's calls have started threads
             meter = engine.Meter()
         in_order = list(enumerate(turns))
-        # A call leaves the caches in a state that helps or hinders the next one.
+        # The order alternates, because a call leaves the caches in a state that helps
+        # or hinders the next one.
         found = {
             number: _samples_of(turn, meter, on_cpu, is_first=i == 0)
             for number, turn in (in_order if i % 2 == 0 else reversed(in_order))
         }
-        # Samples are compared in pairs.
+        # Samples are compared in pairs, so all functions keep equally many.
         count = min(map(len, found.values()))
         for number, of_one in enumerate(samples):
             of_one += found[number][:count]
@@ -84,7 +88,7 @@ def latencies(turns: Sequence[Turn]) -> list[float]:
 def _is_enough(
     samples: Sequence[Sequence[Sample]], rounds: int, seconds: float, on_cpu: bool
 ) -> bool:
-    """Whether no further round is needed, or would take too long."""
+    """Whether further rounds are unnecessary or would take too long."""
     first, *others = samples
     ratios = [ratio_of(first, other, on_cpu) for other in others]
     clear = all(
@@ -102,7 +106,7 @@ def _is_enough(
 def _samples_of(
     turn: Turn, meter: engine.Meter, on_cpu: bool, is_first: bool
 ) -> list[Sample]:
-    """Samples of one round."""
+    """The samples of one function in one round."""
     context, call = turn
     samples: list[Sample] = []
     with context():
@@ -122,27 +126,27 @@ def _samples_of(
 
 
 def _wait_for(outputs: Any) -> None:
-    """Waits for what a GPU computes."""
+    """Waits until a GPU has computed the outputs."""
     for tensor in tf.nest.flatten(outputs, expand_composites=True):
         if is_value(tensor):
             tensor.numpy()
 
 
 def is_value(tensor: tf.Tensor) -> bool:
-    """Whether a tensor has values, and is no handle of a variable or the like."""
+    """Whether a tensor has values, unlike a handle of a variable and the like."""
     return tensor.dtype not in (tf.resource, tf.variant)
 
 
 def is_faster(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> bool:
-    """Whether latencies, by batch size, are worth leaving TensorFlow's.
+    """Whether latencies by batch size are sufficiently better than TensorFlow's.
 
-    What was not measured is not.
+    They are not if nothing was measured.
     """
     return by_estimate(_exactly(tensorflow_ms, ms))
 
 
 def slower(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> list[int]:
-    """The batch sizes at which something takes longer than TensorFlow."""
+    """The batch sizes at which a function takes longer than TensorFlow."""
     return slower_sizes(_exactly(tensorflow_ms, ms))
 
 
@@ -154,14 +158,14 @@ def _exactly(
 
 @contextlib.contextmanager
 def running(plugin: bool, device: str, optimizers: bool = True) -> Iterator[None]:
-    """Functions called here run with this package's plugin, or without it.
+    """Runs functions with or without this package's plugin inside the block.
 
-    Without `optimizers` as without all graph optimizers of TensorFlow, too.
+    Without `optimizers`, TensorFlow's own graph optimizers are off, too.
     """
     options = {"use_plugin_optimizers": plugin}
     if not optimizers:
         options["disable_meta_optimizer"] = True
-    # On the GPU nothing is said: not all of a model can be there.
+    # No placement for a GPU, because some operators of a model may lack GPU kernels.
     place = tf.device("/CPU:0") if device == "cpu" else contextlib.nullcontext()
     with grappler.options(**options), place:
         yield

@@ -1,4 +1,4 @@
-"""Cost models: where the scheduler's stage latencies come from."""
+"""Cost models: the sources of the scheduler's stage latencies."""
 
 from ios_tf.cost.cached import CachedCostModel
 from ios_tf.cost.cost_model import (

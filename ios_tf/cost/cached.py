@@ -1,15 +1,19 @@
 """Cached cost model: stages that are equal in structure are measured once.
 
-Its lower bounds come from groups, of which there are far fewer than stages. With t(g)
-the latency of group g alone on one of the stage's lanes, where lanes divide the device
+Its lower bounds come from groups, of which there are far fewer than stages. Let t(g) be
+the latency of group g alone on one of the stage's lanes. If lanes divide the device:
 
     stage latency >= the least time in which lanes can do all t(g), each g on one lane
 
-as a group is not faster beside others than alone on the same lane (`least_time` is a
-bound on that time, too). A stage of one group cannot gain more from the whole
-device than its lanes together have. Where lanes share the device, a group alone has
-all of it: only the first bound holds, and for a stage of one group it is the latency.
-A merge does all that each of its operators does, and is not faster than any of them.
+because a group is not faster beside others than alone on the same lane. `least_time` is
+a lower bound of that time. A stage of one group has the whole device, which is at most
+as fast as all its lanes together: its bound is t(g) / lanes.
+
+If lanes share the device, a group alone has all of the device. The bound is then the
+largest t(g), and for a stage of one group it is the latency itself.
+
+A merge does all the work of each of its operators, so it is not faster than any of them
+alone.
 """
 
 from __future__ import annotations
@@ -25,26 +29,26 @@ from ios_tf.scheduler.schedule import Stage, Strategy
 
 
 class CachedCostModel:
-    """Passes on to another cost model what the database does not know yet.
+    """Asks another cost model for latencies that the database does not know yet.
 
     One instance serves all blocks of a model, on one device.
 
     Attributes:
-      measured: latencies the other cost model was asked for.
-      reused: latencies that were known.
+      measured: number of latencies that the other cost model was asked for.
+      reused: number of latencies that were known already.
     """
 
     def __init__(
         self, cost_model: CostModel, database: LatencyDatabase | None = None
     ) -> None:
-        """The database is by default one in memory."""
+        """By default, the database is in memory."""
         self._cost_model = cost_model
         self._lanes = cost_model if isinstance(cost_model, LaneCostModel) else None
         self._observer = cost_model if isinstance(cost_model, Observer) else None
         self._database = LatencyDatabase(None, "") if database is None else database
         self._parts: dict[tuple[str, tuple[int, ...], int], float] = {}
         self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
-        # Estimates, which serve this search and are measured again in the next.
+        # Estimates are used in this search and measured again in the next one.
         self._estimates: dict[str, Latency] = {}
         self.measured = 0
         self.reused = 0
@@ -62,12 +66,12 @@ class CachedCostModel:
         return self._latency(key, problem, stage, 0)
 
     def lower_bound(self, problem: Problem, stage: Stage) -> float:
-        """Milliseconds a stage cannot be faster than; see above.
+        """A lower bound of a stage's latency in ms; see the module's docstring.
 
         The other cost model must be a LaneCostModel.
         """
         if not self._lanes:
-            raise TypeError("a cost model that knows no lanes has no bounds")
+            raise TypeError("a cost model without lanes has no lower bounds")
         if stage.strategy is Strategy.MERGE:
             return max(
                 self.stage_latency(problem, Stage(Strategy.CONCURRENT, ((op,),)))
@@ -91,11 +95,11 @@ class CachedCostModel:
         return self._parts[name]
 
     def _latency(self, key: str, problem: Problem, stage: Stage, lanes: int) -> float:
-        """From the database, or measured; `lanes` as for SampledCostModel.sample."""
+        """A latency in ms, known or measured; for `lanes` see SampledCostModel."""
         known = self._known(key)
         if known is None:
             with self._database.measuring():
-                known = self._known(key)  # another process may have been faster
+                known = self._known(key)  # another process may have measured it
                 if known is None:
                     known = self._measure(problem, stage, lanes)
                     if known.disturbed or not self._accepts(known):
@@ -112,7 +116,7 @@ class CachedCostModel:
             return self._estimates[key]
         latency = self._database.get(key)
         if latency and not self._accepts(latency):
-            return None  # measured with less care than is asked for now
+            return None  # measured less precisely than is asked for now
         return latency
 
     def _accepts(self, latency: Latency) -> bool:
@@ -130,10 +134,11 @@ class CachedCostModel:
 
 
 def least_time(jobs: Sequence[float], lanes: int) -> float:
-    """A time within which lanes cannot do all jobs, unless they do them just so.
+    """A lower bound of the time in which lanes can do all jobs.
 
-    No lane does more than its time; and of the k * lanes + 1 longest jobs some lane
-    does k + 1 or more.
+    The lanes need at least an equal share of the sum of all jobs. Some lane does at
+    least k + 1 of the k * lanes + 1 longest jobs, so it needs at least the sum of the
+    k + 1 shortest of these.
     """
     longest = sorted(jobs, reverse=True)
     times = [sum(jobs) / lanes]

@@ -1,4 +1,4 @@
-"""Cost model: the interfaces the search asks, and how samples become one number."""
+"""Cost models: the interfaces of the search, and how samples become one latency."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ios_tf.scheduler.schedule import Stage, Strategy
 from ios_tf.scheduler.search import CostModel
 from ios_tf.validation import whole
 
-if TYPE_CHECKING:  # it needs TensorFlow, which not every search has
+if TYPE_CHECKING:  # imports TensorFlow, which not every search needs
     from ios_tf.native.devices import Device
 
 __all__ = [
@@ -34,17 +34,19 @@ _Candidate = TypeVar("_Candidate")
 _MOST_RUNS = 1_000_000  # for one latency
 # Measurements of each candidate when whole schedules are compared.
 _ROUNDS = 7
-# One run of so many milliseconds is measurement enough; and so many rounds. After so
-# many of any, or one run as long, what takes so much longer than the fastest is
-# measured no more.
+# If even the fastest candidate takes more than _LONG_MS, one run is a sample, and there
+# are at most _LONG_ROUNDS rounds. After _LONG_ROUNDS rounds (one round in that case),
+# candidates at least _HOPELESS times as slow as the fastest are not measured any more.
 _LONG_MS = 50.0
 _LONG_ROUNDS = 3
 _HOPELESS = 1.3
-# Samples of a stage, in terms of `repeat`, if some are disturbed.
+# If some samples of a stage are disturbed, the most samples as a multiple of
+# `sample_count`.
 _MOST_DISTURBED = 2
-# The most rounds in which some samples are disturbed.
+# The most rounds if some latencies are disturbed.
 _DISTURBED_ROUNDS = 4
-# How many are measured, however long it takes: what is now, what was found, another.
+# This many candidates are measured even after the time limit: the present one, the one
+# that was found, and one more.
 _LEAST_CANDIDATES = 3
 
 
@@ -53,38 +55,39 @@ class Measurement:
     """How a latency is measured.
 
     Attributes:
-      warmup: runs before, unmeasured.
-      number: runs per sample.
-      repeat: samples, the least; their median counts.
+      warmup_runs: unmeasured runs before the samples.
+      runs: runs per sample.
+      sample_count: the smallest number of samples; the latency is their median.
       max_spread: samples are taken until their spread is at most this, until there are
-        `budget` of them, or until they have taken `enough_ms` together.
+        `budget` samples, or until they have taken `enough_ms` together.
 
     Raises:
-      UserError: one of the first three is no such number.
+      UserError: `warmup_runs`, `runs` or `sample_count` is not a whole number in its
+        range.
     """
 
-    warmup: int = 2
-    number: int = 3
-    repeat: int = 3
+    warmup_runs: int = 2
+    runs: int = 3
+    sample_count: int = 3
     max_spread: float = 0.05
     enough_ms: float = 100.0
 
     def __post_init__(self) -> None:
-        for field, least in (("warmup", 0), ("number", 1), ("repeat", 1)):
+        for field, least in (("warmup_runs", 0), ("runs", 1), ("sample_count", 1)):
             number = whole(field, getattr(self, field), least, _MOST_RUNS)
             object.__setattr__(self, field, number)
 
     @property
     def budget(self) -> int:
-        """The most samples; a single one has no spread to improve."""
-        return 4 * self.repeat if self.repeat > 1 else 1
+        """The most samples; a single sample has no spread to improve."""
+        return 4 * self.sample_count if self.sample_count > 1 else 1
 
     def accepts(self, latency: Latency) -> bool:
-        """Whether more samples would be in vain.
+        """Returns whether no more samples are needed.
 
-        A disturbed latency is not accepted, however many samples it is of.
+        A disturbed latency is never accepted, whatever its number of samples.
         """
-        return (not latency.disturbed and latency.samples >= self.repeat) and (
+        return (not latency.disturbed and latency.samples >= self.sample_count) and (
             latency.spread <= self.max_spread
             or latency.samples >= self.budget
             or latency.samples * latency.median_ms >= self.enough_ms
@@ -96,12 +99,13 @@ DEFAULT_MEASUREMENT = Measurement()
 
 @runtime_checkable
 class LaneCostModel(CostModel, Protocol):
-    """A cost model that also knows what one group takes on a part of the device.
+    """A cost model that also knows the latency of a group on a part of the device.
 
     Attributes:
-      lanes: the most lanes the device has; a stage has one per group, up to these.
-      lanes_divide_device: whether each lane has a fixed part of the device (CPU
-        cores); otherwise any lane may use all of it (a GPU).
+      lanes: the most lanes of the device; a stage uses one lane per group, up to this
+        number.
+      lanes_divide_device: true if each lane has a fixed part of the device (CPU cores);
+        false if any lane may use all of it (a GPU).
     """
 
     lanes: int
@@ -110,16 +114,16 @@ class LaneCostModel(CostModel, Protocol):
     def group_latency(
         self, problem: Problem, group: tuple[int, ...], lanes: int
     ) -> float:
-        """The latency in ms of a group alone, on one of so many lanes."""
+        """The latency in ms of a group alone, on one of this many lanes."""
 
 
 class BlockCostModel(LaneCostModel, Protocol):
     """A cost model that also measures whole schedules, as a Searcher needs.
 
-    What does not fit into the device's memory is a MemoryError.
+    Methods raise MemoryError if something does not fit into the device's memory.
 
     Attributes:
-      measurements: how many candidates have been measured.
+      measurements: the number of candidates measured so far.
     """
 
     measurements: int
@@ -132,19 +136,19 @@ class BlockCostModel(LaneCostModel, Protocol):
     ) -> list[float]:
         """The median latencies in ms of several schedules of a block.
 
-        After so many seconds no other is begun, but for the first few: there are as
-        many results as have been measured.
+        After this many seconds no further candidate is begun, except the first few.
+        The result has one latency per measured candidate.
         """
 
     def release(self) -> None:
-        """Frees what the device holds of the blocks measured so far."""
+        """Frees everything the device holds for the blocks measured so far."""
 
 
 class NetworkCostModel(BlockCostModel, Protocol):
     """A cost model that also measures whole networks, as a conversion needs.
 
     Attributes:
-      device: what it measures on.
+      device: the device that is measured.
     """
 
     device: Device
@@ -156,8 +160,8 @@ class NetworkCostModel(BlockCostModel, Protocol):
     ) -> list[float]:
         """The median latencies in ms of several forms of a network.
 
-        A form is the {"block", "schedule"} objects of all its regions; its latency is
-        their sum. `seconds` is as for `compare`.
+        A form has a {"block", "schedule"} object for each region of the network; its
+        latency is the sum of the regions' latencies. `seconds` is as for `compare`.
         """
 
 
@@ -166,9 +170,10 @@ def compare_within_memory(
     candidates: Sequence[_Candidate],
     release: Callable[[], None],
 ) -> list[float]:
-    """Latencies in ms of candidates, in turn if all of them fit into memory together.
+    """Measures the latencies of candidates in ms.
 
-    Otherwise one after the other; infinite is that of what does not even fit alone.
+    Candidates are measured in turn if all of them fit into memory together, otherwise
+    one after the other. If a candidate does not fit alone, its latency is infinite.
     """
     try:
         return compare(candidates)
@@ -186,24 +191,24 @@ def compare_within_memory(
 
 @runtime_checkable
 class Observer(Protocol):
-    """A cost model that tells how sure it is of a latency.
+    """A cost model that also tells how certain a latency is.
 
     Attributes:
-      measurement: how it measures.
+      measurement: how the model measures.
     """
 
     measurement: Measurement
 
     def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
-        """The latency of a stage; above 0 lanes: as it would run on one of those."""
+        """The latency of a stage; if `lanes` > 0, as it would run on one of them."""
 
 
 class SampledCostModel(abc.ABC):
-    """A cost model that observes stages as often as their noise demands.
+    """A cost model that samples stages as often as their noise requires.
 
     Attributes:
-      measurement: how.
-      measurements: how many stages and groups have been observed.
+      measurement: how the model measures.
+      measurements: the number of stages, groups and schedules measured so far.
     """
 
     def __init__(self, measurement: Measurement = DEFAULT_MEASUREMENT) -> None:
@@ -212,19 +217,20 @@ class SampledCostModel(abc.ABC):
 
     @abc.abstractmethod
     def sample(self, problem: Problem, stage: Stage, lanes: int) -> Sequence[Sample]:
-        """Samples of one stage, `measurement.repeat` of them.
+        """Takes `measurement.sample_count` samples of one stage.
 
         Args:
           problem: the block.
-          stage: a stage of it.
-          lanes: above 0: as it would run on one of so many lanes.
+          stage: a stage of the block.
+          lanes: if above 0, the stage runs as it would on one of this many lanes.
         """
 
     def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
-        """Samples a stage until the measurement accepts what was found.
+        """Samples a stage until the measurement accepts its latency.
 
-        Beside busy processes that may never be. The device has then tried each sample
-        several times already, so that more samples would tell little.
+        Next to busy processes this may never happen, so there are fewer samples if some
+        are disturbed. The device has then tried each sample several times already, so
+        more samples would tell little.
         """
         self.measurements += 1
         samples: list[Sample] = []
@@ -238,7 +244,7 @@ class SampledCostModel(abc.ABC):
             disturbed = any(sample.disturbed for sample in samples)
             if disturbed and (
                 latency.spread <= self.measurement.max_spread
-                or len(samples) >= _MOST_DISTURBED * self.measurement.repeat
+                or len(samples) >= _MOST_DISTURBED * self.measurement.sample_count
             ):
                 return latency
 
@@ -249,7 +255,7 @@ class SampledCostModel(abc.ABC):
     def group_latency(
         self, problem: Problem, group: tuple[int, ...], lanes: int
     ) -> float:
-        """The latency in ms of a group alone, on one of so many lanes."""
+        """The latency in ms of a group alone, on one of this many lanes."""
         stage = Stage(Strategy.CONCURRENT, (group,))
         return self.observe(problem, stage, lanes).median_ms
 
@@ -260,23 +266,25 @@ class SampledCostModel(abc.ABC):
         seconds: float,
     ) -> list[float]:
         """The median latencies of candidates; `seconds` as for a BlockCostModel."""
-        # In turn, so that what disturbs the machine disturbs all alike.
+        # Candidates take turns, so that other processes disturb all of them alike.
         end = time.monotonic() + seconds
         samples: list[list[Sample]] = []
-        once = Measurement(max(self.measurement.warmup, 1), self.measurement.number, 1)
+        once = Measurement(
+            max(self.measurement.warmup_runs, 1), self.measurement.runs, 1
+        )
         for number, candidate in enumerate(candidates):
             if number >= _LEAST_CANDIDATES and time.monotonic() > end:
                 break
             samples.append([sample(candidate, once)])
         self.measurements += len(samples)
-        once = dataclasses.replace(once, warmup=1)
+        once = dataclasses.replace(once, warmup_runs=1)
         for done in range(1, _ROUNDS):
             latencies = [Latency.of(found) for found in samples]
             fastest = min(latency.median_ms for latency in latencies)
             long = fastest > _LONG_MS
             if long and (done == _LONG_ROUNDS or time.monotonic() > end):
                 break
-            # A sample that was disturbed has been tried again, piece by piece.
+            # The device has retried disturbed samples piece by piece, which is slow.
             slow = any(latency.disturbed for latency in latencies)
             late = done >= _LONG_ROUNDS and time.monotonic() > end
             if slow and (late or done >= _DISTURBED_ROUNDS):

@@ -1,13 +1,13 @@
-"""The latency database: every measurement ever made, one a line of one file.
+"""The latency database: one file with one line per measurement.
 
-A line is written as soon as it is measured, so a search that is killed loses no more
-than the measurement it was making. Processes that share a database measure in turn -
-measurements at the same time would disturb each other - and each looks again before
-it measures: none repeats what another one did.
+A line is written as soon as it is measured, so a search that is killed loses only the
+measurement in progress. Processes that share a database measure in turn, because
+simultaneous measurements would disturb each other. Each process reads the file again
+before it measures, so no process repeats a measurement of another one.
 
-Whoever may write into the directory may write anything into the file. So it has no
-definitions that could run, nothing beside it that would be played back, and is not
-mapped into memory: a line has one form, and what has another is ignored.
+A user who may write into the directory may write anything into the file. So the file
+holds no definitions that could run, no journal beside it is replayed, and the file is
+not mapped into memory. A line has one valid form; all other lines are ignored.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from collections.abc import Iterator
 from ios_tf.cost.samples import Latency
 
 _logger = logging.getLogger("ios_tf")
-# Begins each line. Lines of other versions may be in the same file.
+# Every line begins with its version. Other versions may be in the same file.
 _VERSION = 1
-# Some 400,000 latencies.
+# Enough for about 400,000 latencies.
 _MAX_BYTES = 64 << 20
-# Of a line that somebody is writing, or was when it was killed.
+# Beginnings of an incomplete line, whose writer is still writing or was killed.
 _BEGINNINGS = (b"%d" % _VERSION, b"%d " % _VERSION)
 # Version, device, SHA-256 of the stage key, median ms, spread, samples, seconds since
 # 1970.
@@ -42,46 +42,46 @@ _LINE = re.compile(
     rb"([0-9.e+-]{1,24}|inf) ([0-9]{1,9}) [0-9]{1,20}$" % _VERSION,
     re.MULTILINE,
 )
-# For the lock while nobody writes a latency: far more than a measurement takes.
+# The longest wait for the lock while no process writes a latency. It is far longer than
+# a measurement.
 _PATIENCE_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.01
 _OPEN = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class LatencyDatabase:
-    """The latencies of one device. Not for use by several threads."""
+    """The latencies of one device. Not thread-safe."""
 
     def __init__(self, path: str | None, device: str) -> None:
-        """Opens or makes a database.
+        """Opens or creates a database.
 
         Args:
-          path: of the file; None is in memory, for this process alone.
+          path: the file's path; None keeps latencies in memory, for this process alone.
           device: fingerprint of the device.
 
         Raises:
-          OSError: it cannot be opened.
-          ValueError: it is no file of ours.
+          OSError: the file cannot be opened.
+          ValueError: the file is not a database, or is too large.
         """
         self._path = path
         self._device = _quoted(device)
         self._latencies: dict[str, Latency] = {}
         self._file: int | None = None
-        self._whole = 0  # where the lines end that have been read
-        self._size = 0  # of the file, when it was read
+        self._whole = 0  # end of the lines that have been read
+        self._size = 0  # the file's size when it was read
         self._lockable = True
         self._locked = False
         self._warned = False
         if path:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             self._file = _open(path)
-            # Open for as long as this is used: what its name leads to later, and
-            # whether the directory is still there, changes nothing.
+            # The file stays open while this object is used. So it does not matter if
+            # its path leads elsewhere later, or if the directory is removed.
             self._close = weakref.finalize(self, _closed, self._file)
             ignored = self._read(self._file)
             if ignored:
                 _logger.warning(
-                    "the latency database %s has %d lines that are no latencies; they "
-                    "are ignored",
+                    "the latency database %s has invalid lines (%d ignored)",
                     path,
                     ignored,
                 )
@@ -96,9 +96,9 @@ class LatencyDatabase:
         return self._latencies.get(_hash(stage))
 
     def put(self, stage: str, latency: Latency) -> None:
-        """Keeps a latency; in the file when the call returns.
+        """Stores a latency, in the file before the call returns.
 
-        A file that takes no more, on a full disk say, is one warning.
+        If the file cannot be written (a full disk, for example), one warning is logged.
         """
         key = _hash(stage)
         self._latencies[key] = latency
@@ -120,20 +120,20 @@ class LatencyDatabase:
                 self._warn(error)
 
     def forget(self) -> None:
-        """Nothing is known afterwards but what is measured from now on."""
+        """Forgets all latencies known so far; the file keeps them."""
         self._latencies.clear()
 
     def __len__(self) -> int:
-        """How many latencies of the device are known."""
+        """The number of known latencies of the device."""
         return len(self._latencies)
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
-        """While the block runs, no other process measures with this database.
+        """While the `with` block runs, no other process measures with this database.
 
-        The kernel gives the lock back when a process ends, however it ends. Where
-        there are no locks, or somebody keeps it who measures nothing, processes
-        measure at the same time, after one warning.
+        The kernel releases the lock when a process ends, however it ends. If there are
+        no locks, or if a process keeps the lock without measuring, processes measure at
+        the same time, after one warning.
         """
         if self._file is None or self._locked:
             yield
@@ -153,9 +153,9 @@ class LatencyDatabase:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _lock(self, file: int) -> None:
-        """Waits as long as those who have the lock write latencies.
+        """Waits for the lock as long as its holders write latencies.
 
-        Whoever may read the file may have its lock, for ever.
+        A process that may read the file can take the lock, and keep it forever.
         """
         size, since = -1, 0.0
         while True:
@@ -170,15 +170,15 @@ class LatencyDatabase:
             elif now - since > _PATIENCE_SECONDS:
                 raise OSError(
                     errno.EWOULDBLOCK,
-                    f"another process has kept its lock for {_PATIENCE_SECONDS:.0f} "
-                    "seconds without measuring anything",
+                    "another process has held the file's lock for "
+                    f"{_PATIENCE_SECONDS:.0f} seconds without writing a latency",
                 )
             time.sleep(_LOOK_AGAIN_SECONDS)
 
     def close(self) -> None:
-        """Nothing is known or kept afterwards but in memory.
+        """Closes the file; afterwards, latencies are only kept in memory.
 
-        Some filesystems say only now that they have not kept what was written.
+        Some filesystems report only now that they have not kept what was written.
         """
         if self._file is not None:
             error = self._close()
@@ -187,16 +187,16 @@ class LatencyDatabase:
                 self._warn(error)
 
     def _read(self, file: int) -> int:
-        """Reads what has been written since; gives how many lines are no latencies."""
+        """Reads the new lines; returns how many of them are not latencies."""
         size = os.fstat(file).st_size
         if size == self._size:
             return 0
         self._size = size
-        self._whole = min(self._whole, size)  # somebody may have made it shorter
+        self._whole = min(self._whole, size)  # the file may have been cut
         if size > _MAX_BYTES:
             raise ValueError(f"it has more than {_MAX_BYTES} bytes")
         data = os.pread(file, size - self._whole, self._whole)
-        # Somebody may be writing the rest.
+        # Another process may be writing the rest.
         end = data.rfind(b"\n") + 1
         data, rest = data[:end], data[end:]
         self._whole += end
@@ -212,13 +212,13 @@ class LatencyDatabase:
         return ignored
 
     def _append(self, file: int, line: str) -> None:
-        """Nobody else writes if there are locks."""
+        """Appends a line. Where locks work, no other process writes at that time."""
         found = os.fstat(file)
         if not found.st_nlink:
             raise ValueError("it has been removed")
         self._read(file)
-        # Bytes after the last line are of a process that was killed, or of a disk that
-        # was full. Without them the next line is whole.
+        # Bytes after the last line were written by a process that was killed, or on a
+        # full disk. They must not become part of the next line.
         data = line.encode()
         if os.fstat(file).st_size > self._whole:
             if self._lockable:
@@ -233,8 +233,7 @@ class LatencyDatabase:
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             _logger.warning(
-                "the latency database %s fails: %s; what is measured now may not be "
-                "known later",
+                "the latency database %s failed: %s; new latencies may not be saved",
                 self._path,
                 _why(error),
             )
@@ -242,7 +241,7 @@ class LatencyDatabase:
 
 
 def known_devices(path: str) -> list[str]:
-    """The fingerprints of the devices in a database; none if there is none."""
+    """The fingerprints of the devices in a database; empty if it cannot be read."""
     try:
         file = _open(path, may_write=False)
         try:
@@ -257,11 +256,11 @@ def known_devices(path: str) -> list[str]:
 
 
 def clear_latencies(path: str) -> int:
-    """Removes all latencies of a database, if there is one; gives their number.
+    """Removes all latencies of a database, if it exists; returns their number.
 
     Raises:
       OSError: the file cannot be written.
-      ValueError: it is no file of ours.
+      ValueError: the file is not a database.
     """
     if not os.path.lexists(path):
         return 0
@@ -277,9 +276,9 @@ def clear_latencies(path: str) -> int:
 def open_database(
     path: str | None, device: str, fresh: bool = False
 ) -> LatencyDatabase:
-    """A database at `path`, or with one warning one in memory if that cannot be.
+    """Opens the database at `path`; if that fails, logs a warning and uses memory.
 
-    With `fresh` it does not know what the file holds now.
+    With `fresh`, the latencies that the file holds now are not used.
     """
     if path:
         try:
@@ -289,8 +288,8 @@ def open_database(
             return database
         except (OSError, ValueError) as error:
             _logger.warning(
-                "the latency database %s cannot be used: %s; what is measured now will "
-                "not be known later",
+                "the latency database %s cannot be used: %s; new latencies will not be "
+                "saved",
                 path,
                 _why(error),
             )
@@ -298,7 +297,7 @@ def open_database(
 
 
 def _closed(file: int) -> OSError | None:
-    """Closes a descriptor; gives the error, if there is one."""
+    """Closes a descriptor; returns the error, if there is one."""
     try:
         os.close(file)
     except OSError as error:
@@ -307,20 +306,20 @@ def _closed(file: int) -> OSError | None:
 
 
 def _open(path: str, may_write: bool = True) -> int:
-    """A descriptor of a regular file that has no other name.
+    """Opens a regular file that has no other name, and returns its descriptor.
 
-    Whoever may write into the directory could have a link, or another name of the same
-    file, lead to what is not theirs.
+    Otherwise anyone who may write into the directory could use a symbolic or hard link
+    to lead this process to another file.
     """
     with contextlib.suppress(FileNotFoundError):
-        _check_plain(os.lstat(path))  # opening a device does things
+        _check_plain(os.lstat(path))  # opening a device has side effects
     if may_write:
         try:
             file = os.open(path, _OPEN | os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
-            # Others' latencies are of use where none can be kept, too.
+            # A file that is read-only is useful, too: it holds known latencies.
             try:
                 file = os.open(path, _OPEN | os.O_RDONLY)
             except OSError:
@@ -337,13 +336,13 @@ def _open(path: str, may_write: bool = True) -> int:
 
 def _check_plain(found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise ValueError("it is no regular file")
+        raise ValueError("it is not a regular file")
     if found.st_nlink > 1:
-        raise ValueError("the file has another name, too")
+        raise ValueError("it has more than one hard link")
 
 
 def _latency(line: re.Match[bytes]) -> Latency | None:
-    """Of a line that looks like one; None if its numbers are none."""
+    """The latency in a matching line; None if its numbers are not valid."""
     try:
         median_ms, spread, samples = float(line[3]), float(line[4]), int(line[5])
     except ValueError:
@@ -358,7 +357,7 @@ def _why(error: Exception) -> str:
 
 
 def _quoted(device: str) -> str:
-    """Without spaces, which separate words."""
+    """Quotes spaces, which separate the words of a line."""
     return urllib.parse.quote(device, safe="")
 
 

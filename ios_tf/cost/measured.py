@@ -32,7 +32,7 @@ class MeasuredCostModel(SampledCostModel):
         self.lanes_divide_device = engine.lanes_divide_device(device.engine)
 
     def sample(self, problem: Problem, stage: Stage, lanes: int) -> list[Sample]:
-        """Samples of one stage, `measurement.repeat` of them."""
+        """Takes `measurement.sample_count` samples of one stage."""
         schedule = Schedule((stage,)).to_json()
         return self._run(self._program(problem), schedule, self.measurement, lanes)
 
@@ -63,7 +63,7 @@ class MeasuredCostModel(SampledCostModel):
     def _sample(
         self, candidate: Sequence[tuple[str, str]], measurement: Measurement
     ) -> Sample:
-        """A sample of programs that run one after the other."""
+        """Takes one sample of programs that run one after the other."""
         samples = [self._run(*program, measurement)[0] for program in candidate]
         return Sample(
             sum(sample.ms for sample in samples),
@@ -76,7 +76,7 @@ class MeasuredCostModel(SampledCostModel):
         return self._programs[problem.signature]
 
     def release(self) -> None:
-        """Frees what the device holds of the blocks measured so far."""
+        """Frees everything the device holds for the blocks measured so far."""
         plugin.runtime().ios_tf_release_profilers()
         malloc.return_freed()
 
@@ -87,7 +87,7 @@ class MeasuredCostModel(SampledCostModel):
         measurement: Measurement,
         lanes: int = 0,
     ) -> list[Sample]:
-        with tf.device("CPU:0"):  # whatever it measures, it reads it on the host
+        with tf.device("CPU:0"):  # the op reads it on the host, for any device
             text = tf.constant(schedule)
         with tf.device(self.device.tensorflow):
             try:
@@ -95,9 +95,9 @@ class MeasuredCostModel(SampledCostModel):
                     text,
                     program=program,
                     device=self.device.kind,
-                    warmup=measurement.warmup,
-                    number=measurement.number,
-                    repeat=measurement.repeat,
+                    warmup=measurement.warmup_runs,
+                    number=measurement.runs,
+                    repeat=measurement.sample_count,
                     lanes=lanes,
                 )
             except tf.errors.ResourceExhaustedError as error:

@@ -18,12 +18,12 @@ class ProfiledCostModel(SampledCostModel):
 
     Args:
       device: "cpu", "gpu", … (cc/engine/backend.h, GetBackend).
-      measurement: how.
+      measurement: how the model measures.
 
     Attributes:
-      lanes: the most lanes the device has.
+      lanes: the most lanes of the device.
       lanes_divide_device: see LaneCostModel.
-      measurements: how many candidates have been measured.
+      measurements: the number of stages, groups and schedules measured so far.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class ProfiledCostModel(SampledCostModel):
         self.lanes_divide_device = engine.lanes_divide_device(device)
 
     def sample(self, problem: Problem, stage: Stage, lanes: int) -> list[Sample]:
-        """Samples of one stage, `measurement.repeat` of them."""
+        """Takes `measurement.sample_count` samples of one stage."""
         return self._measure(problem, [stage], self.measurement, lanes)
 
     def compare(
@@ -53,7 +53,7 @@ class ProfiledCostModel(SampledCostModel):
         return self._compare(candidates, sample, seconds)
 
     def release(self) -> None:
-        """Frees what the device holds of the blocks measured so far."""
+        """Frees everything the device holds for the blocks measured so far."""
         self._profilers.clear()
 
     def _measure(
@@ -69,9 +69,9 @@ class ProfiledCostModel(SampledCostModel):
             )
         (latencies,), (disturbed,) = self._profilers[problem.signature].sample(
             [json.loads(Schedule(tuple(stages)).to_json())],
-            warmup=measurement.warmup,
-            number=measurement.number,
-            repeat=measurement.repeat,
+            warmup=measurement.warmup_runs,
+            number=measurement.runs,
+            repeat=measurement.sample_count,
             lanes=lanes,
         )
         values = zip(latencies.tolist(), disturbed.tolist(), strict=True)

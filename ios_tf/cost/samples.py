@@ -1,7 +1,7 @@
-"""Samples of latencies: what one measurement gives, and what several say together.
+"""Samples of latencies, and how several samples become one latency.
 
 A sample that another process disturbed is longer than the work it measures. The engine
-marks such samples (cc/engine/resource_use.h); here they become one number.
+marks such samples (cc/engine/resource_use.h); this module computes latencies from them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import os
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
-# Fewer undisturbed samples than this do not make a latency that is kept.
+# A latency that is kept needs at least this many undisturbed samples.
 _ENOUGH = 2
-# Beside disturbed samples, others whose spread is larger are not all undisturbed.
+# If some samples are disturbed and the spread of the others is larger than this, the
+# others are not all undisturbed.
 _AGREEMENT = 0.1
-# More disturbed samples than this share make a machine busy.
+# A machine is busy if more than this share of the samples is disturbed.
 _BUSY = 0.2
 
 
@@ -27,7 +28,7 @@ class Sample:
 
     Attributes:
       ms: wall time of one run.
-      disturbed: whether another process took time that it contains.
+      disturbed: whether another process took some of that time.
       cpu_ms: processor time of this process during the run; NaN if it was not measured.
     """
 
@@ -45,8 +46,9 @@ class Latency:
         quartile of all samples, which is an estimate.
       spread: the interquartile range of the undisturbed samples over their median;
         infinite for one sample.
-      samples: how many were undisturbed; if `disturbed`, how many there are.
-      disturbed: whether too few samples were undisturbed, or those do not agree.
+      samples: the number of undisturbed samples; if `disturbed`, of all samples.
+      disturbed: whether too few samples were undisturbed, or the undisturbed samples do
+        not agree.
     """
 
     median_ms: float
@@ -56,7 +58,7 @@ class Latency:
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Latency:
-        """Sums up samples; at least one."""
+        """Computes the latency of one or more samples."""
         calm = [sample.ms for sample in samples if not sample.disturbed]
         if len(calm) >= min(_ENOUGH, len(samples)):
             median_ms = statistics.median(calm)
@@ -81,13 +83,13 @@ def _quartiles(values: Sequence[float]) -> list[float]:
 
 @dataclasses.dataclass(frozen=True)
 class MachineLoad:
-    """How busy the machine was during some measurements.
+    """The load of the machine during some measurements.
 
     Attributes:
-      average: the system's load average: how many threads wanted to run, ours
-        included.
-      samples: how many were taken.
-      disturbed: how many of those were disturbed.
+      average: the system's load average, which is the number of threads that wanted to
+        run, including our own.
+      samples: the number of samples taken.
+      disturbed: the number of disturbed samples.
     """
 
     average: float = 0.0
@@ -101,7 +103,7 @@ class MachineLoad:
 
     @property
     def busy(self) -> bool:
-        """Whether latencies are estimates for that reason."""
+        """True if too many samples were disturbed: latencies are then estimates."""
         return self.share > _BUSY
 
     def __str__(self) -> str:
@@ -110,7 +112,7 @@ class MachineLoad:
 
 
 class LoadRecorder:
-    """Counts the samples of this process. Not for use by several threads."""
+    """Counts the samples of this process. Not thread-safe."""
 
     def __init__(self) -> None:
         self._samples = 0
@@ -124,7 +126,7 @@ class LoadRecorder:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[list[MachineLoad]]:
-        """Gives a list that holds the load of the block's measurements at its end."""
+        """Yields a list that gets the load of the `with` block when the block ends."""
         samples, disturbed = self._samples, self._disturbed
         before = _load_average()
         found: list[MachineLoad] = []
@@ -141,7 +143,7 @@ class LoadRecorder:
 def _load_average() -> float:
     try:
         return os.getloadavg()[0]
-    except OSError:  # the system does not tell
+    except OSError:  # the system does not report it
         return 0.0
 
 

@@ -18,15 +18,15 @@ def stage_key(
     """A string that describes the work of a stage, whatever block it is in.
 
     Stages with equal keys have the same strategy, and groups with the same operators
-    (types, attributes, shapes) and the same edges inside. Which tensors they read from
-    outside, and whether they share them, is no part of it. Groups may be in any order.
-    A merge's key says who reads its parts, which is what decides whether they are
-    copied.
+    (types, attributes, shapes) and the same edges inside. The order of the groups does
+    not matter. The key ignores which tensors the groups read from outside, and whether
+    groups share such tensors. The key of a merge contains the readers of its parts,
+    because they decide whether the parts are copied.
 
     Args:
       problem: the block.
-      stage: a stage of it.
-      group_keys: remembers the keys of groups from call to call.
+      stage: a stage of the block.
+      group_keys: keeps the keys of groups between calls.
     """
     group_keys = {} if group_keys is None else group_keys
     keys = [known_group_key(problem, group, group_keys) for group in stage.groups]
@@ -40,7 +40,7 @@ def _readers_key(problem: Problem, operators: tuple[int, ...]) -> str:
         return list(operators_of(problem.successors[op]))
 
     def described(reader: int) -> list[Any]:
-        # A concat may hand on what it reads.
+        # A concat may pass its inputs on, so its readers count, too.
         behind = readers(reader) if problem.types[reader] == "concat" else []
         keys = sorted(problem.operator_keys[op] for op in behind)
         return [problem.operator_keys[reader], keys]
@@ -63,7 +63,7 @@ def lane_key(
     lanes: int,
     group_keys: dict[tuple[str, tuple[int, ...]], str],
 ) -> str:
-    """The key of a group alone on one of so many lanes; see `stage_key`."""
+    """The key of a group alone on one of this many lanes; see `stage_key`."""
     key = known_group_key(problem, group, group_keys)
     return f"{lanes} lanes {problem.dtype} {key}"
 
@@ -80,10 +80,10 @@ def known_group_key(
 
 
 def _group_key(problem: Problem, group: int) -> str:
-    """The operators in a canonical order, each with where its inputs come from.
+    """The operators in a canonical order, each with the sources of its inputs.
 
-    The string describes the group fully, so equal keys never join different groups;
-    an unlucky tie between operators may only hide that two groups are equal.
+    The string describes the group fully, so different groups never have equal keys. But
+    if operators tie in the canonical order, equal groups may have different keys.
     """
     position: dict[int, int] = {}
     described = []
@@ -98,7 +98,7 @@ def _canonical_order(problem: Problem, group: int) -> list[int]:
     """A topological order that does not depend on how operators are numbered."""
     operators = list(operators_of(group))
     rank = _ranks({op: problem.operator_keys[op] for op in operators})
-    # Refine until neighbours tell no more operators apart.
+    # Refine until neighbours do not tell any more operators apart.
     while len(set(rank.values())) < len(operators):
         refined = _ranks(
             {
@@ -130,6 +130,6 @@ def _canonical_order(problem: Problem, group: int) -> list[int]:
 
 
 def _ranks(labels: Mapping[int, Any]) -> dict[int, int]:
-    """The place of each operator's label among the sorted, different labels."""
+    """The index of each operator's label among the sorted distinct labels."""
     place = {label: i for i, label in enumerate(sorted(set(labels.values())))}
     return {op: place[label] for op, label in labels.items()}

@@ -1,13 +1,14 @@
-"""Decides which of two ways to compute the same is faster, or that it cannot be told.
+"""Decides which of two equivalent computations is faster, or that this is undecided.
 
-The one place for that: samples come in pairs, taken one after the other. The ratio of
-each pair is a sample of the speedup. The median of the ratios has an interval that
-holds without assumptions on their distribution (the sign test's, by binomials).
+All such decisions are made here. Samples come in pairs, taken one after the other. The
+ratio of each pair is a sample of the speedup. The median of the ratios has a confidence
+interval that needs no assumptions about their distribution (the sign test's interval,
+from binomials).
 
-Beside busy processes wall times say little: a process that often sleeps gets its cores
-back sooner than one that computes all the time, so that the ratio of wall times may be
-half of what it is on a quiet machine. The ratio of processor times hardly changes. It
-counts where too few pairs are undisturbed.
+Next to busy processes, wall times say little. A process that often sleeps gets its
+cores back sooner than one that computes all the time. So the ratio of wall times may be
+half of its value on a quiet machine, whereas the ratio of processor times hardly
+changes. Processor times are used if too few pairs are undisturbed.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from collections.abc import Mapping, Sequence
 
 from ios_tf.cost.samples import Sample
 
-# The gain over all batch sizes that is worth leaving TensorFlow, and the loss that is
-# allowed at one of them.
+# The mean gain over all batch sizes that is worth leaving TensorFlow, and the loss that
+# is allowed at a single batch size.
 GAIN = 1.01
 LOSS = 1.02
 CONFIDENCE = 0.98
-# Undisturbed pairs that are enough, if they are many or a fair share.
+# Enough undisturbed pairs: this number, or this share of all pairs.
 _ENOUGH_PAIRS = 9
 _ENOUGH_SHARE = 0.5
 
 
 class Verdict(enum.Enum):
-    """The outcome of comparing two ways to compute the same."""
+    """The outcome of comparing two equivalent computations."""
 
     FASTER = "faster"
     NOT_FASTER = "not faster"
@@ -40,14 +41,14 @@ class Verdict(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """How many times as long the first of two takes as the second.
+    """The time of a first computation over that of a second one.
 
     Attributes:
       estimate: the median over the pairs.
-      low, high: an interval of that median; 0 and infinity where the pairs are too few
-        to tell.
-      pairs: how many pairs there were.
-      disturbed: how many of those another process disturbed.
+      low, high: a confidence interval of that median; 0 and infinity if there are too
+        few pairs.
+      pairs: the number of pairs.
+      disturbed: the number of pairs that another process disturbed.
       by_processor_time: whether the ratio is of processor times.
     """
 
@@ -60,12 +61,12 @@ class Ratio:
 
     @classmethod
     def exactly(cls, ratio: float) -> Ratio:
-        """A ratio that is known."""
+        """A ratio that is known exactly."""
         return cls(ratio, ratio, ratio)
 
     @property
     def calm(self) -> bool:
-        """Whether enough of its pairs were undisturbed."""
+        """True if enough pairs were undisturbed."""
         calm = self.pairs - self.disturbed
         return calm >= _ENOUGH_PAIRS or calm >= _ENOUGH_SHARE * self.pairs
 
@@ -73,11 +74,12 @@ class Ratio:
 def ratio_of(
     first: Sequence[Sample], second: Sequence[Sample], on_cpu: bool = True
 ) -> Ratio:
-    """The ratio of two ways to compute the same.
+    """The ratio of the times of two equivalent computations.
 
     Args:
-      first, second: samples i of both were taken one after the other.
-      on_cpu: whether this process's threads compute, so that their time tells.
+      first, second: the samples; samples i of both were taken one after the other.
+      on_cpu: whether this process's threads do the work, so that their processor time
+        is meaningful.
     """
     pairs = list(zip(first, second, strict=False))
     calm = [pair for pair in pairs if not (pair[0].disturbed or pair[1].disturbed)]
@@ -100,19 +102,19 @@ def ratio_of(
 def interval_of_median(
     values: Sequence[float], confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """An interval that holds the median of the distribution that the values are of.
+    """A confidence interval of the median of the values' distribution.
 
     The number of values below the median is binomial with probability 1/2. So the
     median lies between the k-th smallest and the k-th largest value unless fewer than k
     values are on one side.
 
     Returns:
-      The shortest such interval of at least this confidence; 0 and infinity where even
-      the whole range of the values does not have it.
+      The shortest such interval of at least this confidence; 0 and infinity if even the
+      whole range of the values has a lower confidence.
     """
     count = len(values)
     outside, rank = 0.0, 0
-    # Below: the probability that at most `rank` values are on one given side.
+    # `outside`: the probability that at most `rank` values are on one given side.
     while rank < count // 2:
         outside += math.comb(count, rank) / 2**count
         if 2 * outside > 1 - confidence:
@@ -125,14 +127,15 @@ def interval_of_median(
 
 
 def judge(ratios: Mapping[int, Ratio]) -> Verdict:
-    """Whether something is worth leaving TensorFlow, whose time over its own is given.
+    """Decides whether a computation is worth leaving TensorFlow.
 
     Args:
-      ratios: by batch size. What was not measured is not worth it.
+      ratios: TensorFlow's time over the computation's time, by batch size. Without any
+        ratio, the verdict is NOT_FASTER.
 
     Returns:
-      A verdict. Where the machine was calm, the estimates decide what the intervals do
-      not: the difference is then too small to matter.
+      The verdict. If the machine was calm, the estimates decide, not the intervals: a
+      difference that an interval leaves open is then too small to matter.
     """
     if not ratios:
         return Verdict.NOT_FASTER
@@ -145,13 +148,13 @@ def judge(ratios: Mapping[int, Ratio]) -> Verdict:
 
 
 def by_estimate(ratios: Mapping[int, Ratio]) -> bool:
-    """Whether something is worth leaving TensorFlow as far as is known."""
+    """Like `judge`, but returns whether the estimates alone say FASTER."""
     estimates = [ratio.estimate for ratio in ratios.values()]
     return bool(ratios) and _certain(estimates, estimates) is Verdict.FASTER
 
 
 def slower_sizes(ratios: Mapping[int, Ratio]) -> list[int]:
-    """The batch sizes at which something takes longer than TensorFlow."""
+    """The batch sizes at which a computation is slower than TensorFlow by over LOSS."""
     return [size for size, one in ratios.items() if LOSS * one.estimate < 1]
 
 

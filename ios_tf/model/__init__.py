@@ -1,1 +1,1 @@
-"""Models that users bring, and the graphs they become and are written from."""
+"""Loads users' models, turns them into graphs, and writes graphs as models."""

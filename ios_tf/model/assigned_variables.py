@@ -1,4 +1,4 @@
-"""Variables that calls of signatures assign, and that no output depends on.
+"""Variables that signatures assign and that no output depends on.
 
 Examples are the seeds of dropout, counters of calls, and the moving averages of a batch
 norm that is called for training. They stay variables, and calls still assign them.
@@ -16,7 +16,7 @@ from ios_tf.model.frozen_graphs import ChangesVariableError, FrozenSignature
 
 
 def restore(frozen: FrozenSignature) -> None:
-    """Gives the variables the values that they had when the signature was frozen."""
+    """Restores the values that the variables had when the signature was frozen."""
     for name, value in frozen.assigned.items():
         if name in frozen.captures:
             tf.raw_ops.AssignVariableOp(resource=frozen.captures[name], value=value)
@@ -25,11 +25,14 @@ def restore(frozen: FrozenSignature) -> None:
 def check_others(
     functions: Mapping[str, Any], frozen: Mapping[str, FrozenSignature]
 ) -> None:
-    """Raises ChangesVariableError if a signature uses what only another one assigns.
+    """Checks that no signature uses a variable that only another signature assigns.
 
     Args:
       functions: the signatures of a model, by name.
-      frozen: the same ones, frozen.
+      frozen: the same signatures as frozen graphs.
+
+    Raises:
+      ChangesVariableError: a signature does.
     """
     assigned = {name: _assigned(one, frozen[name]) for name, one in functions.items()}
     for name, variables in assigned.items():
@@ -40,7 +43,7 @@ def check_others(
 
 
 def _assigned(function: Any, frozen: FrozenSignature) -> dict[int, str]:
-    """The names of the variables, by the identities of their handles."""
+    """The names of the assigned variables, by the identities of their handles."""
     variables = variables_of(function)
     return {
         id(handle): variables[inside.op.name].name

@@ -1,5 +1,8 @@
-"""The variables that a function captures: what is read of them for constants of its
-graph, and which are large filters, which stay variables."""
+"""The variables that a function captures.
+
+Most are read and become constants of the function's graph. Large filters and tables
+stay variables.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +26,27 @@ from ios_tf.native.names import (
     TYPE_OF_VARIABLE,
 )
 
-# These read some elements of a variable, or its shape.
+# Operations that read some elements of a variable, or its shape.
 _LOOKUPS = frozenset(
     ("Gather", "GatherV2", "GatherNd", "ResourceGather", "ResourceGatherNd")
     + ("Shape", "VariableShape")
 )
-# These read a variable, or hand it on to functions.
+# Operations that read a variable, or pass it to functions.
 _READS = _LOOKUPS.union(("ReadVariableOp", "Identity"), function_library.FUNCTION_CALLS)
-# Operations of which the importer makes operators with constant operands.
+# Operations that the importer turns into operators with constant operands.
 _WITH_CONSTANTS = frozenset(
     (*function_library.WITH_FILTERS, "_FusedConv2D", "_FusedDepthwiseConv2dNative")
     + ("_FusedMatMul", "BiasAdd", "FusedBatchNorm", "FusedBatchNormV2")
     + ("FusedBatchNormV3", "Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "Maximum")
     + ("Minimum", "SquaredDifference", "Pow", "Select", "SelectV2", "ConcatV2")
 )
-# Variables of this size stay variables although TensorFlow might fold constants.
+# Variables of at least this size stay variables, even if TensorFlow could fold them as
+# constants.
 _HUGE_BYTES = 1 << 24
 
 
 class Converter(convert_to_constants._ConverterData):
-    """The variables of a function, for a graph in which it has been inlined."""
+    """The values of a function's variables, for a graph that inlines the function."""
 
     def __init__(
         self,
@@ -56,10 +60,10 @@ class Converter(convert_to_constants._ConverterData):
 
         Args:
           graph_def: the graph.
-          captures: what it captures of the function, by placeholder.
+          captures: the captures of the function that the graph uses, by placeholder.
           function: the function.
-          variables: those of the captures that are variables.
-          left: those of them that stay variables.
+          variables: the captured variables, by placeholder.
+          left: the placeholders of variables that stay variables.
         """
         super().__init__(graph_def, variable_names_denylist=frozenset(left))
         for index, (placeholder, tensor) in enumerate(captures.items()):
@@ -90,8 +94,8 @@ class Variable:
     """A captured variable.
 
     Attributes:
-      name: the variable's, or its placeholder's where nobody knows it.
-      read: gives its value.
+      name: the variable's name; its placeholder's name if the variable's is unknown.
+      read: returns its value.
     """
 
     name: str
@@ -110,7 +114,8 @@ def variables_of(function: Any) -> dict[str, Variable]:
             name = variable.name.partition(":")[0]
             found[placeholder] = Variable(name, variable.numpy)
             continue
-        # Its Python object is gone: `tf.saved_model.load(...).signatures[...]`.
+        # The variable's Python object may be gone, as after
+        # `tf.saved_model.load(...).signatures[...]`.
         dtype = _dtype_of_variable(external)
         if dtype:
             read = functools.partial(read_variable, external, dtype)
@@ -119,11 +124,11 @@ def variables_of(function: Any) -> dict[str, Variable]:
 
 
 def _dtype_of_variable(handle: tf.Tensor) -> tf.DType | None:
-    """The type of the variable that a handle stands for, if it is one's."""
+    """The type of a handle's variable; None if the handle is not a variable's."""
     if handle.dtype != tf.resource:
         return None
     data = resource_variable_ops.get_eager_safe_handle_data(handle)
-    # Tables have one of their keys, too.
+    # Tables have handle data, too, with one more entry for their keys.
     if data is None or not data.is_set or len(data.shape_and_type) != 1:
         return None
     return tf.dtypes.as_dtype(data.shape_and_type[0].dtype)
@@ -139,12 +144,12 @@ def large_filters(
     captures: Mapping[str, tf.Tensor],
     outputs: Iterable[str],
 ) -> dict[str, tf.TensorShape]:
-    """The placeholders of variables that are filters only, and large; their shapes.
+    """The shapes of large variables that are only used as filters, by placeholder.
 
     Args:
       graph_def: a graph whose functions are inlined.
-      captures: what it captures, by placeholder.
-      outputs: the tensors that are fetched.
+      captures: the tensors that it captures, by placeholder.
+      outputs: the names of the fetched tensors.
     """
     readers = collections.defaultdict(list)
     for node in graph_def.node:
@@ -153,7 +158,7 @@ def large_filters(
     fetched = {tensor.partition(":")[0] for tensor in outputs}
 
     def is_filter(name: str) -> bool:
-        """Whether nothing but filters is made of a variable, or of its value."""
+        """Whether a variable, or its value, is only used as a filter."""
         return name not in fetched and all(
             is_filter(node.name)
             if node.op in ("Identity", "ReadVariableOp")
@@ -173,13 +178,16 @@ def large_filters(
 def large_tables(
     graph_def: graph_pb2.GraphDef, captures: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.DType]:
-    """The types of large variables whose values no operator can hold, by placeholder.
+    """The types of large variables that no operator takes as a constant operand.
 
-    Such a variable is looked up in, as an embedding is, or read by operations that
-    stay TensorFlow's. As a constant it would be copied with every copy of the graph.
+    Such a variable is a lookup table, as an embedding is, or only operations that are
+    left to TensorFlow read it. A constant would be copied with every copy of the graph.
 
     Args:
-      graph_def, captures: those of `large_filters`.
+      graph_def, captures: as for `large_filters`.
+
+    Returns:
+      The types by placeholder.
     """
     large = list(_large_variables(captures))
     if not large:
@@ -189,12 +197,12 @@ def large_tables(
     for node in graph_def.node:
         for tensor in node.input:
             readers[tensor.partition(":")[0]].append(node)
-    # A value that is computed of variables and constants alone counts as a constant.
+    # A value that is computed from variables and constants alone counts as a constant.
     variables = {name for name in captures if name in nodes}
     computed = set(computed_of_constants(graph_def.node, variables))
 
     def is_table(placeholder: str, size: int) -> bool:
-        # Nothing writes to it.
+        # No operation may write to the variable.
         if not all(node.op in _READS for node in readers[placeholder]):
             return False
         names, seen = [placeholder], {placeholder}
@@ -218,7 +226,7 @@ def large_tables(
 
 
 def large_bytes(captures: Mapping[str, tf.Tensor]) -> int:
-    """Bytes of the large variables among what is captured."""
+    """The total size in bytes of the large variables among the captures."""
     return sum(
         dtype.size * shape.num_elements()
         for _, dtype, shape in _large_variables(captures)
@@ -252,7 +260,7 @@ def mark_variables(
 ) -> None:
     """Writes the types and shapes of captured variables to their placeholders.
 
-    A placeholder of a resource says nothing about the tensors that are read from it.
+    A resource's placeholder does not describe the tensors that are read from it.
     """
     nodes = {node.name: node for node in graph_def.node}
     for placeholder, dtype, shape in _variables_of_known_shape(captures):
@@ -264,11 +272,14 @@ def mark_variables(
 def mark_filters(
     graph_def: graph_pb2.GraphDef, filters: Mapping[str, tf.TensorShape]
 ) -> None:
-    """Marks what reads the variables of some placeholders as weights."""
+    """Marks the nodes that read filters as weights, with their shapes.
+
+    `filters`: the shapes of the filters, by the variables' placeholders.
+    """
     nodes = {node.name: node for node in graph_def.node}
-    waits: dict[str, list[str]] = {}  # what reads of filters wait for
+    waits: dict[str, list[str]] = {}  # the control inputs of reads of filters
     for node in graph_def.node:
-        # Differs between functions that compute the same.
+        # This attribute differs between functions that compute the same.
         node.attr.pop("_user_specified_name", None)
         if node.op != "ReadVariableOp":
             continue
@@ -286,7 +297,8 @@ def mark_filters(
             return [tensor]
         return [one for wait in waits[tensor] for one in without_reads(wait)]
 
-    # Nobody writes to them: to wait for a read is to wait for what it waits for.
+    # Nothing writes to filters. A node that waits for such a read can wait for the
+    # read's own control inputs instead.
     for node in graph_def.node:
         if not waits.keys().isdisjoint(node.input):
             left = [one for tensor in node.input for one in without_reads(tensor)]

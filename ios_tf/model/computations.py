@@ -1,4 +1,4 @@
-"""Compares what two functions compute, whatever their nodes are called."""
+"""Compares the computations of two functions independently of node names."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ios_tf.model.function_library import node_of
 
 @dataclasses.dataclass(frozen=True)
 class Computation:
-    """Digests of what a function computes of its arguments and of what it captures.
+    """Digests of a function's computation from its arguments and captures.
 
     Attributes:
-      outputs: a digest for each output tensor. Equal digests are equal computations.
-      effects: sorted digests of the nodes that may do more than compute a value.
+      outputs: a digest for each output tensor. Equal digests mean equal computations.
+      effects: sorted digests of the nodes that may have side effects.
     """
 
     outputs: Sequence[bytes]
@@ -36,7 +36,7 @@ class Computation:
         captured tensors if they are the same object.
 
         Returns:
-          None if the graph has loops of TensorFlow 1.
+          The digests, or None if the graph has loops of TensorFlow 1.
         """
         names = iter(function._arg_keywords)
         captured = {inner.op.name: outer for outer, inner in function.graph.captures}
@@ -63,7 +63,7 @@ class _Digests:
     """Digests the nodes of a graph and of the functions that it calls.
 
     Attributes:
-      effects: the digests of all nodes so far that may have effects.
+      effects: the digests of all nodes so far that may have side effects.
     """
 
     def __init__(self, library: Iterable[Any]) -> None:
@@ -75,7 +75,7 @@ class _Digests:
     def nodes(
         self, nodes: Iterable[Any], leaves: Mapping[str, list[bytes]]
     ) -> dict[str, bytes | list[bytes]]:
-        """The value of each node by name: see `_tensor`. `leaves` have theirs."""
+        """The value of each node by name: see `_tensor`. `leaves` are given values."""
         by_name = {node.name: node for node in nodes}
         order = graphlib.TopologicalSorter(
             {name: map(node_of, node.input) for name, node in by_name.items()}
@@ -103,7 +103,7 @@ class _Digests:
         return digest
 
     def _operation(self, node: Any) -> bytes:
-        """The op and its attributes, without names of functions."""
+        """The op and its attributes, with digests in place of function names."""
         operation = node_def_pb2.NodeDef(op=node.op)
         for key, value in node.attr.items():
             if key[0] != "_":
@@ -125,7 +125,7 @@ class _Digests:
         return self._digests_of_functions[name]
 
     def _call(self, name: str, arguments: Sequence[bytes]) -> list[bytes]:
-        """The outputs of a function."""
+        """The digests of a function's outputs for the digests of its arguments."""
         graph_def, outputs = self._body(name)
         inputs = self._library[name].signature.input_arg
         leaves = {
@@ -148,7 +148,7 @@ class _Digests:
 def _tensor(values: Mapping[str, bytes | list[bytes]], name: str) -> bytes:
     """The digest of a tensor.
 
-    `values`: for each node a digest of the node, or of each of its outputs.
+    `values`: for each node, the digest of the node or a list of its outputs' digests.
     """
     node, _, index = name.partition(":")
     value = values[node]

@@ -1,4 +1,4 @@
-"""Nodes that a graph computes of its constants alone, and arithmetic with them."""
+"""Nodes that a graph computes from its constants alone, and arithmetic with them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _FLOATS = (
 def computed_of_constants(
     nodes: Sequence[node_def_pb2.NodeDef], variables: Collection[str] = ()
 ) -> list[str]:
-    """The names of constants, and then of what is computed of them, producers first.
+    """The names of constants and of nodes computed from them alone, producers first.
 
     Args:
-      nodes: of a graph or of a function.
+      nodes: the nodes of a graph or of a function.
       variables: the names of nodes that count as constants, too.
     """
     readers = collections.defaultdict(list)
@@ -47,16 +47,16 @@ def computed_of_constants(
 def with_single_factors(
     graph_def: graph_pb2.GraphDef, fetched: Iterable[str]
 ) -> graph_pb2.GraphDef:
-    """The graph with one multiplication for each run of those by constants.
+    """Joins consecutive multiplications and divisions by constants into one product.
 
-    And of divisions by constants. TensorFlow's constant folding does the same one by
-    one, and then takes the shape of a product that is a constant by now for that of
-    what it was before: behind a convolution of any number of images it ends the process
-    (ConstantFolding::MulConvPushDown of TensorFlow 2.21).
+    TensorFlow's constant folding joins them one by one. It then confuses the shape of a
+    product that has become a constant with its shape before. Behind a convolution with
+    a dynamic batch size, this ends the process (ConstantFolding::MulConvPushDown of
+    TensorFlow 2.21).
 
     Args:
-      graph_def: the graph; what it says of functions holds for them, too.
-      fetched: names of tensors that are wanted.
+      graph_def: the graph. The bodies of its functions are changed, too.
+      fetched: names of the tensors that are fetched.
     """
     if not any(node.op in ("Mul", *_DIVISIONS) for node in _floats(graph_def)):
         return graph_def
@@ -86,7 +86,7 @@ class _Factors:
         fetched: Iterable[str],
         product: str,
     ) -> None:
-        """`product`: what follows a name where a multiplication's output is read."""
+        """`product`: the suffix of a node's name where a multiplication is read."""
         self._nodes = nodes
         self._product = product
         self._constant = set(computed_of_constants(nodes))
@@ -99,7 +99,7 @@ class _Factors:
         self._dropped: set[str] = set()
 
     def join(self) -> None:
-        """Makes one of all that follow each other."""
+        """Joins consecutive factors."""
         for node in self._nodes:
             self._multiply(node)
         for node in self._nodes:
@@ -111,7 +111,7 @@ class _Factors:
         self._nodes.extend(self._added)
 
     def _multiply(self, node: node_def_pb2.NodeDef) -> None:
-        """Makes a division by a constant a multiplication."""
+        """Turns a division by a constant into a multiplication."""
         if (
             node.op in _DIVISIONS
             and node.attr["T"].type in _FLOATS
@@ -123,7 +123,7 @@ class _Factors:
             node.input[1] = reciprocal + self._product.replace("z", "y")
 
     def _join_with_operand(self, node: node_def_pb2.NodeDef) -> bool:
-        """Whether its operand was a multiplication, too, and is now part of it."""
+        """Joins a multiplication with its operand; returns whether it did so."""
         outer = self._factor(node)
         if outer is None or node.name in self._dropped:
             return False
@@ -139,14 +139,14 @@ class _Factors:
         return True
 
     def _factor(self, node: node_def_pb2.NodeDef) -> int | None:
-        """Which input of a multiplication is constant, if one is."""
+        """The index of a multiplication's constant input if exactly one is constant."""
         if node.op != "Mul" or node.attr["T"].type not in _FLOATS:
             return None
         constant = [node_of(tensor) in self._constant for tensor in node.input[:2]]
         return constant.index(True) if constant.count(True) == 1 else None
 
     def _add(self, op: str, like: node_def_pb2.NodeDef, inputs: Sequence[str]) -> str:
-        """Adds what computes a constant for a node; gives its name."""
+        """Adds a node that computes a constant for `like`; returns the node's name."""
         name = f"{like.name}/{op.lower()}"
         while name in self._by_name:
             name += "_"

@@ -1,7 +1,7 @@
-"""Placeholders that have a default and that nobody feeds, and what they decide.
+"""Replaces unfed placeholders by their defaults, and conditionals by their branches.
 
-TensorFlow 1 models are trained and served with one graph, in which a placeholder such
-as `is_training` tells whether variables are updated.
+TensorFlow 1 models are trained and served with the same graph. A placeholder such as
+`is_training` decides whether variables are updated.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ def settled(
     inputs: Sequence[tf.TensorSpec],
     outputs: Sequence[str],
 ) -> graph_pb2.GraphDef:
-    """The graph with only the branches that defaults take.
+    """The graph with only the branches that the defaults select.
 
-    The arguments are those of `grappler.optimize`, but that `graph_def` may change.
+    The arguments are those of `grappler.optimize`. `graph_def` may be changed.
     """
     fed = {function_library.node_of(spec.name) for spec in inputs}
     if _become_constants(graph_def, fed):
-        # Of what follows from the defaults, then the switches of TensorFlow 1.
+        # First folds values that depend on the defaults, then removes the switches of
+        # TensorFlow 1.
         graph_def = grappler.optimize(graph_def, inputs, outputs, ["constfold", "loop"])
         _call_branches(graph_def)
     return graph_def
 
 
 def _become_constants(graph_def: graph_pb2.GraphDef, fed: Collection[str]) -> bool:
-    """Whether there were any to become what their defaults are."""
+    """Replaces unfed placeholders by their defaults; returns whether there were any."""
     unfed = [n for n in graph_def.node if n.op == _OP and n.name not in fed]
-    # Nobody can feed a function's.
+    # Placeholders in functions cannot be fed.
     unfed += [n for f in graph_def.library.function for n in f.node_def if n.op == _OP]
     for node in unfed:
         node.op = "Identity"
@@ -49,7 +50,7 @@ def _become_constants(graph_def: graph_pb2.GraphDef, fed: Collection[str]) -> bo
 
 
 def _call_branches(graph_def: graph_pb2.GraphDef) -> None:
-    """Calls the function of a branch whose condition is a constant."""
+    """Replaces each `If` with a constant condition by a call of the taken branch."""
     constants = {node.name: node for node in graph_def.node if node.op == "Const"}
     for node in graph_def.node:
         if node.op not in ("If", "StatelessIf"):

@@ -1,7 +1,7 @@
 """The functions of a SavedModel that Python calls, such as the `serve` of Keras.
 
-A converted model keeps each function that computes what one of its signatures does: the
-function then calls the converted signature.
+A converted model keeps each function that computes the same as one of its signatures.
+The function then calls the converted signature.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class Variant:
     """One way to call an endpoint: with tensors of certain types, and Python values.
 
     Attributes:
-      arguments: in the order of the parameters, with a spec for each tensor.
+      arguments: the arguments in the order of the parameters, with a spec for each
+        tensor.
       results: the structure of the results, with a spec for each tensor.
       signature: the name of the signature that computes the results.
-      inputs: for each input of the signature, the number of the argument's tensor.
-      outputs: for each tensor of the results, the number of the signature's output.
+      inputs: for each input of the signature, its index among the argument tensors.
+      outputs: for each tensor of the results, its index among the signature's outputs.
     """
 
     arguments: Sequence[Any]
@@ -37,7 +38,7 @@ class Variant:
     outputs: Sequence[int]
 
     def takes(self, values: Sequence[Any]) -> bool:
-        """Whether the variant is called with these arguments (see `arguments`)."""
+        """Whether the variant accepts these arguments (see `arguments`)."""
         try:
             tf.nest.assert_same_structure(
                 values, self.arguments, expand_composites=True
@@ -63,7 +64,7 @@ class Endpoint:
     Attributes:
       parameters: its parameters and their defaults.
       input_signature: its `input_signature`, if it has one.
-      variants: the ways to call it for which a signature computes the same.
+      variants: the ways to call it in which it computes the same as a signature.
     """
 
     parameters: inspect.Signature
@@ -113,8 +114,8 @@ def find(loaded: Any) -> tuple[dict[str, Endpoint], list[str]]:
     """Finds the endpoints of a loaded SavedModel.
 
     Returns:
-      The endpoints by name, and the names of public functions that compute something
-      that no signature computes.
+      The endpoints by name, and the names of public functions that no signature can
+      replace.
     """
     functions = functions_of(loaded)
     if not functions:
@@ -151,7 +152,7 @@ def functions_of(loaded: Any) -> dict[str, Any]:
 
 
 def parameters_of(function_type: Any, defaults: Mapping[str, Any]) -> inspect.Signature:
-    """The parameters of a FunctionType, with their defaults, as Python has them."""
+    """The parameters of a FunctionType with their defaults, as a Python signature."""
     empty = inspect.Parameter.empty
     return inspect.Signature(
         [
@@ -166,7 +167,7 @@ def _variant(
     concrete: Any,
     signatures: Mapping[str, tuple[Any, Computation | None]],
 ) -> Variant | None:
-    """A variant that computes what a signature does; None if no signature does."""
+    """A variant that computes the same as a signature; None if there is none."""
     computation = Computation.of(concrete)
     if computation is None:
         return None
@@ -211,7 +212,7 @@ def _tensors(values: Sequence[Any]) -> list[Any]:
 
 
 def _is_taken(value: Any, expected: Any) -> bool:
-    """Whether a tensor has the type, or a spec gives only tensors of the type."""
+    """Whether a tensor, or every tensor of a spec, has the expected type and shape."""
     return (
         (tf.is_tensor(value) or _is_spec(value))
         and value.dtype == expected.dtype

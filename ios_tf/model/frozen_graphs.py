@@ -1,4 +1,4 @@
-"""Signatures of a SavedModel as frozen graphs, and back again."""
+"""Turns signatures of a SavedModel into frozen graphs, and graphs into functions."""
 
 from __future__ import annotations
 
@@ -38,17 +38,18 @@ class FrozenSignature:
     """A signature whose variables are constants of its graph.
 
     Attributes:
-      graph_def: the graph; functions of control flow are in its library.
+      graph_def: the graph. The functions of control flow are in its library.
       inputs: argument name -> the placeholder's tensor, in the function's order.
-      outputs: name -> (tensor name, static shape) of everything that leaves the graph.
-      structure: output name -> what says how its tensors are put together, which are
-        as many of `outputs` as it has components, in order.
-      captures: name of a placeholder node -> the resource (a table, ...) it stands
-        for.
-      changes: what a call changes, such as a table, if it does.
-      image_size: in place of the heights and widths that inputs leave open.
-      assigned: the variables that a call assigns and that no output depends on: their
-        values before any call, by placeholder.
+      outputs: name -> (tensor name, static shape) of every output tensor of the graph.
+      structure: output name -> the nest that its tensors are packed into. Each
+        component of the nests is one entry of `outputs`, in order.
+      captures: name of a placeholder node -> the resource that it stands for, such as
+        a table.
+      changes: the placeholder of a resource that a call changes, such as a table; None
+        if there is none.
+      image_size: replaces the heights and widths that the inputs leave open.
+      assigned: placeholder -> the value before any call, for each variable that a call
+        assigns and that no output depends on.
     """
 
     graph_def: graph_pb2.GraphDef
@@ -61,7 +62,7 @@ class FrozenSignature:
     assigned: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def key(self) -> tuple[Any, ...]:
-        """Equal for signatures that compute the same under the same names."""
+        """A key that is equal for signatures that compute the same with equal names."""
         return (
             hashlib.sha256(
                 function_library.with_plain_names(self.graph_def).SerializeToString(
@@ -75,15 +76,16 @@ class FrozenSignature:
 
     @functools.cached_property
     def without_weights(self) -> FrozenSignature:
-        """The signature with one number in the place of every large filter.
+        """The signature with one number in place of the values of each large filter.
 
-        For what looks at a graph and never at the weights of its convolutions: these
-        are most of its bytes, and every optimizer copies them several times.
+        It serves where only the graph matters and not the weights of its convolutions.
+        The weights are most of the graph's bytes, and every optimizer copies them
+        several times.
         """
         filters = set()
         for node in self.graph_def.node:
             if node.op in function_library.WITH_FILTERS:
-                # An Einsum may have one input.
+                # An Einsum may have a single input.
                 filters.update(name.partition(":")[0] for name in node.input[1:2])
         light = graph_pb2.GraphDef(versions=self.graph_def.versions)
         light.library.CopyFrom(self.graph_def.library)
@@ -103,30 +105,30 @@ class FrozenSignature:
             tensor = copy.attr["value"].tensor
             tensor.dtype = content.dtype
             tensor.tensor_shape.CopyFrom(content.tensor_shape)
-            # Repeated by TensorFlow; equal where the weights are.
+            # TensorFlow repeats this one value. Equal weights get equal values.
             tensor.float_val.append(1 + zlib.crc32(content.tensor_content) / 2**32)
         signature = dataclasses.replace(self, graph_def=light)
-        # Of which there is nothing to leave out.
+        # The new signature is its own version without weights.
         signature.__dict__["without_weights"] = signature
         return signature
 
     @property
     def is_light(self) -> bool:
-        """Whether it is one `without_weights`."""
+        """Whether this signature is the result of `without_weights`."""
         return self.__dict__.get("without_weights") is self
 
     def open(self) -> Graph:
-        """The graph on the native side, for what is to be asked of it."""
+        """Opens the graph on the native side for queries."""
         outputs = [tensor for tensor, _ in self.outputs.values()]
         return Graph(self.graph_def, self.placeholders(), outputs, self.image_size)
 
     @functools.cached_property
     def opened(self) -> Graph:
-        """The same, opened once, and open as long as this is."""
+        """The graph on the native side, open as long as this object exists."""
         return self.open()
 
     def placeholders(self) -> list[tf.TensorSpec]:
-        """The specs of all tensors that must be fed, with the tensors' names."""
+        """The specs of all tensors that must be fed, with their names."""
         return [
             *self.inputs.values(),
             *(
@@ -137,15 +139,15 @@ class FrozenSignature:
 
 
 class NotConvertedError(UserError):
-    """A signature has to stay as it is."""
+    """A signature cannot be converted."""
 
 
 class NotOptimizedError(NotConvertedError):
-    """TensorFlow's own optimizers fail for a signature, or what they need does."""
+    """TensorFlow's own optimizers, or a step that they need, fail for a signature."""
 
 
 class NoFunctionError(NotConvertedError):
-    """A signature is more than a function of its inputs and of constants."""
+    """A signature is not a function of its inputs and of constants alone."""
 
 
 class ChangesVariableError(NoFunctionError):
@@ -154,7 +156,7 @@ class ChangesVariableError(NoFunctionError):
     def __init__(self, signature: str, variable: str) -> None:
         super().__init__(
             f"signature {signature!r} changes the variable {variable!r} in every call, "
-            "so it is no constant"
+            "so the variable cannot become a constant"
         )
 
 
@@ -162,14 +164,15 @@ def freeze(name: str, function: Any, keep_filters: bool = False) -> FrozenSignat
     """Freezes one signature function of a loaded SavedModel.
 
     Args:
-      name: what errors call it.
+      name: the signature's name in errors.
       function: the function.
-      keep_filters: large variables stay variables if they are filters and nothing
-        else, or if no operator can hold their values.
+      keep_filters: whether large variables stay variables if they are only used as
+        filters, or if no operator takes their values as constants.
 
     Raises:
-      UserError: TensorFlow cannot turn its variables into constants.
-      NoFunctionError: it may not.
+      UserError: TensorFlow cannot turn the variables into constants.
+      NoFunctionError: the variables may not become constants, or the signature has
+        effects and no outputs.
     """
     structure = dict(sorted(function.structured_outputs.items()))
     return _freeze(
@@ -185,18 +188,15 @@ def freeze(name: str, function: Any, keep_filters: bool = False) -> FrozenSignat
 def freeze_flat(
     name: str, function: Any, keep_filters: bool = False
 ) -> FrozenSignature:
-    """Freezes any function, as one that takes and gives tensors without a structure.
+    """Freezes any function as one that takes and returns flat tensors.
 
-    Its inputs and outputs are those of `function.inputs` and `function.outputs`.
-    `keep_filters` is as for `freeze`.
-
-    Raises:
-      UserError: TensorFlow cannot turn its variables into constants.
-      NoFunctionError: it may not.
+    Its inputs and outputs are `function.inputs` without captures, and
+    `function.outputs`. The arguments and errors are those of `freeze`.
     """
     arguments = function.inputs[: len(function.inputs) - len(function.graph.captures)]
     keywords = [tensor.op.name for tensor in arguments]
-    # In the order in which a dictionary is flattened.
+    # The names sort in the order of the outputs, because dictionaries are flattened in
+    # the order of their keys.
     structure = {f"output_{i:04}": tensor for i, tensor in enumerate(function.outputs)}
     outputs = list(structure)
     return _freeze(name, function, keywords, structure, outputs, keep_filters)
@@ -226,7 +226,7 @@ def _freeze(
         captures,
     )
     if not whole.outputs and function_library.has_effects(whole.graph_def):
-        raise NoFunctionError(f"signature {name!r} has effects, and no outputs")
+        raise NoFunctionError(f"signature {name!r} has side effects but no outputs")
     try:
         return _with_constants(name, _inline(whole), function, keep_filters)
     except NotConvertedError:
@@ -238,7 +238,7 @@ def _freeze(
 
 
 def _component_names(structure: Mapping[str, Any]) -> list[str]:
-    """The names of outputs, each as often as it has tensors."""
+    """One name per output tensor: NAME, or NAME/i if the output has several tensors."""
     names = []
     for name, value in structure.items():
         count = len(tf.nest.flatten(value, expand_composites=True))
@@ -247,7 +247,7 @@ def _component_names(structure: Mapping[str, Any]) -> list[str]:
 
 
 def _inline(whole: FrozenSignature) -> FrozenSignature:
-    """The signature with its functions inlined, but for those of control flow."""
+    """The signature with its functions inlined, except those of control flow."""
     inputs = whole.placeholders()
     outputs = [tensor for tensor, _ in whole.outputs.values()]
     graph_def = graph_pb2.GraphDef()
@@ -256,13 +256,14 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
     function_library.keep_control_flow(graph_def)
     function_library.inline_where_convolutions_are(graph_def)
     for function in graph_def.library.function:
-        # Says that others compute the same on other devices, which hinders inlining.
+        # This attribute names equivalent functions for other devices. It hinders
+        # inlining.
         function.attr.pop("api_implements", None)
-    if outputs:  # else nothing is left of it, which the optimizer does not take
+    if outputs:  # otherwise the graph becomes empty, and the optimizer refuses that
         try:
             graph_def = grappler.optimize(graph_def, inputs, outputs, ["function"])
         except tf.errors.OpError:
-            _check_inlining(whole)  # else the mistake is ours
+            _check_inlining(whole)  # raises if TensorFlow is at fault
             raise
     function_library.keep_biases_apart(graph_def)
     wanted = [*(spec.name for spec in whole.inputs.values()), *outputs]
@@ -284,13 +285,14 @@ def _check_inlining(whole: FrozenSignature) -> None:
         ) from error
 
 
-# These only read a resource, a variable or a table. Others may write to it.
+# Operations that only read a resource (a variable or a table). All others may write to
+# it.
 _READS = frozenset(
     ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
     + ("VarIsInitializedOp", "DestroyResourceOp")
     + ("LookupTableFindV2", "LookupTableSizeV2", "LookupTableExportV2")
 )
-# In these, TensorFlow can put a constant in a variable's place.
+# Operations in whose inputs TensorFlow can replace a variable by a constant.
 _TAKE_CONSTANTS = frozenset(
     (
         "ReadVariableOp",
@@ -305,7 +307,7 @@ def _with_constants(
     name: str, inlined: FrozenSignature, function: Any, keep_filters: bool
 ) -> FrozenSignature:
     variables = variables_of(function)
-    kinds = {  # whether it is a variable
+    kinds = {  # placeholder -> whether the resource is a variable
         placeholder: placeholder in variables
         for placeholder, tensor in inlined.captures.items()
         if tensor.dtype == tf.resource
@@ -329,7 +331,7 @@ def _with_constants(
     graph_def, _ = convert_to_constants._replace_variables_by_constants(
         Converter(inlined.graph_def, inlined.captures, function, variables, left)
     )
-    # TensorFlow forgets what reads wait for, say a check of the inputs.
+    # TensorFlow drops the control inputs of reads, such as a check of the inputs.
     function_library.wait_as_before(inlined.graph_def, graph_def)
     function_library.drop_references(graph_def)
     mark_filters(graph_def, filters)
@@ -350,9 +352,9 @@ def rebuild(
     graph_def: graph_pb2.GraphDef,
     variables: Mapping[str, tf.Tensor] = types.MappingProxyType({}),
 ) -> Any:
-    """The function of `frozen`, computed by `graph_def`, ready to be a signature.
+    """A function that computes `frozen` with `graph_def` and can be a signature.
 
-    `variables`: by placeholders of `graph_def`, beside those that `frozen` captures.
+    `variables`: captures of `graph_def` that `frozen` does not have, by placeholder.
     """
     renamed = graph_pb2.GraphDef()
     renamed.CopyFrom(graph_def)
@@ -371,7 +373,7 @@ def rebuild(
         results = iter(imported(*arguments))
         components = []
         for result, (_, shape) in zip(results, frozen.outputs.values(), strict=True):
-            # Shape functions of the rewritten graph may know less than before.
+            # Shape inference may know less about the rewritten graph.
             result.set_shape(shape)
             components.append(result)
         return tf.nest.pack_sequence_as(
@@ -388,7 +390,7 @@ def rebuild(
     )
 
 
-# Input names that TensorFlow can save; those of TF1 may be others, such as "x:0".
+# Input names that TensorFlow can save. TF1 models may have other names, such as "x:0".
 _SAVABLE = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-]*")
 
 

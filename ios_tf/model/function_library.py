@@ -1,4 +1,4 @@
-"""Knows a graph's library: which function calls which, and renames them."""
+"""Analyses and changes the nodes and the function library of a graph."""
 
 from __future__ import annotations
 
@@ -11,42 +11,43 @@ from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.python.framework import op_def_registry
 
 CONVOLUTIONS = ("Conv2D", "Conv2DBackpropInput", "DepthwiseConv2dNative")
-# Those whose second input is a filter.
+# Operations whose second input is a filter.
 WITH_FILTERS = (*CONVOLUTIONS, "MatMul", "BatchMatMul", "BatchMatMulV2", "Einsum")
 # Smaller weights cost little as constants, and optimizers fold them.
 LARGE_BYTES = 1 << 16
 WEIGHT_TYPES = (types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 _CONTROL_FLOW = (*_BRANCHES, "While", "StatelessWhile", "For")
-# These hand on a resource; the last three are the control flow of TensorFlow 1.
+# Operations that pass a resource on. The last three are control flow of TensorFlow 1.
 _PASSES = ("Identity", "Enter", "Switch", "Merge")
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
-# Those whose inputs are their functions' arguments.
+# Operations whose inputs are the arguments of their functions.
 FUNCTION_CALLS = (*_BRANCHES, "While", "StatelessWhile", *CALLS)
 _RESOURCE = types_pb2.DT_RESOURCE
 COMPILED = "_XlaMustCompile"
 _LOWER = "_lower_using_switch_merge"
 _LOWERED_BEFORE = "_ios_lowered_before"
 _COMPILED_BEFORE = "_ios_compiled_before"
-# Say how a function is differentiated, or name others that do: a frozen graph has no
-# use for them, and TensorFlow's loader cannot find what they name.
+# Attributes that say how to differentiate a function, or that name its gradient
+# functions. A frozen graph does not need them, and TensorFlow's loader cannot find the
+# named functions.
 _OF_GRADIENTS = (
     "_gradient_op_type",
     "forward_function_name",
     "backward_function_name",
 )
-# Says beside what to place a node. Its device is the node's own by now.
+# Names the nodes beside which to place a node. By now each node has its own device.
 _COLOCATION = "_class"
 
 
 def nodes(graph_def: graph_pb2.GraphDef) -> Iterator[Any]:
-    """All nodes of a graph, those of its functions included."""
+    """All nodes of a graph, including those of its functions."""
     yield from graph_def.node
     for function in graph_def.library.function:
         yield from function.node_def
 
 
-# Stateful by their registration, but without an effect.
+# Operations that are registered as stateful but have no side effects.
 WITHOUT_EFFECTS = frozenset(
     ("Placeholder", "VarHandleOp", "ReadVariableOp", "HashTableV2")
 )
@@ -69,7 +70,7 @@ def node_of(tensor: str) -> str:
 
 
 def pruned(graph_def: graph_pb2.GraphDef, wanted: Iterable[str]) -> graph_pb2.GraphDef:
-    """A copy of the graph without what these nodes and tensors do not need."""
+    """A copy of the graph with only the nodes that `wanted` nodes and tensors need."""
     needed = reachable(
         map(node_of, wanted),
         {node.name: [node_of(one) for one in node.input] for node in graph_def.node},
@@ -80,9 +81,9 @@ def pruned(graph_def: graph_pb2.GraphDef, wanted: Iterable[str]) -> graph_pb2.Gr
 
 
 def computed_from(graph_def: graph_pb2.GraphDef, tensors: Iterable[str]) -> set[str]:
-    """The nodes whose values some tensors depend on.
+    """The nodes on whose values some tensors depend.
 
-    A node that is only waited for is not among them.
+    Nodes that are only control inputs are left out.
     """
     return reachable(
         map(node_of, tensors),
@@ -94,7 +95,7 @@ def computed_from(graph_def: graph_pb2.GraphDef, tensors: Iterable[str]) -> set[
 
 
 def reachable(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
-    """The nodes of a graph that are reached from some, which are among them."""
+    """The nodes that can be reached from `starts`, including these."""
     reached = set(starts)
     left = list(reached)
     while left:
@@ -105,9 +106,9 @@ def reachable(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[
 
 
 def wait_as_before(before: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef) -> None:
-    """Gives nodes of a changed graph the control inputs that they had before.
+    """Restores the control inputs that the nodes of a changed graph had before.
 
-    As far as those are of nodes that are still there.
+    Control inputs from nodes that no longer exist are left out.
     """
     names = {node.name for node in graph_def.node}
     waits = {
@@ -119,9 +120,9 @@ def wait_as_before(before: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef) ->
 
 
 def drop_references(graph_def: graph_pb2.GraphDef) -> None:
-    """Removes what names other nodes and functions from a graph and its functions.
+    """Removes attributes that name other nodes and functions.
 
-    Those may be gone by the time that the graph is imported again.
+    The named nodes and functions may be gone when the graph is imported again.
     """
     del graph_def.library.gradient[:]
     for owner in (*nodes(graph_def), *graph_def.library.function):
@@ -130,10 +131,10 @@ def drop_references(graph_def: graph_pb2.GraphDef) -> None:
 
 
 def rename_functions(graph_def: graph_pb2.GraphDef) -> None:
-    """Gives every function of the library a name that follows from the library.
+    """Adds a digest of the library to the name of each of its functions.
 
-    TensorFlow knows functions by name in a whole process, and a graph optimizer leaves
-    them their names when it changes them.
+    TensorFlow registers functions by name in the whole process. A graph optimizer
+    changes functions without renaming them.
     """
     digest = hashlib.sha256(
         graph_def.library.SerializeToString(deterministic=True)
@@ -159,9 +160,10 @@ def _rename_all(graph_def: graph_pb2.GraphDef, names: Mapping[str, str]) -> None
 
 
 def with_plain_names(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
-    """The graph with functions that are named, and listed, in the order of their calls.
+    """The graph with functions named and listed in the order of their calls.
 
-    TensorFlow numbers them as it makes them: of equal graphs they are called otherwise.
+    TensorFlow numbers functions in the order of their creation, so that their names
+    differ between equal graphs.
     """
     if not graph_def.library.function:
         return graph_def
@@ -188,9 +190,9 @@ def with_plain_names(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
 
 
 def keep_control_flow(graph_def: graph_pb2.GraphDef) -> None:
-    """Keeps TensorFlow from writing functional control flow as that of TensorFlow 1.
+    """Keeps TensorFlow from lowering functional control flow to that of TensorFlow 1.
 
-    Through which no variable is seen to be only read.
+    Through the lowered nodes, one cannot see that a variable is only read.
     """
     for node in nodes(graph_def):
         if node.op in _CONTROL_FLOW:
@@ -202,7 +204,7 @@ def keep_control_flow(graph_def: graph_pb2.GraphDef) -> None:
 def lower_control_flow(graph_def: graph_pb2.GraphDef) -> None:
     """Undoes `keep_control_flow`.
 
-    TensorFlow runs the functions of loops that it does not write so without its
+    If TensorFlow does not lower a loop, it runs the loop's functions without its
     optimizers and without oneDNN.
     """
     for node in nodes(graph_def):
@@ -212,9 +214,9 @@ def lower_control_flow(graph_def: graph_pb2.GraphDef) -> None:
 
 
 def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:
-    """Lets TensorFlow inline functions that it would compile with XLA, or keep apart.
+    """Lets TensorFlow inline functions that it would compile with XLA or not inline.
 
-    Only those that convolve: in them the engine takes XLA's place.
+    Only functions with convolutions are changed: there the engine replaces XLA.
     """
     library = {f.signature.name: f for f in graph_def.library.function}
     convolve = {
@@ -246,12 +248,13 @@ def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:
 
 
 def keep_biases_apart(graph_def: graph_pb2.GraphDef) -> None:
-    """Adds biases to what XLA would have convolved so that TensorFlow fuses none.
+    """Replaces each BiasAdd after a convolution for XLA by an addition.
 
-    Keras has XLA compile grouped convolutions, since TensorFlow, without oneDNN, has no
-    kernel for those that its optimizers fuse with a BiasAdd.
+    TensorFlow does not fuse such an addition. Keras lets XLA compile grouped
+    convolutions: without oneDNN, TensorFlow has no kernel for a grouped convolution
+    that its optimizers have fused with a BiasAdd.
     """
-    convolutions = set()  # their results, handed on or not
+    convolutions = set()  # the names of these convolutions
     for node in graph_def.node:
         if node.attr.pop(_COMPILED_BEFORE, None):
             convolutions.add(node.name)
@@ -270,7 +273,7 @@ def keep_biases_apart(graph_def: graph_pb2.GraphDef) -> None:
 
 
 def hidden_convolutions(graph_def: graph_pb2.GraphDef) -> collections.Counter[str]:
-    """How many convolutions are in functions, and in which kind of function."""
+    """The number of convolutions in functions, by kind of function."""
     library = {f.signature.name: f for f in graph_def.library.function}
     found: collections.Counter[str] = collections.Counter()
     seen = set()
@@ -290,7 +293,7 @@ def hidden_convolutions(graph_def: graph_pb2.GraphDef) -> collections.Counter[st
 
 
 def other_convolutions(graph_def: graph_pb2.GraphDef) -> set[str]:
-    """Types of convolutions that are none of `CONVOLUTIONS`."""
+    """The types of the graph's convolutions that are not in `CONVOLUTIONS`."""
     types = {node.op for node in nodes(graph_def) if "Conv" in node.op}
     return types - {*CONVOLUTIONS}
 
@@ -310,7 +313,7 @@ def _kind(node: Any, library: dict[str, Any]) -> str:
 
 
 def _all_nodes(name: str, library: dict[str, Any], wanted: Any) -> bool:
-    """Whether a function, or one it calls, has an operator that is wanted."""
+    """Whether a function, or one that it calls, has an operator that is `wanted`."""
     waiting, seen = [name], {name}
     while waiting:
         for node in library[waiting.pop()].node_def:
@@ -331,7 +334,7 @@ def _called_by(node: Any, library: dict[str, Any]) -> set[str]:
 
 
 def functions_of(value: Any) -> Iterator[Any]:
-    """The functions in the value of an attribute, with those in their attributes."""
+    """The functions in an attribute's value, including those in their attributes."""
     kind = value.WhichOneof("value")
     direct: Sequence[Any] = ()
     if kind == "func":
@@ -352,13 +355,13 @@ def _rename(value: Any, names: Mapping[str, str]) -> None:
 def uses(
     graph_def: graph_pb2.GraphDef, resources: Mapping[str, str]
 ) -> Iterator[tuple[str, str, bool]]:
-    """Users of resources: (resource, type of an operator, whether it calls functions).
+    """The users of resources: (resource, operator type, whether it calls functions).
 
-    Operators in the functions are users, too.
+    Operators inside the called functions are users, too.
 
     Args:
-      graph_def: only what its outputs need.
-      resources: name of a placeholder -> what to call it.
+      graph_def: a graph with only the nodes that its outputs need.
+      resources: name of a placeholder -> the resource's name in the result.
     """
     library = {f.signature.name: f for f in graph_def.library.function}
 
@@ -366,7 +369,7 @@ def uses(
         by_name = {node.name: node for node in nodes}
 
         def resource(name: str) -> str | None:
-            """The resource that an input stands for, if it is one."""
+            """The resource that an input stands for; None if it is another tensor."""
             name = name.partition(":")[0]
             while name in by_name and by_name[name].op in _PASSES:
                 name = by_name[name].input[0].partition(":")[0]
@@ -382,9 +385,9 @@ def uses(
             for name in called:
                 arguments = library[name].signature.input_arg
                 if node.op in FUNCTION_CALLS:
-                    # A branch's condition, or index, is no argument of the function.
+                    # The condition or index of a branch is not passed to the function.
                     passed = zip(arguments, inputs[node.op in _BRANCHES :], strict=True)
-                else:  # all of them may be any of its arguments
+                else:  # any input may be any argument of the function
                     some = next(filter(None, inputs))
                     passed = ((a, some) for a in arguments if a.type == _RESOURCE)
                 inner = {a.name: of_input for a, of_input in passed if of_input}

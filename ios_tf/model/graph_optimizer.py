@@ -1,4 +1,4 @@
-"""A frozen signature on the native side: its blocks, its graph with schedules."""
+"""Native operations on a frozen signature: finds blocks and writes schedules."""
 
 from __future__ import annotations
 
@@ -35,13 +35,16 @@ class Collected:
 
     @property
     def bound_sizes(self) -> list[tuple[int, int, int]]:
-        """Batch, height and width around which the graph does something else."""
+        """(batch, height, width) near which the graph computes something else."""
         return [(n, h, w) for n, h, w in self.report.get("bound_sizes", ())]
 
     @property
     def image_size(self) -> tuple[int, int] | None:
-        """The height and width of images that the graph asks for, where its inputs
-        leave them open, and it does not take those that were tried first."""
+        """The height and width of images that the graph requires.
+
+        None if the inputs do not leave the size open, or if the graph takes the size
+        that was tried first.
+        """
         size = self.report.get("image_size")
         return None if size is None else (size[0], size[1])
 
@@ -54,8 +57,8 @@ def is_converted(frozen: FrozenSignature) -> bool:
 def fold_constants(frozen: FrozenSignature) -> FrozenSignature:
     """The signature with its constant subgraphs evaluated.
 
-    Keras writes a batch norm as arithmetic on the variables; folded, it is one
-    multiplication and one addition, which the importer knows.
+    Keras writes a batch norm as arithmetic on the variables. Folding turns it into one
+    multiplication and one addition, which the importer recognises.
     """
     outputs = [tensor for tensor, _ in frozen.outputs.values()]
     graph_def = with_single_factors(frozen.graph_def, outputs)
@@ -63,19 +66,19 @@ def fold_constants(frozen: FrozenSignature) -> FrozenSignature:
     try:
         graph_def = _fold(prepared)
     except tf.errors.OpError:
-        check_folding(frozen)  # else the mistake is ours
+        check_folding(frozen)  # raises if TensorFlow is at fault
         raise
     return dataclasses.replace(frozen, graph_def=graph_def)
 
 
 def check_folding(frozen: FrozenSignature) -> None:
-    """Tries what TensorFlow's constant folding makes of a signature's own graph.
+    """Tries TensorFlow's constant folding on a signature's own graph.
 
     Raises:
-      NotOptimizedError: it fails, or its result is no graph that TensorFlow takes,
-        as it takes what is folded.
+      NotOptimizedError: folding fails, or TensorFlow cannot import the folded graph
+        although it can import the original one.
     """
-    # TensorFlow raises all kinds of errors for what it cannot import.
+    # TensorFlow raises all kinds of errors for graphs it cannot import.
     try:
         frozen_graphs.rebuild(frozen, frozen.graph_def)
     except Exception:
@@ -89,10 +92,10 @@ def check_folding(frozen: FrozenSignature) -> None:
 
 
 def check_shapes(frozen: FrozenSignature, batch_sizes: Sequence[int]) -> None:
-    """Has TensorFlow infer the shapes of a signature's own graph.
+    """Lets TensorFlow infer the shapes of a signature's own graph.
 
     Raises:
-      NotOptimizedError: it cannot.
+      NotOptimizedError: TensorFlow cannot infer them.
     """
     graph_def = _fold(frozen)
     for size in batch_sizes:
@@ -104,8 +107,8 @@ def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Co
 
     Args:
       frozen: the signature.
-      batch_size: takes the place of an unknown leading dimension of the inputs.
-      device: "cpu" or "gpu": what cannot run there is left to TensorFlow.
+      batch_size: replaces an unknown leading dimension of the inputs.
+      device: "cpu" or "gpu". Operators that cannot run there are left to TensorFlow.
 
     Raises:
       NotOptimizedError: TensorFlow cannot infer the graph's shapes.
@@ -134,16 +137,16 @@ def rewrite(
     left: Collection[int] = (),
     materialise_merges: bool = True,
 ) -> graph_pb2.GraphDef:
-    """The signature's graph with schedules in node attributes and merges made.
+    """The signature's graph with schedules in node attributes and merged convolutions.
 
     Args:
-      frozen: what `collect` was called with, or the same without weights.
-      schedules: by the signatures of their blocks.
-      batch_sizes: one or more that it was called with.
-      device: what it was called with.
-      left: the numbers of regions that stay TensorFlow's.
-      materialise_merges: whether what all batch sizes merge is one convolution of the
-        graph; otherwise only the engine merges it.
+      frozen: the signature that `collect` was called with, or the same without weights.
+      schedules: the schedules by block signature.
+      batch_sizes: one or more batch sizes that `collect` was called with.
+      device: the device that `collect` was called with.
+      left: the numbers of the regions that are left to TensorFlow.
+      materialise_merges: whether convolutions that all batch sizes merge become one
+        convolution of the graph. Otherwise only the engine merges them.
     """
     texts = {signature: schedule.to_json() for signature, schedule in schedules.items()}
     return _opened(frozen).rewritten(
@@ -154,7 +157,7 @@ def rewrite(
 def lowered(
     frozen: FrozenSignature, batch_size: int = 1, device: str = "cpu"
 ) -> graph_pb2.GraphDef:
-    """The graph as it runs with the plugin: regions are nodes."""
+    """The graph that runs with the plugin: each region is one node."""
     return _opened(frozen).lowered(batch_size, device)
 
 
@@ -188,13 +191,13 @@ def describe_region(graph_def: graph_pb2.GraphDef, name: str) -> str:
 
 
 def _program(node: node_def_pb2.NodeDef) -> dict[str, Any]:
-    # The model may have brought it along.
+    # The program may come from an untrusted model.
     data = node.attr["program"].s
     return document.parse(data, f"the program of {node.name}", len(data))
 
 
 def _opened(frozen: FrozenSignature) -> Graph:
-    """The graph on the native side; of one without weights it stays open."""
+    """The graph on the native side. A graph without weights stays open."""
     return frozen.opened if frozen.is_light else frozen.open()
 
 

@@ -1,4 +1,4 @@
-"""Arguments to call a signature with: random ones, or those that a user names."""
+"""Makes arguments to call a signature with: random ones, or a user's."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ios_tf.native.graph import USUAL_IMAGE_SIZE
 # An array, or the shape of a random one.
 Given = np.ndarray | tuple[int, ...]
 
-# Random whole numbers are below the first of these, or below the next where a model
-# does not take them: values of pixels, and numbers that any vocabulary has.
+# Exclusive upper bounds of random whole numbers, to be tried in turn: for pixel values,
+# and for indices that any vocabulary has.
 LIMITS = (255, 2)
 
 
@@ -24,7 +24,7 @@ def parse_inputs(words: Iterable[str]) -> dict[str, Given]:
     """Parses values of --input: NAME=FILE.npy and NAME=SHAPE (1,224,224,3).
 
     Raises:
-      UserError: one of `words` is neither, or a file cannot be read.
+      UserError: a word has neither form, or a file cannot be read.
     """
     given: dict[str, Given] = {}
     for word in words:
@@ -44,7 +44,7 @@ def _shape(name: str, text: str) -> tuple[int, ...]:
     sizes = text.split(",")
     if not all(size.isdecimal() for size in sizes):
         raise UserError(
-            f"--input={name}={text}: neither a .npy file nor a shape, such as "
+            f"--input={name}={text}: the value must be a .npy file or a shape, such as "
             "1,224,224,3"
         )
     return tuple(map(int, sizes))
@@ -54,7 +54,7 @@ def _array(path: str) -> np.ndarray:
     try:
         return np.load(path, allow_pickle=False)
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror or 'is no .npy file'}") from None
+        raise UserError(f"{path}: {error.strerror or 'is not a .npy file'}") from None
     except ValueError as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
 
@@ -68,15 +68,15 @@ def example_inputs(
     """Arguments for a signature function.
 
     Args:
-      function: of a loaded SavedModel.
-      batch_size: takes the place of an unknown first dimension.
-      given: arrays, and shapes of random ones, by the names of arguments; the others
+      function: a signature function of a loaded SavedModel.
+      batch_size: replaces an unknown first dimension.
+      given: by argument name, an array, or the shape of a random one. Other arguments
         are random.
-      limit: random whole numbers are below it.
+      limit: exclusive upper bound of random whole numbers.
 
     Raises:
-      UserError: there is no such argument, what is given does not fit one, or there
-        are no random values for one: it is no number, or of unknown size.
+      UserError: an argument does not exist, a given array or shape does not fit, or an
+        argument that needs random values is not numeric or has an unknown size.
     """
     given = given or {}
     specs = function.structured_input_signature[1]
@@ -102,8 +102,8 @@ def accepted_inputs(
 ) -> tuple[dict[str, tf.Tensor], Mapping[str, tf.Tensor]]:
     """Arguments that a signature function takes, and its outputs.
 
-    See `example_inputs`. Random whole numbers may be indices, so that small ones are
-    tried, too.
+    See `example_inputs`. Random whole numbers may be indices, so small ones are tried,
+    too.
 
     Raises:
       UserError: as `example_inputs` and `outputs_of`.
@@ -117,11 +117,11 @@ def accepted_inputs(
 
 
 def open_sizes(shape: Sequence[int | None]) -> dict[int, int]:
-    """Which size each open dimension has: 0 for the height, 1 for the width.
+    """Open dimension -> 0 if it is a height, 1 if it is a width.
 
-    The leading dimension is the batch. Several open dimensions are height and width in
-    turn. A single one is the height only if two dimensions follow it: a sequence is an
-    image of height 1, so that its length is a width (see WithProbe in
+    The leading dimension is the batch. Several open dimensions alternate between height
+    and width. A single one is a height only if two dimensions follow it: a sequence is
+    an image of height 1, so its length is a width (see WithProbe in
     cc/tensorflow/graph/probes.cc).
     """
     dimensions = [d for d, size in enumerate(shape) if d and size is None]
@@ -133,12 +133,15 @@ def open_sizes(shape: Sequence[int | None]) -> dict[int, int]:
 def image_size_of(
     specs: Mapping[str, tf.TensorSpec], inputs: Mapping[str, tf.Tensor]
 ) -> tuple[int, int]:
-    """The height and width of inputs where a signature leaves them open, if it does."""
+    """The height and width of inputs whose size a signature leaves open.
+
+    Returns the usual image size if the signature does not leave it open.
+    """
     for name, spec in specs.items():
         if spec.shape.rank is None or spec.shape.rank < 3:
             continue
         opened = open_sizes(spec.shape.as_list())
-        # A size that is not open may be any.
+        # A size that is not open does not matter: it is set equal to the other one.
         sizes = {i: inputs[name].shape[d] for d, i in reversed(opened.items())}
         if sizes:
             return sizes.get(0, sizes.get(1)), sizes.get(1, sizes.get(0))
@@ -146,7 +149,7 @@ def image_size_of(
 
 
 class _NotTakenError(UserError):
-    """A function fails with the inputs it was given."""
+    """A function fails with the given inputs."""
 
 
 def outputs_of(
@@ -155,7 +158,7 @@ def outputs_of(
     """The outputs of a signature function.
 
     Raises:
-      UserError: it fails; the line says how to give it other inputs.
+      UserError: the function fails. The message says how to give it other inputs.
     """
     try:
         return function(**inputs)
@@ -163,7 +166,7 @@ def outputs_of(
         reason = " ".join(plain(str(error)).split("\n\nStack trace")[0].split())
         raise _NotTakenError(
             f"the model cannot be called with {_described(inputs)}: {reason[:300]}; "
-            "--input=NAME=FILE.npy or NAME=SHAPE gives it others"
+            "--input=NAME=FILE.npy or --input=NAME=SHAPE gives other inputs"
         ) from error
 
 
@@ -186,7 +189,8 @@ def _given(name: str, spec: tf.TensorSpec, array: np.ndarray) -> tf.Tensor:
         ) or (spec.dtype == tf.bfloat16 and array.dtype.kind == "f")
     if not fits:
         raise UserError(
-            f"input {name!r} is of type {spec.dtype.name}, its file of {array.dtype}"
+            f"input {name!r} has type {spec.dtype.name}, but its file has type "
+            f"{array.dtype}"
         )
     if spec.dtype == tf.string:
         return tf.constant(array.tolist(), tf.string, array.shape)
@@ -194,14 +198,14 @@ def _given(name: str, spec: tf.TensorSpec, array: np.ndarray) -> tf.Tensor:
 
 
 def _known_shape(name: str, spec: tf.TensorSpec, batch_size: int) -> tuple[int, ...]:
-    """The shape that a signature says, with a batch of this size."""
+    """The shape in the signature, with the given batch size."""
     sizes = spec.shape.as_list() if spec.shape.rank is not None else [None, None]
     if sizes and sizes[0] is None:
         sizes[0] = batch_size
     if None in sizes:
         raise UserError(
-            f"input {name!r} has the unknown shape {spec.shape}: "
-            f"--input={name}=SHAPE says one"
+            f"input {name!r} has the unknown shape {spec.shape}; "
+            f"give its shape with --input={name}=SHAPE"
         )
     return tuple(sizes)
 
@@ -222,8 +226,8 @@ def _random(
         values = random.integers(0, min(spec.dtype.max, limit), shape)
     else:
         raise UserError(
-            f"input {name!r} is of type {spec.dtype.name}, no number: "
-            f"--input={name}=FILE.npy gives it values"
+            f"input {name!r} has type {spec.dtype.name}, which is not numeric; "
+            f"give its values with --input={name}=FILE.npy"
         )
     return tf.constant(values.astype(spec.dtype.as_numpy_dtype))
 
@@ -231,6 +235,5 @@ def _random(
 def _check_shape(name: str, spec: tf.TensorSpec, shape: tuple[int, ...]) -> None:
     if not spec.shape.is_compatible_with(shape):
         raise UserError(
-            f"input {name!r} has the shape {spec.shape}, which {list(shape)} does not "
-            "fit"
+            f"the shape {list(shape)} does not fit input {name!r} of shape {spec.shape}"
         )

@@ -1,4 +1,4 @@
-"""Models of Keras 2, which the package tf_keras has beside Keras 3."""
+"""Models of Keras 2, which the package tf_keras provides beside Keras 3."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ADVICE = (
 
 
 def is_model(given: Any) -> bool:
-    """Whether it is a model of tf_keras."""
-    package = sys.modules.get("tf_keras")  # whoever has a model has imported it
+    """Whether an object is a model of tf_keras."""
+    package = sys.modules.get("tf_keras")  # imported if there is such a model
     return package is not None and isinstance(given, package.Model)
 
 
@@ -35,13 +35,13 @@ def package() -> types.ModuleType | None:
 
 
 def version_of_file(path: str) -> str | None:
-    """The version of Keras that wrote a file if that is Keras 2 or older.
+    """The version of Keras that wrote a file, if it is Keras 2 or older.
 
-    None if Keras 3 wrote the file, or if the file does not tell.
+    None if Keras 3 wrote the file, or if the version is unknown.
     """
     try:
         version = _version(path)
-    # The file may be damaged in any way. Loading it says what is wrong.
+    # The file may be damaged in any way. Loading it reports the damage.
     except Exception:
         return None
     return version if version.partition(".")[0] in ("1", "2") else None

@@ -1,4 +1,4 @@
-"""Loads the MODEL argument: a SavedModel, a Keras file, a network by name."""
+"""Loads the MODEL argument: a SavedModel, a Keras file or a network by name."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ios_tf import models, validation
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import is_special, why_unreadable
 from ios_tf.model import keras2, other_formats
-from ios_tf.model.leftovers import remove_abandoned_steps, step_directory
+from ios_tf.model.temp_dirs import remove_abandoned_steps, step_directory
 from ios_tf.native import malloc
 
 KERAS_PREFIX = "keras:"
 MODELS_PREFIX = "models:"
-# Messages of Keras about layers and functions whose code is not in a file.
+# Messages of Keras about layers and functions whose code is not in the file.
 _NEEDS_CODE = re.compile(
     r"Could not locate (class|function)|Unknown \w+( \w+)?: |is a Python lambda"
     r"|safe_mode=False|custom_object"
 )
 _CODE_ADVICE = (
-    ". The command line runs no Python code of models: in Python, load the model with "
-    "its code (custom_objects=..., and safe_mode=False for a Lambda), call "
+    ". The command line does not run Python code of models. In Python, load the model "
+    "with its code (custom_objects=..., and safe_mode=False for a Lambda), call "
     "model.export(DIRECTORY), and convert DIRECTORY"
 )
 _KERAS_FILES = (".keras", ".h5", ".hdf5")
@@ -38,23 +38,23 @@ _KERAS_FILES = (".keras", ".h5", ".hdf5")
 def saved_model(
     model: Any,
     weights: str | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> Iterator[str]:
-    """Gives the directory of a SavedModel for `model`, for the time of the block.
+    """Yields the directory of a SavedModel for `model`, valid inside the block.
 
     Args:
       model: a SavedModel directory, the path of a `.keras` or `.h5` file, `keras:NAME`
         for a network of `keras.applications`, `models:NAME` for one of
         `ios_tf.models`, or a `keras.Model`.
-      weights: for `keras:NAME`: "imagenet", or None for random ones.
-      say: gets a line of information about the model.
+      weights: for `keras:NAME`: "imagenet", or None for random weights.
+      log: called with lines of information about the model.
 
     Raises:
       UserError: `model` is none of these.
     """
-    # All that makes such directories, but for `optimize`, begins with a model.
+    # All users of step directories call this function first, except `optimize`.
     remove_abandoned_steps()
-    keras_model = keras_model_of(model, weights, say)
+    keras_model = keras_model_of(model, weights, log)
     if keras_model is None:
         path = validation.path("model", model)
         _check_saved_model(path)
@@ -64,7 +64,7 @@ def saved_model(
         path = os.path.join(directory, "model")
         try:
             export_for_inference(keras_model, path)
-        # Keras and TensorFlow raise various errors, as for models that are not built.
+        # Keras and TensorFlow raise various errors, such as for unbuilt models.
         except Exception as error:
             raise UserError(
                 f"the Keras model {keras_model.name!r} cannot be exported: "
@@ -72,34 +72,35 @@ def saved_model(
             ) from error
         size = _batch_size(keras_model)
         if size is not None:
-            say(
+            log(
                 f"the Keras model {keras_model.name!r} is made for batches of {size}, "
-                f"and exported for batches of any size; --batch_size={size} schedules "
-                "for these"
+                f"but is exported for batches of any size; --batch_size={size} "
+                f"schedules for batches of {size}"
             )
-        del keras_model  # it may be all that keeps its weights in memory
-        malloc.release_unused()  # or what is loaded next lies beside it
+        # Frees the weights before the SavedModel loads them again.
+        del keras_model
+        malloc.release_unused()
         yield path
 
 
 def keras_model_of(
     model: Any,
     weights: str | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
     calibrated: bool = True,
 ) -> Any | None:
     """The Keras model that `model` names; None if it is a SavedModel's directory.
 
-    The arguments and errors are those of `saved_model`; `calibrated` is that of
+    The arguments and errors are those of `saved_model`. `calibrated` is the argument of
     `ios_tf.models.build`.
     """
     if weights is not None and not _has_prefix(model, KERAS_PREFIX):
-        raise UserError(f"weights={weights!r} is only for MODEL keras:NAME")
+        raise UserError(f"weights={weights!r} is only valid for a model keras:NAME")
     if _has_prefix(model, KERAS_PREFIX):
         name = model.removeprefix(KERAS_PREFIX)
-        return _build_keras_application(name, weights, say, calibrated)
+        return _build_keras_application(name, weights, log, calibrated)
     if _has_prefix(model, MODELS_PREFIX):
-        return _build_network(model.removeprefix(MODELS_PREFIX), say, calibrated)
+        return _build_network(model.removeprefix(MODELS_PREFIX), log, calibrated)
     if isinstance(model, (str, os.PathLike)):
         path = validation.path("model", model)
         if not path.endswith(_KERAS_FILES) or tf.io.gfile.isdir(path):
@@ -108,21 +109,21 @@ def keras_model_of(
     if hasattr(model, "export"):
         return model
     raise UserError(
-        "a model is a SavedModel directory, a .keras or .h5 file, keras:NAME, "
+        "a model must be a SavedModel directory, a .keras or .h5 file, keras:NAME, "
         f"models:NAME or a keras.Model, not {type(model).__name__}"
     )
 
 
 def traced(model: Any) -> tuple[Any, Sequence[Any]]:
-    """A Keras model's function for inference, traced, and the specs of its arguments.
+    """A Keras model's traced function for inference, and the specs of its arguments.
 
     Raises:
-      UserError: it cannot be traced.
+      UserError: the model cannot be traced.
     """
     try:
         function, specs = inference_function(model)
         return function.get_concrete_function(), specs
-    # Keras and TensorFlow raise various errors, as for models that are not built.
+    # Keras and TensorFlow raise various errors, such as for unbuilt models.
     except Exception as error:
         raise UserError(
             f"the Keras model {model.name!r} cannot be traced: {first_line(error)}"
@@ -130,9 +131,10 @@ def traced(model: Any) -> tuple[Any, Sequence[Any]]:
 
 
 def export_for_inference(model: Any, path: str) -> None:
-    """Writes a Keras model as `model.export` does, but for inference.
+    """Writes a Keras model like `model.export`, but traced for inference.
 
-    That traces what follows Resizing, CenterCrop and random layers for training.
+    `model.export` traces the layers after Resizing, CenterCrop and random layers for
+    training.
     """
     import keras
 
@@ -147,7 +149,7 @@ def export_for_inference(model: Any, path: str) -> None:
     except ImportError:  # another version of Keras, or another package
         model.export(path, verbose=False)
         return
-    # Keras's lists of layers and variables take several times as long to write.
+    # Writing Keras's lists of layers and variables takes several times as long.
     module = tf.Module()
     module.kept = [variable.value for variable in model.variables]
     module.serve = function
@@ -163,7 +165,7 @@ def export_for_inference(model: Any, path: str) -> None:
 
 
 def _has_resources(function: Any, variables: Sequence[tf.Variable]) -> bool:
-    """Whether it captures others than the variables, such as tables."""
+    """Whether a function captures resources besides `variables`, such as tables."""
     handles = {id(variable.handle) for variable in variables}
     return any(
         tensor.dtype in (tf.resource, tf.variant) and id(tensor) not in handles
@@ -172,7 +174,7 @@ def _has_resources(function: Any, variables: Sequence[tf.Variable]) -> bool:
 
 
 def _batch_size(model: Any) -> int | None:
-    """Reads of a Keras model's inputs what an export forgets."""
+    """The smallest fixed batch size of a Keras model's inputs; an export drops it."""
     inputs = tf.nest.flatten(getattr(model, "inputs", None) or [])
     sizes = (one.shape[0] for one in inputs)
     return min((size for size in sizes if size is not None), default=None)
@@ -182,8 +184,8 @@ def inference_function(model: Any) -> tuple[Any, Sequence[Any]]:
     """A Keras model as a tf.function for inference, and the specs of its arguments.
 
     Raises:
-      ValueError: its inputs are not known yet.
-      ImportError: not with this version of Keras, or not with its backend.
+      ValueError: the model's inputs are not known yet.
+      ImportError: this version of Keras, or its backend, is not supported.
     """
     import keras
 
@@ -194,7 +196,7 @@ def inference_function(model: Any) -> tuple[Any, Sequence[Any]]:
         specs = keras2.input_specs(model)
         return tf.function(serve, input_signature=specs, autograph=False), specs
     if keras.backend.backend() != "tensorflow":
-        raise ImportError("Keras runs on another backend than TensorFlow")
+        raise ImportError("Keras uses a backend other than TensorFlow")
     from keras.src.export.export_utils import get_input_signature, make_tf_tensor_spec
 
     signature = get_input_signature(model)
@@ -213,7 +215,7 @@ def _check_saved_model(path: str) -> None:
         raise UserError(
             f"{path} is {described}"
             if described
-            else f"{path}: not a SavedModel directory, a .keras or .h5 file, "
+            else f"{path} is not a SavedModel directory, a .keras or .h5 file, "
             "keras:NAME or models:NAME"
         )
     if not tf.saved_model.contains_saved_model(path):
@@ -221,7 +223,7 @@ def _check_saved_model(path: str) -> None:
         raise UserError(
             f"{path} is {described}"
             if described
-            else f"{path}: not a SavedModel (it has no saved_model.pb)"
+            else f"{path} is not a SavedModel (it has no saved_model.pb)"
         )
     for name in (
         tf.saved_model.SAVED_MODEL_FILENAME_PB,
@@ -235,17 +237,17 @@ def _check_exists(path: str) -> None:
         if tf.io.gfile.exists(path):
             return
         is_prefix = tf.io.gfile.exists(f"{path}.index")
-    except tf.errors.OpError as error:  # such as a filesystem it does not know
+    except tf.errors.OpError as error:  # such as an unknown filesystem
         raise UserError(f"{path}: cannot be read: {first_line(error)}") from error
     if is_prefix:
         raise UserError(f"{path} is {other_formats.CHECKPOINT}")
-    # TensorFlow says of what lies in an unreadable directory that it does not exist.
+    # TensorFlow reports a path in an unreadable directory as missing.
     raise UserError(why_unreadable(path) or f"{path}: no such file or directory")
 
 
 def _check_regular(path: str) -> None:
-    if is_special(path):  # which TensorFlow would wait for
-        raise UserError(f"{path}: is no regular file")
+    if is_special(path):  # TensorFlow would wait for data
+        raise UserError(f"{path} is not a regular file")
     unreadable = why_unreadable(path)
     if unreadable:
         raise UserError(unreadable)
@@ -259,13 +261,13 @@ def _load_keras_file(path: str) -> Any:
     if path.endswith(".weights.h5"):
         raise UserError(f"{path} is {other_formats.WEIGHTS}")
     is_archive = path.endswith(".keras") and os.path.isfile(path)
-    if is_archive and not zipfile.is_zipfile(path):  # Keras says that there is no file
-        raise UserError(f"{path}: Keras cannot load it: it is no zip archive")
+    if is_archive and not zipfile.is_zipfile(path):  # Keras would report a missing file
+        raise UserError(f"{path}: Keras cannot load it: it is not a zip archive")
     version = keras2.version_of_file(path)
     package = (keras2.package() if version else None) or keras
     try:
         return package.saving.load_model(path, compile=False)
-    # Keras raises all kinds of errors for what is wrong inside of the file.
+    # Keras raises all kinds of errors for damaged or unknown content.
     except Exception as error:
         if version and package is keras:
             raise UserError(
@@ -276,13 +278,13 @@ def _load_keras_file(path: str) -> Any:
         if "No model config found" in reason:
             raise UserError(f"{path} is {other_formats.WEIGHTS}") from error
         if _NEEDS_CODE.search(reason):
-            # Keras's own advice is for Python.
+            # Keras's own advice only helps Python users.
             reason, advice = reason.partition(". ")[0], _CODE_ADVICE
         raise UserError(f"{path}: Keras cannot load it: {reason}{advice}") from error
 
 
 def _build_keras_application(
-    name: str, weights: str | None, say: Callable[[str], None], calibrated: bool
+    name: str, weights: str | None, log: Callable[[str], None], calibrated: bool
 ) -> Any:
     import keras
 
@@ -293,15 +295,15 @@ def _build_keras_application(
     ]
     if name not in names:
         raise UserError(
-            f"keras:{name}: no such network in keras.applications; there is "
+            f"keras:{name} is not a network in keras.applications; choose from "
             + _nearest(name, names)
         )
     if weights is None:
-        say(f"keras:{name} gets random weights; --weights=imagenet for trained ones")
+        log(f"keras:{name} gets random weights; --weights=imagenet loads trained ones")
         keras.utils.set_random_seed(0)
     try:
         model = getattr(keras.applications, name)(weights=weights)
-    except Exception as error:  # a failed download, an unknown set of weights
+    except Exception as error:  # such as a failed download or unknown weights
         raise UserError(f"keras:{name}: {first_line(error)}") from error
     if weights is None and calibrated:
         from ios_tf.models.calibration import calibrate_application
@@ -310,19 +312,19 @@ def _build_keras_application(
     return model
 
 
-def _build_network(name: str, say: Callable[[str], None], calibrated: bool) -> Any:
+def _build_network(name: str, log: Callable[[str], None], calibrated: bool) -> Any:
     name, _, graphs = name.partition(":")
     if graphs and name != "randwire":
-        raise UserError(f"models:{name} is not made of graphs: leave out :{graphs}")
+        raise UserError(f"models:{name} does not read graphs; leave out :{graphs}")
     if name not in models.NETWORKS:
         raise UserError(
-            f"models:{name}: no such network; there is "
+            f"models:{name} is not a network in ios_tf.models; choose from "
             + _nearest(name, list(models.NETWORKS))
         )
-    say(f"models:{name} gets random weights")
+    log(f"models:{name} gets random weights")
     try:
         return models.build(name, graphs=graphs, calibrated=calibrated)
-    except ImportError as error:  # networkx, for random graphs
+    except ImportError as error:  # random graphs need networkx
         raise UserError(
             f"models:{name} needs {error.name}: pip install 'ios-tf[models]'"
         ) from error

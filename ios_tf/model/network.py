@@ -1,6 +1,6 @@
 """Network: the blocks of a model in one JSON file, without weights and TensorFlow.
 
-What lets the engine be benchmarked on a machine that has no TensorFlow.
+With such a file, the engine can be benchmarked on a machine without TensorFlow.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A block as the part of a region that one search schedules.
+    """A part of a region that one search schedules as a block.
 
     Attributes:
-      signature: of its problem.
-      operators: the region's operators, by the number they have in the problem.
+      signature: the signature of its problem.
+      operators: for each operator of the problem, its number in the region.
     """
 
     signature: str
@@ -35,13 +35,13 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Region:
-    """A region, a block as JSON object, and its parts in execution order."""
+    """A region as a JSON block, and its parts in execution order."""
 
     block: Mapping[str, Any]
     parts: Sequence[Part]
 
     def schedule(self, schedules: Mapping[str, Schedule]) -> Schedule:
-        """The whole region's schedule, given its parts' ones by signature."""
+        """The schedule of the whole region, from its parts' schedules by signature."""
         return Schedule.of_parts(
             (part.operators, schedules[part.signature]) for part in self.parts
         )
@@ -52,9 +52,9 @@ class Network:
     """The regions and blocks of one model that the engine computes.
 
     Attributes:
-      name: for people.
+      name: its name in output for people.
       problems: signature -> the block to schedule; equal blocks share one.
-      regions: in execution order.
+      regions: the regions in execution order.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Network:
 
     @classmethod
     def of(cls, problem: Problem) -> Network:
-        """A block alone as a network."""
+        """A network of a single block."""
         part = Part(problem.signature, list(range(len(problem))))
         region = Region(problem.block, [part])
         return cls(problem.name, {problem.signature: problem}, [region])
@@ -72,7 +72,7 @@ class Network:
         """The same network for another batch size.
 
         Raises:
-          EngineError: it cannot have that size.
+          EngineError: the network cannot have that batch size.
         """
 
         def resized(block: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Network:
         )
 
     def different_operators(self) -> list[tuple[str, Problem, int]]:
-        """Each kind of operator: the name of one, it as a block alone, how many."""
+        """(name of one operator, a block of it alone, count) of each operator kind."""
         first: dict[str, tuple[str, Problem]] = {}
         counts: collections.Counter[str] = collections.Counter()
         for region in self.regions:
@@ -126,7 +126,7 @@ class Network:
         return self.regions[0].block["inputs"][0][0]
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes what `read` reads, whole or not at all."""
+        """Writes a file for `read`, completely or not at all."""
         text = json.dumps(
             {
                 "version": VERSION,
@@ -146,7 +146,7 @@ class Network:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Network:
-        """Reads what `python -m benchmarks export_blocks` wrote.
+        """Reads a file that `python -m benchmarks export_blocks` wrote.
 
         Raises:
           UserError: one line that says what is wrong with the file.
@@ -156,7 +156,7 @@ class Network:
         except (OSError, ValueError) as error:
             raise UserError(f"{os.fspath(path)}: cannot be read: {error}") from None
         if not isinstance(data, dict) or data.get("version") != VERSION:
-            raise UserError(f"{os.fspath(path)}: not a network of version {VERSION}")
+            raise UserError(f"{os.fspath(path)} is not a network of version {VERSION}")
         try:
             problems = [
                 Problem.from_json(engine.problem(block)) for block in data["blocks"]

@@ -1,4 +1,4 @@
-"""Recognises by name the models that cannot be converted, and says what to do."""
+"""Recognises unsupported model formats by file name, and says what to do."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ WEIGHTS = (
     "weights without a model. In Python, build the model, call model.load_weights, and "
     "write it with model.export(DIRECTORY)"
 )
-# The formats by the ends of file names.
+# (pattern of the end of a file name, description of the format).
 _FILES = (
     (
         r"/?saved_model\.pb(txt)?",
-        "the graph of a SavedModel. Give the directory that it lies in",
+        "the graph of a SavedModel. Give the directory that contains it",
     ),
     (
         r"\.(pb|pbtxt|graphdef)",
@@ -33,12 +33,12 @@ _FILES = (
     (r"\.ckpt(-\d+)?|\.index|\.meta|\.data-\d+-of-\d+|/checkpoint", CHECKPOINT),
     (
         r"\.tflite|\.lite",
-        f"a model of TensorFlow Lite, which only that runs. {_GIVE_SOURCE}",
+        f"a TensorFlow Lite model, which only TensorFlow Lite can run. {_GIVE_SOURCE}",
     ),
     (
         r"\.onnx",
-        "an ONNX model. Give the TensorFlow model that it was exported from, or make a "
-        "SavedModel of it with a tool such as onnx2tf",
+        "an ONNX model. Give the TensorFlow model that it was exported from, or turn "
+        "the ONNX model into a SavedModel with a tool such as onnx2tf",
     ),
     (
         r"\.(pt|pth|safetensors)",
@@ -57,7 +57,7 @@ _FILES = (
 
 
 def described_file(path: str) -> str | None:
-    """Describes a file by its name, with what to do; None if the name tells nothing."""
+    """Describes a file by its name, with advice; None if the name is unknown."""
     for end, text in _FILES:
         if re.search(f"(?:{end})$", path, re.IGNORECASE):
             return text
@@ -65,7 +65,7 @@ def described_file(path: str) -> str | None:
 
 
 def described_directory(path: str) -> str | None:
-    """Describes a directory without a saved_model.pb; None: it is unknown."""
+    """Describes a directory without a saved_model.pb; None if it is unknown."""
     names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(path))
     versions = [
         name
@@ -84,7 +84,7 @@ def described_directory(path: str) -> str | None:
             "an unpacked .keras file. Pack its files as a zip archive named MODEL.keras"
         )
     if "model.json" in names:
-        return f"a model of TensorFlow.js. {_GIVE_SOURCE}"
+        return f"a TensorFlow.js model. {_GIVE_SOURCE}"
     for name in names:
         if name.endswith((".keras", ".h5", ".hdf5")) and not name.endswith(
             ".weights.h5"

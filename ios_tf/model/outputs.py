@@ -1,4 +1,4 @@
-"""Writes an output directory whole or not at all."""
+"""Writes an output directory completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from ios_tf.errors import UserError, first_line
-from ios_tf.model import leftovers
+from ios_tf.model import temp_dirs
 
 
 @contextlib.contextmanager
 def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
-    """Gives a directory to write to, which becomes `output` when the block succeeds.
+    """Yields a directory to write to, which becomes `output` if the block succeeds.
 
-    The directory lies beside `output`, so that the end is a rename. When the block
-    fails nothing is left of it; what a process that was killed has left, the next one
-    removes that writes there.
+    The directory lies beside `output`, so a rename is enough at the end. It is removed
+    if the block fails. If the process is killed, the next process that writes to the
+    same output removes it.
 
     Raises:
       UserError: `output` exists and may not be replaced, or cannot be written.
     """
     output = output.rstrip("/") or "/"
-    if os.path.islink(output):  # what it leads to is replaced, and the link stays
+    if os.path.islink(output):  # replaces the target and keeps the link
         output = os.path.realpath(output)
     with _errors_of_writing(output):
         _check_free(output, overwrite)
     parent, name = posixpath.split(output)
     if "://" not in output:
-        leftovers.remove_abandoned(parent or ".", f".{name}.", ".tmp")
+        temp_dirs.remove_abandoned(parent or ".", f".{name}.", ".tmp")
     mark = uuid.uuid4().hex[:8]
     temporary = posixpath.join(parent, f".{name}.{mark}.tmp")
     missing = []  # directories above `output`, from the highest to its parent
@@ -43,19 +43,19 @@ def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
     try:
         with _errors_of_writing(output):
             tf.io.gfile.makedirs(temporary)
-            # Some filesystems make any directory: a file tells.
+            # Some filesystems accept any directory name, so test with a file.
             test = posixpath.join(temporary, ".write_test")
             with tf.io.gfile.GFile(test, "w") as file:
                 file.write("")
             if not tf.io.gfile.glob(test):
                 raise UserError(
-                    f"{output}: TensorFlow loads no model from a path with such "
-                    "brackets, which are a pattern to it"
+                    f"{output}: TensorFlow cannot load a model from a path with such "
+                    "brackets, because it reads the path as a pattern"
                 )
             tf.io.gfile.remove(test)
-        with leftovers.owned(temporary):
+        with temp_dirs.owned(temporary):
             yield temporary
-            _check_free(output, overwrite)  # the block took a while
+            _check_free(output, overwrite)  # again, because the block took a while
             with _errors_of_writing(output):
                 _move(temporary, output, temporary.removesuffix(".tmp") + ".old")
     except BaseException:
@@ -75,7 +75,7 @@ def _errors_of_writing(output: str) -> Iterator[None]:
 
 
 def _move(source: str, target: str, aside: str) -> None:
-    """Renames `source` to `target`; what was there may go `aside` meanwhile."""
+    """Renames `source` to `target`. An old target may be moved `aside` until then."""
     exists = tf.io.gfile.exists(target)
     if exists and _exchange(source, target):
         _remove(source)
@@ -88,7 +88,7 @@ def _move(source: str, target: str, aside: str) -> None:
         if exists:
             tf.io.gfile.rename(aside, target)
         raise
-    if not tf.io.gfile.listdir(target):  # of a directory, ram:// renames no files
+    if not tf.io.gfile.listdir(target):  # ram:// does not rename a directory's files
         copy_directory(source, target)
         _remove(source)
     if exists:
@@ -96,9 +96,9 @@ def _move(source: str, target: str, aside: str) -> None:
 
 
 def _exchange(a: str, b: str) -> bool:
-    """Lets two paths change places at once; gives whether the system can.
+    """Exchanges two paths atomically; returns whether the system supports it.
 
-    Remote filesystems, old kernels and some network ones cannot.
+    Remote filesystems, old kernels and some network filesystems do not.
     """
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     try:
@@ -109,8 +109,10 @@ def _exchange(a: str, b: str) -> bool:
 
 
 def copy_directory(source: str, target: str) -> None:
-    """Copies the files below `source` to below `target`, which may exist, and lie
-    there itself."""
+    """Copies all files below `source` to `target`.
+
+    The target may exist, and may lie inside the source.
+    """
     for directory, _, files in list(tf.io.gfile.walk(source)):
         if f"{os.path.abspath(directory)}/".startswith(f"{os.path.abspath(target)}/"):
             continue
@@ -132,7 +134,7 @@ def _check_free(output: str, overwrite: bool) -> None:
         raise UserError(
             f"{output}: exists already; --overwrite (overwrite=True) replaces it"
         )
-    # --overwrite is no licence to delete anything but a model.
+    # --overwrite only permits deleting a model.
     if not tf.io.gfile.isdir(output) or (
         tf.io.gfile.listdir(output) and not tf.saved_model.contains_saved_model(output)
     ):
@@ -140,7 +142,7 @@ def _check_free(output: str, overwrite: bool) -> None:
 
 
 def _remove(directory: str) -> None:
-    if os.path.islink(directory):  # TensorFlow would empty what it leads to
+    if os.path.islink(directory):  # TensorFlow would empty the link's target
         with contextlib.suppress(OSError):
             os.unlink(directory)
         return

@@ -1,4 +1,4 @@
-"""SavedModels: loaded with their signatures, and written as they are to be called."""
+"""Loads SavedModels with their signatures, and writes them with the same interface."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ios_tf.native import malloc
 
 @dataclasses.dataclass(frozen=True)
 class Interface:
-    """Tags and signatures, by which a MetaGraph is called: TensorFlow loads neither.
+    """The interface of a MetaGraph. TensorFlow does not load it.
 
     Attributes:
-      tags: of the MetaGraph.
-      signature_defs: by the signatures' names.
+      tags: the tags of the MetaGraph.
+      signature_defs: its SignatureDefs by name.
     """
 
     tags: Sequence[str] = (tf.saved_model.SERVING,)
@@ -38,17 +38,18 @@ class Interface:
 
 @dataclasses.dataclass(frozen=True)
 class Signatures:
-    """The signatures of a SavedModel, and what they need of it.
+    """The signatures of a SavedModel, and the resources that they need.
 
-    Nothing else of it is kept, such as what an optimizer knows of its variables, or the
-    copy that Keras writes of each.
+    All else is dropped, such as an optimizer's state and the copy of each variable that
+    Keras writes.
 
     Attributes:
-      signatures: its functions, by name.
-      resources: its assets, its tables and what fills them, and the variables that the
-        functions read.
-      endpoints: the functions of its root that compute what a signature does, by name.
-      lost: the names of its root's other functions, which `save` cannot write.
+      signatures: the signature functions by name.
+      resources: the assets, the tables with their initializers, and the variables that
+        the functions read.
+      endpoints: the functions of the model's root that compute the same as a signature,
+        by name.
+      lost: the names of the root's other functions, which `save` cannot write.
     """
 
     signatures: Mapping[str, Any]
@@ -58,19 +59,20 @@ class Signatures:
 
 
 def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
-    """Loads the signatures of a SavedModel, of which there is at least one.
+    """Loads the signatures of a SavedModel, at least one.
 
     Args:
-      directory: of the SavedModel.
-      tags: of the MetaGraph to load, where there are several.
+      directory: the directory of the SavedModel.
+      tags: tags of the MetaGraph to load, if there are several.
 
     Raises:
-      UserError: it cannot be loaded, or has no signatures.
+      UserError: the SavedModel cannot be loaded, or has no signatures.
     """
-    _meta_graph(directory, tags)  # which says more than TensorFlow
+    _meta_graph(directory, tags)  # its errors say more than TensorFlow's
     try:
         loaded = tf.saved_model.load(directory, tags=list(tags) if tags else None)
-    # Truncated files, unregistered ops: TensorFlow's own line says it.
+    # TensorFlow's own message describes errors such as truncated files and unregistered
+    # ops.
     except Exception as error:
         reason = why_unreadable(directory) or first_line(error)
         if "Failed to find any matching files" in reason:
@@ -100,10 +102,10 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
 
 
 def without_signatures(loaded: Any) -> str:
-    """Describes what to do with a loaded SavedModel without signatures."""
+    """Advice for a loaded SavedModel without signatures."""
     names = list(endpoints.functions_of(loaded))
     if not names:
-        return "it has no functions to make one of either, so there is nothing to run"
+        return "it also has no functions to give a signature, so nothing can be run"
     function = f"loaded.{names[0]}.get_concrete_function(tf.TensorSpec(SHAPE, DTYPE))"
     return (
         f"in Python, with loaded = tf.saved_model.load(DIRECTORY), call "
@@ -119,10 +121,10 @@ def _captured(functions: Iterable[Any]) -> set[int]:
 
 
 def interface(directory: str, tags: Sequence[str] | None = None) -> Interface:
-    """That of the MetaGraph which `load` loads of a SavedModel.
+    """The interface of the MetaGraph that `load` loads.
 
     Raises:
-      UserError: there is no such MetaGraph, or several.
+      UserError: there is no such MetaGraph, or there are several.
     """
     graph = _meta_graph(directory, tags)
     if graph is None:
@@ -133,25 +135,25 @@ def interface(directory: str, tags: Sequence[str] | None = None) -> Interface:
 def _meta_graph(
     directory: str, tags: Sequence[str] | None
 ) -> meta_graph_pb2.MetaGraphDef | None:
-    """The MetaGraph with these tags, or the only one; None: it cannot be read."""
+    """The MetaGraph with these tags, or the only one; None if it cannot be read."""
     try:
         graphs = loader_impl.parse_saved_model(directory).meta_graphs
-    except (OSError, tf.errors.OpError):  # loading it says what is wrong
+    except (OSError, tf.errors.OpError):  # loading it reports the error
         return None
-    if not graphs:  # of which TensorFlow says that they need tags
-        raise UserError(f"{directory}: not a SavedModel (it has no MetaGraph)")
+    if not graphs:  # TensorFlow would ask for tags instead
+        raise UserError(f"{directory} is not a SavedModel (it has no MetaGraph)")
     by_tags = {tuple(sorted(graph.meta_info_def.tags)): graph for graph in graphs}
     flags = " or ".join(f"--tags={','.join(one)}" for one in by_tags)
     if tags:
         if tuple(sorted(tags)) not in by_tags:
             raise UserError(
                 f"{directory}: there is no MetaGraph with the tags {','.join(tags)}; "
-                f"say {flags}"
+                f"use {flags}"
             )
         return by_tags[tuple(sorted(tags))]
     if len(by_tags) > 1:
         raise UserError(
-            f"{directory}: has {len(by_tags)} MetaGraphs: say which one, {flags}"
+            f"{directory} has {len(by_tags)} MetaGraphs; choose one with {flags}"
         )
     return graphs[0]
 
@@ -189,9 +191,9 @@ def save(
       loaded: the SavedModel the functions come from.
       signatures: for the name of each signature of `loaded`, a function that takes the
         same arguments. Several signatures may have the same function.
-      directory: to write to.
-      interface: whose tags, method names and defaults of signatures it gets.
-      variables: those that `loaded` does not have, and the functions may read.
+      directory: the directory to write to.
+      interface: the tags, and the method names and defaults of signatures, to write.
+      variables: variables that the functions may read and `loaded` does not have.
     """
     captured = _captured(signatures.values())
     weights = [v for v in variables if id(v.handle) in captured]
@@ -199,16 +201,16 @@ def save(
     for one in loaded.resources:
         if not isinstance(one, tf.Variable):
             resources.append(one)
-        elif id(one.handle) in captured:  # most are constants by now
-            # Training would find only these few of the model's weights.
+        elif id(one.handle) in captured:  # most variables are constants by now
+            # Not trainable: training would find only these few of the weights.
             one._trainable = False
             weights.append(one)
     root = autotrackable.AutoTrackable()
     root._weights, root._resources = weights, resources
     for name, endpoint in loaded.endpoints.items():
         setattr(root, name, endpoint.rebuild(signatures))
-    # There is no Python to convert; AutoGraph would write some to temporary files,
-    # which a process that is killed leaves.
+    # There is no Python code to convert. AutoGraph would write temporary files, which
+    # stay if the process is killed.
     tf.autograph.experimental.do_not_convert(tf.saved_model.save)(
         root,
         directory,
@@ -233,9 +235,9 @@ def save(
 def _write_interface(
     directory: str, interface: Interface, names: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """Gives a SavedModel what TensorFlow cannot save.
+    """Writes the parts of a SavedModel's interface that TensorFlow cannot save.
 
-    `names`: by signature, those of its inputs by the names that they were saved by.
+    `names`: for each signature, saved input name -> original input name.
     """
     saved_model = loader_impl.parse_saved_model(directory)
     (meta_graph,) = saved_model.meta_graphs
@@ -257,20 +259,20 @@ def _write_interface(
                 del signature.inputs[saved]
         original = interface.signature_defs.get(key)
         if original:
-            # TensorFlow Serving calls the signature by this method only.
+            # TensorFlow Serving accepts calls of the signature by this method only.
             signature.method_name = original.method_name
             for name, value in original.defaults.items():
                 signature.defaults[name].CopyFrom(value)
     path = os.path.join(directory, tf.saved_model.SAVED_MODEL_FILENAME_PB)
-    tf.io.gfile.remove(path)  # not every filesystem writes over what is there
+    tf.io.gfile.remove(path)  # not every filesystem overwrites files
     with tf.io.gfile.GFile(path, "wb") as file:
         file.write(saved_model.SerializeToString(deterministic=True))
 
 
 def _without_weights(initializer: Any) -> Any:
-    """A TF1 model's initializer, capturing only what it needs.
+    """A TF1 model's initializer that captures only the tensors it needs.
 
-    As TensorFlow loads it, it captures all variables of its graph.
+    TensorFlow loads an initializer with all variables of its graph as captures.
     """
     function = initializer._init_fn
     outputs = [tensor.name for tensor in function.outputs]
@@ -299,7 +301,7 @@ def _without_weights(initializer: Any) -> Any:
 
 
 def _namespaces(signatures: Iterable[Any]) -> set[str]:
-    """The "Name" of ops that are called "Name>Op": custom ones."""
+    """The namespaces of custom ops, which have names such as "Namespace>Op"."""
     found = set()
     for function in signatures:
         graph_def = function.graph.as_graph_def()

@@ -1,4 +1,4 @@
-"""Functions of parts of a graph, and where a graph and its lowered form meet."""
+"""Functions of parts of a graph, and the tensors that a graph's lowered form shares."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ios_tf.native.names import REGION
 
 
 class GraphFunction:
-    """A function of tensors, in an order, that gives a list of them.
+    """A function of positional tensors that returns a list of tensors.
 
-    TensorFlow's own function of a graph, called by position, raises an error, into
-    whose message it writes the values, and catches it: that takes milliseconds.
+    A positional call of TensorFlow's own function takes milliseconds: internally it
+    raises and catches an error whose message contains the values.
     """
 
     def __init__(self, function: Any) -> None:
@@ -37,7 +37,7 @@ class GraphFunction:
 def tensors(
     frozen: FrozenSignature, graph_def: graph_pb2.GraphDef, names: Sequence[str]
 ) -> GraphFunction:
-    """A function of a signature's inputs that gives tensors of a graph."""
+    """A function of a signature's inputs that returns tensors of a graph."""
     return _import(
         graph_def,
         [spec.name for spec in frozen.inputs.values()],
@@ -52,13 +52,14 @@ def between(
     inputs: Mapping[str, tf.TensorSpec],
     outputs: Sequence[str],
 ) -> GraphFunction:
-    """A function of some tensors of a graph that gives others.
+    """A function of some tensors of a graph that returns other tensors of it.
 
     Args:
-      frozen: the signature, with what the graph captures.
-      graph_def: the graph; what else it computes is not computed, nor are assertions.
-      inputs: by the names of the tensors; the function's arguments in this order.
-      outputs: names of tensors.
+      frozen: the signature with the captures of the graph.
+      graph_def: the graph. The function runs only the nodes that the outputs need, and
+        no assertions.
+      inputs: specs of the arguments by tensor name, in the order of the arguments.
+      outputs: names of the tensors to return.
     """
     nodes = {node.name: node for node in graph_def.node}
     argument = {name: f"ios_tf_input_{i}" for i, name in enumerate(inputs)}
@@ -92,14 +93,14 @@ def between(
 def other_inputs(
     frozen: FrozenSignature, inputs: set[str], outputs: Iterable[str]
 ) -> set[str]:
-    """Finds what a part of a signature's graph reads beside some tensors of it.
+    """Finds the tensors that a part of a graph reads in addition to `inputs`.
 
-    Such as the shape of something else, which a lowered graph need not have.
+    An example is the shape of another tensor. A lowered graph may lack it.
 
     Args:
       frozen: the signature.
       inputs: names of tensors that the part begins with.
-      outputs: names of tensors that it gives.
+      outputs: names of tensors that the part computes.
     """
     reads = {
         node.name: [full_name(tensor) for tensor in node.input if tensor[0] != "^"]
@@ -148,10 +149,11 @@ def _import(
 def results_of_regions(
     frozen: FrozenSignature, lowered: graph_pb2.GraphDef
 ) -> list[tuple[str, str, str]]:
-    """Where regions of a lowered graph give what the original computes.
+    """Finds the tensors of the original that regions of the lowered graph compute.
 
-    A node that both graphs have reads in both the same values: from a region, perhaps
-    through a Transpose, in the lowered one. So does whoever calls the signature.
+    A node that both graphs have reads the same values in both. In the lowered graph,
+    they may come from a region, perhaps through a Transpose. The same holds for the
+    outputs of the signature.
 
     Returns:
       (region, tensor of the lowered graph, tensor of the original), in the order of
@@ -182,7 +184,7 @@ def results_of_regions(
 
 
 def is_common(node: Any, originals: Mapping[str, Any]) -> bool:
-    """Whether a node of a lowered graph is one of the original, too."""
+    """Whether the original graph has a node of a lowered graph, too."""
     return node.name in originals and originals[node.name].op == node.op
 
 

@@ -1,8 +1,8 @@
 """Turns the large weights of a graph into variables.
 
-A constant is copied wherever its graph is: by TensorFlow into every function that it
-makes of it, and by every optimizer. A variable is there once, in a SavedModel's
-checkpoint and in memory, and a SavedModel of variables may be larger than 2 GB.
+A constant is copied with its graph: by TensorFlow into every function of the graph, and
+by every optimizer. A variable exists once in a SavedModel's checkpoint and once in
+memory, and a SavedModel with variables may be larger than 2 GB.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ios_tf.native.names import ANNOTATIONS, SHAPE_OF_WEIGHT
 
 
 class Weights:
-    """The variables of one or several graphs; equal ones are one.
+    """The variables of one or several graphs. Equal values share a variable.
 
     Args:
-      large_bytes: how large a constant is that becomes one.
+      large_bytes: the least size in bytes of a constant that becomes a variable.
     """
 
     def __init__(self, large_bytes: int | None = None) -> None:
@@ -43,14 +43,15 @@ class Weights:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all variables."""
+        """The size of all variables in bytes."""
         return sum(v.dtype.size * v.shape.num_elements() for v in self.variables)
 
     def copied(self, frozen: FrozenSignature) -> FrozenSignature:
         """A signature with copies of the variables that are filters or tables."""
         captures = dict(frozen.captures)
-        placeholders: dict[int, str] = {}  # by what they stand for
-        # A function captures a variable once, and equal variables have one copy.
+        placeholders: dict[int, str] = {}  # by the identities of the copies' handles
+        # A function captures a variable only once, and equal variables share a copy. So
+        # their placeholders are joined.
         same: dict[str, str] = {}
         for name, dtype in self._variables_to_copy(frozen).items():
             handle = self._variable(read_variable(frozen.captures[name], dtype)).handle
@@ -82,11 +83,11 @@ class Weights:
         return found | large_tables(frozen.graph_def, frozen.captures)
 
     def with_scaled_filters(self, frozen: FrozenSignature) -> FrozenSignature:
-        """A signature without multiplications of what a convolution gives.
+        """Folds multiplications of a convolution's output into its filter.
 
-        Where its filter is a variable, and the factors are constants of channels: what
-        TensorFlow's constant folding does where the filter is a constant. Names are
-        those that it gives.
+        This happens where the filter is a variable, and the factors are constants: one
+        per channel, or a scalar. TensorFlow's constant folding does the same for
+        constant filters. The new nodes have the names that TensorFlow would give.
         """
         nodes = {node.name: node for node in frozen.graph_def.node}
         uses = collections.Counter(
@@ -121,16 +122,17 @@ class Weights:
     def take(
         self, frozen: FrozenSignature, graph_def: graph_pb2.GraphDef
     ) -> tuple[graph_pb2.GraphDef, dict[str, tf.Tensor]]:
-        """A graph that reads variables in the place of its large constants.
+        """A graph that reads variables instead of its large constants.
 
-        And of what it computes of variables, the filters of merged convolutions.
+        Filters of merged convolutions, which the graph computes from variables, also
+        become variables.
 
         Args:
-          frozen: what the graph was made of, with what it captures.
+          frozen: the signature that the graph was made from, with its captures.
           graph_def: the graph.
 
         Returns:
-          The graph, and what its placeholders stand for, by name.
+          The graph, and the variables and resources by placeholder.
         """
         editor = _Editor(self, dataclasses.replace(frozen, graph_def=graph_def))
         kept = _read_by_operators(graph_def)
@@ -164,7 +166,7 @@ class Weights:
 
 
 class _Editor:
-    """Puts variables into a graph."""
+    """Replaces nodes of a graph by reads of variables."""
 
     def __init__(self, weights: Weights, frozen: FrozenSignature) -> None:
         self._weights = weights
@@ -173,17 +175,21 @@ class _Editor:
         self._replaced: dict[str, list[node_def_pb2.NodeDef]] = {}
         self._added: list[node_def_pb2.NodeDef] = []
         self._captures: dict[str, tf.Tensor] = {}
-        # A function captures a variable once.
+        # A function captures a variable only once.
         self._handles = {id(t): name for name, t in frozen.captures.items()}
 
     def replace(self, name: str, node: node_def_pb2.NodeDef | None) -> None:
-        """Puts a node, or none, in the place of the one of this name."""
+        """Replaces the node with this name by another one, or removes it."""
         self._replaced[name] = [node] if node else []
 
     def read(
         self, name: str, value: np.ndarray, device: str, waits: Sequence[str] = ()
     ) -> str:
-        """Adds, or puts in the place of a node, what reads a variable of this value."""
+        """Adds a node that reads a variable with this value; returns the node's name.
+
+        The node replaces an existing node with the same name. `waits` are its control
+        inputs.
+        """
         variable = self._weights._variable(value)
         key = id(variable.handle)
         if key not in self._handles:
@@ -207,7 +213,7 @@ class _Editor:
         return name
 
     def finish(self) -> tuple[graph_pb2.GraphDef, dict[str, tf.Tensor]]:
-        """The graph without what nothing reads, and what it captures."""
+        """The graph without unused nodes, and its captures."""
         before = self._frozen.graph_def
         graph_def = graph_pb2.GraphDef(versions=before.versions)
         graph_def.library.CopyFrom(before.library)
@@ -215,7 +221,7 @@ class _Editor:
             graph_def.node.extend(self._replaced.get(node.name, [node]))
         graph_def.node.extend(self._added)
         captures = {**self._frozen.captures, **self._captures}
-        # Variables that nothing reads any more would be saved.
+        # Otherwise unused variables would be saved.
         tensors = [one.name for one in self._frozen.inputs.values()]
         tensors += [tensor for tensor, _ in self._frozen.outputs.values()]
         graph_def = function_library.pruned(graph_def, tensors)
@@ -230,10 +236,10 @@ class _Editor:
 
 
 def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
-    """Constants that scheduled operators read other than as filters.
+    """The constants that scheduled operators read other than as filters.
 
-    The engine takes such ones, say what is added to each image, as constants only, and
-    what is computed of constants as well.
+    The engine needs such operands as constants, for example a tensor that is added to
+    each image. This includes constants from which such an operand is computed.
     """
     readers = collections.defaultdict(list)
     for node in graph_def.node:
@@ -241,8 +247,8 @@ def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
             if tensor[0] != "^":
                 readers[function_library.node_of(tensor)].append((node, k))
     computed = computed_of_constants(graph_def.node)
-    # Whether operators read what has a constant's value, and whether they read it, or
-    # what is computed of it, other than as a filter.
+    # as_filter: operators read the value as a filter. needed: operators read the value
+    # other than as a filter, or read a value that is computed from it.
     as_filter: dict[str, bool] = {}
     needed: dict[str, bool] = {}
     for name in reversed(computed):
@@ -269,9 +275,11 @@ def _value(frozen: FrozenSignature, read: node_def_pb2.NodeDef) -> np.ndarray:
 def _scaled_convolution(
     product: node_def_pb2.NodeDef, nodes: Mapping[str, node_def_pb2.NodeDef]
 ) -> tuple[node_def_pb2.NodeDef, node_def_pb2.NodeDef, np.ndarray] | None:
-    """A convolution, what reads its filter, and the factors of its filter's values.
+    """The convolution whose output `product` multiplies channel by channel.
 
-    If `product` multiplies what the convolution gives, channel by channel.
+    Returns:
+      The convolution, the node that reads its filter, and the factors of the filter's
+      values; None if `product` is not such a multiplication.
     """
     operands = [
         nodes[function_library.node_of(t)] for t in product.input if t[0] != "^"
@@ -287,7 +295,7 @@ def _scaled_convolution(
         while filters.op == "Identity":
             filters = nodes[function_library.node_of(filters.input[0])]
             waits += filters.input[1:]
-        if waits:  # for what a new filter would not wait for
+        if waits:  # a new filter would not have these control inputs
             continue
         if filters.op != "ReadVariableOp" or (SHAPE_OF_WEIGHT not in filters.attr):
             continue

@@ -1,8 +1,8 @@
 """The four networks of the paper (its Table 2) as Keras builders.
 
-Weights are random from a seed, and batch statistics are those of smooth images, so
-that activations keep their scale and outputs depend on inputs. What a schedule is
-made of - operators, shapes, edges - does not depend on weights.
+Weights are random from a seed. Batch statistics are those of smooth images, so that
+activations keep their scale and outputs depend on inputs. A schedule depends on
+operators, shapes and edges, but not on weights.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ def build(
 
     Args:
       name: a key of NETWORKS.
-      seed: of the weights, of the images that give the batch statistics, and of the
-        graphs of randwire.
+      seed: the seed of the weights, of the images that give the batch statistics, and
+        of the graphs of randwire.
       graphs: a file with the graphs of randwire (`randwire.read_graphs`), in place of
         generated ones.
-      calibrated: with batch statistics, which take seconds; without, its outputs mean
-        nothing.
+      calibrated: whether to compute batch statistics, which takes seconds; without
+        them, the outputs are meaningless.
 
     Raises:
-      KeyError: there is no such network.
+      KeyError: the network does not exist.
     """
     import keras
 

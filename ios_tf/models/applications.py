@@ -1,4 +1,4 @@
-"""Inception V3 and NASNet-A (large): as in keras.applications, at their own sizes."""
+"""Inception V3 and NASNet-A (large) of keras.applications, at their usual sizes."""
 
 from __future__ import annotations
 

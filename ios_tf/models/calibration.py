@@ -1,7 +1,7 @@
 """Batch statistics for networks with random weights.
 
-With the default statistics activations grow or vanish with depth, and a network's
-output hardly depends on its input: a wrong layer would go unseen.
+With the default statistics, activations grow or vanish with depth, and a network's
+output hardly depends on its input. A wrong layer would then go unnoticed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def calibrate(model: keras.Model, seed: int = 0, images: int = 2) -> None:
 
     Args:
       model: takes one square image.
-      seed: of the images and of the affine maps.
-      images: whose statistics count; all activations for them are in memory at once.
+      seed: the seed of the images and of the affine maps.
+      images: the number of images; all of their activations are in memory at once.
     """
     norms = [
         layer
@@ -72,11 +72,12 @@ def structured(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def calibrate_on(network: keras.Model, inputs: np.ndarray) -> None:
-    """Gives batch norms the statistics of `inputs`, and no weight its default.
+    """Gives batch norms the statistics of `inputs`, and constant weights random values.
 
-    With defaults - means of 0, factors of 1 or, as ConvNeXt's, of 1e-6 - an output
-    hardly depends on its input or on an operator, and a wrong one would go unseen.
-    Without batch norms, convolutions and products get outputs of such statistics.
+    With default weights (means of 0, and factors of 1, or of 1e-6 in ConvNeXt), an
+    output hardly depends on its input or on an operator, so a wrong operator would go
+    unnoticed. If there are no batch norms, the outputs of convolutions and products are
+    standardised instead.
     """
     random = np.random.default_rng(0)
     norms = [
@@ -118,12 +119,12 @@ def _standardise(network: keras.Model, inputs: np.ndarray) -> None:
 def _call_and_standardise(
     layer: Any, call: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor
 ) -> tf.Tensor:
-    """Calls a layer with the weights that it gets for it."""
+    """Changes a layer's weights to standardise its outputs, and calls it with them."""
     activation, layer.activation = layer.activation, None
     y = call(x)
     layer.activation = activation
     mean, variance = tf.nn.moments(y, list(range(y.shape.rank - 1)))
-    # Differences that are tiny beside the values would be enlarged rounding errors.
+    # Tiny differences beside large values must not grow: they are rounding errors.
     least = 0.1 * tf.sqrt(tf.reduce_mean(y * y))
     factor = 1.0 / tf.maximum(tf.sqrt(tf.reduce_mean(variance)), least)
     layer.kernel.assign(layer.kernel * factor)

@@ -1,8 +1,9 @@
 """RandWire (Xie et al., 2019): stages wired by Watts-Strogatz random graphs.
 
-A node of a graph sums what it reads and applies Relu, a separable convolution and a
-batch norm. Edges go from the lower to the higher node; nodes that read none read the
-stage's input with stride 2, and those that none reads are summed to its output.
+A node of a graph sums its inputs and applies Relu, a separable convolution and a batch
+norm. Edges go from the lower to the higher node. Nodes without incoming edges read the
+stage's input with stride 2. The stage's output is the sum of the nodes without outgoing
+edges.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Graph:
     """The wiring of one stage.
 
     Attributes:
-      nodes: how many there are.
+      nodes: the number of nodes.
       edges: (u, v) with u < v.
     """
 
@@ -34,19 +35,19 @@ class Graph:
         for u, v in self.edges:
             if not 0 <= u < v < self.nodes:
                 raise ValueError(
-                    f"edge {u}-{v} of a graph of {self.nodes} nodes: must go from a "
-                    "lower to a higher node"
+                    f"edge {u}-{v} must go from a lower to a higher node; the graph "
+                    f"has {self.nodes} nodes"
                 )
 
 
 def read_graphs(path: str) -> tuple[Graph, ...]:
-    """The graphs of all stages from a JSON file.
+    """Reads the graphs of all stages from a JSON file.
 
         {"stages": {"graphs": ["a", "b"]}, "graphs": {"a": {"nodes": 3,
          "edges": [[0, 1], [1, 2]]}, "b": ...}}
 
     Raises:
-      UserError: one line that says what is wrong with the file.
+      UserError: the file is wrong; one line says why.
     """
     try:
         with open(path, "rb") as file:
@@ -56,7 +57,7 @@ def read_graphs(path: str) -> tuple[Graph, ...]:
             for graph in (data["graphs"][name] for name in data["stages"]["graphs"])
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: no graphs can be read: {error!r}") from None
+        raise UserError(f"{path}: the graphs cannot be read: {error!r}") from None
 
 
 def watts_strogatz(nodes: int, seed: int) -> Graph:
@@ -68,7 +69,7 @@ def watts_strogatz(nodes: int, seed: int) -> Graph:
 
 
 def generated_graphs(seed: int) -> tuple[Graph, ...]:
-    """Graphs as large as the paper's."""
+    """Random graphs that are as large as the paper's."""
     sizes = (16, 32, 32, 32)
     return tuple(watts_strogatz(n, seed + i) for i, n in enumerate(sizes))
 
@@ -80,9 +81,9 @@ def randwire(
 
     Args:
       graphs: one per stage; a stage halves height and width.
-      channels: of the first stage; each further one has twice as many.
+      channels: the channels of the first stage; each further stage has twice as many.
       size: height and width of the images.
-      classes: outputs.
+      classes: the number of logits.
     """
     inputs = keras.Input((size, size, 3))
     x = layers.Conv2D(channels // 2, 3, 2, padding="same", use_bias=False)(inputs)

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import layers
 
-# (channels of the squeeze, of each expansion), None for a pooling.
+# (channels of the squeeze, channels of each expansion); None is a pooling.
 _MODULES = (
     *((16, 64), (16, 64), (32, 128), None),
     *((32, 128), (48, 192), (48, 192), (64, 256), None),
@@ -28,7 +28,7 @@ def squeezenet(size: int = 224, classes: int = 1000) -> keras.Model:
 
 
 def _fire(x: Any, squeeze: int, expand: int) -> Any:
-    """A fire module beside a bypass: a convolution where channels change."""
+    """A fire module with a bypass, which is a convolution if the channels change."""
     bypass = x
     if x.shape[-1] != 2 * expand:
         bypass = layers.Conv2D(2 * expand, 1, activation="relu")(x)

@@ -1,1 +1,1 @@
-"""The native libraries: one loader, the engine without TensorFlow, the plugin in it."""
+"""The native libraries: their loader, the engine, and TensorFlow's plugin."""

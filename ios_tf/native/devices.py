@@ -19,9 +19,9 @@ class Device:
 
     Attributes:
       kind: "cpu" or "gpu", as the ops and the graph optimizer call it.
-      engine: as the engine calls it: "cpu", "gpu:1", "gpu:1,tf32=off", by the number
-        that CUDA gives it in this process.
-      tensorflow: as TensorFlow calls it.
+      engine: its name in the engine: "cpu", "gpu:1", "gpu:1,tf32=off". The number is
+        the one that CUDA gives the GPU in this process.
+      tensorflow: its name in TensorFlow.
     """
 
     kind: str
@@ -32,19 +32,19 @@ class Device:
 CPU = Device("cpu", "cpu", "/device:CPU:0")
 
 
-def choose(name: str, say: Callable[[str], None] = lambda line: None) -> Device:
-    """The device of a name: "cpu", "gpu", "gpu:1", or "auto": a GPU if it can be used.
+def choose(name: str, log: Callable[[str], None] = lambda line: None) -> Device:
+    """Finds a device: "cpu", "gpu", "gpu:1", or "auto" for a GPU if it can be used.
 
     Args:
-      name: one of these; GPUs by the numbers that TensorFlow gives those it may use.
-      say: gets a line if "auto" is the CPU, which says why.
+      name: the name. TensorFlow numbers the GPUs that it may use.
+      log: called with one line that gives the reason if "auto" chooses the CPU.
 
     Returns:
-      The GPU is the only one that TensorFlow uses from now on if it is not its first;
-      its float32 is as TensorFlow's switch for TF32 says at present.
+      The device. If it is a GPU other than TensorFlow's first one, TensorFlow uses only
+      this GPU from now on. TensorFlow's present switch for TF32 applies to a GPU.
 
     Raises:
-      UserError: there is no such device, or one line that says what is missing.
+      UserError: the device does not exist, or cannot be used; one line says why.
     """
     if device_name(name) == "cpu":
         return CPU
@@ -53,7 +53,7 @@ def choose(name: str, say: Callable[[str], None] = lambda line: None) -> Device:
     if number:
         found = _leave_only(number, found)
     if name == "auto" and not found:
-        say("device: the CPU, for TensorFlow sees no GPU")
+        log("device: the CPU, because TensorFlow sees no GPU")
         return CPU
     # CUDA counts all GPUs of the process, TensorFlow only those it may use.
     ordinal = found[0].name.rpartition(":")[2] if found else "0"
@@ -69,14 +69,14 @@ def choose(name: str, say: Callable[[str], None] = lambda line: None) -> Device:
         return gpu
     if name != "auto":
         raise UserError(f"device {name}: " + "; ".join(missing))
-    say(f"device: the CPU, for the engine cannot use the GPU: {missing[0]}")
+    log(f"device: the CPU, because the engine cannot use the GPU: {missing[0]}")
     return CPU
 
 
 def _leave_only(
     number: int, gpus: Sequence[tf.config.PhysicalDevice]
 ) -> list[tf.config.PhysicalDevice]:
-    """Has TensorFlow use one GPU only, which is its first one then."""
+    """Makes TensorFlow use only one GPU, which then becomes its first one."""
     if number >= len(gpus):
         sees = f"{len(gpus)} GPU{'s' * (len(gpus) != 1)}" if gpus else "no GPU"
         raise UserError(f"device gpu:{number}: TensorFlow sees {sees}")
@@ -91,12 +91,12 @@ def _leave_only(
 
 
 def _leave_memory(gpus: Sequence[tf.config.PhysicalDevice]) -> None:
-    """Has TensorFlow take a GPU's memory as it needs it, not all of it at once.
+    """Makes TensorFlow take a GPU's memory as it needs it, not all of it at once.
 
-    What the engine runs in TensorFlow takes its memory from there; cuDNN's and the
-    engine's without TensorFlow (`ios_tf tune`) would find next to nothing left.
+    The engine takes its memory from TensorFlow when it runs in TensorFlow. But cuDNN,
+    and the engine without TensorFlow (`ios_tf tune`), would find almost no memory left.
     """
     for gpu in gpus:
-        # It has taken it already, or the user has said how much.
+        # TensorFlow has taken the memory already, or the user has set a limit.
         with contextlib.suppress(RuntimeError, ValueError):
             tf.config.experimental.set_memory_growth(gpu, True)

@@ -22,11 +22,11 @@ _FLOAT_ARRAYS = ctypes.POINTER(_FLOATS)
 _INT64S = ctypes.POINTER(ctypes.c_int64)
 _STRINGS = ctypes.POINTER(ctypes.c_char_p)
 _POINTERS = ctypes.POINTER(ctypes.c_void_p)
-# numpy has no bfloat16: its bits travel as uint16.
+# numpy does not have bfloat16: its bits are passed as uint16.
 _DTYPES = {"float32": "float32", "float16": "float16", "bfloat16": "uint16"}
 # The program, inputs with their shapes, and outputs.
 _RUN = [ctypes.c_void_p, _POINTERS, _INT64S, ctypes.c_int, _POINTERS, ctypes.c_int]
-# The functions of the C API: what each returns, and what it takes.
+# The functions of the C API: their return types and argument types.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_last_error": (ctypes.c_char_p, []),
     "ios_last_error_is_exhaustion": (ctypes.c_int, []),
@@ -91,10 +91,10 @@ class EngineMemoryError(EngineError, MemoryError):
 def typed_library(
     path: Path, signatures: Mapping[str, tuple[Any, Sequence[Any]]]
 ) -> ctypes.CDLL:
-    """Loads a library; `signatures` say what its functions return and take.
+    """Loads a library; `signatures` are its functions' return and argument types.
 
     Raises:
-      OSError: it cannot be loaded.
+      OSError: the library cannot be loaded.
     """
     library = ctypes.CDLL(str(path))
     for name, (result, arguments) in signatures.items():
@@ -117,25 +117,26 @@ def _library() -> ctypes.CDLL:
 
 
 def load() -> None:
-    """Loads the library, and tells it where Python has NVIDIA's.
+    """Loads the engine's library, and tells it where Python's NVIDIA libraries are.
 
     Raises:
-      EngineError: it cannot be loaded.
+      EngineError: the library cannot be loaded.
     """
     _library()
 
 
 def exit_on_abort(message: str | None, descriptor: int = 2) -> None:
-    """From now on a library's abort() prints a message, and exits with code 1.
+    """Makes abort() print a message, and exit with code 1, from now on.
 
-    Its exit() prints it, too, with another code than 0. Libraries call them where they
-    get no memory or threads. None: both do as usual again.
+    exit() prints the message, too, if its code is not 0. Libraries call these functions
+    if they get no memory or threads. With None as the message, both functions work as
+    usual again.
     """
     _library().ios_exit_on_abort(message and message.encode(), descriptor)
 
 
 def _cuda_directories() -> list[str]:
-    """The directories of pip's cuDNN and NVRTC, in all that Python imports from."""
+    """The directories of pip's cuDNN and NVRTC below all of Python's import paths."""
     return [
         directory
         for entry in sys.path
@@ -172,62 +173,64 @@ def _int64s(values: Sequence[int]) -> ctypes.Array:
 
 
 def device_fingerprint(device: str = "cpu") -> str:
-    """Processor, cores and library versions, which latencies on `device` depend on."""
+    """The processor, cores and library versions that `device`'s latencies depend on."""
     return _take_string(_library().ios_device_fingerprint(device.encode()))
 
 
 def device_directory(fingerprint: str) -> str:
-    """The name of the directory of a device with this fingerprint in a cache."""
+    """The name, in a cache, of the directory of the device with this fingerprint."""
     return _take_string(_library().ios_device_directory(fingerprint.encode()))
 
 
 def lane_count(device: str = "cpu") -> int:
-    """The most lanes a device has."""
+    """The most lanes of a device."""
     count = _library().ios_lane_count(device.encode())
     _check(count)
     return count
 
 
 def lanes_divide_device(device: str = "cpu") -> bool:
-    """Whether each lane has a part of the device (CPU cores), or all share it (GPU)."""
+    """Returns whether each lane has a part of the device (CPU cores).
+
+    Otherwise, all lanes share the device (GPU).
+    """
     divide = _library().ios_lanes_divide_device(device.encode())
     _check(divide >= 0)
     return bool(divide)
 
 
 def failed_captures() -> int:
-    """How many CUDA graphs could not be made in this process."""
+    """The number of CUDA graphs that could not be made in this process."""
     return _library().ios_failed_captures()
 
 
 def problem(block: Mapping[str, Any]) -> dict[str, Any]:
-    """The block, a JSON object, as the scheduler sees it, see scheduler.Problem."""
+    """The problem of a block (a JSON object), in the form for scheduler.Problem."""
     return json.loads(_take_string(_library().ios_problem(json.dumps(block).encode())))
 
 
 def part(block: Mapping[str, Any], operators: Sequence[int]) -> dict[str, Any]:
-    """The problem of some of a block's operators, whose indices ascend."""
+    """The problem of some of a block's operators; their indices must ascend."""
     members = (ctypes.c_int * len(operators))(*operators)
     text = json.dumps(block).encode()
     return json.loads(_take_string(_library().ios_part(text, members, len(members))))
 
 
 def check_schedule(block: Mapping[str, Any], schedule: str) -> None:
-    """Checks that a block may be executed by a schedule, which is JSON.
+    """Checks that a schedule, as JSON text, may execute a block.
 
     Raises:
-      EngineError: one line that says what is wrong with it, or that it is for another
-        block.
+      EngineError: the schedule is wrong, or is for another block; one line says why.
     """
     text = json.dumps(block).encode()
     _check(_library().ios_check_schedule(text, schedule.encode()) == 0)
 
 
 def check_memory(size: int) -> None:
-    """Checks that so many bytes of the host's memory are free, or can be freed.
+    """Checks that `size` bytes of the host's memory are free, or can be freed.
 
     Raises:
-      EngineMemoryError: they are not.
+      EngineMemoryError: there is less memory.
     """
     _check(_library().ios_check_memory(size) == 0)
 
@@ -263,15 +266,16 @@ class Profiler:
         repeat: int = 3,
         lanes: int = 0,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Samples of candidates, both [candidates, repeat].
+        """Takes samples of candidates' latencies.
 
-        `candidates` are schedules as JSON objects that need not cover the block;
-        they are measured in turn, `repeat` times `number` runs each. With `lanes` above
-        0, stages run as they would beside other groups, on their part of a device of so
-        many lanes.
+        `candidates` are schedules as JSON objects that need not cover the block. They
+        are measured in turn, `repeat` times `number` runs each. If `lanes` is above 0,
+        stages run as they would beside other groups, on their part of a device that is
+        divided into `lanes` lanes.
 
         Returns:
-          Milliseconds, float64, and whether another process disturbed them, bool.
+          The milliseconds (float64), and whether another process disturbed each sample
+          (bool). Both arrays are [candidates, repeat].
         """
         import numpy as np
 
@@ -298,9 +302,9 @@ class Profiler:
 
 
 class Meter:
-    """Tells whether others disturb what this process does.
+    """Detects whether other processes disturb this process.
 
-    It knows the threads that the process has when it is made.
+    A meter knows only the threads that exist when the meter is made.
     """
 
     def __init__(self) -> None:
@@ -318,8 +322,8 @@ class Meter:
           waits_for_device: whether threads may wait for a GPU.
 
         Returns:
-          Whether others disturbed it, and the processor time of all threads since the
-          start, in milliseconds.
+          Whether others disturbed the sample, and the processor time of all threads
+          since the start, in milliseconds.
         """
         cpu_ms = ctypes.c_double()
         disturbed = _library().ios_meter_stop(
@@ -366,16 +370,16 @@ class Program:
         """The outputs' shapes for inputs of these shapes."""
         if [len(shape) for shape in inputs] != self._ranks:
             raise EngineError(
-                f"inputs have ranks {[len(shape) for shape in inputs]}, "
-                f"the program takes {self._ranks}"
+                f"the inputs have ranks {[len(shape) for shape in inputs]}, "
+                f"but the program takes ranks {self._ranks}"
             )
         shapes = problem({**self._block, "inputs": [list(s) for s in inputs]})["shapes"]
         return [shapes[i] for i in self._block["outputs"]]
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Runs once: [N,H,W,C] or [N,C] arrays in, the block's outputs out.
+        """Runs once on [N,H,W,C] or [N,C] arrays, and returns the block's outputs.
 
-        Arrays have the block's dtype; bfloat16 ones are its bits as uint16.
+        Arrays have the block's dtype; bfloat16 is passed as its bits in uint16.
         """
         import numpy as np
 
@@ -388,7 +392,10 @@ class Program:
     def bind(
         self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
     ) -> Callable[[], None]:
-        """A single run on these arrays: dense, of the block's dtype and shapes."""
+        """Returns a function that runs once on these dense arrays.
+
+        The arrays have the block's dtype and shapes.
+        """
         arguments = (
             _pointers([a.ctypes.data for a in inputs]),
             _int64s([d for a in inputs for d in a.shape]),
@@ -422,7 +429,7 @@ class Program:
         outputs: Sequence[int],
         stream: int = 0,
     ) -> Callable[[], None]:
-        """A single run as `enqueue` enqueues it."""
+        """Returns a function that enqueues one run, as `enqueue` does."""
         arguments = (
             _pointers([address for address, _ in inputs]),
             _int64s([d for _, shape in inputs for d in shape]),

@@ -1,4 +1,4 @@
-"""A frozen graph on the native side: opened once for all that is asked of it."""
+"""A frozen graph on the native side, which is opened once for all its functions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tensorflow.python.framework import errors_impl
 
 from ios_tf.native import grappler, plugin
 
-# What most networks for images were made for.
+# The image size of most networks for images.
 USUAL_IMAGE_SIZE = (224, 224)
 
 
 class Graph:
-    """A graph that is open (cc/tensorflow/modes/open_graph.h). For one thread.
+    """An open graph (cc/tensorflow/modes/open_graph.h). Not thread-safe.
 
-    What fails raises TensorFlow's error for it, with its payloads.
+    Methods that fail raise TensorFlow's error for the failure, with its payloads.
     """
 
     def __init__(
@@ -34,8 +34,8 @@ class Graph:
         """Opens a copy of a graph.
 
         Args:
-          graph_def, inputs, outputs: those of `grappler.optimize`.
-          image_size: in place of heights and widths that the inputs leave open.
+          graph_def, inputs, outputs: as for `grappler.optimize`.
+          image_size: the values of heights and widths that the inputs leave open.
         """
         self._library = plugin.runtime()
         meta_graph = grappler.meta_graph(graph_def, inputs, outputs)
@@ -47,11 +47,11 @@ class Graph:
         weakref.finalize(self, self._library.ios_tf_close_graph, self._handle)
 
     def blocks(self, batch_size: int, device: str) -> dict[str, Any]:
-        """The blocks to schedule, as cc/tensorflow/modes/collect.h says.
+        """The blocks to schedule, in the format of cc/tensorflow/modes/collect.h.
 
         Args:
-          batch_size: in place of an unknown leading dimension of the inputs.
-          device: "cpu" or "gpu": what cannot run there is left to TensorFlow.
+          batch_size: the value of an unknown leading dimension of the inputs.
+          device: "cpu" or "gpu"; TensorFlow keeps operators that cannot run there.
         """
         name, device_name = "ios_tf_graph_blocks", device.encode()
         address = self._call(name, self._handle, batch_size, device_name)
@@ -66,15 +66,15 @@ class Graph:
         left: Collection[int] = (),
         materialise_merges: bool = True,
     ) -> graph_pb2.GraphDef:
-        """The graph with schedules in attributes, and merges made.
+        """The graph with schedules in its nodes' attributes, and with merges done.
 
         Args:
-          batch_sizes: those to schedule for.
+          batch_sizes: the batch sizes to schedule for.
           device: as for `blocks`.
           schedules: block signature -> JSON.
-          left: the numbers of regions that stay TensorFlow's.
-          materialise_merges: whether what all batch sizes merge is one convolution of
-            the graph; otherwise only the engine merges it.
+          left: the numbers of regions that are left to TensorFlow.
+          materialise_merges: whether operators that all batch sizes merge become one
+            convolution of the graph; otherwise only the engine merges them.
         """
         request = {
             "batch_sizes": list(batch_sizes),
@@ -87,7 +87,7 @@ class Graph:
         return self._graph_def("ios_tf_rewritten_graph", self._handle, text)
 
     def lowered(self, batch_size: int, device: str) -> graph_pb2.GraphDef:
-        """The graph as it runs with the plugin: regions with schedules are nodes.
+        """The graph as it runs with the plugin: each region with a schedule is a node.
 
         The arguments are those of `blocks`.
         """
@@ -113,6 +113,6 @@ class Graph:
 
 def _taken(address: int | None, size: int = -1) -> bytes:
     content = plugin.take(address, size)
-    if content is None:  # the native side has no memory for it
+    if content is None:  # the native side had no memory for the string
         raise MemoryError
     return content

@@ -1,4 +1,4 @@
-"""TensorFlow's graph optimizers: some, run once by name; those that calls run."""
+"""TensorFlow's graph optimizers: runs some once, or sets options of all calls."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def optimize(
     outputs: Iterable[str],
     optimizers: Sequence[str],
 ) -> graph_pb2.GraphDef:
-    """The graph after the named optimizers.
+    """Returns the graph after the named optimizers.
 
     Args:
-      graph_def: stays as it is.
-      inputs: what is fed; their names are names of tensors.
-      outputs: names of the tensors that are wanted.
-      optimizers: names TensorFlow knows them by, in this order.
+      graph_def: the graph, which is not changed.
+      inputs: the tensors that are fed; the specs' names are names of tensors.
+      outputs: names of the tensors to compute.
+      optimizers: TensorFlow's names of the optimizers, in the order to run them.
     """
     content = meta_graph(graph_def, inputs, outputs)
     config = rewriter_config(optimizers)
@@ -55,7 +55,7 @@ def meta_graph(
     inputs: Iterable[tf.TensorSpec],
     outputs: Iterable[str],
 ) -> meta_graph_pb2.MetaGraphDef:
-    """A copy of a graph with what is fed and wanted, as optimizers take it.
+    """A copy of a graph with its inputs and outputs, in the form for optimizers.
 
     The arguments are those of `optimize`.
     """
@@ -75,11 +75,12 @@ def meta_graph(
 
 @contextlib.contextmanager
 def options(**wanted: bool) -> Iterator[None]:
-    """Calls within the block are optimized with these experimental options.
+    """Sets these experimental options of the optimizer within the `with` block.
 
-    They are those of `tf.config.optimizer.set_experimental_options`, of the process.
+    The options are those of `tf.config.optimizer.set_experimental_options`. They apply
+    to the whole process.
     """
-    # TensorFlow uses plugins, and lists that option only where it was said.
+    # TensorFlow uses plugins by default, but lists the option only if it was set.
     before = {"use_plugin_optimizers": True}
     before |= tf.config.optimizer.get_experimental_options()
     tf.config.optimizer.set_experimental_options(wanted)

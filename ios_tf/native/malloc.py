@@ -1,4 +1,4 @@
-"""Gives memory back: a network's graph is copied many times on its way."""
+"""Returns memory to the system: a conversion copies a network's graph many times."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import ctypes
 import gc
 import resource
 
-# Bytes whose release is worth the half second that Python takes to look for them.
+# Releasing fewer bytes is not worth Python's garbage collection, which takes half a
+# second.
 _WORTHWHILE = 16 << 20
 
 
 def release_unused(size: int = _WORTHWHILE) -> None:
-    """Frees what nothing refers to, and returns it to the system.
+    """Frees unreferenced objects, and returns their memory to the system.
 
     Converting InceptionV3 (95 MB of weights) leaves gigabytes of freed copies.
 
     Args:
-      size: bytes of the graph that is no longer needed; little is left to Python.
+      size: bytes of the graph that is no longer needed; small graphs are ignored.
     """
     if size >= _WORTHWHILE:
         gc.collect()
@@ -31,9 +32,9 @@ def return_freed() -> None:
 
 
 def save_addresses() -> None:
-    """Has all threads allocate from one arena, where the address space is limited.
+    """Makes all threads allocate from one arena, for a limited address space.
 
-    glibc reserves 64 MiB of addresses for the arena of each thread.
+    Otherwise glibc reserves 64 MiB of addresses for the arena of each thread.
     """
     arena_max = -8  # M_ARENA_MAX of malloc.h
     with contextlib.suppress(AttributeError, OSError):  # another C library
@@ -41,7 +42,7 @@ def save_addresses() -> None:
 
 
 def resident() -> float:
-    """MiB that are resident, without what the allocator could give back (glibc's)."""
+    """The resident memory in MiB, after glibc has returned its freed memory."""
     return_freed()
     with open("/proc/self/statm", encoding="ascii") as file:
         pages = int(file.read().split()[1])

@@ -9,12 +9,12 @@ ANNOTATIONS = (
     "_ios_micro_batches",
     "_ios_algorithm",
 )
-# The shape of a weight that a node reads from a variable, or computes of variables.
+# The shape of a weight that a node reads from a variable, or computes from variables.
 SHAPE_OF_WEIGHT = "_ios_shape"
 # The type and the shape of the variable that a placeholder stands for.
 TYPE_OF_VARIABLE = "_ios_variable_type"
 SHAPE_OF_VARIABLE = "_ios_variable_shape"
-# Follows the first's name in that of a merged convolution.
+# The suffix of a merged convolution's name; its first convolution's name precedes it.
 MERGED = "/ios_merge"
 OPTIMIZER = "IosOptimizer"
 REGION = "IosRegion"
@@ -26,7 +26,7 @@ PASSES = (
     "arithmetic_optimization",
     "common_subgraph_elimination",
 )
-# Of an error's payload: TensorFlow's own inference of shapes has failed.
+# An error with this payload says that TensorFlow's own shape inference has failed.
 NO_SHAPES = "ios_tf/no_shapes"
-# Where blocks wait for `ios_tf tune`, below a cache's directory.
+# The subdirectory of a cache for blocks that wait for `ios_tf tune`.
 PENDING = "pending"

@@ -18,7 +18,7 @@ LIBRARIES = engine.LIBRARIES
 
 _TEXT, _POINTER = ctypes.c_char_p, ctypes.c_void_p
 _SIZE, _STRING = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_void_p)
-# Functions of the C API: what each returns, and what it takes.
+# The functions of the C API: their return types and argument types.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_tf_free_string": (None, [_POINTER]),
     "ios_tf_enable": (_POINTER, [_TEXT, _TEXT, ctypes.c_int64]),
@@ -52,13 +52,13 @@ _ops: ModuleType | None = None
 def load_with_tensorflow() -> None:
     """Loads the plugin when TensorFlow is imported, or now if it has been.
 
-    Whoever imports ios_tf for a part that needs no native library must not be
-    stopped by its absence, and TensorFlow works without it: problems are one line
+    A missing native library must not stop programs that import ios_tf for a part that
+    does not need the library, and TensorFlow works without it. So a problem is one line
     in the log here, and an error only when the library is used.
     """
     try:
         import wrapt
-    except ImportError:  # TensorFlow needs wrapt: it is not installed either
+    except ImportError:  # TensorFlow needs wrapt, so it is not installed either
         return
 
     def load(_module: ModuleType) -> None:
@@ -80,7 +80,8 @@ def ops() -> ModuleType:
     """
     global _ops
     if _ops is None:
-        # Not under the lock: its import calls this function, maybe in another thread.
+        # Not under the lock: TensorFlow's import calls this function, maybe in another
+        # thread.
         _tensorflow()
     with _lock:
         if _ops is None:
@@ -100,14 +101,16 @@ def runtime() -> ctypes.CDLL:
 
 @functools.cache
 def _runtime() -> ctypes.CDLL:
-    # TensorFlow has loaded it: this is the same one.
+    # TensorFlow has loaded the library already, so this is the same instance.
     return engine.typed_library(LIBRARIES / "libios_tf_ops.so", _SIGNATURES)
 
 
 def take(address: int | None, size: int = -1) -> bytes | None:
-    """The content of a string of the C API, of so many bytes or up to its 0, or None.
+    """Returns the content of a string of the C API, and frees the string.
 
-    The string is freed.
+    Args:
+      address: the string; the result is None if it is null.
+      size: the number of bytes; -1 reads up to the terminating 0.
     """
     if not address:
         return None
@@ -118,15 +121,16 @@ def take(address: int | None, size: int = -1) -> bytes | None:
 
 
 def version_mismatch(running: str, built: str) -> str | None:
-    """The message if TensorFlow is not the one built against, or None.
+    """An error message if the running TensorFlow does not fit the library, or None.
 
     TensorFlow's C++ interface changes with its minor version.
     """
     if running.split(".")[:2] == built.split(".")[:2]:
         return None
     return (
-        f"built for TensorFlow {built}, but {running} is running: converted models "
-        "run as plain TensorFlow; reinstall ios-tf to build it for this version"
+        f"the native library is built for TensorFlow {built}, but {running} is "
+        "running, so converted models run as plain TensorFlow; reinstall ios-tf to "
+        "build it for this version"
     )
 
 
@@ -164,10 +168,10 @@ def _load_ops() -> ModuleType:
 
 
 def device_fingerprint(device: str) -> str:
-    """A device's fingerprint for its latencies, fit for the name of a directory.
+    """A device's fingerprint for its latencies, in a form fit for directory names.
 
     Raises:
-      UserError: there is no such device.
+      UserError: the device does not exist.
       NativeLibraryError: the library is missing.
     """
     path = LIBRARIES / "libios_engine.so"

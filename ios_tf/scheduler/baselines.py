@@ -7,20 +7,22 @@ from ios_tf.scheduler.schedule import Schedule, Stage
 
 
 def sequential_schedule(problem: Problem) -> Schedule:
-    """One operator a stage, in the block's order."""
+    """Every stage runs one operator, in the block's order."""
     stages = [Stage.concurrent(problem, 1 << op) for op in range(len(problem))]
     return Schedule(tuple(stages), problem.signature)
 
 
 def split_schedules(problem: Problem, lanes: int) -> list[Schedule]:
-    """All operators in one stage, split into micro-batches in several ways.
+    """Schedules of one stage, split into micro-batches in several ways.
 
-    One micro-batch a lane, or more of one, two or four images each: in the caches of a
-    core there is room for few. None if there is one image.
+    One schedule has one micro-batch per lane, or per image if there are fewer images.
+    The others have more micro-batches, of one, two or four images each, because the
+    caches of a core have room for few images. One image cannot be split: the list is
+    then empty.
 
     Args:
       problem: the block.
-      lanes: how many the device has.
+      lanes: the number of lanes of the device.
     """
     batch_size = problem.batch_size
     least = min(lanes, batch_size)
@@ -33,7 +35,7 @@ def split_schedules(problem: Problem, lanes: int) -> list[Schedule]:
 
 
 def greedy_schedule(problem: Problem) -> Schedule:
-    """Every stage runs, concurrently, all operators that are ready."""
+    """Every stage runs all operators that are ready, concurrently."""
     stages = []
     done = 0
     while done != problem.all_operators:

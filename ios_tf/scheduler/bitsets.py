@@ -12,7 +12,7 @@ from ios_tf.scheduler.problem import operators_of
 
 
 def words_for(operators: int) -> int:
-    """64-bit words that a set of so many operators takes."""
+    """The number of 64-bit words in a set of this many operators."""
     return -(-operators // 64)
 
 
@@ -32,37 +32,38 @@ def to_masks(sets: np.ndarray) -> list[int]:
 
 
 def contains(sets: np.ndarray, mask: int) -> np.ndarray:
-    """bool[sets]: whether all operators of the bitmask are in the set."""
+    """bool[sets]: true if the set contains all operators of the bitmask."""
     return ~np.any(~sets & column(mask, len(sets)), axis=0)
 
 
 def contained(sets: np.ndarray, mask: int) -> np.ndarray:
-    """bool[sets]: whether the set has only operators of the bitmask."""
+    """bool[sets]: true if the set has only operators of the bitmask."""
     return ~np.any(sets & ~column(mask, len(sets)), axis=0)
 
 
 def sizes(sets: np.ndarray) -> np.ndarray:
-    """int64[sets]: how many operators are in each set."""
+    """int64[sets]: the number of operators in each set."""
     return np.bitwise_count(sets).sum(axis=0, dtype=np.int64)
 
 
 def neighbours(sets: np.ndarray, adjacent: list[int]) -> np.ndarray:
-    """The operators next to any one of each set, as an array of sets.
+    """The operators adjacent to any operator of each set, as an array of sets.
 
     Args:
-      adjacent: the bitmask of the operators next to each operator.
+      sets: an array of sets.
+      adjacent: for each operator, the bitmask of its adjacent operators.
     """
     result = np.zeros_like(sets)
     (present,) = to_masks(np.bitwise_or.reduce(sets, axis=1, keepdims=True))
     for op in operators_of(present):
         has = sets[op // 64] >> np.uint64(op % 64) & np.uint64(1)
-        # All ones where the operator is in the set.
+        # The left operand is all ones if the operator is in the set, else 0.
         result |= (~has + np.uint64(1)) & column(adjacent[op], len(sets))
     return result
 
 
 def component(seeds: np.ndarray, sets: np.ndarray, adjacent: list[int]) -> np.ndarray:
-    """The operators reached from the seeds without leaving the set they are in."""
+    """For each set, the operators reached from its seeds without leaving the set."""
     reached = seeds
     while True:
         following = reached | (neighbours(reached, adjacent) & sets)

@@ -11,14 +11,14 @@ from ios_tf.scheduler.state_space import build_state_space
 
 @dataclasses.dataclass(frozen=True)
 class Complexity:
-    """How large the schedule space of a block is.
+    """The size of a block's schedule space.
 
     Attributes:
-      operators: the paper's n.
-      width: operators in the largest antichain, the paper's d.
-      states: non-empty sets of operators the dynamic program visits.
-      transitions: pairs (S, S') of a state and a non-empty ending of it.
-      schedules: sequences of stages, strategies not counted.
+      operators: number of operators, the paper's n.
+      width: number of operators in the largest antichain, the paper's d.
+      states: number of non-empty states that the dynamic program visits.
+      transitions: number of pairs (S, S') of a state and one of its non-empty endings.
+      schedules: number of different sequences of stages; strategies do not count.
     """
 
     operators: int
@@ -37,10 +37,11 @@ class Complexity:
 def complexity(problem: Problem, pruning: Pruning = UNPRUNED) -> Complexity:
     """Counts the schedule space of a block exactly.
 
-    `Pruning(None, None, single_source=True)` counts what the paper published.
+    `Pruning(None, None, single_source=True)` gives the counts that the paper
+    published.
 
     Raises:
-      BlockTooLargeError: too many transitions to enumerate.
+      BlockTooLargeError: there are too many transitions to enumerate.
     """
     space = build_state_space(problem, pruning)
     # Python integers: the paper's blocks have up to 1e23 schedules.
@@ -59,10 +60,11 @@ def complexity(problem: Problem, pruning: Pruning = UNPRUNED) -> Complexity:
 
 
 def width(problem: Problem) -> int:
-    """Operators in the largest antichain.
+    """The number of operators in the largest antichain.
 
-    By Dilworth's theorem the smallest number of chains that cover the block: the
-    operators less a maximum matching of operators with later ones they lead to.
+    By Dilworth's theorem, this is the smallest number of chains that cover the block.
+    It equals the number of operators minus the size of a maximum matching between
+    operators and their descendants.
     """
     count = len(problem)
     descendants = [0] * count

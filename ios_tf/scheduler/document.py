@@ -1,4 +1,4 @@
-"""JSON that others wrote: parsed within limits, before anything is made of it."""
+"""Parses untrusted JSON documents within limits."""
 
 from __future__ import annotations
 
@@ -8,59 +8,59 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# Of blocks, problems and schedules (cc/core/document.h).
+# The version of blocks, problems and schedules (cc/core/document.h).
 VERSION = 1
 # As in cc/core/limits.h.
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
-# Of files that the user names, of many documents.
+# The limit of files that the user names, which may hold many documents.
 MAX_FILE_BYTES = 256 << 20
 MAX_OPERATORS = 10_000
 
-# No group is repeated: what it matches would be remembered, character by character.
+# No group is repeated, because `re` would remember every repetition.
 _ESCAPES = re.compile(r"\\.", re.DOTALL)
 _TOKENS = re.compile(r'"[^"]*(?:"|\Z)|[\[\]{}]')
 
 
 def parse(data: str | bytes, what: str, max_bytes: int = MAX_BYTES) -> Any:
-    """The value of a JSON text.
+    """Parses a JSON text.
 
-    Whole numbers fit into 64 bits and others are finite: whatever is computed with
-    them, or written to a table, may rely on that.
+    Whole numbers of the result fit into 64 bits and other numbers are finite. Callers
+    that compute with them or print them may rely on that.
 
     Args:
       data: the text.
-      what: names it in errors.
-      max_bytes: how long it may be.
+      what: the document's name in errors.
+      max_bytes: the longest text that is accepted.
 
     Raises:
-      ValueError: one line that says why it is refused.
+      ValueError: the text is refused; one line says why.
     """
     if len(data) > max_bytes:
-        raise ValueError(f"{what} has {len(data)} bytes, which are too many")
+        raise ValueError(f"{what} has more than {max_bytes} bytes")
     try:
         text = data if isinstance(data, str) else data.decode()
         if _depth(text) > MAX_DEPTH:
-            raise ValueError("it is nested too deep")
+            raise ValueError(f"its nesting is deeper than {MAX_DEPTH} levels")
         return json.loads(
             text, parse_int=_integer, parse_float=_real, parse_constant=_no_constant
         )
     except ValueError as error:
-        raise ValueError(f"{what} is not JSON: {error}") from None
+        raise ValueError(f"{what} cannot be parsed as JSON: {error}") from None
 
 
 def read(path: str | os.PathLike[str]) -> Any:
-    """The value of a JSON file that the user names, wherever it is: a pipe, say.
+    """Parses a JSON file that the user names; it may also be a pipe, for example.
 
     Raises:
-      OSError, ValueError: it cannot be read, or is refused.
+      OSError, ValueError: the file cannot be read, or is refused.
     """
     with open(path, "rb") as file:
         return parse(file.read(MAX_FILE_BYTES + 1), "the file", MAX_FILE_BYTES)
 
 
 def check_version(data: Mapping[str, Any], what: str) -> None:
-    """Raises ValueError, one line, for another version than this package's."""
+    """Raises ValueError (one line) if the version is not this package's."""
     if data.get("version") != VERSION:
         raise ValueError(
             f"{what} has version {data.get('version')!r}, expected {VERSION}"
@@ -94,4 +94,4 @@ def _real(text: str) -> float:
 
 
 def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"JSON has no number {text}")

@@ -2,8 +2,8 @@
 
     cost[S] = min over endings S' of S of cost[S - S'] + stage latency[S']
 
-Single-operator endings are never pruned, so every state is reached and visiting
-them by size is the paper's memoised recursion without its depth.
+Single-operator endings are never pruned, so every state is reached. Visiting the states
+by size does the same as the paper's memoised recursion, without deep recursion.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ios_tf.scheduler.state_space import StateSpace
 
 
 def solve(space: StateSpace, stage_ms: np.ndarray) -> tuple[list[int], float]:
-    """The cheapest way through a state space.
+    """Finds the cheapest way through a state space.
 
     Args:
       space: states and transitions.
@@ -24,15 +24,15 @@ def solve(space: StateSpace, stage_ms: np.ndarray) -> tuple[list[int], float]:
 
     Returns:
       Indices into `space.stages` in execution order, and the sum of their latencies.
-      Of schedules that cost exactly the same, one with the fewest stages; the choice
-      is deterministic.
+      Among schedules of exactly the same cost, the result has the fewest stages; the
+      choice is deterministic.
     """
     count = len(space.first) - 1
     cost = np.zeros(count)
     length = np.zeros(count, np.int32)
     choice = np.zeros(count, np.int64)
     transition_ms = stage_ms[space.stage]
-    # States of one size read only smaller ones: all of them at once.
+    # States of one size depend only on smaller states, so they are solved together.
     for low, high in itertools.pairwise(space.levels.tolist()):
         first = space.first[low : high + 1]
         begin, end = first[0], first[-1]

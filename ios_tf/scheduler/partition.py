@@ -1,8 +1,8 @@
-"""Partition: a large block cut into parts that are scheduled one after the other.
+"""Partition: cuts a large block into parts that are scheduled one after the other.
 
-The networks' own blocks are not always separated by a single tensor: a NASNet cell
-reads two earlier ones. They are separated by waists: positions in the operators'
-order where much fewer tensors are live than on either side.
+The cells of a network are not always separated by a single tensor: a NASNet cell reads
+two earlier cells. But cells are separated by waists: positions in the operators' order
+where far fewer tensors are live than on either side.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from ios_tf.scheduler.problem import mask_of, operators_of
 from ios_tf.scheduler.units import Units
 
-# Blocks of as many units or fewer have no waist: cutting costs schedules, and they
-# are no trouble to search.
+# Blocks of at most this many units are not cut at waists: they are easy to search, and
+# a cut excludes schedules.
 _SMALL = 24
 
 
@@ -28,13 +28,13 @@ def partition(
 
     Args:
       units: the block.
-      fits: whether the dynamic program can hold a part, a bitmask of units.
+      fits: returns whether the dynamic program can hold a part (a bitmask of units).
       borders: regular expressions; a part ends with a unit that has an operator whose
-        name one of them matches. With any, there are no waists.
+        name matches one of them. If there are any, the block is not cut at waists.
 
     Returns:
-      The parts, bitmasks of units in the order to run them in, and how many cuts were
-      made only because a part did not fit.
+      The parts, as bitmasks of units in execution order, and the number of cuts that
+      were made only because a part did not fit.
     """
     count = len(units.masks)
     positions = _Positions(units)
@@ -62,10 +62,11 @@ def _is_border(units: Units, position: int, borders: Sequence[str]) -> bool:
 
 
 class _Positions:
-    """Places between the units, in their order, where a block can be cut.
+    """Positions between consecutive units at which a block can be cut.
 
     Attributes:
-      live: at every position, tensors from before that are read from there on.
+      live: for every position, the number of tensors from before it that are read
+        after it.
     """
 
     def __init__(self, units: Units) -> None:
@@ -87,7 +88,7 @@ class _Positions:
         self._reads = list(map(len, reads))
 
     def at_waists(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """Cuts a run of more than _SMALL units where it has a waist, and so on."""
+        """Cuts a run of more than _SMALL units at its best waist, recursively."""
         waists = [p for p in range(begin + 1, end) if self._is_waist(p, begin, end)]
         if end - begin <= _SMALL or not waists:
             return [(begin, end)]
@@ -95,7 +96,7 @@ class _Positions:
         return self.at_waists(begin, best) + self.at_waists(best, end)
 
     def narrowest(self, begin: int, end: int) -> int:
-        """Where to cut a run that is too large: not too close to its ends."""
+        """The best position to cut a run that is too large, away from its ends."""
         margin = max((end - begin) // 4, 1)
         return self._best(range(begin + margin, end - margin + 1), begin, end)
 
@@ -105,8 +106,8 @@ class _Positions:
         return 2 * self.live[position] <= min(before, after)
 
     def _best(self, positions: Iterable[int], begin: int, end: int) -> int:
-        # Equal cells end alike: with what joins their branches. So they are found to
-        # be equal, wherever they are.
+        # A cell ends with the unit that joins its branches, which reads many tensors.
+        # Cutting after such a unit lets equal cells be recognised as equal anywhere.
         return min(
             positions,
             key=lambda p: (

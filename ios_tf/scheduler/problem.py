@@ -1,7 +1,7 @@
 """Problem: a block as the scheduler sees it, read from the optimizer's JSON.
 
-Sets of operators are bitmasks (bit i: operator i). What an operator does is
-opaque here: graph semantics live in the C++ optimizer only.
+Sets of operators are bitmasks (bit i: operator i). The scheduler does not know what
+an operator does: only the C++ optimizer knows the semantics of graphs.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def operators_of(mask: int) -> Iterator[int]:
 
 
 def batch_size_of(block: Mapping[str, Any]) -> int:
-    """The leading dimension of a block's tensors; 1 for a block that reads nothing.
+    """The leading dimension of a block's tensors; 1 for a block without inputs.
 
-    Tensors of 1 may broadcast over it.
+    A tensor whose leading dimension is 1 may be broadcast over it.
     """
     return max((shape[0] for shape in block.get("inputs", ())), default=1)
 
@@ -44,8 +44,8 @@ class Problem:
     """One block to schedule. Operators are in a topological order.
 
     Attributes:
-      signature: names the block's contents; schedules carry it.
-      block: the block's JSON object, to hand on to the engine.
+      signature: identifies the block's contents; schedules contain it.
+      block: the block's JSON object, which is passed on to the engine.
       names: one name per operator.
       inputs: tensor references per operator: i >= 0 is the output of operator i,
         i < 0 is input -1 - i of the block.
@@ -55,8 +55,9 @@ class Problem:
       flops: the work of every operator.
       merge_classes: bitmasks; two or more operators of one class may be merged
         when they are in one stage.
-      operator_keys: equal keys are equal work (type, attributes, input shapes).
-      algorithms: per operator, by what it may be computed other than directly.
+      operator_keys: one key per operator; equal keys mean equal work (type, attributes,
+        input shapes).
+      algorithms: per operator, the algorithms it may use besides the direct one.
     """
 
     signature: str
@@ -84,23 +85,23 @@ class Problem:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The operators' types; empty strings where the block is only a graph."""
+        """The operators' types; empty strings if the block is only a graph."""
         operators = self.block.get("operators") or [{}] * len(self)
         return tuple(str(operator.get("type", "")) for operator in operators)
 
     @property
     def outputs(self) -> int:
-        """The operators that are read outside of the block, as a bitmask."""
+        """The operators whose results are read outside the block, as a bitmask."""
         return mask_of(self.block.get("outputs", ()))
 
     @property
     def batch_size(self) -> int:
-        """The leading dimension of its tensors, see `batch_size_of`."""
+        """The leading dimension of the block's tensors, see `batch_size_of`."""
         return batch_size_of(self.block)
 
     @property
     def is_chain(self) -> bool:
-        """Whether every operator reads the one before: there is nothing to schedule."""
+        """True if every operator reads the one before: there is nothing to schedule."""
         return all(self.predecessors[op] >> (op - 1) & 1 for op in range(1, len(self)))
 
     @property
@@ -108,7 +109,7 @@ class Problem:
         return str(self.block.get("dtype", "float32"))
 
     def may_merge(self, operators: int) -> bool:
-        """Whether a stage of these operators may run as one merged operator."""
+        """Returns whether a stage of these operators may run as one merged operator."""
         return operators.bit_count() > 1 and any(
             operators & ~merge_class == 0 for merge_class in self.merge_classes
         )
@@ -200,10 +201,11 @@ class Problem:
         merge_classes: Sequence[Sequence[int]] = (),
         name: str = "edges",
     ) -> Problem:
-        """A problem that is only a graph: every operator is different and free.
+        """Makes a problem that is only a graph: all operators differ and do no work.
 
         Raises:
-          ValueError: no operators; an edge (u, v) out of range or with u >= v.
+          ValueError: there are no operators, or an edge (u, v) is out of range or has
+            u >= v.
         """
         where = f"block {name!r}"
         if operators < 1:
@@ -281,7 +283,7 @@ def _merge_classes(
             raise ValueError(f"{at} must have two or more different operators")
         for op in members:
             if predecessors[op] & mask:
-                raise ValueError(f"{at}: operator {op} reads another one of the class")
+                raise ValueError(f"{at}: operator {op} reads another operator in it")
         masks.append(mask)
     return tuple(masks)
 
@@ -294,7 +296,7 @@ def _check_operator(op: int, count: int, where: str) -> None:
 def _shape(value: Any, where: str) -> tuple[int, ...]:
     shape = tuple(_integers(value, where))
     if any(size < 1 for size in shape):
-        raise ValueError(f"{where}: shape {list(shape)} has an unknown dimension")
+        raise ValueError(f"{where}: shape {list(shape)} has a dimension below 1")
     return shape
 
 
@@ -313,7 +315,7 @@ def _list(value: Any, where: str) -> list[Any]:
 def _strings(value: Any, where: str) -> tuple[str, ...]:
     values = _list(value, where)
     if not all(isinstance(item, str) for item in values):
-        raise ValueError(f"{where} must be strings")
+        raise ValueError(f"{where} must be a list of strings")
     return tuple(values)
 
 

@@ -1,4 +1,4 @@
-"""How much of the schedule space a search looks at (paper, section 4.3)."""
+"""Pruning: limits on the schedule space that is searched (paper, section 4.3)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ios_tf.validation import whole
 
 @dataclasses.dataclass(frozen=True)
 class Pruning:
-    """The limits every stage obeys.
+    """Limits that every stage obeys.
 
     Attributes:
       max_group_size: operators per group, the paper's r; None or 0 is unlimited.
       max_groups: groups per stage, the paper's s; None or 0 is unlimited. The
         operators of a merge stage count as one group each.
-      single_source: only groups that are the successor closure, inside the state,
-        of one operator: the restricted space the paper's Table 1 counts.
+      single_source: allows only groups that are the successor closure of one operator
+        inside the state. The paper's Table 1 counts this restricted space.
 
     Raises:
-      UserError: a limit is no whole number >= 0.
+      UserError: a limit is not a whole number >= 0.
     """
 
     max_group_size: int | None = 3
@@ -33,11 +33,11 @@ class Pruning:
                 object.__setattr__(self, field, whole(field, value, 0))
 
     def group_size_limit(self, largest: int) -> int:
-        """r, but no more than the largest group there can be."""
+        """r, but at most the size of the largest possible group."""
         return min(self.max_group_size or largest, largest)
 
     def groups_limit(self, most: int) -> int:
-        """s, but no more than the most groups there can be."""
+        """s, but at most the largest possible number of groups."""
         return min(self.max_groups or most, most)
 
 

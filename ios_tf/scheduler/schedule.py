@@ -11,7 +11,7 @@ from typing import Any
 from ios_tf.scheduler import document
 from ios_tf.scheduler.problem import Problem, mask_of, operators_of
 
-# Of the metadata: milliseconds, seconds and counts.
+# Members of the metadata that are numbers: milliseconds, seconds and counts.
 _NUMBERS = {
     "latency_ms",
     "sequential_ms",
@@ -25,7 +25,7 @@ _MAX_NUMBER = 1e15
 
 
 class Strategy(str, enum.Enum):
-    """How a stage runs: operators side by side, as one, or images side by side."""
+    """How a stage runs: operators in parallel, one merged operator, a split batch."""
 
     CONCURRENT = "concurrent"
     MERGE = "merge"
@@ -41,8 +41,8 @@ class Stage:
       groups: concurrent: the connected components of the stage's operators, each
         in a topological order. merge: one group, the operators that become one.
         split: one group in a topological order, through which every micro-batch goes.
-      micro_batches: split: how many parts the batch is cut into, each for a lane of
-        its own, but no more than it has images; 1 for other strategies.
+      micro_batches: split: the number of parts of the batch, at most one per image;
+        each part runs on a lane of its own. 1 for other strategies.
     """
 
     strategy: Strategy
@@ -70,7 +70,7 @@ class Stage:
         return cls(Strategy.SPLIT, (tuple(operators_of(operators)),), micro_batches)
 
     def renumbered(self, operators: Sequence[int]) -> Stage:
-        """The same stage where operator i is operators[i]."""
+        """The same stage with operator i renumbered to operators[i]."""
         groups = tuple(tuple(operators[op] for op in g) for g in self.groups)
         return dataclasses.replace(self, groups=groups)
 
@@ -87,13 +87,13 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """The stages of a block in execution order, and what is known about them.
+    """The stages of a block in execution order, and data about them.
 
     Attributes:
       stages: in execution order.
-      signature: that of the problem's block.
+      signature: the signature of the problem's block.
       metadata: other members of the JSON object: device, latency_ms, ...
-      algorithms: by what operators are computed that are not computed directly.
+      algorithms: operator -> algorithm, for operators that are not computed directly.
     """
 
     stages: tuple[Stage, ...]
@@ -105,7 +105,7 @@ class Schedule:
     def of_parts(
         cls, parts: Iterable[tuple[Sequence[int], Schedule]], signature: str = ""
     ) -> Schedule:
-        """Schedules one after the other, operator i of each being operators[i]."""
+        """Concatenates schedules; operator i of each is renumbered to operators[i]."""
         stages: list[Stage] = []
         algorithms: dict[int, str] = {}
         for operators, schedule in parts:
@@ -138,7 +138,7 @@ class Schedule:
 
     @classmethod
     def from_json(cls, data: str | bytes | Mapping[str, Any]) -> Schedule:
-        """Reads a schedule; whether it fits a block `engine.check_schedule` says.
+        """Reads a schedule; `engine.check_schedule` checks whether it fits a block.
 
         Raises:
           ValueError: one line that says what is wrong with the JSON.
@@ -158,7 +158,10 @@ class Schedule:
         for key in _NUMBERS & metadata.keys():
             value = metadata[key]
             if type(value) not in (int, float) or not 0 <= value <= _MAX_NUMBER:
-                raise ValueError(f"schedule: {key} is not a positive number")
+                raise ValueError(
+                    f"schedule: {key} must be a number from 0 to {_MAX_NUMBER:g}, "
+                    f"not {value!r:.40}"
+                )
         return cls(
             tuple(_stage(stage, at) for at, stage in enumerate(data["stages"])),
             signature,
@@ -172,7 +175,9 @@ def _algorithms(data: Any) -> dict[int, str]:
         isinstance(operators, list) and all(type(op) is int for op in operators)
         for operators in data.values()
     ):
-        raise ValueError("schedule: algorithms must have lists of operator indices")
+        raise ValueError(
+            "schedule: algorithms must map each algorithm to a list of operator indices"
+        )
     return {op: str(name) for name, operators in data.items() for op in operators}
 
 
@@ -197,5 +202,8 @@ def _stage(data: Any, index: int) -> Stage:
             raise ValueError(f"{where}: there is no operator {op}")
     micro_batches = data.get("micro_batches", 1)
     if type(micro_batches) is not int or micro_batches > 2**30:
-        raise ValueError(f"{where}: micro_batches must be a whole number")
+        raise ValueError(
+            f"{where}: micro_batches must be a whole number <= {2**30}, "
+            f"not {micro_batches!r:.40}"
+        )
     return Stage(strategy, tuple(tuple(group) for group in groups), micro_batches)

@@ -1,4 +1,4 @@
-"""Search: finds the schedule of a block under a cost model. The package's entry."""
+"""Search: finds a block's best schedule by a cost model; the package's entry point."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ios_tf.scheduler.state_space import StateSpace, build_state_space, may_merg
 from ios_tf.scheduler.units import Units, make_units
 from ios_tf.strategies import STRATEGIES
 
-_NEAR_TIES = 3  # at most
+_NEAR_TIES = 3  # the most that a search returns
 
 
 class CostModel(Protocol):
@@ -31,22 +31,22 @@ class CostModel(Protocol):
 
 @runtime_checkable
 class PartialCostModel(CostModel, Protocol):
-    """A cost model that does not know all latencies; others are never asked for."""
+    """A cost model that knows only some latencies; it is never asked for others."""
 
     def knows(self, problem: Problem, stage: Stage) -> bool:
-        """Whether it can give the latency of a stage."""
+        """Returns whether the model can give the latency of a stage."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a search is.
+    """The progress of a search.
 
     Attributes:
       states: non-empty states of the dynamic program; 0 for the baselines.
       transitions: pairs of a state and an ending of it; 0 for the baselines.
-      stages_asked: latencies the cost model has given.
-      stages_total: latencies it will have given at the end; with bounds, at most.
-      done: how much of the search is done, 0 to 1.
+      stages_asked: latencies that the cost model has given.
+      stages_total: latencies that the whole search needs; with bounds, an upper limit.
+      done: the completed fraction of the search, 0 to 1.
     """
 
     states: int
@@ -61,12 +61,12 @@ class SearchResult:
     """The result of a search.
 
     Attributes:
-      schedule: the best one.
+      schedule: the best schedule.
       latency_ms: the sum of its stages' latencies.
-      stats: the effort.
-      near_ties: schedules that are nearly as good by the same sums, best first.
-      gap: how much lower the lowest latency could be, as a fraction, if the search was
-        stopped; None: it was not.
+      stats: the effort, as the progress at the end.
+      near_ties: schedules whose sums of latencies are nearly as low, best first.
+      gap: the fraction by which the lowest possible latency could be below `latency_ms`
+        if the search was stopped; None if it was not stopped.
     """
 
     schedule: Schedule
@@ -78,21 +78,21 @@ class SearchResult:
 
 @dataclasses.dataclass(frozen=True)
 class SearchOptions:
-    """Which schedules a search is among.
+    """The schedules that a search considers.
 
     Attributes:
       strategy: one of STRATEGIES.
-      pruning: limits on stages; the baselines know none.
-      units: disjoint sets of operators that are scheduled as if each were one, as
-        bitmasks; pruning counts units. The baselines know none.
-      tie: how much above the best schedule's latency that of a near tie may be, as a
-        fraction. None: near ties are not looked for.
+      pruning: limits on stages; the baselines ignore them.
+      units: disjoint sets of operators, as bitmasks; each set is scheduled as if it
+        were one operator. Pruning counts units. The baselines ignore units.
+      tie: the fraction by which the latency of a near tie may exceed that of the best
+        schedule. None: the search does not look for near ties.
 
     Raises:
-      ValueError: unknown strategy.
+      ValueError: the strategy is unknown.
     """
 
-    strategy: str = "both"
+    strategy: str = "auto"
     pruning: Pruning = PAPER_PRUNING
     units: Iterable[int] = ()
     tie: float | None = None
@@ -107,15 +107,15 @@ class SearchOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """Limits to the latencies that a search asks for.
+    """Bounds that let a search ask for fewer latencies.
 
     Attributes:
-      latency_ms: milliseconds that a stage cannot be faster than. The cost model is
-        asked only for stages of schedules that could win.
-      tolerance: the schedule's latency may be so much above the lowest one, as a
-        fraction.
-      stop: ends the search when it says so. The schedule is then the best one of those
-        whose stages have all been asked for.
+      latency_ms: returns a lower bound of a stage's latency in milliseconds. The cost
+        model is then asked only for stages of schedules that could win.
+      tolerance: the fraction by which the schedule's latency may exceed the lowest
+        possible one.
+      stop: ends the search when it returns true. The result is then the best of the
+        schedules whose stages have all been asked for.
     """
 
     latency_ms: Callable[[Problem, Stage], float]
@@ -136,15 +136,15 @@ def search(
       problem: the block.
       cost_model: asked at most once for every (stage, strategy) that can be in a
         schedule; without `bounds`, exactly once.
-      options: which schedules it is among.
-      bounds: what need not be asked. The baselines ask for all.
+      options: the schedules to consider.
+      bounds: save latencies that could not matter. The baselines ask for all latencies.
       progress: called before the first latency is asked for, and after each.
 
     Raises:
-      ValueError: a latency that is not a number >= 0, units that overlap or that no
-        order can run.
+      ValueError: a latency is not a number >= 0, or the units overlap or cannot be
+        ordered.
       LookupError: the cost model does not know enough latencies.
-      BlockTooLargeError: too many transitions to hold.
+      BlockTooLargeError: there are too many transitions to hold in memory.
     """
     strategy = options.strategy
     if strategy in ("sequential", "greedy"):
@@ -179,8 +179,8 @@ def search(
         chosen, latency_ms = solve(space, candidates.known_ms())
     if math.isinf(latency_ms):
         raise LookupError(
-            f"block {problem.name!r}: the cost model knows the latencies of too few "
-            "stages to make a schedule of them"
+            f"block {problem.name!r}: the cost model knows too few stage latencies "
+            "for a complete schedule"
         )
     stages = tuple(map(candidates.stage, chosen))
     near_ties: tuple[Schedule, ...] = ()
@@ -207,7 +207,7 @@ def _drop_unknown(
             concurrent[i] = cost_model.knows(units.problem, stage)
 
 
-# The forms of a stage; the first one is taken where they are equally fast.
+# The forms of a stage; the first form is used if both are equally fast.
 _CONCURRENT, _MERGE = 0, 1
 
 
@@ -226,7 +226,7 @@ class _Candidates:
         self._space = space
         self._asker = asker
         self._exists = np.stack([concurrent, mergeable])
-        # float64[form, stage], infinite where there is none, or none was asked for.
+        # float64[form, stage]; infinite if a form does not exist or was not asked for.
         self._ms = np.full(self._exists.shape, math.inf)
 
     def known_ms(self) -> np.ndarray:
@@ -246,7 +246,7 @@ class _Candidates:
     def near_ties(
         self, chosen: Sequence[int], latency_ms: float, tie: float
     ) -> tuple[Schedule, ...]:
-        """For each stage the best schedule without it, if it is nearly as good."""
+        """For each chosen stage, the best schedule without it, if nearly as good."""
         found: dict[tuple[Stage, ...], float] = {}
         for i in chosen:
             row = self._ms[:, i].argmin()
@@ -262,11 +262,14 @@ class _Candidates:
     def solve_with_bounds(
         self, bounds: Bounds
     ) -> tuple[list[int], float, float | None]:
-        """`solve`, asking only for the stages that could be in its result.
+        """Like `solve`, but asks only for stages that could be in the result.
 
-        The cheapest way where stages not asked for yet cost their bound costs no more
-        than any schedule. If all its stages have been asked for, it is the best one.
-        The third result is the gap of a search that was stopped.
+        Each round finds the cheapest schedule if every stage that has not been asked
+        for costs its lower bound. No schedule can cost less. If all its stages have
+        been asked for, it is the best schedule.
+
+        Returns:
+          The results of `solve`, and the gap of a search that was stopped, else None.
         """
         asker = self._asker
         optimistic_ms, complete = self._lower_bounds(bounds)
@@ -284,7 +287,7 @@ class _Candidates:
             found_ms = min(found_ms, math.fsum(self.known_ms()[chosen]))
             gap_ms = found_ms * (1 - bounds.tolerance) - lowest_ms
             if (complete and gap_ms <= 0) or not unknown or bounds.stop():
-                # All stages asked for so far may make a better schedule still.
+                # The stages asked for so far may make a schedule that is better still.
                 best, best_ms = solve(self._space, self.known_ms())
                 if complete and gap_ms <= 0:
                     return best, best_ms, None
@@ -293,9 +296,9 @@ class _Candidates:
             asker.done = max(asker.done, 1 - gap_ms / first_gap)
 
     def _lower_bounds(self, bounds: Bounds) -> tuple[np.ndarray, bool]:
-        """Lower bounds of the costs of all forms, and whether all were looked at.
+        """Lower bounds of the latencies of all forms, and whether all were computed.
 
-        Small stages come first: of the smallest there is always a schedule.
+        Small stages come first, because the smallest ones always make a schedule.
         """
         optimistic_ms = np.full(self._exists.shape, math.inf)
         sizes = bitsets.sizes(self._space.stages)
@@ -333,7 +336,7 @@ class _Asker:
         self._cost_model = cost_model
         self._progress = progress
         self.state = start
-        self.done: float | None = None  # None: as many as were asked for
+        self.done: float | None = None  # None: stages_asked / stages_total
         if progress:
             progress(start)
 

@@ -1,17 +1,18 @@
 """State space: all states of a block and the transitions between them, as arrays.
 
-A state S is a set of operators that holds all its operators read. An ending of S is
-what is missing in another state inside of S: transitions are the pairs of states of
-which one holds the other. Operators are added one by one, in a topological order. A
-pair of states (S, T), T inside of S, of the operators so far becomes up to three:
-the new operator is in neither, in S only and so in the ending, or in both. No pair is
-met twice, and none that is not wanted: the work is proportional to the result.
+A state S is a set of operators that contains everything its operators read. A
+transition is a pair of states (S, T), T a subset of S; its ending is S - T.
 
-What `pruning` forbids is forbidden as soon as an ending breaks a limit that more
-operators cannot mend.
+Operators are added one by one, in a topological order. A pair (S, T) of the operators
+so far becomes up to three pairs: the new operator is in neither state, only in S and so
+in the ending, or in both. The enumeration meets no pair twice and no unwanted pair, so
+the work is proportional to the result.
 
-Separating the space from the costs keeps the dynamic program arithmetic on arrays,
-tells beforehand how many stages will be asked for, and lets the same space be
+An ending is dropped as soon as it breaks a limit of `pruning` that adding operators
+cannot repair.
+
+Separating the space from the costs keeps the dynamic program arithmetic on arrays. It
+also tells beforehand how many stages will be asked for, and lets the same space be
 solved again when costs change.
 """
 
@@ -25,8 +26,8 @@ from ios_tf.scheduler import bitsets
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.pruning import Pruning
 
-# 12 bytes each, and while they are enumerated as many again; the paper's largest
-# block, unpruned, has 3.6 million.
+# A transition takes 12 bytes, and another 12 bytes during the enumeration. The paper's
+# largest block, unpruned, has 3.6 million transitions.
 MAX_TRANSITIONS = 30_000_000
 
 
@@ -45,7 +46,7 @@ class StateSpace:
       stages: bitsets, the distinct endings of all states.
       first: int64[states + 1].
       stage: int32[transitions], index of the ending in `stages`.
-      rest: int32[transitions], index of the state without the ending in `states`.
+      rest: int32[transitions], index in `states` of the state without the ending.
     """
 
     states: np.ndarray
@@ -66,16 +67,16 @@ def build_state_space(
     only_merges: bool = False,
     limit: int = MAX_TRANSITIONS,
 ) -> StateSpace:
-    """Enumerates states and all endings of them that `pruning` allows.
+    """Enumerates all states, and all of their endings that `pruning` allows.
 
     Args:
       problem: the block.
       pruning: limits on endings.
-      only_merges: no endings but single operators and operators that may merge.
-      limit: of transitions.
+      only_merges: allows only endings of one operator, or of operators that may merge.
+      limit: the largest number of transitions.
 
     Raises:
-      BlockTooLargeError: more than `limit` transitions.
+      BlockTooLargeError: there are more than `limit` transitions.
     """
     rules = _Rules(problem, pruning, only_merges)
     states = np.zeros((bitsets.words_for(len(problem)), 1), np.uint64)
@@ -93,7 +94,7 @@ def build_state_space(
         stages, stage_with_op = _extended(stages, op, rules.may_add(stages, op, wanted))
         inside_upper = inside_upper[stage_with_op[pairs.stage[inside_upper]] >= 0]
         count = len(pairs.upper) + len(inside_upper) + len(inside_both)
-        if count - states.shape[1] > limit:  # without those of a state with itself
+        if count - states.shape[1] > limit:  # pairs of equal states do not count
             raise BlockTooLargeError(
                 f"block {problem.name!r} of {len(problem)} operators has more than "
                 f"{limit:,} transitions: lower max_group_size or max_groups, or cut "
@@ -105,12 +106,12 @@ def build_state_space(
 
 @dataclasses.dataclass(frozen=True)
 class _Pairs:
-    """Pairs of states one of which is inside of the other, each int32[pairs].
+    """Pairs of a state and a subset of it that is a state; all are int32[pairs].
 
     Attributes:
       upper: indices of the larger states.
-      lower: indices of the smaller ones.
-      stage: indices of the endings that are between them.
+      lower: indices of the smaller states.
+      stage: indices of the endings, which are the differences between the two.
     """
 
     upper: np.ndarray
@@ -127,10 +128,11 @@ class _Pairs:
         """Appends some pairs with one more operator.
 
         Args:
-          with_op: where each state with the operator is.
-          stage_with_op: where each ending with the operator is.
-          inside_upper: pairs to append with the operator in the larger state.
-          inside_both: pairs to append with the operator in both.
+          with_op: for each state, the index of the state with the operator, or -1.
+          stage_with_op: for each ending, the index of the ending with the operator,
+            or -1.
+          inside_upper: pairs to append with the operator only in the larger state.
+          inside_both: pairs to append with the operator in both states.
         """
         upper, lower, stage = self.upper, self.lower, self.stage
         return _Pairs(
@@ -147,7 +149,11 @@ class _Pairs:
 def _extended(
     sets: np.ndarray, op: int, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Appends the chosen sets with `op` added; where each one's went, or -1."""
+    """Appends the chosen sets with `op` added.
+
+    Returns:
+      All sets, and for each old set the index of the set with `op`, or -1.
+    """
     added = sets[:, chosen] | bitsets.column(1 << op, len(sets))
     place = np.full(sets.shape[1], -1, np.int32)
     place[chosen] = np.arange(added.shape[1]) + sets.shape[1]
@@ -157,7 +163,7 @@ def _extended(
 def _assembled(
     states: np.ndarray, stages: np.ndarray, allowed: np.ndarray, pairs: _Pairs
 ) -> StateSpace:
-    """Pairs with an allowed ending, ordered by state, states ordered by size."""
+    """Makes the space: states by size, pairs with an allowed ending by state."""
     kept = allowed[pairs.stage]
     number = np.cumsum(allowed, dtype=np.int32) - 1
     sizes = bitsets.sizes(states)
@@ -179,7 +185,7 @@ def _assembled(
 
 
 def _stable_argsort(values: np.ndarray) -> np.ndarray:
-    """Sorts whole numbers >= 0: numpy sorts 16 bits at a time in linear time."""
+    """Sorts whole numbers >= 0 by 16 bits at a time, in linear time in numpy."""
     order = np.argsort((values & 0xFFFF).astype(np.uint16), kind="stable")
     if values.max(initial=0) > 0xFFFF:
         high = (values >> 16).astype(np.uint16)
@@ -188,7 +194,7 @@ def _stable_argsort(values: np.ndarray) -> np.ndarray:
 
 
 class _Rules:
-    """Which endings a pruning allows."""
+    """Decides which endings a pruning allows."""
 
     def __init__(self, problem: Problem, pruning: Pruning, only_merges: bool) -> None:
         self._problem = problem
@@ -205,7 +211,7 @@ class _Rules:
         ]
 
     def may_add(self, stages: np.ndarray, op: int, wanted: np.ndarray) -> np.ndarray:
-        """Which of the wanted stages stay within limits, or can, with `op`."""
+        """Returns which wanted stages, with `op`, obey the limits or still can."""
         result = wanted.copy()
         chosen = np.flatnonzero(wanted)
         bit = bitsets.column(1 << op, len(stages))
@@ -222,11 +228,11 @@ class _Rules:
         return result
 
     def complete(self, stages: np.ndarray) -> np.ndarray:
-        """Which stages are within the limits that only whole stages can be held to."""
+        """Returns which stages obey the limits that apply only to complete stages."""
         allowed = bitsets.sizes(stages) > 0
         if self._only_merges or self._groups == len(self._problem):
             return allowed
-        # No stage has more groups than sources: few have to be taken apart.
+        # A stage has at most as many groups as sources, so few stages need counting.
         many = np.flatnonzero(self._sources(stages) > self._groups)
         left = stages[:, many]
         for _ in range(self._groups):
@@ -242,7 +248,7 @@ class _Rules:
         )
 
     def _sources(self, sets: np.ndarray) -> np.ndarray:
-        """How many operators of each set read none of it."""
+        """The number of operators in each set that read no operator of the set."""
         count = np.zeros(sets.shape[1], np.int64)
         for op, predecessors in enumerate(self._problem.predecessors):
             inside = bitsets.contains(sets, 1 << op)
@@ -251,7 +257,7 @@ class _Rules:
 
 
 def may_merge(problem: Problem, stages: np.ndarray) -> np.ndarray:
-    """bool[stages]: whether each may run as one merged operator."""
+    """bool[stages]: true if the stage may run as one merged operator."""
     result = np.zeros(stages.shape[1], bool)
     for merge_class in problem.merge_classes:
         result |= bitsets.contained(stages, merge_class)

@@ -1,8 +1,8 @@
 """Units: sets of a block's operators that are scheduled as if they were one.
 
-The engine's operators are finer than the paper's schedule units: a sum of tensors is
-one of its own, where the paper has it inside of the operator that reads it. Fewer
-units are a smaller schedule space, and what belongs together stays together.
+The engine's operators are finer than the paper's schedule units: a sum of tensors is an
+operator in the engine, but part of the operator that reads it in the paper. Fewer units
+make the schedule space smaller, and keep related operators together.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Units:
     def operators(self, units: int) -> int:
         """The operators of a set of units; both are bitmasks."""
         if len(self.masks) == len(self.problem):
-            return units  # every operator is one
+            return units  # every operator is a unit
         return mask_of(
             op for unit in operators_of(units) for op in operators_of(self.masks[unit])
         )
 
 
 def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
-    """Makes units of disjoint sets of operators; every other operator is one.
+    """Makes a unit of each set of operators, and of each single other operator.
 
     Raises:
-      ValueError: the sets overlap, or units would read each other.
+      ValueError: the sets are not disjoint, or units would read each other.
     """
     unit_of: dict[int, int] = {}
     masks = [mask for mask in sets if mask]
@@ -62,7 +62,7 @@ def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
         for u in operators_of(problem.predecessors[v])
         if number[u] != number[v]
     }
-    # A unit of several operators is no convolution that could merge.
+    # A unit of several operators cannot merge: it is not a single convolution.
     single = {i for i, mask in enumerate(ordered) if mask.bit_count() == 1}
     classes = [
         [number[op] for op in operators_of(merge_class) if number[op] in single]
@@ -78,13 +78,14 @@ def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
 
 
 def computed_by_readers(problem: Problem, taken: int = 0) -> list[int]:
-    """Operators that only one other reads, and may compute, together with that one.
+    """Units of an operator and the operators that it may compute itself, as bitmasks.
 
-    Those are sums, and 1x1 convolutions before a depthwise one that goes row by row.
+    An operator may compute an input that no other operator reads: a sum, or a 1x1
+    convolution before a depthwise convolution that goes row by row.
 
     Args:
       problem: the block.
-      taken: operators that are in a unit already.
+      taken: operators that are in a unit already, as a bitmask.
     """
     outputs = problem.outputs
     products = mask_of(
@@ -111,9 +112,10 @@ def computed_by_readers(problem: Problem, taken: int = 0) -> list[int]:
 
 
 def product_before(problem: Problem, op: int) -> int:
-    """The 1x1 convolution that only this operator reads, as a bitmask, or 0.
+    """The 1x1 convolution of stride 1 that only this operator reads.
 
-    One that moves by one cell.
+    Returns:
+      A bitmask; 0 if there is no such convolution.
     """
     before = problem.predecessors[op] & ~problem.outputs
     for producer in operators_of(before):
@@ -128,19 +130,19 @@ def product_before(problem: Problem, op: int) -> int:
 
 def _computed_by_rows(problem: Problem, reader: int) -> int:
     product = product_before(problem, reader)
-    # A block that is only a graph has no operators, nor products.
+    # Only a block with operators in its JSON, unlike a mere graph, has products.
     if product and problem.block["operators"][reader].get("algorithm") == "rows":
         return product
     return 0
 
 
 def matching_units(problem: Problem, patterns: Sequence[str]) -> list[int]:
-    """Operators that match a pattern, and equally in its groups, as units.
+    """Units of operators that match the same pattern with equal groups, as bitmasks.
 
     Args:
       problem: the block.
-      patterns: regular expressions, searched in the operators' names; an operator
-        belongs to the first that matches.
+      patterns: regular expressions, searched in the operators' names; only the first
+        pattern that matches an operator counts. "Groups" are those of the pattern.
     """
     found: dict[tuple[int, tuple[str | None, ...]], int] = {}
     for op, name in enumerate(problem.names):
@@ -154,14 +156,14 @@ def matching_units(problem: Problem, patterns: Sequence[str]) -> list[int]:
 
 
 def _topological(problem: Problem, masks: Sequence[int]) -> list[int]:
-    """The masks in an order in which none reads a later one."""
+    """Orders the masks so that no unit reads a later unit."""
     reads = []
     for mask in masks:
         before = 0
         for op in operators_of(mask):
             before |= problem.predecessors[op]
         reads.append(before & ~mask)
-    # By last operator: the blocks' own order, as far as it goes.
+    # Sorting by the last operator keeps the block's own order where possible.
     waiting = sorted(range(len(masks)), key=lambda i: masks[i].bit_length())
     done, ordered = 0, []
     while waiting:
@@ -170,7 +172,7 @@ def _topological(problem: Problem, masks: Sequence[int]) -> list[int]:
             names = [problem.names[op] for op in operators_of(masks[waiting[0]])]
             raise ValueError(
                 f"block {problem.name!r}: the unit of {', '.join(map(repr, names))} "
-                "reads what reads it: no order to run the units in"
+                "cannot run, because units depend on each other in a cycle"
             )
         waiting.remove(ready)
         ordered.append(masks[ready])

@@ -1,1 +1,1 @@
-"""Schedules of blocks: searched, kept in the cache, looked up while graphs load."""
+"""Searches schedules of blocks, caches them, and finds them while graphs load."""

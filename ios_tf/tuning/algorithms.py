@@ -1,4 +1,4 @@
-"""Chooses by what each convolution is computed, by measuring it."""
+"""Chooses the algorithm of each convolution by measuring it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ _WINOGRAD = ("winograd_2x2", "winograd_4x4")
 GEMM = "gemm"
 _ROWS = "rows"
 
-# How much of the time of those before it an algorithm may take: minimal filtering needs
-# more memory and rounds more, the others only have to be seen to be faster.
+# An algorithm is chosen if its time is below this fraction of the best time so far.
+# Winograd's minimal filtering needs more memory and rounds more. The other algorithms
+# only have to be measurably faster.
 _WORTHWHILE = {_WINOGRAD[0]: 0.95, _WINOGRAD[1]: 0.95, GEMM: 0.99, _ROWS: 0.99}
 
 
 def allowed(device: str, winograd: bool = True) -> tuple[str, ...]:
-    """The algorithms that a device has beside the direct one.
+    """The algorithms that a device has besides the direct one.
 
     Args:
-      device: its kind, "cpu" or another.
-      winograd: whether Winograd's minimal filtering may be among them.
+      device: the device's kind, "cpu" or another.
+      winograd: whether to include Winograd's minimal filtering.
     """
     if device != "cpu":
         return ()
@@ -39,22 +40,23 @@ def choose(
     algorithms: Collection[str],
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[dict[int, str], bool]:
-    """The fastest algorithms of a block's operators that are not computed directly.
+    """Finds the operators of a block that have a faster algorithm than the direct one.
 
     Args:
       problem: the block.
-      cost_model: measures each operator, by each algorithm, as a part of its own: a
-        whole block may need much memory, and has to be filled. A depthwise convolution
-        is measured together with the 1x1 before it, which it computes itself where it
-        goes row by row.
-      algorithms: those that may be chosen.
-      stop: asked before each operator: the others are computed directly.
+      cost_model: measures each operator with each algorithm, as a part of its own: the
+        tensors of a whole block may need much memory, and have to be filled. If a
+        depthwise convolution goes row by row, it computes the 1x1 convolution before it
+        itself, so the two are measured together.
+      algorithms: the algorithms that may be chosen.
+      stop: called before each operator; if it returns true, the remaining operators are
+        computed directly.
 
     Returns:
-      The algorithms, and whether all operators were asked for.
+      The algorithms (operator -> algorithm), and whether all operators were measured.
     """
     chosen: dict[int, str] = {}
-    # The longest operators first: time may end.
+    # The operators with the most work come first, as the time may run out.
     for op in sorted(range(len(problem)), key=lambda op: -problem.flops[op]):
         others = [a for a in problem.algorithms[op] if a in algorithms and a != _ROWS]
         if not others:
@@ -78,14 +80,14 @@ def _by_rows(
     chosen: dict[int, str],
     stop: Callable[[], bool],
 ) -> tuple[dict[int, str], bool]:
-    """The same, where depthwise convolutions may go row by row."""
+    """Like `choose`, for depthwise convolutions that may go row by row."""
     before = with_algorithms(problem, chosen)
     for op, of_op in enumerate(problem.algorithms):
         if _ROWS not in of_op:
             continue
         if stop():
             return chosen, False
-        # Operators that others compute have no algorithms of their own.
+        # An operator that another one computes has no algorithm of its own.
         product = product_before(problem, op)
         together = part_of(problem, 1 << op | product)
         rows = {together.operators.index(op): _ROWS}
@@ -99,7 +101,7 @@ def _by_rows(
 
 
 def with_products(problem: Problem, schedule: Schedule) -> Schedule:
-    """The schedule, with products of matrices for all that is computed directly."""
+    """The schedule with matrix products where direct computation can be replaced."""
     computed = 0
     for op, algorithm in schedule.algorithms.items():
         if algorithm == _ROWS:
@@ -113,14 +115,14 @@ def with_products(problem: Problem, schedule: Schedule) -> Schedule:
 
 
 def _latency(problem: Problem, cost_model: CostModel) -> float:
-    """Of all operators of a part, which is small: it is made to be measured."""
+    """The latency of a part as a single stage; parts to measure are small."""
     return cost_model.stage_latency(
         problem, Stage.concurrent(problem, problem.all_operators)
     )
 
 
 def with_algorithms(problem: Problem, algorithms: Mapping[int, str]) -> Problem:
-    """The block with these algorithms in its operators; another signature."""
+    """The block with these algorithms in its operators; it gets another signature."""
     if not algorithms:
         return problem
     block = Schedule((), algorithms=algorithms).applied_to(problem.block)

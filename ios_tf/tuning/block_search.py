@@ -24,18 +24,19 @@ from ios_tf.scheduler import Progress as SearchProgress
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.settings import BASELINES, SearchSettings
 
-# Of several schedules measured the fastest one looks faster than it is.
+# A schedule must be below this fraction of the sequential one's latency, because the
+# fastest of several measured schedules looks faster than it is.
 _WORTHWHILE = 0.98
 
 
 class BlockSearch:
-    """One search of a block, until a time of `time.monotonic`.
+    """One search of a block, until a deadline by `time.monotonic`.
 
-    Attributes, once it has run:
-      gap: where the search was stopped, how much faster than its schedule another one
-        could be, as a fraction; else None.
-      too_large: whether not all could be measured in the memory that was free.
-      bounded: candidates that need not be measured, as they could not win.
+    Attributes, after `run`:
+      gap: if the search was stopped, the fraction by which another schedule could be
+        faster than the one found; otherwise None.
+      too_large: whether the free memory was too small to measure everything.
+      bounded: number of candidates that were not measured, because they could not win.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class BlockSearch:
         deadline: float,
         bar: Progress | None = None,
     ) -> None:
-        """`cost_model` measures whole blocks, `cached` stages, each of them once."""
+        """`cost_model` measures whole blocks, `cached` measures each stage once."""
         self.gap: float | None = None
         self.too_large = False
         self.bounded = 0
@@ -73,7 +74,7 @@ class BlockSearch:
         if math.inf in latencies.values():
             self.too_large = True
         if latencies[sequential.stages] == math.inf:
-            # The other latencies are of no use without it.
+            # Without the sequential latency, the others cannot be judged.
             latencies = dict.fromkeys(latencies, 0.0)
         best = min(choices, key=lambda schedule: latencies[schedule.stages])
         limit = _WORTHWHILE * latencies[sequential.stages]
@@ -99,8 +100,8 @@ class BlockSearch:
     def _choices(self) -> list[Schedule]:
         """The schedules to choose from.
 
-        A sum of stage latencies is an estimate; the whole block decides. What is most
-        likely to win comes first: time may end.
+        A sum of stage latencies is an estimate, so whole blocks are compared in the
+        end. The likeliest winners come first, because the time may run out.
         """
         problem, settings = self._problem, self._settings
         if not settings.searches:
@@ -116,12 +117,12 @@ class BlockSearch:
             self.too_large = True
             self._cost_model.release()
         choices = [sequential, *optima[:1], *splitting]
-        if settings.strategy in ("both", "parallel"):
+        if settings.strategy in ("auto", "parallel"):
             choices.append(greedy_schedule(problem))
         return choices + optima[1:]
 
     def _optima(self) -> list[Schedule]:
-        """The schedule of the lowest cost, and near ties of it."""
+        """The schedule of the lowest cost, and its near ties."""
         problem, settings = self._problem, self._settings
 
         def update(done: SearchProgress) -> None:
@@ -155,7 +156,7 @@ class BlockSearch:
     def _latencies(
         self, candidates: Sequence[Schedule]
     ) -> dict[tuple[Stage, ...], float]:
-        """Milliseconds, by stages, of as many as the time allows."""
+        """Latencies in ms, by stages, of as many candidates as the time allows."""
         cost_model = self._cost_model
         stages = [schedule.stages for schedule in candidates]
         latencies = compare_within_memory(
@@ -171,7 +172,7 @@ class BlockSearch:
 def splits(
     problem: Problem, settings: SearchSettings, cost_model: BlockCostModel
 ) -> list[Schedule]:
-    """Schedules that split all of a block, where the strategy has them."""
-    if settings.strategy != "both" or not cost_model.lanes_divide_device:
+    """Schedules that split a whole block; empty if strategy or device exclude them."""
+    if settings.strategy != "auto" or not cost_model.lanes_divide_device:
         return []
     return split_schedules(problem, cost_model.lanes)

@@ -1,8 +1,8 @@
 """The schedule cache: one JSON file per block, on any TensorFlow filesystem.
 
-    <directory>/<device>/<block signature>.json               strategy "both"
-    <directory>/<device>/<block signature>.<strategy>.json    the others
-    <directory>/pending/<device>/<block signature>.json       blocks that have none
+    <directory>/<device>/<block signature>.json               strategy "auto"
+    <directory>/<device>/<block signature>.<strategy>.json    other strategies
+    <directory>/pending/<device>/<block signature>.json       blocks without a schedule
 
 Shapes and precision are part of a block's signature. Files are written under a
 temporary name and renamed: a reader sees a whole file or none.
@@ -33,7 +33,7 @@ def default_directory() -> str:
     if named:
         return named
     caches = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(caches):  # the specification has such a path ignored
+    if not os.path.isabs(caches):  # the specification ignores relative paths
         caches = os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(caches, "ios_tf")
 
@@ -50,7 +50,7 @@ def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
         named = validation.path(name, cache_dir)
     elif named:
         name = "IOS_TF_CACHE"
-    # Of a local directory links are looked at.
+    # Without file:// the path is known to be local, so that its links are checked.
     directory = (named or default_directory()).removeprefix("file://")
     file = _file_in_the_way(directory) if named else None
     if file:
@@ -62,7 +62,7 @@ def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
 
 
 def _file_in_the_way(directory: str) -> str | None:
-    """A file where a local directory, or one above it, is or should be made."""
+    """The file, if any, in the place of a local directory or of one above it."""
     while directory and "://" not in directory:
         if os.path.lexists(directory):
             return None if os.path.isdir(directory) else directory
@@ -73,7 +73,8 @@ def _file_in_the_way(directory: str) -> str | None:
 def latency_database(directory: str) -> str:
     """The file of the latency database beside the schedules of a directory.
 
-    Lines are added to a local file: for a remote directory it is the default one's.
+    Lines can only be added to a local file. For a remote directory, the file is in the
+    default directory.
     """
     local = default_directory() if "://" in directory else directory
     return os.path.join(local, "latencies.txt")
@@ -90,13 +91,13 @@ class ScheduleCache:
     def __init__(self, directory: str, device: str, fresh: bool = False) -> None:
         """`directory` need not exist; `device` is a fingerprint.
 
-        With `fresh` only what this object has put there is found.
+        With `fresh`, only schedules that this object has stored are found.
         """
         self._fresh = fresh
-        self._own: set[str] = set()  # paths of what it has put there
+        self._own: set[str] = set()  # paths that this object has written
         self._root = directory
         self._directory = os.path.join(directory, device)
-        self._failing = False  # as a warning has said
+        self._failing = False  # whether a warning has been logged
 
     def path(self, signature: str, strategy: str) -> str:
         """The path of a block's schedule."""
@@ -104,7 +105,7 @@ class ScheduleCache:
         return os.path.join(self._directory, f"{signature}{suffix}.json")
 
     def get(self, problem: Problem, settings: SearchSettings) -> Schedule | None:
-        """The schedule of a block found with these settings, or None.
+        """The schedule of a block that was found with these settings, or None.
 
         A file that is not such a schedule is ignored with one warning. So is a cache
         that cannot be read.
@@ -139,7 +140,7 @@ class ScheduleCache:
         return schedule
 
     def put(self, schedule: Schedule, settings: SearchSettings) -> None:
-        """Keeps a schedule. A cache that cannot be written is one warning."""
+        """Stores a schedule. If the cache cannot be written, one warning is logged."""
         path = self.path(schedule.signature, settings.strategy)
         data = {**json.loads(schedule.to_json()), **settings.to_json()}
         try:

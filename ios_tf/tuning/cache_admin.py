@@ -1,6 +1,6 @@
 """Lists, checks, cleans, packs and unpacks a schedule cache, for `ios_tf cache`.
 
-An entry is one file: a schedule, a pending block, or what an interrupted write left.
+An entry is one file: a schedule, a pending block, or the rest of an interrupted write.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from ios_tf.tuning.cache import latency_database
 from ios_tf.tuning.pending import problem_of
 from ios_tf.tuning.settings import DEFAULT_STRATEGY
 
-_PLANS = "plans"  # cuDNN's, see cc/engine/cuda/cudnn/plan_cache.h
+_PLANS = "plans"  # cuDNN plans, see cc/engine/cuda/cudnn/plan_cache.h
 _VERSION = 1
-_HOW = ("strategy", "micro_batches")  # of a stage
-# A temporary file that is older belongs to a process that has died.
+_HOW = ("strategy", "micro_batches")  # keys of a stage that `show` prints
+# A temporary file older than this belongs to a process that has died.
 _STALE_SECONDS = 3600
 _MAX_PACKED_BYTES = 256 << 20
-# Begins the names of the files that are written here: a block's signature.
+# The names of files that this package writes begin with a block's signature.
 _OWN = re.compile(r"[0-9a-f]{64}\.")
-# Of a file or directory that a cache may have.
+# The names that files and directories of a cache may have.
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
@@ -44,13 +44,13 @@ class Entry:
     """One file of a cache.
 
     Attributes:
-      path: where it is.
-      device: the fingerprint it belongs to.
+      path: the file's path.
+      device: fingerprint of the device that the file belongs to.
       kind: "schedule", "pending" or "temporary".
-      signature: the block's, as the file's name says it.
-      strategy: of a schedule.
+      signature: the block's signature, as in the file's name.
+      strategy: strategy of a schedule; empty for a pending block.
       data: the JSON object; empty if there is none.
-      problem: what is wrong with it, in one line; None if nothing is.
+      problem: the file's fault, in one line; None if the file is valid.
     """
 
     path: str
@@ -72,7 +72,7 @@ def entries(directory: str) -> list[Entry]:
     """All entries of a cache, sorted by device and block.
 
     Raises:
-      UserError: there is no such directory, or it cannot be read.
+      UserError: the directory does not exist or cannot be read.
     """
     if not tf.io.gfile.isdir(directory):
         raise UserError(f"{directory}: no such directory")
@@ -92,7 +92,7 @@ def entries(directory: str) -> list[Entry]:
 
 
 def list_table(directory: str) -> str:
-    """The entries, one a line."""
+    """A table of the entries, one per line."""
     rows = []
     for entry in entries(directory):
         if entry.problem:
@@ -119,7 +119,7 @@ def show(directory: str, signature: str) -> str:
     """The entries of the blocks whose signature starts with `signature`.
 
     Raises:
-      UserError: there is none.
+      UserError: no block matches.
     """
     found = [e for e in entries(directory) if e.signature.startswith(signature)]
     if not found:
@@ -133,15 +133,15 @@ def verify(directory: str) -> list[Entry]:
 
 
 def prune(directory: str, device: str | None = None) -> list[Entry]:
-    """Removes what is of no use, and gives what it has removed.
+    """Removes useless entries, and returns them.
 
-    That is: what `verify` gives, what writers that died have left, and pending blocks
-    that have a schedule by now. Files whose names are no entry's are left alone: the
-    directory may be another than was meant.
+    Useless entries are those of `verify`, the files of writers that have died, and
+    pending blocks that have a schedule by now. Files with other names than entries have
+    are left alone, because the user may have named a wrong directory.
 
     Args:
       directory: the cache.
-      device: a fingerprint: removes also what belongs to other devices.
+      device: a fingerprint; if given, entries of other devices are removed, too.
     """
     found = entries(directory)
     known = {(e.device, e.signature) for e in found if _is_default(e)}
@@ -161,12 +161,12 @@ def prune(directory: str, device: str | None = None) -> list[Entry]:
 
 
 def clear(directory: str) -> tuple[int, int]:
-    """Empties a cache; gives how many entries and latencies it had.
+    """Empties a cache; returns the numbers of entries and latencies that it had.
 
-    Files whose names are no entry's are left alone.
+    Files with other names than entries have are left alone.
 
     Raises:
-      UserError: there is no such directory, or a file cannot be removed.
+      UserError: the directory does not exist, or a file cannot be removed.
     """
     found = [e for e in entries(directory) if _OWN.match(os.path.basename(e.path))]
     paths = [entry.path for entry in found]
@@ -192,13 +192,13 @@ def _remove(path: str) -> None:
 
 
 def export(directory: str, path: str) -> int:
-    """Packs the valid entries of a cache into one file; gives their number.
+    """Packs the valid entries of a cache into one file; returns their number.
 
     Raises:
-      UserError: there is no such directory, or the file cannot be written.
+      UserError: the directory does not exist, or the file cannot be written.
     """
     if is_special(path) or tf.io.gfile.isdir(path):
-        raise UserError(f"{path}: exists and is no regular file")
+        raise UserError(f"{path} exists and is not a regular file")
     parent = os.path.dirname(path) or "."
     if not tf.io.gfile.isdir(parent):
         raise UserError(f"{path}: its directory does not exist")
@@ -209,30 +209,33 @@ def export(directory: str, path: str) -> int:
 
 
 def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, int]:
-    """Unpacks what `export` wrote; gives how many entries are new, how many are not.
+    """Unpacks a file that `export` wrote.
 
     Args:
-      directory: the cache; need not exist.
+      directory: the cache; it need not exist.
       path: the file.
-      overwrite: replace entries that are there already.
+      overwrite: whether to replace entries that exist already.
+
+    Returns:
+      The number of entries written, and the number of entries left as they were.
 
     Raises:
-      UserError: the file is none of `export`; nothing is written then.
+      UserError: `export` did not write the file; nothing is unpacked then.
     """
     try:
-        # Wherever it lies: the user names it.
+        # The user names the file, so it may be anywhere.
         data = cache_files.read("/", path, _MAX_PACKED_BYTES)
         packed = document.parse(data, path, _MAX_PACKED_BYTES)
     except tf.errors.OpError as error:
         raise UserError(f"{path}: cannot be read: {first_line(error)}") from error
     except ValueError:
-        raise UserError(f"{path}: not a file of ios_tf cache export") from None
+        raise UserError(f"{path} is not a valid file of ios_tf cache export") from None
     if (
         not isinstance(packed, dict)
         or packed.get("version") != _VERSION
         or not isinstance(packed.get("entries"), dict)
     ):
-        raise UserError(f"{path}: not a file of ios_tf cache export")
+        raise UserError(f"{path} is not a valid file of ios_tf cache export")
     checked = {}
     for name, data in packed["entries"].items():
         parts = name.split("/")
@@ -241,7 +244,7 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
             parts = parts[1:]
         # A name must not lead out of the directory.
         if len(parts) != 2 or not all(_PLAIN.fullmatch(part) for part in parts):
-            raise UserError(f"{path}: entry {name!r} has no place in a cache")
+            raise UserError(f"{path}: {name!r} is not the name of a cache entry")
         problem = _check(parts[1], data, pending)
         if problem:
             raise UserError(f"{path}: entry {name!r}: {problem}")
@@ -255,7 +258,7 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
 
 
 def _directories(cache: str, directory: str) -> list[str]:
-    """The names of those below a directory that do not lead out of the cache."""
+    """The names of a directory's subdirectories that do not lead out of the cache."""
 
     def is_one(path: str) -> bool:
         return tf.io.gfile.isdir(path) and cache_files.is_inside(cache, path)
@@ -274,10 +277,10 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
         try:
             if name.endswith(".tmp"):
                 kind, problem = "temporary", None
-                # Of the future where a clock was set back meanwhile.
+                # The file's time is in the future if a clock was set back.
                 age = time.time() - tf.io.gfile.stat(path).mtime_nsec / 1e9
                 if abs(age) > _STALE_SECONDS:
-                    problem = "left by a process that has died"
+                    problem = "it was left by a process that has died"
             else:
                 data = document.parse(cache_files.read(directory, path), "it")
                 problem = _check(name, data, pending)
@@ -288,7 +291,7 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
         except ValueError as error:
             problem = first_line(error)
         if kind == "temporary" and not problem:
-            continue  # somebody is writing it
+            continue  # a process is writing it
         yield Entry(
             path,
             os.path.basename(below),
@@ -305,7 +308,7 @@ def _check(name: str, data: Any, pending: bool) -> str | None:
     signature, _, rest = name.partition(".")
     strategies = {"json"} if pending else {"json", *(f"{s}.json" for s in STRATEGIES)}
     if rest not in strategies:
-        return "its name is not that of an entry"
+        return "its name is not the name of an entry"
     try:
         if pending:
             found = problem_of(data).signature
@@ -321,7 +324,7 @@ def _check(name: str, data: Any, pending: bool) -> str | None:
 
 
 def _check_stages(schedule: Schedule) -> None:
-    # Whether it fits its block is checked when it is used.
+    # The engine checks a schedule against its block when the schedule is used.
     operators = sorted(
         op for stage in schedule.stages for group in stage.groups for op in group
     )

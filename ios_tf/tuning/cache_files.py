@@ -1,5 +1,8 @@
-"""The files of a schedule cache: read and written so that nobody who may write into the
-directory leads a process out of it, or makes it wait."""
+"""Reads and writes the files of a schedule cache safely.
+
+A user who may write into the directory must not be able to lead a process out of it, or
+to make the process wait.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from ios_tf.scheduler.document import MAX_BYTES
 
 
 def read(directory: str, path: str, max_bytes: int = MAX_BYTES) -> bytes:
-    """The content of a file below a directory, which may be on any filesystem.
+    """Reads a file below a directory, which may be on any filesystem.
 
     Raises:
-      tf.errors.OpError: there is none, or it is no regular file, lies elsewhere (a
-        link), or is too large.
+      tf.errors.OpError: the file does not exist, is not a regular file, is outside the
+        directory (through a link), or is too large.
     """
     if "://" in path:
         if tf.io.gfile.stat(path).length > max_bytes:
@@ -27,9 +30,9 @@ def read(directory: str, path: str, max_bytes: int = MAX_BYTES) -> bytes:
         with tf.io.gfile.GFile(path, "rb") as file:
             return file.read()
     with _os_errors():
-        # A named pipe would wait for who writes, and opening a device does things.
+        # Opening a named pipe waits for a writer; opening a device has side effects.
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise _refused("it is no regular file")
+            raise _refused("it is not a regular file")
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
         with open(os.open(path, flags), "rb") as file:
             _check_inside(directory, f"/proc/self/fd/{file.fileno()}")
@@ -40,10 +43,10 @@ def read(directory: str, path: str, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def write(directory: str, path: str, text: str) -> None:
-    """Writes a file below a directory, whole or not at all; makes what is missing.
+    """Writes a file below a directory atomically; creates missing directories.
 
     Raises:
-      tf.errors.OpError: it cannot be written; nothing is left of it.
+      tf.errors.OpError: the file cannot be written; the temporary file is removed.
     """
     if "://" in path:
         _write_remote(path, text)
@@ -78,10 +81,10 @@ def _write_remote(path: str, text: str) -> None:
 
 @contextlib.contextmanager
 def _directory(root: str, path: str) -> Iterator[int]:
-    """A descriptor of a directory below `root`; makes what is missing.
+    """Yields a descriptor of a directory below `root`; creates missing directories.
 
-    Where its links lead is looked up before anything is made, and no link is followed
-    afterwards: whoever changes one meanwhile leads nobody out.
+    Links are resolved before anything is created, and no link is followed afterwards.
+    So changing a link in between cannot lead this process out of `root`.
     """
     os.makedirs(root, exist_ok=True)
     _check_inside(root, path)
@@ -103,9 +106,10 @@ def _directory(root: str, path: str) -> Iterator[int]:
 
 
 def is_inside(directory: str, path: str) -> bool:
-    """Whether a path leads, by whatever links, to a place below the directory.
+    """Returns whether a path, after following all links, is below the directory.
 
-    Links to other places of it are fine: orchestrators mount so.
+    Links to other places below the directory are fine: orchestrators mount volumes that
+    way. Remote paths are always accepted.
     """
     root, real = os.path.realpath(directory), os.path.realpath(path)
     return "://" in path or os.path.commonpath([root, real]) == root

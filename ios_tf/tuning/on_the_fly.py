@@ -1,8 +1,8 @@
 """enable, disable, status, session_config: the optimiser in the user's process.
 
-What the plugin does is told to it through its C API
-(cc/tensorflow/on_the_fly/runtime_api.h); which graphs it sees is TensorFlow's own
-option `use_plugin_optimizers`.
+These functions control the plugin through its C API
+(cc/tensorflow/on_the_fly/runtime_api.h). TensorFlow's own option
+`use_plugin_optimizers` decides which graphs the plugin sees.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from tensorflow.core.protobuf import config_pb2
 from ios_tf.errors import NativeLibraryError, UserError, first_line
 from ios_tf.native import plugin
 from ios_tf.native.names import OPTIMIZER, PASSES
+from ios_tf.old_names import check_value
 from ios_tf.scheduler import Pruning
 from ios_tf.tuning.cache import directory_of
 from ios_tf.tuning.pending import BlockTuner, pending_files, problem_of
 from ios_tf.validation import whole
 
-ON_MISS = ("pass", "greedy", "search")
+ON_MISS = ("skip", "greedy", "search")
 
 _logger = logging.getLogger("ios_tf")
 _lock = threading.Lock()
 _search: _SearchThread | None = None
-# How long TensorFlow waits for Python's global lock before it goes on without a
-# search: whoever holds the lock may be waiting for TensorFlow.
+# TensorFlow waits this long for Python's global lock, and then goes on without a
+# search: the thread that holds the lock may be waiting for TensorFlow.
 _PATIENCE_MS = 10_000
 
 
@@ -43,18 +44,18 @@ class Status:
 
     Attributes:
       problem: why the plugin cannot be used, in one line; None if it can.
-      enabled: whether graphs without schedules get some, see `enable`.
-      plugin_runs: whether TensorFlow calls the plugin (`disable`).
+      enabled: whether graphs without schedules get schedules, see `enable`.
+      plugin_runs: whether TensorFlow calls the plugin, see `disable`.
       cache_dir, on_miss, batch_size: as given to `enable`; None if not enabled.
       pending: blocks that wait for `ios_tf tune` on this machine's CPU.
-      counts: what has been done since the process began: "annotated_graphs",
+      counts: numbers of events since the process began: "annotated_graphs",
         "scheduled_graphs", "passed_graphs" (frozen, but a block had no schedule),
-        "graphs_not_frozen", "regions" (that the engine runs), "blocks_cached",
+        "graphs_not_frozen", "regions" (run by the engine), "blocks_cached",
         "blocks_greedy", "blocks_searched", "blocks_missed", "failed_captures" (CUDA
-        graphs that could not be made: their work is enqueued kernel by kernel),
+        graphs that could not be made, so that their work is enqueued kernel by kernel),
         "warnings" (of the schedule cache).
-      not_off: TensorFlow's passes that its options switch off, and that run all the
-        same, in the plugin.
+      not_off: TensorFlow passes that are switched off by TensorFlow's options, but that
+        the plugin runs all the same.
     """
 
     problem: str | None
@@ -69,12 +70,15 @@ class Status:
 
     def __str__(self) -> str:
         if self.problem:
-            return f"ios_tf does nothing: {self.problem}"
+            return f"ios_tf has no effect: {self.problem}"
         count = self.counts
         if not self.plugin_runs:
             lines = ["disabled: graphs run as plain TensorFlow"]
         elif not self.enabled:
-            lines = ["converted models run on the engine; other graphs are left alone"]
+            lines = [
+                "converted models run on the engine; other graphs run as plain "
+                "TensorFlow"
+            ]
         else:
             lines = [
                 f"enabled: schedules from {self.cache_dir}, on_miss={self.on_miss}, "
@@ -82,8 +86,8 @@ class Status:
             ]
         lines.append(
             f"{count['annotated_graphs']} converted graphs, "
-            f"{count['scheduled_graphs']} scheduled on the way, "
-            f"{count['passed_graphs']} left as they are; "
+            f"{count['scheduled_graphs']} scheduled on the fly, "
+            f"{count['passed_graphs']} left unchanged; "
             f"{count['regions']} regions run on the engine"
         )
         lines.append(
@@ -93,20 +97,20 @@ class Status:
         )
         if count["graphs_not_frozen"]:
             lines.append(
-                f"{count['graphs_not_frozen']} graphs have convolutions with variables "
-                "for weights: only frozen graphs are optimised, see ios_tf.convert"
+                f"{count['graphs_not_frozen']} graphs have convolutions whose weights "
+                "are variables; only frozen graphs are optimized, see ios_tf.convert"
             )
         if count["failed_captures"]:
             lines.append(
-                f"{count['failed_captures']} times no CUDA graph could be made: what "
-                "it was for was slower"
+                f"{count['failed_captures']} CUDA graphs could not be made; their "
+                "kernels were launched one by one, which is slower"
             )
         if count["warnings"]:
-            lines.append(f"{count['warnings']} files of the cache were ignored")
+            lines.append(f"the schedule cache caused {count['warnings']} warnings")
         if self.not_off:
             lines.append(
-                f"switched off, but run by the plugin: {', '.join(self.not_off)}; "
-                "switch use_plugin_optimizers off, too"
+                "the plugin still runs passes that TensorFlow's options switch off: "
+                f"{', '.join(self.not_off)}; switch use_plugin_optimizers off, too"
             )
         return "\n".join(lines)
 
@@ -114,7 +118,7 @@ class Status:
 def enable(
     *,
     cache_dir: str | os.PathLike[str] | None = None,
-    on_miss: str = "pass",
+    on_miss: str = "skip",
     batch_size: int = 1,
     max_groups: int = 8,
     max_group_size: int = 3,
@@ -122,27 +126,27 @@ def enable(
 ) -> Status:
     """Gives schedules to the frozen graphs that TensorFlow optimises from now on.
 
-    Converted models run on the engine as soon as ios_tf is imported. After this call
+    Converted models run on the engine as soon as ios_tf is imported. After this call,
     graphs without schedules do, too: their blocks are looked up in the schedule cache.
-    Only graphs whose weights are constants are optimised; variables that a tf.function
-    captures reach the optimizer as arguments, and `status` counts such graphs.
-    Functions that have run before are optimised again when they are called the next
-    time, but only by the first call of `enable`.
+    Only graphs whose weights are constants are optimised. Variables that a tf.function
+    captures reach the optimizer as arguments; `status` counts such graphs. After the
+    first call of `enable`, functions that have run before are optimised again when they
+    are called the next time. Later calls do not have this effect.
 
     If the native library cannot be used, one line in the log says why, and nothing
     changes.
 
     Args:
-      cache_dir: the schedule cache, on any filesystem TensorFlow knows; by default
-        $IOS_TF_CACHE, or ios_tf in
-        $XDG_CACHE_HOME or ~/.cache.
-      on_miss: what becomes of a block that is not there. "pass": its region stays
-        TensorFlow's, and the block is written to `cache_dir`/pending for `ios_tf
-        tune`, while a chain, which has one schedule only, runs by that; "greedy": the
-        greedy schedule, and the same; "search": the dynamic program (paper, section 4)
-        searches it at once, on this machine.
-      batch_size: in place of unknown leading dimensions.
-      max_groups, max_group_size: of a search, see `convert`.
+      cache_dir: the schedule cache, on any filesystem that TensorFlow knows; by default
+        $IOS_TF_CACHE, or ios_tf in $XDG_CACHE_HOME or ~/.cache.
+      on_miss: what happens to a block that is not in the cache. "skip": TensorFlow runs
+        the block's region, and the block is written to `cache_dir`/pending for `ios_tf
+        tune`; a chain, which has only one schedule, runs by that schedule. "greedy":
+        the block runs by the greedy schedule, and is written to pending, too. "search":
+        the dynamic program (paper, section 4) searches the block at once, on this
+        machine.
+      batch_size: the value of unknown leading dimensions.
+      max_groups, max_group_size: limits of a search, see `convert`.
       progress: show the progress of searches on standard error.
 
     Raises:
@@ -154,7 +158,7 @@ def enable(
     try:
         library = plugin.runtime()
     except NativeLibraryError as error:
-        _logger.warning("ios_tf.enable does nothing: %s", error)
+        _logger.warning("ios_tf.enable has no effect: %s", error)
         return status()
     problem = _take_string(
         library.ios_tf_enable(directory.encode(), on_miss.encode(), batch_size)
@@ -184,7 +188,7 @@ def disable() -> None:
 def status() -> Status:
     """The state of the optimizer in this process, with counts of its work."""
     options = tf.config.optimizer.get_experimental_options()
-    # The default is to use them.
+    # TensorFlow uses plugins by default.
     runs = options.get("use_plugin_optimizers", True) and not options.get(
         "disable_meta_optimizer", False
     )
@@ -213,7 +217,7 @@ def status() -> Status:
 def session_config(
     *,
     cache_dir: str | os.PathLike[str] | None = None,
-    on_miss: str = "pass",
+    on_miss: str = "skip",
     batch_size: int = 1,
     max_groups: int = 8,
     max_group_size: int = 3,
@@ -221,10 +225,10 @@ def session_config(
 ) -> config_pb2.ConfigProto:
     """A configuration that applies `enable` to a tf.compat.v1 session or to a server.
 
-    The configuration names the optimizer and its parameters. Written as text, it is
-    what a server's platform configuration takes; `cache_dir` is then a directory of
-    the server. "search" works in Python processes that called this function or
-    `enable`; elsewhere it is "pass".
+    The configuration names the optimizer and its parameters. You can write it as text
+    into a server's platform configuration; `cache_dir` is then a directory of the
+    server. "search" works in Python processes that called this function or `enable`;
+    elsewhere it works like "skip".
 
     Args, Raises: see `enable`.
     """
@@ -246,12 +250,13 @@ def session_config(
         if on_miss == "search":
             _start_search(pruning, progress)
     except NativeLibraryError as error:
-        # TensorFlow passes over the name of an optimizer it does not know.
-        _logger.warning("in this process the configuration does nothing: %s", error)
+        # TensorFlow ignores the name of an optimizer that it does not know.
+        _logger.warning("the configuration has no effect in this process: %s", error)
     return config
 
 
 def _check(on_miss: str, batch_size: int) -> int:
+    check_value("on_miss", on_miss)
     if on_miss not in ON_MISS:
         raise UserError(f"on_miss must be one of {', '.join(ON_MISS)}, not {on_miss!r}")
     return whole("batch_size", batch_size)
@@ -260,8 +265,8 @@ def _check(on_miss: str, batch_size: int) -> int:
 class _SearchThread(threading.Thread):
     """Searches the problems that the optimizer asks for.
 
-    The optimizer runs in TensorFlow's threads, which must not wait for Python's
-    global lock while they keep locks of TensorFlow's: only this thread runs Python.
+    The optimizer runs in TensorFlow's threads, which must not wait for Python's global
+    lock while they hold locks of TensorFlow. So only this thread runs Python.
     """
 
     def __init__(self, library: ctypes.CDLL, pruning: Pruning, progress: bool) -> None:
@@ -324,7 +329,7 @@ def _stop_search() -> None:
 
 
 def _restart_search() -> None:
-    """In a forked child, which has none of its parent's threads."""
+    """Restarts the search in a forked child, because a fork copies only one thread."""
     global _search, _lock
     _lock = threading.Lock()
     parent, _search = _search, None
@@ -333,7 +338,7 @@ def _restart_search() -> None:
 
 
 os.register_at_fork(after_in_child=_restart_search)
-# A thread of TensorFlow's must not wait for a search of an interpreter that ends.
+# TensorFlow's threads must not wait for a search while the interpreter shuts down.
 atexit.register(_stop_search)
 
 

@@ -1,4 +1,4 @@
-"""Parts: what one dynamic program schedules of a block, as blocks of their own."""
+"""Parts: pieces of a block that are scheduled as separate blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ios_tf.scheduler.problem import mask_of, operators_of
 from ios_tf.scheduler.state_space import build_state_space
 from ios_tf.validation import pattern
 
-# A search looks at all of them again for every few stages it measures.
+# A search goes through all transitions again for every few stages that it measures.
 _MAX_TRANSITIONS = 4_000_000
 
 
@@ -30,11 +30,11 @@ class Patterns:
     """Regular expressions, searched in operators' names, that override the defaults.
 
     Attributes:
-      units: operators that match one of them, and equally in its groups, are scheduled
-        as one. The default, for all others: a sum belongs to the operator that reads
-        it, if only one does.
-      borders: a part ends with an operator that matches. The default: where much fewer
-        tensors are live than before and after.
+      units: operators that match the same pattern with equal groups are scheduled as
+        one operator. Default for all others: a sum belongs to the operator that reads
+        it, if it has only one reader.
+      borders: a part ends with an operator that matches. Default: parts end where far
+        fewer tensors are live than before and after.
     """
 
     units: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Patterns:
             pattern(text)
 
     def units_of(self, problem: Problem) -> list[int]:
-        """The units of several operators of a block, as bitmasks."""
+        """The units of a block that have several operators, as bitmasks."""
         units = matching_units(problem, self.units)
         taken = mask_of(op for unit in units for op in operators_of(unit))
         return units + computed_by_readers(problem, taken)
@@ -56,11 +56,11 @@ DEFAULT_PATTERNS = Patterns()
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Some operators of a block as a block of their own.
+    """Some operators of a block, as a separate block.
 
     Attributes:
       problem: the part.
-      operators: which of the block's operators those of the part are, in its order.
+      operators: for each operator of the part, its index in the block.
     """
 
     problem: Problem
@@ -77,15 +77,17 @@ def parts_of(
 
     Args:
       problem: the block.
-      pruning, patterns: what the search forbids, and what is asked for.
-      max_transitions: of a part; a block that has more is cut. None: any.
+      pruning: limits of the search.
+      patterns: units and borders that the user asks for.
+      max_transitions: the most transitions of a part; a part with more is cut. None: no
+        limit.
 
     Returns:
-      The parts, and how many cuts were made only because the search could not hold
-      the block.
+      The parts, and the number of cuts that were made only because the search could not
+      hold the block.
 
     Raises:
-      UserError: the patterns make units that no order can run.
+      UserError: the patterns make units that cannot be ordered.
     """
     try:
         units = make_units(problem, patterns.units_of(problem))

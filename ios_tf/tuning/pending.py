@@ -1,5 +1,7 @@
-"""Searches blocks one by one and keeps their schedules: for `ios_tf tune`, and for
-blocks a running process meets."""
+"""Searches blocks one by one and stores their schedules in the cache.
+
+`ios_tf tune` uses this, and so does a running process for the blocks that it meets.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from ios_tf.cost.database import open_database
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.errors import UserError, first_line
 from ios_tf.native import engine, plugin
+from ios_tf.old_names import rejects_old_names
 from ios_tf.scheduler import PAPER_PRUNING, Problem, Pruning, Schedule, document
 from ios_tf.tables import table
 from ios_tf.tuning import cache_files
@@ -33,9 +36,9 @@ _logger = logging.getLogger("ios_tf")
 
 
 class BlockTuner:
-    """Searches for one cache and one device. Not for use by several threads.
+    """Searches blocks for one cache and one device. Not thread-safe.
 
-    Measures through the engine's C API: no TensorFlow op runs.
+    Blocks are measured through the engine's C API, without TensorFlow ops.
     """
 
     def __init__(
@@ -47,10 +50,10 @@ class BlockTuner:
         progress: bool = False,
         winograd: bool = True,
     ) -> None:
-        """`device`: the engine's name, "cpu" or "gpu".
+        """`device` is the engine's name of the device, "cpu" or "gpu".
 
         Raises:
-          UserError: there is no such device.
+          UserError: the device does not exist.
         """
         fingerprint = plugin.device_fingerprint(device)
         self._cache = ScheduleCache(cache_dir, fingerprint)
@@ -63,12 +66,12 @@ class BlockTuner:
         )
 
     def tune(self, problem: Problem) -> Schedule:
-        """The schedule of a block, from the cache or searched and then kept there."""
+        """A block's schedule, from the cache or searched and then stored there."""
         schedules, _ = self._searcher.schedule_all([problem])
         return schedules[problem.signature]
 
     def knows(self, problem: Problem) -> bool:
-        """Whether the cache has a file for the block."""
+        """Returns whether the cache has a file for the block."""
         return tf.io.gfile.exists(self._cache.path(problem.signature, DEFAULT_STRATEGY))
 
 
@@ -77,11 +80,12 @@ class Tuned:
     """The result of `tune`.
 
     Attributes:
-      device: the fingerprint.
+      device: the device's fingerprint.
       schedules: (block, schedule) of every pending block, with `latency_ms` and
         `sequential_ms` in the schedule's metadata.
-      ignored: files that hold no block.
-      kept: blocks whose schedule could not be written: they stay pending.
+      ignored: files without a block that can be read and searched.
+      kept: number of blocks that stay pending, because their schedule could not be
+        written.
     """
 
     device: str
@@ -90,9 +94,9 @@ class Tuned:
     kept: int
 
     def table(self) -> str:
-        """One line per block."""
+        """A table with one line per block."""
         if not self.schedules:
-            return f"nothing is pending for {self.device}"
+            return f"no blocks are pending for {self.device}"
         rows = [
             [
                 problem.name,
@@ -109,34 +113,36 @@ class Tuned:
         return table([*names, "sequential ms", "scheduled ms"], rows)
 
 
+@rejects_old_names
 def tune(
     cache_dir: str | None = None,
     *,
     device: str = "cpu",
     max_groups: int = 8,
     max_group_size: int = 3,
-    warmup: int = 2,
-    number: int = 3,
-    repeat: int = 3,
+    warmup_runs: int = 2,
+    runs: int = 3,
+    sample_count: int = 3,
     winograd: bool = True,
     progress: bool = False,
 ) -> Tuned:
-    """Searches the blocks that processes have met and found no schedule for.
+    """Searches the pending blocks, for which processes have not found a schedule.
 
-    They have the batch size, precision and device they were met with; those of other
-    devices stay pending for machines that have them. Several processes may do this at
-    the same time.
+    Each block has the batch size, precision and device that it was met with. Blocks of
+    other devices stay pending for machines that have these devices. Several processes
+    may call this function at the same time.
 
     Args:
       cache_dir: the schedule cache; by default $IOS_TF_CACHE, or ios_tf in
         $XDG_CACHE_HOME or ~/.cache.
       device: "cpu" or "gpu".
-      max_groups, max_group_size, warmup, number, repeat, winograd: see `convert`.
+      max_groups, max_group_size, warmup_runs, runs, sample_count, winograd: see
+        `convert`.
       progress: show progress on standard error.
 
     Raises:
-      UserError: there is no such device, or directory if one is named, or an argument
-        is out of range.
+      UserError: the device or a named directory does not exist, or an argument is out
+        of range.
       NativeLibraryError: the native library is missing.
     """
     directory = directory_of(cache_dir)
@@ -144,9 +150,9 @@ def tune(
         raise UserError(f"{directory}: no such directory")
     fingerprint = plugin.device_fingerprint(device)
     pruning = Pruning(max_group_size, max_groups)
-    measurement = Measurement(warmup, number, repeat)
+    measurement = Measurement(warmup_runs, runs, sample_count)
     paths = list(pending_files(directory, fingerprint))
-    if not paths:  # and there may be no directory
+    if not paths:  # the directory need not exist
         return Tuned(fingerprint, (), (), 0)
     tuner = BlockTuner(directory, device, pruning, measurement, progress, winograd)
     found, ignored, kept = [], [], 0
@@ -192,31 +198,31 @@ def pending_files(cache_dir: str, fingerprint: str) -> Iterator[str]:
 def read_problem(cache_dir: str, path: str) -> Problem:
     """The block in a pending file of a cache.
 
-    Nothing in the file is believed but the block itself: the engine says what follows
-    from it, its signature first of all.
+    Only the block itself is used from the file. The engine derives everything else from
+    the block, above all its signature.
 
     Raises:
-      ValueError: it holds no block, or another one than its name says.
-      tf.errors.OpError: it cannot be read.
+      ValueError: the file does not hold a block, or not the block that its name says.
+      tf.errors.OpError: the file cannot be read.
     """
     problem = problem_of(cache_files.read(cache_dir, path))
     name = os.path.basename(path).removesuffix(".json")
     if problem.signature != name:
-        raise ValueError(f"it holds block {problem.signature[:12]}")
+        raise ValueError(f"its name does not match its block {problem.signature[:12]}")
     return problem
 
 
 def problem_of(data: str | bytes | Mapping[str, Any]) -> Problem:
-    """The problem of {"block": …}, made anew by the engine.
+    """The problem of {"block": …}, which the engine derives from the block.
 
     Raises:
-      ValueError: there is no such block.
+      ValueError: the data does not hold a valid block.
     """
     try:
         if isinstance(data, (str, bytes)):
             data = document.parse(data, "it")
         if not isinstance(data, Mapping) or not isinstance(data.get("block"), Mapping):
-            raise ValueError("it is no JSON object with a block")
+            raise ValueError("it is not a JSON object with a block")
         return Problem.from_json(engine.problem(data["block"]))
     except engine.EngineError as error:
         raise ValueError(first_line(error)) from None

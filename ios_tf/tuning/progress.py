@@ -10,7 +10,7 @@ from ios_tf.printable import printable
 
 
 class Progress:
-    """One line that is rewritten on a terminal, a line now and then elsewhere."""
+    """Rewrites one line on a terminal; elsewhere, writes a new line now and then."""
 
     def __init__(self, label: str, stream: TextIO | None = None) -> None:
         self._label = label
@@ -20,11 +20,11 @@ class Progress:
         self._start = self._shown = time.monotonic()
 
     def update(self, done: float, counts: str) -> None:
-        """Shows counts and the time left, if it is time to show something.
+        """Shows counts and the time left, but not more often than the interval allows.
 
         Args:
-          done: how much is done, 0 to 1.
-          counts: what has been done.
+          done: the completed fraction, 0 to 1.
+          counts: text that describes the work done so far.
         """
         now = time.monotonic()
         if now - self._shown < self._interval:

@@ -1,4 +1,4 @@
-"""Gives a model's blocks their schedules: cache, parts, time, searches."""
+"""Schedules a model's blocks: from the cache, or by searches in limited time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ios_tf.tuning.parts import Part, joined, parts_of
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.settings import SearchSettings
 
-if TYPE_CHECKING:  # it needs TensorFlow, which not every search has
+if TYPE_CHECKING:  # imports TensorFlow, which not every search needs
     from ios_tf.tuning.cache import ScheduleCache
 
 _Model = TypeVar("_Model", bound=BlockCostModel)
@@ -31,16 +31,16 @@ class SearchStats:
     """The effort of a model's searches.
 
     Attributes:
-      blocks: parts that one dynamic program schedules, equal ones counted once.
-      cached: those of them whose schedule was in the cache.
-      cut: block name -> cuts made only to make the search possible.
-      stopped: block signature -> how much faster than the schedule that was found
-        another one could be, as a fraction, where the search was stopped.
-      too_large: names of blocks that could not be measured, or not all of what was to
-        be, in the memory that was free.
-      measured: stages, groups and schedules that were measured.
-      reused: stages and groups that had been measured before.
-      bounded: candidates that need not be measured, as they could not win.
+      blocks: number of different parts; each is scheduled by one dynamic program.
+      cached: number of these parts whose schedule was in the cache.
+      cut: block name -> number of cuts made only to make the search possible.
+      stopped: signature of each block whose search was stopped -> the fraction by which
+        another schedule could be faster than the one found.
+      too_large: names of blocks for which the free memory was too small to measure
+        everything.
+      measured: number of stages, groups and schedules that were measured.
+      reused: number of stages and groups that had been measured before.
+      bounded: number of candidates not measured, because they could not win.
       seconds: time of all searches.
     """
 
@@ -58,13 +58,13 @@ class SearchStats:
 class Searcher(Generic[_Model]):
     """Schedules blocks for one device with the same settings.
 
-    Equal stages are measured once, across all blocks it is given, and across all
-    searches that share the database.
+    Equal stages are measured once across all blocks, and across all searches that share
+    the database.
 
     Attributes:
-      cost_model: what measures.
-      searches: whether the strategy is one that searches, and not a baseline, which,
-        asked for by name, is not replaced by something better.
+      cost_model: measures the latencies.
+      searches: true if the strategy is not a baseline. A baseline that is asked for by
+        name is not replaced by a better schedule.
       time_limit: seconds for the searches of all blocks of a call together.
     """
 
@@ -77,7 +77,10 @@ class Searcher(Generic[_Model]):
         time_limit: float = 0.0,
         show_progress: bool = False,
     ) -> None:
-        """`time_limit`: 0: none. What a search has found by then is used."""
+        """If `time_limit` is 0, there is no limit.
+
+        At the limit, the best schedules found by then are used.
+        """
         self.cost_model = cost_model
         self.searches = settings.searches
         self._settings = settings
@@ -89,10 +92,11 @@ class Searcher(Generic[_Model]):
     def schedule_all(
         self, problems: Iterable[Problem]
     ) -> tuple[dict[str, Schedule], SearchStats]:
-        """The schedules of blocks, by signature, and what they took.
+        """The schedules of blocks, by signature, and the effort of the searches.
 
-        Their metadata holds `latency_ms`, `sequential_ms` and, where it was measured,
-        `greedy_ms`: the sums over their parts, of which there are `parts`.
+        A schedule's metadata holds `parts`, the number of the block's parts, and
+        `latency_ms` and `sequential_ms`, summed over the parts. For a block of one part
+        it also holds `greedy_ms`, if that was measured.
         """
         problems = list(problems)
         stats = SearchStats()
@@ -119,11 +123,11 @@ class Searcher(Generic[_Model]):
         waiting = [p for s, p in unique.items() if s not in schedules]
         left = sum(map(_weight, waiting))
         end = start + self.time_limit
-        # Of all blocks before any is searched: on a CPU most is gained by these.
+        # Algorithms come before all searches, because on a CPU they gain the most.
         with RECORDER.watched() as load_of_algorithms:
             chosen = [self._algorithms(problem, end, stats) for problem in waiting]
         for i, (problem, algorithms) in enumerate(zip(waiting, chosen, strict=True)):
-            # The time that one search leaves goes to the others.
+            # Time that a search does not use goes to the others.
             now = time.monotonic()
             share = (end - now) * _weight(problem) / left
             left -= _weight(problem)
@@ -155,14 +159,18 @@ class Searcher(Generic[_Model]):
     ) -> list[dict[str, Schedule]]:
         """Other schedules of a network's blocks, by signature, that might be better.
 
-        Of those that were `found`, without algorithms of one kind, and without any, and
-        with products of matrices wherever they may be: alone a convolution finds its
-        filters in caches that they do not all fit into, and our products ask for those
-        that they need next.
-        One operator after the other, with these algorithms and without. And some that
-        split all blocks alike: what one block leaves in the caches of a core, the next
-        one then finds there, and no lane waits for the others between them. Only a
-        measurement of the whole network can tell. None for a baseline.
+        The alternatives are:
+
+        - The `found` schedules without algorithms of one kind, and without any.
+        - The `found` schedules with matrix products wherever possible. A convolution
+          that is measured alone finds its filters in the caches, which cannot hold the
+          filters of the whole network. Our products prefetch the next filters.
+        - Sequential schedules, with these algorithms and without.
+        - Schedules that split all blocks alike. A core's caches then hold one block's
+          results for the next block, and no lane waits for the others between blocks.
+
+        Only a measurement of the whole network can tell which is best. A baseline has
+        no alternatives.
         """
         if not self.searches:
             return []
@@ -195,8 +203,8 @@ class Searcher(Generic[_Model]):
             return None
         schedule = self._cache.get(problem, self._settings)
         if schedule and schedule.metadata.get("disturbed"):
-            return None  # found on a machine that was busy: servers may use it
-        # Given more time than then, there may be a better one.
+            return None  # found on a busy machine: only servers use it
+        # With more time than that search had, a better schedule may be found.
         stopped_after = schedule.metadata.get("stopped_after") if schedule else None
         if stopped_after and self.time_limit > stopped_after:
             return None
@@ -219,7 +227,7 @@ class Searcher(Generic[_Model]):
         schedule = dataclasses.replace(joined(problem, of_parts), metadata=metadata)
         if any(part.metadata.get("disturbed") for _, part in of_parts):
             schedule = _disturbed(schedule)
-        # Servers and others that know only the whole block find it, too.
+        # Servers and others look up the whole block, so its schedule is stored, too.
         if not self._look_up(problem):
             self._keep(schedule)
         return schedule
@@ -231,7 +239,7 @@ class Searcher(Generic[_Model]):
     def _algorithms(
         self, problem: Problem, end: float, stats: SearchStats
     ) -> dict[int, str]:
-        """Chooses the operators' algorithms; of all of them where the time allows."""
+        """Chooses the algorithms of as many operators as the time allows."""
         if not self._settings.algorithms or not self.searches:
             return {}
         algorithms: dict[int, str] = {}
@@ -283,21 +291,22 @@ class Searcher(Generic[_Model]):
         )
 
 
-# A conversion's, which measures whole networks, too.
+# The searcher of a conversion, which also measures whole networks.
 NetworkSearcher = Searcher[NetworkCostModel]
 
 
 def _disturbed(schedule: Schedule) -> Schedule:
-    """The schedule, marked: other processes disturbed what it was chosen by."""
+    """Marks a schedule as chosen by measurements that other processes disturbed."""
     return dataclasses.replace(
         schedule, metadata={**schedule.metadata, "disturbed": True}
     )
 
 
 def _weight(problem: Problem) -> int:
-    """The part of the time a search gets: there are more stages than operators.
+    """The relative share of the time that a block's search gets.
 
-    Of a chain only a few schedules are compared.
+    It is quadratic, because there are more stages than operators. It is linear for a
+    chain, because only a few schedules of a chain are compared.
     """
     return len(problem) if problem.is_chain else len(problem) ** 2
 
@@ -305,7 +314,7 @@ def _weight(problem: Problem) -> int:
 def _without(
     kinds: Collection[str], schedules: Mapping[str, Schedule]
 ) -> dict[str, Schedule]:
-    """Schedules that compute directly what has an algorithm of these kinds."""
+    """The schedules with direct computation instead of these kinds of algorithms."""
     return {
         signature: dataclasses.replace(
             schedule,
@@ -318,7 +327,7 @@ def _without(
 def _different(
     found: Mapping[str, Schedule], others: Iterable[dict[str, Schedule]]
 ) -> list[dict[str, Schedule]]:
-    """Those of the others that run otherwise than what was found, each once."""
+    """The distinct schedules of `others` that run differently from `found`."""
     known = [_runs(found)]
     kept = []
     for other in others:

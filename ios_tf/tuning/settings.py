@@ -1,4 +1,4 @@
-"""The settings of searches: a cache keeps for each what was found by it."""
+"""The settings of searches; a cache stores them with the schedules found."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ios_tf.scheduler import (
 )
 from ios_tf.tuning.parts import DEFAULT_PATTERNS, Patterns
 
-DEFAULT_STRATEGY = "both"
+DEFAULT_STRATEGY = "auto"
 BASELINES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchSettings:
-    """Settings that searches of equal blocks share if they find the same schedule.
+    """Settings that determine which schedule a search of a block may find.
 
     Attributes:
-      strategy: one of `search`, or a baseline.
-      pruning, patterns: what stages and units there are.
-      algorithms: by which convolutions may be computed, beside the direct one.
+      strategy: a strategy of `search`, or a baseline.
+      pruning, patterns: the stages and units that are considered.
+      algorithms: the algorithms that convolutions may use besides the direct one.
     """
 
     strategy: str = DEFAULT_STRATEGY
@@ -34,14 +34,14 @@ class SearchSettings:
 
     @property
     def searches(self) -> bool:
-        """Whether the strategy is one that searches, and not a baseline."""
+        """True if the strategy searches, and is not a baseline."""
         return self.strategy not in BASELINES
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as the file of a schedule has them."""
+        """The settings as a schedule's file stores them."""
         return {
             "strategy_option": self.strategy,
-            # No limit has two spellings.
+            # Both None and 0 mean that there is no limit.
             "max_groups": self.pruning.max_groups or 0,
             "max_group_size": self.pruning.max_group_size or 0,
             "units": list(self.patterns.units),

@@ -100,7 +100,7 @@ class Chaos:
         """Kills searches of what a server has met."""
         outcome = Outcome("tune, killed", kills)
         shutil.rmtree(self._place.cache, ignore_errors=True)
-        server = self._place.serve("pass")
+        server = self._place.serve("skip")
         patience = time.monotonic() + _PATIENCE
         while not any(self._place.cache.glob("pending/*/*.json")):
             if server.poll() is not None or time.monotonic() > patience:
@@ -126,7 +126,7 @@ class Chaos:
         for kill in range(kills):
             if kill % 4 == 0:
                 shutil.rmtree(self._place.cache, ignore_errors=True)
-            server = self._place.serve(("search", "pass")[kill % 2])
+            server = self._place.serve(("search", "skip")[kill % 2])
             self._kill(outcome, server, seconds)
             outcome.wrong += self._place.broken_files()
         if self._place.cache.exists():  # the last ones may have been killed before
@@ -227,7 +227,7 @@ class Chaos:
         outcome.cases += 1
         outcome.crashes += self._wait(outcome, self._place.convert()) != 0
         outcome.wrong += self._is_wrong()
-        outcome.crashes += self._wait(outcome, self._place.serve("pass", rounds=1)) != 0
+        outcome.crashes += self._wait(outcome, self._place.serve("skip", rounds=1)) != 0
 
     def _is_wrong(self) -> bool:
         """Whether there is an output, and it does not compute what the model does."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chaos import children
 
-_MEASUREMENT = ("--warmup=0", "--number=1", "--repeat=1", "--max_groups=2")
+_MEASUREMENT = ("--warmup_runs=0", "--runs=1", "--sample_count=1", "--max_groups=2")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -112,7 +112,7 @@ Operator RandomOperator(Bytes* bytes, int refs, int inputs) {
       op.size = 1 + bytes->Below(9);
       break;
     case OperatorType::kNormalize:
-      op.whole_images = bytes->Flip();
+      op.per_image = bytes->Flip();
       op.groups = 1 + bytes->Below(3);
       op.epsilon = 0.5f;
       break;
@@ -154,7 +154,7 @@ void Fit(const Block& block, const std::vector<Shape>& shapes, Bytes* bytes,
     for (size_t d = 1; d + 1 < x.size(); ++d) {
       if (bytes->Flip() || x[d] < 1) op->operand[d] = 1;
     }
-    op->swapped = bytes->Flip();
+    op->constant_first = bytes->Flip();
   }
 }
 

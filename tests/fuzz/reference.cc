@@ -201,7 +201,7 @@ Tensor Normalized(const Operator& op, const Tensor& x,
   } known;
   return Make(x.shape, [&](const Index& i) {
     Index from = i, to = {i[0], i[1] + 1, i[2] + 1, 0};
-    if (op.whole_images) {
+    if (op.per_image) {
       from[1] = from[2] = 0;
       to[1] = size[1];
       to[2] = size[2];
@@ -279,7 +279,8 @@ Tensor Raw(const Operator& op, const std::vector<const Tensor*>& in,
       };
       return Make(shape, [&](const Index& i) {
         const float a = get(x, i), b = get(y, i);
-        return op.swapped ? Apply(op.function, b, a) : Apply(op.function, a, b);
+        return op.constant_first ? Apply(op.function, b, a)
+                                 : Apply(op.function, a, b);
       });
     }
     case OperatorType::kMatMul:

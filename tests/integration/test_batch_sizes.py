@@ -243,7 +243,7 @@ def test_image_sizes_that_a_model_leaves_open(tmp_path):
             model, output, image_size=given, strategy="greedy", overwrite=True, **FAST
         )
         assert report.image_size == size
-        row = r"^open sizes +{} x {} \(see --image_size\)$".format(*size)
+        row = r"^image size +{} x {} \(see --image_size\)$".format(*size)
         assert re.search(row, report.table(), re.MULTILINE)
         frozen = dataclasses.replace(freeze(model), image_size=size)
         (problem,) = graph_optimizer.collect(frozen, 1).problems.values()
@@ -309,9 +309,8 @@ def test_numbers_of_images_that_vary_are_not_called_fixed(function, specs):
         varying, 16, strategy="greedy", image_size=20, **FAST
     ).report.notes
     # 16 is as good as any number for what an input's value says.
-    assert any(f"{why}: it is scheduled for 20 images" in note for note in notes) == (
-        function is _frames_last
-    )
+    fixed = f"{why}, so it is scheduled for 20 images"
+    assert any(fixed in note for note in notes) == (function is _frames_last)
     for text in (str(error.value), *notes):
         assert "every call" not in text and "fixed" not in text
 
@@ -396,8 +395,8 @@ def test_another_network_at_one_of_the_sizes(sizes, tmp_path):
     output = str(tmp_path / "out")
     report = ios_tf.convert(model, output, batch_size=sizes, strategy="greedy", **FAST)
     rest = sorted(set(sizes) - {2})
-    (note,) = (note for note in report.notes if "another network" in note)
-    assert f"at batch size 2 than at {', '.join(map(str, rest))}:" in note
+    (note,) = (note for note in report.notes if "a different network" in note)
+    assert f"at batch size 2 than at {', '.join(map(str, rest))}, so" in note
     programs = graph_optimizer.lowered_programs(freeze(output))
     scheduled = [[e["batch_size"] for e in p["schedules"]] for p in programs]
     assert sorted(scheduled) == sorted([rest, [size - 2 for size in rest]])
@@ -426,7 +425,7 @@ def test_bad_batch_sizes(bad, saved, tmp_path):
 
 def test_a_graph_runs_with_one_batch_size_in_place_of_unknown_ones():
     graph = gh.sequential(layers.Conv2D(5, 3), shape=(9, 9, 4))
-    with pytest.raises(tf.errors.OpError, match="batch_size is no single number"):
+    with pytest.raises(tf.errors.OpError, match="batch_size must be one number"):
         gh.lower(graph, batch_size=[1, 8])
 
 

@@ -46,25 +46,26 @@ def test_complexity_counts_by_hand(capfd, network):
 
 
 def test_complexity_of_units_and_borders(capfd, network):
-    _, lines, _ = _run(capfd, "complexity", network, "--unit=left|right")
+    _, lines, _ = _run(capfd, "complexity", network, "--group=left|right")
     assert lines[1].split()[-6:-4] == ["2", "1"]
-    _, lines, _ = _run(capfd, "complexity", network, "--border=left")
+    _, lines, _ = _run(capfd, "complexity", network, "--block_end=left")
     assert len(lines) == 4
-    code, _, error = _run(capfd, "complexity", network, "--unit=(")
+    code, _, error = _run(capfd, "complexity", network, "--group=(")
     assert code == 2
-    assert "'(' is no regular expression" in error
+    assert "'(' is not a regular expression" in error
 
 
 def test_explore_compares_strategies(capfd, network, tmp_path):
     cache = f"--cache_dir={tmp_path}"
-    code, lines, _ = _run(capfd, "explore", network, "--strategies=both,sequential")
+    code, lines, _ = _run(capfd, "explore", network, "--strategies=auto,sequential")
     assert code == 0
-    assert lines[0].split() == ["block", "sequential", "both"]
+    assert lines[0].split() == ["block", "sequential", "auto"]
     assert lines[-1].split()[:3] == ["/", "sequential", "1.000"]
     assert 0 < float(lines[-1].split()[-1]) < 1
     code, _, error = _run(capfd, "explore", network, "--device=simulated:h300", cache)
     assert code == 1
-    assert "there is no device 'simulated:h300', but simulated:h200" in error
+    message = "there is no device 'simulated:h300'; the devices are simulated:h200"
+    assert message in error
 
 
 def test_explore_says_what_was_never_measured(capfd, network, tmp_path):
@@ -105,7 +106,7 @@ def test_experiment_of_one_of_several_meta_graphs(capfd, tmp_path):
     words += ["--time_limit=1", f"--output={tmp_path}"]
     code, _, error = _run(capfd, *words)
     assert code == 1
-    assert "say which one, --tags=serve or --tags=gpu,serve" in error
+    assert "choose one with --tags=serve or --tags=gpu,serve" in error
     code, _, _ = _run(capfd, *words, "--tags=gpu,serve")
     assert code == 0
     record = json.loads((tmp_path / "specialization.json").read_text())

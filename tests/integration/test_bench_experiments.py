@@ -87,14 +87,14 @@ def _rows(text: str) -> dict[str, str]:
 def test_schedules(measured):
     out, record = measured("schedules")
     (rows,) = record.results["networks"].values()
-    assert list(rows) == ["sequential", "greedy", "merge", "parallel", "both"]
+    assert list(rows) == ["sequential", "greedy", "merge", "parallel", "auto"]
     assert rows["sequential"]["stages"] == 10  # operators
     assert rows["sequential"]["speedup"] == 1.0
     # The branches run side by side: 0 | 1 2 4 | 3 5 | 6, and the head's three.
     assert rows["greedy"]["stages"] == 7
     assert all(len(row["latencies_ms"]) == 2 for row in rows.values())
-    assert rows["both"]["measurements"] > rows["merge"]["measurements"] > 0
-    assert _rows(out)["both"].split()[-2:] == ["2.00", "2.00"]  # the paper's
+    assert rows["auto"]["measurements"] > rows["merge"]["measurements"] > 0
+    assert _rows(out)["auto"].split()[-2:] == ["2.00", "2.00"]  # the paper's
 
 
 def test_frameworks(measured):
@@ -177,7 +177,7 @@ def test_schedules_of_another_network_are_refused(tiny, tmp_path, capsys):
     path.write_text(json.dumps(other))
     capsys.readouterr()
     assert command.main(["specialization", *words, f"--other={path}"]) == 1
-    assert "are of another network" in capsys.readouterr().err
+    assert "belong to another network" in capsys.readouterr().err
 
 
 def test_pruning(measured):
@@ -199,7 +199,7 @@ def test_blocks(measured):
 def test_utilization(measured):
     out, record = measured("utilization", "--quick")
     (runs,) = record.results["networks"].values()
-    sequential, both = runs["sequential"], runs["both"]
+    sequential, both = runs["sequential"], runs["auto"]
     assert len(sequential["stages"]) == 10 >= len(both["stages"])
     assert record.results["quantity"] == "busy cores"
     total = sum(stage["ms"] for stage in sequential["stages"])
@@ -295,27 +295,27 @@ def test_work_of_operators():
 def test_search(measured):
     out, record = measured("search")
     (rows,) = record.results["networks"].values()
-    assert list(rows) == ["merge", "parallel", "both"]
+    assert list(rows) == ["merge", "parallel", "auto"]
     for row in rows.values():
         assert 0 < row["measuring_seconds"] < row["seconds"]
         assert row["blocks"] == 2 and row["gaps"] == {}
-    assert _rows(out)["tiny, both"].split()[-1] == "44"
+    assert _rows(out)["tiny, auto"].split()[-1] == "44"
 
 
 def test_simulated(measured):
     out, record = measured("simulated")
     (found,) = record.results["networks"].values()
     schedules = found["schedules"]
-    assert list(schedules) == ["sequential", "greedy", "merge", "parallel", "both"]
-    assert schedules["both"] <= min(schedules["merge"], schedules["parallel"])
+    assert list(schedules) == ["sequential", "greedy", "merge", "parallel", "auto"]
+    assert schedules["auto"] <= min(schedules["merge"], schedules["parallel"])
     # One operator a stage: launches, but for the concat's, and more.
     launch_ms = record.results["constants"]["launch_ms"]
     assert schedules["sequential"] > 9 * launch_ms
     assert list(found["batch_sizes"]) == ["1", "2"]
     assert list(found["pruning"]) == ["1,3", "3,8"]
-    assert found["batch"][0][0] == pytest.approx(schedules["both"])
+    assert found["batch"][0][0] == pytest.approx(schedules["auto"])
     lines = _rows(out)
-    assert lines["both"].split()[-3:-1] == ["2.00", "2.00"]  # the paper's
+    assert lines["auto"].split()[-3:-1] == ["2.00", "2.00"]  # the paper's
     # The paper's, by hand: 5.0 / 2.5, 2.5 / 2.0, 4.0 / 3.0, 3.0 / 2.0.
     for name, published in [
         ("tiny: batch 2, speedup of both", "2.000"),
@@ -419,7 +419,7 @@ def test_a_broken_record_is_refused(tmp_path):
     path = tmp_path / "record.json"
     for text in ("{", "[]", '{"version": 0}', '{"version": 1}'):
         path.write_text(text)
-        with pytest.raises(UserError, match="no result of a benchmark"):
+        with pytest.raises(UserError, match="not a result of a benchmark"):
             Record.read(path)
 
 
@@ -442,6 +442,6 @@ def test_a_peer_that_dies_is_a_row_of_its_own(tiny, monkeypatch):
     said = []
     context = Context([network], "cpu", "float32", 1, 2, 1.0, True, None, said.append)
     rows = frameworks.compare(network, peers, context)
-    assert rows["ios"] == {"note": "failed: its process ended: Killed"}
+    assert rows["ios"] == {"note": "failed: the process ended: Killed"}
     assert len(rows["ios_sequential"]["latencies_ms"]) == 2
     assert said[-1].endswith("Killed")

@@ -49,8 +49,8 @@ def test_gives_back_what_was_put(cache, problem, schedule):
     found = cache.get(problem, SETTINGS)
     assert found.stages == schedule.stages
     assert found.metadata["latency_ms"] == 1.5
-    name = os.path.basename(cache.path(problem.signature, "both"))
-    assert os.listdir(os.path.dirname(cache.path("x", "both"))) == [name]
+    name = os.path.basename(cache.path(problem.signature, "auto"))
+    assert os.listdir(os.path.dirname(cache.path("x", "auto"))) == [name]
     assert name == f"{problem.signature}.json"
 
 
@@ -86,7 +86,7 @@ def test_a_broken_schedule_is_ignored_with_one_warning(
     cache, problem, schedule, caplog, name
 ):
     cache.put(schedule, SETTINGS)
-    path = cache.path(problem.signature, "both")
+    path = cache.path(problem.signature, "auto")
     with open(path) as file:
         data = json.load(file)
     BROKEN[name](data)
@@ -104,7 +104,7 @@ def test_a_file_that_is_no_schedule_is_ignored(
     cache, problem, schedule, caplog, content
 ):
     cache.put(schedule, SETTINGS)
-    path = cache.path(problem.signature, "both")
+    path = cache.path(problem.signature, "auto")
     with open(path, "wb") as file:
         file.write(content)
     with caplog.at_level(logging.WARNING):

@@ -19,7 +19,13 @@ from ios_tf.scheduler import Problem
 from ios_tf.tuning import cache_admin, pending
 from ios_tf.tuning.cache import ScheduleCache
 
-FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 2, "max_group_size": 2}
+FAST = {
+    "warmup_runs": 0,
+    "runs": 1,
+    "sample_count": 1,
+    "max_groups": 2,
+    "max_group_size": 2,
+}
 
 
 def block(filters: int, batch: int = 1) -> dict:
@@ -66,7 +72,7 @@ def test_tune_searches_all_that_waits(cache):
     assert {p.shapes[0][0] for p, _ in tuned.schedules} == {1, 8}
     for found, schedule in tuned.schedules:
         engine.check_schedule(found.block, schedule.to_json())
-        path = ScheduleCache(cache, DEVICE).path(found.signature, "both")
+        path = ScheduleCache(cache, DEVICE).path(found.signature, "auto")
         with open(path) as file:
             assert json.load(file)["latency_ms"] > 0
     assert not any(os.path.exists(path) for path in paths)
@@ -155,7 +161,7 @@ def test_list_and_show(capfd, filled):
 
 
 def damage(cache: str, filters: int) -> str:
-    path = ScheduleCache(cache, DEVICE).path(problem(filters).signature, "both")
+    path = ScheduleCache(cache, DEVICE).path(problem(filters).signature, "auto")
     with open(path) as file:
         schedule = json.load(file)
     schedule["stages"].pop()
@@ -167,7 +173,7 @@ def damage(cache: str, filters: int) -> str:
 
 def test_verify_names_what_would_be_ignored(capfd, filled):
     code, out, _ = run(capfd, "cache", "verify", f"--cache_dir={filled}")
-    assert (code, out) == (0, "all entries are good\n")
+    assert (code, out) == (0, "all entries are valid\n")
     path = damage(filled, 6)
     code, out, err = run(capfd, "cache", "verify", f"--cache_dir={filled}")
     assert code == 1
@@ -190,9 +196,10 @@ def test_verify_sees_what_is_not_an_entry(filled):
     found = {os.path.basename(e.path): e.problem for e in cache_admin.verify(filled)}
     assert len(found) == 4
     assert found[f"{'0' * 64}.json"] == f"it belongs to block {signature[:12]!r}"
-    assert found[f"{signature}.guess.json"] == "its name is not that of an entry"
-    assert found[f"{signature}.merge.json"].startswith("it is not JSON")
-    assert found[os.path.basename(old)] == "left by a process that has died"
+    assert found[f"{signature}.guess.json"] == "its name is not the name of an entry"
+    broken = found[f"{signature}.merge.json"]
+    assert broken.startswith("it cannot be parsed as JSON")
+    assert found[os.path.basename(old)] == "it was left by a process that has died"
 
 
 def test_prune_keeps_what_is_good(capfd, filled):
@@ -227,15 +234,15 @@ def test_prune_removes_nothing_of_others(capfd, filled, tmp_path):
     os.mkfifo(tmp_path / "pipe" / "file")
     pipe = str(tmp_path / "pipe" / "file")
     code, _, err = run(capfd, "cache", "export", pipe, f"--cache_dir={filled}")
-    assert code == 1 and "is no regular file" in err
+    assert code == 1 and "is not a regular file" in err
 
 
 def test_export_and_import(capfd, filled, tmp_path):
     file, other = str(tmp_path / "packed.json"), str(tmp_path / "other")
     code, out, _ = run(capfd, "cache", "export", file, f"--cache_dir={filled}")
-    assert (code, out) == (0, f"{file}: 3 entries\n")
+    assert (code, out) == (0, f"{file} contains 3 entries\n")
     code, out, _ = run(capfd, "cache", "import", file, f"--cache_dir={other}")
-    assert (code, out) == (0, f"{other}: 3 entries are new, 0 were there already\n")
+    assert (code, out) == (0, f"{other}: 3 entries are new, 0 existed already\n")
     assert {e.name: e.data for e in cache_admin.entries(other)} == {
         e.name: e.data for e in cache_admin.entries(filled)
     }
@@ -296,7 +303,7 @@ def test_nothing_is_pending_where_nothing_was_kept_yet(capfd, tmp_path, monkeypa
     monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
     code, out, err = run(capfd, "tune")
     assert (code, err) == (0, "")
-    assert "nothing is pending" in out
+    assert "no blocks are pending" in out
     assert not os.path.exists(tmp_path / "cache")
 
 
@@ -304,7 +311,7 @@ def test_tune_from_the_command_line(capfd, cache):
     os.makedirs(cache)
     code, out, _ = run(capfd, "tune", f"--cache_dir={cache}")
     assert code == 0
-    assert "nothing is pending" in out
+    assert "no blocks are pending" in out
     add_pending(cache, problem(4))
     fast = [f"--{key}={value}" for key, value in FAST.items()]
     code, out, _ = run(capfd, "tune", f"--cache_dir={cache}", *fast)

@@ -16,7 +16,7 @@ from keras import layers
 import ios_tf
 from ios_tf.model import loading
 
-FAST = ["--warmup=0", "--number=1", "--repeat=1", "--keep_slower"]
+FAST = ["--warmup_runs=0", "--runs=1", "--sample_count=1", "--keep_slower"]
 
 
 @pytest.fixture(autouse=True)
@@ -67,18 +67,18 @@ def assert_fails(
         ("--batch_size=one", "--batch_size"),
         ("--batch_size=1,0", "--batch_size"),
         ("--batch_size=1,,8", "--batch_size"),
-        ("--batch_size=8,1,8", "names 8 more than once"),
+        ("--batch_size=8,1,8", "--batch_size: 8 is listed more than once"),
         (f"--batch_size={10**23}", "whole number <= 2147483647"),
-        (f"--warmup={'9' * 5000}", "must be a whole number"),
-        ("--number=0", "--number"),
-        ("--repeat=0", "--repeat"),
+        (f"--warmup_runs={'9' * 5000}", "must be a whole number"),
+        ("--runs=0", "--runs"),
+        ("--sample_count=0", "--sample_count"),
         ("--max_groups=-1", "--max_groups"),
         ("--strategy=best", "--strategy"),
         ("--device=tpu", "--device"),
-        ("--tags=", "argument --tags: they must be words between commas, not ''"),
+        ("--tags=", "argument --tags: tags must be words separated by commas, not ''"),
         ("--tags=serve,", "argument --tags"),
-        ("--unit=(", "argument --unit: '(' is no regular expression: missing )"),
-        ("--border=*", "argument --border: '*' is no regular expression"),
+        ("--group=(", "argument --group: '(' is not a regular expression: missing )"),
+        ("--block_end=*", "argument --block_end: '*' is not a regular expression"),
         ("--unknown", "--unknown"),
         ("--verbosity=loud", "--verbosity"),
     ],
@@ -132,7 +132,10 @@ def test_broken_keras_file(capfd, tmp_path, cache):
     (cache / "model.keras").write_bytes(b"broken")
     result = run(capfd, "convert", str(cache / "model.keras"), str(tmp_path / "out"))
     assert_fails(
-        result, 1, "model.keras: Keras cannot load it: it is no zip archive", tmp_path
+        result,
+        1,
+        "model.keras: Keras cannot load it: it is not a zip archive",
+        tmp_path,
     )
 
 
@@ -160,7 +163,7 @@ def test_pipes_as_models(capfd, tmp_path, cache, name):
     os.mkfifo(cache / name)
     model = cache if name == "saved_model.pb" else cache / name
     result = run(capfd, "convert", str(model), str(tmp_path / "out"))
-    assert_fails(result, 1, "is no regular file", tmp_path)
+    assert_fails(result, 1, "is not a regular file", tmp_path)
 
 
 @pytest.mark.parametrize("place", ["model", "output"])
@@ -187,7 +190,7 @@ def test_models_of_an_empty_file(capfd, tmp_path, cache):
     model.mkdir()
     (model / "saved_model.pb").touch()
     result = run(capfd, "convert", str(model), str(tmp_path / "out"))
-    assert_fails(result, 1, "not a SavedModel (it has no MetaGraph)", tmp_path)
+    assert_fails(result, 1, "is not a SavedModel (it has no MetaGraph)", tmp_path)
 
 
 def test_line_ends_in_names_of_files_are_spaces(capfd, tmp_path):
@@ -202,7 +205,7 @@ def test_outputs_with_unusual_names(capfd, tmp_path, network):
     tf.saved_model.load(output)
     shutil.rmtree(output)
     result = run(capfd, "convert", network, str(tmp_path / "a[1]"))
-    assert_fails(result, 1, "a[1]: TensorFlow loads no model from", tmp_path)
+    assert_fails(result, 1, "a[1]: TensorFlow cannot load a model from", tmp_path)
 
 
 def test_keras_name_that_does_not_exist(capfd, tmp_path):
@@ -212,7 +215,7 @@ def test_keras_name_that_does_not_exist(capfd, tmp_path):
 
 def test_weights_of_a_saved_model(capfd, tmp_path, network):
     result = run(capfd, "convert", network, str(tmp_path / "out"), "--weights=imagenet")
-    assert_fails(result, 1, "only for MODEL keras:NAME", tmp_path)
+    assert_fails(result, 1, "only valid for a model keras:NAME", tmp_path)
 
 
 def test_keras_model_of_one_batch_size():
@@ -221,10 +224,10 @@ def test_keras_model_of_one_batch_size():
     for shape in ((4, 9, 9, 3), (None, 9, 9, 3)):
         inputs = keras.Input(batch_shape=shape)
         model = keras.Model(inputs, layers.Conv2D(4, 3)(inputs), name="four")
-        with loading.saved_model(model, say=lines.append):
+        with loading.saved_model(model, log=lines.append):
             pass
     (line,) = lines
-    assert "'four' is made for batches of 4, and exported for batches of any" in line
+    assert "'four' is made for batches of 4, but is exported for batches of any" in line
 
 
 def test_signature_that_does_not_exist(capfd, tmp_path, network):
@@ -235,7 +238,7 @@ def test_signature_that_does_not_exist(capfd, tmp_path, network):
 def test_saved_model_without_signatures(capfd, tmp_path, cache):
     tf.saved_model.save(tf.Module(), str(cache / "empty"))
     result = run(capfd, "convert", str(cache / "empty"), str(tmp_path / "out"))
-    assert_fails(result, 1, "no signatures; it has no functions", tmp_path)
+    assert_fails(result, 1, "no signatures; it also has no functions", tmp_path)
     module = tf.Module()
     spec = [tf.TensorSpec([None, 8, 8, 3], name="x")]
     module.features = tf.function(lambda x: x[:, ::2], input_signature=spec)
@@ -251,7 +254,7 @@ def test_saved_model_without_signatures(capfd, tmp_path, cache):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["m.tflite"], "m.tflite is a model of TensorFlow Lite"),
+        (["m.tflite"], "m.tflite is a TensorFlow Lite model"),
         (["m.onnx"], "m.onnx is an ONNX model"),
         (["frozen.pb"], "frozen.pb is a frozen graph"),
         (["saved_model.pb"], "the graph of a SavedModel. Give the directory"),
@@ -261,8 +264,8 @@ def test_saved_model_without_signatures(capfd, tmp_path, cache):
         (["d/checkpoint", "d/m-1.index"], "d is a checkpoint"),
         (["d/1/saved_model.pb", "d/12/saved_model.pb"], "Give one of them, d/12"),
         (["d/model.onnx"], "d is an ONNX model"),
-        (["d/photo.jpg"], "not a SavedModel (it has no saved_model.pb)"),
-        (["photo.jpg"], "not a SavedModel directory, a .keras or .h5 file"),
+        (["d/photo.jpg"], "is not a SavedModel (it has no saved_model.pb)"),
+        (["photo.jpg"], "is not a SavedModel directory, a .keras or .h5 file"),
     ],
 )
 def test_models_of_other_kinds_are_recognised(
@@ -433,7 +436,7 @@ def test_a_home_that_cannot_be_written(tmp_path):
 
 def test_an_output_in_tensorflow_s_memory(network):
     output = "ram://ios_tf/out"
-    ios_tf.convert(network, output, keep_slower=True, repeat=1, number=1)
+    ios_tf.convert(network, output, keep_slower=True, sample_count=1, runs=1)
     assert "serving_default" in tf.saved_model.load(output).signatures
 
 
@@ -510,9 +513,9 @@ def test_bench(capfd, tmp_path, network):
     code, out, _ = run(capfd, "bench", network, *flags)
     assert code == 0
     table = {line.split()[0]: line.split() for line in out.splitlines()[2:]}
-    assert list(table) == ["TensorFlow", "frozen", "greedy", "both"]
+    assert list(table) == ["TensorFlow", "frozen", "greedy", "auto"]
     assert float(table["TensorFlow"][4]) == 1.0
-    for name in ("frozen", "greedy", "both"):
+    for name in ("frozen", "greedy", "auto"):
         assert float(table[name][5]) < 1e-4
     with open(path) as file:
         assert "latencies_ms" in file.read()
@@ -568,7 +571,7 @@ def test_device_that_was_chosen_is_announced(capfd, tmp_path, network, monkeypat
     output = str(tmp_path / "out")
     code, out, _ = run(capfd, "convert", network, output, *FAST)
     assert code == 0
-    assert out.startswith("device: the CPU, for TensorFlow sees no GPU\n")
+    assert out.startswith("device: the CPU, because TensorFlow sees no GPU\n")
     flags = "--overwrite", "--device=cpu", *FAST
     _, out, _ = run(capfd, "convert", network, output, *flags)
     assert "sees no GPU" not in out

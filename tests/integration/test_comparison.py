@@ -10,7 +10,7 @@ from ios_tf.conversion.made_up_inputs import (
     CannotCompareError,
     Guess,
     made_up_inputs,
-    told_sizes,
+    sizes_from_constants,
 )
 from ios_tf.conversion.reference import Reference
 from ios_tf.differences import relative_difference, relative_norm
@@ -80,7 +80,7 @@ def test_outputs_of_all_types_are_compared():
     assert difference == 0.25
     assert unequal == {
         "n": "2 of 3 values of output 'n' differ",
-        "s": "output 's' has another shape",
+        "s": "output 's' has a different shape",
     }
 
 
@@ -107,7 +107,7 @@ def test_what_is_never_a_number_is_said():
     frozen = frozen_graphs.freeze("f", function.get_concrete_function())
     reference = Reference("f", function, frozen, "cpu")
     (note,) = reference.compare(function, frozen.graph_def, [2]).notes
-    assert "an output is NaN for all inputs" in note
+    assert "all values of an output are NaN" in note
 
 
 def test_outputs_are_compared_around_bounds():
@@ -165,7 +165,7 @@ def test_inputs_of_all_types_are_made_up():
         assert inputs[name].shape == shape
     assert 100 < np.max(inputs["photo"]) < 200
     assert tf.io.decode_jpeg(inputs["content"][1]).shape[-1] == 3
-    with pytest.raises(CannotCompareError, match="input 'v' is of type variant"):
+    with pytest.raises(CannotCompareError, match="input 'v' has type variant"):
         made_up_inputs({"v": tf.TensorSpec([], tf.variant)}, 1)
 
 
@@ -192,7 +192,7 @@ def test_constants_tell_sizes():
     concrete = function.get_concrete_function(
         tf.TensorSpec([None, None, None, 3]), tf.TensorSpec([5, 5, 3, 8])
     )
-    sizes = told_sizes(concrete.graph.as_graph_def())
+    sizes = sizes_from_constants(concrete.graph.as_graph_def())
     assert sizes[:4] == [(9, 6), (54, 54), (18, 12), (108, 108)]
     assert (36, 24) in sizes and 32 in sizes
 

@@ -280,7 +280,7 @@ def test_bad_arguments_are_user_errors(classifier, tmp_path):
         {"batch_size": 0},
         {"strategy": "fastest"},
         {"device": "toaster"},
-        {"number": 0},
+        {"runs": 0},
         {"max_groups": -1},
         {"signatures": ["no"]},
     ):

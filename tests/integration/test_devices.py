@@ -42,7 +42,7 @@ def test_auto_is_the_cpu_where_tensorflow_sees_no_gpu(visible, fingerprints):
     visible()
     lines = []
     assert devices.choose("auto", lines.append) == devices.CPU
-    assert lines == ["device: the CPU, for TensorFlow sees no GPU"]
+    assert lines == ["device: the CPU, because TensorFlow sees no GPU"]
     assert fingerprints == []
 
 

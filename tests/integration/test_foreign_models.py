@@ -404,7 +404,7 @@ def test_signature_without_outputs(tmp_path):
     signatures["warm_up"] = shout
     tf.saved_model.save(module, source + "3", signatures=signatures)
     report = ios_tf.convert(source + "3", output + "3", **FAST)
-    assert report.notes[0] == "signature 'warm_up' has effects, and no outputs"
+    assert report.notes[0] == "signature 'warm_up' has side effects but no outputs"
     assert_copied(output + "3", source + "3", report)
 
 
@@ -464,7 +464,7 @@ def test_meta_graphs_have_tags(tmp_path, capfd):
     ):
         assert benchmark(arguments) == 0, capfd.readouterr()
     assert benchmark(["complexity", source]) == 1
-    assert "say which one" in capfd.readouterr().err
+    assert "choose one with" in capfd.readouterr().err
 
 
 def test_names_that_only_tf1_can_save(tmp_path):
@@ -645,7 +645,7 @@ def test_rounding_that_chooses_otherwise_is_no_failure(tmp_path):
     fm.save(model, path, function, fm.image_spec())
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference > 1e-3
-    assert any("in what follows the regions" in note for note in report.notes)
+    assert any("in operators after the regions" in note for note in report.notes)
 
 
 class Chaotic(fm.Network):
@@ -664,7 +664,7 @@ def test_networks_that_amplify_rounding_convert(tmp_path):
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference > 1e-3
     assert any(
-        "so they do when its inputs are rounded" in note for note in report.notes
+        "rounding the inputs has a similar effect" in note for note in report.notes
     )
 
 
@@ -743,7 +743,7 @@ def test_says_that_whole_numbers_are_compared(tmp_path):
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     (one,) = report.comparisons
     assert one.difference is None and one.equal
-    row = "largest difference  equal (outputs without fractions; batch sizes 1, 3)"
+    row = "largest difference  equal (no floating-point outputs; batch sizes 1, 3)"
     assert row in report.table()
     unequal = dataclasses.replace(one, equal=False)
     report = dataclasses.replace(report, comparisons=[unequal])
@@ -797,14 +797,16 @@ def test_random_models_are_not_compared(tmp_path):
     )
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.operators
-    assert any("two calls of the original differ" in note for note in report.notes)
+    assert any(
+        "two equal calls of the original differ" in note for note in report.notes
+    )
 
 
 def test_signature_without_a_batch(tmp_path):
     source = str(tmp_path / "model")
     fm.one_image(source)
     report = ios_tf.convert(source, tmp_path / "converted", batch_size=8, **FAST)
-    assert any("scheduled for 1 image in a call" in note for note in report.notes)
+    assert any("scheduled for 1 image per call" in note for note in report.notes)
     with pytest.raises(
         ios_tf.UserError, match="no input whose first dimension is open"
     ):
@@ -823,7 +825,7 @@ def test_names_where_convolutions_are_left(tmp_path):
     fm.save(model, source, function, fm.image_spec())
     report = ios_tf.convert(source, tmp_path / "converted", **FAST)
     assert report.notes[0] == (
-        "4 convolutions inside of loops and branches left to TensorFlow"
+        "4 convolutions are left to TensorFlow inside loops and branches"
     )
 
 
@@ -833,7 +835,7 @@ def test_names_convolutions_of_other_kinds(tmp_path):
         keras.Model(film, layers.Conv3D(2, 3)(film)), tmp_path / "converted"
     )
     assert report.notes[0] == (
-        "the model has no convolution the engine knows, but Conv3D"
+        "the model has no convolution that the engine supports, only Conv3D"
     )
 
 
@@ -845,7 +847,8 @@ def test_names_them_beside_those_that_convert(tmp_path):
     )
     assert report.operators
     assert [note for note in report.notes if "Conv3D" in note] == [
-        "Conv3D are left to TensorFlow: the engine knows no such convolutions"
+        "convolutions of type Conv3D are left to TensorFlow: the engine does not "
+        "support them"
     ]
 
 

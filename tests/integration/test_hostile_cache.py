@@ -19,7 +19,13 @@ from ios_tf.tuning import cache_admin, cache_files, pending
 from ios_tf.tuning.cache import ScheduleCache, pending_directory
 from ios_tf.tuning.settings import SearchSettings
 
-FAST = {"warmup": 0, "number": 1, "repeat": 1, "max_groups": 2, "max_group_size": 2}
+FAST = {
+    "warmup_runs": 0,
+    "runs": 1,
+    "sample_count": 1,
+    "max_groups": 2,
+    "max_group_size": 2,
+}
 BLOCK = {
     "version": 1,
     "name": "two branches",
@@ -82,7 +88,7 @@ def schedule(cache, problem):
 @pytest.mark.parametrize("how", SPOILS)
 def test_what_is_no_schedule_is_one_warning(cache, problem, caplog, capfd, how):
     opened = ScheduleCache(cache, DEVICE)
-    path = opened.path(problem.signature, "both")
+    path = opened.path(problem.signature, "auto")
     spoil(path, SPOILS[how])
     assert opened.get(problem, SearchSettings()) is None
     if how != "dangling":  # as if there were none
@@ -160,7 +166,7 @@ def test_a_block_that_would_take_all_there_is_waits_in_vain(
 def test_a_schedule_with_another_value_is_searched_again(
     cache, problem, schedule, capfd, changed
 ):
-    path = ScheduleCache(cache, DEVICE).path(problem.signature, "both")
+    path = ScheduleCache(cache, DEVICE).path(problem.signature, "auto")
     with open(path) as file:
         data = json.load(file)
     with open(path, "w") as file:
@@ -225,7 +231,7 @@ def test_a_directory_with_a_scheme_is_as_local(cache, problem, capfd):
         path = ScheduleCache(cache, DEVICE).path(problem.signature, kind)
         spoil(path, SPOILS[kind])
     code, out, _ = run(capfd, "cache", "list", f"--cache_dir=file://{cache}")
-    assert code == 0 and out.count("it is no regular file") == 2, out
+    assert code == 0 and out.count("it is not a regular file") == 2, out
 
 
 NAMES = [
@@ -253,7 +259,7 @@ def test_no_name_in_an_archive_leads_out(tmp_path, schedule, name):
     file.write_text(
         json.dumps({"version": 1, "entries": {name: json.loads(schedule.to_json())}})
     )
-    with pytest.raises(UserError, match="has no place in a cache"):
+    with pytest.raises(UserError, match="is not the name of a cache entry"):
         cache_admin.import_(str(target), str(file))
     assert not target.exists()
 
@@ -286,7 +292,7 @@ def test_names_in_a_cache_are_printable(cache, capfd):
         assert "\\u001b" in file.read()
     spoil(os.path.join(cache, "\x1b[31mdevice", "a" * 64 + ".json"), b"{}")
     spoil(os.path.join(cache, DEVICE, "b" * 64 + ".\x1b[31m\n.json"), b"{}")
-    tuned = ["tune", "--number=1", "--repeat=1", "--warmup=0"]
+    tuned = ["tune", "--runs=1", "--sample_count=1", "--warmup_runs=0"]
     for words in (
         ["cache", "list"],
         ["cache", "show", ""],
@@ -304,7 +310,7 @@ def test_names_in_a_cache_are_printable(cache, capfd):
 def test_a_remote_filesystem_that_fails_midway(problem, monkeypatch, caplog, step):
     """TensorFlow's in memory; Python can register none, so its calls fail here."""
     cache = f"ram://midway_{step}"
-    path = ScheduleCache(cache, DEVICE).path(problem.signature, "both")
+    path = ScheduleCache(cache, DEVICE).path(problem.signature, "auto")
     begun = []
 
     def fail(*arguments, **keywords):

@@ -108,9 +108,9 @@ def test_the_papers_graphs_are_as_large():
 def test_refuses_files_without_graphs(text, tmp_path):
     path = tmp_path / "graphs.json"
     path.write_text(text)
-    with pytest.raises(UserError, match="no graphs can be read"):
+    with pytest.raises(UserError, match="the graphs cannot be read"):
         read_graphs(str(path))
-    with pytest.raises(UserError, match="no graphs can be read"):
+    with pytest.raises(UserError, match="the graphs cannot be read"):
         models.build("randwire", graphs=str(tmp_path / "missing.json"))
 
 

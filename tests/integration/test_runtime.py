@@ -108,7 +108,7 @@ def test_a_block_that_is_missed_stays_and_waits_for_tune(cache, network):
     assert files(cache) == waiting
     assert ios_tf.status().pending == len(waiting)
 
-    tuned = ios_tf.tune(cache, warmup=0, number=1, repeat=1)
+    tuned = ios_tf.tune(cache, warmup_runs=0, runs=1, sample_count=1)
     assert len(tuned.schedules) == len(waiting)
     assert set(files(cache)) >= {name.removeprefix("pending/") for name in waiting}
     assert ios_tf.status().pending == 0
@@ -164,7 +164,7 @@ def test_a_tuned_batch_size_is_that_of_the_function(cache, network):
     images = gh.random_array(4, 9, 9, 4, seed=4)
     check(graph_of_four, images)
     check(network)
-    tuned = ios_tf.tune(cache, warmup=0, number=1, repeat=1)
+    tuned = ios_tf.tune(cache, warmup_runs=0, runs=1, sample_count=1)
     assert {problem.shapes[0][0] for problem, _ in tuned.schedules} == {2, 4}
     assert check(graph_of_four, images) == 1
     # The batch is open: what was tuned for 2 runs any.
@@ -308,9 +308,9 @@ def test_schedules_of_convert_are_found(cache, tmp_path):
         shared.cells(),
         str(tmp_path / "converted"),
         cache_dir=cache,
-        warmup=0,
-        number=1,
-        repeat=1,
+        warmup_runs=0,
+        runs=1,
+        sample_count=1,
         max_groups=2,
         max_group_size=2,
         keep_slower=True,
@@ -326,7 +326,7 @@ def test_a_cache_on_another_filesystem(network, cache):
     directory = "ram://ios_tf_test_runtime"
     ios_tf.enable(cache_dir=directory)
     assert check(network) == 0
-    assert ios_tf.tune(directory, warmup=0, number=1, repeat=1).schedules
+    assert ios_tf.tune(directory, warmup_runs=0, runs=1, sample_count=1).schedules
     assert check(network) == 1
 
 
@@ -339,7 +339,7 @@ def test_variables_are_left_alone(cache):
     assert ops["IosRegion"] == 0
     assert change(before) == {"graphs_not_frozen": 1}
     assert files(cache) == []
-    assert "only frozen graphs are optimised" in str(ios_tf.status())
+    assert "only frozen graphs are optimized" in str(ios_tf.status())
 
 
 def test_disable_and_enable_again(cache, network):
@@ -419,13 +419,13 @@ def run_session(graph: gh.Graph, config, images) -> tuple[list[np.ndarray], list
     return found, [n.op for g in metadata.partition_graphs for n in g.node]
 
 
-@pytest.mark.parametrize("on_miss", ["pass", "greedy", "search"])
+@pytest.mark.parametrize("on_miss", ["skip", "greedy", "search"])
 def test_session_config(cache, network, on_miss):
     config = ios_tf.session_config(cache_dir=cache, on_miss=on_miss, **FAST)
     found, ops = run_session(network, config, IMAGES)
     gh.assert_equal(found, gh.run(network, IMAGES))
-    assert ops.count("IosRegion") == (0 if on_miss == "pass" else 1)
-    if on_miss == "pass":
+    assert ops.count("IosRegion") == (0 if on_miss == "skip" else 1)
+    if on_miss == "skip":
         assert files(cache)[0].startswith("pending/")
     # Sessions without it are as before.
     _, ops = run_session(network, None, IMAGES)
@@ -783,7 +783,7 @@ import ios_tf
 cache = {str(tmp_path)!r}
 ios_tf.enable(cache_dir=cache)
 expected = result()
-ios_tf.tune(cache, warmup=0, number=1, repeat=1)
+ios_tf.tune(cache, warmup_runs=0, runs=1, sample_count=1)
 (path,) = [os.path.join(where, name) for where, _, names in os.walk(cache)
            for name in names if name.endswith(".json")]
 print(path)
@@ -807,6 +807,6 @@ def test_the_example():
         [sys.executable, example, "MobileNet"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert "1 scheduled on the way" in done.stdout
+    assert "1 scheduled on the fly" in done.stdout
     difference = float(done.stdout.split("difference")[1])
     assert difference < 1e-4

@@ -135,16 +135,16 @@ def test_requests_of_tensorflow_serving(tmp_path):
     ("given", "message"),
     [
         ("no.npz", "no such file"),
-        (__file__, "samples are a .npz file"),
+        (__file__, "samples must be a .npz file"),
         ({}, "samples must be arrays"),
         (3.0, "samples must be arrays"),
         ([], "has no samples"),
         ({"picture": ARRAYS["image"]}, "'picture' is not an input"),
         ({"image": ARRAYS["image"]}, "no samples of input 'ids'"),
         (ARRAYS["image"], "does not name its inputs"),
-        ({**ARRAYS, "ids": ARRAYS["image"]}, "has the shape"),
-        ({**ARRAYS, "ids": ARRAYS["ids"] * 0.5}, "is of type int64"),
-        ({**ARRAYS, "ids": ARRAYS["ids"][:2]}, "not as many samples"),
+        ({**ARRAYS, "ids": ARRAYS["image"]}, "does not fit input 'ids' of shape"),
+        ({**ARRAYS, "ids": ARRAYS["ids"] * 0.5}, "has type int64, but its samples"),
+        ({**ARRAYS, "ids": ARRAYS["ids"][:2]}, "must have equally many samples"),
         ({**ARRAYS, "ids": ARRAYS["ids"][:0]}, "no samples of input 'ids'"),
     ],
 )
@@ -166,7 +166,7 @@ def test_a_model_of_serialized_examples_is_compared_with_samples(tmp_path):
     module.network = network
     source = str(tmp_path / "model")
     tf.saved_model.save(module, source, signatures=serve)
-    options = dict(strategy="sequential", warmup=0, number=1, repeat=1)
+    options = dict(strategy="sequential", warmup_runs=0, runs=1, sample_count=1)
     report = ios_tf.convert(source, tmp_path / "random", **options)
     (note,) = (one for one in report.notes if "is not compared" in one)
     assert "--samples=FILE.tfrecord" in note and "codec" not in note

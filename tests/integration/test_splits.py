@@ -165,7 +165,7 @@ def problem(request):
     ],
 )
 def test_a_search_finds_splits(latency_ms, options, chosen, problem):
-    options = {"strategy": "both", "lanes_divide_device": True, **options}
+    options = {"strategy": "auto", "lanes_divide_device": True, **options}
     cost_model = Latencies(latency_ms, options["lanes_divide_device"])
     searcher = Searcher(cost_model, SearchSettings(options["strategy"]))
     schedules, _ = searcher.schedule_all([problem])

@@ -14,7 +14,7 @@ from ios_tf.conversion import timing
 from ios_tf.cost import Sample
 from ios_tf.cost.samples import RECORDER
 
-FAST = ["--warmup=0", "--number=1", "--repeat=1", "--device=cpu"]
+FAST = ["--warmup_runs=0", "--runs=1", "--sample_count=1", "--device=cpu"]
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ def test_verdicts_beside_busy_processes(
     report = json.loads(line)
     assert report["verdict"] == verdict
     assert report["load"]["busy"] and report["load"]["disturbed_share"] > 0.5
-    undecided = [note for note in report["notes"] if "is not decided" in note]
+    undecided = [note for note in report["notes"] if "is undecided" in note]
     assert bool(undecided) == (verdict == "undecided")
     for note in undecided:
         assert f"(load {report['load']['average']:.1f}, " in note
@@ -95,7 +95,7 @@ def test_verdicts_beside_busy_processes(
     assert found == 1  # the output is there
     found, printed, _ = run(capfd, *words, "--exit_code", "--again")
     assert found == 0
-    assert not printed.startswith("warning") and "not decided" not in printed
+    assert not printed.startswith("warning") and "undecided" not in printed
 
 
 def test_the_warning_comes_first_and_codes_only_when_asked(
@@ -115,9 +115,9 @@ def test_fresh_ignores_what_the_cache_knows(network, tmp_path, monkeypatch):
             network,
             str(tmp_path / "out"),
             again=True,
-            warmup=0,
-            number=1,
-            repeat=1,
+            warmup_runs=0,
+            runs=1,
+            sample_count=1,
             device="cpu",
             **options,
         )

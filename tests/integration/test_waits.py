@@ -121,7 +121,7 @@ def converted(graph, tmp_path_factory):
         v1.saved_model.simple_save(session, original, inputs, outputs)
     output = str(path / "converted")
     report = ios_tf.convert(
-        original, output, keep_slower=True, strategy="merge", repeat=1, number=1
+        original, output, keep_slower=True, strategy="merge", sample_count=1, runs=1
     )
     assert report.operators > 8
     return original, output

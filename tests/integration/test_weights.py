@@ -355,7 +355,7 @@ refused = functools.partial(pytest.raises, (ValueError, tf.errors.InvalidArgumen
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"weight": 1}, "no weight of its own"),
+        ({"weight": 1}, "must refer to an existing weight"),
         ({"weight": -1}, "is not a JSON object"),
         ({"weight": 1 << 40}, "is not a JSON object"),
         ({"swaps": [[1, 2, 3]]}, "is not a JSON object"),
@@ -375,15 +375,15 @@ def test_wrong_parameters_are_refused(change, message):
 
 def test_wrong_values_of_parameters_are_refused():
     program = region()
-    with refused(match="has another shape by now"):
+    with refused(match="does not have the shape that the program expects"):
         call_region(program, tf.constant(gh.random_array(3, 3, 3, 9)))
     filters = tf.constant(gh.random_array(3, 3, 3, 8))
-    with refused(match="another number of inputs"):
+    with refused(match="differ in the number of inputs"):
         call_region(program, filters, filters)
     with refused(match="does not fit operator"):
         call_region(program, filters, scale=range(7))
     program["parameters"] = []
-    with refused(match="another number of inputs"):
+    with refused(match="differ in the number of inputs"):
         call_region(program, filters)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ios_tf.conversion.planning import of_one_network
+from ios_tf.conversion.planning import largest_consistent_batch_sizes
 from ios_tf.model import graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.native import engine
@@ -25,7 +25,9 @@ def convert(frozen: FrozenSignature, settings: Settings, result: Result) -> Any:
     collected = {size: graph_optimizer.collect(folded, size) for size in sizes}
     if not any(map(is_dynamic, frozen.inputs.values())):
         sizes = sizes[:1]
-    collected = of_one_network({size: collected[size] for size in sizes})
+    collected = largest_consistent_batch_sizes(
+        {size: collected[size] for size in sizes}
+    )
     sizes = list(collected)
     first = collected[sizes[0]]
     result.regions = len({block["region"] for block in first.blocks})

@@ -15,9 +15,9 @@ DIRECTORY = "IOS_TF_TESTS_SHARED"
 # Quick and noisy measurements, for tests about results and not about speed.
 # Searches are fast, and keep schedules by which small networks do not gain.
 FAST = {
-    "warmup": 0,
-    "number": 1,
-    "repeat": 1,
+    "warmup_runs": 0,
+    "runs": 1,
+    "sample_count": 1,
     "max_groups": 3,
     "max_group_size": 2,
     "keep_slower": True,

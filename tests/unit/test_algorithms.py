@@ -215,7 +215,10 @@ def test_algorithms_must_fit_the_operators(algorithms, message):
 
 @pytest.mark.parametrize("algorithms", [[], {"winograd_4x4": 0}, {"direct": ["0"]}, 1])
 def test_malformed_algorithms_are_one_line(algorithms):
-    with pytest.raises(ValueError, match="algorithms must have lists") as error:
+    with pytest.raises(
+        ValueError,
+        match="algorithms must map each algorithm to a list of operator indices",
+    ) as error:
         Schedule.from_json({"version": 1, "stages": [], "algorithms": algorithms})
     assert "\n" not in str(error.value)
 

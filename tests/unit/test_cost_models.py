@@ -48,7 +48,9 @@ class _Samples(SampledCostModel):
         self._samples = iter(samples)
 
     def sample(self, problem, stage, lanes):
-        return [Sample(next(self._samples)) for _ in range(self.measurement.repeat)]
+        return [
+            Sample(next(self._samples)) for _ in range(self.measurement.sample_count)
+        ]
 
 
 def test_noisy_samples_are_repeated_until_they_agree_or_the_budget_is_spent():
@@ -56,7 +58,7 @@ def test_noisy_samples_are_repeated_until_they_agree_or_the_budget_is_spent():
     stage = _whole(problem)
 
     def observe(samples, repeat=3, spread=0.05):
-        model = _Samples(samples, Measurement(repeat=repeat, max_spread=spread))
+        model = _Samples(samples, Measurement(sample_count=repeat, max_spread=spread))
         return model.observe(problem, stage)
 
     assert observe([1.0, 1.0, 1.01]).samples == 3

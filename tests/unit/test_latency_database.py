@@ -168,7 +168,7 @@ def test_an_offline_search_needs_no_device():
             return 1.0 + 0.5 * max(map(len, stage.groups))
 
     offline = OfflineCostModel(database)
-    with pytest.raises(LookupError, match="too few stages"):
+    with pytest.raises(LookupError, match="too few stage latencies"):
         search(problem, offline)
     with pytest.raises(LookupError, match="was never measured"):
         search(problem, offline, SearchOptions("sequential"))
@@ -193,14 +193,17 @@ class _Model:
 
     def observe(self, problem, stage, lanes):
         self.asked += 1
-        return Latency(float(self.asked), 0.5, self.measurement.repeat)
+        return Latency(float(self.asked), 0.5, self.measurement.sample_count)
 
 
 def test_what_was_measured_with_less_care_is_measured_again():
     database = LatencyDatabase(None, "device")
     problem = Problem.from_edges(1, [])
     stage = Stage.concurrent(problem, 1)
-    hasty, careful = Measurement(repeat=1), Measurement(repeat=5, max_spread=0.6)
+    hasty, careful = (
+        Measurement(sample_count=1),
+        Measurement(sample_count=5, max_spread=0.6),
+    )
     for measurement, expected in [(hasty, 1.0), (careful, 1.0), (careful, 1.0)]:
         model = _Model(measurement)
         cached = CachedCostModel(model, database)
@@ -221,7 +224,7 @@ def test_disturbed_latencies_are_not_kept(tmp_path):
                 super().observe(problem, stage, lanes), disturbed=True
             )
 
-    careful = Measurement(repeat=3, max_spread=0.6)
+    careful = Measurement(sample_count=3, max_spread=0.6)
     busy, calm = Busy(careful), _Model(careful)
     cached = CachedCostModel(busy, LatencyDatabase(path, "device"))
     assert [cached.stage_latency(problem, stage) for _ in range(3)] == [1.0] * 3
@@ -252,7 +255,7 @@ def _warning(caplog, path):
     (record,) = caplog.records
     assert str(path) in record.getMessage()
     problem = Problem.from_edges(2, [(0, 1)])
-    cached = CachedCostModel(_Model(Measurement(repeat=1)), database)
+    cached = CachedCostModel(_Model(Measurement(sample_count=1)), database)
     search(problem, cached)
     assert cached.measured == len(database) == 3
 
@@ -515,7 +518,7 @@ def test_who_measures_is_waited_for_and_who_keeps_the_lock_is_not(
     writer.put("third", Latency(3.0, 0.0, 3))
     assert clock == 2050.0
     (record,) = caplog.records
-    assert "kept its lock for 60 seconds" in record.getMessage()
+    assert "held the file's lock for 60 seconds" in record.getMessage()
     os.close(holder)
     reader = LatencyDatabase(str(path), "device")
     assert [reader.get(name) for name in ("second", "third")] == [

@@ -61,18 +61,18 @@ _BROKEN = {
     "ref type": (_set(["block", "operators", 1, "inputs"], [0.5]), "whole numbers"),
     "output": (_set(["block", "outputs"], [4]), "no operator 4"),
     "input output": (_set(["block", "outputs"], [-1]), "no operator -1"),
-    "input shape": (_set(["block", "inputs"], [[-1, 8]]), "unknown dimension"),
+    "input shape": (_set(["block", "inputs"], [[-1, 8]]), "has a dimension below 1"),
     "shapes": (_set(["shapes"], [[1]]), "shapes has 1 entries for 4 operators"),
-    "shape": (_set(["shapes", 2], [-1, 8, 8, 16]), "unknown dimension"),
+    "shape": (_set(["shapes", 2], [-1, 8, 8, 16]), "has a dimension below 1"),
     "flops": (_set(["flops", 0], "many"), "flops must be whole numbers"),
     "keys": (_set(["operator_keys"], []), "operator_keys has 0 entries"),
-    "key": (_set(["operator_keys", 0], 1), "must be strings"),
+    "key": (_set(["operator_keys", 0], 1), "must be a list of strings"),
     "algorithms": (_set(["algorithms"], [[]]), "algorithms has 1 entries"),
-    "algorithm": (_set(["algorithms", 0], [1]), "algorithms must be strings"),
+    "algorithm": (_set(["algorithms", 0], [1]), "algorithms must be a list of strings"),
     "class range": (_set(["merge_classes"], [[0, 7]]), "no operator 7"),
     "class size": (_set(["merge_classes"], [[0]]), "two or more different"),
     "class twice": (_set(["merge_classes"], [[0, 0]]), "two or more different"),
-    "class edge": (_set(["merge_classes"], [[0, 1]]), "reads another one"),
+    "class edge": (_set(["merge_classes"], [[0, 1]]), "reads another operator in it"),
 }
 
 

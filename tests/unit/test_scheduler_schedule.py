@@ -88,11 +88,11 @@ _BROKEN = {
     "split of two groups": ([("s", [[0], [1]], 2), *_REST], "must have one group"),
     "split into one": (
         [("s", [[0, 1]]), *_REST],
-        "split stage 0 cannot have 1 micro-batches",
+        "split stage 0 cannot have micro_batches=1",
     ),
     "micro-batches without a split": (
         [("c", [[0], [1]], 2), *_REST],
-        "concurrent stage 0 cannot have 2 micro-batches",
+        "concurrent stage 0 cannot have micro_batches=2",
     ),
     "order of a split": (
         [("s", [[1, 2, 0, 4]], 2), ("c", [[3]])],
@@ -147,7 +147,7 @@ def test_json_is_the_interchange_format():
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("", "not JSON"),
+        ("", "cannot be parsed as JSON"),
         ("[]", "JSON object"),
         ('{"version": 2}', "version 2"),
         ('{"version": 1}', "no list of stages"),

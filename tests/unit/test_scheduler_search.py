@@ -96,7 +96,7 @@ def test_finds_the_optimum(seed):
         edges = sorted({*edges, *((0, v) for v in range(1, operators))})
         classes = [c for c in classes if 0 not in c]
     problem = Problem.from_edges(operators, edges, classes)
-    strategy = ("both", "parallel", "merge", "both")[seed // 8 % 4]
+    strategy = ("auto", "parallel", "merge", "auto")[seed // 8 % 4]
     pruning = _PRUNINGS[seed // 32 % len(_PRUNINGS)]
     costs = _RandomCosts(seed)
     result = search(problem, costs, SearchOptions(strategy, pruning))
@@ -119,7 +119,7 @@ def test_finds_the_optimum(seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_bounds_leave_the_optimum_as_it_is(seed, tightness):
     problem, _, _ = problem_of(seed, 7)
-    strategy = ("both", "parallel", "merge")[seed % 3]
+    strategy = ("auto", "parallel", "merge")[seed % 3]
     pruning = _PRUNINGS[seed % len(_PRUNINGS)]
     everything = search(problem, _RandomCosts(seed), SearchOptions(strategy, pruning))
 
@@ -147,7 +147,7 @@ def test_bounds_leave_the_optimum_as_it_is(seed, tightness):
 @pytest.mark.parametrize("questions", [0, 3, 12, 40])
 def test_a_search_that_is_stopped_says_how_far_it_may_be(seed, questions):
     problem, _, _ = problem_of(seed, 7)
-    strategy = ("both", "parallel", "merge")[seed % 3]
+    strategy = ("auto", "parallel", "merge")[seed % 3]
     everything = search(problem, _RandomCosts(seed), SearchOptions(strategy, UNPRUNED))
     costs = _RandomCosts(seed)
     left = iter(range(questions))
@@ -194,9 +194,9 @@ def test_the_complete_space_holds_better_schedules_than_the_restricted():
     for seed in range(40):
         problem, _, _ = problem_of(seed, 7)
         costs = [_RandomCosts(seed), _RandomCosts(seed)]
-        complete = search(problem, costs[0], SearchOptions("both", UNPRUNED)).latency_ms
+        complete = search(problem, costs[0], SearchOptions("auto", UNPRUNED)).latency_ms
         restricted = Pruning(None, None, single_source=True)
-        single = search(problem, costs[1], SearchOptions("both", restricted)).latency_ms
+        single = search(problem, costs[1], SearchOptions("auto", restricted)).latency_ms
         assert complete <= single
         better += complete < single
     assert better > 5
@@ -225,7 +225,7 @@ def test_stages_of_unknown_latency_are_left_out(seed):
     edges, classes = random_graph(seed, operators)
     problem = Problem.from_edges(operators, edges, classes)
     costs = _KnowsSome(seed, 0.4)
-    result = search(problem, costs, SearchOptions("both", Pruning(3, 2)))
+    result = search(problem, costs, SearchOptions("auto", Pruning(3, 2)))
 
     def least(stage):
         known = []
@@ -254,7 +254,9 @@ def test_refuses_to_guess_what_it_does_not_know():
         def stage_latency(self, problem, stage):
             raise AssertionError("it is asked for what it does not know")
 
-    with pytest.raises(LookupError, match="too few stages to make a schedule"):
+    with pytest.raises(
+        LookupError, match="too few stage latencies for a complete schedule"
+    ):
         search(Problem.from_edges(3, [(0, 1)]), KnowsNothing())
 
 
@@ -265,7 +267,7 @@ def test_near_ties_are_other_schedules_within_the_limit(seed, tie):
     edges, classes = random_graph(seed, operators)
     problem = Problem.from_edges(operators, edges, classes)
     costs = _RandomCosts(seed)
-    result = search(problem, costs, SearchOptions("both", UNPRUNED, tie=tie))
+    result = search(problem, costs, SearchOptions("auto", UNPRUNED, tie=tie))
 
     def total(schedule):
         return sum(
@@ -311,7 +313,7 @@ class _PerOperator:
 @pytest.mark.parametrize("seed", range(20))
 def test_exact_ties_go_to_fewest_stages_and_to_concurrent(seed):
     problem, edges, _ = problem_of(seed, 7)
-    result = search(problem, _PerOperator(), SearchOptions("both", UNPRUNED))
+    result = search(problem, _PerOperator(), SearchOptions("auto", UNPRUNED))
     assert result.latency_ms == 7
     assert len(result.schedule.stages) == 1
     assert result.schedule.stages[0].strategy is Strategy.CONCURRENT
@@ -333,7 +335,7 @@ def test_a_merge_that_gains_nothing_is_not_made():
         def stage_latency(self, problem, stage):
             return 1.0
 
-    (stage,) = search(problem, OnePerStage(), SearchOptions("both")).schedule.stages
+    (stage,) = search(problem, OnePerStage(), SearchOptions("auto")).schedule.stages
     assert stage == Stage(Strategy.CONCURRENT, ((0,), (1,)))
 
 
@@ -358,7 +360,7 @@ def test_baselines():
 def test_baselines_are_valid_and_never_better(seed):
     problem, edges, _ = problem_of(seed, 8)
     optimum = search(
-        problem, _RandomCosts(seed), SearchOptions("both", UNPRUNED)
+        problem, _RandomCosts(seed), SearchOptions("auto", UNPRUNED)
     ).latency_ms
     for strategy in ("sequential", "greedy"):
         result = search(problem, _RandomCosts(seed), SearchOptions(strategy))
@@ -406,13 +408,13 @@ def test_refuses_impossible_latencies(latency):
         def stage_latency(self, problem, stage):
             return latency
 
-    for strategy in ("both", "sequential"):
+    for strategy in ("auto", "sequential"):
         with pytest.raises(ValueError, match="the cost model gave"):
             search(Problem.from_edges(2, [(0, 1)]), Broken(), SearchOptions(strategy))
 
 
 def test_refuses_unknown_strategies():
-    with pytest.raises(ValueError, match="unknown strategy 'fast': use one of both"):
+    with pytest.raises(ValueError, match="unknown strategy 'fast': use one of auto"):
         search(Problem.from_edges(1, []), _PerOperator(), SearchOptions("fast"))
 
 

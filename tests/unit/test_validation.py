@@ -57,7 +57,9 @@ def test_strings():
     ):
         assert validation.strings("names", value) == expected
     for value in (5, None, b"name", [b"a"], {"a": 1}, ["a", 5]):
-        with pytest.raises(UserError, match="names must be strings"):
+        with pytest.raises(
+            UserError, match="names must be a string or a list of strings"
+        ):
             validation.strings("names", value)
 
 
@@ -105,13 +107,13 @@ def test_paths():
 
 def test_limits_and_measurements():
     assert Pruning(np.int32(2), None).max_group_size == 2
-    assert Measurement(number=np.int32(2)).number == 2
+    assert Measurement(runs=np.int32(2)).runs == 2
     for make in (
         lambda: Pruning(max_groups=-1),
         lambda: Pruning(max_group_size=1.5),
-        lambda: Measurement(warmup=-1),
-        lambda: Measurement(number=0),
-        lambda: Measurement(repeat=10**9),
+        lambda: Measurement(warmup_runs=-1),
+        lambda: Measurement(runs=0),
+        lambda: Measurement(sample_count=10**9),
     ):
         with pytest.raises(UserError, match="whole number"):
             make()

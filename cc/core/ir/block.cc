@@ -57,8 +57,8 @@ bool PadsWithZeros(const Operator& op) {
 int64_t BatchSize(const std::vector<Shape>& inputs) {
   int64_t batch = 1;
   for (const Shape& shape : inputs) {
-    if (shape.empty()) continue;  // of another network
-    // A batch of no images broadcasts against one as well.
+    if (shape.empty()) continue;  // not a valid input
+    // A batch of 0 images also broadcasts against a batch of 1.
     if (batch == 1 || shape[0] > batch) batch = shape[0];
   }
   return batch;
@@ -111,7 +111,7 @@ std::vector<Shape> InputShapes(const Block& block,
 }
 
 StatusOr<std::vector<Shape>> InferShapes(const Block& block) {
-  // Those that nothing reads, too.
+  // This includes inputs that no operator reads.
   for (const Shape& shape : block.inputs) {
     IOS_RETURN_IF_ERROR(CheckTensor(shape));
   }
@@ -133,7 +133,7 @@ PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
   PartOfBlock part;
   part.block.name = block.name;
   part.block.dtype = block.dtype;
-  std::map<int, int> known;  // references inside of the part
+  std::map<int, int> known;  // from the block's references to the part's
   for (int i : operators) {
     Operator op = block.operators[i];
     for (int& ref : op.inputs) {
@@ -148,7 +148,7 @@ PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
     known[i] = part.block.operators.size();
     part.block.operators.push_back(std::move(op));
   }
-  std::vector<bool> read(block.operators.size());  // by the rest
+  std::vector<bool> read(block.operators.size());  // outside of the part
   for (int out : block.outputs) read[out] = true;
   std::vector<bool> members(block.operators.size());
   for (int i : operators) members[i] = true;
@@ -188,7 +188,8 @@ Status Validate(const Block& block) {
       if (ref >= i || ref < -num_inputs) {
         return InvalidArgument(Where(op, i) + " reads tensor " +
                                std::to_string(ref) +
-                               ", which does not come before it");
+                               ", which is neither a block input nor the "
+                               "output of an earlier operator");
       }
     }
   }
@@ -197,7 +198,7 @@ Status Validate(const Block& block) {
   for (int out : block.outputs) {
     if (out < 0 || out >= num_operators || seen[out]) {
       return InvalidArgument("output " + std::to_string(out) +
-                             " is no operator, or is listed twice");
+                             " is not an operator, or is listed twice");
     }
     seen[out] = true;
   }

@@ -1,6 +1,7 @@
-// Block: the operators one dynamic program schedules, with typed attributes,
-// shapes and edges, and no weights. Its canonical JSON is the project's
-// interchange format; the SHA-256 of it, names left out, is its signature.
+// Block: the operators that one dynamic program schedules, with typed
+// attributes, shapes and edges, but without weights. Its canonical JSON is the
+// project's interchange format. The SHA-256 of this JSON without names is the
+// block's signature.
 #ifndef IOS_TF_CC_CORE_IR_BLOCK_H_
 #define IOS_TF_CC_CORE_IR_BLOCK_H_
 
@@ -28,27 +29,27 @@ enum class OperatorType {
   kGlobalPool,  // over height and width
   kConcat,      // along channels
   kAdd,         // n-ary, equal shapes
-  kBinary,      // of two tensors, or a tensor and a constant, that broadcast
-  kMatMul,      // [N,I] by [I,units], or maps of the kernel's size, flattened
+  kBinary,      // two tensors, or a tensor and a constant; they broadcast
+  kMatMul,      // [N,I] by [I,units]; flattens images of the kernel's size
   kSoftmax,     // over the last dimension
-  kPad,         // cells around height and width; negative ones crop
+  kPad,         // adds cells around height and width; negative padding crops
   kActivation,  // stand-alone
   kScale,       // x * scale + shift per channel: batch norm in inference
   kSlice,       // a range of channels
-  kReduce,      // over channels, of which one is left
-  kNormalize,   // to mean 0 and variance 1, then scale and shift by channel
+  kReduce,      // over all channels, to one channel
+  kNormalize,   // to mean 0 and variance 1, then scale and shift per channel
   kChannelShuffle,   // [groups, C / groups] channels to [C / groups, groups]
   kResize,           // to another height and width
   kConv2DTranspose,  // [+ bias] + activation; each cell adds a window to the
                      // output
   kDepthToSpace,     // groups of channels become blocks of cells
-  kSpaceToDepth,     // and back
+  kSpaceToDepth,     // the inverse of kDepthToSpace
   kLrn,  // x / (bias + alpha * sum of squares of 2 * depth_radius + 1
          // channels)^beta
 };
 
-// A function of one number, with its parameters. NaN (but for kThreshold) gives
-// NaN, and infinities what TensorFlow's kernels give for them.
+// A function of one number, with its parameters. NaN gives NaN, except with
+// kThreshold. Infinities give the same results as TensorFlow's kernels.
 struct Activation {
   enum Kind {
     kNone,
@@ -57,20 +58,20 @@ struct Activation {
     kSigmoid,
     kTanh,
     kSwish,        // x * sigmoid(alpha * x)
-    kHardSigmoid,  // alpha * x + beta, between 0 and 1
+    kHardSigmoid,  // alpha * x + beta, clipped to [0, 1]
     kHardSwish,    // x * relu6(x + 3) / 6
-    kElu,          // x, or alpha * (exp(x) - 1) below 0
-    kLeakyRelu,    // x, or alpha * x below 0
+    kElu,          // x, or alpha * (exp(x) - 1) if x < 0
+    kLeakyRelu,    // x, or alpha * x if x < 0
     kSelu,
     kSoftplus,   // log(exp(x) + 1)
     kSoftsign,   // x / (|x| + 1)
-    kGelu,       // x * (the normal distribution below x)
-    kGeluTanh,   // the same, approximated with tanh
+    kGelu,       // x * (cumulative normal distribution at x)
+    kGeluTanh,   // kGelu, approximated with tanh
     kMish,       // x * tanh(softplus(x))
-    kMaximum,    // of x and alpha
-    kMinimum,    // of x and alpha
-    kClip,       // x, at most beta, and then at least alpha
-    kThreshold,  // x where it is above alpha, else 0
+    kMaximum,    // max(x, alpha)
+    kMinimum,    // min(x, alpha)
+    kClip,       // max(min(x, beta), alpha)
+    kThreshold,  // x if x > alpha, else 0
     kExp,
     kExpm1,
     kLog,
@@ -78,7 +79,7 @@ struct Activation {
     kSqrt,
     kRsqrt,
     kSquare,
-    kPow,  // x ** alpha: an integer from -4 to 4, or +-0.5
+    kPow,  // x ** alpha; alpha is an integer from -4 to 4, or +-0.5
     kAbs,
     kErf,
     kErfc,
@@ -89,11 +90,11 @@ struct Activation {
   Activation(Kind k = kNone) : Activation(k, Defaults(k)[0], Defaults(k)[1]) {}
   Activation(Kind k, float a, float b = 0) : kind(k), alpha(a), beta(b) {}
 
-  // alpha and beta, where none are given.
+  // The default values of alpha and beta.
   static std::array<float, 2> Defaults(Kind kind);
 
   Kind kind;
-  float alpha, beta;  // 0 where the comment does not name them
+  float alpha, beta;  // 0 if the kind's comment does not name them
 };
 
 inline bool operator==(const Activation& a, const Activation& b) {
@@ -111,31 +112,38 @@ enum class PaddingType { kSame, kValid, kExplicit };
 
 struct Padding {
   PaddingType type = PaddingType::kValid;
-  // Cells before and after, in the spatial dimensions; kExplicit only. Negative
-  // ones are for Pad, and below and right for Conv2DTranspose.
+  // Rows and columns on each side of the image; kExplicit only. Negative values
+  // are allowed for Pad, and as `bottom` and `right` of Conv2DTranspose.
   int64_t top = 0, bottom = 0, left = 0, right = 0;
 };
 
 enum class PoolKind { kMax, kAvg, kSum };
 
-// How a convolution is computed, or a MatMul: as the device's library does, by
-// Winograd's minimal filtering (Lavin and Gray, "Fast Algorithms for
-// Convolutional Neural Networks", 2016) with tiles of the output of 2 or 4
-// cells in each dimension in which the window has more than one, as a product
-// of matrices, pixels x channels by channels x filters, or row by row, together
-// with the 1x1 convolution before it if nothing else reads that. Results differ
-// by rounding. A device may take no notice of it.
+// The algorithm of a convolution or a MatMul.
+//   kDirect: the one of the device's library.
+//   kWinograd2, kWinograd4: Winograd's minimal filtering (Lavin and Gray, "Fast
+//     Algorithms for Convolutional Neural Networks", 2016). Output tiles have 2
+//     or 4 cells in each dimension in which the window has more than one cell.
+//   kGemm: a matrix product, pixels x channels by channels x filters.
+//   kRows: row by row, together with the 1x1 convolution before it if nothing
+//     else reads the output of that convolution.
+// Results differ by rounding. A backend may ignore this hint.
 enum class Algorithm { kDirect, kWinograd2, kWinograd4, kGemm, kRows };
 
-// The cells around an image: a value, or cells of the image mirrored at its
-// outermost cells (which are not repeated) or at its border.
+// The contents of the cells around an image.
+//   kConstant: a value.
+//   kReflect: the image mirrored at its outermost cells, without repeating
+//     these cells.
+//   kSymmetric: the image mirrored at its border.
 enum class PadMode { kConstant, kReflect, kSymmetric };
 
 enum class Interpolation { kNearest, kBilinear };
 
-// Cell i of a resized image lies in the original, `scale` being the ratio of
-// their sizes, at i * scale, or with the cells' centers at (i + 0.5) * scale,
-// or such that the outermost cells of both lie on each other.
+// The position in the original of cell i of a resized image. For `scale`, see
+// ResizeScale.
+//   kAsymmetric: at i * scale.
+//   kHalfPixel: the cell's center is at (i + 0.5) * scale.
+//   kAlignCorners: at i * scale; the outermost cells of both images coincide.
 enum class Coordinates { kAsymmetric, kHalfPixel, kAlignCorners };
 
 enum class BinaryFunction {
@@ -146,23 +154,24 @@ enum class BinaryFunction {
   kMaximum,
   kMinimum,
   kSquaredDifference,
-  kPRelu,  // the first, or below 0 the product of both
+  kPRelu,  // x, or x * y if x < 0
 };
 
-// One operator. Which attributes are meaningful depends on its type (the
-// comments name the types); the others keep their defaults and are not written
-// to JSON.
+// One operator. The comments name the types for which each attribute has a
+// meaning ("transposed": Conv2DTranspose). For other types the attribute keeps
+// its default and is not written to JSON.
 struct Operator {
-  std::string name;  // for people only: no part of the signature
+  std::string name;  // for people only; not part of the signature
   OperatorType type = OperatorType::kConv2D;
   // i >= 0: the output of operator i; i < 0: input -1 - i of the block. The
   // residual of a convolution is its last input.
   std::vector<int> inputs;
 
-  // Of Conv2DTranspose they are those of the convolution from its output to its
-  // input: it cuts the padding off. SAME and VALID make an output `strides`
-  // times as large as the input, and of full windows; with `like`, one that
-  // such a convolution makes the input of.
+  // For Conv2DTranspose, these describe the forward convolution (output to
+  // input), and the padding is cut off the output. With SAME, the output is
+  // `strides` times as large as the input. With VALID, it holds all windows in
+  // full. With `size_from_last_input`, it takes the size of the last input,
+  // from which the forward convolution must give the size of the first input.
   std::array<int64_t, 2> kernel = {
       1, 1};  // Conv2D SepConv Pool MatMul, transposed
   std::array<int64_t, 2> strides = {1, 1};    // Conv2D SepConv Pool, transposed
@@ -176,30 +185,32 @@ struct Operator {
   Activation pre_activation = Activation::kNone;  // SepConv: none or relu
   Activation activation = Activation::kNone;      // all but concat, pools,
                                                   // softmax, pad, slice,
-                                                  // resize, lrn, to space,
-                                                  // to depth
+                                                  // resize, lrn,
+                                                  // DepthToSpace,
+                                                  // SpaceToDepth
   Algorithm algorithm = Algorithm::kDirect;       // see MayCompute
   PoolKind pool = PoolKind::kMax;                 // Pool GlobalPool Reduce
   bool keep_dims = false;                         // GlobalPool
-  // Pool, kMax: the cells of an explicit padding are zeros that count.
+  // Pool, kMax: the cells of an explicit padding count as zeros.
   bool pads_zeros = false;
   int64_t offset = 0, size = 0;                           // Slice
   Interpolation interpolation = Interpolation::kNearest;  // Resize
   Coordinates coordinates = Coordinates::kAsymmetric;     // Resize
-  // Resize, height and width: output_size or, where that is 0, `factors` times
-  // those of the input; or of the last input, which is read for nothing else.
-  // Of these three, Conv2DTranspose has only the last.
+  // Resize: the output's height and width. They are output_size or, if that is
+  // 0, `factors` times the input's size. With `size_from_last_input`, they are
+  // `factors` times the size of the last input, which is read for nothing else.
+  // Conv2DTranspose uses only `size_from_last_input`.
   std::array<int64_t, 2> output_size = {0, 0};
   std::array<int64_t, 2> factors = {1, 1};
-  bool like = false;
+  bool size_from_last_input = false;
   BinaryFunction function = BinaryFunction::kMultiply;  // Binary
-  // Binary: the shape of the constant, which has the rank of the other operand;
-  // empty if both are tensors.
+  // Binary: the shape of the constant, which has the same rank as the other
+  // operand; empty if both operands are tensors.
   Shape operand;
-  bool swapped = false;  // Binary: the constant is the first operand
-  // Normalize: whether all pixels of an image, each group of channels for
-  // itself, have a mean and variance; or each pixel has.
-  bool whole_images = false;
+  bool constant_first = false;  // Binary: the constant is the first operand
+  // Normalize: each group of channels has one mean and variance per image if
+  // true, and one per pixel if false.
+  bool per_image = false;
   float epsilon = 0.0f;                   // Normalize: added to the variance
   PadMode pad_mode = PadMode::kConstant;  // Pad
   float pad_value = 0;                    // Pad, kConstant
@@ -217,20 +228,22 @@ struct Block {
   std::vector<int> outputs;         // operators read outside of the block
 };
 
-// The leading dimension of its tensors, but for those that broadcast over it; 1
-// for a block that reads nothing.
+// The leading dimension of the inputs, except those that broadcast over it; 1
+// if there are no inputs.
 int64_t BatchSize(const std::vector<Shape>& inputs);
 inline int64_t BatchSize(const Block& block) { return BatchSize(block.inputs); }
 
-// Whether it can be computed that way: Winograd's are for Conv2D that move by
-// one cell, not dilated, not grouped, with windows of 3x3, 1x3 or 3x1; tiles of
-// 2 for 5x5, 1x5, 5x1, 1x7 and 7x1, too. A product of matrices is a Conv2D of
-// 1x1 that neither moves further nor pads nor is grouped, and the 1x1
-// convolution of a SepConv. Row by row go depthwise Conv2D: those whose every
-// channel is a group and makes one filter, with windows of 16 rows at most.
+// Returns whether `algorithm` can compute `op`.
+//   kWinograd2, kWinograd4: Conv2D with stride 1, without dilation or groups,
+//     with windows of 3x3, 1x3 or 3x1. kWinograd2 also allows 5x5, 1x5, 5x1,
+//     1x7 and 7x1.
+//   kGemm: 1x1 Conv2D without padding or groups, MatMul, and the 1x1
+//     convolution of a SepConv.
+//   kRows: depthwise Conv2D with one filter per channel, no residual, and
+//     windows of at most 16 rows.
 bool MayCompute(const Operator& op, Algorithm algorithm);
 
-// Of maps with filters: Conv2D, SepConv, Conv2DTranspose.
+// True for Conv2D, SepConv and Conv2DTranspose.
 bool IsConvolution(OperatorType type);
 
 const char* ToString(OperatorType type);    // "conv2d", "sepconv", …
@@ -238,30 +251,33 @@ const char* ToString(Algorithm algorithm);  // "winograd_4x4", …
 StatusOr<Algorithm> AlgorithmFromString(const std::string& text);
 std::string ToString(const Activation& activation);  // "elu", "elu(0.5)"
 
-// The shape that both broadcast to, by dimension; empty if they do not.
+// The shape that `x` and `y`, which have the same rank, broadcast to; empty if
+// they do not broadcast.
 Shape Broadcast(const Shape& x, const Shape& y);
 
-// The shape of an operator's output, given those of its inputs.
+// The shape of an operator's output, from the shapes of its inputs.
 StatusOr<Shape> InferShape(const Operator& op,
                            const std::vector<Shape>& inputs);
 
-// The shapes of all operators' outputs. An error names the operator and what
-// does not fit. TensorFlow's rules for SAME and VALID.
+// The shapes of all operators' outputs. SAME and VALID follow TensorFlow's
+// rules. An error names the operator and the mismatch.
 StatusOr<std::vector<Shape>> InferShapes(const Block& block);
 
-// Cells of zeros before/after in height and width that `op` (Conv2D, SepConv,
-// Pool) reads around an input of `input` shape: {top, bottom, left, right}.
+// The rows and columns of padding that `op` (Conv2D, SepConv, Pool) reads
+// around an input of shape `input`: {top, bottom, left, right}.
 std::array<int64_t, 4> ExplicitPadding(const Operator& op, const Shape& input);
 
-// The same of a Conv2DTranspose, which cuts these cells off. Those below and
-// right are negative where the output has cells that no window reaches.
+// The rows and columns that a Conv2DTranspose cuts off: {top, bottom, left,
+// right}. Bottom and right are negative if the output has cells that no window
+// reaches.
 std::array<int64_t, 4> TransposedPadding(const Operator& op, const Shape& input,
                                          const Shape& output);
 
-// Whether it is zeros around height and width, or less of these.
+// Returns whether `op` is a Pad that adds zeros around height and width, or
+// crops them.
 bool PadsWithZeros(const Operator& op);
 
-// The `scale` by which Coordinates map cells.
+// The `scale` of Coordinates, for an input and output of these sizes.
 float ResizeScale(Coordinates coordinates, int64_t input, int64_t output);
 
 // The shapes of the weights `op` owns, in order; empty for most types.
@@ -275,32 +291,33 @@ float ResizeScale(Coordinates coordinates, int64_t input, int64_t output);
 //   Binary:  the constant, of `operand`'s shape, if there is one
 std::vector<Shape> WeightShapes(const Operator& op, const Shape& input);
 
-// Multiply-adds and comparisons `op` makes; a work estimate, not a time.
+// The number of multiplications, additions and comparisons of `op`. This
+// estimates work, not time.
 int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
               const Shape& output);
 
-// Operators are in a topological order, references are in range, attributes are
-// legal, shapes infer.
+// Checks that operators are in a topological order, references are in range,
+// attributes are legal, and shapes can be inferred.
 Status Validate(const Block& block);
 
 // The shape of tensor reference `ref` (see Operator::inputs).
 const Shape& ShapeOf(const Block& block, const std::vector<Shape>& shapes,
                      int ref);
 
-// Those of everything operator `index` reads, in order.
+// The shapes of all inputs of operator `index`, in order.
 std::vector<Shape> InputShapes(const Block& block,
                                const std::vector<Shape>& shapes, int index);
 
-// Some operators of a block as a block of their own. References are those of
-// the whole block.
+// Some operators of a block as a separate block. `inputs` and `outputs` refer
+// to the whole block.
 struct PartOfBlock {
   Block block;
   std::vector<int> inputs;   // tensors
   std::vector<int> outputs;  // operators
 };
 
-// `operators` are in a topological order. Outputs are what the rest of the
-// block, or whoever reads the block, reads of them.
+// `operators` are in a topological order. The part's outputs are those
+// operators that the rest of the block reads or that are outputs of the block.
 PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
                      const std::vector<int>& operators);
 

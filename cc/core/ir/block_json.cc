@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-// Reads the members of one JSON object; remembers the first that has a wrong
-// type or value, so that callers check once.
+// Reads the members of one JSON object. It remembers the first member with a
+// wrong type or value, so that callers check only once.
 class Reader {
  public:
   Reader(const json& object, std::string what)
@@ -96,7 +96,7 @@ class Reader {
         return;
       }
     }
-    Fail("has unknown " + std::string(key) + " '" + text + "'");
+    Fail("has the unknown " + std::string(key) + " '" + text + "'");
   }
   void Read(const char* key, Activation* value) {
     Activation::Kind kind = value->kind;
@@ -174,11 +174,11 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
   reader.Read("coordinates", kCoordinatesNames, &op.coordinates);
   reader.Read("output_size", &op.output_size);
   reader.Read("factors", &op.factors);
-  reader.Read("like", &op.like);
+  reader.Read("like", &op.size_from_last_input);
   reader.Read("function", kFunctionNames, &op.function);
   reader.Read("operand", &op.operand);
-  reader.Read("swapped", &op.swapped);
-  reader.Read("whole_images", &op.whole_images);
+  reader.Read("swapped", &op.constant_first);
+  reader.Read("whole_images", &op.per_image);
   reader.Read("epsilon", &op.epsilon);
   reader.Read("pad_mode", kPadModeNames, &op.pad_mode);
   reader.Read("pad_value", &op.pad_value);
@@ -192,8 +192,8 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
 
 }  // namespace
 
-// Members at their defaults are left out, so that a new attribute with a
-// default changes no signature.
+// Leaves out members that have their default, so that a new attribute does not
+// change existing signatures.
 json OperatorToJsonValue(const Operator& op) {
   const Operator defaults;
   json out = {{"type", ToString(op.type)}, {"inputs", op.inputs}};
@@ -236,13 +236,13 @@ json OperatorToJsonValue(const Operator& op) {
     out["output_size"] = op.output_size;
   }
   if (op.factors != defaults.factors) out["factors"] = op.factors;
-  if (op.like) out["like"] = true;
+  if (op.size_from_last_input) out["like"] = true;
   if (op.type == OperatorType::kBinary) {
     out["function"] = NameIn(kFunctionNames, op.function);
   }
   if (!op.operand.empty()) out["operand"] = op.operand;
-  if (op.swapped) out["swapped"] = true;
-  if (op.whole_images) out["whole_images"] = true;
+  if (op.constant_first) out["swapped"] = true;
+  if (op.per_image) out["whole_images"] = true;
   if (op.epsilon != 0.0f) out["epsilon"] = op.epsilon;
   if (op.pad_mode != defaults.pad_mode) {
     out["pad_mode"] = NameIn(kPadModeNames, op.pad_mode);
@@ -268,8 +268,8 @@ json BlockToJsonValue(const Block& block) {
 }
 
 std::string ToJson(const Block& block) {
-  // Keys are sorted by nlohmann::json: the text is canonical. Names may hold
-  // any bytes; replace what is not UTF-8 rather than throw.
+  // nlohmann::json sorts the keys, so the text is canonical. Names may hold any
+  // bytes: dump() replaces invalid UTF-8 instead of throwing.
   return BlockToJsonValue(block).dump(-1, ' ', false,
                                       json::error_handler_t::replace);
 }
@@ -284,8 +284,9 @@ StatusOr<Block> BlockFromJsonValue(const json& value) {
   reader.Read("outputs", &block.outputs);
   const json* inputs = reader.Find("inputs");
   const json* operators = reader.Find("operators");
-  if (!inputs || !inputs->is_array()) reader.Fail("has no inputs");
-  if (!operators || !operators->is_array()) reader.Fail("has no operators");
+  if (!inputs || !inputs->is_array()) reader.Fail("has no list of inputs");
+  if (!operators || !operators->is_array())
+    reader.Fail("has no list of operators");
   if (!reader.status().ok()) return reader.status();
   IOS_ASSIGN_OR_RETURN(block.dtype, DataTypeFromString(dtype));
   if (operators->size() > kMaxOperators || inputs->size() > kMaxOperators) {

@@ -1,5 +1,5 @@
-// Blocks, operators and schedules as nlohmann::json values, for what composes
-// larger documents from them.
+// Converts blocks, operators and schedules to and from nlohmann::json values,
+// for code that builds larger documents from them.
 #ifndef IOS_TF_CC_CORE_IR_BLOCK_JSON_H_
 #define IOS_TF_CC_CORE_IR_BLOCK_JSON_H_
 
@@ -14,7 +14,7 @@ namespace ios {
 nlohmann::json OperatorToJsonValue(const Operator& op);
 nlohmann::json BlockToJsonValue(const Block& block);
 StatusOr<Block> BlockFromJsonValue(const nlohmann::json& json);
-// Other members of the JSON object (latencies, device …) are passed over.
+// Ignores other members of the JSON object (latencies, device …).
 StatusOr<Schedule> ScheduleFromJsonValue(const nlohmann::json& json);
 
 }  // namespace ios

@@ -1,4 +1,4 @@
-// Blocks: hashes, JSON, shapes, what is not legal.
+// Tests blocks: hashes, JSON, shapes, and illegal blocks.
 #include "cc/core/ir/block.h"
 
 #include <array>
@@ -18,7 +18,7 @@ using testing::Conv;
 using testing::Join;
 using testing::MakeBlock;
 
-// The examples of FIPS 180-4.
+// The examples are from FIPS 180-4.
 TEST(Sha256OfTheStandardsExamples) {
   EXPECT(Sha256Hex("abc") ==
          "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -66,7 +66,7 @@ TEST(ShapesFollowTensorFlowsRules) {
   EXPECT(shapes.ok());
   EXPECT((*shapes)[0] == Shape{2, 18, 18, 8});  // ceil(n / 2)
   EXPECT((*shapes)[1] == Shape{2, 17, 17, 8});  // ceil((n - 2) / 2)
-  // SAME puts the odd cell after.
+  // SAME puts the odd cell after the input.
   const std::array<int64_t, 4> cells = ExplicitPadding(same, block.inputs[0]);
   EXPECT(cells == std::array<int64_t, 4>{1, 1, 0, 1});
 }
@@ -82,19 +82,21 @@ TEST(TransposedConvolutionsUndoTheShapesOfConvolutions) {
   };
   const Shape input = {2, 5, 6, 4};
   EXPECT((shape_of(input) == Shape{2, 10, 12, 8}));
-  // The cell that SAME adds after a convolution's input is cut off there.
+  // SAME would add one cell after a convolution's input. The transposed
+  // convolution cuts it off.
   EXPECT((TransposedPadding(op, input, {2, 10, 12, 8}) ==
           std::array<int64_t, 4>{0, 1, 0, 1}));
   op.padding.type = PaddingType::kValid;
   EXPECT((shape_of(input) == Shape{2, 11, 13, 8}));
   op.padding = {PaddingType::kExplicit, 1, -1, 0, 2};
   EXPECT((shape_of(input) == Shape{2, 11, 11, 8}));
-  op.padding.bottom = -2;  // a stride
+  op.padding.bottom = -2;  // as much as a stride
   EXPECT(!Validate(MakeBlock({op}, {0}, input)).ok());
-  // Like an image of which SAME makes the input, or not.
+  // With `like`, a SAME convolution must map the last input to the first. A
+  // height of 9 or 10 gives 5, a height of 11 does not.
   op.padding = Padding();
   op.padding.type = PaddingType::kSame;
-  op.like = true;
+  op.size_from_last_input = true;
   op.inputs = {-1, -2};
   Block block = MakeBlock({op}, {0}, input);
   for (int64_t height : {9, 10, 11}) {
@@ -108,7 +110,7 @@ TEST(AttributesOfSizesAndBordersGoThroughJson) {
   resize.interpolation = Interpolation::kBilinear;
   resize.coordinates = Coordinates::kAlignCorners;
   resize.factors = {2, 3};
-  resize.like = true;
+  resize.size_from_last_input = true;
   Operator pad = Join(OperatorType::kPad, {0});
   pad.padding = {PaddingType::kExplicit, 1, 2, -1, 0};
   pad.pad_value = 0.1f;
@@ -165,7 +167,7 @@ TEST(NumbersAreSmallEnoughToComputeWith) {
         MakeBlock({Conv(-1, 8, 3)}, {0}, {1, number, number, 4});
     EXPECT(!Validate(large).ok());
   }
-  // Where there is nothing, no product may overflow either.
+  // Products must not overflow for empty tensors either.
   for (int64_t size : {1 << 15, 1 << 30}) {
     const Block empty = MakeBlock({Conv(-1, 8, 3)}, {0}, {0, size, size, 4});
     EXPECT(Validate(empty).ok() == (size < 1 << 30));
@@ -195,7 +197,7 @@ TEST(DeepDocumentsAreRefused) {
 }
 
 TEST(ConversionRoundsToNearestEven) {
-  // 2049 and 2051 lie between two float16: 2048, 2050 and 2052.
+  // 2049 and 2051 lie halfway between the float16 values 2048, 2050 and 2052.
   const std::vector<float> values = {1.0f,    -2.0f,   65504.0f,     65520.0f,
                                      2049.0f, 2051.0f, 5.9604645e-8f};
   const std::vector<uint16_t> half = {0x3C00, 0xC000, 0x7BFF, 0x7C00,
@@ -204,7 +206,8 @@ TEST(ConversionRoundsToNearestEven) {
   ConvertFromFloat(values.data(), values.size(), DataType::kFloat16,
                    found.data());
   EXPECT(found == half);
-  // 1 + 2^-8 lies between 0x3F80 and 0x3F81, 1 + 3 * 2^-8 below 0x3F82.
+  // 1 + 2^-8 is halfway between 0x3F80 and 0x3F81. 1 + 3 * 2^-8 is halfway
+  // between 0x3F81 and 0x3F82.
   const std::vector<float> near_one = {1.0f, 1.00390625f, 1.01171875f};
   found.resize(3);
   ConvertFromFloat(near_one.data(), 3, DataType::kBFloat16, found.data());

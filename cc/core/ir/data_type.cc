@@ -12,7 +12,7 @@ uint32_t Bits(float value) {
   return bits;
 }
 
-// `bits` without its `shift` lowest ones, rounded to nearest even.
+// `bits` >> `shift`, rounded to nearest even.
 uint32_t RoundedShift(uint32_t bits, int shift) {
   const uint32_t half = 1u << (shift - 1);
   return (bits + half - 1 + ((bits >> shift) & 1)) >> shift;
@@ -57,12 +57,12 @@ StatusOr<DataType> DataTypeFromString(const std::string& name) {
     if (name == ToString(type)) return type;
   }
   return InvalidArgument("dtype '" + name +
-                         "' is none of float32, float16, bfloat16");
+                         "' is not float32, float16 or bfloat16");
 }
 
 void ConvertFromFloat(const float* from, int64_t count, DataType type,
                       void* to) {
-  if (count == 0) return;  // from nowhere, perhaps
+  if (count == 0) return;  // the pointers may be null
   if (type == DataType::kFloat32) {
     std::memcpy(to, from, count * sizeof(float));
     return;

@@ -10,7 +10,8 @@
 namespace ios {
 namespace {
 
-// Which kinds have parameters, and that they make sense.
+// Checks that the parameters are legal. Kinds without parameters must have the
+// defaults.
 Status CheckActivation(const Activation& activation) {
   const Activation usual(activation.kind);
   switch (activation.kind) {
@@ -28,22 +29,22 @@ Status CheckActivation(const Activation& activation) {
       if (std::abs(activation.alpha) != 0.5f &&
           (activation.alpha == 0.0f || std::abs(activation.alpha) > 4.0f ||
            activation.alpha != std::round(activation.alpha))) {
-        return InvalidArgument("has a pow by " +
+        return InvalidArgument("pow does not support the exponent " +
                                std::to_string(activation.alpha));
       }
       break;
     default:
       if (activation.alpha != usual.alpha) {
-        return InvalidArgument("its activation has no alpha");
+        return InvalidArgument("the activation does not take alpha");
       }
   }
   if (activation.beta != usual.beta) {
-    return InvalidArgument("its activation has no beta");
+    return InvalidArgument("the activation does not take beta");
   }
   return Status();
 }
 
-// Every whole number is small enough to be computed with.
+// Checks that every integer is small enough to compute with.
 Status CheckRanges(const Operator& op) {
   const Padding& p = op.padding;
   const std::array<int64_t, 22> numbers = {op.kernel[0],
@@ -70,12 +71,14 @@ Status CheckRanges(const Operator& op) {
                                            op.depth_radius};
   for (int64_t number : numbers) {
     if (number < -kMaxDimension || number > kMaxDimension) {
-      return InvalidArgument("has the number " + std::to_string(number));
+      return InvalidArgument("an attribute has the out-of-range value " +
+                             std::to_string(number));
     }
   }
-  // It is squared.
+  // The limit is lower because block_size is squared.
   if (op.block_size > 1 << 15) {
-    return InvalidArgument("has blocks of " + std::to_string(op.block_size));
+    return InvalidArgument("block_size must be at most 32768, not " +
+                           std::to_string(op.block_size));
   }
   return Status();
 }
@@ -120,25 +123,30 @@ Status CheckAttributes(const Operator& op) {
   if (op.type != OperatorType::kPad && least < 0) {
     return InvalidArgument("padding must not be negative");
   }
-  if (transposed && op.like && p.type == PaddingType::kExplicit) {
-    return InvalidArgument("padding must be SAME or VALID");
+  if (transposed && op.size_from_last_input &&
+      p.type == PaddingType::kExplicit) {
+    return InvalidArgument("padding must be SAME or VALID with 'like'");
   }
   if (transposed && (p.bottom <= -op.strides[0] || p.right <= -op.strides[1])) {
-    return InvalidArgument("the output is larger than by a stride");
+    return InvalidArgument(
+        "padding must not extend the output by a stride or more");
   }
   for (int i = 0; i < 2; ++i) {
     if (op.factors[i] < 1 || op.output_size[i] < 0) {
-      return InvalidArgument("factors and output_size must be positive");
+      return InvalidArgument(
+          "factors must be positive, and output_size must not be negative");
     }
   }
   if (std::min(op.channel_padding[0], op.channel_padding[1]) < 0 ||
       (op.pad_mode != PadMode::kConstant &&
        (op.channel_padding[0] > 0 || op.channel_padding[1] > 0))) {
     return InvalidArgument(
-        "channels are padded by no negative or mirrored ones");
+        "channel_padding must not be negative, and must be 0 unless pad_mode "
+        "is constant");
   }
   if (op.block_size < 1 || op.depth_radius < 0) {
-    return InvalidArgument("block_size and depth_radius must be positive");
+    return InvalidArgument(
+        "block_size must be positive, and depth_radius must not be negative");
   }
   if (op.groups < 1 || op.multiplier < 1) {
     return InvalidArgument("groups and multiplier must be positive");
@@ -150,7 +158,7 @@ Status CheckAttributes(const Operator& op) {
       (op.type != OperatorType::kPool || op.pool != PoolKind::kMax ||
        op.padding.type != PaddingType::kExplicit)) {
     return InvalidArgument(
-        "pads_zeros is for max pools with explicit padding only");
+        "pads_zeros is allowed only for max pools with explicit padding");
   }
   for (int64_t d : op.operand) {
     if (d < 1) return InvalidArgument("operand must have positive dimensions");
@@ -185,13 +193,14 @@ Status CheckArity(const Operator& op, size_t inputs) {
       break;
     case OperatorType::kResize:
     case OperatorType::kConv2DTranspose:
-      least = most = op.like ? 2 : 1;
+      least = most = op.size_from_last_input ? 2 : 1;
       break;
     default:
       break;
   }
   if (inputs < least || inputs > most) {
-    return InvalidArgument("has " + std::to_string(inputs) + " inputs");
+    return InvalidArgument("an operator with these attributes cannot have " +
+                           std::to_string(inputs) + " inputs");
   }
   return Status();
 }

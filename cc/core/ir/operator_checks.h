@@ -1,5 +1,5 @@
-// Checks of operators and tensors by themselves: numbers within limits, and
-// attributes that make sense.
+// Checks single operators and tensors: numbers are within limits, and
+// attributes are legal.
 #ifndef IOS_TF_CC_CORE_IR_OPERATOR_CHECKS_H_
 #define IOS_TF_CC_CORE_IR_OPERATOR_CHECKS_H_
 
@@ -10,16 +10,16 @@
 
 namespace ios {
 
-// A tensor of this shape may exist.
+// Checks that the dimensions and the number of elements are within limits.
 Status CheckShape(const Shape& shape);
 
-// Operators read and write only [N,H,W,C] and [N,C].
+// Checks a tensor that an operator reads: [N,H,W,C] or [N,C], within limits.
 Status CheckTensor(const Shape& shape);
 
-// Whether the operator's own attributes are in range, whatever it reads.
+// Checks the operator's attributes without looking at its inputs.
 Status CheckAttributes(const Operator& op);
 
-// Whether it reads so many tensors.
+// Checks that `op` may have this number of inputs.
 Status CheckArity(const Operator& op, size_t inputs);
 
 }  // namespace ios

@@ -1,5 +1,4 @@
-// Names of the types of operators and of their attributes' values, in JSON and
-// messages.
+// The names of operator types and attribute values in JSON and messages.
 #ifndef IOS_TF_CC_CORE_IR_OPERATOR_NAMES_H_
 #define IOS_TF_CC_CORE_IR_OPERATOR_NAMES_H_
 

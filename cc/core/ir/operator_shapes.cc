@@ -1,4 +1,4 @@
-// The shapes that operators give.
+// The shapes of operators' outputs.
 
 #include <algorithm>
 #include <array>
@@ -17,12 +17,13 @@ bool IsWindowed(OperatorType type) {
          type == OperatorType::kPool;
 }
 
-// Output size and padding of one spatial dimension; TensorFlow's
-// GetWindowedOutputSize rules.
+// The output size and padding of one spatial dimension. The rules are those of
+// TensorFlow's GetWindowedOutputSize.
 struct Window {
   int64_t output, before, after;
 };
-// `before`, `after`: the padding where it is explicit.
+// `before` and `after` are the explicit padding. Other padding types ignore
+// them.
 Window ComputeWindow(const Operator& op, int axis, int64_t input,
                      int64_t before, int64_t after) {
   const int64_t stride = op.strides[axis];
@@ -34,8 +35,9 @@ Window ComputeWindow(const Operator& op, int axis, int64_t input,
     return {output, total / 2, total - total / 2};
   }
   if (op.padding.type == PaddingType::kValid) before = after = 0;
-  // As TensorFlow rounds, windows that are a little too large give no output,
-  // and larger ones an error.
+  // TensorFlow's rounding. A window that exceeds the input by less than two
+  // strides gives an output of size 0. A larger window gives a negative size,
+  // which is an error.
   return {(input + before + after - extent + stride) / stride, before, after};
 }
 
@@ -45,8 +47,8 @@ std::array<Window, 2> ComputeWindows(const Operator& op, const Shape& input) {
           ComputeWindow(op, 1, input[2], p.left, p.right)};
 }
 
-// The size that a window of a convolution from output to input has been moved
-// over.
+// The number of cells that all windows of a Conv2DTranspose cover in one
+// dimension of its output, before any padding is cut off.
 int64_t FullSize(const Operator& op, int axis, int64_t input) {
   return (input - 1) * op.strides[axis] +
          (op.kernel[axis] - 1) * op.dilations[axis] + 1;
@@ -61,11 +63,12 @@ StatusOr<std::array<int64_t, 2>> TransposedSize(const Operator& op,
   for (int i = 0; i < 2; ++i) {
     const int64_t input = in[0][1 + i];
     size[i] = FullSize(op, i, input);
-    if (op.like) {
+    if (op.size_from_last_input) {
       size[i] = in.back()[1 + i];
       if (ComputeWindow(op, i, size[i], 0, 0).output != input) {
-        return InvalidArgument("no convolution makes " + ToString(in[0]) +
-                               " of an image like " + ToString(in.back()));
+        return InvalidArgument(
+            "no convolution with these attributes produces " + ToString(in[0]) +
+            " from an image of the size of " + ToString(in.back()));
       }
     } else if (p.type == PaddingType::kSame) {
       size[i] = input * op.strides[i];
@@ -80,14 +83,14 @@ StatusOr<std::array<int64_t, 2>> TransposedSize(const Operator& op,
 }
 
 Status NotAsWanted(const Shape& input, const char* wanted) {
-  return InvalidArgument("input " + ToString(input) + " is not " + wanted);
+  return InvalidArgument("tensor " + ToString(input) + " must " + wanted);
 }
 
-// The output of what moves a window over the image `x`.
+// The output of an operator that moves a window over the image `x`.
 StatusOr<Shape> WindowedShape(const Operator& op, const Shape& x,
                               int64_t channels) {
   for (int i = 0; i < 2; ++i) {
-    // Cells beyond the image cost time and change nothing.
+    // Kernel cells beyond the image cost time and do not change the result.
     if (op.kernel[i] > std::max(kMaxKernel, 2 * x[1 + i])) {
       return InvalidArgument("kernel of " + std::to_string(op.kernel[i]) +
                              " is too large for input " + ToString(x));
@@ -108,22 +111,22 @@ StatusOr<Shape> ConvolutionShape(const Operator& op, const Shape& x) {
                            " groups do not divide " + std::to_string(x[3]) +
                            " and " + std::to_string(op.filters) + " channels");
   }
-  if (op.filters < 1) return InvalidArgument("has no filters");
+  if (op.filters < 1) return InvalidArgument("filters must be positive");
   return WindowedShape(op, x, op.filters);
 }
 
 StatusOr<Shape> TransposedShape(const Operator& op,
                                 const std::vector<Shape>& in) {
-  if (op.filters < 1) return InvalidArgument("has no filters");
+  if (op.filters < 1) return InvalidArgument("filters must be positive");
   IOS_ASSIGN_OR_RETURN(const auto size, TransposedSize(op, in));
   return Shape{in[0][0], size[0], size[1], op.filters};
 }
 
 StatusOr<Shape> MatMulShape(const Operator& op, const Shape& x) {
   if (x.size() == 4 && (x[1] != op.kernel[0] || x[2] != op.kernel[1])) {
-    return NotAsWanted(x, "[N,C] or of the kernel's size");
+    return NotAsWanted(x, "be [N,C] or an image of the kernel's size");
   }
-  if (op.filters < 1) return InvalidArgument("has no units");
+  if (op.filters < 1) return InvalidArgument("filters must be positive");
   return Shape{x[0], op.filters};
 }
 
@@ -135,7 +138,7 @@ StatusOr<Shape> ConcatShape(const std::vector<Shape>& in) {
     if (s.size() != x.size() ||
         !std::equal(s.begin(), s.end() - 1, x.begin())) {
       return InvalidArgument("inputs " + ToString(x) + " and " + ToString(s) +
-                             " do not concatenate");
+                             " cannot be concatenated");
     }
     output.back() += s.back();
   }
@@ -146,7 +149,7 @@ StatusOr<Shape> SumShape(const std::vector<Shape>& in) {
   for (const Shape& s : in) {
     if (s != in[0]) {
       return InvalidArgument("inputs " + ToString(in[0]) + " and " +
-                             ToString(s) + " do not add");
+                             ToString(s) + " cannot be added");
     }
   }
   return in[0];
@@ -157,7 +160,7 @@ StatusOr<Shape> BinaryShape(const Operator& op, const std::vector<Shape>& in) {
   const Shape output = Broadcast(in[0], y);
   if (!output.empty()) return output;
   return InvalidArgument("inputs " + ToString(in[0]) + " and " + ToString(y) +
-                         " do not broadcast");
+                         " cannot be broadcast to one shape");
 }
 
 StatusOr<Shape> PaddedImageShape(const Operator& op, const Shape& x) {
@@ -166,7 +169,7 @@ StatusOr<Shape> PaddedImageShape(const Operator& op, const Shape& x) {
   if (op.pad_mode != PadMode::kConstant &&
       (std::max(p.top, p.bottom) > x[1] - less ||
        std::max(p.left, p.right) > x[2] - less || x[0] < less)) {
-    return NotAsWanted(x, "large enough to be mirrored");
+    return NotAsWanted(x, "be large enough for mirror padding");
   }
   return Shape{x[0], std::max<int64_t>(x[1] + p.top + p.bottom, 0),
                std::max<int64_t>(x[2] + p.left + p.right, 0),
@@ -177,30 +180,32 @@ StatusOr<Shape> ResizedShape(const Operator& op, const std::vector<Shape>& in) {
   const Shape& x = in[0];
   Shape output = x;
   for (int i = 0; i < 2; ++i) {
-    output[1 + i] = op.like                 ? in.back()[1 + i] * op.factors[i]
+    output[1 + i] = op.size_from_last_input ? in.back()[1 + i] * op.factors[i]
                     : op.output_size[i] > 0 ? op.output_size[i]
                                             : x[1 + i] * op.factors[i];
   }
-  // As TensorFlow, even where nothing is to be computed.
+  // TensorFlow refuses empty images, too, even if the batch is empty.
   for (const Shape& shape : {x, output}) {
     if (shape[1] < 1 || shape[2] < 1) {
-      return NotAsWanted(shape, "an image with cells");
+      return NotAsWanted(shape, "have at least one pixel per image");
     }
   }
   return output;
 }
 
-// Of DepthToSpace and SpaceToDepth.
+// The output of DepthToSpace or SpaceToDepth.
 StatusOr<Shape> MovedDepthShape(const Operator& op, const Shape& x) {
   const int64_t side = op.block_size, cells = side * side;
   if (op.type == OperatorType::kDepthToSpace) {
     if (x[3] % cells != 0) {
-      return NotAsWanted(x, "of as many channels as blocks have cells");
+      return NotAsWanted(x,
+                         "have a multiple of block_size * block_size channels");
     }
     return Shape{x[0], x[1] * side, x[2] * side, x[3] / cells};
   }
   if (x[1] % side != 0 || x[2] % side != 0) {
-    return NotAsWanted(x, "made of whole blocks");
+    return NotAsWanted(
+        x, "have a height and a width that are multiples of block_size");
   }
   return Shape{x[0], x[1] / side, x[2] / side, x[3] * cells};
 }
@@ -215,7 +220,7 @@ StatusOr<Shape> SliceShape(const Operator& op, const Shape& x) {
 }
 
 StatusOr<Shape> ReducedShape(const Shape& x) {
-  if (x.back() < 1) return NotAsWanted(x, "of one channel or more");
+  if (x.back() < 1) return NotAsWanted(x, "have at least one channel");
   Shape output = x;
   output.back() = 1;
   return output;
@@ -227,7 +232,7 @@ StatusOr<Shape> ShapeOfGroups(const Operator& op, const Shape& x) {
                          std::to_string(x.back()) + " channels");
 }
 
-// The shape by the type's own rules, of inputs of the ranks it takes.
+// Applies the rules of the operator's type to inputs that passed CheckRanks.
 StatusOr<Shape> OutputShape(const Operator& op, const std::vector<Shape>& in) {
   const Shape& x = in[0];
   switch (op.type) {
@@ -278,28 +283,29 @@ Status CheckRanks(const Operator& op, const std::vector<Shape>& in) {
       op.type == OperatorType::kConv2DTranspose ||
       op.type == OperatorType::kDepthToSpace ||
       op.type == OperatorType::kSpaceToDepth || op.type == OperatorType::kLrn;
-  if (spatial && in[0].size() != 4) return NotAsWanted(in[0], "[N,H,W,C]");
-  if (op.like && in.back().size() != 4) {
+  if (spatial && in[0].size() != 4) return NotAsWanted(in[0], "be [N,H,W,C]");
+  if (op.size_from_last_input && in.back().size() != 4) {
     return InvalidArgument("reference " + ToString(in.back()) +
                            " is not [N,H,W,C]");
   }
   return Status();
 }
 
-// Tensors, weights and work are within limits.
+// Checks that tensors, weights and work are within limits.
 Status CheckSizes(const Operator& op, const std::vector<Shape>& in,
                   const Shape& output) {
   IOS_RETURN_IF_ERROR(CheckShape(output));
   if ((op.type == OperatorType::kPad || op.type == OperatorType::kResize) &&
       std::max(output[1], output[2]) > kMaxMapped) {
-    return InvalidArgument("gives an image of " + ToString(output));
+    return InvalidArgument("the output image is too large: " +
+                           ToString(output));
   }
   for (const Shape& shape : WeightShapes(op, in[0])) {
     IOS_RETURN_IF_ERROR(CheckShape(shape));
   }
   const int64_t flops = Flops(op, in, output);
   if (flops > kMaxFlops) {
-    return InvalidArgument("is of " + std::to_string(flops) +
+    return InvalidArgument("the operator needs " + std::to_string(flops) +
                            " multiply-adds, which are too many");
   }
   return Status();
@@ -325,7 +331,8 @@ StatusOr<Shape> InferShape(const Operator& op, const std::vector<Shape>& in) {
   IOS_ASSIGN_OR_RETURN(const Shape output, OutputShape(op, in));
   if (op.residual && in.back() != output) {
     return InvalidArgument("residual " + ToString(in.back()) +
-                           " does not add to " + ToString(output));
+                           " cannot be added to the output " +
+                           ToString(output));
   }
   IOS_RETURN_IF_ERROR(CheckSizes(op, in, output));
   return output;

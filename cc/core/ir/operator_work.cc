@@ -1,4 +1,4 @@
-// The weights that operators own, and the work that they are.
+// The shapes of operators' weights, and estimates of operators' work.
 
 #include <algorithm>
 

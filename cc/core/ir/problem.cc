@@ -9,10 +9,10 @@
 namespace ios {
 namespace {
 
-// With fewer channels or filters Winograd's transforms take longer than they
-// save, and with fewer pixels a convolution by a product of matrices reads more
-// than it computes.
-constexpr int64_t kFewest = 8;
+// With fewer channels or filters, Winograd's transforms take more time than
+// they save. With fewer pixels, a convolution by matrix product spends more on
+// reading than on computing.
+constexpr int64_t kFewestPixels = 8;
 
 bool IsWorthTrying(const Operator& op, Algorithm algorithm, const Shape& input,
                    const Shape& output) {
@@ -20,11 +20,11 @@ bool IsWorthTrying(const Operator& op, Algorithm algorithm, const Shape& input,
   const int64_t pixels = NumElements({output.begin(), output.end() - 1});
   switch (algorithm) {
     case Algorithm::kGemm:
-      return pixels >= kFewest || op.type == OperatorType::kMatMul;
+      return pixels >= kFewestPixels || op.type == OperatorType::kMatMul;
     case Algorithm::kRows:
-      return pixels >= kFewest && op.groups == input.back();
+      return pixels >= kFewestPixels && op.groups == input.back();
     default:
-      return std::min(op.filters, input.back()) >= kFewest;
+      return std::min(op.filters, input.back()) >= kFewestPixels;
   }
 }
 

@@ -1,5 +1,5 @@
-// Problem: a block as the Python scheduler sees it, with what only the C++ side
-// can tell: shapes, work, which operators may merge.
+// Problem: a block as the Python scheduler sees it, with information that only
+// the C++ side computes: shapes, work, and the operators that may merge.
 #ifndef IOS_TF_CC_CORE_IR_PROBLEM_H_
 #define IOS_TF_CC_CORE_IR_PROBLEM_H_
 
@@ -11,15 +11,17 @@
 
 namespace ios {
 
-// By operator, the algorithms of a CPU that are worth measuring beside the
-// direct one.
+// The CPU algorithms that are worth measuring besides kDirect, by operator.
 std::vector<std::vector<Algorithm>> AlgorithmsOf(
     const Block& block, const std::vector<Shape>& shapes);
 
-// {"version", "signature", "block", "shapes", "flops", "merge_classes",
-// "operator_keys", "weight_shapes"}: shapes, work and weights' shapes of every
-// operator, the classes of operators that may merge (merge.h), and a string per
-// operator that is equal for equal work (type, attributes, input shapes).
+// A JSON object with these members:
+//   "version", "signature", "block";
+//   "shapes", "flops", "weight_shapes": by operator;
+//   "merge_classes": groups of operators that may merge (see MergeClasses);
+//   "algorithms": see AlgorithmsOf;
+//   "operator_keys": a string per operator, which is equal for equal work
+//     (type, attributes, input shapes).
 StatusOr<std::string> ProblemJson(const Block& block);
 
 }  // namespace ios

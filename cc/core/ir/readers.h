@@ -1,4 +1,4 @@
-// Readers: who reads the tensors of a block.
+// Readers: the operators that read each tensor of a block.
 #ifndef IOS_TF_CC_CORE_IR_READERS_H_
 #define IOS_TF_CC_CORE_IR_READERS_H_
 
@@ -19,15 +19,16 @@ struct Readers {
     for (int out : block.outputs) outside[out] = true;
   }
 
-  // The operator that alone reads `ref`, once, or -1.
+  // The only reader of operator `ref`'s output. Returns -1 if there are other
+  // reads, also by the same operator or from outside, or if `ref` is an input.
   int Only(int ref) const {
     const bool one = ref >= 0 && !outside[ref] && operators[ref].size() == 1;
     return one ? operators[ref][0] : -1;
   }
 
-  // Of each operator's output; those that read it twice are there twice.
+  // The readers of each operator's output. A reader is listed once per read.
   std::vector<std::vector<int>> operators;
-  std::vector<bool> outside;  // whether it is an output of the block
+  std::vector<bool> outside;  // true for outputs of the block
 };
 
 }  // namespace ios

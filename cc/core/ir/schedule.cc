@@ -30,8 +30,9 @@ const char* ToString(Strategy strategy) {
   return "";
 }
 
-// The places of a block's operators in the stage that is being checked. Made
-// once for all stages: there may be as many of them as operators.
+// The group and position of each operator in the stage that is being checked.
+// All stages share one object, because a block may have as many stages as
+// operators.
 class StageMarks {
  public:
   explicit StageMarks(size_t operators)
@@ -52,7 +53,7 @@ class StageMarks {
     }
   }
 
-  int group(int op) const { return group_[op]; }  // -1: not of this stage
+  int group(int op) const { return group_[op]; }  // -1: not in this stage
   int position(int op) const { return position_[op]; }
 
  private:
@@ -61,8 +62,8 @@ class StageMarks {
 
 Status CheckGroups(const Block& block, const Stage& stage,
                    const std::string& where, const StageMarks& marks) {
-  // Within one group, operators connect through edges of the stage; those of a
-  // split need not.
+  // The operators of a group must be connected by edges of the stage, except in
+  // a split.
   for (const auto& group : stage.groups) {
     for (int op : group) {
       for (int ref : block.operators[op].inputs) {
@@ -98,9 +99,10 @@ Status CheckStage(const Block& block, const Stage& stage,
                            " must have one group");
   }
   if ((stage.strategy == Strategy::kSplit) != (stage.micro_batches > 1)) {
-    return InvalidArgument(
-        std::string(ToString(stage.strategy)) + " " + where + " cannot have " +
-        std::to_string(stage.micro_batches) + " micro-batches");
+    return InvalidArgument(std::string(ToString(stage.strategy)) + " " + where +
+                           " cannot have "
+                           "micro_batches=" +
+                           std::to_string(stage.micro_batches));
   }
   if (stage.strategy == Strategy::kMerge) {
     const StatusOr<MergePlan> plan = PlanMerge(block, stage.groups[0]);
@@ -113,7 +115,8 @@ Status CheckStage(const Block& block, const Stage& stage,
   return status;
 }
 
-// Notes the stage of each of its operators in `stage_of`, where they had none.
+// Checks the stage's operators and records its number for them in `stage_of`.
+// No operator may have a stage already.
 Status CheckMembers(const Stage& stage, int number,
                     std::vector<int>* stage_of) {
   const int n = stage_of->size();
@@ -124,7 +127,8 @@ Status CheckMembers(const Stage& stage, int number,
     for (int op : group) {
       if (op < 0 || op >= n) {
         return InvalidArgument("there is no operator " + std::to_string(op) +
-                               " in a block of " + std::to_string(n));
+                               "; the block's number of operators is " +
+                               std::to_string(n));
       }
       if ((*stage_of)[op] >= 0) {
         return InvalidArgument("operator " + std::to_string(op) +
@@ -136,7 +140,7 @@ Status CheckMembers(const Stage& stage, int number,
   return Status();
 }
 
-// An object: the name of an algorithm -> operators.
+// Reads the optional member "algorithms": {name of an algorithm: [operators]}.
 Status ReadAlgorithms(const json& value, Schedule* schedule) {
   const auto algorithms = value.find("algorithms");
   if (algorithms == value.end()) return Status();
@@ -195,7 +199,7 @@ std::vector<std::vector<int>> ConnectedComponents(
     }
   }
   std::vector<std::vector<int>> components;
-  std::map<int, int> number;  // of a root's component
+  std::map<int, int> number;  // component number, by root
   for (int i : operators) {
     const auto [it, is_new] = number.try_emplace(root(i), components.size());
     if (is_new) components.emplace_back();
@@ -317,7 +321,7 @@ StatusOr<Schedule> ParseSchedule(const std::string& text, const Block& block) {
   IOS_ASSIGN_OR_RETURN(Schedule schedule, ScheduleFromJsonValue(value));
   const auto signature = value.find("signature");
   if (signature == value.end() || *signature != Signature(block)) {
-    return InvalidArgument("it is a schedule for another block");
+    return InvalidArgument("the schedule is for another block");
   }
   IOS_RETURN_IF_ERROR(Validate(schedule, block));
   return schedule;

@@ -1,4 +1,4 @@
-// Schedule: the ordered stages of a block (paper, section 3), its JSON and its
+// Schedule: the ordered stages of a block (paper, section 3), with JSON and
 // validation. An invalid schedule is never executed.
 #ifndef IOS_TF_CC_CORE_IR_SCHEDULE_H_
 #define IOS_TF_CC_CORE_IR_SCHEDULE_H_
@@ -23,27 +23,29 @@ enum class Strategy {
 struct Stage {
   Strategy strategy = Strategy::kConcurrent;
   // kConcurrent: the connected components of the stage's operators, each in a
-  // topological order. kMerge: one group, the operators that become one.
-  // kSplit: one group in a topological order, through which every micro-batch
-  // goes.
+  //   topological order.
+  // kMerge: one group with the operators that become one.
+  // kSplit: one group in a topological order. Every micro-batch runs through
+  //   this group.
   std::vector<std::vector<int>> groups;
-  // kSplit: how many parts, of sizes as equal as can be, the batch is cut into,
-  // but no more than it has images. 1 for other strategies.
+  // kSplit: the number of parts of nearly equal size that the batch is cut
+  // into. A batch with fewer images has one part per image. 1 for other
+  // strategies.
   int64_t micro_batches = 1;
 };
 
 struct Schedule {
   std::vector<Stage> stages;
-  // Of operators that are not computed by kDirect.
+  // By operator, for operators that are not computed by kDirect.
   std::map<int, Algorithm> algorithms = {};
 };
 
-// Schedules of one block, by the batch size each is for.
+// Schedules of one block, by batch size.
 using BatchSchedules = std::map<int64_t, Schedule>;
 
-// The entry of a map by batch sizes that is to be used for `batch`: that of the
-// nearest size by ratio; of two that are equally near, that of the smaller. The
-// end, if there is none.
+// The entry of a map by batch size that a batch of size `batch` uses: the
+// nearest size by ratio, and the smaller size if two are equally near. Returns
+// end() if the map is empty.
 template <typename ByBatch>
 typename ByBatch::const_iterator NearestBatch(const ByBatch& sizes,
                                               int64_t batch) {
@@ -51,42 +53,44 @@ typename ByBatch::const_iterator NearestBatch(const ByBatch& sizes,
   if (above == sizes.begin()) return above;
   const auto below = std::prev(above);
   if (above == sizes.end()) return below;
-  // batch / below <= above / batch, of numbers whose product may be large.
+  // Tests batch / below <= above / batch. The products may exceed 64 bits.
   const double square = static_cast<double>(batch) * batch;
   return square <= static_cast<double>(below->first) * above->first ? below
                                                                     : above;
 }
 
-// One operator a stage, in the block's order.
+// One operator per stage, in the block's order.
 Schedule SequentialSchedule(const Block& block);
 
-// Every stage runs, concurrently, all operators that are ready (the paper's
+// Every stage runs all operators that are ready concurrently (the paper's
 // greedy baseline, section 6).
 Schedule GreedySchedule(const Block& block);
 
-// The connected components of some operators, by the edges between these: in
-// the order of their first, each in that of `operators`.
+// The connected components of `operators`, by the edges between them. The
+// components are in the order of their first operators, and each component
+// keeps the order of `operators`.
 std::vector<std::vector<int>> ConnectedComponents(
     const Block& block, const std::vector<int>& operators);
 
-// The block with the schedule's algorithms for those of its operators.
+// The block with the schedule's algorithms set in its operators.
 Block WithAlgorithms(Block block, const Schedule& schedule);
 
-// Every operator exactly once, no edge to an earlier stage, groups are the
-// connected components in a topological order, merges are legal (merge.h),
-// splits make two micro-batches or more, algorithms are for the operators.
+// Checks that every operator occurs exactly once, no edge leads to an earlier
+// stage, groups are the connected components in a topological order, merges are
+// legal (merge.h), splits have two or more micro-batches, and algorithms can
+// compute their operators.
 Status Validate(const Schedule& schedule, const Block& block);
 
-// The same of stages that need not cover the block, nor come after those of
-// their inputs.
+// Makes the checks within stages only. The stages need not cover the block or
+// come after the stages of their inputs.
 Status ValidateStages(const std::vector<Stage>& stages, const Block& block);
 
 std::string ToJson(const Schedule& schedule);
-// Other members of the JSON object (latencies, device …) are passed over.
+// Ignores other members of the JSON object (latencies, device …).
 StatusOr<Schedule> ScheduleFromJson(const std::string& json);
 
-// The schedule in a file of a schedule cache, if it is valid for this block,
-// whose signature the file must name.
+// Parses a file of a schedule cache. The schedule must be valid for `block`,
+// and the file must contain the block's signature.
 StatusOr<Schedule> ParseSchedule(const std::string& json, const Block& block);
 
 }  // namespace ios

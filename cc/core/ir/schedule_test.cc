@@ -1,4 +1,4 @@
-// Which schedules are legal, and schedules as JSON.
+// Tests the validation of schedules and their JSON.
 #include "cc/core/ir/schedule.h"
 
 #include <cstdint>
@@ -62,9 +62,9 @@ TEST(IllegalSchedules) {
       Validate({{Merge({0, 2}), Concurrent({{1}}), Concurrent({{3}})}}, block),
       "cannot be merged");
   EXPECT_ERROR(Validate({{Split({0, 1, 2, 3}, 1)}}, block),
-               "split stage 0 cannot have 1 micro-batches");
+               "split stage 0 cannot have micro_batches=1");
   EXPECT_ERROR(Validate({{{Strategy::kConcurrent, {{0, 1, 2, 3}}, 2}}}, block),
-               "concurrent stage 0 cannot have 2 micro-batches");
+               "concurrent stage 0 cannot have micro_batches=2");
   EXPECT_ERROR(
       Validate({{{Strategy::kSplit, {{0, 2}, {1}}, 2}, Concurrent({{3}})}},
                block),

@@ -7,8 +7,8 @@
 namespace ios {
 namespace {
 
-// Whether `op` can write any slice as fast as a dense tensor, on every device,
-// and has no activation but could.
+// Returns whether `op` can take an activation. Its type must write any slice as
+// fast as a dense tensor on every device.
 bool TakesActivation(const Operator& op) {
   return (op.type == OperatorType::kAdd || op.type == OperatorType::kScale ||
           op.type == OperatorType::kBinary) &&

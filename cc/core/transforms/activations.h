@@ -1,5 +1,5 @@
-// Activations that change places with what joins tensors: who writes the parts
-// or reads the whole applies them on the way.
+// Moves activations across concats and sums, to operators that write the inputs
+// or read the result. These operators apply the activation in the same pass.
 #ifndef IOS_TF_CC_CORE_TRANSFORMS_ACTIVATIONS_H_
 #define IOS_TF_CC_CORE_TRANSFORMS_ACTIVATIONS_H_
 
@@ -12,21 +12,23 @@ namespace ios {
 
 using OperatorPredicate = std::function<bool(const Operator&)>;
 
-// The activation of a concat that nobody else reads is a concat of activations,
-// as in NASNet's cells: sums, scales and the like that only the concat reads
-// apply theirs. The operator that was the concat activates the one tensor that
-// may be left, or joins all but the last; that which was the activation joins
-// them all. `is_wanted`: of which activations.
+// Replaces the activation of a concat by a concat of activations, as in
+// NASNet's cells. The concat must have no other reader, and `is_wanted` selects
+// the activations. Sums, scales and binary operators that only the concat reads
+// apply the activation themselves; at most one input may be of another kind.
+// The former concat activates this input or, if there is none, joins all inputs
+// but the last. The former activation then joins everything.
 void ActivateBeforeConcats(const OperatorPredicate& is_wanted, Block* block);
 
-// The operator that adds up the terms of a sum as it reads them, or -1: the
-// sum's only reader, by its first input, if `takes_terms`: several would each
-// add them up. No term is a concat, which may be in pieces itself.
+// The operator that adds up the terms of `sum` while it reads them, or -1. It
+// is the sum's only reader, because several readers would repeat the addition.
+// It reads the sum as its first input and satisfies `takes_terms`. No term may
+// be a concat, which may itself be left in pieces.
 int ReaderOfTerms(const Block& block, const Readers& readers,
                   const OperatorPredicate& takes_terms, int sum);
 
-// Such operators apply the sum's relu to what they read: nothing but its terms
-// is left of the sum.
+// Moves the relu of a sum into its ReaderOfTerms, as `pre_activation`. The sum
+// itself then has nothing left to compute.
 void ActivateAfterSums(const OperatorPredicate& takes_terms, Block* block);
 
 }  // namespace ios

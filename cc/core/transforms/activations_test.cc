@@ -1,4 +1,4 @@
-// Which activations change places.
+// Tests which activations are moved.
 #include "cc/core/transforms/activations.h"
 
 #include <vector>
@@ -23,7 +23,7 @@ Operator Relu(int input) {
   return op;
 }
 
-// 0 and 1 are sums, 2 is a convolution; 3 joins `parts`, 4 activates that.
+// 0 and 1 are sums, 2 is a convolution, 3 joins `parts`, 4 is the relu of 3.
 Block Cell(std::vector<int> parts) {
   const Operator sum = Join(OperatorType::kAdd, {-1, -1});
   return MakeBlock({sum, sum, Conv(-1, 16, 1),
@@ -32,7 +32,7 @@ Block Cell(std::vector<int> parts) {
 }
 
 TEST(SumsAreActivatedBeforeTheyAreJoined) {
-  // A convolution cannot write into a slice for nothing.
+  // A convolution may be slower when it writes into a slice.
   Block block = Cell({0, 2, 1});
   const std::vector<Shape> before = *InferShapes(block);
   ActivateBeforeConcats(All, &block);
@@ -66,8 +66,8 @@ TEST(WhereAllAreActivatedNothingIsLeftToDo) {
 }
 
 TEST(OtherConcatsAreActivatedAfterwards) {
-  // Two parts that cannot be activated, none that can, a part that somebody
-  // else reads, a part and a concat that are read outside.
+  // In this order: two parts that cannot be activated, no part that can, a part
+  // with another reader, a part that is an output, a concat that is an output.
   std::vector<Block> others = {Cell({0, 1, 2, -1}), Cell({2, -1}), Cell({0, 2}),
                                Cell({0, 2}), Cell({0, 1})};
   others[2].operators.push_back(Conv(0, 16, 1));
@@ -84,7 +84,7 @@ TEST(OtherConcatsAreActivatedAfterwards) {
   EXPECT(ToJson(unwanted) == ToJson(Cell({0, 1})));
 }
 
-// 1 adds 0 up, 2 reads the sum.
+// 1 is the sum of 0 and the input, 2 reads the sum.
 Block Summed() {
   Operator sum = Join(OperatorType::kAdd, {0, -1});
   sum.activation = Activation::kRelu;
@@ -102,8 +102,9 @@ TEST(ReadersOfTermsActivateTheirSum) {
 }
 
 TEST(OtherSumsActivateThemselves) {
-  // Two readers, one that is no such convolution, its residual, an activation
-  // that it cannot apply, a term that is a concat.
+  // In this order: two readers, a reader that is not a SepConv, a sum that is
+  // read as the residual, an activation that the reader cannot apply, a term
+  // that is a concat.
   std::vector<Block> others(5, Summed());
   others[0].operators.push_back(others[0].operators[2]);
   others[0].outputs = {2, 3};

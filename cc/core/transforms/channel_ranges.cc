@@ -5,14 +5,14 @@
 namespace ios {
 namespace {
 
-// An element of a dimension, times a factor.
+// An element of an unpadded dimension, and the factor that it is scaled by.
 struct Source {
   int64_t index;
   float factor;
 };
 
-// The element that each element of a padded dimension is made of. If they are
-// `summed`, the two that one becomes add up to it.
+// The source of each element of a padded dimension. If the dimension is
+// `summed` over, the two copies of a duplicated element add up to it.
 std::vector<Source> ElementsOf(const ChannelRanges& ranges, int64_t size,
                                bool summed) {
   std::vector<Source> sources;

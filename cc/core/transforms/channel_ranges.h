@@ -1,4 +1,5 @@
-// Channels with others added to them, and the weights that belong to such.
+// Ranges of channels with padding, and the padding of the weights that read or
+// write them.
 #ifndef IOS_TF_CC_CORE_TRANSFORMS_CHANNEL_RANGES_H_
 #define IOS_TF_CC_CORE_TRANSFORMS_CHANNEL_RANGES_H_
 
@@ -10,11 +11,11 @@
 
 namespace ios {
 
-// Channels that lie one after another. Those that are added repeat the first
-// ones; there are no more of them than of these.
+// Consecutive channels with padding at their end. The added channels repeat the
+// first channels of the range, each at most once.
 struct ChannelRange {
   int64_t channels = 0;
-  int64_t padded = 0;  // with those that are added
+  int64_t padded = 0;  // including the added channels
 };
 
 inline bool operator==(const ChannelRange& a, const ChannelRange& b) {
@@ -25,24 +26,25 @@ inline bool operator<(const ChannelRange& a, const ChannelRange& b) {
 }
 
 // All channels of a tensor, or of one dimension of a weight; empty for a
-// dimension that stays as it is.
+// dimension that is not padded.
 using ChannelRanges = std::vector<ChannelRange>;
 
-// How many channels there are with those that are added.
+// The number of channels including the added ones.
 int64_t PaddedSize(const ChannelRanges& ranges);
 
-// Whether any channels are added.
+// Returns whether any channels are added.
 bool IsPadded(const ChannelRanges& ranges);
 
-// Adds a range at the end. Ranges that are not padded are one where they meet:
-// equal channels have equal ranges.
+// Adds a range at the end. Adjacent ranges without padding are joined, so that
+// equal channels always have equal ranges.
 void Append(const ChannelRange& range, ChannelRanges* ranges);
 
-// The ranges of an output that has `multiplier` channels for each.
+// The ranges of an output that has `multiplier` channels per input channel.
 ChannelRanges Times(ChannelRanges ranges, int64_t multiplier);
 
-// How a weight becomes that of a padded operator: its last dimension but one,
-// the channels that are read, and its last, those that are made.
+// The padding of a padded operator's weight. `read` is for the channels that
+// the operator reads, the weight's second to last dimension. `made` is for the
+// channels that it writes, the last dimension.
 struct WeightPadding {
   ChannelRanges read, made;
 };
@@ -54,13 +56,14 @@ inline bool operator<(const WeightPadding& a, const WeightPadding& b) {
   return std::tie(a.read, a.made) < std::tie(b.read, b.made);
 }
 
-// The ranges of a dimension of a weight that meets a tensor of `channels`.
+// The ranges of the weight dimension that belongs to a tensor with `channels`.
 ChannelRanges OfWeight(const ChannelRanges& channels);
 
 Shape PaddedShape(const Shape& weight, const WeightPadding& padding);
 
-// The elements of a weight of `shape`, padded. Halves are exact, unless they
-// are smaller than normal numbers of the type they are rounded to.
+// The elements of a weight of `shape`, padded. Weights of duplicated input
+// channels are halved. This is exact unless the half is subnormal in the type
+// that it is rounded to.
 std::vector<float> PadWeight(const float* weight, const Shape& shape,
                              const WeightPadding& padding);
 

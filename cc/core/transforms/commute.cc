@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<int64_t, 2> kOne = {1, 1};
 
-// Whether it is linear in each pixel, but for its activation.
+// Returns whether `op` is linear in each pixel, apart from its activation.
 bool IsPointwise(const Operator& op) {
   return op.type == OperatorType::kConv2D && op.kernel == kOne &&
          op.strides == kOne && op.groups == 1 && !op.residual &&

@@ -1,4 +1,4 @@
-// Commutation: operators that give the same in another order, for less.
+// Commutation: reorders operators if the result stays the same and costs less.
 #ifndef IOS_TF_CC_CORE_TRANSFORMS_COMMUTE_H_
 #define IOS_TF_CC_CORE_TRANSFORMS_COMMUTE_H_
 
@@ -9,12 +9,12 @@
 
 namespace ios {
 
-// Average pools whose only reader is a 1x1 convolution to fewer channels, as in
-// the modules of Inception. An average of sums is the sum of averages, and
-// padded cells never count in one: convolved first, there are fewer channels to
-// average. In the result both have changed places, and the pool has the
-// convolution's activation, which no other block has. Returns the places:
-// {where the convolution now is, where it was}.
+// Swaps an average pool and the 1x1 convolution to fewer channels that is its
+// only reader, as in the modules of Inception. The result is the same because
+// an average of sums is the sum of averages, and padded cells never count in an
+// average. The pool then has fewer channels to average. It also gets the
+// convolution's activation; in other blocks, pools have no activation. Returns
+// the pairs {new index of the convolution, its old index}.
 std::vector<std::pair<int, int>> PoolAfterConvolutions(
     const std::vector<Shape>& shapes, Block* block);
 

@@ -1,4 +1,4 @@
-// Which operators change places.
+// Tests which operators change places.
 #include "cc/core/transforms/commute.h"
 
 #include <functional>
@@ -49,7 +49,8 @@ TEST(PoolsChangePlacesWithConvolutionsToFewerChannels) {
 }
 
 TEST(ActivationsDoNotChangePlaces) {
-  // Another such convolution reads the pool, which by then has an activation.
+  // A second 1x1 convolution reads the pool after the first swap. By then the
+  // pool has an activation.
   Block block = Pooled();
   block.operators.push_back(Conv(2, 2, 1));
   block.outputs = {3};

@@ -13,16 +13,16 @@ namespace ios {
 namespace {
 
 bool IsAnySize(const Operator& op) {
-  // With stride 1, SAME pads (extent - 1) / 2 cells before, whatever the
-  // input's size, so kernels of different sizes align for every height and
-  // width. A 1x1 kernel reads the same cells under VALID.
+  // With stride 1, SAME pads (extent - 1) / 2 cells before the input, for every
+  // input size. So kernels of different sizes align for every height and width.
+  // A 1x1 kernel reads the same cells under VALID.
   const bool pointwise = op.kernel == std::array<int64_t, 2>{1, 1};
   return op.strides == std::array<int64_t, 2>{1, 1} &&
          (op.padding.type == PaddingType::kSame ||
           (pointwise && op.padding.type == PaddingType::kValid));
 }
 
-// Two operators may merge exactly if their keys are equal.
+// Two operators may merge only if their keys are equal.
 using Key = std::tuple<int, std::array<int64_t, 2>, std::array<int64_t, 2>,
                        Activation, bool, std::array<int64_t, 2>, PaddingType,
                        std::array<int64_t, 4>>;
@@ -44,15 +44,15 @@ bool MergeKey(const Operator& op, Key* key) {
   return true;
 }
 
-// Finds the place of each part's kernel in the merged one.
+// Finds the position of each part's kernel in the merged kernel.
 Status PlaceKernels(const Block& block, MergePlan* plan) {
   const auto& kernel = plan->merged.kernel;
   for (MergePlan::Part& part : plan->parts) {
     const Operator& op = block.operators[part.op];
     part.row = (kernel[0] - 1) / 2 - (op.kernel[0] - 1) / 2;
     part.column = (kernel[1] - 1) / 2 - (op.kernel[1] - 1) / 2;
-    // With dilation d, SAME pads (d * (k - 1)) / 2 cells before; the kernels'
-    // taps line up only if the difference of two pads is a multiple of d.
+    // With dilation d, SAME pads (d * (k - 1)) / 2 cells before the input. The
+    // kernels' taps align only if two pads differ by a multiple of d.
     for (int d = 0; d < 2; ++d) {
       const int64_t dilation = op.dilations[d];
       const int64_t difference =
@@ -77,7 +77,7 @@ StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops) {
   Key first;
   const std::set<int> different(ops.begin(), ops.end());
   if (different.size() != ops.size()) {
-    return InvalidArgument("a merge takes every operator once");
+    return InvalidArgument("a merge lists an operator more than once");
   }
   for (size_t i = 0; i < ops.size(); ++i) {
     const Operator& op = block.operators[ops[i]];
@@ -85,7 +85,8 @@ StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops) {
     if (!MergeKey(op, &key)) {
       return InvalidArgument("operator " + std::to_string(ops[i]) + " (" +
                              ToString(op.type) +
-                             ") is no plain convolution, it cannot be merged");
+                             ") is not a plain convolution, so it cannot be "
+                             "merged");
     }
     if (i == 0) {
       first = key;
@@ -108,14 +109,15 @@ StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops) {
     }
     if (i > 0) merged.name += "+" + op.name;
   }
-  // Their sums and products: a merged window is mostly zeros where the windows
-  // of the parts are far from alike.
+  // Checks the sums and products of the parts' sizes. A merged window is mostly
+  // zeros if the parts' windows differ a lot.
   if (plan.merged.filters > kMaxDimension ||
       SaturatingProduct({plan.merged.kernel[0], plan.merged.kernel[1]}) >
           kMaxMergedCells) {
     return InvalidArgument("operators " + std::to_string(ops[0]) + " and " +
                            std::to_string(ops.back()) +
-                           " cannot be merged: they would become too large");
+                           " cannot be merged: the merged convolution would "
+                           "be too large");
   }
   if (!MayCompute(plan.merged, plan.merged.algorithm)) {
     plan.merged.algorithm = Algorithm::kDirect;
@@ -190,7 +192,7 @@ StatusOr<Lowered> LowerMerges(const Block& original, const Schedule& schedule) {
   lowered.block.name = block.name;
   lowered.block.dtype = block.dtype;
   lowered.block.inputs = block.inputs;
-  // Stages are in a topological order, so appending keeps one.
+  // Stages are in a topological order, so appending operators keeps one.
   std::vector<int> new_index(block.operators.size(), -1);
   const auto translate = [&](Operator* op) {
     for (int& ref : op->inputs) {
@@ -237,7 +239,7 @@ StatusOr<Lowered> LowerMerges(const Block& original, const Schedule& schedule) {
     lowered.schedule.stages.push_back(std::move(out));
   }
   for (int out : block.outputs) lowered.block.outputs.push_back(new_index[out]);
-  // A merged convolution may be too large where its parts are not.
+  // A merged convolution may be too large even if its parts are not.
   IOS_RETURN_IF_ERROR(InferShapes(lowered.block).status());
   return lowered;
 }

@@ -12,8 +12,8 @@
 
 namespace ios {
 
-// How operators become one convolution: the operator itself and where each
-// part lies in its channels and in its kernel.
+// The convolution that several operators become, and the position of each part
+// in its channels and in its kernel.
 struct MergePlan {
   Operator merged;
   struct Part {
@@ -24,33 +24,34 @@ struct MergePlan {
   std::vector<Part> parts;
 };
 
-// The plan for two or more operators, or why they may not merge: all must be
-// Conv2D with groups = 1 and no residual, read the same tensor, and share
-// strides, dilations and activation. Kernel sizes may differ where the results
-// stay equal for every height and width: stride 1 and SAME padding.
+// The plan for two or more operators, or an error that says why they may not
+// merge. All must be Conv2D with groups = 1 and no residual, read the same
+// tensor, and share strides, dilations and activation. Kernel sizes may differ
+// only with stride 1 and SAME padding (or VALID for 1x1), where the results
+// stay equal for every height and width.
 StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops);
 
-// The classes of operators any two of which may merge; operators that may merge
-// with no other are left out. This is what the Python scheduler is told.
+// Groups of operators in which any two operators may merge, for the Python
+// scheduler. Operators that cannot merge with any other are left out.
 std::vector<std::vector<int>> MergeClasses(const Block& block);
 
 // Stacks the parts' filters, [kh, kw, C, O_i], zero-padded to the merged
-// kernel; filters[i] belongs to plan.parts[i]. `channels` is the input's. The
-// result is [kh, kw, C, filters].
+// kernel; filters[i] belongs to plan.parts[i]. `channels` is C. The result is
+// [kh, kw, C, filters].
 std::vector<float> StackFilters(const MergePlan& plan, const Block& block,
                                 int64_t channels,
                                 const std::vector<const float*>& filters);
 
-// The parts' biases, [O_i], one after the other; a null one is zeros.
+// Concatenates the parts' biases, [O_i]. A null pointer stands for zeros.
 std::vector<float> StackBiases(const MergePlan& plan, const Block& block,
                                const std::vector<const float*>& biases);
 
-// The block and schedule with their merges made, and the schedule's algorithms
-// in the operators: every merge stage becomes one
-// Conv2D and slices, all in one group of a concurrent stage. Operator i of the
-// result comes from `origin[i]` (operators of `block`; several for a merged
-// convolution, one for anything else). Weights of a merged convolution are
-// those of its origins, stacked.
+// A block and schedule without merge stages. Every merge stage has become one
+// Conv2D and slices, all in one group of a concurrent stage. The schedule's
+// algorithms are set in the operators. Operator i comes from the operators
+// `origin[i]` of the original block: several for a merged convolution, one for
+// anything else. The weights of a merged convolution are the stacked weights of
+// its origins.
 struct Lowered {
   Block block;
   Schedule schedule;

@@ -1,4 +1,4 @@
-// What may merge, and what a merged convolution computes.
+// Tests which operators may merge, and what a merged convolution computes.
 #include "cc/core/transforms/merge.h"
 
 #include <cstdint>
@@ -16,7 +16,7 @@ using testing::Branches;
 using testing::Conv;
 using testing::MakeBlock;
 
-// 0 and 1 merge; then come the others.
+// A merge of 0 and 1, followed by `groups`.
 Schedule MergedFirst(std::vector<std::vector<int>> groups) {
   return {{{Strategy::kMerge, {{0, 1}}},
            {Strategy::kConcurrent, std::move(groups)}}};
@@ -73,7 +73,7 @@ TEST(WhatMayMerge) {
   block = Branches();
   block.operators[1].strides = {2, 2};
   EXPECT_ERROR(PlanMerge(block, {0, 1}).status(), "differ");
-  EXPECT_ERROR(PlanMerge(block, {1, 3}).status(), "no plain convolution");
+  EXPECT_ERROR(PlanMerge(block, {1, 3}).status(), "not a plain convolution");
 }
 
 TEST(MergeStagesAreLoweredToConvolutionAndSlices) {
@@ -101,7 +101,7 @@ TEST(KernelsOfOneSizeMergeWhateverTheirPadding) {
   EXPECT(MayMerge(a, Conv(-1, 8, 5)));
   a.padding.type = PaddingType::kValid;
   EXPECT(MayMerge(a, a));
-  // Cells at the border would be those of other windows.
+  // The windows at the border would read different cells.
   EXPECT(!MayMerge(a, Conv(-1, 8, 3)));
   Operator larger = Conv(-1, 8, 5);
   larger.padding.type = PaddingType::kValid;
@@ -114,7 +114,7 @@ TEST(KernelsOfOneSizeMergeWhateverTheirPadding) {
   Operator padded = a;
   padded.padding.top = 1;
   EXPECT(MayMerge(a, a) && !MayMerge(a, padded));
-  // With a stride, SAME pads as the size of the image says.
+  // With a stride, the padding of SAME depends on the size of the image.
   Operator strided = Conv(-1, 4, 3), strided_larger = Conv(-1, 4, 5);
   strided.strides = strided_larger.strides = {2, 2};
   EXPECT(MayMerge(strided, strided));
@@ -129,7 +129,8 @@ TEST(DilatedKernelsMergeWhereTheirCellsAlign) {
   };
   EXPECT(MayMerge(dilated(3, 2), dilated(5, 2)));
   EXPECT(!MayMerge(dilated(3, 2), dilated(3, 3)));
-  // SAME pads a window of 2 cells, 3 apart, by 1 before; one of 3 by 3.
+  // With dilation 3, SAME pads 1 cell before the input for a window of 2 cells,
+  // and 3 cells for a window of 3.
   EXPECT(!MayMerge(dilated(2, 3), dilated(3, 3)));
   EXPECT(MayMerge(dilated(2, 1), dilated(3, 1)));
 }
@@ -150,7 +151,7 @@ TEST(PlainConvolutionsOfOneTensorMerge) {
   block.inputs.push_back(block.inputs[0]);
   block.operators[1].inputs = {-2};
   EXPECT_ERROR(PlanMerge(block, {0, 1}).status(), "differ");
-  EXPECT_ERROR(PlanMerge(block, {0, 0}).status(), "every operator once");
+  EXPECT_ERROR(PlanMerge(block, {0, 0}).status(), "an operator more than once");
   EXPECT_ERROR(PlanMerge(block, {0}).status(), "two or more");
 }
 

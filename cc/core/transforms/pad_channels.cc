@@ -16,7 +16,7 @@ bool IsDepthwise(const Operator& op, int64_t channels) {
          op.groups == channels;
 }
 
-// Whether every channel of the output is a sum over all of the input's.
+// Returns whether every output channel is a sum over all input channels.
 bool SumsChannels(const Operator& op) {
   return (op.type == OperatorType::kConv2D && op.groups == 1) ||
          op.type == OperatorType::kSepConv ||
@@ -77,10 +77,10 @@ class ChannelPadder {
   const ChannelPadding& padding_;
   const Readers readers_;
   std::vector<std::vector<int>> input_readers_;
-  // Whether an operator's output may have channels added anywhere: all who
-  // read it take that.
+  // By operator, whether channels may be added anywhere in its output, because
+  // all readers support that.
   std::vector<bool> free_;
-  std::vector<ChannelRanges> input_ranges_, ranges_;  // as tensors now are
+  std::vector<ChannelRanges> input_ranges_, ranges_;  // of the padded tensors
   PaddedBlock result_;
 };
 
@@ -90,8 +90,8 @@ ChannelRange ChannelPadder::Range(int64_t channels) const {
   return {channels, padded <= 2 * channels ? padded : channels};
 }
 
-// Whether each channel of the output is a function of those in the same place
-// of the operator's sources.
+// Returns whether each output channel depends only on the channels at the same
+// place in the operator's sources.
 bool ChannelPadder::IsByChannel(int i) const {
   const Operator& op = block_.operators[i];
   switch (op.type) {
@@ -112,12 +112,12 @@ bool ChannelPadder::IsByChannel(int i) const {
   }
 }
 
-// The tensors whose channels an operator by channel reads one by one: not one
-// that is looked at for its size, nor one that broadcasts to all channels.
+// The inputs that a per-channel operator reads channel by channel. Inputs that
+// give only a size, or that broadcast to all channels, are left out.
 std::vector<int> ChannelPadder::SourcesOf(int i) const {
   const Operator& op = block_.operators[i];
   std::vector<int> sources = op.inputs;
-  if (op.like) sources.pop_back();
+  if (op.size_from_last_input) sources.pop_back();
   if (op.type == OperatorType::kBinary) {
     const auto broadcasts = [&](int ref) {
       return Channels(ref) != shapes_[i].back();
@@ -128,19 +128,19 @@ std::vector<int> ChannelPadder::SourcesOf(int i) const {
   return sources;
 }
 
-// Whether operator `i` reads `ref` as well if channels are added anywhere.
+// Returns whether operator `i` can read `ref` with channels added anywhere.
 bool ChannelPadder::ReadsAnyRanges(int i, int ref) const {
   const Operator& op = block_.operators[i];
   if (op.type == OperatorType::kConcat) return free_[i];
   const bool sums = SumsChannels(op);
   if (!sums && (!IsByChannel(i) || !free_[i])) return false;
-  // Two sources had to have the same ranges.
+  // With two sources, both would need the same ranges.
   if (sums) return !op.residual || op.inputs.back() != ref;
   return SourcesOf(i).size() == 1;
 }
 
-// Whether channels may be added at the end of `ref`. A concat that is not
-// padded would copy a slice that somebody has copied.
+// Returns whether channels may be added at the end of `ref`. No unpadded concat
+// may read `ref`, because the concat would have to copy a slice of it.
 bool ChannelPadder::MayPad(int ref) const {
   const std::vector<int>& readers = ReadersOf(ref);
   return !IsBorder(ref) &&
@@ -150,7 +150,7 @@ bool ChannelPadder::MayPad(int ref) const {
          });
 }
 
-// The ranges that operator `i`, which sums over channels, is to make.
+// The output ranges of operator `i`, which sums over channels.
 ChannelRanges ChannelPadder::RangesToMake(int i) const {
   const Operator& op = block_.operators[i];
   const int64_t channels = shapes_[i].back();
@@ -164,9 +164,9 @@ ChannelRanges ChannelPadder::RangesToMake(int i) const {
   return cut.empty() ? ChannelRanges{Range(channels)} : cut;
 }
 
-// Ranges such that each slice of the output of operator `i` is one of them;
-// empty if there are no slices, or somebody reads all of it who could not do
-// with that.
+// Ranges such that each slice of operator `i`'s output is exactly one range.
+// Empty if there are no slices, if slices overlap, or if a reader of the whole
+// output does not support such ranges.
 ChannelRanges ChannelPadder::BetweenCuts(int i) const {
   std::set<std::pair<int64_t, int64_t>> slices;
   for (int reader : readers_.operators[i]) {
@@ -190,11 +190,11 @@ ChannelRanges ChannelPadder::BetweenCuts(int i) const {
   return ranges;
 }
 
-// The slice of channels that are padded, or of the tensor's very channels; true
-// if its own are padded.
+// Adjusts a slice to its padded input. The slice takes a whole padded range, or
+// original channels. Returns whether the slice's output is padded.
 bool ChannelPadder::PadSlice(int i, Operator* op) {
   const ChannelRanges& source = Ranges(op->inputs[0]);
-  // Its end, in channels of the tensor and as it is now.
+  // The end of the range, in original channels and in padded channels.
   int64_t end = 0, padded_end = 0;
   for (const ChannelRange& range : source) {
     if (op->offset < end + range.channels) {
@@ -224,16 +224,18 @@ bool ChannelPadder::PadSum(int i, Operator* op) {
     weights = {{read, made}};
   }
   if (op->bias) weights.push_back({{}, made});
-  // Others that are looked at have any channels; the residual has these.
+  // The residual must have the same ranges as the output. Other inputs may have
+  // any ranges.
   return !op->residual || Ranges(op->inputs.back()) == ranges_[i];
 }
 
-// Whether all sources have the same ranges, which the output then has.
+// Pads a per-channel operator if all its sources have the same ranges. The
+// output then has these ranges, too. Returns whether it is padded.
 bool ChannelPadder::PadByChannel(int i, Operator* op) {
   const std::vector<int> sources = SourcesOf(i);
   if (sources.empty()) return false;
-  // A depthwise convolution has some channels for each that it reads, and its
-  // residual as many.
+  // A depthwise convolution has `multiplier` output channels per input channel.
+  // Its residual must have the ranges of the output.
   const bool depthwise = op->type == OperatorType::kConv2D;
   const int64_t multiplier = depthwise ? op->filters / op->groups : 1;
   const ChannelRanges ranges = Times(Ranges(sources[0]), multiplier);
@@ -266,14 +268,14 @@ bool ChannelPadder::PadConcat(int i) {
   return true;
 }
 
-// Adds an operator, after slices of what it does not read as it is now.
+// Adds an operator, preceded by slices of inputs that it cannot read padded.
 void ChannelPadder::Emit(Operator op, bool padded) {
   Block& block = result_.block;
   const auto now = [&](int ref) {
     return ref < 0 ? ref : result_.operators[ref].back();
   };
   std::vector<int> indices;
-  std::map<int, int> slices;  // by what they are of
+  std::map<int, int> slices;  // by the tensor that they slice
   const auto slice_of = [&](int ref) {
     const auto [known, is_new] = slices.try_emplace(ref);
     if (is_new) {
@@ -285,7 +287,7 @@ void ChannelPadder::Emit(Operator op, bool padded) {
       known->second = block.operators.size();
       indices.push_back(known->second);
       block.operators.push_back(std::move(slice));
-      // Before the operator's own.
+      // The slice's entry goes before the entry of the operator.
       result_.weights.insert(result_.weights.end() - 1,
                              std::vector<WeightPadding>());
     }
@@ -295,9 +297,9 @@ void ChannelPadder::Emit(Operator op, bool padded) {
   for (size_t k = 0; k < op.inputs.size(); ++k) {
     const int ref = op.inputs[k];
     const bool is_residual = op.residual && k + 1 == op.inputs.size();
-    const bool reads_ranges = padded || op.type == OperatorType::kSlice ||
-                              (sums && !is_residual) ||
-                              (op.like && k + 1 == op.inputs.size());
+    const bool reads_ranges =
+        padded || op.type == OperatorType::kSlice || (sums && !is_residual) ||
+        (op.size_from_last_input && k + 1 == op.inputs.size());
     op.inputs[k] =
         reads_ranges || !IsPadded(Ranges(ref)) ? now(ref) : slice_of(ref);
   }
@@ -327,7 +329,7 @@ PaddedBlock ChannelPadder::Pad() {
   for (int i = 0; i < n; ++i) {
     Operator op = block_.operators[i];
     ranges_[i] = {{shapes_[i].back(), shapes_[i].back()}};
-    // As if nothing was padded.
+    // Starts with weights without padding.
     result_.weights.emplace_back(
         WeightShapes(op, ShapeOf(block_, shapes_, op.inputs[0])).size());
     bool padded = false;
@@ -346,7 +348,7 @@ PaddedBlock ChannelPadder::Pad() {
   return std::move(result_);
 }
 
-// A block as its own padded one.
+// The result for a block that is not padded.
 PaddedBlock Unchanged(const Block& block, const std::vector<Shape>& shapes) {
   PaddedBlock same;
   same.block = block;
@@ -380,7 +382,7 @@ PaddedBlock PadChannels(const Block& block, const std::vector<Shape>& shapes,
                         const ChannelPadding& padding) {
   if (padding.multiple <= 1) return Unchanged(block, shapes);
   PaddedBlock padded = ChannelPadder(block, shapes, padding).Pad();
-  // It may be larger than blocks may be.
+  // The padded block may exceed the limits for blocks.
   return InferShapes(padded.block).ok() ? padded : Unchanged(block, shapes);
 }
 

@@ -1,5 +1,5 @@
-// Padding of channels: tensors inside a block get numbers of channels that a
-// device computes with at once, and weights to match.
+// Channel padding: rounds the numbers of channels inside a block up to a
+// multiple that suits the device, and pads the weights to match.
 #ifndef IOS_TF_CC_CORE_TRANSFORMS_PAD_CHANNELS_H_
 #define IOS_TF_CC_CORE_TRANSFORMS_PAD_CHANNELS_H_
 
@@ -16,43 +16,43 @@ namespace ios {
 
 struct PaddedBlock {
   Block block;
-  // The operators of `block` that each one became: slices that it reads, if
-  // any, and itself.
+  // By operator of the original block, the operators of `block` that replace
+  // it: the slices that it reads, if any, and then the operator itself.
   std::vector<std::vector<int>> operators;
-  // By operator of `block`, in the order of WeightShapes().
+  // By operator of `block`; each in the order of WeightShapes().
   std::vector<std::vector<WeightPadding>> weights;
 
-  // The same stages, of operators of `block`.
+  // Translates stages of the original block to operators of `block`.
   std::vector<Stage> Translate(const std::vector<Stage>& stages) const;
 };
 
 struct ChannelPadding {
-  int64_t multiple = 1;  // that numbers of channels become; 1 changes nothing
-  // Whether inputs and outputs of the block are padded, too: where a part is
-  // measured of a block that has it inside.
+  int64_t multiple = 1;  // of the padded numbers of channels; 1: no padding
+  // Whether the block's inputs and outputs are padded, too. This is for
+  // measuring a part whose inputs and outputs lie inside a larger block.
   bool borders = false;
 };
 
-// Convolutions and matrix products make more channels than they have, and read
-// such tensors. A channel that is added repeats another one: what is done to
-// each channel by itself - pools, sums, activations, depthwise convolutions -
-// keeps it a copy, whatever it makes of zero, and who sums over channels
-// weights the two by half each. So no value appears that was not there, and
-// an infinity, of which a weight of zero would make NaN, does what it did.
+// Pads the outputs of convolutions and matrix products. An added channel is a
+// duplicate of another one. Per-channel operators (pools, sums, activations,
+// depthwise convolutions) keep the duplicate identical to its original, even if
+// they change zeros. Operators that sum over channels give each copy half the
+// weight. So no new values appear, and infinities have the same effect as
+// before. Zero weights instead would turn an infinity into NaN.
 //
-// Where a tensor is read by what needs its very channels (a softmax, a channel
-// shuffle), that reads a slice, which memory planning makes a view. Concats are
-// padded part by part, if all who read them can do with that; the channels of
-// a merged convolution between the cuts of its slices. A range that would be
-// more than twice as large is not padded.
+// An operator that needs the original channels (a softmax, a channel shuffle)
+// reads a slice, which memory planning makes a view. Concats are padded part by
+// part if all their readers support that. Merged convolutions are padded
+// between the cuts of their slices. A range that would more than double is not
+// padded.
 PaddedBlock PadChannels(const Block& block, const std::vector<Shape>& shapes,
                         const ChannelPadding& padding);
 
-// A schedule of a block as a device runs it: merges are made, then channels are
-// padded.
+// A block and its schedule as a device runs them. Merges are lowered first, and
+// then channels are padded.
 struct DeviceSchedule {
   Lowered lowered;
-  PaddedBlock padded;  // lowered.block
+  PaddedBlock padded;  // made from lowered.block
   Schedule schedule;   // of padded.block
 };
 StatusOr<DeviceSchedule> LowerAndPad(const Block& block,

@@ -1,4 +1,5 @@
-// Which channels are padded; that padded blocks compute what theirs do.
+// Tests which channels are padded, and that padding does not change the results
+// of a block.
 #include "cc/core/transforms/pad_channels.h"
 
 #include <algorithm>
@@ -34,7 +35,7 @@ std::vector<float> Values(int64_t count, int64_t seed) {
 using Arrays = std::vector<std::vector<std::vector<float>>>;
 using Groups = std::vector<std::vector<int>>;
 
-// The outputs of a block of one input on the CPU.
+// Runs a block with one input on the CPU and returns its outputs.
 std::vector<std::vector<float>> Run(const Block& block, const Arrays& weights,
                                     const std::vector<float>& input) {
   const std::vector<Shape> shapes = *InferShapes(block);
@@ -73,8 +74,8 @@ bool Close(float a, float b) {
   return std::abs(a - b) < 1e-4f * std::max(1.0f, std::abs(b));
 }
 
-// The block padded to multiples of 8; it has been compared with the block, on
-// numbers some of which `odd` replaces.
+// Pads the block to multiples of 8 and compares the outputs of both on an input
+// that contains the values `odd`.
 PaddedBlock Padded(const Block& block, const std::vector<float>& odd = {}) {
   const std::vector<Shape> shapes = *InferShapes(block);
   PaddedBlock padded = PadChannels(block, shapes, {8});
@@ -148,7 +149,7 @@ TEST(TensorsInsideArePadded) {
   const PaddedBlock padded = Padded(block);
   EXPECT(Channels(padded.block) == Sizes({48, 80, 21}));
   EXPECT(padded.operators == std::vector<std::vector<int>>({{0}, {1}, {2}}));
-  // Outputs are not, and what reads them reads what they have.
+  // Outputs are not padded, and their readers read the unpadded channels.
   const PaddedBlock read = Padded(
       MakeBlock({Conv(-1, 42, 1), Conv(0, 77, 3), Conv(1, 20, 1)}, {1, 2}));
   EXPECT(Channels(read.block) == Sizes({48, 77, 20}));
@@ -157,7 +158,7 @@ TEST(TensorsInsideArePadded) {
 TEST(WhatNeedsNoPaddingStays) {
   const std::vector<Block> blocks = {
       MakeBlock({Conv(-1, 40, 1), Conv(0, 80, 3), Conv(1, 8, 1)}, {2}),
-      // More than twice as many.
+      // 8 channels would be more than twice as many as 3.
       MakeBlock({Conv(-1, 3, 1), Conv(0, 8, 3)}, {1})};
   for (const Block& block : blocks) {
     EXPECT(ToJson(Padded(block).block) == ToJson(block));
@@ -216,7 +217,7 @@ TEST(SumsAndResidualsHaveTheSameChannels) {
                 {4});
   EXPECT(Channels(Padded(block).block) == Sizes({48, 48, 48, 48, 16}));
 
-  // The input has others: slices are read.
+  // The input is not padded, so sums with it read slices.
   Operator one = Conv(0, 13, 1);
   one.residual = true;
   one.inputs = {0, -1};
@@ -247,7 +248,8 @@ TEST(ConcatsArePaddedPartByPart) {
 }
 
 TEST(ConcatsThatOthersReadAreNot) {
-  // By an output, a sum, a softmax: their parts are not, either.
+  // The concat is an output, or a sum or a softmax reads it. Then its parts are
+  // not padded either.
   const Operator concat = Join(OperatorType::kConcat, {0, 1});
   const std::vector<Operator> parts = {Conv(-1, 42, 1), Conv(-1, 9, 3), concat};
   std::vector<Block> blocks(3, MakeBlock(parts, {2}));
@@ -294,7 +296,7 @@ TEST(MergedConvolutionsArePaddedBetweenTheirCuts) {
   EXPECT(Channels(padded.block) == Sizes({80, 48, 16, 13, 8, 8}));
   EXPECT(padded.block.operators[2].offset == 48);
   EXPECT(padded.block.operators[3].offset == 64);
-  // A device runs the same.
+  // LowerAndPad gives the same block.
   const DeviceSchedule on_device = *LowerAndPad(block, schedule, {8});
   EXPECT(on_device.lowered.origin == lowered.origin);
   EXPECT(Channels(on_device.padded.block) == Channels(padded.block));
@@ -302,7 +304,7 @@ TEST(MergedConvolutionsArePaddedBetweenTheirCuts) {
   EXPECT(stages.size() == 2);
   EXPECT(stages[0].groups == Groups({{0, 1, 2, 3}}));
   EXPECT(stages[1].groups == Groups({{4}, {5}}));
-  EXPECT(!LowerAndPad(block, {}, {8}).ok());  // it leaves out operators
+  EXPECT(!LowerAndPad(block, {}, {8}).ok());  // an empty schedule is invalid
 }
 
 TEST(SlicesThatOverlapAreOfTheChannelsThemselves) {
@@ -313,7 +315,8 @@ TEST(SlicesThatOverlapAreOfTheChannelsThemselves) {
   const PaddedBlock padded = Padded(block);
   EXPECT(Channels(padded.block) == Sizes({48, 30, 22, 48, 8, 8, 8}));
   EXPECT(padded.block.operators[2].offset == 20);
-  // A reader of all of it could not find what lies between.
+  // The softmax reads the whole tensor, so no channels are added between the
+  // slices.
   const PaddedBlock both = Padded(MakeBlock(
       {Conv(-1, 42, 1), Slice(0, 0, 30), Slice(0, 30, 12),
        Join(OperatorType::kSoftmax, {0}), Conv(1, 8, 1), Conv(2, 8, 1)},
@@ -322,8 +325,8 @@ TEST(SlicesThatOverlapAreOfTheChannelsThemselves) {
 }
 
 TEST(InfinitiesAndNaNDoNotSpread) {
-  // Of a 0 that multiplies infinity, all channels would become NaN; the relu
-  // makes zeros of one half of the infinities.
+  // With weights of 0 for added channels, an infinity would turn all channels
+  // into NaN. The relu turns half of the infinities into zeros.
   const Block block = MakeBlock(
       {Conv(-1, 13, 1), Activate(Activation::kRelu, 0), Conv(1, 13, 1),
        Activate(Activation::kRelu6, 2), Conv(3, 13, 3)},
@@ -333,7 +336,7 @@ TEST(InfinitiesAndNaNDoNotSpread) {
 }
 
 TEST(WeightsOfCopiesAddUp) {
-  // 3 channels to 5 that are read, 2 to 3 that are made.
+  // Pads 3 input channels to 5 and 2 output channels to 3.
   const std::vector<float> weight = {1, 2, 3, 4, 5, 6};
   const WeightPadding padding = {{{3, 5}}, {{2, 3}}};
   EXPECT(PaddedShape({1, 1, 3, 2}, padding) == Shape({1, 1, 5, 3}));
@@ -364,7 +367,7 @@ TEST(BordersArePaddedWhereAPartIsMeasured) {
 }
 
 TEST(WhatWouldBeTooLargeStays) {
-  // As many images as tensors or operators may have, nearly.
+  // Finds the largest number of images that is within the limits.
   Block block =
       MakeBlock({Conv(-1, 9, 1), Conv(0, 8, 1)}, {1}, {0, 1024, 1024, 8});
   for (int64_t images = int64_t{1} << 40; images > 0; images /= 2) {

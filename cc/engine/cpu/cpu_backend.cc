@@ -37,7 +37,8 @@ std::string ProcessorName() {
   return "unknown CPU";
 }
 
-// Processors of one name may have several, virtual ones most of all.
+// The instruction set is part of the fingerprint: processors of the same name,
+// above all virtual ones, may differ in it.
 const char* InstructionSetName() {
   switch (BestInstructionSet()) {
     case InstructionSet::kAvx512:
@@ -47,21 +48,22 @@ const char* InstructionSetName() {
     case InstructionSet::kBaseline:
       break;
   }
-  // Of those oneDNN's code knows more.
+  // Our kernels have one baseline; oneDNN distinguishes further sets.
   const int isa = static_cast<int>(dnnl::get_effective_cpu_isa());
   return (isa & dnnl_cpu_isa_avx) == dnnl_cpu_isa_avx ? "AVX" : "SSE4.1";
 }
 
-// The current thread leads a lane of no more than `threads` while it lives.
-class Narrowed {
+// While an object exists, the current thread's lane has at most `threads`
+// threads.
+class ScopedLaneWidth {
  public:
-  explicit Narrowed(int threads)
+  explicit ScopedLaneWidth(int threads)
       : lane_(CurrentThread().lane), size_(lane_->size) {
     lane_->size = std::min(size_, threads);
   }
-  ~Narrowed() { lane_->size = size_; }
-  Narrowed(const Narrowed&) = delete;
-  Narrowed& operator=(const Narrowed&) = delete;
+  ~ScopedLaneWidth() { lane_->size = size_; }
+  ScopedLaneWidth(const ScopedLaneWidth&) = delete;
+  ScopedLaneWidth& operator=(const ScopedLaneWidth&) = delete;
 
  private:
   Lane* const lane_;
@@ -99,10 +101,10 @@ class Cpu : public Backend {
   Status Supports(DataType dtype) const override {
     if (dtype == DataType::kFloat32) return Status();
     return Unimplemented(std::string("dtype '") + ToString(dtype) +
-                         "' is not computed on the CPU; float32 is");
+                         "' is not supported on the CPU; use float32");
   }
 
-  // Others where the process may use more cores than before.
+  // The result changes when the process may use more cores than before.
   const DeviceTraits& traits() const override { return traits_[Cores() - 1]; }
 
   StatusOr<std::shared_ptr<Parameter>> MakeParameter(
@@ -114,7 +116,7 @@ class Cpu : public Backend {
   StatusOr<std::unique_ptr<Task>> Compile(const TaskSpec& spec) override {
     const OneDnnCall call;
     IOS_RETURN_IF_ERROR(call.status());
-    // oneDNN decides by the number of threads of the lane it is called on.
+    // oneDNN plans for the number of threads of the lane that it is called on.
     ThreadState& thread = CurrentThread();
     const ThreadState saved = thread;
     Lane lane;
@@ -123,7 +125,7 @@ class Cpu : public Backend {
     thread = ThreadState{};
     thread.lane = &lane;
     StatusOr<std::unique_ptr<Task>> task =
-        Guarded([&] { return CompileTask(spec, engine_); });
+        CatchExceptions([&] { return CompileTask(spec, engine_); });
     thread = saved;
     if (task.ok()) static_cast<CpuTask*>(task->get())->set_threads(lane.size);
     ExpectStatics(spec.op->type);
@@ -135,8 +137,9 @@ class Cpu : public Backend {
   StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {
     std::shared_ptr<void> memory = AllocateFloats((bytes + 3) / 4);
     if (memory) return memory;
-    return Status(StatusCode::kResourceExhausted,
-                  "out of memory: " + std::to_string(bytes) + " bytes");
+    return Status(
+        StatusCode::kResourceExhausted,
+        "out of memory: cannot allocate " + std::to_string(bytes) + " bytes");
   }
 
   Status Upload(const void* host, int64_t bytes, void* device) override {
@@ -152,7 +155,7 @@ class Cpu : public Backend {
 
   bool SharesHostMemory() const override { return true; }
 
-  // Runs the stages in order on all cores; callers queue.
+  // Runs the stages in order on all cores. Other callers wait.
   Status Run(const std::vector<BoundStage>& stages,
              const std::vector<void*>& tensors) {
     const OneDnnCall call;
@@ -192,9 +195,10 @@ class Cpu : public Backend {
  private:
   static int Cores() { return LanePool::Get().cores(); }
 
-  // A task of this type was compiled, for which oneDNN may have constructed
-  // static objects. Later tasks may use another of its implementations, which
-  // constructs more; but the list of what exit() calls must not grow for ever.
+  // Call it after a task of this type was compiled: oneDNN may have constructed
+  // static objects for the task. Later tasks may use other implementations,
+  // which construct more objects. But exit() keeps a list of the functions to
+  // call, so the number of registrations is limited.
   void ExpectStatics(OperatorType type) {
     constexpr int kMost = 200;
     std::atomic<int>& count = compiled_[static_cast<int>(type)];
@@ -203,7 +207,8 @@ class Cpu : public Backend {
     WaitForCallsAtExit();
   }
 
-  // Scratch memory is the lanes', shared by all programs.
+  // Makes the lanes' scratch memory, which all programs share, large enough for
+  // `stages`.
   Status ReserveScratch(const std::vector<BoundStage>& stages) {
     for (const BoundStage& stage : stages) {
       int64_t floats = 0;
@@ -219,10 +224,11 @@ class Cpu : public Backend {
         std::shared_ptr<float> scratch = AllocateFloats(floats);
         if (!scratch) {
           return Status(StatusCode::kResourceExhausted,
-                        "out of memory: " + std::to_string(floats * 4) +
+                        "out of memory: cannot allocate " +
+                            std::to_string(floats * 4) +
                             " bytes of scratch memory");
         }
-        const NoForkMeanwhile no_fork;
+        const ForkGuard no_fork;
         lane.scratch = std::move(scratch);
         lane.scratch_floats = floats;
       }
@@ -239,7 +245,7 @@ class Cpu : public Backend {
         inputs.push_back(static_cast<const float*>(tensors[i]));
       }
       CpuTask* const task = static_cast<CpuTask*>(bound.task);
-      const Narrowed narrowed(task->threads());
+      const ScopedLaneWidth narrowed(task->threads());
       task->Run(inputs.data(), static_cast<float*>(tensors[bound.output]),
                 lanes_[lane]);
     }
@@ -256,7 +262,7 @@ class Cpu : public Backend {
       for (const auto& group : stage.groups) RunGroup(group, 0, tensors);
       return;
     }
-    // Each lane takes the next group when it is done with one.
+    // Each lane takes the next group when it has finished its current one.
     std::atomic<int> next{0};
     const int threads = Cores() / stage.lanes;
     LanePool::Get().RunLanes(stage.lanes, threads, [&](int lane) {
@@ -266,7 +272,7 @@ class Cpu : public Backend {
     });
   }
 
-  std::vector<DeviceTraits> traits_;  // for so many cores, less one
+  std::vector<DeviceTraits> traits_;  // traits_[i] is for i + 1 cores
   static constexpr int kTypes = static_cast<int>(OperatorType::kLrn) + 1;
   std::array<std::atomic<int>, kTypes> compiled_{};  // tasks of each type
   WorkSampler::History history_;                     // used in sessions

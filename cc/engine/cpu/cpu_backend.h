@@ -1,5 +1,5 @@
-// The CPU backend: oneDNN primitives and the kernels of kernels.h on lanes.
-// Activations are fp32, channels last.
+// The CPU backend: runs oneDNN primitives and the kernels in kernels/ on lanes
+// of threads (threads/lanes.h). Tensors are float32 with channels last.
 #ifndef IOS_TF_CC_ENGINE_CPU_CPU_BACKEND_H_
 #define IOS_TF_CC_ENGINE_CPU_CPU_BACKEND_H_
 
@@ -7,7 +7,7 @@
 
 namespace ios::cpu {
 
-Backend* CpuBackend();  // one for the process, never destroyed
+Backend* CpuBackend();  // one per process, never destroyed
 
 }  // namespace ios::cpu
 

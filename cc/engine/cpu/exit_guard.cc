@@ -11,8 +11,8 @@
 namespace ios::cpu {
 namespace {
 
-// exit() goes on after this time, even if calls of other threads still run:
-// where exit() is called inside a call, they may wait for that call.
+// The longest time that exit() waits for calls of other threads. It waits less
+// if it is called inside a call, because the other calls may wait for that one.
 constexpr std::chrono::seconds kLongest(20), kLongestInsideCall(1);
 
 struct Calls {
@@ -22,13 +22,13 @@ struct Calls {
   bool exiting = false;
 };
 
-// How many calls the current thread is inside of.
+// Returns the number of calls that the current thread is inside of.
 int& Depth() {
   thread_local int depth = 0;
   return depth;
 }
 
-// It is never destroyed.
+// Returns the state of all calls, which is never destroyed.
 Calls& AllCalls() {
   static auto* const calls = [] {
     // The child of fork() has only the thread that forked.

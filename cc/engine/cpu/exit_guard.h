@@ -6,9 +6,10 @@
 
 namespace ios::cpu {
 
-// A call that may enter oneDNN. exit() waits until the calls of other threads
-// have ended, and then destroys oneDNN's static objects. A call that begins
-// after that must not enter oneDNN: `status` says so. Calls may nest.
+// Marks a scope that may call oneDNN. exit() waits, for a limited time, until
+// such scopes of other threads have ended; then it destroys oneDNN's static
+// objects. A scope that begins after exit() has started must not call oneDNN:
+// its status() is an error. Scopes may nest.
 class OneDnnCall {
  public:
   OneDnnCall();
@@ -22,9 +23,10 @@ class OneDnnCall {
   bool entered_;
 };
 
-// Functions of oneDNN construct static objects at their first call, and exit()
-// destroys what was constructed last first. So exit() must be told to wait
-// anew after a call that may be the first of its kind.
+// Makes exit() wait for running calls before it destroys the static objects
+// that exist now. oneDNN's functions construct static objects at their first
+// call, and exit() destroys objects in reverse order. So call this function
+// again after each call of oneDNN that may be the first of its kind.
 void WaitForCallsAtExit();
 
 }  // namespace ios::cpu

@@ -22,7 +22,7 @@ class KernelTask : public CpuTask {
         in_place_(spec.in_place),
         parameters_(spec.parameters) {
     if (TaskReadsPieces(op_)) ranges_ = RangesOf(spec);
-    if (op_.type == OperatorType::kNormalize && op_.whole_images) {
+    if (op_.type == OperatorType::kNormalize && op_.per_image) {
       image_norm_ = ImageNorm(inputs_[0], output_, op_.groups);
     }
   }
@@ -48,8 +48,8 @@ class KernelTask : public CpuTask {
                              ? source(1)
                              : Source{AsCpu(parameters_[0])->plain(),
                                       DenseView(op_.operand)};
-        Binary(op_.function, op_.swapped ? y : x, op_.swapped ? x : y,
-               op_.activation, target);
+        Binary(op_.function, op_.constant_first ? y : x,
+               op_.constant_first ? x : y, op_.activation, target);
         break;
       }
       case OperatorType::kScale:
@@ -122,7 +122,7 @@ class KernelTask : public CpuTask {
     const Normalization normalization = {op_.epsilon,
                                          AsCpu(parameters_[0])->plain(),
                                          AsCpu(parameters_[1])->plain()};
-    if (op_.whole_images) {
+    if (op_.per_image) {
       image_norm_.Run(x, normalization, to, lane.scratch.get());
     } else {
       NormalizePixels(x, op_.groups, normalization, to);
@@ -134,7 +134,7 @@ class KernelTask : public CpuTask {
   const TensorView output_;
   const std::vector<bool> in_place_;
   const std::vector<std::shared_ptr<Parameter>> parameters_;
-  std::vector<Range> ranges_;  // where it reads pieces
+  std::vector<Range> ranges_;  // for tasks that read pieces
   ImageNorm image_norm_;
 };
 

@@ -1,4 +1,4 @@
-// The task of an operator that own kernels compute, one call each.
+// The task of an operator that our own kernels (kernels/) compute directly.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNEL_TASK_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNEL_TASK_H_
 

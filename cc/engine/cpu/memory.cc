@@ -26,7 +26,7 @@ std::shared_ptr<float> AllocateFloats(int64_t floats) {
   const size_t size = AlignUp(bytes, alignment);
   void* data = std::aligned_alloc(alignment, size);
   if (data && alignment == kHugePage) {
-    madvise(data, size, MADV_HUGEPAGE);  // a wish; ordinary pages do as well
+    madvise(data, size, MADV_HUGEPAGE);  // a hint; ordinary pages work, too
   }
   return std::shared_ptr<float>(static_cast<float*>(data), std::free);
 }
@@ -43,7 +43,7 @@ std::shared_ptr<float> FloatPool::Allocate(int64_t floats) {
     used_ = 0;
     size_ = size;
   }
-  // Keeps the whole slab alive.
+  // A piece keeps its whole slab alive.
   std::shared_ptr<float> piece(slab, slab.get() + used_);
   used_ += rounded;
   return piece;

@@ -1,5 +1,6 @@
-// Memory of the CPU backend, in huge pages where the system has them: streaming
-// a network's weights through 4 KiB pages costs it several percent.
+// Memory allocation of the CPU backend. It uses huge pages where the system has
+// them: a network that reads its weights from 4 KiB pages is several percent
+// slower.
 #ifndef IOS_TF_CC_ENGINE_CPU_MEMORY_H_
 #define IOS_TF_CC_ENGINE_CPU_MEMORY_H_
 
@@ -9,12 +10,13 @@
 
 namespace ios::cpu {
 
-// Uninitialised, aligned to a cache line at least. Null if there is not enough.
+// Allocates uninitialised memory, aligned to at least a cache line. Returns
+// null if there is not enough memory.
 std::shared_ptr<float> AllocateFloats(int64_t floats);
 
-// Hands out pieces of large allocations, for arrays that are smaller than a
-// huge page and live about as long as each other; one is given back with the
-// last of its pieces. Thread-safe.
+// Hands out pieces of large allocations (slabs), for arrays that are smaller
+// than a huge page and have similar lifetimes. A slab is freed with the last of
+// its pieces. Thread-safe.
 class FloatPool {
  public:
   std::shared_ptr<float> Allocate(int64_t floats);

@@ -1,4 +1,4 @@
-// Memory of the CPU backend: who keeps a slab of the pool.
+// Tests of FloatPool: a slab lives as long as its pieces.
 #include "cc/engine/cpu/memory.h"
 
 #include <memory>

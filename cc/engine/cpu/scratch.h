@@ -1,5 +1,5 @@
-// Scratch memory of one task: what it needs while it runs, and dense copies of
-// what is pitched.
+// Scratch memory of one task: its intermediate results, and dense copies of
+// pitched tensors.
 #ifndef IOS_TF_CC_ENGINE_CPU_SCRATCH_H_
 #define IOS_TF_CC_ENGINE_CPU_SCRATCH_H_
 
@@ -10,15 +10,15 @@
 
 namespace ios::cpu {
 
-// Floats between what threads write again and again: a core that reads ahead
-// would take the other's lines away (measured: a third of the time, below
-// 8 KiB).
+// Distance, in floats, between areas that different threads write again and
+// again. At less than 8 KiB, a core that prefetches takes cache lines away from
+// the other core. That cost a third of the time when it was measured.
 constexpr int64_t kApart = 2048;
 
-// Rounded up to lines of a cache.
+// Rounds up to whole cache lines.
 inline int64_t WholeLines(int64_t floats) { return (floats + 15) / 16 * 16; }
 
-// Hands out pieces of a task's scratch memory.
+// Hands out pieces of a task's scratch memory, as offsets in floats.
 class ScratchLayout {
  public:
   int64_t Take(int64_t floats) {
@@ -49,8 +49,9 @@ class DenseInput {
   int64_t offset_ = 0;
 };
 
-// The same for the output: kernels write to Begin(), Finish() activates it and
-// puts it in place.
+// Gives kernels a dense output in place of one that may be pitched. Kernels
+// write to Begin(). Finish() then applies the activation `rest` and copies the
+// result into place.
 class DenseOutput {
  public:
   DenseOutput(const TensorView& view, ScratchLayout* scratch) : view_(view) {

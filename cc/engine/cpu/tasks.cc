@@ -63,8 +63,8 @@ class ConvTask : public CpuTask {
   int64_t scratchpad_ = 0;
 };
 
-// Makes the cells around an image zeros to a max pool, where oneDNN leaves them
-// out.
+// Makes a max pool treat the cells around an image as zeros. oneDNN leaves
+// these cells out.
 class ZeroPadding {
  public:
   ZeroPadding() = default;
@@ -95,16 +95,17 @@ class ZeroPadding {
   }
 
  private:
-  // Whether a window lies inside of the image, along height or width.
+  // Returns true if a window lies inside the image along height (axis 0) or
+  // width (axis 1).
   bool Inside(int axis, int64_t position) const {
     return position >= begin_[axis] && position < end_[axis];
   }
 
-  Shape shape_;  // of the output; empty: there is nothing to correct
+  Shape shape_;  // of the output; empty if nothing needs a correction
   std::array<int64_t, 2> begin_ = {}, end_ = {};
 };
 
-// Pooling, matmul: a primitive from one dense tensor to another.
+// Pooling or MatMul: a oneDNN primitive from one dense tensor to another.
 class PrimitiveTask : public CpuTask {
  public:
   PrimitiveTask(const TaskSpec& spec, const dnnl::engine& engine)
@@ -192,11 +193,11 @@ class PrimitiveTask : public CpuTask {
   int64_t scratchpad_ = 0;
 };
 
-// A convolution of images without cells: of the zeros around them its bias,
-// residual and activation are left.
-class ConvolutionOfNothing : public CpuTask {
+// A convolution of images without cells. Its windows contain only padding
+// zeros, so only its bias, residual and activation remain.
+class EmptyInputConvolution : public CpuTask {
  public:
-  ConvolutionOfNothing(const TaskSpec& spec, const dnnl::engine& engine)
+  EmptyInputConvolution(const TaskSpec& spec, const dnnl::engine& engine)
       : op_(*spec.op), output_(spec.output) {
     const memory::desc desc = FlatDesc(op_.filters);
     if (op_.bias) {
@@ -259,7 +260,7 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
   try {
     std::unique_ptr<Task> task;
     if (spec.reads_nothing() && IsConvolution(spec.op->type)) {
-      task = std::make_unique<ConvolutionOfNothing>(spec, engine);
+      task = std::make_unique<EmptyInputConvolution>(spec, engine);
       return task;
     }
     if (spec.reads_nothing() && spec.op->type == OperatorType::kPool) {
@@ -323,7 +324,7 @@ bool TaskReadsPitched(const Operator& op) {
   switch (op.type) {
     case OperatorType::kConv2D:
       return op.algorithm != Algorithm::kDirect;
-    case OperatorType::kSepConv:  // its activation pass reads anything
+    case OperatorType::kSepConv:  // its activation pass reads any layout
       return op.pre_activation != Activation::kNone && !op.residual;
     case OperatorType::kConv2DTranspose:
     case OperatorType::kPool:

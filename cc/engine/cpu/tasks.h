@@ -1,4 +1,4 @@
-// Tasks of the CPU backend: one compiled operator each.
+// Tasks of the CPU backend. Each task is one compiled operator.
 #ifndef IOS_TF_CC_ENGINE_CPU_TASKS_H_
 #define IOS_TF_CC_ENGINE_CPU_TASKS_H_
 
@@ -10,12 +10,12 @@
 
 namespace ios::cpu {
 
-// Resources of the lane that a task runs on, beside its threads, which are the
-// calling thread's.
+// Resources of the lane that a task runs on. The lane's threads are not listed
+// here: they come from CurrentThread().lane.
 struct LaneResources {
   dnnl::stream stream;
   std::shared_ptr<float> scratch;
-  int64_t scratch_floats = 0;  // no fewer than the task's
+  int64_t scratch_floats = 0;  // at least CpuTask::scratch_floats()
 };
 
 class CpuTask : public Task {
@@ -24,8 +24,8 @@ class CpuTask : public Task {
                    const LaneResources& lane) = 0;
   virtual int64_t scratch_floats() const { return 0; }
 
-  // Threads it was compiled for: on a lane of more, it would write beyond its
-  // scratch memory.
+  // The number of threads that the task was compiled for. On a lane with more
+  // threads, the task would write beyond its scratch memory.
   int threads() const { return threads_; }
   void set_threads(int threads) { threads_ = threads; }
 
@@ -33,20 +33,23 @@ class CpuTask : public Task {
   int threads_ = 1;
 };
 
-// Call with the current thread leading a lane of as many threads as the task
-// will have. oneDNN's exceptions become Statuses.
+// Compiles one operator. The current thread must lead a lane with as many
+// threads as the task will have. oneDNN's errors become a Status, except for
+// lack of memory, which throws std::bad_alloc.
 StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
                                             const dnnl::engine& engine);
 
-// What a MatMul multiplies of a batch of maps: [N,C], flattened pixel by pixel.
+// Returns the shape [N, features] in which a MatMul reads its input: each image
+// is flattened pixel by pixel.
 inline Shape Flattened(const Shape& shape) {
   return {shape[0], NumElements({shape.begin() + 1, shape.end()})};
 }
 
-// Whether tasks of `op` read a pitched input without a copy.
+// Returns true if tasks of `op` read a pitched input without a copy.
 bool TaskReadsPitched(const Operator& op);
 
-// Whether tasks of `op` read the pieces of a concat, the terms of a sum.
+// Return true if tasks of `op` read the pieces of a concat, or the terms of a
+// sum, instead of one input tensor.
 bool TaskReadsPieces(const Operator& op);
 bool TaskReadsTerms(const Operator& op);
 

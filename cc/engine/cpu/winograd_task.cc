@@ -79,7 +79,7 @@ class WinogradTask : public CpuTask {
   const TensorView input_, residual_, output_;
   const int threads_;
   const WinogradPlan plan_;
-  bool at_once_;  // whether the activation is
+  bool at_once_;  // RunWinograd applies the activation
   memory plain_, bias_;
   std::shared_ptr<const float> filter_;
   uint32_t common_cells_;

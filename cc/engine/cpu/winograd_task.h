@@ -9,8 +9,8 @@
 
 namespace ios::cpu {
 
-// Of pitched tensors. Call with the current thread leading a lane of as many
-// threads as the task will have.
+// Makes a task that reads and writes pitched tensors. The current thread must
+// lead a lane with as many threads as the task will have.
 std::unique_ptr<Task> MakeWinogradTask(const TaskSpec& spec,
                                        const dnnl::engine& engine);
 

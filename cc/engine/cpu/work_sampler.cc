@@ -10,25 +10,28 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A sample that takes longer has no further runs.
+// A sample that has taken longer starts no further run.
 constexpr double kEnoughMs = 20, kEnoughOfPieceMs = 0.5;
-// Time slices of other processes are some milliseconds long.
+// The target length of a piece: time slices of other processes are some
+// milliseconds long.
 constexpr double kPieceMs = 0.7;
 constexpr std::chrono::milliseconds kPause(5);
-constexpr int kTries = 2;  // of a piece
-// After this number of disturbed samples in a row, disturbance is expected.
-// Of whole runs, one in kTriedAllTheSame is then tried in spite of that.
+constexpr int kTries = 2;  // for each piece
+// After kDisturbedInARow disturbed samples in a row, disturbance is expected.
+// Then only one in kTriedAllTheSame samples still tries whole runs.
 constexpr int kDisturbedInARow = 4, kTriedAllTheSame = 16;
-// Samples of one call that are taken in pieces, which takes far longer than the
-// work. All later ones are the best of these.
+// The number of samples that a sampler takes in pieces, which takes far longer
+// than the work itself. All later samples are copies of the best of these.
 constexpr int kRoundsInPieces = 2;
-// Shorter work is run once before it is timed: the threads may have gone to
-// sleep while the counters were read.
+// Work shorter than this is run once before it is timed, because the threads
+// may have gone to sleep while the counters were read.
 constexpr double kShortMs = 1;
-// A thread that waits for a core at the end of a sample has not been counted as
-// waiting. Its share of the processor time is missing.
+// A sample with less than this share of the highest CPU use counts as
+// disturbed. The counters do not show a thread that is still waiting for a core
+// at the end of a sample, but its CPU time is missing.
 constexpr double kUseOfHighest = 0.85;
-// The share of the time that disturbed pieces may have of an undisturbed whole.
+// A sample in pieces counts as disturbed if disturbed pieces take more than
+// this share of its time.
 constexpr double kDisturbedPieces = 0.1;
 
 double Since(Clock::time_point start) {
@@ -43,8 +46,8 @@ bool WorkSampler::History::ExpectsDisturbance() {
 }
 
 Sample WorkSampler::Take(int number) {
-  // More of the same would take long, and tell little. A copy is no evidence
-  // that the machine is calm.
+  // Further measurements would take long and tell little. The copy is marked as
+  // disturbed because it does not show that the machine is calm.
   if (rounds_in_pieces_ == kRoundsInPieces) return {best_ms_in_pieces_, true};
   Sample sample{std::numeric_limits<double>::infinity(), true};
   if (!history_->ExpectsDisturbance()) {

@@ -1,4 +1,4 @@
-// Samples of work on the CPU, also beside other processes.
+// Measures the latency of work on the CPU, also beside other processes.
 #ifndef IOS_TF_CC_ENGINE_CPU_WORK_SAMPLER_H_
 #define IOS_TF_CC_ENGINE_CPU_WORK_SAMPLER_H_
 
@@ -10,13 +10,14 @@
 
 namespace ios::cpu {
 
-// Takes samples of work that consists of parts, which run in order.
+// Takes latency samples of work that consists of parts, which run in order.
 //
-// A sample that was disturbed is taken again in pieces that are shorter than
-// the time slices of other processes: the thread sleeps first, so that the
-// scheduler owes it time, then runs the piece that comes before, so that the
-// other threads have their cores and the caches hold what they hold in a whole
-// run, and then times the piece. The latency is the sum over the pieces.
+// If a sample was disturbed, the work is measured again in pieces, which are
+// shorter than the time slices of other processes. Before each piece, the
+// thread sleeps, so that the system's scheduler owes it time. It then runs the
+// preceding piece, so that the other threads have their cores and the caches
+// hold the same data as in a whole run. Then it times the piece. The latency is
+// the sum over the pieces.
 class WorkSampler {
  public:
   // Runs parts [begin, end).
@@ -25,8 +26,9 @@ class WorkSampler {
   // Remembers whether earlier samples were disturbed. Not thread-safe.
   class History {
    public:
-    // While other processes disturb every sample, most samples are taken in
-    // pieces only: a whole run would take several times as long, in vain.
+    // Returns true if the next sample should be taken in pieces only. This
+    // holds for most samples while other processes disturb every sample: a
+    // whole run would take several times as long, in vain.
     bool ExpectsDisturbance();
     void Add(bool disturbed) { in_a_row_ = disturbed ? in_a_row_ + 1 : 0; }
 
@@ -44,14 +46,15 @@ class WorkSampler {
         meter_(meter),
         history_(history) {}
 
-  // The mean of `number` runs, or of fewer that take long enough.
+  // Returns the mean latency of `number` runs, or of fewer runs if these take
+  // long enough.
   Sample Take(int number);
 
  private:
   struct Piece {
     int begin = 0, end = 0;
-    double ms = 0;           // about
-    double highest_use = 0;  // processor time over wall time, of all samples
+    double ms = 0;           // estimate
+    double highest_use = 0;  // CPU time / wall time, highest of all samples
   };
 
   Sample Time(Piece* piece, int number, double enough_ms);
@@ -60,7 +63,7 @@ class WorkSampler {
 
   const int parts_;
   const Run run_;
-  int warmup_;  // left to run
+  int warmup_;  // unmeasured runs that are left to do
   ResourceMeter* const meter_;
   History* const history_;
   Piece whole_{0, parts_, 0, 0};

@@ -1,4 +1,4 @@
-// Samples of work: which parts run, and when whole runs are left out.
+// Tests of WorkSampler: which parts run, and when it leaves out whole runs.
 #include "cc/engine/cpu/work_sampler.h"
 
 #include <vector>
@@ -29,7 +29,7 @@ TEST(WholeRunsAreTriedNowAndThenWhereDisturbanceIsExpected) {
   EXPECT(tried == 10);
 }
 
-// How often each of three parts ran, in samples of two runs.
+// A sampler of three parts that counts how often each part ran.
 struct Counted {
   std::vector<int> runs = std::vector<int>(3);
   ResourceMeter meter;

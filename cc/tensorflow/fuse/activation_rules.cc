@@ -1,5 +1,5 @@
-// Rules that make activations of what a graph composes, and parts of operators
-// of activations.
+// Rules that recognise composed activations and fold activations into
+// operators.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -16,7 +16,7 @@ namespace {
 
 using Kind = ImportedOperator::Kind;
 
-// Whether each number that the operator computes with is one for all elements.
+// Returns whether each constant of the operator is one number for all elements.
 bool IsUniform(const ImportedOperator& op) {
   return std::all_of(op.weights.begin(), op.weights.end(),
                      [](const Weight& weight) {
@@ -36,7 +36,7 @@ std::vector<T> ValuesOf(const OperatorGraph& ops,
   return Evaluate(ops, composition, samples, weight_of);
 }
 
-// The numbers that the composition computes with.
+// Returns the numbers that the composition computes with.
 std::vector<float> Constants(const OperatorGraph& ops,
                              const Composition& composition) {
   std::vector<float> constants;
@@ -59,8 +59,8 @@ std::vector<float> Constants(const OperatorGraph& ops,
   return constants;
 }
 
-// A value of a composition: the lines it is composed of, if it is, and where it
-// may turn.
+// A value of a composition: its linear pieces, if it is piecewise linear, and
+// the inputs where it may turn into another function.
 struct Tracked {
   std::optional<Piecewise> lines;
   std::vector<double> turns;
@@ -91,7 +91,7 @@ Tracked Activated(const Activation& activation, const Tracked& x) {
   if (!x.lines) return result;
   result.lines = x.lines->Activate(activation);
   if (result.lines) return result;
-  // Where its slope changes most.
+  // The slope of an activation changes most at these values.
   for (double value : {-20.0, -6.0, -3.0, -1.0, 0.0, 1.0, 3.0, 6.0, 20.0}) {
     result.Turn(x.lines->Where(value));
   }
@@ -119,7 +119,8 @@ Tracked TrackedSelection(const ImportedOperator& op,
   return result;
 }
 
-// Numbers where the composition may turn from one function into another one.
+// Returns the inputs where the composition may turn from one function into
+// another one.
 std::vector<double> Turns(const OperatorGraph& ops,
                           const Composition& composition) {
   std::map<TensorRef, Tracked> values = {
@@ -140,8 +141,9 @@ std::vector<double> Turns(const OperatorGraph& ops,
       }
       if (binary && op.inputs.size() == 1) {
         const Tracked number = ConstantValue(op.weights[0].values[0]);
-        result = op.op.swapped ? Combined(op.op.function, number, result)
-                               : Combined(op.op.function, result, number);
+        result = op.op.constant_first
+                     ? Combined(op.op.function, number, result)
+                     : Combined(op.op.function, result, number);
       }
       if (op.op.type == OperatorType::kScale) {
         result = Combined(BinaryFunction::kMultiply, result,
@@ -160,7 +162,8 @@ std::vector<double> Turns(const OperatorGraph& ops,
   return values.at(ops[composition.operators[0]].output).turns;
 }
 
-// Whether the composition is an activation that its samples have matched.
+// Returns whether many more samples confirm the activation that the
+// composition's samples matched.
 bool Proves(const OperatorGraph& ops, const Composition& composition,
             const Activation& activation) {
   const std::vector<double> samples = ProvingSamples(Turns(ops, composition));

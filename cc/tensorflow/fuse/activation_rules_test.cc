@@ -1,5 +1,5 @@
-// The rules that find activations and put them into what they follow, one at a
-// time.
+// Tests, one at a time, the rules that find activations and fold them into the
+// operators before or after them.
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
 

@@ -10,21 +10,23 @@
 
 namespace ios::tf {
 
-// Operators of which only the last result is read elsewhere.
+// Operators of which only the last one's result is read elsewhere.
 struct Composition {
   TensorRef input;
   std::vector<int> operators;  // the last one first
 };
 
-// Whether it computes each element alone, of tensors of its output's shape and
-// of constants.
+// Returns whether operator `i` computes each element by itself, from constants
+// and from tensors of its output's shape.
 bool IsElementwise(const OperatorGraph& ops, int i);
 
-// Operator `by`, named as the composition's last, instead of all of it.
+// Replaces the whole composition by operator `by`, which gets the name of the
+// last operator.
 void ReplaceComposition(OperatorGraph& ops, const Composition& composition,
                         Operator by, std::vector<Weight> weights);
 
-// The last operator that can join, or -1; and what the composition reads.
+// `next` is the last operator that can join a composition, or -1. `read` are
+// the tensors that the composition reads.
 struct Frontier {
   int next;
   std::vector<TensorRef> read;
@@ -52,9 +54,10 @@ Frontier FrontierOf(OperatorGraph& ops, const std::vector<int>& members,
   return {next, {read.begin(), read.end()}};
 }
 
-// The largest composition that ends with operator `i`, of operators that
-// joins(k), and for which matches(composition); of no operators if there is
-// none. matches() is asked for larger and larger ones.
+// Returns the largest composition that ends with operator `i`, whose operators
+// satisfy joins(k), and that satisfies matches(composition). Returns a
+// composition without operators if there is none. Calls matches() for larger
+// and larger compositions.
 template <typename Joins, typename Matches>
 Composition LargestComposition(OperatorGraph& ops, int i, Joins joins,
                                Matches matches) {

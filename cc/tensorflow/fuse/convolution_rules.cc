@@ -1,4 +1,4 @@
-// Rules by which convolutions and sums take others in.
+// Rules that fold other operators into convolutions and sums.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -9,7 +9,7 @@
 namespace ios::tf {
 namespace {
 
-// Whether `tensor` is computed on the way to operator i.
+// Returns whether operator i depends on `tensor`.
 bool IsAncestor(const OperatorGraph& ops, TensorRef tensor, int i) {
   std::set<int> seen;
   std::vector<int> open = {i};
@@ -29,8 +29,8 @@ bool IsAncestor(const OperatorGraph& ops, TensorRef tensor, int i) {
 
 }  // namespace
 
-// Whether a product of two factors scales as the factors do one after the
-// other: an overflow would make infinity, and an underflow 0.
+// Returns whether scaling by the product equals scaling by one factor after the
+// other. It does not if the product overflows to infinity or underflows to 0.
 bool Multiply(float a, float b) {
   const float product = a * b;
   return std::isnormal(product) ||
@@ -56,7 +56,7 @@ bool ComposeScales(OperatorGraph& ops, int i) {
   for (size_t c = 0; c < scale.size(); ++c) {
     const double s = factors[c], t = shifts[c];
     const double sum = shift[c] * s + t;
-    // As a factor alone has it.
+    // A scale that is only a factor has -0.0, which keeps the sign of zeros.
     shift[c] = shift[c] == 0.0f && t == 0.0 ? -0.0 : sum;
     scale[c] = scale[c] * s;
   }

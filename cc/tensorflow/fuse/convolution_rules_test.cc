@@ -1,4 +1,5 @@
-// The rules by which convolutions and sums take others in, one at a time.
+// Tests, one at a time, the rules that fold other operators into convolutions
+// and sums.
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
 
@@ -78,7 +79,7 @@ TEST(ScaleGoesIntoTheWeights) {
   EXPECT(imported.Types() == Types{OperatorType::kConv2D});
   const ImportedOperator& op = imported.At(0);
   EXPECT(op.op.bias && op.weights.size() == 2);
-  // The filter was of halves, its last dimension is the filters'.
+  // All weights were 0.5. The last dimension counts the filters.
   EXPECT(op.weights[0].values == (std::vector<float>{1, 2, 1, 2, 1, 2}));
   EXPECT(op.weights[1].values == (std::vector<float>{7, -1}));
 }

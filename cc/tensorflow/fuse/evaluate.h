@@ -1,4 +1,4 @@
-// Values of compositions.
+// Evaluates compositions.
 #ifndef IOS_TF_CC_TENSORFLOW_FUSE_EVALUATE_H_
 #define IOS_TF_CC_TENSORFLOW_FUSE_EVALUATE_H_
 
@@ -15,7 +15,8 @@
 
 namespace ios::tf {
 
-// Rows of numbers, computed in float32 by the engine's kernels, or in float64.
+// Functions of rows of numbers: in float32 by the engine's kernels, or in
+// float64.
 inline void Activate(const Activation& activation, std::vector<float>* row) {
   cpu::ActivateRow(row->data(), row->size(), activation, row->data());
 }
@@ -54,8 +55,8 @@ std::vector<T> Selected(const ImportedOperator& op, const Rows<T>& values) {
   return result;
 }
 
-// The composition's values for those of its input. weight_of(op, k) is weight k
-// of an operator, for each of them.
+// Returns the composition's values at `samples` of its input. weight_of(op, k)
+// returns weight k of an operator, with one number for each sample.
 template <typename T, typename WeightOf>
 std::vector<T> Evaluate(const OperatorGraph& ops,
                         const Composition& composition,
@@ -78,7 +79,7 @@ std::vector<T> Evaluate(const OperatorGraph& ops,
     }
     if (binary && others.empty()) {
       others.push_back(weight_of(op, 0));
-      if (op.op.swapped) result.swap(others[0]);
+      if (op.op.constant_first) result.swap(others[0]);
     }
     for (const std::vector<T>& other : others) {
       Combine(binary ? op.op.function : BinaryFunction::kAdd, other, &result);

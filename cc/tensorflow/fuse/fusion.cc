@@ -36,7 +36,8 @@ std::vector<ImportedOperator> Fuse(const GraphIndex& graph,
                    op.nodes.end());
     result.push_back(std::move(op));
   }
-  // An operator's output node comes after those of its inputs' producers.
+  // Sorts by output nodes: the output node of an operator comes after its
+  // inputs' producers.
   std::vector<int> position(graph.size());
   for (int k = 0; k < graph.size(); ++k) position[graph.order()[k]] = k;
   std::stable_sort(result.begin(), result.end(),

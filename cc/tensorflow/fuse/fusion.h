@@ -1,6 +1,6 @@
-// Fusion: operators as imported, one per node, become the schedule's operators:
-// a convolution takes its batch norm, bias, padding, residual and activation
-// in.
+// Fusion: turns imported operators, one per node, into the operators of a
+// schedule. A convolution absorbs its batch norm, bias, padding, residual and
+// activation.
 #ifndef IOS_TF_CC_TENSORFLOW_FUSE_FUSION_H_
 #define IOS_TF_CC_TENSORFLOW_FUSE_FUSION_H_
 
@@ -11,8 +11,8 @@
 
 namespace ios::tf {
 
-// Takes operators in a topological order and returns them in one. A tensor
-// disappears inside an operator only if nothing else reads it.
+// Takes and returns operators in a topological order. A tensor disappears
+// inside an operator only if nothing else reads it.
 std::vector<ImportedOperator> Fuse(const GraphIndex& graph,
                                    std::vector<ImportedOperator> operators);
 

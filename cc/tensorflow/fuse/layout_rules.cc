@@ -1,4 +1,5 @@
-// Rules that move or drop what only changes layouts, types or nothing.
+// Rules that move or drop operators that change only layouts or types, or
+// nothing.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -15,7 +16,7 @@ bool All(const std::vector<float>& values, float wanted) {
                      [&](float v) { return v == wanted; });
 }
 
-// Whether the output is as high and wide as the first input.
+// Returns whether the output is as high and wide as the first input.
 bool KeepsSize(const OperatorGraph& ops, int i) {
   const Operator& op = ops[i].op;
   return ops.Is(i, OperatorType::kScale) ||
@@ -50,7 +51,7 @@ bool AbsorbLayout(OperatorGraph& ops, int i) {
 }
 
 bool MoveReference(OperatorGraph& ops, int i) {
-  if (!ops[i].op.like) return false;
+  if (!ops[i].op.size_from_last_input) return false;
   const TensorRef at = ops[i].inputs.back();
   const int producer = ops.Producer(at);
   if (producer < 0 || ops.IsReadElsewhere(at) || !KeepsSize(ops, producer)) {
@@ -58,7 +59,8 @@ bool MoveReference(OperatorGraph& ops, int i) {
   }
   int readers = 0;
   for (int user : ops.Users(at)) {
-    if (!ops[user].op.like || ops[user].inputs[0] == at) ++readers;
+    if (!ops[user].op.size_from_last_input || ops[user].inputs[0] == at)
+      ++readers;
   }
   const TensorRef to = ops[producer].inputs[0];
   const Shape* shape = ops.graph().shape(to);

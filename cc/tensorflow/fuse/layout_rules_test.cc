@@ -1,5 +1,5 @@
-// The rules that move or drop what changes only layouts, types or nothing, one
-// at a time.
+// Tests, one at a time, the rules that move or drop operators that change only
+// layouts or types, or nothing.
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
 
@@ -27,7 +27,7 @@ TEST(OperatorsReadWhatWasTransposed) {
     ImportedGraph imported(graph);
     EXPECT(imported.size() == 2 && imported.At(0).kind == Kind::kLayout);
     EXPECT(imported.Apply(AbsorbLayout) == 1);
-    // It is TensorFlow's node if others ask for it.
+    // The Transpose stays TensorFlow's node if it is fetched.
     EXPECT(imported.Types() == Types{OperatorType::kConv2D});
     EXPECT(imported.index().Name(imported.At(0).inputs[0]) == "image");
     const std::vector<int>& nodes = imported.At(0).nodes;
@@ -47,7 +47,7 @@ TEST(LastOfTheTransposesInARowDecides) {
   EXPECT(imported.Apply(AbsorbLayout) == 1);
   EXPECT(imported.Apply(AbsorbLayout) == 1);
   EXPECT(imported.Types() == Types{OperatorType::kConv2D});
-  // Who asks for the second needs the node of the first.
+  // The second Transpose is fetched and needs the node of the first.
   const int conv = imported.index().Find("conv");
   EXPECT(imported.At(0).nodes == std::vector<int>{conv});
 }
@@ -70,7 +70,7 @@ TEST(CastsAroundANormAreItsOwn) {
   graph.Add(graph.Builder("end", "Relu", {{"narrow", DT_HALF}}));
   graph.Fetch("end");
   Placement placement;
-  placement.unplaced = kGpu;  // halves are computed there
+  placement.unplaced = kGpu;  // supports float16
   ImportedGraph imported(graph, placement);
   EXPECT(imported.Apply(AbsorbCasts) == 1);
   int scales = 0;
@@ -116,7 +116,7 @@ TEST(ReferenceForASizeIsAnEarlierTensorAsLarge) {
   graph.Fetch(graph.Op("relu", "Relu", {"conv"}));
   ImportedGraph imported(graph);
   OperatorGraph& ops = imported.operators();
-  // The pool's map, resized to be as large as the convolution's.
+  // Turn the pool into a resize to the size of the convolution's output.
   int pool = -1;
   for (size_t i = 0; i < ops.size(); ++i) {
     if (ops.Is(i, OperatorType::kPool)) pool = i;
@@ -125,7 +125,7 @@ TEST(ReferenceForASizeIsAnEarlierTensorAsLarge) {
   const TensorRef conv = {imported.index().Find("conv"), 0};
   const TensorRef image = {imported.index().Find("image"), 0};
   ops[pool].op.type = OperatorType::kResize;
-  ops[pool].op.like = true;
+  ops[pool].op.size_from_last_input = true;
   ops.SetInputs(pool, {image, conv});
   EXPECT(MoveReference(ops, pool));
   EXPECT(ops[pool].inputs[1] == image);

@@ -13,7 +13,8 @@ OperatorGraph::OperatorGraph(const GraphIndex& graph,
     recognised.insert(ops_[i].nodes.begin(), ops_[i].nodes.end());
     for (const TensorRef& t : ops_[i].inputs) users_[t].push_back(i);
   }
-  // Read by nodes that are no operators, or from outside of the graph.
+  // Finds results that are read by nodes that are not operators, or from
+  // outside of the graph.
   for (const ImportedOperator& op : ops_) {
     const std::vector<int>& readers = graph_.Consumers(op.output);
     if (graph_.preserved(op.output.node) ||

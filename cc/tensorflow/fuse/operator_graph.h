@@ -1,4 +1,4 @@
-// OperatorGraph: imported operators as a graph that rules of fusion change.
+// OperatorGraph: a graph of imported operators that fusion rules change.
 #ifndef IOS_TF_CC_TENSORFLOW_FUSE_OPERATOR_GRAPH_H_
 #define IOS_TF_CC_TENSORFLOW_FUSE_OPERATOR_GRAPH_H_
 
@@ -13,10 +13,10 @@
 
 namespace ios::tf {
 
-// Operators have numbers, which they keep: removed ones are not alive.
+// Operators keep their numbers. Removed operators are not alive.
 class OperatorGraph {
  public:
-  // Operators in a topological order.
+  // Takes operators in a topological order.
   OperatorGraph(const GraphIndex& graph,
                 std::vector<ImportedOperator> operators);
 
@@ -25,8 +25,8 @@ class OperatorGraph {
   ImportedOperator& operator[](int i) { return ops_[i]; }
   const ImportedOperator& operator[](int i) const { return ops_[i]; }
   bool IsAlive(int i) const { return alive_[i]; }
-  // Whether nodes that are no operators read the tensor, or others than the
-  // graph's do.
+  // Returns whether nodes that are not operators read the tensor, or something
+  // outside the graph does.
   bool IsReadElsewhere(TensorRef t) const { return external_.count(t) > 0; }
   void SetReadElsewhere(TensorRef t) { external_.insert(t); }
 
@@ -55,11 +55,12 @@ class OperatorGraph {
   const std::vector<int>& Users(TensorRef t) { return users_[t]; }
   const std::vector<int>& Users(int i) { return users_[ops_[i].output]; }
   const std::string& Device(int i) const;
-  // The only operator that reads i's output, once, and nothing else; or -1. It
-  // is on i's device: operators stay where they are placed.
+  // Returns the operator that reads i's output once if nothing else reads it,
+  // or -1. Operators stay where they are placed, so that operator must be on
+  // i's device.
   int OnlyUser(int i);
-  // Whether operators, all on i's device and that `fold` takes, are all that
-  // read i's output.
+  // Returns whether i's output has readers, and all of them are operators on
+  // i's device with folds(user).
   template <typename Predicate>
   bool AllUsers(int i, Predicate folds) {
     const std::vector<int>& users = Users(i);
@@ -74,9 +75,9 @@ class OperatorGraph {
   void SetInputs(int i, std::vector<TensorRef> inputs);
   void Cover(int i, int other);
   void Remove(int i);
-  // `i` also does what `next`, which reads it, did.
+  // Operator `i` also does what its reader `next` did, and `next` is removed.
   void TakeOver(int i, int next);
-  // All of i's users read its first input instead and do what it did.
+  // Removes `i`: its users read its first input instead and do what it did.
   void PushIntoUsers(int i);
 
  private:

@@ -1,5 +1,5 @@
-// PReLU as graphs compose it: x, or below 0 its product with a constant of each
-// channel, or of each cell.
+// Recognises PReLU as graphs compose it: x, or below 0 its product with a
+// constant of each channel or of each pixel.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -25,8 +25,9 @@ Values Numbers(const Weight& weight) {
   return Values(weight.values.begin(), weight.values.end());
 }
 
-// Whether f(t * x) = t * f(x) for every t > 0 and, of such functions, so does
-// any composition: that is known for all numbers once it is for 1 and -1.
+// Returns whether f(t * x) = t * f(x) for every t > 0. This is then true for
+// any composition of such functions, so the values at 1 and -1 determine a
+// composition for all numbers.
 bool IsHomogeneous(const ImportedOperator& op) {
   if (op.kind == Kind::kSelect) {
     return op.selection.than == 0 && op.selection.first.value_or(0) == 0 &&
@@ -54,7 +55,7 @@ bool IsHomogeneous(const ImportedOperator& op) {
     case BinaryFunction::kMultiply:
       return !op.weights.empty();
     case BinaryFunction::kDivide:
-      return !op.weights.empty() && !op.op.swapped;
+      return !op.weights.empty() && !op.op.constant_first;
     case BinaryFunction::kAdd:
     case BinaryFunction::kSubtract:
     case BinaryFunction::kMaximum:
@@ -65,22 +66,22 @@ bool IsHomogeneous(const ImportedOperator& op) {
   }
 }
 
-// The shape of what an operator multiplies or divides by, but for ones in
-// front; of no dimensions if there is no such thing.
+// Returns the shape of the constant that an operator multiplies or divides by,
+// up to leading ones. Empty if there is no such constant.
 Shape ConstantShape(const ImportedOperator& op) {
   if (op.weights.empty() || op.kind == Kind::kSelect) return {};
   if (op.op.type == OperatorType::kBinary) return op.op.operand;
   return {static_cast<int64_t>(op.weights[0].values.size())};
 }
 
-// With ones in front.
+// Returns the shape with leading ones that make it of rank `rank`.
 Shape OfRank(size_t rank, Shape shape) {
   shape.insert(shape.begin(), rank - shape.size(), 1);
   return shape;
 }
 
-// The shape of rank `rank` that the composition's constants broadcast to; empty
-// if they do not.
+// Returns the shape of rank `rank` that the composition's constants broadcast
+// to; empty if they do not.
 Shape ConstantsShape(const OperatorGraph& ops, const Composition& composition,
                      size_t rank) {
   Shape result(rank, 1);
@@ -108,7 +109,8 @@ Values Spread(const Values& values, Shape from, const Shape& to) {
   return result;
 }
 
-// Below 0, the factor of each element; none if the composition is no PReLU.
+// Returns the factor of each element below 0; none if the composition is not a
+// PReLU.
 std::optional<Values> Slopes(const OperatorGraph& ops,
                              const Composition& composition,
                              const Shape& shape) {
@@ -150,10 +152,10 @@ bool FusePRelu(OperatorGraph& ops, int i) {
       [&](const Composition& larger) {
         const Shape* const output = ops.graph().shape(ops[i].output);
         if (!output) return false;
-        // Blocks know maps and rows of features.
+        // Blocks have feature maps and rows of features.
         const Shape shape =
             ConstantsShape(ops, larger, output->size() == 2 ? 2 : 4);
-        // Of one factor for all it is a leaky Relu.
+        // With one factor for all elements, the composition is a leaky Relu.
         if (shape.empty() || NumElements(shape) == 1) return false;
         const std::optional<Values> found = Slopes(ops, larger, shape);
         if (!found) return false;

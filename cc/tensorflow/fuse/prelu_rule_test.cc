@@ -1,4 +1,4 @@
-// The rule that finds PReLU: what it takes for one, and what it leaves.
+// Tests which compositions the PReLU rule recognises and which it leaves.
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
 
@@ -88,7 +88,7 @@ TEST(AdditionBeforeItStays) {
   EXPECT(imported.index().Name(imported.At(1).inputs[0]) == "shifted");
 }
 
-// x - factors * (x - |x|) is PReLU of finite numbers; of infinity it is NaN.
+// x - factors * (x - |x|) is PReLU for finite numbers, but NaN for infinity.
 TEST(CompositionThatDiffersAtInfinityStays) {
   TestGraph graph({1, 2, 2, 3});
   graph.Op("size", "Abs", {"image"});

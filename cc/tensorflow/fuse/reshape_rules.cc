@@ -1,4 +1,4 @@
-// Rules that read and write maps as rows of a matrix, and back.
+// Rules for Reshapes between feature maps and rows of a matrix.
 #include <algorithm>
 
 #include "cc/tensorflow/fuse/rules.h"
@@ -8,7 +8,7 @@ namespace {
 
 using Kind = ImportedOperator::Kind;
 
-// Whether a Reshape makes [N,C] of [N,1,1,C].
+// Returns whether a Reshape makes [N,C] of [N,1,1,C].
 bool IsSqueeze(const OperatorGraph& ops, int i) {
   const TensorRef from = ops[i].inputs[0], to = ops[i].output;
   const Shape *x = ops.graph().shape(from), *y = ops.graph().shape(to);
@@ -17,7 +17,7 @@ bool IsSqueeze(const OperatorGraph& ops, int i) {
          ops.graph().same_dimensions(from, to, 0, 1);
 }
 
-// Whether the operator computes each cell of one tensor by itself.
+// Returns whether the operator computes each pixel of one tensor by itself.
 bool IsOfCells(const OperatorGraph& ops, int i) {
   const Operator& op = ops[i].op;
   switch (ops[i].kind == Kind::kOperator ? op.type : OperatorType::kConcat) {
@@ -27,7 +27,7 @@ bool IsOfCells(const OperatorGraph& ops, int i) {
     case OperatorType::kSoftmax:
       return true;
     case OperatorType::kNormalize:
-      return !op.whole_images;
+      return !op.per_image;
     case OperatorType::kConv2D:
       return op.kernel == kOne && op.strides == kOne &&
              op.padding.type != PaddingType::kExplicit;
@@ -44,7 +44,7 @@ bool KeepMaps(OperatorGraph& ops, int i) {
   const Shape *x = ops.graph().shape(from),
               *rows = ops.graph().shape(ops[i].output);
   if (!x || !rows || x->size() != 4) return false;
-  // Of what is no list of cells, numbers may be computed by themselves.
+  // If the rows are not pixels, each number may still be computed by itself.
   const bool has_cells = x->back() == rows->back();
   std::vector<int> chain;
   int back = ops.OnlyUser(i);
@@ -86,7 +86,7 @@ bool KeepDims(OperatorGraph& ops, int i) {
       !ops.graph().same_dimensions(ops[i].inputs[0], ops[i].output, 0, 1)) {
     return false;
   }
-  // All that computes what is reshaped, the last one first.
+  // The operators that compute the reshaped tensor, the last one first.
   const int last = ops.Producer(ops[i].inputs[0]);
   std::vector<int> found = {last};
   for (size_t n = 0; n < found.size(); ++n) {
@@ -150,7 +150,7 @@ bool FlattenIntoMatMul(OperatorGraph& ops, int i) {
   for (int user : ops.Users(i)) {
     ops[user].op.kernel = {(*x)[1], (*x)[2]};
     if (ops[i].from != Layout::kChannelsFirst || cells == 1) continue;
-    // Flattened were channels, each of all cells.
+    // The graph flattened channel by channel, each with all its pixels.
     ops[user].weights[0].Swap({1, channels, cells, ops[user].op.filters});
   }
   ops.PushIntoUsers(i);

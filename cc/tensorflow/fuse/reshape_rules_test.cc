@@ -1,4 +1,5 @@
-// The rules that read and write maps as rows of a matrix, one at a time.
+// Tests, one at a time, the rules for Reshapes between feature maps and rows of
+// a matrix.
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
 

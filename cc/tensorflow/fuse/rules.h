@@ -1,5 +1,5 @@
-// The rules of fusion: each looks at one operator, and says whether it has
-// changed the graph. Their order is that of kRules.
+// Fusion rules. Each rule looks at operator `i` and returns whether it changed
+// the graph. The rules are in the order of kRules.
 #ifndef IOS_TF_CC_TENSORFLOW_FUSE_RULES_H_
 #define IOS_TF_CC_TENSORFLOW_FUSE_RULES_H_
 
@@ -10,76 +10,83 @@
 
 namespace ios::tf {
 
-// Strides of one cell, a kernel of one cell.
+// Strides of 1, or a 1x1 kernel.
 inline constexpr std::array<int64_t, 2> kOne = {1, 1};
 
-// Operators read the tensor before a change of its layout, which only matters
-// outside of regions. A Transpose, say, that others read as well stays a node
-// of the graph. Of several in a row the last one is first: it decides about
-// those before it.
+// Makes operators read the tensor before a change of its layout, because
+// layouts only matter outside of regions. A Transpose that others read as well
+// stays a node of the graph. Of several changes in a row, the last one is
+// absorbed first, because it decides whether those before it stay.
 bool AbsorbLayout(OperatorGraph& ops, int i);
-// An operator that reads a tensor only for its size reads an earlier one as
-// large instead, so as not to come between a convolution and its bias.
+// Makes an operator that reads a tensor only for its size read an earlier
+// tensor of the same size. Otherwise that read would keep a convolution from
+// absorbing its bias.
 bool MoveReference(OperatorGraph& ops, int i);
-// Cells that are repeated along one dimension after the other.
+// Joins two operators in a row that repeat pixels, such as one for each
+// dimension.
 bool ComposeRepeats(OperatorGraph& ops, int i);
-// A cell that is spread over an image, or a channel over several, for operators
-// that broadcast it as well.
+// Drops an operator that spreads a pixel over an image, or a channel over
+// several, if its readers can broadcast that pixel or channel.
 bool DropSpread(OperatorGraph& ops, int i);
-// Drops an operator if only nodes that another operator stands for read it.
+// Drops an operator whose output only nodes inside other operators read.
 bool DropUnread(OperatorGraph& ops, int i);
 bool DropIdentityScale(OperatorGraph& ops, int i);
-// Activations that a graph writes as several operators: gelu, swish, mish,
-// hard_sigmoid … The largest composition that ends here and is one.
+// Replaces the largest composition that ends here and is an activation. Graphs
+// write gelu, swish, mish, hard_sigmoid and others as several operators.
 bool FuseActivation(OperatorGraph& ops, int i);
-// A composition that is PReLU, by constants of channels or cells.
+// Replaces a composition that is a PReLU with a constant per channel or per
+// pixel.
 bool FusePRelu(OperatorGraph& ops, int i);
-// Two scales in a row are one, and that after a norm is the norm's.
+// Joins two scales in a row, or a norm and the scale after it.
 bool ComposeScales(OperatorGraph& ops, int i);
-// Keras computes batch norms and means of half-precision tensors in float32,
-// between two Casts. The engine computes in float32 inside of every operator.
+// Drops the Casts around batch norms and means of half-precision tensors. Keras
+// computes these in float32, but the engine computes in float32 inside of every
+// operator anyway.
 bool AbsorbCasts(OperatorGraph& ops, int i);
-// Operators that compute each cell by itself, between two Reshapes from
-// [N,H,W,C] to a list of cells and back, may read the image. Keras computes
-// Dense of [N,H,W,C] so: the MatMul is a 1x1 convolution.
+// Drops two Reshapes, from [N,H,W,C] to a list of pixels and back, around
+// operators that compute each pixel by itself. Keras computes Dense of
+// [N,H,W,C] this way: the MatMul becomes a 1x1 convolution.
 bool KeepMaps(OperatorGraph& ops, int i);
-// A Reshape from [N,C] to [N,1,1,C] goes away if what computes [N,C], from
-// the global poolings on, can compute [N,1,1,C]: squeeze-and-excite with
-// Dense, of one pooling or of the sum of several.
+// Drops a Reshape from [N,C] to [N,1,1,C] if all operators from the global
+// poolings to the Reshape can compute [N,1,1,C]. Squeeze-and-excite with Dense
+// is such a case, of one pooling or of the sum of several.
 bool KeepDims(OperatorGraph& ops, int i);
-// A MatMul of flattened maps reads the maps themselves.
+// Makes a MatMul of flattened feature maps read the maps themselves.
 bool FlattenIntoMatMul(OperatorGraph& ops, int i);
-// Zeros added and cells cut by one operator after the other, by one.
+// Joins two operators in a row that add zeros or cut pixels off.
 bool ComposePads(OperatorGraph& ops, int i);
-// Average pooling with a 1x1 window only leaves cells out: the convolution or
-// the padding before it, or the 1x1 convolutions after it, can do that.
+// Folds average pooling with a 1x1 window, which only leaves pixels out. The
+// convolution or padding before it, or the 1x1 convolutions after it, can leave
+// them out by their strides.
 bool FoldSubsampling(OperatorGraph& ops, int i);
-// A depthwise convolution and the 1x1 convolution that alone reads it.
+// Joins a depthwise convolution and the 1x1 convolution that is its only
+// reader.
 bool FuseSepConv(OperatorGraph& ops, int i);
-// Batch norm and bias go into the weights.
+// Folds batch norm and bias into the weights.
 bool FoldScale(OperatorGraph& ops, int i);
-// An addition goes into a convolution if the other operand is there before
-// the convolution can start anyway, so that nothing is kept from running in
+// Folds an addition into a convolution if the convolution depends on the other
+// operand anyway. Such a fusion does not keep anything from running in
 // parallel.
 bool FoldResidual(OperatorGraph& ops, int i);
 bool FoldActivation(OperatorGraph& ops, int i);
-// Zeros around the input become the operators' own padding.
+// Turns zeros around the input into the readers' own padding.
 bool FoldPad(OperatorGraph& ops, int i);
-// Relu-SepConv is one operator, if all that read the Relu are.
+// Folds a Relu into the SepConvs that read it, if it has no other readers.
 bool FoldPreActivation(OperatorGraph& ops, int i);
-// A concat of concats, a sum of sums.
+// Joins a concat of concats, or a sum of sums.
 bool Flatten(OperatorGraph& ops, int i);
-// [N,1,1,C] to [N,C] in front of other operators is a pooling of one cell.
-// Elsewhere TensorFlow's Reshape, which copies nothing, is left.
+// Turns a Reshape from [N,1,1,C] to [N,C] between operators into a pooling of
+// one pixel. Elsewhere TensorFlow's Reshape stays, because it does not copy
+// anything.
 bool FinishReshape(OperatorGraph& ops, int i);
-// One way to write each padding, so that equal blocks have equal signatures
-// and convolutions that may merge are seen: with stride 1, SAME adds
-// (extent - 1) / 2 cells before and the rest after, for every size.
+// Writes equal paddings in one way, so that equal blocks have equal signatures
+// and convolutions that may merge are recognised. With stride 1, SAME adds
+// (extent - 1) / 2 pixels before and the rest after, for every size.
 bool NormalisePadding(OperatorGraph& ops, int i);
 
 using Rule = bool (*)(OperatorGraph&, int);
 
-// Each is applied to all operators, in order, until it applies nowhere.
+// Each rule is applied to all operators, in order, until it applies nowhere.
 inline constexpr Rule kRules[] = {
     // First: none of the others looks through a change of layout.
     AbsorbLayout,

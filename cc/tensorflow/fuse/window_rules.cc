@@ -1,4 +1,4 @@
-// Rules of pads, strides and repeated cells.
+// Rules for padding, strides and repeated pixels.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -8,8 +8,9 @@
 namespace ios::tf {
 namespace {
 
-// A Pad as a depthwise convolution of one cell. A larger window, which could
-// cut cells as well, would multiply infinite neighbours by zero.
+// Turns a Pad into a depthwise 1x1 convolution; returns false if the Pad cuts
+// pixels off. A larger window could cut pixels too, but it would multiply
+// infinite neighbours by zero.
 bool PadToConvolution(OperatorGraph& ops, int i) {
   const Shape* x = ops.graph().shape(ops[i].inputs[0]);
   Operator& op = ops[i].op;
@@ -21,9 +22,9 @@ bool PadToConvolution(OperatorGraph& ops, int i) {
   return true;
 }
 
-// Whether the operator's window fits into images of all sizes. If it does not,
-// the operator is an error for small images; with strides it would give an
-// image without cells.
+// Returns whether the operator's window fits into images of all sizes. If it
+// does not, small images are an error. With the pool's strides, the operator
+// would give an image without pixels instead of that error.
 bool TakesAllSizes(const OperatorGraph& ops, int i) {
   const Operator& op = ops[i].op;
   const Padding& p = op.padding;
@@ -60,7 +61,7 @@ bool IsNonNegative(const OperatorGraph& ops, int i) {
   }
 }
 
-// Whether a cell becomes an image of such cells.
+// Returns whether a resize repeats one pixel over an image.
 bool IsSpreadCell(const OperatorGraph& ops, int i) {
   if (!ops.Is(i, OperatorType::kResize) ||
       ops[i].op.interpolation != Interpolation::kNearest) {
@@ -72,7 +73,7 @@ bool IsSpreadCell(const OperatorGraph& ops, int i) {
          ops.graph().fixed(x, 1) && ops.graph().fixed(x, 2);
 }
 
-// Whether a channel becomes several such channels, by a product with ones.
+// Returns whether a product with ones repeats one channel over several.
 bool IsSpreadChannel(const OperatorGraph& ops, int i) {
   if (!ops.Is(i, OperatorType::kBinary) ||
       ops[i].op.function != BinaryFunction::kMultiply ||
@@ -87,7 +88,8 @@ bool IsSpreadChannel(const OperatorGraph& ops, int i) {
              static_cast<int64_t>(factors.size());
 }
 
-// Writes a cut as SAME or VALID if that cuts off as much for every size.
+// Writes the padding that a transposed convolution cuts off as SAME or VALID,
+// if that cuts the same for every size.
 void NormaliseCut(Operator* op) {
   Padding& p = op->padding;
   if (p.type != PaddingType::kExplicit) return;
@@ -114,7 +116,7 @@ bool ComposeRepeats(OperatorGraph& ops, int i) {
            ops[k].op.interpolation == Interpolation::kNearest &&
            ops[k].op.coordinates == Coordinates::kHalfPixel &&
            ops[k].op.output_size == std::array<int64_t, 2>{0, 0} &&
-           !ops[k].op.like;
+           !ops[k].op.size_from_last_input;
   };
   const int next = repeats(i) ? ops.OnlyUser(i) : -1;
   if (next < 0 || !repeats(next)) return false;
@@ -149,7 +151,7 @@ bool ComposePads(OperatorGraph& ops, int i) {
   if (!ops.IsZeroPad(next)) return false;
   Padding& a = ops[i].op.padding;
   const Padding& b = ops[next].op.padding;
-  // Cells that were cut do not come back.
+  // Padding does not bring back pixels that were cut off.
   const auto loses = [](int64_t first, int64_t second) {
     return first < 0 && second > 0;
   };
@@ -164,7 +166,7 @@ bool ComposePads(OperatorGraph& ops, int i) {
 }
 
 bool FoldSubsampling(OperatorGraph& ops, int i) {
-  // A max pool makes the lowest number of NaN and negative infinity.
+  // A max pool turns NaN and negative infinity into the lowest number.
   if (!ops.Is(i, OperatorType::kPool) || ops[i].op.pool != PoolKind::kAvg ||
       ops[i].op.kernel != kOne ||
       ops[i].op.padding.type == PaddingType::kExplicit) {
@@ -202,7 +204,7 @@ bool FoldPad(OperatorGraph& ops, int i) {
   const auto folds = [&](int user) {
     const Operator& op = ops[user].op;
     if (op.residual && ops[user].inputs[1] == ops[i].output) return false;
-    // SAME with stride 1 pads by the same number of cells for all sizes.
+    // SAME with stride 1 pads by the same number of pixels for all sizes.
     const bool fixed =
         op.padding.type != PaddingType::kSame || op.strides == kOne;
     if (ops.IsConvolution(user) && !ops.IsTransposed(user)) return fixed;
@@ -220,7 +222,8 @@ bool FoldPad(OperatorGraph& ops, int i) {
     const std::array<int64_t, 4> own = ExplicitPadding(op, *x);
     op.padding = {PaddingType::kExplicit, pad.top + own[0], pad.bottom + own[1],
                   pad.left + own[2], pad.right + own[3]};
-    // A window may see nothing but NaN, which do not count, and zeros.
+    // A window may contain only NaN, which do not count, and padding zeros,
+    // which must count.
     op.pads_zeros = op.type == OperatorType::kPool;
   }
   ops.PushIntoUsers(i);

@@ -1,4 +1,4 @@
-// The rules for windows and what is around them, one at a time.
+// Tests, one at a time, the rules for windows and the padding around them.
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
 
@@ -145,7 +145,7 @@ TEST(RepeatsInARowAreOne) {
   EXPECT(imported.At(1).op.factors == (Pair{2, 3}));
 }
 
-// The image's mean in every cell of a map.
+// Adds the image's mean, repeated in every pixel of a feature map.
 std::string SpreadMean(TestGraph* graph) {
   graph->Mean("mean", "image", /*keep_dims=*/true);
   const std::string size = graph->Integers("size", {2}, {8, 8});

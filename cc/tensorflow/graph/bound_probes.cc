@@ -24,8 +24,8 @@ namespace {
 
 // A quotient that reaches this number has passed several whole numbers.
 constexpr double kManyPeriods = 4;
-// A distance that changes its side so often goes up and down with the size, as
-// a remainder of a remainder does: samples have seen both sides of the bound.
+// A distance that changes its sign this often oscillates with the size, like a
+// remainder of a remainder. Samples have then seen both sides of the bound.
 constexpr size_t kManyBrackets = 6;
 // The largest number of probes on a line. If a graph needs more, the shapes
 // behind its bounds are unknown.
@@ -44,15 +44,15 @@ Probe OnLine(const Probe& example, Vary vary, int64_t size) {
     probe.batch = size;
     return probe;
   }
-  // Not 1, which broadcasts.
+  // Batch 1 would broadcast.
   probe.batch = 2;
   if (vary != Vary::kWidth) probe.sizes[0] = size;
   if (vary != Vary::kHeight) probe.sizes[1] = size;
   return probe;
 }
 
-// Returns the sizes of the line with their distances from a bound, as far as
-// they are known. For a quotient these are distances from the number `period`.
+// Returns the sizes of the line whose distance from a bound is known, with this
+// distance. For a quotient, it is the distance from the number `period`.
 std::vector<std::pair<int64_t, double>> Distances(const Line& line,
                                                   const BoundKey& key,
                                                   int period) {
@@ -72,7 +72,7 @@ struct Bracket {
   double at_below, at_above;  // distances
 };
 
-// Returns the first kManyBrackets of them at most.
+// Returns the first brackets of the line, at most kManyBrackets.
 std::vector<Bracket> Brackets(
     const std::vector<std::pair<int64_t, double>>& distances) {
   std::vector<Bracket> result;
@@ -85,8 +85,8 @@ std::vector<Bracket> Brackets(
   return result;
 }
 
-// Adds sizes that make the bracket narrower: multiples of 32 near the root of
-// the secant, as networks may take only these, else the middle.
+// Adds sizes that narrow the bracket: multiples of 32 near the root of the
+// secant, because some networks accept only these. Otherwise adds the middle.
 void Narrow(const Bracket& bracket, const Line& line,
             std::set<int64_t>* sizes) {
   constexpr int64_t kMultiple = 32;
@@ -112,17 +112,17 @@ void Narrow(const Bracket& bracket, const Line& line,
 }
 
 // Returns a size beyond the bound that the line approaches at its end, if any.
-// TensorFlow refused the sizes of the line that lack a distance. A network that
-// halves images, say, takes every second size only: multiples of 96, 5 and 7
-// away from a size that it takes, or as far as two such sizes are apart, are
-// likely to be taken.
+// TensorFlow refused the sizes of the line that have no distance. A network
+// that halves images, for example, accepts only every second size. Sizes at
+// certain steps from an accepted size are likely to be accepted: multiples of
+// 96, 5 and 7, or the difference between two accepted sizes.
 std::optional<int64_t> Extrapolate(
     const Line& line,
     const std::vector<std::pair<int64_t, double>>& distances) {
   if (distances.size() < 2) return std::nullopt;
   const auto& [a, x] = distances[distances.size() - 2];
   const auto& [b, y] = distances.back();
-  if (x == y || (y < 0) == (y < x)) return std::nullopt;  // it goes away
+  if (x == y || (y < 0) == (y < x)) return std::nullopt;  // the distance grows
   const double root = b - y * (b - a) / (y - x);
   if (!(root < kMaxDimension)) return std::nullopt;
   const int64_t beyond =
@@ -250,7 +250,7 @@ void GraphIndex::ProbeBounds(const Infer& infer, const Probe& example,
                              const MayVary& may_vary) {
   const std::set<BoundKey> open = OpenBounds();
   if (open.empty()) return;
-  std::set<int> untold;  // nodes
+  std::set<int> untold;  // nodes that need too many probes
   std::vector<Vary> lines;
   if (may_vary.batches) lines.push_back(Vary::kBatch);
   if (may_vary.sizes) {

@@ -1,4 +1,4 @@
-// Tensors of TensorFlow: their types as the engine's, and their values.
+// Converts data types and tensor values between TensorFlow and the engine.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_DTYPES_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_DTYPES_H_
 
@@ -13,19 +13,20 @@
 
 namespace ios::tf {
 
-// None for types the engine does not have.
+// Returns none for types that the engine does not support.
 std::optional<DataType> ToDataType(tensorflow::DataType dtype);
 tensorflow::DataType ToTensorFlow(DataType dtype);
 
-// The type of the first output of a node; none for ops that are not registered.
+// Returns the type of a node's first output, or none if its op is not
+// registered.
 std::optional<tensorflow::DataType> OutputType(const tensorflow::NodeDef& node);
 
-// The values of a tensor of such a type.
+// Returns the values of a tensor of a type that the engine supports.
 std::vector<float> Floats(const tensorflow::Tensor& tensor);
-// The values of an int32 or int64 tensor; none for null, for other types and
-// for more than dimensions and their numbers are.
+// Returns the values of an int32 or int64 tensor. Returns none for null, for
+// other types, and for tensors too long to hold dimensions.
 std::optional<std::vector<int64_t>> Integers(const tensorflow::Tensor* tensor);
-// A tensor of `dtype` with these values, rounded.
+// Returns a tensor with these values, rounded to `dtype`.
 tensorflow::Tensor MakeTensor(const std::vector<float>& values,
                               const tensorflow::TensorShape& shape,
                               DataType dtype);

@@ -1,5 +1,6 @@
-// TensorFlow's element-wise operations that the engine computes: the one list
-// that layouts, which they keep, and handlers, which import them, ask.
+// TensorFlow's elementwise operations that the engine computes. The search for
+// layouts, which these operations keep, and the import handlers share this
+// list.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_ELEMENTWISE_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_ELEMENTWISE_H_
 
@@ -10,10 +11,10 @@
 
 namespace ios::tf {
 
-// Of one tensor. LeakyRelu's slope is an attribute of its node.
+// Operations of one tensor. LeakyRelu's slope is an attribute of its node.
 const std::unordered_map<std::string, Activation>& UnaryOperations();
 
-// Of two tensors, which may be broadcast.
+// Operations of two tensors, which may broadcast.
 const std::unordered_map<std::string, BinaryFunction>& BinaryOperations();
 
 }  // namespace ios::tf

@@ -1,5 +1,5 @@
-// Sizes of inputs that a graph's own constants ask for: positions of 20 by 20
-// cells are added to images of one size only.
+// Finds the input sizes that a graph's constants require. Position embeddings
+// of 20x20, for example, fit images of only one size.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,16 +19,17 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
-// By how much sizes are changed to see which of a tensor's follow them: a
-// multiple of what networks divide them by.
+// The change of an input size that shows which dimensions depend on it.
+// Networks divide sizes by factors of this number.
 constexpr int64_t kStep = 96;
 
-// Two dimensions of a node's first two inputs, or of those that are added.
+// A dimension of a node's first input and one of its second input.
 struct Pair {
   size_t x, y;
 };
 
-// The dimensions that must be equal, or, in sums, one of them 1.
+// Returns the dimensions that must be equal. In elementwise operations, one of
+// the two may be 1 instead.
 std::vector<Pair> EqualDimensions(const NodeDef& node, const Shape& x,
                                   const Shape& y) {
   std::vector<Pair> pairs;
@@ -48,12 +49,13 @@ bool Fit(const NodeDef& node, int64_t a, int64_t b) {
   return a == b || (node.op() != "MatMul" && (a == 1 || b == 1));
 }
 
-// The sizes at which a dimension that is `v` at `sizes`, and `more` where one
-// of them is larger by kStep, is `wanted`; as far as lines tell.
+// Returns the input sizes at which a dimension becomes `wanted`, by linear
+// extrapolation. The dimension is `v` at `sizes`, and more[k] if sizes[k] is
+// larger by kStep.
 ImageSize Solve(const ImageSize& sizes, int64_t v, const ImageSize& more,
                 int64_t wanted) {
   ImageSize result = sizes;
-  if (more[0] != v && more[1] != v) {  // cells, or numbers, of an image
+  if (more[0] != v && more[1] != v) {  // a number of pixels or elements
     const double scale = std::sqrt(static_cast<double>(wanted) / v);
     for (int k : {0, 1}) result[k] = std::llround(sizes[k] * scale);
     return result;
@@ -100,7 +102,7 @@ ImageSize GraphIndex::CorrectedSizes(const ImageSize& sizes) const {
       const auto solved =
           fixed_b ? Solve(sizes, a, more_a, b) : Solve(sizes, b, more_b, a);
       for (int k : {0, 1}) {
-        // The first that says something of a size.
+        // The first node that determines a size decides.
         if (result[k] == sizes[k] && solved[k] >= 1 &&
             solved[k] <= kMaxDimension) {
           result[k] = solved[k];
@@ -137,7 +139,7 @@ void GraphIndex::ForgetShapes() {
 
 absl::StatusOr<std::optional<ImageSize>> GraphIndex::FittingSizes(
     const Infer& infer, const Probe& example) {
-  // Lines tell exactly, but for what rounds.
+  // Linear extrapolation is exact except for rounding.
   constexpr int kRounds = 4;
   Probe probe = example;
   std::optional<ImageSize> found;

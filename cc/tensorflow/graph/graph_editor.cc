@@ -17,7 +17,7 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
-// Nodes without readers that nobody can miss.
+// Returns whether the node may be removed if it has no readers.
 bool IsRemovable(const NodeDef& node) {
   const tensorflow::OpDef* op = nullptr;
   return tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok() &&
@@ -121,7 +121,7 @@ std::string GraphEditor::Input(TensorRef tensor) const {
 }
 
 std::string GraphEditor::ControlInput(int node) const {
-  // To wait for a node that passes a tensor on is to wait for that tensor.
+  // Waiting for a node that passes a tensor on means waiting for that tensor.
   const int source =
       index_.passthrough(node) ? index_.Resolve({node, 0}).node : node;
   const auto it = controls_.find(source);
@@ -165,8 +165,8 @@ void GraphEditor::Finish() {
         continue;
       }
       const int c = index_.controls(i)[control++];
-      // Waiting for nodes without effect, as frozen graphs do for those that
-      // once read variables, would only keep them alive.
+      // Control inputs without effect would only keep their nodes alive. Frozen
+      // graphs have such inputs for nodes that once read variables.
       if (!index_.has_effect(c)) continue;
       waits.insert(ControlInput(c));
     }

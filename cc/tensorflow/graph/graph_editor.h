@@ -1,5 +1,5 @@
 // GraphEditor: replaces tensors of a GraphDef by those of new nodes and removes
-// what nobody reads any more. Rewrite and lower change graphs with it.
+// nodes that nothing reads any more.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_GRAPH_EDITOR_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_GRAPH_EDITOR_H_
 
@@ -19,28 +19,30 @@ class GraphEditor {
   GraphEditor(const GraphIndex& index, tensorflow::GraphDef* graph)
       : index_(index), graph_(*graph) {}
 
-  // A name, starting with `wish`, that no node has; a prefix for new nodes.
+  // Returns an unused node name that starts with `wish`. New nodes may also use
+  // it as a prefix.
   std::string UniqueName(const std::string& wish);
-  // A new node; its name comes from UniqueName().
+  // Adds a node. `name` comes from UniqueName().
   tensorflow::NodeDef* AddNode(const std::string& name, const std::string& op,
                                const std::string& device);
   std::string AddConst(const std::string& name, const tensorflow::Tensor& value,
                        const std::string& device);
 
-  // `input`, which has `dtype`, with its dimensions in another order: itself,
-  // or the output of a new node `name`.
+  // Returns `input`, of type `dtype`, with its dimensions in the order `to`:
+  // `input` itself, or the output of a new node `name`.
   std::string InLayout(const std::string& name, const std::string& input,
                        Layout from, Layout to, tensorflow::DataType dtype,
                        const std::string& device);
 
-  // Readers of `tensor` will read `replacement` ("name" or "name:port"). The
-  // node keeps its name, as an Identity, if somebody outside may ask for it.
+  // Makes readers of `tensor` read `replacement` ("name" or "name:port"). A
+  // preserved node becomes an Identity and keeps its name.
   void Replace(TensorRef tensor, const std::string& replacement);
-  // Nodes that waited for `node` will wait for node `replacement`.
+  // Makes nodes that wait for `node` wait for node `replacement`.
   void ReplaceControl(int node, const std::string& replacement);
-  // The NodeDef::input that reads `tensor`; good after all calls of Replace().
+  // Returns the NodeDef::input that reads `tensor`. Call it after all calls of
+  // Replace().
   std::string Input(TensorRef tensor) const;
-  // Control inputs ("^name") that do what those of `nodes` did.
+  // Returns control inputs ("^name") equivalent to those of `nodes` together.
   std::set<std::string> ControlInputs(const std::vector<int>& nodes) const;
 
   // Applies the replacements, then removes nodes that became useless.

@@ -1,4 +1,4 @@
-// Tensors replaced, and what nobody reads any more removed.
+// Tests that tensors are replaced and that unread nodes are removed.
 #include "cc/tensorflow/graph/graph_editor.h"
 
 #include <map>
@@ -12,7 +12,7 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
-// A graph that is edited, and its nodes after that.
+// A graph that is edited, and its nodes after the editing.
 struct Edited {
   explicit Edited(TestGraph edited)
       : graph(std::move(edited)),
@@ -52,7 +52,7 @@ TEST(ReadersReadTheReplacement) {
   EXPECT(edited.editor.Input(edited.Tensor("conv")) == "conv");
   const std::map<std::string, NodeDef> nodes = edited.Finish();
   EXPECT(nodes.at("end").input(0) == "new");
-  // With the weights that only they have read.
+  // The replaced nodes are removed with the weights that only they read.
   for (const char* name : {"conv", "conv/filter", "relu"}) {
     EXPECT(nodes.count(name) == 0);
   }

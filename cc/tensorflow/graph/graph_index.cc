@@ -25,8 +25,8 @@ bool IsLoopMerge(const NodeDef& node, const std::string& input_op) {
                {"Enter", "RefEnter", "NextIteration", "RefNextIteration"});
 }
 
-// Whether a tensor is so much larger than what says its values that no model
-// has it: one number, repeated.
+// Returns whether a tensor is far larger than its proto, which then repeats one
+// number. Models do not have such tensors.
 bool IsInflated(const tensorflow::TensorProto& proto) {
   constexpr int64_t kMany = int64_t{1} << 27;
   const int64_t most =
@@ -78,7 +78,7 @@ absl::Status GraphIndex::ReadEdges(const GrapplerItem& item) {
     nodes_[i].def = &item.graph.node(i);
     if (!by_name_.emplace(node(i).name(), i).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the graph has two nodes '", node(i).name(), "'"));
+          absl::StrCat("the graph has two nodes named '", node(i).name(), "'"));
     }
   }
   std::vector<bool> consumed(size(), false);
@@ -139,8 +139,8 @@ void GraphIndex::ClassifyNodes() {
   for (int i : order_) {
     Node& node = nodes_[i];
     const std::string& op = node.def->op();
-    // Depth in conditionals and loops, after TensorFlow's lowering of If and
-    // While to these operations.
+    // The depth in conditionals and loops, after TensorFlow's lowering of If
+    // and While to these operations.
     int deepest = 0, shallowest = node.inputs.empty() ? 0 : INT32_MAX;
     bool loop_merge = false;
     for (const TensorRef& t : node.inputs) {
@@ -198,7 +198,7 @@ std::set<int> GraphIndex::WaitsFor(int i) const {
     }
     for (const TensorRef& t : node.inputs) {
       const Node& read = nodes_[t.node];
-      // Only a node that waits for something can hand that on.
+      // A node without an effect does not wait for anything.
       if (read.effect && (read.constant || variable(t.node) || !read.live) &&
           seen.insert(t.node).second) {
         open.push_back(t.node);
@@ -224,7 +224,7 @@ void GraphIndex::FindConsumers() {
     read(*it, [&](TensorRef t) { nodes_[t.node].live = true; });
     for (int c : nodes_[*it].controls) nodes_[c].live = true;
   }
-  // Loops are not worth following: all that feeds a back edge lives.
+  // Loops are not analysed: in a graph with a loop, all nodes are live.
   for (Node& node : nodes_) {
     if (OneOf(node.def->op(), {"NextIteration", "RefNextIteration"})) {
       for (Node& any : nodes_) any.live = true;

@@ -1,5 +1,5 @@
-// GraphIndex: a GraphDef with its edges, shapes and constants looked up, seen
-// through nodes that only pass a tensor on. What the importer reads.
+// GraphIndex: looks up the edges, shapes and constants of a GraphDef for the
+// importer, and skips nodes that only pass a tensor on.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_GRAPH_INDEX_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_GRAPH_INDEX_H_
 
@@ -38,84 +38,90 @@ struct TensorRef {
   }
 };
 
-// How a tensor of the graph orders the dimensions of [N,H,W,C].
+// The order in which a tensor of the graph has the dimensions N, H, W and C.
 enum class Layout {
-  kChannelsLast,   // as they are, or [N,C]
+  kChannelsLast,   // [N,H,W,C] or [N,C]
   kChannelsFirst,  // [N,C,H,W]
-  kSequence,       // [N,W,C], of height 1
+  kSequence,       // [N,W,C]; the height is 1
 };
 
-struct FreshSizes;
+struct PlaceholderSizes;
 
 class GraphIndex {
  public:
-  // `batch_size` takes the place of unknown leading dimensions, `image_size` of
-  // the other unknown dimensions of the graph's inputs: those are the sizes of
-  // the first probe. The item must outlive the index.
+  // `batch_size` replaces unknown leading dimensions. `image_size` replaces the
+  // other unknown dimensions of the graph's inputs. Probe 0 has these sizes.
+  // The item must outlive the index.
   static absl::StatusOr<std::unique_ptr<GraphIndex>> Create(
       const tensorflow::grappler::GrapplerItem& item, int64_t batch_size,
       const ImageSize& image_size);
 
   int size() const { return nodes_.size(); }
   const tensorflow::NodeDef& node(int i) const { return *nodes_[i].def; }
-  // -1 if there is no such node.
+  // Returns -1 if the graph has no such node.
   int Find(const std::string& name) const;
   // "name" or "name:port", as in NodeDef::input.
   std::string Name(TensorRef tensor) const;
-  // Data inputs as the graph has them; control inputs.
+  // Data inputs as in the graph, and control inputs.
   const std::vector<TensorRef>& inputs(int i) const { return nodes_[i].inputs; }
   const std::vector<int>& controls(int i) const { return nodes_[i].controls; }
-  // Data input k, seen through nodes that pass it on.
+  // Data input k, looking through nodes that pass it on.
   TensorRef Input(int i, int k) const { return Resolve(nodes_[i].inputs[k]); }
   TensorRef Resolve(TensorRef tensor) const;
-  // All nodes, producers first (back edges of loops left out).
+  // All nodes, producers first, ignoring the back edges of loops.
   const std::vector<int>& order() const { return order_; }
 
-  // The node's name must survive: it is fed, fetched or kept, or nothing
-  // consumes it, so somebody outside of the graph may.
+  // The node's name must be kept. The node is fed, fetched or listed to be
+  // kept, or it has no consumers, so it may be read from outside the graph.
   bool preserved(int i) const { return nodes_[i].preserved; }
   // The caller provides the node's outputs.
   bool fed(int i) const { return nodes_[i].fed; }
-  // The node only passes tensors on: consumers are those of its inputs.
+  // The node only passes tensors on. The node's consumers count as consumers of
+  // its inputs.
   bool passthrough(int i) const { return !nodes_[i].forward.empty(); }
-  // The node computes a constant, or waits for nothing.
+  // The node computes a constant, or is a NoOp that waits for nothing.
   bool constant(int i) const { return nodes_[i].constant; }
-  // The node reads or computes a weight that is a variable, see IsWeight().
+  // The node reads a weight from a variable or computes one from variables; see
+  // IsWeight().
   bool variable(int i) const;
-  // Whether it matters to others that the node has run, and not only what it
-  // has computed: it, or what it waits for, may fail or change something.
-  // TensorFlow lets all that a function computes wait for its arguments.
+  // Returns whether it matters that the node has run, apart from its outputs:
+  // the node, or one that it waits for, may fail or change state. Arguments do
+  // not count, because TensorFlow makes all nodes of a function wait for them.
   bool has_effect(int i) const { return nodes_[i].effect; }
-  // Whether the node waits for such a one.
+  // Returns whether the node has a control input with an effect.
   bool waits(int i) const;
-  // Those that are waited for by the node, or by what goes where the node
-  // becomes a part of an operator: weights and shapes that it reads.
+  // Returns the nodes with an effect that the node waits for. This includes
+  // those that its weights and shapes wait for, because weights and shapes
+  // become parts of the operator.
   std::set<int> WaitsFor(int i) const;
-  // In the branch of a conditional or in a loop, where it may not run.
+  // The node is in a branch of a conditional or in a loop, so it may not run.
   bool conditional(int i) const { return nodes_[i].depth > 0; }
-  // Consumed, other than as a shape that a node of IgnoreShapeInputs() reads.
+  // Something consumes the node, apart from the shape inputs of the nodes given
+  // to IgnoreShapeInputs().
   bool live(int i) const { return nodes_[i].live; }
-  // Live nodes that read the tensor, nodes that pass it on left out.
+  // Live nodes that read the tensor, directly or through nodes that pass it on.
   const std::vector<int>& Consumers(TensorRef tensor) const;
-  // The only node that reads the tensor, or -1.
+  // Returns the only node that reads the tensor. Returns -1 if others read it
+  // or if the tensor's node is preserved.
   int OnlyConsumer(TensorRef tensor) const;
 
-  // The value of a constant tensor, evaluated by TensorFlow; null if it is
-  // none.
+  // Returns the value of a constant tensor, evaluated by TensorFlow, or null
+  // for other tensors.
   const tensorflow::Tensor* Constant(TensorRef tensor);
-  // DT_INVALID if TensorFlow does not know it.
+  // Returns DT_INVALID if TensorFlow does not know the type.
   tensorflow::DataType dtype(TensorRef tensor) const;
-  // Null unless the tensor is of floating point with known dimensions, which
-  // are given as [N,H,W,C] whatever the tensor's layout() is. `probe`: for
-  // which sizes of the graph's inputs. What the first, an example, says of a
-  // dimension holds for all sizes only if every probe says it. After those that
-  // are required come very small and large sizes, and batches of several inputs
-  // that broadcast; null there says that TensorFlow does not take such inputs.
+  // Returns null unless the tensor has a floating-point type and known
+  // dimensions. The dimensions are given as [N,H,W,C] whatever the tensor's
+  // layout() is. `probe` selects the sizes of the graph's inputs. A dimension
+  // is fixed only if all probes agree; probe 0 alone is just an example.
+  // Optional probes follow the required ones: very small and large sizes, and
+  // batches of several inputs that broadcast. Null in an optional probe means
+  // that TensorFlow rejects such inputs.
   const Shape* shape(TensorRef tensor, int probe = 0) const;
   int probes() const { return probes_; }
   int required_probes() const { return required_probes_; }
-  // The sizes of images that the example has instead of the one that was asked
-  // for, which the graph does not take: those that its constants ask for.
+  // The image size that the graph's constants require, if the graph does not
+  // take the requested size. The example then has this size.
   const std::optional<ImageSize>& fitting_sizes() const {
     return fitting_sizes_;
   }
@@ -124,19 +130,20 @@ class GraphIndex {
   // not show. A converted graph should be compared at these sizes.
   const std::vector<Probe>& bound_probes() const { return bound_probes_; }
 
-  // The elements of an integer tensor that CompleteShapes() (shape_inference.h)
-  // has evaluated for this probe; or null.
+  // Returns the elements of an integer tensor that CompleteShapes()
+  // (shape_inference.h) evaluated for this probe, or null.
   const std::vector<int64_t>* integers(TensorRef tensor, int probe) const;
 
-  // See layouts.h; sequences are known from the start.
+  // See layouts.h. Sequences are known before SetChannelsFirst() is called.
   Layout layout(TensorRef tensor) const;
   bool channels_first(TensorRef tensor) const {
     return channels_first_.count(tensor) > 0;
   }
-  // Tensors of rank 4; once.
+  // Takes tensors of rank 4. Call it only once.
   void SetChannelsFirst(std::set<TensorRef> tensors);
 
-  // Whether `holds`, of a probe, does in all in which the tensor has a shape.
+  // Returns whether holds(probe) is true for all probes in which the tensor has
+  // a shape.
   template <typename Predicate>
   bool Always(TensorRef tensor, Predicate holds) const {
     for (int probe = 0; probe < probes_; ++probe) {
@@ -144,18 +151,20 @@ class GraphIndex {
     }
     return true;
   }
-  // Whether dimension `d` of a tensor with a shape is the same for all sizes.
+  // Returns whether dimension `d` of a tensor with a shape is the same for all
+  // sizes.
   bool fixed(TensorRef tensor, int d) const {
     return Always(tensor, [&](int probe) {
       return (*shape(tensor, probe))[d] == (*shape(tensor))[d];
     });
   }
-  // Whether all but the first are.
+  // Returns whether all dimensions but the first are fixed.
   bool fixed_size(TensorRef tensor) const;
-  // Whether it is of inputs without images or cells, too: not that of `x[:1]`,
-  // say, which of no images is none. Reads the item that the index was made of.
+  // Returns whether dimension `d` is fixed even for inputs without images or
+  // without pixels. The batch of `x[:1]`, for example, is not: it is 0 if `x`
+  // has no images. Reads the item that the index was created from.
   bool known(TensorRef tensor, int d);
-  // Whether `holds`, of the shapes of two tensors, does for all sizes.
+  // Returns whether holds(shape of a, shape of b) is true for all sizes.
   template <typename Predicate>
   bool Agree(TensorRef a, TensorRef b, Predicate holds) const {
     for (int probe = 0; probe < probes_; ++probe) {
@@ -165,19 +174,21 @@ class GraphIndex {
     }
     return true;
   }
-  // Whether the tensors have the same shape for all sizes.
+  // Returns whether the tensors have the same shape for all sizes.
   bool same_shape(TensorRef a, TensorRef b) const;
-  // Whether their dimensions from `first` up to `last` are the same.
+  // Returns whether dimensions `first` to `last` (exclusive) of the tensors are
+  // the same for all sizes.
   bool same_dimensions(TensorRef a, TensorRef b, size_t first,
                        size_t last) const;
 
-  // Makes `node`, whose output 0 is the same as `original`, pass that on.
+  // Makes `node`, whose output 0 equals `original`, pass `original` on.
   void Alias(int node, TensorRef original);
-  // The nodes that Alias() made pass on an output of `original`.
+  // The nodes that Alias() made pass on an output of node `original`.
   const std::vector<int>& aliases(int original) const {
     return nodes_[original].aliases;
   }
-  // The data input of a node that says what shape its output shall have, or -1.
+  // Returns the data input that determines the shape of the node's output, or
+  // -1.
   int ShapeInput(int i) const;
   // These nodes no longer count as consumers of their ShapeInput().
   void IgnoreShapeInputs(const std::set<int>& nodes);
@@ -187,18 +198,18 @@ class GraphIndex {
     const tensorflow::NodeDef* def = nullptr;
     std::vector<TensorRef> inputs;
     std::vector<int> controls, aliases;
-    std::vector<TensorRef> forward;  // of each port; empty: computes something
+    std::vector<TensorRef> forward;  // by port; empty: computes something
     std::vector<tensorflow::DataType> dtypes;
-    std::vector<bool> sequences;  // whether each port's tensor has rank 3
+    std::vector<bool> sequences;  // by port: has rank 3
     std::vector<std::vector<std::optional<Shape>>> shapes;  // [probe][port]
     bool preserved = false, fed = false, constant = false, live = true;
     bool effect = false;
     bool evaluated = false;
-    int depth = 0;  // of conditionals and loops
+    int depth = 0;  // nesting depth of conditionals and loops
     std::vector<tensorflow::Tensor> values;
   };
 
-  // Appends a probe; says whether shapes depend on values of the inputs.
+  // Appends a probe. Returns whether shapes depend on values of the inputs.
   using Infer = std::function<absl::StatusOr<bool>(const Probe&, bool example)>;
 
   GraphIndex() = default;
@@ -208,38 +219,43 @@ class GraphIndex {
   absl::Status SortNodes();
   void ReadIntegers(TensorRef tensor,
                     const tensorflow::OpInfo::TensorProperties& output);
-  // A shape that is only known for some sizes is not known.
+  // Clears shapes that some required probe lacks or whose rank varies.
   void ForgetUncertainShapes();
-  // Adds the nodes whose results for other sizes do not follow from samples:
-  // those that bound sizes of the graph's tensors, or choose between them.
+  // Adds the names of nodes whose results for other sizes do not follow from
+  // samples. Such nodes bound sizes of the graph's tensors or choose between
+  // sizes.
   void AddUnpredictable(std::set<std::string>* nodes) const;
-  // Appends probes on both sides of all bounds, `example` with one size
-  // changed. `may_vary` says which sizes of the graph's inputs are open.
+  // Appends probes on both sides of all bounds: copies of `example` with
+  // another batch or image size. `may_vary` says which sizes of the graph's
+  // inputs are open.
   struct MayVary {
     bool batches = false, sizes = false;
   };
   void ProbeBounds(const Infer& infer, const Probe& example,
                    const MayVary& may_vary);
-  // The bounds that may lie between the probes so far, or beyond them.
+  // Returns the bounds that may lie between the probes so far, or beyond them.
   std::set<BoundKey> OpenBounds() const;
   // Makes the shapes of these nodes, and of all nodes behind them, unknown.
   void ForgetShapesBehind(const std::set<int>& nodes);
-  // The sizes for which operands of the graph fit each other, as they do not
-  // for the example's; null: none were found. No probe is left.
+  // Returns the image size for which operands of the graph fit each other
+  // although those of the example do not. Returns nullopt if none was found.
+  // Clears all probes.
   absl::StatusOr<std::optional<ImageSize>> FittingSizes(const Infer& infer,
                                                         const Probe& example);
-  // Whether operands of a node do not fit each other in the first probe.
+  // Returns whether operands of some node do not fit each other in probe 0.
   bool HasMisfits() const;
-  // Sizes for which more of them fit, by three probes: an example of `sizes`,
-  // and others with one of them larger.
+  // Returns sizes for which more operands fit. Needs three probes: an example
+  // of `sizes`, then one with a larger height and one with a larger width.
   ImageSize CorrectedSizes(const ImageSize& sizes) const;
-  // A shape with the dimensions that the graph has.
+  // Returns a shape with the rank that the tensor has in the graph: sequences
+  // have rank 3.
   std::optional<Shape> GraphShape(TensorRef tensor, int probe) const;
   void ForgetShapes();
-  // Appends a probe; says whether shapes depend on values of the inputs.
+  // Appends a probe. Returns whether shapes depend on values of the inputs.
   absl::StatusOr<bool> InferShapes(
-      const tensorflow::grappler::GrapplerItem& item, const FreshSizes& fresh);
-  void InferNothing();
+      const tensorflow::grappler::GrapplerItem& item,
+      const PlaceholderSizes& fresh);
+  void InferEmptyShapes();
   void ClassifyNodes();
   void FindConsumers();
   bool Evaluate(int i);
@@ -247,13 +263,13 @@ class GraphIndex {
   const tensorflow::grappler::GrapplerItem* item_ = nullptr;  // for known()
   int64_t example_batch_ = 1;
   ImageSize example_sizes_ = {1, 1};
-  // Of inputs without images, and without cells, by node and port; read when
-  // first asked for.
+  // Shapes for inputs without images and for inputs without pixels, by node and
+  // port. Computed at the first use.
   std::optional<std::vector<std::vector<std::vector<std::optional<Shape>>>>>
-      nothing_;
+      empty_shapes_;
   int probes_ = 0, required_probes_ = 0;
   std::optional<ImageSize> fitting_sizes_;
-  bool batches_end_ = false;  // with the first image, for some tensor
+  bool batches_end_ = false;  // some tensor of a batch of 1 has no images
   std::unordered_map<std::string, int> by_name_;
   std::vector<int> order_;
   std::set<int> ignored_shapes_;

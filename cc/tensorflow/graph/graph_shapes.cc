@@ -10,10 +10,10 @@
 #include "cc/core/limits.h"
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/graph/graph_index.h"
-#include "cc/tensorflow/graph/light_item.h"
 #include "cc/tensorflow/graph/one_of.h"
 #include "cc/tensorflow/graph/probes.h"
 #include "cc/tensorflow/graph/shape_inference.h"
+#include "cc/tensorflow/graph/strip_weights.h"
 #include "tensorflow/core/graph/tensor_id.h"
 #include "tensorflow/core/grappler/costs/graph_properties.h"
 
@@ -23,10 +23,10 @@ namespace {
 using ::tensorflow::NodeDef;
 using ::tensorflow::grappler::GrapplerItem;
 
-// By which the sizes of tensors differ that only values tell.
+// The difference between the placeholder sizes of one tensor and the next.
 constexpr int64_t kFreshStep = 64;
-// How many images are left where a probe of one image leaves none: as many as
-// no slice of the second one has.
+// The number of images that replaces 0 in a probe of one image. A slice of the
+// second image never has this number.
 constexpr int64_t kNoImages = 2;
 
 }  // namespace
@@ -49,7 +49,7 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
   std::vector<Probe>& probes = made.probes;
   const bool inputs_vary = made.inputs_vary, sizes_vary = made.sizes_vary;
   if (inputs_vary) AddUnpredictable(&unknown);
-  const GrapplerItem small = WithoutWeights(item, unknown);
+  const GrapplerItem small = StripWeights(item, unknown);
   const auto infer = [&](const Probe& probe, bool example) {
     GrapplerItem sized = small;
     SetInputSizes(item.graph, probe, &sized.graph);
@@ -65,7 +65,7 @@ absl::Status GraphIndex::ReadShapes(const GrapplerItem& item,
     TF_RETURN_IF_ERROR(infer(probes[0], true).status());
   }
   if (values_matter && !sizes_vary) AddSizes(image_size, &probes);
-  // One probe says all if inputs have one size and no values matter.
+  // One probe is enough if inputs have one size and no shapes depend on values.
   if (!values_matter && !inputs_vary) probes.resize(1);
   for (size_t k = 1; k < probes.size(); ++k) {
     TF_RETURN_IF_ERROR(infer(probes[k], false).status());
@@ -107,7 +107,7 @@ void GraphIndex::ForgetUncertainShapes() {
 }
 
 absl::StatusOr<bool> GraphIndex::InferShapes(const GrapplerItem& item,
-                                             const FreshSizes& fresh) {
+                                             const PlaceholderSizes& fresh) {
   tensorflow::grappler::GraphProperties properties(item);
   absl::Status inferred = properties.InferStatically(
       /*assume_valid_feeds=*/true, /*aggressive_shape_inference=*/true,
@@ -148,8 +148,9 @@ absl::StatusOr<bool> GraphIndex::InferShapes(const GrapplerItem& item,
       }
       Shape shape;
       for (const auto& dim : proto.dim()) shape.push_back(dim.size());
-      // How many boxes a detector finds, say, is the batch of what comes then.
-      // Grappler numbers unknown dimensions from -2 downwards.
+      // The number of boxes that a detector finds, for example, is the batch of
+      // the tensors that follow. Grappler numbers unknown dimensions from -2
+      // downwards.
       if (!shape.empty() && shape[0] < -1 && fresh.made_up) {
         shape[0] = fresh.Batch(shape[0]);
         values_matter = true;
@@ -192,18 +193,18 @@ bool GraphIndex::fixed_size(TensorRef tensor) const {
   return true;
 }
 
-void GraphIndex::InferNothing() {
-  nothing_.emplace();
-  const GrapplerItem small = WithoutWeights(*item_, {});
+void GraphIndex::InferEmptyShapes() {
+  empty_shapes_.emplace();
+  const GrapplerItem small = StripWeights(*item_, {});
   for (const Probe& probe :
        {Probe{0, example_sizes_}, Probe{example_batch_, {0, 0}}}) {
     GrapplerItem sized = small;
     SetInputSizes(item_->graph, probe, &sized.graph);
-    FreshSizes none;
+    PlaceholderSizes none;
     none.example = none.made_up = false;
     if (!InferShapes(sized, none).ok()) continue;
-    // It is none of the probes.
-    auto& shapes = nothing_->emplace_back();
+    // This inference is not one of the probes.
+    auto& shapes = empty_shapes_->emplace_back();
     for (Node& node : nodes_) {
       shapes.push_back(std::move(node.shapes.back()));
       node.shapes.pop_back();
@@ -217,9 +218,9 @@ void GraphIndex::InferNothing() {
 bool GraphIndex::known(TensorRef tensor, int d) {
   if (!shape(tensor) || !fixed(tensor, d)) return false;
   if (probes_ == 1) return true;
-  if (!nothing_) InferNothing();
+  if (!empty_shapes_) InferEmptyShapes();
   const int at = channels_first(tensor) ? std::array{0, 2, 3, 1}[d] : d;
-  for (const auto& shapes : *nothing_) {
+  for (const auto& shapes : *empty_shapes_) {
     const auto& of_node = shapes[tensor.node];
     if (tensor.port >= static_cast<int>(of_node.size())) continue;
     const std::optional<Shape>& here = of_node[tensor.port];

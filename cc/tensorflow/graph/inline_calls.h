@@ -1,6 +1,6 @@
-// Inlining of the calls that hide convolutions: Keras wraps a grouped
-// convolution in a function that XLA must compile, because TensorFlow on the
-// CPU once had none, and such calls are inlined by nobody.
+// Inlines function calls that hide convolutions. Keras wraps a grouped
+// convolution in a function that XLA must compile, because TensorFlow once had
+// no grouped convolutions on the CPU. No other pass inlines such calls.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_INLINE_CALLS_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_INLINE_CALLS_H_
 
@@ -9,8 +9,9 @@
 
 namespace ios::tf {
 
-// Inlines calls that XLA must compile if their functions only convolve; returns
-// how many. The call's node becomes an Identity of the result.
+// Inlines calls that XLA must compile if their functions only convolve. Returns
+// the number of inlined calls. The call's node becomes an Identity of the
+// result.
 absl::StatusOr<int> InlineConvolutionCalls(
     tensorflow::grappler::GrapplerItem* item);
 

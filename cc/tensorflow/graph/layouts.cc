@@ -14,12 +14,12 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
-// Nodes that know one order of dimensions only.
+// Returns whether the operation supports channels last only.
 bool IsChannelsLast(const std::string& op) {
   return op == "LRN" || op == "ResizeBilinear" || op == "ResizeNearestNeighbor";
 }
 
-// The data input of a node that has a data format, or -1.
+// Returns the data input of an operation that has a data format, or -1.
 int FormattedInput(const std::string& op) {
   static const auto* const kFormatted =
       new std::unordered_set<std::string>{"AvgPool",
@@ -40,7 +40,8 @@ int FormattedInput(const std::string& op) {
   return kFormatted->count(op) > 0 ? 0 : -1;
 }
 
-// Nodes whose tensors of rank 4 all have the same order of dimensions.
+// Returns whether all tensors of rank 4 of such a node have the same order of
+// dimensions.
 bool KeepsLayout(const std::string& op) {
   if (UnaryOperations().count(op) > 0 || BinaryOperations().count(op) > 0) {
     return true;
@@ -56,7 +57,7 @@ bool KeepsLayout(const std::string& op) {
   return kKept->count(op) > 0;
 }
 
-// Classes of tensors with the same order of dimensions.
+// Groups tensors into classes with the same order of dimensions.
 class Layouts {
  public:
   explicit Layouts(GraphIndex* graph) : graph_(*graph) {}
@@ -89,12 +90,12 @@ class Layouts {
   }
 
  private:
-  // Weights have no layout of images.
+  // Weights do not have an image layout.
   bool IsWeight(int i) const {
     return graph_.constant(i) || graph_.variable(i);
   }
 
-  // The number of a tensor of rank 4 that the graph computes, or -1.
+  // Returns the number of a tensor of rank 4 that the graph computes, or -1.
   int Class(TensorRef tensor) {
     const Shape* shape = graph_.shape(tensor);
     if (!shape || shape->size() != 4 || IsWeight(tensor.node) ||
@@ -143,13 +144,14 @@ class Layouts {
       return;
     }
     for (const TensorRef& t : {graph_.Input(i, input), TensorRef{i, 0}}) {
-      // Nodes that contradict each other are not imported.
+      // The first format wins: nodes that contradict it are not imported.
       if (Class(t) >= 0 && !First(t)) First(t) = format == "NCHW";
     }
   }
 
-  // Transposes are taken for changes of layout where one side's is known and
-  // the other's is not or fits.
+  // Treats a Transpose as a change of layout if the layout of one side is known
+  // and the permutation fits it. Then sets the layout of the other side and
+  // returns true.
   bool ReadTranspose(int i) {
     const Permutation permutation = PermutationOf(&graph_, i);
     const TensorRef x = graph_.Input(i, 0), y = {i, 0};
@@ -179,7 +181,7 @@ class Layouts {
   GraphIndex& graph_;
   std::map<TensorRef, int> numbers_;
   std::vector<int> root_;
-  std::vector<std::optional<bool>> first_;  // whether channels are, by root
+  std::vector<std::optional<bool>> first_;  // channels first, by root
 };
 
 }  // namespace

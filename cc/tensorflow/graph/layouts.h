@@ -1,6 +1,7 @@
-// Layouts: which tensors of a graph have their channels first. Blocks are
-// always [N,H,W,C]; the importer sees the others through their Transposes.
-// (Those of rank 3 it sees through the nodes that add and remove a dimension.)
+// Finds the tensors of a graph that have their channels first. Blocks are
+// always [N,H,W,C], so the importer looks through Transposes to and from
+// [N,C,H,W]. For tensors of rank 3, the importer looks through the nodes that
+// add and remove a dimension.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_LAYOUTS_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_LAYOUTS_H_
 
@@ -12,10 +13,10 @@
 
 namespace ios::tf {
 
-// The [N,C,H,W] tensors: those of nodes whose data format says so, and what
-// elementwise nodes and the usual Transposes connect them with. Where nothing
-// says it, a tensor is [N,H,W,C]. Asks for shapes: call before
-// SetChannelsFirst().
+// Returns the [N,C,H,W] tensors: those of nodes with this data format, and
+// tensors that elementwise nodes and the usual Transposes connect to them. A
+// tensor is [N,H,W,C] if nothing indicates its layout. The function reads
+// shapes, so call it before SetChannelsFirst().
 std::set<TensorRef> FindChannelsFirst(GraphIndex* graph);
 
 // The order that a Transpose gives to an image's dimensions.

@@ -1,4 +1,4 @@
-// Which tensors have their channels first.
+// Tests which tensors have their channels first.
 #include "cc/tensorflow/graph/layouts.h"
 
 #include "tests/cc/graphs.h"

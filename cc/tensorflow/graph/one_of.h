@@ -1,4 +1,4 @@
-// Whether an operation is one of a list.
+// OneOf: tests whether an operation is in a list.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_ONE_OF_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_ONE_OF_H_
 

@@ -1,4 +1,4 @@
-// Placement: the device a node's operator is for.
+// Placement: the type of device on which a node's operator runs.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_PLACEMENT_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_PLACEMENT_H_
 
@@ -12,12 +12,13 @@ inline constexpr char kCpu[] = "cpu";
 inline constexpr char kGpu[] = "gpu";
 
 struct Placement {
-  // Where nodes run that name no device.
+  // The device of nodes that do not name one.
   std::string unplaced = kCpu;
-  // The only device whose nodes are taken; empty: the CPU's and GPUs'.
+  // The only device whose nodes are taken. If empty, nodes of the CPU and of
+  // GPUs are taken.
   std::string only;
 
-  // kCpu, kGpu, or another type of device, in lower case.
+  // Returns kCpu, kGpu, or another type of device in lower case.
   std::string DeviceOf(const tensorflow::NodeDef& node) const;
   bool Takes(const std::string& device) const {
     return only.empty() ? device == kCpu || device == kGpu : device == only;

@@ -17,12 +17,12 @@ void SetInputShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
   }
 }
 
-// Whether the height, 0, or the width, 1, is the size of the only unknown
-// dimension of an image. A sequence is an image of height 1.
+// Returns the size that the only unknown dimension of an image has: 0 for the
+// height, 1 for the width. A sequence is an image of height 1.
 int OnlySize(int dimension, int rank) { return dimension + 2 >= rank; }
 
-// The leading dimension is the batch. Where an image has two more that are not
-// known, they are its height and width.
+// The leading dimension is the batch. If an image has two other unknown
+// dimensions, they are its height and width.
 tensorflow::TensorShapeProto WithProbe(tensorflow::TensorShapeProto shape,
                                        const Probe& probe, bool first_input) {
   if (shape.dim(0).size() < 0) {
@@ -31,7 +31,7 @@ tensorflow::TensorShapeProto WithProbe(tensorflow::TensorShapeProto shape,
   }
   int unknown = 0;
   for (int d = 1; d < shape.dim_size(); ++d) unknown += shape.dim(d).size() < 0;
-  // More of them are no sizes of an image or sequence.
+  // More than two unknown dimensions are not the size of an image or sequence.
   if (unknown > 2 || shape.dim_size() < 3) return shape;
   const auto& sizes =
       first_input || probe.next_sizes[0] == 0 ? probe.sizes : probe.next_sizes;
@@ -49,10 +49,10 @@ tensorflow::TensorShapeProto WithProbe(tensorflow::TensorShapeProto shape,
 
 void AddSizes(const ImageSize& image_size, std::vector<Probe>* probes) {
   const auto [height, width] = image_size;
-  // Graphs count cells in 32 bits: not both batch and sizes are large. Odd ones
-  // of all magnitudes leave remainders, even where convolutions and pools have
-  // made the images smaller; small ones, along one dimension at a time, show
-  // where a slice is all there is.
+  // Graphs count pixels in 32 bits, so batch and sizes are not both large. Odd
+  // sizes of all magnitudes leave remainders, even after convolutions and pools
+  // have made the images smaller. Small sizes, in one dimension at a time, show
+  // where a slice takes the whole dimension.
   for (ImageSize sizes : {ImageSize{32 * 331, 32 * 337},
                           {1, 2},
                           {2, 1},
@@ -94,7 +94,7 @@ Probes MakeProbes(const GraphDef& graph, int64_t batch_size,
   }
   if (unknown_sizes) AddSizes(image_size, &probes);
   if (images > 1) {
-    // Of one input that is larger than the other, as large but turned, or
+    // The first input is larger than the others, has the other orientation, or
     // broadcasts.
     for (const auto& [sizes, next] :
          {std::pair<ImageSize, ImageSize>{{height + 38, width + 1},

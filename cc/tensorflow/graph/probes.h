@@ -1,5 +1,5 @@
-// The sizes of a graph's inputs for which its shapes are inferred: what only
-// one of them says of a dimension is no more than an example.
+// Probes: sample sizes of a graph's inputs for which shapes are inferred. A
+// dimension in a single probe is just an example.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_PROBES_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_PROBES_H_
 
@@ -15,22 +15,23 @@ namespace ios::tf {
 
 // A height and a width.
 using ImageSize = std::array<int64_t, 2>;
-// Most networks for images were made for this one.
+// The image size that most networks are designed for.
 inline constexpr ImageSize kUsualImageSize = {224, 224};
 
 // Sizes in place of the unknown dimensions of the graph's inputs.
 struct Probe {
   int64_t batch = 1;
-  ImageSize sizes = {1, 1};  // of the others, in turn
-  // Says nothing about what TensorFlow cannot infer for it.
+  ImageSize sizes = {1, 1};  // height and width, for the other dimensions
+  // If TensorFlow cannot infer a shape in an optional probe, the probe says
+  // nothing about that shape.
   bool optional = false;
-  // Of all inputs but the first; 0: the same.
+  // Sizes of all inputs except the first; 0 means the same as the first.
   int64_t next_batch = 0;
   ImageSize next_sizes = {0, 0};
 };
 
-// Which bound of a node: the node, its number among the node's, and whether the
-// node changes at each whole number of a quotient, not at one size only.
+// Identifies a bound by its node and its number within the node. If `repeats`,
+// the node changes at every whole number of a quotient, not at one size only.
 struct BoundKey {
   int node = -1;
   int index = 0;
@@ -41,36 +42,37 @@ struct BoundKey {
   }
 };
 
-// How far sizes are from bounds: below zero on one side of it, above on the
-// other; quotients themselves where the bound repeats.
+// The distance of sizes from each bound: negative on one side, positive on the
+// other. For a bound that repeats, the value is the quotient itself.
 using BoundDistances = std::map<BoundKey, double>;
 
 struct Probes {
   std::vector<Probe> probes;
-  bool inputs_vary = false;  // their batches or sizes
+  bool inputs_vary = false;  // in batch or size
   bool sizes_vary = false;
 };
 
-// The probes of a graph, an example first, those that are optional last.
+// Returns the probes of a graph: an example first, optional probes last.
 //
-// A dimension that differs between probes is not fixed. 1 is among the batches
-// as dimensions of 1 broadcast and squeeze. Sizes are multiples of 32, which
-// networks for images of any size take; small and large ones, which not all
-// take, show what rounds to multiples, and where a slice ends at a number or at
-// the end of its tensor, whichever comes first.
+// A dimension that differs between probes is not fixed. The batches include 1
+// because dimensions of 1 broadcast and squeeze. Sizes of required probes are
+// multiples of 32, which networks for images of any size accept. Optional
+// probes have small and large sizes, which some networks reject. The optional
+// probes reveal sizes that are rounded to multiples, and slices that end at a
+// number or at the end of their tensor, whichever comes first.
 Probes MakeProbes(const tensorflow::GraphDef& graph, int64_t batch_size,
                   const ImageSize& image_size);
 
-// Adds those for sizes of inputs that are not known, or of what depends on
+// Adds optional probes for unknown input sizes, or for sizes that depend on
 // values.
 void AddSizes(const ImageSize& image_size, std::vector<Probe>* probes);
 
-// Where a graph takes images of few sizes only, gives those that are required
-// one that it takes; the others are tried, too, and those near it, which it may
-// take.
+// Gives required probes `sizes`, for a graph that takes images of few sizes
+// only. The previous sizes and sizes near `sizes` become optional probes.
 void UseSizes(const ImageSize& sizes, std::vector<Probe>* probes);
 
-// The declared shape of an input of the graph with dimensions; or null.
+// Returns the declared shape of a graph input with at least one dimension, or
+// null.
 const tensorflow::TensorShapeProto* InputShape(const tensorflow::NodeDef& node);
 
 // Gives the inputs of `graph` a probe's sizes in `sized`, a copy whose other

@@ -15,7 +15,7 @@ using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
 using MaybeSize = std::optional<SizeExpression>;
 
-// Shapes are computed in a few steps; more is no shape.
+// Shapes are computed in a few steps. Longer computations are not shapes.
 constexpr int kMaxDepth = 16;
 
 MaybeSize ConstantSize(int64_t value) {
@@ -24,7 +24,8 @@ MaybeSize ConstantSize(int64_t value) {
   return result;
 }
 
-// An element of a floating-point tensor, as sizes are scaled with.
+// Returns an element of a float32 tensor if it is a whole number. Graphs scale
+// sizes by such numbers.
 std::optional<int64_t> WholeNumber(const Tensor& tensor, int64_t i) {
   if (tensor.dtype() != tensorflow::DT_FLOAT) return std::nullopt;
   const float value = tensor.flat<float>()(i);
@@ -80,7 +81,8 @@ class Reader {
     if (op == "Cast" || op == "Reshape" || op == "Squeeze" ||
         op == "ExpandDims") {
       const SizeExpressions x = Read(graph_.Input(i, 0), depth + 1);
-      // Matrices are read row by row only where they are packed.
+      // Other changes of rank take a single number only: matrices are supported
+      // only as packed rows.
       return op == "Cast" || x.size() == 1 ? x : SizeExpressions();
     }
     if (op == "StridedSlice") return OfStridedSlice(i, depth);
@@ -126,7 +128,7 @@ class Reader {
       bounds[k] = values[0]->offset;
     }
     auto [begin, end, stride] = bounds;
-    // Of a matrix, rows.
+    // If x is a matrix, the bounds count rows.
     const int64_t row = RowOf(i);
     const int64_t n = static_cast<int64_t>(x.size()) / row;
     if (stride != 1 || Attr<int64_t>(node, "ellipsis_mask", 0) ||
@@ -145,7 +147,8 @@ class Reader {
     return Range(x, begin * row, end * row);
   }
 
-  // Elements of an entry of the list that StridedSlice i reads.
+  // Returns the number of elements in each entry of the list that StridedSlice
+  // i reads.
   int64_t RowOf(int i) {
     const TensorRef x = graph_.Input(i, 0);
     if (graph_.node(x.node).op() != "Pack") return 1;
@@ -172,7 +175,7 @@ class Reader {
     return {x.begin() + begin, x.begin() + end};
   }
 
-  // Scalars or vectors that are packed, vectors that are concatenated.
+  // Reads scalars or vectors that are packed, or vectors that are concatenated.
   SizeExpressions OfList(int i, int depth) {
     const bool pack = graph_.node(i).op() == "Pack";
     const int n = static_cast<int>(graph_.inputs(i).size()) - (pack ? 0 : 1);
@@ -180,7 +183,7 @@ class Reader {
     for (int k = 0; k < n; ++k) {
       const SizeExpressions part = Read(graph_.Input(i, k), depth + 1);
       if (part.empty() && pack && result.size() == static_cast<size_t>(k)) {
-        result.push_back(std::nullopt);  // a scalar
+        result.push_back(std::nullopt);  // an unknown scalar
       } else if (part.empty()) {
         return {};
       }

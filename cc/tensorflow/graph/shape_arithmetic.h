@@ -1,5 +1,6 @@
-// A graph's arithmetic on its tensors' shapes, as expressions that hold for
-// every size of its inputs: they tell where a resized image's size comes from.
+// Represents a graph's arithmetic on shapes as expressions that hold for all
+// sizes of its inputs. These expressions show where the size of a resized image
+// comes from.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_SHAPE_ARITHMETIC_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_SHAPE_ARITHMETIC_H_
 
@@ -11,18 +12,18 @@
 
 namespace ios::tf {
 
-// factor * (the size of dimension `axis` of `tensor`) + offset. Dimensions of a
-// tensor that is channels_first() are counted as in [N,H,W,C], too. Where
-// `tensor` is one of integers, its element number `axis` takes the place of the
-// size: all that is known is that two are equal.
+// The value factor * (the size of dimension `axis` of `tensor`) + offset.
+// `axis` counts the dimensions of [N,H,W,C], even if `tensor` is
+// channels_first(). If `tensor` holds integers, its element `axis` takes the
+// place of the size. Such an expression only shows that two values are equal.
 struct SizeExpression {
   TensorRef tensor;
   int axis = 0;
-  int64_t factor = 0;  // 0 of a constant
+  int64_t factor = 0;  // 0 for a constant
   int64_t offset = 0;
 
   bool constant() const { return factor == 0; }
-  // Whether both are multiples of the same dimension, or constants.
+  // Returns whether both depend on the same dimension or both are constants.
   bool SameDimension(const SizeExpression& other) const {
     return constant() ? other.constant()
                       : !other.constant() && tensor == other.tensor &&
@@ -36,16 +37,17 @@ inline bool operator==(const SizeExpression& a, const SizeExpression& b) {
 
 using SizeExpressions = std::vector<std::optional<SizeExpression>>;
 
-// The elements of an integer tensor; null for what is no such expression. Empty
-// if not even their number is known.
+// Returns the elements of an integer tensor, with nullopt for elements that are
+// not such expressions. Empty if even the number of elements is unknown.
 SizeExpressions ReadSizes(GraphIndex* graph, TensorRef tensor);
 
-// The tensor whose dimensions stand for those of `tensor`: the sequence that is
-// expanded to an image, say.
+// Returns the tensor whose dimensions stand for those of `tensor`, such as a
+// sequence that is expanded to the image `tensor`.
 TensorRef SizesFrom(const GraphIndex& graph, TensorRef tensor);
 
-// The dimensions of a floating-point tensor, in the order of the graph; empty
-// unless they are known or depend on the size of the graph's inputs alone.
+// Returns the dimensions of a floating-point tensor, in the order of the graph.
+// Empty unless they are known or depend only on the sizes of the graph's
+// inputs.
 SizeExpressions SizesOf(GraphIndex* graph, TensorRef tensor);
 
 }  // namespace ios::tf

@@ -25,12 +25,12 @@ using ::tensorflow::PartialTensorShape;
 using ::tensorflow::Tensor;
 using ::tensorflow::shape_inference::InferenceContext;
 
-// Elements; longer tensors are no shapes.
+// The largest number of elements; longer tensors are not shapes.
 constexpr int64_t kLongest = 64;
 
-// Grappler numbers unknown dimensions from -2 downwards, which TensorFlow does
-// not take. Of a shape that is none, of more elements than can be counted, say,
-// nothing is known.
+// Returns a shape that TensorFlow accepts: Grappler numbers unknown dimensions
+// from -2 downwards. An invalid shape, for example one with too many elements
+// to count, becomes an unknown shape.
 PartialTensorShape KnownShape(tensorflow::TensorShapeProto shape) {
   for (auto& dim : *shape.mutable_dim()) {
     dim.set_size(std::max<int64_t>(dim.size(), -1));
@@ -42,7 +42,8 @@ PartialTensorShape KnownShape(tensorflow::TensorShapeProto shape) {
   return known;
 }
 
-// As far as the registration of its operation tells.
+// Returns whether the node is a pure function, according to the registration of
+// its operation.
 bool IsPure(const NodeDef& node) {
   const tensorflow::OpDef* op = nullptr;
   return tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok() &&
@@ -52,7 +53,8 @@ bool IsPure(const NodeDef& node) {
          });
 }
 
-// Which tensors of a Switch and a Merge there are, only a run tells.
+// Returns whether shape functions apply to the node. Only a run tells which
+// tensors of a Switch or Merge exist.
 bool IsInferable(const NodeDef& node) {
   return IsPure(node) && node.op() != "Merge" && node.op() != "Switch";
 }
@@ -61,7 +63,7 @@ class Completion {
  public:
   Completion(const tensorflow::GraphDef& graph,
              const std::vector<std::vector<TensorRef>>& inputs,
-             const FreshSizes& fresh, OutputProperties* outputs)
+             const PlaceholderSizes& fresh, OutputProperties* outputs)
       : graph_(graph),
         inputs_(inputs),
         fresh_(fresh),
@@ -75,7 +77,7 @@ class Completion {
                       [&](TensorRef t) { return Value(t); });
   }
 
-  // Returns how many tensors got sizes.
+  // Returns the number of tensors that got placeholder sizes.
   int Run(const std::vector<int>& order) {
     for (int i : order) {
       const auto& outputs = outputs_[i];
@@ -93,7 +95,7 @@ class Completion {
       }
       for (size_t k = 1; k < inputs_[i].size(); ++k) {
         const TensorRef t = inputs_[i][k];
-        // Sizes that are cut out of a shape need not be known.
+        // The bounds of slices of shapes need not be known.
         const auto* data = Output(inputs_[i][0]);
         if (!data || !tensorflow::DataTypeIsFloating(data->dtype())) break;
         if (const Tensor* value = Value(t)) {
@@ -110,7 +112,7 @@ class Completion {
                        [&](TensorRef t) { return failed_[t.node]; });
   }
 
-  // False if TensorFlow does not take such inputs.
+  // Returns false if TensorFlow rejects the inputs.
   bool Infer(int i) {
     const NodeDef& node = graph_.node(i);
     const tensorflow::OpRegistrationData* op = nullptr;
@@ -126,7 +128,8 @@ class Completion {
       if (!input) return true;
       const Tensor* value = Value(t);
       if (value && value->dtype() != input->dtype()) return true;
-      // Shape functions read a value as its shape says, and do not look again.
+      // Shape functions read a value according to its declared shape without a
+      // check, so that shape must be the value's own.
       shapes.push_back(value ? PartialTensorShape(value->shape().dim_sizes())
                              : KnownShape(input->shape()));
       as_shapes.emplace_back();
@@ -151,7 +154,7 @@ class Completion {
     return true;
   }
 
-  // Sizes for images and sequences of which only the channels are known.
+  // Gives sizes to images and sequences of which only the channels are known.
   void Assume(int i) {
     if (!fresh_.made_up) return;
     for (auto& output : outputs_[i]) {
@@ -159,15 +162,16 @@ class Completion {
       const int rank = shape.unknown_rank() ? 0 : shape.dim_size();
       if (!tensorflow::DataTypeIsFloating(output.dtype()) || rank < 3 ||
           rank > 4 || shape.dim(rank - 1).size() < 0 ||
-          shape.dim(0).size() == -1) {  // others are numbered, so that equal
-        continue;                       // ones are known
+          shape.dim(0).size() == -1) {  // Grappler numbers other unknown
+        continue;                       // batches, so equal ones are known
       }
       bool unknown = false;
       for (int d = 1; d < rank - 1; ++d) {
         unknown = unknown || shape.dim(d).size() < 0;
       }
       if (!unknown) continue;
-      // Other ones for each tensor: that two are as large, nobody knows.
+      // Each tensor gets different sizes, because nothing shows that two
+      // tensors have equal sizes.
       const int64_t more = fresh_.step * (assumed_ + 1);
       if (shape.dim(0).size() < 0) {
         shape.mutable_dim(0)->set_size(fresh_.Batch(shape.dim(0).size()));
@@ -187,7 +191,8 @@ class Completion {
                : nullptr;
   }
 
-  // The numbers of a short tensor that depends on known shapes alone, or null.
+  // Returns the values of a short tensor that depends on known shapes alone, or
+  // null.
   const Tensor* Value(TensorRef t) {
     if (t.port != 0) return nullptr;
     const int i = t.node;
@@ -201,7 +206,8 @@ class Completion {
   std::optional<Tensor> Evaluate(int i) {
     const NodeDef& node = graph_.node(i);
     const auto* output = Output({i, 0});
-    // Before it is computed: a fill or a broadcast may be as large as images.
+    // Check the size before the evaluation: the result of a Fill or a broadcast
+    // may be as large as images.
     if (!output || KnownShape(output->shape()).num_elements() > kLongest) {
       return std::nullopt;
     }
@@ -253,10 +259,10 @@ class Completion {
 
   const tensorflow::GraphDef& graph_;
   const std::vector<std::vector<TensorRef>>& inputs_;
-  const FreshSizes& fresh_;
+  const PlaceholderSizes& fresh_;
   int assumed_ = 0;
   OutputProperties& outputs_;
-  std::vector<bool> failed_;  // nodes, and what reads them
+  std::vector<bool> failed_;  // nodes, and their readers
   std::vector<bool> evaluated_;
   std::vector<std::optional<Tensor>> values_;  // of output 0
   tensorflow::grappler::DeviceSimple cpu_;
@@ -274,14 +280,14 @@ bool IsEvaluable(const NodeDef& node) {
   return IsPure(node) && kOthers->count(node.op()) == 0;
 }
 
-int64_t FreshSizes::Batch(int64_t unknown) const {
+int64_t PlaceholderSizes::Batch(int64_t unknown) const {
   return example ? batch : 1000 - unknown;
 }
 
 int CompleteShapes(const tensorflow::GraphDef& graph,
                    const std::vector<int>& order,
                    const std::vector<std::vector<TensorRef>>& inputs,
-                   const FreshSizes& fresh, OutputProperties* outputs,
+                   const PlaceholderSizes& fresh, OutputProperties* outputs,
                    BoundDistances* bounds) {
   Completion completion(graph, inputs, fresh, outputs);
   const int assumed = completion.Run(order);

@@ -11,23 +11,25 @@
 namespace ios::tf {
 namespace {
 
-// Parameters are read off at these samples, which come first.
+// The first samples. MatchActivation() derives parameters from the values
+// there.
 constexpr float kReadOff[] = {0.0f, 1.0f, -1.0f, 0.25f, -20.0f, 1e4f, -1e4f};
 constexpr float kLarge[] = {10.0f, 30.0f, 70.0f, 300.0f, 1e6f};
 
-// Of float32's values above 1 in magnitude, relative.
+// Tolerance for float32 values: relative if the value is above 1 in magnitude.
 constexpr float kTolerance = 1e-5f;
-// Of float64's: a graph's constants are rounded to float32. Functions of them
-// magnify that, and differences of its input and a constant do where they are
-// small; where a function has reached a bound, it is that bound.
+// Tolerances for float64 values. A graph's constants are rounded to float32.
+// Functions of these constants magnify this error, and so do small differences
+// between the input and a constant. From kBounded on, a function that has a
+// bound equals this bound.
 constexpr double kExactTolerance = 1e-5, kToleranceOfInput = 1e-7;
 constexpr double kBounded = 1e4, kToleranceOfBounds = 5e-8;
-// exp(x) - 1 and 1 + erf(x) lose digits of 1.
+// exp(x) - 1 and 1 + erf(x) lose digits of the 1.
 constexpr double kLostDigits = 1e-14;
-// Float32 does not tell smaller numbers from 0.
+// Numbers below this one are 0 in float32.
 constexpr double kNothing = 1e-46;
 
-// Most people write constants with few digits.
+// Rounds to six digits, because most constants are written with few digits.
 float Rounded(double parameter) {
   char digits[32];
   std::snprintf(digits, sizeof(digits), "%.6g", parameter);
@@ -40,12 +42,14 @@ bool Alike(float a, float b) {
   return std::abs(a - b) <= kTolerance * std::max(1.0f, std::abs(b));
 }
 
-// Whether the value of a function at a sample is that of an activation.
+// Returns true if `value`, the function's value at `sample`, is an activation's
+// value `wanted`, up to rounding.
 bool Equal(double sample, double value, double wanted) {
   if (std::isnan(value) || std::isnan(wanted)) {
     return std::isnan(value) && std::isnan(wanted);
   }
-  // Nothing may be added to 0: it may be divided by, or its logarithm taken.
+  // A zero must be exact: a later operator may divide by it or take its
+  // logarithm.
   if (wanted == 0.0) return std::abs(value) < kNothing;
   if (std::isinf(value) || std::isinf(wanted)) return value == wanted;
   const double difference = std::abs(value - wanted);

@@ -1,4 +1,4 @@
-// Recognises activations by what they compute, however a graph writes them.
+// Recognises activations by their values, however a graph writes them.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_ACTIVATION_MATCH_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_ACTIVATION_MATCH_H_
 
@@ -9,34 +9,38 @@
 
 namespace ios::tf {
 
-// A function of one number, at samples of it: in float32, by the engine's own
-// kernels, which tells what it does to infinities and NaN; and in float64,
-// which tells it from others that differ by less than float32's rounding, as
-// relu(x) and relu(x) + 1e-6, whose logarithms have little in common.
+// Samples of a function of one number. The float32 values come from the
+// engine's own kernels, and show how the function treats infinities and NaN.
+// The float64 values distinguish functions that differ by less than float32
+// rounding. (For example, relu(x) and relu(x) + 1e-6 have very different
+// logarithms.)
 struct SampledFunction {
   std::vector<float> rounded;          // at RoundedSamples()
-  std::vector<double> samples, exact;  // ExactSamples(), the values there
+  std::vector<double> samples, exact;  // ExactSamples() and their values
 };
 
-// Numbers of all magnitudes, infinities and NaN.
+// Returns numbers of all magnitudes, infinities and NaN.
 const std::vector<float>& RoundedSamples();
 
-// Finite ones, and some beside each number that may be a bound of a function
-// with these constants.
+// Returns finite samples. Some of them are next to each number that may be a
+// bound of a function with these constants.
 std::vector<double> ExactSamples(const std::vector<float>& constants);
 
-// Many more, by which a match is proved: of all magnitudes, beside the numbers
-// where the function `turns`, and between them.
+// Returns many more samples, which prove a match. They cover all magnitudes,
+// both sides of each number where the function `turns`, and the ranges between
+// these numbers.
 std::vector<double> ProvingSamples(std::vector<double> turns);
 
-// In float64, with the relative errors of its elementary functions.
+// Computes the function in float64. The relative error is that of the
+// elementary functions in <cmath>.
 double Exact(const Activation& activation, double v);
 double Exact(BinaryFunction function, double a, double b);
 
-// The activation that is this function, as far as its samples tell.
+// Returns the activation that equals this function at all samples, or nullopt.
 std::optional<Activation> MatchActivation(const SampledFunction& function);
 
-// Whether an activation has these values at these samples.
+// Returns true if an activation has these values at these samples, up to
+// rounding.
 bool HasValues(const Activation& activation, const std::vector<double>& samples,
                const std::vector<double>& values);
 

@@ -1,4 +1,4 @@
-// Activations, and selections that are parts of them.
+// Handlers of activations, and of selections that are parts of activations.
 #include <cmath>
 
 #include "cc/tensorflow/graph/elementwise.h"
@@ -16,24 +16,24 @@ Result Activate(ImportContext& in, int i) {
 
 Result Power(ImportContext& in, int i) {
   const std::optional<float> exponent = Scalar(in.Constant(i, 1));
-  if (!exponent) return Refuse("its exponent is no constant number");
+  if (!exponent) return Refuse("the exponent is not a constant number");
   if (*exponent == 2.0f) return Unary(in, i, Activation::kSquare);
   for (float known : {3.0f, 4.0f, -1.0f, -2.0f, -3.0f, -4.0f, 0.5f, -0.5f}) {
     if (*exponent == known) return Unary(in, i, {Activation::kPow, known});
   }
-  return Refuse("its exponent is none that the engine knows");
+  return Refuse("the engine does not support this exponent");
 }
 
 Result Clip(ImportContext& in, int i) {
   const auto low = Scalar(in.Constant(i, 1)), high = Scalar(in.Constant(i, 2));
   if (!low || !high || !std::isfinite(*low) || !std::isfinite(*high)) {
-    return Refuse("its bounds are no constant numbers");
+    return Refuse("the bounds are not finite constant numbers");
   }
   return Unary(in, i, {Activation::kClip, *low, *high});
 }
 
-// The number that is selected, as operand k or as zeros of x's shape; what
-// computes these is appended to `nodes`.
+// Returns the number that operand k selects: a constant, or 0 for zeros of x's
+// shape. Appends the node that computes such zeros to `nodes`.
 std::optional<float> SelectedNumber(ImportContext& in, int i, int k,
                                     std::vector<int>* nodes) {
   const TensorRef value = in.Input(i, k);
@@ -47,7 +47,7 @@ std::optional<float> SelectedNumber(ImportContext& in, int i, int k,
   return Scalar(in.Constant(i, k));
 }
 
-// x where x > number, else 0: a Relu with a threshold.
+// Emits x where x > number, else 0: a Relu with a threshold.
 Result Threshold(ImportContext& in, int i) {
   const TensorRef condition = in.Input(i, 0), x = in.Input(i, 1);
   const int greater = condition.node;
@@ -55,12 +55,12 @@ Result Threshold(ImportContext& in, int i) {
   const std::optional<float> otherwise = SelectedNumber(in, i, 2, &nodes);
   if (in.graph().node(greater).op() != "Greater" || in.Input(greater, 0) != x ||
       in.graph().OnlyConsumer(condition) != i || otherwise != 0.0f) {
-    return Refuse("it is no threshold");
+    return Refuse("the selection is not a threshold");
   }
   const std::optional<float> threshold = Scalar(in.Constant(greater, 1));
   if (!threshold || !std::isfinite(*threshold) ||
       !in.graph().controls(greater).empty()) {
-    return Refuse("its threshold is no constant number");
+    return Refuse("the threshold must be a constant without control inputs");
   }
   if (!in.InputShape(i, 1, {2, 4}) || !in.graph().same_shape(x, {i, 0})) {
     return Refuse("unknown shape");
@@ -71,24 +71,24 @@ Result Threshold(ImportContext& in, int i) {
   return in.Emit(std::move(op));
 }
 
-// Of tensors as large as what is compared, and of numbers: rules.h has the
-// rules that find what it is a part of.
+// Emits a selection between tensors of the compared tensor's shape, or numbers.
+// The rules in rules.h find the activation that contains the selection.
 Result Select(ImportContext& in, int i) {
   GraphIndex& graph = in.graph();
   if (Threshold(in, i).ok()) return absl::OkStatus();
   const int compares = in.Input(i, 0).node;
   Selection selection;
   selection.compares = graph.node(compares).op();
-  // An input or a constant reads nothing.
+  // The node may be an input or a constant, which has no inputs.
   if (!selection.IsKnown() || graph.inputs(compares).size() != 2) {
-    return Refuse("it selects by no comparison with a number");
+    return Refuse("the condition does not compare a tensor with a number");
   }
   const TensorRef x = in.Input(compares, 0), y = {i, 0};
   const std::optional<float> than = Scalar(in.Constant(compares, 1));
   if (!than || graph.OnlyConsumer({compares, 0}) != i ||
       !graph.controls(compares).empty() || !in.InputShape(i, 1, {2, 4}) ||
       graph.dtype(x) != graph.dtype(y) || !graph.same_shape(x, y)) {
-    return Refuse("it selects by no comparison with a number");
+    return Refuse("the condition does not compare a tensor with a number");
   }
   selection.than = *than;
   ImportedOperator op = in.Make(i, ImportedOperator::Kind::kSelect, {x});
@@ -99,7 +99,7 @@ Result Select(ImportContext& in, int i) {
     *number = SelectedNumber(in, i, k, &op.nodes);
     if (*number) continue;
     if (!graph.same_shape(value, y)) {
-      return Refuse("it selects from tensors of several shapes");
+      return Refuse("the selection reads tensors of different shapes");
     }
     op.inputs.push_back(value);
   }
@@ -120,7 +120,7 @@ std::optional<Activation> ActivationOf(const std::string& op,
 
 Result Unary(ImportContext& in, int i, const Activation& activation, size_t k) {
   if (!in.InputShape(i, k, {2, 4})) return Refuse("unknown shape");
-  // The same activation of the same tensor, computed once: NASNet has five.
+  // Computes the same activation of the same tensor only once; NASNet has five.
   const int first = in.FirstOf(i, activation, in.Input(i, k));
   if (first != i && !in.graph().preserved(i) && !in.graph().waits(i) &&
       in.graph().node(first).device() == in.graph().node(i).device()) {

@@ -16,21 +16,22 @@ Result ImportContext::Enter(int i) {
   const NodeDef& node = graph_.node(i);
   device_ = placement_.DeviceOf(node);
   if (!placement_.Takes(device_)) {
-    return Refuse(absl::StrCat("it is placed on ", device_));
+    return Refuse(absl::StrCat("the node is placed on ", device_,
+                               ", not on the device of the conversion"));
   }
   const auto dtype = ToDataType(graph_.dtype({i, 0}));
   if (!dtype) {
     return Refuse(
-        absl::StrCat("the engine does not compute ",
+        absl::StrCat("the engine does not support the data type ",
                      tensorflow::DataTypeString(graph_.dtype({i, 0}))));
   }
   dtype_ = *dtype;
   TF_RETURN_IF_ERROR(CheckDtype(dtype_));
   const std::string& op = node.op();
-  // These connect tensors of different types or layouts.
+  // Casts and transposes connect tensors of different types or layouts.
   if (op == "Cast" || op == "Transpose") return absl::OkStatus();
   std::optional<Layout> layout;
-  // A mean of rows is a sequence of columns.
+  // A mean over rows turns an image into a sequence of columns.
   const Shape* result = graph_.shape({i, 0});
   const bool removes_rows = op == "Mean" && result && result->size() == 4 &&
                             !Attr<bool>(node, "keep_dims", false);
@@ -44,15 +45,15 @@ Result ImportContext::Enter(int i) {
   for (size_t k = 0; k < graph_.inputs(i).size(); ++k) {
     const TensorRef t = graph_.Input(i, k);
     if (graph_.constant(t.node) || graph_.variable(t.node)) continue;
-    if (!fits(t)) return Refuse("its tensors differ in layout");
+    if (!fits(t)) return Refuse("the node's tensors differ in layout");
   }
-  if (!fits({i, 0})) return Refuse("its tensors differ in layout");
+  if (!fits({i, 0})) return Refuse("the node's tensors differ in layout");
   layout_ = layout.value_or(Layout::kChannelsLast);
   const std::string format = Attr<std::string>(node, "data_format", "");
   if (layout && !format.empty() &&
       format != (layout_ == Layout::kChannelsFirst ? "NCHW" : "NHWC")) {
-    return Refuse(absl::StrCat("its data format ", format,
-                               " is not that of its tensors"));
+    return Refuse(absl::StrCat("data_format is ", format,
+                               ", but the node's tensors have another layout"));
   }
   return absl::OkStatus();
 }
@@ -76,8 +77,8 @@ const Shape* ImportContext::InputShape(
   if (!shape || std::count(ranks.begin(), ranks.end(), shape->size()) == 0) {
     return nullptr;
   }
-  // A tensor that is empty for some sizes, such as all images but the first,
-  // cannot be measured for those.
+  // A tensor that is empty for some sizes cannot be measured at those sizes. An
+  // example is the tensor of all images but the first.
   for (int probe = 0; probe < graph_.required_probes(); ++probe) {
     if (NumElements(*graph_.shape(t, probe)) == 0) return nullptr;
   }

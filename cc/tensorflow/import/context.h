@@ -1,6 +1,6 @@
-// ImportContext: what handlers read of the node that is imported, and where
-// they emit its operators. Behind it, how attributes and constants are read
-// whose tensors order their dimensions as a Layout says.
+// ImportContext: gives handlers access to the node that is imported, and
+// collects the operators that they emit. The functions below the class read
+// attributes and constants whose dimensions are in the order of a Layout.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_CONTEXT_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_CONTEXT_H_
 
@@ -22,7 +22,7 @@
 
 namespace ios::tf {
 
-// Says that a handler has emitted the node's operators, or why not.
+// OK if a handler has emitted the node's operators, else the reason why not.
 using Result = absl::Status;
 
 inline Result Refuse(std::string reason) {
@@ -34,33 +34,35 @@ class ImportContext {
   ImportContext(GraphIndex* graph, const Placement& placement)
       : graph_(*graph), placement_(placement) {}
 
-  // Goes on to a node. Refuses it if it can be no operator as far as device,
-  // type and layout go.
+  // Moves on to node `i`. Refuses the node if its device, data type or layout
+  // rules out an operator.
   Result Enter(int i);
-  // The operators emitted since.
+  // Returns and clears the operators that handlers have emitted.
   std::vector<ImportedOperator> TakeEmitted() {
     return std::exchange(emitted_, {});
   }
 
   GraphIndex& graph() const { return graph_; }
-  // The node's type, and the layout of its tensors of rank 3 and 4.
+  // The node's data type, and the layout of its tensors of rank 3 and 4.
   DataType dtype() const { return dtype_; }
   Layout layout() const { return layout_; }
-  // Whether the node's device computes this type.
+  // Refuses a data type that the node's device does not compute.
   Result CheckDtype(DataType dtype) const;
 
-  // Data input k of any node; its shape, if it is of that node's type and of
-  // such a rank; its value, if it is constant.
+  // Input() returns data input k of any node. InputShape() returns its shape,
+  // or null unless the input has the node's data type, one of these ranks, and
+  // at least one element for all required probes. Constant() returns the
+  // input's value, or null if the input is not constant.
   TensorRef Input(int i, size_t k) const { return graph_.Input(i, k); }
   const Shape* InputShape(int i, size_t k,
                           std::initializer_list<size_t> ranks) const;
   const tensorflow::Tensor* Constant(int i, size_t k) const;
-  // The first node that was said to be this activation of the tensor: `i`, if
-  // none was.
+  // Returns the first node that computes this activation of `x`. If there is
+  // none yet, remembers `i` as the first node.
   int FirstOf(int i, const Activation& activation, TensorRef x);
 
-  // These make what computes the node's output 0: an operator, or of another
-  // kind.
+  // Return an operator, or a node of another kind, that computes output 0 of
+  // node `i`.
   ImportedOperator Make(int i, OperatorType type,
                         std::vector<TensorRef> inputs) const;
   ImportedOperator Make(int i, ImportedOperator::Kind kind,
@@ -77,34 +79,39 @@ class ImportContext {
   std::map<std::pair<Activation, TensorRef>, int> activations_;
 };
 
-// x[:, None, None] and x[:, 0, 0].
+// Returns true for slices that add or remove dimensions, such as x[:, None] and
+// x[:, 0, 0].
 bool ChangesRank(const tensorflow::NodeDef& node);
 bool Reshapes(const tensorflow::NodeDef& node);
 
-// Puts a list for the dimensions of a tensor in the order of [N,H,W,C]:
-// `each` numbers per dimension, `missing` for that of height 1.
+// Reorders a list with `each` numbers per dimension from `layout` to [N,H,W,C].
+// The list of a sequence lacks the height, for which `missing` is inserted.
 std::vector<int64_t> Logical(const std::vector<int64_t>& list, Layout layout,
                              size_t each = 1, int64_t missing = 0);
-// The rank that a tensor of this shape has in the graph.
+// Returns the rank that a tensor of this shape has in the graph.
 size_t RankOf(const Shape& shape, Layout layout);
-// The place in that order of dimension `axis` of a tensor of this shape.
+// Returns the index in [N,H,W,C] of the graph's dimension `axis`, which may be
+// negative. `shape` is the shape of the tensor as [N,H,W,C].
 int64_t LogicalAxis(int64_t axis, const Shape& shape, Layout layout);
 
-// Height and width of a list of four, [1, h, w, 1]; at least 1 and no more
-// than an operator may have.
+// Reads height and width from a list of four, [1, h, w, 1]. Returns false for
+// other lists, and if a number is below 1 or above kMaxDimension.
 bool Spatial(const std::vector<int64_t>& of_dimensions, Layout layout,
              std::array<int64_t, 2>* result);
-// The padding of a convolution or pooling; false if it is of batch or channels.
+// Reads the padding of a convolution or pooling. Returns false if the node pads
+// the batch or channels.
 bool ReadPadding(const tensorflow::NodeDef& node, Layout layout,
                  Padding* padding);
 
-// The number of a tensor that has one element.
+// Returns the number in a floating-point tensor of one element.
 std::optional<float> Scalar(const tensorflow::Tensor* tensor);
-// As many values as channels, which may be one for all of them.
+// Returns one value per channel. A tensor with one element gives the value for
+// all channels.
 std::optional<std::vector<float>> Repeated(const tensorflow::Tensor& tensor,
                                            int64_t channels);
-// The same of a tensor that x is added to or multiplied by: broadcast, it may
-// vary along the channels only.
+// Returns one value per channel from a tensor that is added to `x` or
+// multiplied with `x`. The tensor may be broadcast, but may vary along the
+// channels only.
 std::optional<std::vector<float>> PerChannel(const tensorflow::Tensor* tensor,
                                              const Shape& x, Layout layout);
 

@@ -1,5 +1,5 @@
-// Convolutions, transposed ones, those between SpaceToBatchND and
-// BatchToSpaceND, and matrix products.
+// Handlers of convolutions, transposed convolutions, convolutions between
+// SpaceToBatchND and BatchToSpaceND, and matrix products.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -13,12 +13,12 @@ namespace ios::tf {
 namespace {
 
 constexpr char kUnknownSize[] =
-    "its input is no image whose channels, height and width are known";
+    "the input is not an image whose channels, height and width are known";
 
 using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
 
-// Input k as the weight of a convolution or product, and its shape.
+// Returns input k as the weight of a convolution or product, and its shape.
 std::optional<std::pair<Weight, Shape>> Filter(const ImportContext& in, int i,
                                                size_t k, size_t rank) {
   if (k >= in.graph().inputs(i).size()) return std::nullopt;
@@ -46,10 +46,12 @@ Result ReadWindow(const ImportContext& in, const NodeDef& node, Operator* op) {
                &op->strides) ||
       !Spatial(Attr<std::vector<int64_t>>(node, "dilations", {1, 1, 1, 1}),
                in.layout(), &op->dilations)) {
-    return Refuse("its strides or dilations are not of height and width");
+    return Refuse(
+        "the strides or dilations are out of range, or are not 1 for batch and "
+        "channels");
   }
   if (!ReadPadding(node, in.layout(), &op->padding)) {
-    return Refuse("its explicit padding is not of height and width");
+    return Refuse("the explicit padding pads the batch or the channels");
   }
   return absl::OkStatus();
 }
@@ -64,7 +66,7 @@ Result ReadFusedOps(ImportContext& in, int i, ImportedOperator* op) {
     const Tensor* bias = in.Constant(i, 2);
     if (!bias || !ToDataType(bias->dtype()) ||
         bias->NumElements() != op->op.filters) {
-      return Refuse("its bias is no constant");
+      return Refuse("the bias is not a constant with one value per filter");
     }
     op->op.bias = true;
     op->weights.push_back(Floats(*bias));
@@ -75,14 +77,16 @@ Result ReadFusedOps(ImportContext& in, int i, ImportedOperator* op) {
     ++next;
   }
   if (next < fused.size()) {
-    return Refuse(absl::StrCat("it is fused with ", fused[next]));
+    return Refuse(absl::StrCat(
+        "the engine does not support the fused operation ", fused[next]));
   }
   return absl::OkStatus();
 }
 
-// Finds what SpaceToBatchND adds around an image, if it is as much for every
-// size, less what BatchToSpaceND cuts off again: padding to whole blocks
-// depends on the size. TensorFlow refuses what is not whole blocks.
+// Returns the padding that SpaceToBatchND adds around an image, less the cells
+// that BatchToSpaceND cuts off again. Returns nullopt unless the difference is
+// the same for every size, because the padding to whole blocks depends on the
+// size. TensorFlow refuses sizes that are not whole blocks.
 std::optional<std::array<int64_t, 4>> PaddingAround(
     ImportContext& in, int before, int after,
     const std::vector<int64_t>& block) {
@@ -115,13 +119,14 @@ std::optional<std::array<int64_t, 4>> PaddingAround(
 }
 
 // tf.nn.convolution writes a dilated convolution as a plain one between
-// SpaceToBatchND and BatchToSpaceND: takes all three into `op`.
+// SpaceToBatchND and BatchToSpaceND. If this is the case, turns all three nodes
+// into `op`.
 void ReadSpaceToBatch(ImportContext& in, ImportedOperator* op) {
   GraphIndex& graph = in.graph();
   const int conv = op->output.node;
   TensorRef from = op->inputs[0], to = op->output;
   std::vector<int> nodes = {conv};
-  // A sequence becomes an image in between.
+  // A sequence becomes an image for the plain convolution.
   const int expands = from.node, squeezes = graph.OnlyConsumer(to);
   if (graph.node(expands).op() == "ExpandDims" && squeezes >= 0 &&
       graph.node(squeezes).op() == "Squeeze" &&
@@ -169,7 +174,7 @@ Result Convolution(ImportContext& in, int i) {
     return Refuse(kUnknownSize);
   }
   auto filter = Filter(in, i, 1, 4);
-  if (!filter) return Refuse("its filter is no constant");
+  if (!filter) return Refuse("the filter must be a constant or a variable");
   ImportedOperator op = in.Make(i, OperatorType::kConv2D, {in.Input(i, 0)});
   const int64_t channels = in.graph().shape(op.inputs[0])->back();
   const Shape& shape = filter->second;
@@ -180,7 +185,8 @@ Result Convolution(ImportContext& in, int i) {
   } else {
     op.op.filters = shape[3];
     if (channels % shape[2] != 0) {
-      return Refuse("its filter does not fit its input");
+      return Refuse(
+          "the input's channels are not a multiple of the filter's channels");
     }
     op.op.groups = channels / shape[2];
   }
@@ -195,28 +201,31 @@ Result ReadReference(ImportContext& in, const SizeExpressions& sizes,
                      ImportedOperator* op) {
   if (sizes.size() != 2 || !sizes[0] || !sizes[1] ||
       op->op.padding.type == PaddingType::kExplicit) {
-    return Refuse("its size depends on that of the graph's inputs");
+    return Refuse(
+        "the engine cannot derive the output size for all input sizes");
   }
   const TensorRef like = sizes[0]->tensor;
   const Shape* shape = sizes[0]->constant() ? nullptr : in.graph().shape(like);
   for (int k : {0, 1}) {
     if (sizes[k]->factor != 1 || sizes[k]->offset != 0 ||
         sizes[k]->tensor != like || sizes[k]->axis != 1 + k) {
-      return Refuse("its size depends on that of the graph's inputs");
+      return Refuse(
+          "the engine cannot derive the output size for all input sizes");
     }
   }
   if (!shape || shape->size() != 4 ||
       in.graph().dtype(like) != in.graph().dtype(op->inputs[0])) {
-    return Refuse("its size is that of another kind of tensor");
+    return Refuse(
+        "the output takes its size from a tensor that is not an image of the "
+        "input's data type");
   }
-  op->op.like = true;
+  op->op.size_from_last_input = true;
   op->inputs.push_back(like);
   return absl::OkStatus();
 }
 
-// How much of the windows is cut off, which makes the output as large as
-// `sizes` say for every size of the input; or the tensor that the output is
-// as large as.
+// Sets the padding that gives the output the size in `sizes`, for every size of
+// the input. If there is none, adds the tensor whose size the output takes.
 Result ReadTransposedSize(ImportContext& in, int i,
                           const SizeExpressions& sizes,
                           ImportedOperator* imported) {
@@ -229,7 +238,7 @@ Result ReadTransposedSize(ImportContext& in, int i,
     const auto size =
         k < static_cast<int>(sizes.size()) ? sizes[k] : std::nullopt;
     const int64_t window = (op.kernel[k] - 1) * op.dilations[k] + 1;
-    int64_t total;  // of full windows, less the output
+    int64_t total;  // extent of all windows, less the output
     if (size && size->factor == op.strides[k] &&
         size->tensor == SizesFrom(in.graph(), x) && size->axis == 1 + k) {
       total = window - op.strides[k] - size->offset;
@@ -240,7 +249,7 @@ Result ReadTransposedSize(ImportContext& in, int i,
       return ReadReference(in, sizes, imported);
     }
     cut[2 * k] = 0;
-    int64_t most = 0;  // that the convolution from output to input may add
+    int64_t most = 0;  // largest padding of a convolution of the output
     if (given.type == PaddingType::kSame) {
       cut[2 * k] = std::max<int64_t>(total, 0) / 2;
       most = window - 1;
@@ -248,10 +257,12 @@ Result ReadTransposedSize(ImportContext& in, int i,
       cut[2 * k] = k == 0 ? given.top : given.left;
       most = k == 0 ? given.top + given.bottom : given.left + given.right;
     }
-    // Else that would make another size of the output than the input's, which
-    // is an error when TensorFlow runs it.
+    // Otherwise, a convolution of the output would not have the input's size.
+    // TensorFlow reports this error when it runs the node.
     if (total > most || total <= most - op.strides[k]) {
-      return Refuse("its input is not as large as its output says");
+      return Refuse(
+          "the input does not have the size that follows from the output size, "
+          "strides and padding");
     }
     cut[2 * k + 1] = total - cut[2 * k];
   }
@@ -264,24 +275,28 @@ Result TransposedConvolution(ImportContext& in, int i) {
   auto filter = Filter(in, i, 1, 4);
   const Shape* x = in.InputShape(i, 2, {4});
   if (!x) return Refuse(kUnknownSize);
-  if (!filter) return Refuse("its filter is no constant");
-  // [kh, kw, outputs, inputs].
+  if (!filter) return Refuse("the filter must be a constant or a variable");
+  // The filter is [kh, kw, outputs, inputs].
   const Shape& shape = filter->second;
   if (shape[3] != x->back()) {
-    return Refuse("its filter does not fit its input");
+    return Refuse(
+        "the filter's last dimension is not the number of input channels");
   }
   ImportedOperator op =
       in.Make(i, OperatorType::kConv2DTranspose, {in.Input(i, 2)});
   op.op.kernel = {shape[0], shape[1]};
   op.op.filters = shape[2];
   TF_RETURN_IF_ERROR(ReadWindow(in, node, &op.op));
-  // All four dimensions, or height and width.
+  // The size has all four dimensions, or height and width.
   SizeExpressions sizes = ReadSizes(&in.graph(), in.Input(i, 0));
   if (sizes.size() == 4) {
-    // TensorFlow infers the input's batch, and compares when it runs.
+    // TensorFlow infers the input's batch size from the node's size, and
+    // compares the two when it runs the node.
     if (sizes[0] && sizes[0]->constant() &&
         !in.graph().known(op.inputs[0], 0)) {
-      return Refuse("it is an error for fewer images");
+      return Refuse(
+          "the output size has a constant batch size, but the input's batch "
+          "size varies");
     }
     sizes = in.layout() == Layout::kChannelsFirst
                 ? SizeExpressions{sizes[2], sizes[3]}
@@ -293,19 +308,21 @@ Result TransposedConvolution(ImportContext& in, int i) {
   return in.Emit(std::move(op));
 }
 
-// Input k times the constant matrix that is the other one: [N,C] or, with
-// their channels last, maps.
+// Emits the product of input k and the weight matrix in the other input. Input
+// k is [N,C], or maps with channels last.
 Result EmitProduct(ImportContext& in, int i, size_t k,
                    std::initializer_list<size_t> ranks, bool transposed) {
   const Shape* x = in.InputShape(i, k, ranks);
   auto weight = Filter(in, i, 1 - k, 2);
   if (!x || !weight ||
       (x->size() == 4 && in.layout() == Layout::kChannelsFirst)) {
-    return Refuse("it does not multiply channels by a constant matrix");
+    return Refuse(
+        "the node does not multiply channels by a matrix that is a constant or "
+        "a variable");
   }
   const Shape& shape = weight->second;
   if (shape[transposed] != x->back()) {
-    return Refuse("its matrix does not fit its input");
+    return Refuse("the matrix does not fit the channels of the input");
   }
   ImportedOperator op =
       in.Make(i, x->size() == 2 ? OperatorType::kMatMul : OperatorType::kConv2D,
@@ -319,7 +336,7 @@ Result EmitProduct(ImportContext& in, int i, size_t k,
 
 Result MatMul(ImportContext& in, int i) {
   if (Attr<bool>(in.graph().node(i), "transpose_a", false)) {
-    return Refuse("it multiplies the images with each other");
+    return Refuse("the engine does not support transpose_a");
   }
   return EmitProduct(in, i, 0, {2},
                      Attr<bool>(in.graph().node(i), "transpose_b", false));
@@ -327,7 +344,7 @@ Result MatMul(ImportContext& in, int i) {
 
 Result BatchMatMul(ImportContext& in, int i) {
   if (Attr<bool>(in.graph().node(i), "adj_x", false)) {
-    return Refuse("it multiplies cells with each other");
+    return Refuse("the engine does not support adj_x");
   }
   return EmitProduct(in, i, 0, {4},
                      Attr<bool>(in.graph().node(i), "adj_y", false));
@@ -339,26 +356,26 @@ Result Einsum(ImportContext& in, int i) {
   const std::vector<std::string> operands = absl::StrSplit(sides[0], ',');
   if (sides.size() != 2 || operands.size() != 2 ||
       in.graph().inputs(i).size() != 2) {
-    return Refuse("it is no product of two tensors");
+    return Refuse("the equation is not a product of two tensors");
   }
   const size_t k =
       in.Constant(i, 0) || in.graph().variable(in.Input(i, 0).node);
-  // The sum over the last dimension of x, whose place the matrix' other one
-  // takes.
+  // Only sums over the last dimension of x are products. The other dimension of
+  // the matrix must take the place of that dimension.
   const std::string &x = operands[k], &matrix = operands[1 - k], &y = sides[1];
   if (matrix.size() != 2 || x.empty() || y.size() != x.size() ||
       x.compare(0, x.size() - 1, y, 0, y.size() - 1) != 0 ||
       y.find(x.back()) != std::string::npos) {
-    return Refuse("it is no product of channels and a matrix");
+    return Refuse("the equation is not a product of channels and a matrix");
   }
   for (char label : x) {
     if (label != '.' && std::count(x.begin(), x.end(), label) > 1) {
-      return Refuse("it reads a diagonal");
+      return Refuse("the equation reads a diagonal");
     }
   }
   const bool transposed = matrix[0] == y.back();
   if (matrix[transposed] != x.back() || matrix[!transposed] != y.back()) {
-    return Refuse("it is no product of channels and a matrix");
+    return Refuse("the equation is not a product of channels and a matrix");
   }
   return EmitProduct(in, i, k, {2, 4}, transposed);
 }

@@ -1,4 +1,4 @@
-// Sums, products and scales.
+// Handlers of sums, products and scales.
 #include "cc/tensorflow/graph/elementwise.h"
 
 #include <algorithm>
@@ -13,23 +13,25 @@ namespace {
 using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
 
-// Added to -0.0, which a factor may give, 0.0 would make it another number.
+// A shift that changes no value. A factor may give -0.0, and adding 0.0 to it
+// would change its sign.
 constexpr float kNoShift = -0.0f;
 
-// Scales input k. Factors that are no numbers would do to each other, where
-// they are multiplied, what they should do to x.
+// Emits a scale of input k. Factors must be finite: fusion multiplies factors
+// with each other, and infinity or NaN would then change the other factors
+// instead of x.
 Result EmitScale(ImportContext& in, int i, size_t k, std::vector<float> scale,
                  std::vector<float> shift) {
   if (!std::all_of(scale.begin(), scale.end(),
                    [](float factor) { return std::isfinite(factor); })) {
-    return Refuse("a factor of it is no finite number");
+    return Refuse("a factor is not a finite number");
   }
   ImportedOperator op = in.Make(i, OperatorType::kScale, {in.Input(i, k)});
   op.weights = {std::move(scale), std::move(shift)};
   return in.Emit(std::move(op));
 }
 
-// A scalar or a vector of x's channels, as a vector.
+// Returns a scalar, or a vector with one value per channel of x, as a vector.
 std::optional<std::vector<float>> Channels(const Tensor* tensor,
                                            const Shape& x) {
   if (!tensor || !ToDataType(tensor->dtype()) || tensor->dims() > 1) {
@@ -42,7 +44,7 @@ Result BiasAdd(ImportContext& in, int i) {
   const Shape* x = in.InputShape(i, 0, {2, 4});
   if (!x) return Refuse("unknown shape");
   auto shift = Channels(in.Constant(i, 1), *x);
-  if (!shift) return Refuse("its bias is no constant");
+  if (!shift) return Refuse("the bias is not a constant vector");
   return EmitScale(in, i, 0, std::vector<float>(x->back(), 1.0f),
                    std::move(*shift));
 }
@@ -51,18 +53,18 @@ Result BatchNorm(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
   const Shape* x = in.InputShape(i, 0, {4});
   if (!x || Attr<bool>(node, "is_training", true)) {
-    return Refuse("it is no batch norm of images in inference");
+    return Refuse("the node is not a batch norm of images in inference");
   }
   for (int port = 1; port < 6; ++port) {
     if (!in.graph().Consumers({i, port}).empty()) {
-      return Refuse("its statistics are read");
+      return Refuse("other nodes read the statistics");
     }
   }
-  if (in.graph().preserved(i)) return Refuse("its statistics may be read");
+  if (in.graph().preserved(i)) return Refuse("the statistics may be fetched");
   std::array<std::vector<float>, 4> values;  // gamma, beta, mean, variance
   for (int k = 0; k < 4; ++k) {
     auto value = Channels(in.Constant(i, k + 1), *x);
-    if (!value) return Refuse("its statistics are no constants");
+    if (!value) return Refuse("the statistics are not constant");
     values[k] = std::move(*value);
   }
   const float epsilon = Attr<float>(node, "epsilon", 1e-4f);
@@ -98,8 +100,8 @@ Result AddN(ImportContext& in, int i) {
   return in.Emit(in.Make(i, OperatorType::kAdd, std::move(tensors)));
 }
 
-// Emits the node as a scale, if its constant operand `k` is a number for each
-// channel of x.
+// Emits the node as a scale if its constant operand `k` has a number for each
+// channel of x. Otherwise returns false.
 bool ScaleOf(ImportContext& in, int i, int k, const Shape& x,
              BinaryFunction function) {
   const auto constant = PerChannel(in.Constant(i, k), x, in.layout());
@@ -112,7 +114,7 @@ bool ScaleOf(ImportContext& in, int i, int k, const Shape& x,
         scale[c] = value;
         break;
       case BinaryFunction::kDivide:
-        // x / 2 is x * 0.5; 2 / x is no scale.
+        // x / 2 is x * 0.5, but 2 / x is not a scale.
         if (k == 0) return false;
         scale[c] = 1.0f / value;
         break;
@@ -130,7 +132,8 @@ bool ScaleOf(ImportContext& in, int i, int k, const Shape& x,
   return EmitScale(in, i, 1 - k, std::move(scale), std::move(shift)).ok();
 }
 
-// The node as an activation, if it is the maximum or minimum with a number.
+// Returns the node as an activation if it is the maximum or minimum with a
+// number.
 std::optional<Activation> BoundOf(const ImportContext& in, const Shape& x,
                                   BinaryFunction function,
                                   const Tensor& constant) {
@@ -152,11 +155,11 @@ Result BinaryWithConstant(ImportContext& in, int i, int k, const Shape& x,
                           BinaryFunction function, const Tensor& constant) {
   if (!ToDataType(constant.dtype()) || constant.NumElements() == 0 ||
       constant.dims() > static_cast<int>(RankOf(x, in.layout()))) {
-    return Refuse("its constant operand does not fit");
+    return Refuse("the constant operand does not fit the input");
   }
   ImportedOperator op = in.Make(i, OperatorType::kBinary, {in.Input(i, 1 - k)});
   op.op.function = function;
-  op.op.swapped = k == 0;
+  op.op.constant_first = k == 0;
   Shape shape(RankOf(x, in.layout()) - constant.dims(), 1);
   for (int d = 0; d < constant.dims(); ++d) {
     shape.push_back(constant.dim_size(d));

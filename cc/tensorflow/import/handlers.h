@@ -1,5 +1,6 @@
-// Handlers: what makes operators of a kind of node. They are free functions,
-// by family, in the files of those names, each of which ends with its table.
+// Handlers: functions that turn nodes of one operation into operators. Each
+// family of handlers has its own source file, which ends with the family's
+// table.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_HANDLERS_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_HANDLERS_H_
 
@@ -12,7 +13,7 @@
 namespace ios::tf {
 
 using Handler = Result (*)(ImportContext& in, int i);
-// By TensorFlow's name of the operation.
+// Handlers by TensorFlow's name of the operation.
 using HandlerTable = std::unordered_map<std::string, Handler>;
 
 HandlerTable ActivationHandlers();
@@ -22,25 +23,29 @@ HandlerTable PartHandlers();
 HandlerTable PoolHandlers();
 HandlerTable ResizeHandlers();
 
-// Other families ask for these.
+// The functions below are shared between the families.
 
-// The activation that a node, or a part of a fused one, is by its operation's
-// name (activations.cc).
+// Returns the activation that operation `op` computes, or nullopt. `node` has
+// this operation, or is a fused node with this operation as a part
+// (activations.cc).
 std::optional<Activation> ActivationOf(const std::string& op,
                                        const tensorflow::NodeDef& node);
-// An activation of input k.
+// Emits an activation of input k.
 Result Unary(ImportContext& in, int i, const Activation& activation,
              size_t k = 0);
 
-// Norms are arithmetic, or end with a Reshape (norms.cc).
+// Graphs write norms as arithmetic, which may end with a Reshape (norms.cc).
 
-// With the mean and variance of each pixel, image, or channel of an image.
+// Emits a norm with the mean and variance of each pixel, each image, or each
+// channel of an image.
 Result Norm(ImportContext& in, int i);
-// [N,H,W,C], as [N,H,W,groups,C/groups] or [N,H*W,groups,C/groups], with the
-// mean and variance of each image's groups, and back by Reshape `i`.
+// Emits a group norm of [N,H,W,C]. The graph computes the norm of
+// [N,H,W,groups,C/groups] or [N,H*W,groups,C/groups], with the mean and
+// variance of each image's groups. Reshape `i` restores the shape.
 Result GroupNorm(ImportContext& in, int i);
-// [N,H,W,C], as [N,H,W,groups,C/groups], with these two exchanged, and back
-// by Reshape `i`.
+// Emits a channel shuffle of [N,H,W,C]. The graph reshapes to
+// [N,H,W,groups,C/groups] and exchanges the last two dimensions. Reshape `i`
+// restores the shape.
 Result ChannelShuffle(ImportContext& in, int i);
 
 }  // namespace ios::tf

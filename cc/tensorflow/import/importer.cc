@@ -24,26 +24,28 @@ const HandlerTable& Handlers() {
   return *kHandlers;
 }
 
-// Whether TensorFlow refuses to run the node for sizes that operators, which
-// are emitted for it, would take.
-bool TakesTooMuch(GraphIndex& graph, int i,
-                  const std::vector<ImportedOperator>& emitted) {
+// Returns true if the emitted operators accept input sizes for which TensorFlow
+// refuses to run the node.
+bool AcceptsInvalidSizes(GraphIndex& graph, int i,
+                         const std::vector<ImportedOperator>& emitted) {
   const std::string& type = graph.node(i).op();
   if (!Reshapes(graph.node(i)) && type != "Slice" && type != "BroadcastTo" &&
       type != "Conv2DBackpropInput") {
-    return false;  // it asks for no number of images or cells
+    return false;  // requires no number of images or cells
   }
   for (const ImportedOperator& op : emitted) {
     const Shape* y = graph.shape(op.output);
     if (!y) continue;
-    // A number of images that is written down, of what may be fewer.
+    // The output has a constant number of images, but the inputs may have
+    // fewer.
     if (graph.known(op.output, 0) &&
         std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorRef t) {
           return graph.fixed(t, 0) && !graph.known(t, 0);
         })) {
       return true;
     }
-    // The same of rows and columns, of all of them where they are counted.
+    // The same for rows and columns. A reshape only checks the number of cells,
+    // so both must be constant there.
     for (const TensorRef& t : op.inputs) {
       const Shape* x = graph.shape(t);
       if (!x || x->size() != 4) continue;
@@ -101,8 +103,9 @@ std::vector<ImportedOperator> ImportNodes(GraphIndex* graph,
     Result imported = in.Enter(i);
     if (imported.ok()) imported = handler->second(in, i);
     std::vector<ImportedOperator> emitted = in.TakeEmitted();
-    if (imported.ok() && TakesTooMuch(*graph, i, emitted)) {
-      imported = Refuse("it is an error for some sizes of its input");
+    if (imported.ok() && AcceptsInvalidSizes(*graph, i, emitted)) {
+      imported = Refuse(
+          "TensorFlow rejects some input sizes that the engine would accept");
     }
     if (imported.ok()) {
       std::move(emitted.begin(), emitted.end(), std::back_inserter(result));

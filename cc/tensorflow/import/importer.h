@@ -1,5 +1,5 @@
-// Importer: TensorFlow nodes become operators, as fusion.h and regions.h take
-// them on. What is not recognised stays TensorFlow's.
+// Importer: turns TensorFlow nodes into operators, which fusion.h and regions.h
+// process further. Nodes that it does not recognise are left to TensorFlow.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_IMPORTER_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_IMPORTER_H_
 
@@ -16,8 +16,8 @@
 
 namespace ios::tf {
 
-// Input 0 `compares` to `than` ? first : second. The others are numbers, or
-// else the next inputs.
+// Computes (input 0 `compares` to `than`) ? first : second. If `first` or
+// `second` is not a number, the next input takes its place.
 struct Selection {
   std::string compares;  // "Greater", "GreaterEqual", "Less" or "LessEqual"
   float than = 0.0f;
@@ -27,10 +27,10 @@ struct Selection {
   bool Holds(double x) const;
 };
 
-// An operator and the nodes it stands for.
+// An operator and the nodes that it stands for.
 struct ImportedOperator {
-  // Nodes that compute nothing are followed while operators are fused; they are
-  // no operators of a block.
+  // Nodes of the other kinds guide the fusion of operators. They do not become
+  // operators of a block.
   enum class Kind {
     kOperator,
     kReshape,  // between [N,H,W,C] and [..., C]
@@ -39,36 +39,37 @@ struct ImportedOperator {
     kSelect,   // one of two values by a comparison: a part of an activation
   };
   Kind kind = Kind::kOperator;
-  // Without inputs: they are the tensors below. Only its name, if the kind is
-  // another one.
+  // Its own `inputs` are empty; the field below has the input tensors. For the
+  // other kinds only its name is set.
   Operator op;
   DataType dtype = DataType::kFloat32;  // of inputs and output
   std::vector<TensorRef> inputs;
-  Layout from = Layout::kChannelsLast;  // kReshape: of what the node reads
+  Layout from = Layout::kChannelsLast;  // kReshape: layout of its input
   Selection selection;                  // kSelect
   TensorRef output;
-  // Whether the graph has the output in another shape, of as many elements;
-  // nobody but operators reads it.
+  // True if the graph has the output in another shape with the same number of
+  // elements. Then only operators read the output.
   bool reshaped = false;
   std::vector<int> nodes;
   std::vector<Weight> weights;  // WeightShapes() order
 };
 
-// The name of this node's operator: the node's, or that of a convolution before
-// constant folding renamed it. (Folding multiplies the factors of a batch norm
-// into the weights, "CONVOLUTION/merged_input" from then on, and gives the
-// convolution the multiplication's name.)
+// Returns the name of this node's operator. This is the node's name or, for a
+// convolution that constant folding has renamed, its earlier name. (Folding
+// multiplies the factors of a batch norm into the weights. It names the weights
+// "CONVOLUTION/merged_input", and gives the convolution the multiplication's
+// name.)
 std::string OperatorName(const GraphIndex& graph, int node);
 
-// Why a node of a recognised type is left to TensorFlow.
+// The reason why a node of a recognised type is left to TensorFlow.
 struct Refusal {
   int node;
   std::string reason;
 };
 
-// The operators of all nodes of known type, one per node (and output of a
-// split), nothing fused; in a topological order. Adds to `refusals` the
-// convolutions it cannot take.
+// Returns the operators of all nodes of known type in a topological order,
+// without fusion: one per node (and output of a split). Adds convolutions that
+// it cannot import to `refusals`.
 std::vector<ImportedOperator> ImportNodes(GraphIndex* graph,
                                           const Placement& placement,
                                           std::vector<Refusal>* refusals);

@@ -1,5 +1,5 @@
-// Operators of nodes by themselves, a family of handlers after the other; that
-// they compute what nodes did, tests/integration asserts.
+// Tests the operators of single nodes, one family of handlers after the other.
+// tests/integration checks that the operators compute the same as the nodes.
 #include "cc/tensorflow/import/importer.h"
 
 #include "tests/cc/graphs.h"
@@ -13,7 +13,7 @@ using ::tensorflow::DT_INT32;
 using Types = std::vector<OperatorType>;
 using Pair = std::array<int64_t, 2>;
 
-// The only operator of a graph whose fetched node is its only one.
+// Returns the only operator of a graph.
 ImportedOperator Only(const TestGraph& graph) {
   const ImportedGraph imported(graph);
   EXPECT(imported.size() == 1);
@@ -35,7 +35,7 @@ TEST(Convolutions) {
   const ImportedOperator imported = Only(graph);
   const Operator& op = imported.op;
   EXPECT(op.type == OperatorType::kConv2D && op.filters == 6);
-  EXPECT(op.groups == 2);  // of four channels, filters read two
+  EXPECT(op.groups == 2);  // each filter reads two of four channels
   EXPECT(op.kernel == (Pair{3, 5}) && op.strides == (Pair{2, 3}));
   EXPECT(op.padding.type == PaddingType::kExplicit);
   EXPECT(op.padding.top == 1 && op.padding.bottom == 2);
@@ -138,7 +138,7 @@ TEST(BatchNormsAreScales) {
   graph.Fetch(graph.Op("y", "Identity", {"norm"}));
   const ImportedOperator imported = Only(graph);
   EXPECT(imported.op.type == OperatorType::kScale);
-  // gamma / sqrt(variance), and beta less mean times that.
+  // The scale is gamma / sqrt(variance); the shift is beta - mean * scale.
   EXPECT(imported.weights[0].values == (std::vector<float>{1, 0.75f}));
   EXPECT(imported.weights[1].values == (std::vector<float>{4, 7.75f}));
 }
@@ -191,8 +191,8 @@ std::string Norm(TestGraph* graph, const std::string& x,
   return graph->Op("y", "AddV2", {"product", "rest"});
 }
 
-// The operator whose output is that of the node; others compute its parts,
-// until DropUnread.
+// Returns the operator that computes the output of this node. Other operators
+// compute its parts until DropUnread.
 ImportedOperator Of(const TestGraph& graph, const std::string& name) {
   const ImportedGraph imported(graph);
   for (int k = 0; k < imported.size(); ++k) {
@@ -207,7 +207,7 @@ ImportedOperator Of(const TestGraph& graph, const std::string& name) {
 TEST(NormsOfPixelsImagesAndChannels) {
   struct Case {
     std::vector<int32_t> axes;
-    bool whole_images;
+    bool per_image;
     int64_t groups;
   };
   const Case kCases[] = {
@@ -219,7 +219,7 @@ TEST(NormsOfPixelsImagesAndChannels) {
                      graph.Floats("shift", {4}, {5, 6, 7, 8})));
     const ImportedOperator imported = Of(graph, "y");
     EXPECT(imported.op.type == OperatorType::kNormalize);
-    EXPECT(imported.op.whole_images == c.whole_images);
+    EXPECT(imported.op.per_image == c.per_image);
     EXPECT(imported.op.groups == c.groups && imported.op.epsilon == 0.5f);
     EXPECT(imported.weights.size() == 2);
     EXPECT(imported.weights[0].values == (std::vector<float>{1, 2, 3, 4}));
@@ -246,7 +246,7 @@ TEST(NormsOfGroups) {
   graph.Fetch(graph.Reshape("flat", "y", {1, 9, 8, 4}));
   const ImportedOperator imported = Of(graph, "flat");
   EXPECT(imported.op.type == OperatorType::kNormalize);
-  EXPECT(imported.op.whole_images && imported.op.groups == 2);
+  EXPECT(imported.op.per_image && imported.op.groups == 2);
   EXPECT(imported.weights[0].values == (std::vector<float>{1, 2, 3, 4}));
   EXPECT(imported.weights[1].values == (std::vector<float>{5, 6, 7, 8}));
 }

@@ -47,7 +47,7 @@ class Matcher {
     }
   }
 
-  // A node's operands: the one that is a constant, and the other.
+  // A node's operands: the constant operand, or null, and the other operand.
   struct Operands {
     TensorRef other;
     const Tensor* constant = nullptr;
@@ -61,13 +61,14 @@ class Matcher {
     return {};
   }
 
-  // x * factor + (shift - mean * factor), factor = rsqrt(variance + epsilon) *
-  // scale.
+  // Matches x * factor + (shift - mean * factor), where factor is
+  // rsqrt(variance + epsilon) * scale.
   bool MatchSum(TensorRef product, TensorRef rest) {
     return Is(product, "Mul") && MatchProduct(product.node) && MatchRest(rest);
   }
 
-  // (x - mean) * factor, or (x - mean) / sqrt(variance + epsilon), by `op`.
+  // Matches (x - mean) * factor or (x - mean) / sqrt(variance + epsilon),
+  // depending on `op`.
   bool MatchQuotient(const std::string& op, TensorRef difference,
                      TensorRef factor, bool in_order) {
     if (!Is(difference, "Sub")) return false;
@@ -105,7 +106,7 @@ class Matcher {
     return true;
   }
 
-  // The root of variance + epsilon, or its inverse, by `op`.
+  // Matches the root of variance + epsilon, or its inverse, depending on `op`.
   bool MatchDeviation(TensorRef root, const char* op) {
     if (!Is(root, op)) return false;
     const TensorRef sum = graph_.Input(root.node, 0);
@@ -121,7 +122,7 @@ class Matcher {
     return true;
   }
 
-  // The mean of (x - mean)^2.
+  // Matches the mean of (x - mean)^2.
   bool MatchVariance(TensorRef variance) {
     if (!Is(variance, "Mean")) return false;
     const TensorRef squares = graph_.Input(variance.node, 0);
@@ -148,7 +149,7 @@ class Matcher {
     return false;
   }
 
-  // Whether it is the mean, or computed once more.
+  // Returns true if `t` is the mean, or computes the mean again.
   bool IsMean(TensorRef t) {
     if (t == mean_) return true;
     if (!Is(t, "Mean") || graph_.Input(t.node, 0) != found_.x ||
@@ -159,7 +160,8 @@ class Matcher {
     return true;
   }
 
-  // The axes of a Mean that keeps its dimensions, from the first one on.
+  // Returns the axes of a Mean that keeps its dimensions, sorted and not
+  // negative. Returns an empty list for any other Mean.
   std::vector<int64_t> Axes(int mean) {
     bool keeps = false;
     auto axes = Integers(graph_.Constant(graph_.Input(mean, 1)));
@@ -176,7 +178,8 @@ class Matcher {
     return *axes;
   }
 
-  // shift - mean * factor, or shift + -mean * factor, or without a shift.
+  // Matches shift - mean * factor, shift + -mean * factor, or -mean * factor
+  // without a shift.
   bool MatchRest(TensorRef rest) {
     if (Is(rest, "Sub")) {
       found_.shift = graph_.Constant(graph_.Input(rest.node, 0));

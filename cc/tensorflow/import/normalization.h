@@ -1,4 +1,5 @@
-// Layer and group norms: arithmetic on moments that is one operator.
+// Layer and group norms: finds arithmetic on moments that one operator
+// computes.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_NORMALIZATION_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_NORMALIZATION_H_
 
@@ -11,19 +12,20 @@
 
 namespace ios::tf {
 
-// (x - mean) / sqrt(variance + epsilon) * scale + shift, as Keras writes it and
-// tf.nn.batch_normalization does; or by hand, mostly without scale and shift,
-// which are operators of their own then.
+// (x - mean) / sqrt(variance + epsilon) * scale + shift, as Keras and
+// tf.nn.batch_normalization write it. Hand-written norms match, too: most have
+// no scale and shift here, but separate operators for them.
 struct Normalization {
   TensorRef x;
-  std::vector<int64_t> axes;  // of the moments, as the graph has them, sorted
+  std::vector<int64_t> axes;  // of the moments, in the graph's layout, sorted
   float epsilon = 0.0f;
   const tensorflow::Tensor* scale = nullptr;  // null: 1
   const tensorflow::Tensor* shift = nullptr;  // null: 0
   std::vector<int> nodes;
 };
 
-// That which ends with `node`, which adds, multiplies or divides two tensors.
+// Returns the norm that ends with `node`, or nullopt. `node` must add, multiply
+// or divide two tensors.
 std::optional<Normalization> MatchNormalization(GraphIndex* graph, int node);
 
 }  // namespace ios::tf

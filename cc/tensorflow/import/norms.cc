@@ -1,5 +1,5 @@
-// Norms of pixels, images and groups of channels as Keras writes them, and
-// shuffled channels.
+// Handlers of norms of pixels, images and groups of channels as Keras writes
+// them, and of channel shuffles.
 #include <algorithm>
 #include <numeric>
 
@@ -12,8 +12,8 @@ namespace {
 
 using ::tensorflow::Tensor;
 
-// Whether a tensor has one number for each channel, given as [C] or, as they
-// are in groups, as [groups, C / groups].
+// Returns true if a tensor has one number for each channel. Its shape is
+// [groups, C / groups], or [C] for one group; leading ones do not matter.
 bool IsOfChannels(const Tensor& values, int64_t groups, int64_t channels) {
   Shape shape, wanted = {groups, channels / groups};
   for (const auto& dim : values.shape()) shape.push_back(dim.size);
@@ -24,7 +24,7 @@ bool IsOfChannels(const Tensor& values, int64_t groups, int64_t channels) {
   return shape == wanted;
 }
 
-// The norm that ends with a node of rank `rank`.
+// Returns the norm that ends with `node`, if the node's output has this rank.
 std::optional<Normalization> NormOf(ImportContext& in, int node, size_t rank) {
   const Shape* shape = in.graph().shape({node, 0});
   const std::string& op = in.graph().node(node).op();
@@ -35,8 +35,9 @@ std::optional<Normalization> NormOf(ImportContext& in, int node, size_t rank) {
   return MatchNormalization(&in.graph(), node);
 }
 
-// Scale and shift have a number for each channel, in the operator's groups if
-// the norm is written of these.
+// Emits `op` with the epsilon, scale and shift of `norm`. Scale and shift have
+// a number for each channel. If the norm reads x in groups, they have the
+// operator's groups, too.
 Result EmitNorm(ImportContext& in, TensorRef x, const Normalization& norm,
                 ImportedOperator op) {
   const Shape& shape = *in.graph().shape(x);
@@ -53,7 +54,7 @@ Result EmitNorm(ImportContext& in, TensorRef x, const Normalization& norm,
                                 (values->NumElements() == 1 ||
                                  IsOfChannels(*values, op.op.groups, channels))
                           : PerChannel(values, shape, in.layout()).has_value();
-    if (!fits) return Refuse("its scale and shift are not of channels");
+    if (!fits) return Refuse("the scale or shift is not per channel");
     op.weights[k] = *Repeated(*values, channels);
   }
   op.nodes.insert(op.nodes.end(), norm.nodes.begin(), norm.nodes.end());
@@ -68,23 +69,23 @@ Result Norm(ImportContext& in, int i) {
   const int64_t rank = RankOf(*x, in.layout());
   auto norm = NormOf(in, i, rank);
   if (!norm || !in.graph().same_shape(norm->x, {i, 0})) {
-    return Refuse("it is no norm");
+    return Refuse("the nodes are not a norm");
   }
   if (in.layout() == Layout::kChannelsFirst) {
     for (int64_t& axis : norm->axes) axis = LogicalAxis(axis, *x, in.layout());
     std::sort(norm->axes.begin(), norm->axes.end());
   }
   ImportedOperator op = in.Make(i, OperatorType::kNormalize, {norm->x});
-  // Of pixels, of images, and of each channel of images.
+  // The norm is of pixels, of images, or of each channel of images.
   std::vector<int64_t> image(rank - 1);
   std::iota(image.begin(), image.end(), 1);
   if (norm->axes != std::vector<int64_t>{rank - 1}) {
-    op.op.whole_images = true;
+    op.op.per_image = true;
     if (norm->axes != image) {
       image.pop_back();
       op.op.groups = x->back();
       if (norm->axes != image || !in.graph().fixed({i, 0}, x->size() - 1)) {
-        return Refuse("it is no norm of pixels, images or channels");
+        return Refuse("the norm is not over pixels, images or channels");
       }
     }
   }
@@ -100,7 +101,7 @@ Result GroupNorm(ImportContext& in, int i) {
   using Axes = std::vector<int64_t>;
   if (!norm || norm->axes != (flat ? Axes{1, 3} : Axes{1, 2, 4}) ||
       graph.node(norm->x.node).op() != "Reshape") {
-    return Refuse("it is no group norm");
+    return Refuse("the nodes are not a group norm");
   }
   const TensorRef x = in.Input(norm->x.node, 0);
   const Shape* grouped = graph.shape(norm->x);
@@ -114,10 +115,10 @@ Result GroupNorm(ImportContext& in, int i) {
       graph.channels_first(x) || graph.channels_first({i, 0}) ||
       !graph.same_shape(x, {i, 0}) || !graph.Agree(x, norm->x, keeps_cells) ||
       !graph.fixed(norm->x, groups)) {
-    return Refuse("it changes the order of cells");
+    return Refuse("the reshape changes the order of pixels");
   }
   ImportedOperator op = in.Make(i, OperatorType::kNormalize, {x});
-  op.op.whole_images = true;
+  op.op.per_image = true;
   op.op.groups = (*grouped)[groups];
   op.nodes.push_back(norm->x.node);
   return EmitNorm(in, x, *norm, std::move(op));
@@ -127,12 +128,12 @@ Result ChannelShuffle(ImportContext& in, int i) {
   GraphIndex& graph = in.graph();
   const TensorRef turned = in.Input(i, 0);
   if (graph.node(turned.node).op() != "Transpose") {
-    return Refuse("it shuffles nothing");
+    return Refuse("the nodes are not a channel shuffle");
   }
   const TensorRef grouped = in.Input(turned.node, 0);
   const auto order = Integers(in.Constant(turned.node, 1));
   if (!order || graph.node(grouped.node).op() != "Reshape") {
-    return Refuse("it shuffles nothing");
+    return Refuse("the nodes are not a channel shuffle");
   }
   const TensorRef x = in.Input(grouped.node, 0);
   const Shape* shape = graph.shape(grouped);
@@ -145,13 +146,13 @@ Result ChannelShuffle(ImportContext& in, int i) {
       graph.shape(x)->size() != 4 || graph.layout(x) != graph.layout({i, 0}) ||
       graph.layout(x) == Layout::kSequence || !graph.same_shape(x, {i, 0}) ||
       !graph.fixed(grouped, groups) || !graph.fixed(grouped, groups + 1)) {
-    return Refuse("it shuffles other dimensions than channels");
+    return Refuse("the nodes shuffle other dimensions than channels");
   }
   const auto keeps_others = [&](const Shape& a, const Shape& b) {
     return a[0] == b[0] && a[1] == b[first ? 3 : 1] && a[2] == b[first ? 4 : 2];
   };
   if (!graph.Agree(x, grouped, keeps_others)) {
-    return Refuse("it shuffles other dimensions than channels");
+    return Refuse("the nodes shuffle other dimensions than channels");
   }
   ImportedOperator op = in.Make(i, OperatorType::kChannelShuffle, {x});
   op.op.groups = (*shape)[groups];

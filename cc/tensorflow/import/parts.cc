@@ -1,4 +1,4 @@
-// Concats, pads, slices, reshapes, transposes and casts.
+// Handlers of concats, pads, slices, reshapes, transposes and casts.
 #include <algorithm>
 #include <cmath>
 
@@ -21,7 +21,7 @@ Result Concat(ImportContext& in, int i) {
   if (!x || !axis || axis->size() != 1) return Refuse("unknown shape");
   if (LogicalAxis((*axis)[0], *x, in.layout()) + 1 !=
       static_cast<int64_t>(x->size())) {
-    return Refuse("it does not concatenate channels");
+    return Refuse("the node does not concatenate channels");
   }
   std::vector<TensorRef> tensors;
   for (int k = 0; k < n; ++k) {
@@ -38,18 +38,18 @@ Result Pad(ImportContext& in, int i) {
   }
   const std::vector<int64_t> pads = Logical(*of_dimensions, in.layout(), 2);
   if (pads.size() != 8 || pads[0] || pads[1]) {
-    return Refuse("it pads the batch");
+    return Refuse("the node pads the batch");
   }
   ImportedOperator op = in.Make(i, OperatorType::kPad, {in.Input(i, 0)});
   if (in.graph().node(i).op() == "MirrorPad") {
     const bool reflect =
         Attr<std::string>(in.graph().node(i), "mode", "") == "REFLECT";
-    if (pads[6] || pads[7]) return Refuse("it mirrors channels");
+    if (pads[6] || pads[7]) return Refuse("the node mirrors channels");
     op.op.pad_mode = reflect ? PadMode::kReflect : PadMode::kSymmetric;
   } else if (in.graph().inputs(i).size() > 2) {
     const std::optional<float> value = Scalar(in.Constant(i, 2));
     if (!value || !std::isfinite(*value)) {
-      return Refuse("it pads with no finite constant");
+      return Refuse("the padding value is not a finite constant");
     }
     op.op.pad_value = *value;
   }
@@ -69,7 +69,7 @@ Result EmitSlice(ImportContext& in, int i, int port, TensorRef x,
 }
 
 Result Split(ImportContext& in, int i) {
-  // Split: axis, value. SplitV: value, sizes, axis.
+  // Split reads axis and value; SplitV reads value, sizes and axis.
   const bool v = in.graph().node(i).op() == "SplitV";
   const auto axis = Integers(in.Constant(i, v ? 2 : 0));
   const Shape* x = in.InputShape(i, v ? 0 : 1, {2, 4});
@@ -78,7 +78,7 @@ Result Split(ImportContext& in, int i) {
   }
   if (LogicalAxis((*axis)[0], *x, in.layout()) + 1 !=
       static_cast<int64_t>(x->size())) {
-    return Refuse("it does not split channels");
+    return Refuse("the node does not split channels");
   }
   const int parts = Attr<int64_t>(in.graph().node(i), "num_split", 0);
   int64_t offset = 0;
@@ -94,8 +94,8 @@ Result Split(ImportContext& in, int i) {
   return absl::OkStatus();
 }
 
-// Integer operand k, if it is the same for every size of the graph's inputs:
-// a constant, or computed of sizes that are fixed.
+// Returns integer operand k if it is the same for every size of the graph's
+// inputs. The operand may be a constant, or computed from fixed sizes.
 std::optional<std::vector<int64_t>> FixedIntegers(const ImportContext& in,
                                                   int i, size_t k) {
   GraphIndex& graph = in.graph();
@@ -112,25 +112,26 @@ std::optional<std::vector<int64_t>> FixedIntegers(const ImportContext& in,
   return *example;
 }
 
-// Data input 0 from `begin` on, of each dimension as the graph orders them
-// and from the end if negative, as far as the node's shape goes: a range of
-// channels, or cells cut from the borders of height and width, by the same
-// numbers for every size of the graph's inputs.
+// Emits a slice of data input 0 that starts at `begin` and has the size of the
+// node's output. `begin` is in the graph's order of dimensions; a negative
+// number counts from the end. The slice is a range of channels, or cuts cells
+// from the borders of height and width. The number of cells that it cuts must
+// be the same for every size of the graph's inputs.
 Result EmitRange(ImportContext& in, int i, const std::vector<int64_t>& begin) {
   GraphIndex& graph = in.graph();
   const TensorRef input = in.Input(i, 0), output = {i, 0};
-  std::vector<std::array<int64_t, 2>> cut;  // of each dimension, both ends
+  std::vector<std::array<int64_t, 2>> cut;  // for each dimension, at both ends
   for (int probe = 0; probe < graph.probes(); ++probe) {
     const Shape *x = graph.shape(input, probe), *y = graph.shape(output, probe);
     if ((!x || !y) && probe >= graph.required_probes()) continue;
     if (!x || !y || x->size() != y->size()) return Refuse("unknown shape");
-    // Small sizes may leave nothing, of which no cells are missing; but only
-    // where what is cut is all there is.
+    // The output may be empty at small sizes, where fewer cells can be cut.
+    // Even then its size must be the input's size less the cut, and at least 0.
     if (probe >= graph.required_probes() && NumElements(*y) == 0) {
       for (size_t d = 0; d < x->size(); ++d) {
         const int64_t left = (*x)[d] - cut[d][0] - cut[d][1];
         if ((*y)[d] != std::max<int64_t>(left, 0)) {
-          return Refuse("what it cuts depends on the input's size");
+          return Refuse("the slice depends on the input's size");
         }
       }
       continue;
@@ -144,19 +145,19 @@ Result EmitRange(ImportContext& in, int i, const std::vector<int64_t>& begin) {
       here.push_back({from, size - from - (*y)[d]});
     }
     if (probe == 0) cut = here;
-    if (here != cut) return Refuse("what it cuts depends on the input's size");
+    if (here != cut) return Refuse("the slice depends on the input's size");
   }
   const Shape& y = *graph.shape(output);
   const std::array<int64_t, 2> nothing = {0, 0};
   const size_t last = cut.size() - 1;
   if (std::find(y.begin(), y.end(), 0) != y.end() || cut[0] != nothing) {
-    return Refuse("it cuts the batch");
+    return Refuse("the slice cuts the batch or is empty");
   }
   if (cut.size() == 2 || (cut[1] == nothing && cut[2] == nothing)) {
     return EmitSlice(in, i, 0, input, cut[last][0], y[last]);
   }
   if (cut[3] != nothing) {
-    return Refuse("it cuts channels and other dimensions");
+    return Refuse("the slice cuts channels and other dimensions");
   }
   ImportedOperator op = in.Make(i, OperatorType::kPad, {input});
   op.op.padding = {PaddingType::kExplicit, -cut[1][0], -cut[1][1], -cut[2][0],
@@ -170,7 +171,8 @@ Result Slice(ImportContext& in, int i) {
   if (!x || !begin || begin->size() != RankOf(*x, in.layout())) {
     return Refuse("unknown shape");
   }
-  // Unlike StridedSlice it takes no image that is smaller than it says.
+  // Unlike StridedSlice, Slice fails for images that are smaller than its
+  // range.
   const TensorRef input = in.Input(i, 0);
   const auto size = Integers(in.Constant(i, 2));
   const auto from = Logical(*begin, in.layout());
@@ -178,7 +180,7 @@ Result Slice(ImportContext& in, int i) {
   for (size_t d = 1; x->size() == 4 && d < 3; ++d) {
     const bool asks = from[d] > 0 || (d < most.size() && most[d] >= 0);
     if (asks && !in.graph().known(input, d)) {
-      return Refuse("it is an error for images that are too small");
+      return Refuse("TensorFlow rejects images that are too small");
     }
   }
   return EmitRange(in, i, *begin);
@@ -189,7 +191,7 @@ Result Transpose(ImportContext& in, int i) {
   const TensorRef x = in.Input(i, 0), y = {i, 0};
   const Layout from = graph.layout(x), to = graph.layout(y);
   const Permutation permutation = PermutationOf(&graph, i);
-  // Keras writes one that changes nothing in front of every Dense of maps.
+  // Keras puts a Transpose that changes nothing before every Dense of maps.
   if (permutation == Permutation::kNone && from == to && !graph.preserved(i) &&
       !graph.waits(i)) {
     graph.Alias(i, x);
@@ -201,7 +203,7 @@ Result Transpose(ImportContext& in, int i) {
          from == Layout::kChannelsLast && to == Layout::kChannelsFirst) ||
         (permutation == Permutation::kToChannelsLast &&
          from == Layout::kChannelsFirst && to == Layout::kChannelsLast))) {
-    return Refuse("it permutes dimensions");
+    return Refuse("the transpose is not between NHWC and NCHW");
   }
   return in.Emit(in.Make(i, Kind::kLayout, {x}));
 }
@@ -216,30 +218,31 @@ Result Reshape(ImportContext& in, int i) {
   if (!from || !to || (to->size() != 2 && to->size() != 4)) {
     return Refuse("unknown shape");
   }
-  // Between [N,W,C] and [N,1,W,C].
+  // A reshape between [N,W,C] and [N,1,W,C] only changes the layout.
   if (graph.same_shape(x, y) && !graph.channels_first(x) &&
       !graph.channels_first(y)) {
     return in.Emit(in.Make(i, Kind::kLayout, {x}));
   }
-  // From maps to the features of each image: see FlattenIntoMatMul.
+  // Flattening turns maps into the features of each image; see
+  // FlattenIntoMatMul.
   const bool flattens =
       from->size() == 4 && to->size() == 2 && graph.fixed_size(x);
-  // And back: see KeepMaps.
+  // Unflattening turns features back into maps; see KeepMaps.
   const bool unflattens =
       from->size() == 2 && to->size() == 4 && graph.fixed_size(y);
   const auto keeps_values = [&](const Shape& a, const Shape& b) {
     if (NumElements(a) != NumElements(b)) return false;
-    if ((flattens || unflattens) && a[0] == b[0]) return true;  // each image
+    if ((flattens || unflattens) && a[0] == b[0]) return true;  // per image
     return a.back() == b.back() && !(flattens && graph.channels_first(x));
   };
   if (!graph.Agree(x, y, keeps_values)) {
-    return Refuse("it is no change between [N,1,1,C] and [N,C]");
+    return Refuse("the reshape mixes images or channels");
   }
   for (const TensorRef& t : {x, y}) {
     const Shape& shape = *graph.shape(t);
     if (graph.channels_first(t) && !(t == x && flattens) &&
         (shape[1] != 1 || shape[2] != 1 || !graph.fixed_size(t))) {
-      return Refuse("it changes the order of cells");
+      return Refuse("the reshape changes the order of pixels");
     }
   }
   ImportedOperator op = in.Make(i, Kind::kReshape, {x});
@@ -253,19 +256,18 @@ Result StridedSlice(ImportContext& in, int i) {
   const auto spec = FixedIntegers(in, i, 1);
   const auto strides = Integers(in.Constant(i, 3));
   if (!x || !spec || !strides || strides->size() != spec->size()) {
-    return Refuse("unknown slice");
+    return Refuse("the slice is unknown");
   }
   if (ChangesRank(node)) {
     if (std::count(strides->begin(), strides->end(), 1) !=
         static_cast<int64_t>(strides->size())) {
-      return Refuse("it has strides");
+      return Refuse("the slice has strides");
     }
-    return Reshape(in, i);  // which refuses what leaves out elements
+    return Reshape(in, i);  // refuses slices that drop elements
   }
   const int64_t mask = Attr<int64_t>(node, "begin_mask", 0);
   const int64_t ellipsis = Attr<int64_t>(node, "ellipsis_mask", 0);
-  // The specification may leave dimensions out: those of the ellipsis, or the
-  // last ones.
+  // The specification may omit dimensions, by an ellipsis or at the end.
   const size_t rank = RankOf(*x, in.layout());
   std::vector<int64_t> begin(rank, 0);
   size_t d = 0;
@@ -274,7 +276,7 @@ Result StridedSlice(ImportContext& in, int i) {
       d += rank - spec->size();
       continue;
     }
-    if (d >= rank || (*strides)[k] != 1) return Refuse("it has strides");
+    if (d >= rank || (*strides)[k] != 1) return Refuse("the slice has strides");
     if (!(mask >> k & 1)) begin[d] = (*spec)[k];
   }
   return EmitRange(in, i, begin);
@@ -283,7 +285,7 @@ Result StridedSlice(ImportContext& in, int i) {
 Result Cast(ImportContext& in, int i) {
   const TensorRef x = in.Input(i, 0);
   const auto from = ToDataType(in.graph().dtype(x));
-  if (!from) return Refuse("it converts integers");
+  if (!from) return Refuse("the engine does not support the input's data type");
   TF_RETURN_IF_ERROR(in.CheckDtype(*from));
   return in.Emit(in.Make(i, Kind::kCast, {x}));
 }

@@ -1,5 +1,6 @@
-// Piecewise linear functions of one number, as activations that a graph writes
-// with comparisons are: where their pieces end tells what samples cannot.
+// Piecewise linear functions of one number, such as activations that a graph
+// writes with comparisons. The ends of their pieces reveal changes that samples
+// could miss.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_PIECEWISE_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_PIECEWISE_H_
 
@@ -22,15 +23,17 @@ class Piecewise {
 
   double At(double x) const;
   const std::vector<double>& ends() const { return ends_; }
-  // Where it is `value`, within pieces that are not constant.
+  // Returns the points where the function equals `value`. Ignores constant
+  // pieces.
   std::vector<double> Where(double value) const;
 
-  // `first` where `holds` of this function's value, elsewhere `second`. What
-  // holds changes at `values` of it only.
+  // Returns `first` where `holds` is true for this function's value, and
+  // `second` elsewhere. The result of `holds` may change only at `values`.
   Piecewise Select(const std::vector<double>& values,
                    const std::function<bool(double)>& holds,
                    const Piecewise& first, const Piecewise& second) const;
-  // None if it is not linear in every piece.
+  // Combine() and Activate() return nullopt if the result is not linear in
+  // every piece.
   static std::optional<Piecewise> Combine(BinaryFunction function,
                                           const Piecewise& a,
                                           const Piecewise& b);
@@ -44,7 +47,7 @@ class Piecewise {
   const Line& LineAt(double x) const;
 
   std::vector<double> ends_;  // ascending
-  std::vector<Line> lines_;   // one more
+  std::vector<Line> lines_;   // one more than ends_
 };
 
 }  // namespace ios::tf

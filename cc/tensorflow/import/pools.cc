@@ -1,4 +1,4 @@
-// Poolings, reductions, softmax and LRN.
+// Handlers of poolings, reductions, softmax and LRN.
 #include <algorithm>
 
 #include "cc/tensorflow/graph/dtypes.h"
@@ -19,17 +19,18 @@ Result Pool(ImportContext& in, int i) {
       !Spatial(Attr<std::vector<int64_t>>(node, "strides", {}), in.layout(),
                &op.op.strides) ||
       !ReadPadding(node, in.layout(), &op.op.padding)) {
-    return Refuse("it pools batch or channels");
+    return Refuse("the node pools the batch or the channels");
   }
   const Padding& p = op.op.padding;
   if (std::max(p.top, p.bottom) >= op.op.kernel[0] ||
       std::max(p.left, p.right) >= op.op.kernel[1]) {
-    return Refuse("TensorFlow refuses its padding");
+    return Refuse("the padding is not smaller than the window");
   }
   return in.Emit(std::move(op));
 }
 
-// A sum over the list that tensors were packed to.
+// Emits a sum over the dimension that a Pack has added, as an addition of the
+// packed tensors.
 Result SumOfPack(ImportContext& in, int i) {
   GraphIndex& graph = in.graph();
   const NodeDef& node = graph.node(i);
@@ -39,13 +40,13 @@ Result SumOfPack(ImportContext& in, int i) {
   if (node.op() != "Sum" || graph.node(pack).op() != "Pack" || !shape ||
       !axes || axes->size() != 1 || graph.inputs(pack).size() < 2 ||
       Attr<bool>(node, "keep_dims", false)) {
-    return Refuse("it is no sum of a list");
+    return Refuse("the node is not the sum of a list of tensors");
   }
   axes->push_back(Attr<int64_t>(graph.node(pack), "axis", 0));
   for (int64_t& axis : *axes) {
     if (axis < 0) axis += RankOf(*shape, in.layout()) + 1;
   }
-  if ((*axes)[0] != (*axes)[1]) return Refuse("it sums other dimensions");
+  if ((*axes)[0] != (*axes)[1]) return Refuse("the sum has another axis");
   std::vector<TensorRef> tensors;
   for (size_t k = 0; k < graph.inputs(pack).size(); ++k) {
     const TensorRef t = in.Input(pack, k);
@@ -60,8 +61,8 @@ Result SumOfPack(ImportContext& in, int i) {
   return in.Emit(std::move(op));
 }
 
-// The mean of all rows, or of all columns, of images of a fixed height or
-// width: an average pooling with a window as large.
+// Emits the mean of all rows, or of all columns, as an average pooling with a
+// window of that size. The images must have a fixed height or width.
 Result MeanOfRows(ImportContext& in, int i, const std::vector<int64_t>& axes) {
   GraphIndex& graph = in.graph();
   const NodeDef& node = graph.node(i);
@@ -69,15 +70,16 @@ Result MeanOfRows(ImportContext& in, int i, const std::vector<int64_t>& axes) {
   const Shape* shape = graph.shape(x);
   if (node.op() != "Mean" || axes.size() != 1 || shape->size() != 4 ||
       in.layout() == Layout::kSequence || axes[0] < 1 || axes[0] > 2) {
-    return Refuse("it is no mean of rows or columns");
+    return Refuse("the node is not the mean of rows or columns");
   }
   const int axis = static_cast<int>(axes[0]);
-  // A maximum would have to keep NaN, which a pooling does not.
+  // Only a mean can be a pooling here: a maximum must keep NaN, and a max
+  // pooling does not.
   const bool keeps = Attr<bool>(node, "keep_dims", false);
   if (!graph.fixed(x, axis) || graph.layout(x) != Layout::kChannelsLast ||
       !(keeps ? graph.layout(y) == Layout::kChannelsLast
               : axis == 1 && graph.layout(y) == Layout::kSequence)) {
-    return Refuse("its result is no image, or of a size that varies");
+    return Refuse("the result is not an image, or the averaged size varies");
   }
   ImportedOperator op = in.Make(i, OperatorType::kPool, {x});
   op.op.pool = PoolKind::kAvg;
@@ -95,7 +97,7 @@ Result Reduce(ImportContext& in, int i) {
   const Shape* x = in.InputShape(i, 0, {2, 4});
   if (!x || !axes) return Refuse("unknown shape");
   for (int64_t& axis : *axes) axis = LogicalAxis(axis, *x, in.layout());
-  // The height of a sequence is 1.
+  // A sequence has height 1, so a reduction of its width includes its height.
   if (in.layout() == Layout::kSequence && *axes == std::vector<int64_t>{2}) {
     axes->push_back(1);
   }
@@ -105,7 +107,7 @@ Result Reduce(ImportContext& in, int i) {
   const bool channels =
       *axes == std::vector<int64_t>{static_cast<int64_t>(x->size()) - 1};
   if (channels ? !keeps : *axes != std::vector<int64_t>{1, 2}) {
-    return Refuse("it reduces other dimensions than height and width");
+    return Refuse("the engine does not support reductions over these axes");
   }
   ImportedOperator op =
       in.Make(i, channels ? OperatorType::kReduce : OperatorType::kGlobalPool,
@@ -120,7 +122,7 @@ Result Reduce(ImportContext& in, int i) {
 Result Softmax(ImportContext& in, int i) {
   const Shape* x = in.InputShape(i, 0, {2, 4});
   if (!x || (in.layout() == Layout::kChannelsFirst && x->size() == 4)) {
-    return Refuse("it is not over channels");
+    return Refuse("the softmax is not over channels");
   }
   return in.Emit(in.Make(i, OperatorType::kSoftmax, {in.Input(i, 0)}));
 }

@@ -28,14 +28,14 @@ Status Recipe::Validate(int64_t values) const {
     int64_t left = values;
     for (int64_t size : dimensions) {
       if (size < 1 || left % size != 0) {
-        return InvalidArgument("a weight cannot be reordered so");
+        return InvalidArgument("swaps do not fit the weight");
       }
       left /= size;
     }
-    if (left != 1) return InvalidArgument("a weight cannot be reordered so");
+    if (left != 1) return InvalidArgument("swaps do not fit the weight");
   }
   if (!scale.empty() && values % static_cast<int64_t>(scale.size()) != 0) {
-    return InvalidArgument("a weight cannot be scaled so");
+    return InvalidArgument("the scale does not fit the weight");
   }
   return Status();
 }

@@ -1,4 +1,5 @@
-// Recipe: how the values of a variable become an operator's weight.
+// Recipe: the steps that turn the values of a variable into an operator's
+// weight.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_RECIPE_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_RECIPE_H_
 
@@ -11,13 +12,15 @@
 namespace ios::tf {
 
 struct Recipe {
-  // Values are [a,b,c,d] and become [a,c,b,d]; one after the other.
+  // Each entry [a,b,c,d] transposes values of this shape to [a,c,b,d]. The
+  // entries apply one after the other.
   std::vector<std::array<int64_t, 4>> swaps;
-  // Value k is then multiplied by scale[k % scale.size()]; empty: it is not.
+  // Afterwards, value k is multiplied by scale[k % scale.size()]. Empty: no
+  // scale.
   std::vector<float> scale;
 
   bool empty() const { return swaps.empty() && scale.empty(); }
-  // Whether it can be applied to so many values.
+  // Returns an error if the recipe does not fit this number of values.
   Status Validate(int64_t values) const;
   void Apply(std::vector<float>* values) const;
 };

@@ -1,4 +1,5 @@
-// Resizes, repeated cells, and cells moved to channels or back.
+// Handlers of resizes, of repeated cells, and of cells that move to channels or
+// back.
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/graph/shape_arithmetic.h"
 #include "cc/tensorflow/import/handlers.h"
@@ -8,8 +9,8 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
-// The output's height and width as its shape operand says, for every size of
-// the input: op's first one, of the shape `x`.
+// Sets the output's height and width from `sizes`, the shape operand. The
+// result holds for every size of the first input of `op`.
 Result ReadOutputSize(ImportContext& in, int i, const SizeExpressions& sizes,
                       ImportedOperator* op) {
   GraphIndex& graph = in.graph();
@@ -29,16 +30,19 @@ Result ReadOutputSize(ImportContext& in, int i, const SizeExpressions& sizes,
     } else if (y && y->size() == 4 && graph.fixed({i, 0}, 1 + k)) {
       op->op.output_size[k] = (*y)[1 + k];
     } else {
-      return Refuse("its size depends on that of the graph's inputs");
+      return Refuse(
+          "the engine cannot derive the output size for all input sizes");
     }
   }
   if (!like) return absl::OkStatus();
   const Shape* shape = graph.shape(*like);
   if (op->op.output_size != std::array<int64_t, 2>{0, 0} || !shape ||
       shape->size() != 4 || graph.dtype(*like) != graph.dtype(x)) {
-    return Refuse("its size is that of another kind of tensor");
+    return Refuse(
+        "the output must take height and width from one image of the input's "
+        "data type");
   }
-  op->op.like = true;
+  op->op.size_from_last_input = true;
   op->inputs.push_back(*like);
   return absl::OkStatus();
 }
@@ -49,13 +53,13 @@ Result Resize(ImportContext& in, int i) {
   const Shape* shape = graph.shape(in.Input(i, 0));
   if (!shape || shape->size() != 4) return Refuse("unknown shape");
   ImportedOperator op = in.Make(i, OperatorType::kResize, {in.Input(i, 0)});
-  // TensorFlow gives float32 for any type; Keras casts that back.
+  // TensorFlow returns float32 for any type; Keras casts the result back.
   const auto type = ToDataType(graph.dtype(op.inputs[0]));
   if (type != in.dtype()) {
     const int cast = graph.OnlyConsumer(op.output);
     if (!type || cast < 0 || graph.node(cast).op() != "Cast" ||
         graph.dtype({cast, 0}) != graph.dtype(op.inputs[0])) {
-      return Refuse("it changes the type");
+      return Refuse("the resize changes the data type");
     }
     TF_RETURN_IF_ERROR(in.CheckDtype(*type));
     op.dtype = *type;
@@ -66,7 +70,7 @@ Result Resize(ImportContext& in, int i) {
                                                       : Interpolation::kNearest;
   const bool half_pixel = Attr<bool>(node, "half_pixel_centers", false);
   const bool align = Attr<bool>(node, "align_corners", false);
-  if (half_pixel && align) return Refuse("its corners and centers conflict");
+  if (half_pixel && align) return Refuse("corners and centers are both set");
   if (half_pixel) op.op.coordinates = Coordinates::kHalfPixel;
   if (align) op.op.coordinates = Coordinates::kAlignCorners;
   TF_RETURN_IF_ERROR(
@@ -76,7 +80,7 @@ Result Resize(ImportContext& in, int i) {
 
 Result MoveDepth(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
-  // A block's cells are the outer part of the channels in both orders.
+  // In both layouts, the cells of a block are the outer part of the channels.
   if (!in.InputShape(i, 0, {4}) ||
       Attr<std::string>(node, "data_format", "NHWC") == "NCHW_VECT_C") {
     return Refuse("unknown shape");
@@ -90,8 +94,8 @@ Result MoveDepth(ImportContext& in, int i) {
   return in.Emit(std::move(op));
 }
 
-// One cell as an image of such cells, or one channel as several, by Tile or
-// BroadcastTo.
+// Emits a Tile or BroadcastTo that spreads one cell over an image, or one
+// channel over several channels.
 Result Spread(ImportContext& in, int i) {
   GraphIndex& graph = in.graph();
   const bool tile = graph.node(i).op() == "Tile";
@@ -101,16 +105,16 @@ Result Spread(ImportContext& in, int i) {
   if (!from || !to || to->size() != 4 || sizes.size() != 4 ||
       graph.layout(x) != Layout::kChannelsLast ||
       graph.layout(y) != Layout::kChannelsLast) {
-    return Refuse("it repeats more than cells");
+    return Refuse("the node repeats more than pixels");
   }
   const auto same = [&](int d) {
     return graph.same_dimensions(x, y, d, d + 1);
   };
   const auto one = [&](int d) { return (*from)[d] == 1 && graph.fixed(x, d); };
-  if (!same(0)) return Refuse("it repeats images");
+  if (!same(0)) return Refuse("the node repeats images");
   if (!same(3)) {
     if (!one(3) || !same(1) || !same(2) || !graph.fixed(y, 3)) {
-      return Refuse("it repeats channels");
+      return Refuse("the node repeats several channels");
     }
     ImportedOperator op = in.Make(i, OperatorType::kBinary, {x});
     op.op.function = BinaryFunction::kMultiply;
@@ -120,15 +124,15 @@ Result Spread(ImportContext& in, int i) {
   }
   for (int d : {1, 2}) {
     if (same(d)) {
-      // As large as it was, whatever that is.
+      // This dimension keeps its size, whatever that is.
       sizes[d] = SizeExpression{SizesFrom(graph, x), d, 1, 0};
     } else if (!one(d)) {
-      return Refuse("it repeats more than one cell");
+      return Refuse("the node repeats more than one pixel");
     }
   }
-  if (same(1) && same(2)) return Refuse("it repeats nothing");
+  if (same(1) && same(2)) return Refuse("the node repeats nothing");
   if (tile && !(sizes[0] && sizes[0]->constant() && sizes[0]->offset == 1)) {
-    return Refuse("it repeats images");
+    return Refuse("the node repeats images");
   }
   ImportedOperator op = in.Make(i, OperatorType::kResize, {x});
   op.op.coordinates = Coordinates::kHalfPixel;
@@ -136,9 +140,9 @@ Result Spread(ImportContext& in, int i) {
   return in.Emit(std::move(op));
 }
 
-// tf.repeat along height or width, as which Keras writes UpSampling2D:
-// ExpandDims behind that dimension, Tile along the new one, Reshape to an
-// image again.
+// Emits tf.repeat along height or width, which Keras uses for UpSampling2D. The
+// graph writes it as an ExpandDims behind that dimension, a Tile along the new
+// dimension, and a Reshape to an image again.
 Result Repeat(ImportContext& in, int i) {
   GraphIndex& graph = in.graph();
   const TensorRef expanded = in.Input(i, 0);
@@ -147,7 +151,7 @@ Result Repeat(ImportContext& in, int i) {
       graph.node(after).op() != "Reshape" ||
       in.Input(after, 0) != TensorRef{i, 0} ||
       graph.OnlyConsumer(expanded) != i || !in.InputShape(before, 0, {4})) {
-    return Refuse("it repeats more than cells");
+    return Refuse("the node repeats more than pixels");
   }
   const TensorRef x = in.Input(before, 0);
   auto axis = Integers(in.Constant(before, 1));
@@ -168,13 +172,13 @@ Result Repeat(ImportContext& in, int i) {
     if (d == (*axis)[0]) {
       times = (*multiples)[d];
     } else if ((*multiples)[d] != 1) {
-      return Refuse("it repeats more than cells");
+      return Refuse("the node repeats more than pixels");
     }
   }
   const int64_t dimension =
       LogicalAxis(repeated, *graph.shape(x), graph.layout(x));
   if (repeated < 0 || times < 1 || (dimension != 1 && dimension != 2)) {
-    return Refuse("it repeats other dimensions than height and width");
+    return Refuse("the node repeats other dimensions than height and width");
   }
   for (int64_t d = 0; d < rank; ++d) {
     if (d == repeated) {
@@ -184,7 +188,7 @@ Result Repeat(ImportContext& in, int i) {
     const bool inferred =
         sizes[d] && sizes[d]->constant() && sizes[d]->offset == -1;
     if (!inferred && !(sizes[d] == wanted[d])) {
-      return Refuse("its result is no image");
+      return Refuse("the result is not an image of the repeated size");
     }
   }
   ImportedOperator op = in.Make(i, OperatorType::kResize, {x});
@@ -196,7 +200,8 @@ Result Repeat(ImportContext& in, int i) {
 }
 
 Result Tile(ImportContext& in, int i) {
-  // Of a sequence, cells are repeated as images of one column are spread.
+  // Repeat() comes first: a graph repeats the cells of a sequence as it spreads
+  // images of one column.
   if (Repeat(in, i).ok()) return absl::OkStatus();
   return Spread(in, i);
 }

@@ -24,7 +24,8 @@ void Weight::Scale(const std::vector<float>& factors) {
 }
 
 bool Weight::StaysFinite(const std::vector<float>& factors) const {
-  // As those of a bias: most filters need not be read.
+  // Factors up to 1 in magnitude keep all values finite; a bias has factors of
+  // 1. So most filters need not be read.
   if (std::all_of(factors.begin(), factors.end(),
                   [](float f) { return std::abs(f) <= 1; })) {
     return true;

@@ -1,4 +1,4 @@
-// Weight: an operator's filter or vector, of a constant or of a variable.
+// Weight: an operator's filter or vector, from a constant or a variable.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_WEIGHT_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_WEIGHT_H_
 
@@ -17,15 +17,17 @@ struct Weight {
   explicit Weight(TensorRef variable) : variable(variable) {}
 
   bool constant() const { return variable.node < 0; }
-  // Both change the values, or the recipe for them; see Recipe. Factors belong
-  // to the last dimension, which swaps that come later must leave the last.
+  // Swap() and Scale() change the values of a constant, or the recipe for a
+  // variable; see Recipe. Factors apply to the last dimension, and later swaps
+  // must keep that dimension last.
   void Swap(const std::array<int64_t, 4>& dimensions);
   void Scale(const std::vector<float>& factors);
-  // Whether Scale() makes infinity of no number; of a variable's, nobody knows.
+  // Returns true if Scale() keeps all finite values finite. The values of a
+  // variable are unknown and are not checked.
   bool StaysFinite(const std::vector<float>& factors) const;
 
   std::vector<float> values;     // of a constant
-  TensorRef variable = {-1, 0};  // what reads the variable
+  TensorRef variable = {-1, 0};  // the node that reads the variable
   Recipe recipe;                 // of a variable
 };
 

@@ -14,7 +14,7 @@ std::string WriteActivation(const std::string& name,
                             const Activation& activation, const std::string& x,
                             NodeWriter* writer) {
   const float alpha = activation.alpha, beta = activation.beta;
-  int made = 0;  // an operation may come twice
+  int made = 0;  // for unique names: an operation may occur twice
   const auto node = [&](const char* op,
                         const std::vector<std::string>& inputs) {
     return writer->Node(absl::StrCat(name, "/", op, "_", made++), op, inputs);

@@ -9,7 +9,8 @@
 
 namespace ios::tf {
 
-// The tensor that an activation makes of `x`, by nodes below `name`.
+// Applies an activation to `x` by nodes whose names begin with `name`. Returns
+// the name of the result.
 std::string WriteActivation(const std::string& name,
                             const Activation& activation, const std::string& x,
                             NodeWriter* writer);

@@ -10,7 +10,7 @@
 namespace ios::tf {
 
 void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node) {
-  // No booleans: tf2onnx cannot copy a list of them.
+  // Writes booleans as integers: tf2onnx cannot copy a list of booleans.
   std::vector<int64_t> batches, stages, streams, merges, micro_batches;
   std::vector<std::string> algorithms;
   bool is_split = false, is_direct = true;
@@ -56,7 +56,7 @@ std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
   if (algorithms.size() != size) algorithms.assign(size, "direct");
   std::vector<Place> places;
   for (size_t i = 0; i < size; ++i) {
-    // Somebody else's: an operator without a schedule.
+    // Other software has written this: the operator counts as unscheduled.
     if (batches[i] < 1 || micro_batches[i] < 1 ||
         std::max(batches[i], micro_batches[i]) > kMaxDimension) {
       return {};

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 // Counts the nodes of each type that no region computes. Constants and nodes
-// that only pass tensors on are no work.
+// that only pass tensors on do not count.
 std::map<std::string, int> LeftToTensorFlow(const Partition& partition,
                                             const std::set<int>& covered) {
   static const auto* const kNoWork =
@@ -75,7 +75,7 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
                        {"op", graph.node(refusal.node).op()},
                        {"reason", refusal.reason}});
   }
-  json sizes;  // null: those that were asked for
+  json sizes;  // null: the requested sizes are used
   if (const auto& fitting = partition.graph->fitting_sizes()) sizes = *fitting;
   std::set<std::array<int64_t, 3>> bounds;
   for (const Probe& probe : partition.graph->bound_probes()) {
@@ -93,7 +93,7 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
         {"bound_sizes", bounds},
         {"left_to_tensorflow", LeftToTensorFlow(partition, covered)},
         {"refused", std::move(refused)}}}};
-  // Node names are bytes to TensorFlow, and not necessarily UTF-8.
+  // TensorFlow's node names are bytes, and not necessarily UTF-8.
   return result.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

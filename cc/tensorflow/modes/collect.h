@@ -1,4 +1,4 @@
-// Collect: the blocks of a graph, as JSON for the Python scheduler.
+// Collect: describes the blocks of a graph as JSON for the Python scheduler.
 #ifndef IOS_TF_CC_TENSORFLOW_MODES_COLLECT_H_
 #define IOS_TF_CC_TENSORFLOW_MODES_COLLECT_H_
 
@@ -17,9 +17,10 @@ namespace ios::tf {
 //             "image_size": [height, width] or null,
 //             "bound_sizes": [[batch, height, width]],
 //             "refused": [{"node", "op", "reason"}]}}
-// image_size: replaces the size that was asked for if the graph does not take
-// that one. bound_sizes: sizes around each size at which a node starts to do
-// something else, at which the result should be compared.
+// image_size: the size used instead of the requested size if the graph does not
+// accept the requested size. bound_sizes: sizes around each size at which a
+// node starts to behave differently. The result should be compared at these
+// sizes.
 absl::StatusOr<std::string> Collect(const Partition& partition);
 
 }  // namespace ios::tf

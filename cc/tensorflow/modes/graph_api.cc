@@ -23,12 +23,12 @@ namespace {
 using ::ios::tf::OpenGraph;
 using ::nlohmann::json;
 
-// Calls `function`, which gives a status, where nothing may be thrown; false,
-// and what went wrong, if it fails.
+// Calls `function`, which returns a status or throws. If it fails, returns
+// false and describes the error in `error`.
 template <typename F>
 bool Succeeds(char** error, F&& function) noexcept {
   *error = nullptr;
-  const absl::Status status = ios::tf::GuardedAbsl(function);
+  const absl::Status status = ios::tf::CatchExceptionsAbsl(function);
   if (status.ok()) return true;
   json payloads = json::array();
   status.ForEachPayload([&](absl::string_view name, const absl::Cord&) {
@@ -44,18 +44,18 @@ bool Succeeds(char** error, F&& function) noexcept {
 
 absl::StatusOr<tensorflow::GraphDef> Rewritten(OpenGraph* graph,
                                                const char* text) {
-  // What is no such request throws.
+  // An invalid request throws an exception.
   const json request = json::parse(text);
   ios::tf::RewriteOptions options;
   for (int64_t region : request.at("left")) options.left.insert(region);
   options.materialise_merges = request.at("materialise_merges");
   options.schedules =
       request.at("schedules").get<std::map<std::string, std::string>>();
-  return graph->Rewritten(request.at("batch_sizes").get<std::vector<int64_t>>(),
-                          request.at("device").get<std::string>(), options);
+  return graph->Annotate(request.at("batch_sizes").get<std::vector<int64_t>>(),
+                         request.at("device").get<std::string>(), options);
 }
 
-// The graph as malloc()ed bytes.
+// Serialises the graph into malloc()ed memory.
 absl::Status Serialise(const absl::StatusOr<tensorflow::GraphDef>& graph,
                        char** result, int64_t* bytes) {
   TF_RETURN_IF_ERROR(graph.status());
@@ -67,7 +67,7 @@ absl::Status Serialise(const absl::StatusOr<tensorflow::GraphDef>& graph,
   if (!graph->SerializeToArray(*result, *bytes)) {
     std::free(*result);
     return absl::InvalidArgumentError(
-        "the graph is larger than a protocol buffer can be");
+        "the graph is larger than 2 GiB, the limit of a protocol buffer");
   }
   return absl::OkStatus();
 }
@@ -119,8 +119,7 @@ char* ios_tf_lowered_graph(ios_tf_graph* graph, int64_t batch_size,
                            const char* device, int64_t* bytes, char** error) {
   char* result = nullptr;
   const bool lowered = Succeeds(error, [&] {
-    return Serialise(graph->opened->Lowered(batch_size, device), &result,
-                     bytes);
+    return Serialise(graph->opened->Lower(batch_size, device), &result, bytes);
   });
   return lowered ? result : nullptr;
 }

@@ -32,16 +32,17 @@ using ::tensorflow::grappler::GrapplerItem;
 absl::StatusOr<int64_t> BatchSize(const tensorflow::AttrValue& value) {
   if (value.has_list()) {
     return absl::InvalidArgumentError(
-        "IosOptimizer: batch_size is no single number");
+        "IosOptimizer: batch_size must be one number, not a list");
   }
   if (value.i() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "IosOptimizer: batch_size is ", value.i(), ", must be positive"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("IosOptimizer: batch_size is ", value.i(),
+                     ", but it must be positive"));
   }
   return value.i() == 0 ? 1 : value.i();
 }
 
-// The device where TensorFlow puts nodes that name none.
+// Returns the device where TensorFlow places nodes that name no device.
 std::string DefaultDevice(Cluster* cluster) {
   if (!cluster) return kCpu;
   const auto devices = cluster->GetDevices();
@@ -61,21 +62,21 @@ absl::Status LowerAnnotated(const GrapplerItem& item,
   return absl::OkStatus();
 }
 
-// Lowers what can be; a graph that cannot is left as it is. Loading a model
-// must not fail because of this optimizer. `runtime`: for graphs without
-// schedules.
+// Lowers the graph if possible, and otherwise leaves it unchanged. Loading a
+// model must not fail because of this optimizer. `runtime` has the options for
+// graphs without schedules, if these are to be lowered.
 void LowerIfPossible(const GrapplerItem& item, const PartitionOptions& options,
                      const std::optional<RuntimeOptions>& runtime,
                      GraphDef* graph) {
   if (!item.optimization_options().allow_non_differentiable_rewrites) return;
-  const absl::Status status = GuardedAbsl([&]() -> absl::Status {
+  const absl::Status status = CatchExceptionsAbsl([&]() -> absl::Status {
     if (IsAnnotated(item.graph)) return LowerAnnotated(item, options, graph);
     if (!runtime || !IsFrozenNetwork(item.graph)) return absl::OkStatus();
     return ScheduleAndLower(item, *runtime, options, graph).status();
   });
   if (!status.ok()) {
     *graph = item.graph;
-    Warn(absl::StrCat("'", item.id,
+    Warn(absl::StrCat("graph '", item.id,
                       "' runs as plain TensorFlow: ", status.message()));
   }
 }
@@ -132,7 +133,8 @@ absl::Status IosOptimizer::Optimize(Cluster* cluster, const GrapplerItem& item,
   *optimized_graph = item.graph;
   PartitionOptions options = options_;
   if (device_.empty()) options.placement.unplaced = DefaultDevice(cluster);
-  // A region without a schedule in the first round has none in the second.
+  // TensorFlow calls each optimizer twice. A region without a schedule in the
+  // first round has none in the second.
   const bool schedules =
       mode_ == Mode::kOptimize && !std::exchange(seen_, true);
   LowerIfPossible(item, options,
@@ -154,9 +156,9 @@ absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,
   PartitionOptions options;
   options.placement.unplaced = DefaultDevice(cluster);
   GraphDef lowered = item.graph;
-  // TensorFlow makes one of us for each graph, and calls it twice. A region
-  // without a schedule in the first round has none in the second, where the
-  // passes below have made it another graph.
+  // TensorFlow creates one plugin for each graph, and calls it twice. A region
+  // without a schedule in the first round has none in the second. By then, the
+  // passes below have changed the graph.
   LowerIfPossible(item, options,
                   std::exchange(seen_, true) ? std::nullopt : ProcessOptions(),
                   &lowered);
@@ -168,14 +170,14 @@ absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,
       std::make_unique<tensorflow::grappler::GenericLayoutOptimizer>());
   passes.push_back(
       std::make_unique<tensorflow::grappler::Remapper>(RewriterConfig::ON));
-  // These passes leave duplicates, which TensorFlow looks for in its second
-  // round, before us.
+  // The passes above leave duplicate nodes. TensorFlow looks for duplicates in
+  // its second round, before it calls the plugin.
   passes.push_back(
       std::make_unique<tensorflow::grappler::CommonSubgraphElimination>(
           RewriterConfig::ON));
   for (const auto& pass : passes) {
     GraphDef output;
-    // As TensorFlow itself does, goes on without a pass that fails or declines.
+    // Skips a pass that fails or declines, as TensorFlow itself does.
     if (pass->Optimize(cluster, rest, &output).ok()) {
       rest.graph = std::move(output);
     }
@@ -188,16 +190,17 @@ REGISTER_GRAPH_OPTIMIZER_AS(IosOptimizer, kOptimizer);
 
 namespace {
 
-// Only one plugin can serve a device type; registering a second one would end
-// the process. The optimizer can still be named then.
+// Registers the plugin for a type of device, and returns true on success. Only
+// one plugin can serve a type, and a second registration would end the process.
+// Users can still name the optimizer then.
 bool RegisterPlugin(const char* device, bool leaves_gpu_graphs) {
   using ::tensorflow::grappler::ConfigList;
   using Registry = ::tensorflow::grappler::PluginGraphOptimizerRegistry;
   if (!Registry::CreateOptimizers({device}).empty()) {
     Warn(absl::StrCat("another graph optimizer plugin is registered for ",
                       device,
-                      "; name \"IosOptimizer\" in custom_optimizers to use "
-                      "this one"));
+                      "; add \"IosOptimizer\" to custom_optimizers to use "
+                      "IOS-TF"));
     return false;
   }
   ConfigList config(/*disable_model_pruning=*/false,

@@ -1,4 +1,5 @@
-// IosOptimizer: the graph optimizer TensorFlow calls, by name and as plugin.
+// IosOptimizer: the graph optimizer that TensorFlow calls, by name or as a
+// plugin.
 #ifndef IOS_TF_CC_TENSORFLOW_MODES_IOS_OPTIMIZER_H_
 #define IOS_TF_CC_TENSORFLOW_MODES_IOS_OPTIMIZER_H_
 
@@ -12,20 +13,21 @@
 namespace ios::tf {
 
 // Parameters, all optional:
-//   mode: "lower" (default), or "optimize": lower, and give schedules to frozen
-//     graphs that carry none, see runtime.h.
-//   batch_size: in place of unknown leading dimensions; 0: 1.
-//   device: "cpu" or "gpu", what to take nodes for: those placed elsewhere are
-//     left alone. Without it, every node is taken for the device TensorFlow has
-//     placed or will place it on.
-//   cache_dir (optimize): the schedule cache, see schedule_cache.h.
-//   on_miss (optimize): "pass" (default), "greedy" or "search".
+//   mode: "lower" (default) or "optimize". "optimize" also gives schedules to
+//     frozen graphs that carry none; see runtime.h.
+//   batch_size: replaces unknown leading dimensions; 0 means 1.
+//   device: "cpu" or "gpu". Nodes placed on another device are left alone, and
+//     nodes without a device count as placed on this one. By default, each node
+//     counts for the device where TensorFlow has placed or will place it.
+//   cache_dir (optimize): the schedule cache; see schedule_cache.h.
+//   on_miss (optimize): "skip" (default), "greedy" or "search".
 class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
  public:
   absl::Status Init(
       const tensorflow::RewriterConfig_CustomGraphOptimizer* config) override;
   std::string name() const override { return kOptimizer; }
-  // Shapes are inferred through functions, which otherwise have no bodies here.
+  // Shape inference needs the bodies of functions, which TensorFlow omits
+  // otherwise.
   bool UsesFunctionLibrary() const override { return true; }
   absl::Status Optimize(tensorflow::grappler::Cluster* cluster,
                         const tensorflow::grappler::GrapplerItem& item,
@@ -41,14 +43,15 @@ class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
   PartitionOptions options_;
   std::string device_;
   RuntimeOptions runtime_;
-  bool seen_ = false;  // the graph
+  bool seen_ = false;  // Optimize() has been called before
 };
 
-// Runs in every TensorFlow function and session once the library is loaded:
-// lowers annotated graphs and, by ProcessOptions(), others. The passes that
-// would hide operators from it are turned off for all graphs; it runs them
-// itself on what it leaves. There is one for each type of device in a graph;
-// the GPU's does the work of all.
+// Runs in every TensorFlow function and session once the library is loaded. It
+// lowers annotated graphs and, if there are ProcessOptions(), other graphs.
+// Passes that would hide operators from the plugin are turned off for all
+// graphs. The plugin runs these passes itself on the rest of the graph.
+// TensorFlow has one plugin for each type of device in a graph; the GPU's
+// plugin does the work of all.
 class IosPlugin : public tensorflow::grappler::CustomGraphOptimizer {
  public:
   explicit IosPlugin(bool leaves_gpu_graphs)
@@ -66,7 +69,7 @@ class IosPlugin : public tensorflow::grappler::CustomGraphOptimizer {
 
  private:
   const bool leaves_gpu_graphs_;
-  bool seen_ = false;  // the graph
+  bool seen_ = false;  // Optimize() has been called before
 };
 
 }  // namespace ios::tf

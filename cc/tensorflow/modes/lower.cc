@@ -42,8 +42,9 @@ Places ByBatch(const NodeDef& node) {
   return places;
 }
 
-// An operator's places: those of the node that gives its result or, where a
-// pass of TensorFlow has replaced that one, the latest of the others.
+// Returns the places of the node that computes an operator's result. If a pass
+// of TensorFlow has replaced that node, returns the latest places of the
+// operator's other nodes.
 Places AnnotatedPlaces(const Partition& partition, const ImportedOperator& op) {
   const GraphIndex& graph = *partition.graph;
   Places places = ByBatch(graph.node(op.output.node));
@@ -58,12 +59,13 @@ Places AnnotatedPlaces(const Partition& partition, const ImportedOperator& op) {
 }
 
 using OptionalPlaces = std::vector<std::optional<Place>>;
-// A stage as annotated, and how far behind it.
+// An annotated stage, and the number of steps after it.
 using Moment = std::pair<int64_t, int>;
 
-// When operators run. One without a place (a block without schedule, or nodes
-// that a pass of TensorFlow made) gets a stage of its own after those of its
-// inputs; or joins theirs, where its readers are there.
+// Returns when each operator runs. An operator without a place gets its own
+// stage after the stages of its inputs. If its readers are in the last of these
+// stages, the operator joins that stage. An operator lacks a place if its block
+// is not scheduled, or if a pass of TensorFlow has created its nodes.
 std::vector<Moment> Moments(const Block& block, const OptionalPlaces& places) {
   const int n = block.operators.size();
   std::vector<int64_t> first_reader(n, std::numeric_limits<int64_t>::max());
@@ -88,8 +90,8 @@ std::vector<Moment> Moments(const Block& block, const OptionalPlaces& places) {
   return when;
 }
 
-// The stage of operators that run at one moment. Those without a place go with
-// the others.
+// Returns the stage of operators that run at one moment. Operators without a
+// place follow the others.
 Stage AnnotatedStage(const Block& block, const OptionalPlaces& places,
                      const std::vector<int>& operators) {
   const bool merges =
@@ -109,7 +111,7 @@ Stage AnnotatedStage(const Block& block, const OptionalPlaces& places,
   return {Strategy::kConcurrent, ConnectedComponents(block, operators)};
 }
 
-// The schedule that the operators' places describe.
+// Returns the schedule that the operators' places describe.
 Schedule AnnotatedSchedule(const Block& block, const OptionalPlaces& places) {
   const int n = block.operators.size();
   const std::vector<Moment> when = Moments(block, places);
@@ -127,7 +129,8 @@ Schedule AnnotatedSchedule(const Block& block, const OptionalPlaces& places) {
     }
   }
   for (int i = 0; i < n; ++i) {
-    // A node may be of several operators, and have the place of one.
+    // A node may belong to several operators, and have the place of one of
+    // them.
     if (places[i] && places[i]->algorithm != Algorithm::kDirect &&
         MayCompute(block.operators[i], places[i]->algorithm)) {
       schedule.algorithms[i] = places[i]->algorithm;
@@ -145,14 +148,15 @@ struct LoweredRegion {
   std::string node_device;  // as in NodeDef
 };
 
-// The borders of the regions: what enters and leaves them is [N,H,W,C], what
-// the rest of the graph reads and writes need not be.
+// Converts layouts at the borders of the regions. Tensors that enter or leave a
+// region are [N,H,W,C]. The rest of the graph may use other layouts.
 class Borders {
  public:
   Borders(const Partition& partition, GraphEditor* editor)
       : graph_(*partition.graph), editor_(*editor) {}
 
-  // Readers of `tensor` will read `output`, "name" or "name:port", of a region.
+  // Makes readers of `tensor` read `output` ("name" or "name:port") of a
+  // region.
   void Leave(TensorRef tensor, const std::string& output,
              const LoweredRegion& region) {
     outputs_[tensor] = output;
@@ -175,7 +179,8 @@ class Borders {
     }
   }
 
-  // A region's input in place of `tensor`; good after all calls of Leave().
+  // Returns the region's input that replaces `tensor`. Valid after all calls of
+  // Leave().
   std::string Enter(TensorRef tensor, const LoweredRegion& region) {
     const auto output = outputs_.find(tensor);
     if (output != outputs_.end()) return output->second;
@@ -243,18 +248,18 @@ std::string DeviceOf(const Partition& partition, const Region& region) {
   return partition.placement.DeviceOf(partition.graph->node(first.output.node));
 }
 
-// Whether the engine can run regions on this device. TensorFlow can run what is
-// left to it wherever it placed it.
+// Returns true if the engine can run regions on this device. If it cannot,
+// TensorFlow runs the nodes where it has placed them.
 bool IsUsable(const std::string& device, const Placement& placement) {
   if (device == kCpu || placement.only == device) return true;
   const StatusOr<std::string> found = DeviceFingerprint(FirstGpu());
   if (found.ok()) return true;
-  Warn(absl::StrCat("what is placed on a GPU runs as plain TensorFlow: ",
+  Warn(absl::StrCat("nodes on a GPU run as plain TensorFlow: ",
                     found.status().message()));
   return false;
 }
 
-// A region on its device with schedules that are valid; none if it is left to
+// Returns a region with valid schedules, or nullopt if the region is left to
 // TensorFlow.
 std::optional<LoweredRegion> ScheduleRegion(const Partition& partition,
                                             const Region& region,
@@ -269,7 +274,7 @@ std::optional<LoweredRegion> ScheduleRegion(const Partition& partition,
   result.made = MakeBlock(partition, region.operators, "");
   const Block& block = result.made.block;
   if (block.outputs.empty() || result.made.inputs.empty()) return std::nullopt;
-  // Such as one of more operators than the engine plans.
+  // For example, a block may have more operators than the engine plans.
   const Status usable_block = Validate(block);
   if (!usable_block.ok()) {
     Warn(absl::StrCat("a region is left to TensorFlow: ",
@@ -284,7 +289,7 @@ std::optional<LoweredRegion> ScheduleRegion(const Partition& partition,
     Warn(absl::StrCat(
         "the schedule of the region at '", block.operators[0].name,
         "' for batch size ", batch,
-        " is not valid, it runs sequentially: ", status.message()));
+        " is not valid, so the region runs sequentially: ", status.message()));
     schedule = SequentialSchedule(block);
   }
   return result;
@@ -309,7 +314,8 @@ RegionScheduler AnnotatedSchedules(const Partition& partition) {
     for (auto& [batch, schedule] : schedules) {
       std::vector<std::optional<Place>> of_batch;
       for (const Places& of_operator : places) {
-        // Models of several conversions may meet in one region.
+        // One region may join models from several conversions, which may have
+        // schedules for other batch sizes.
         const auto nearest = NearestBatch(of_operator, batch);
         of_batch.push_back(nearest == of_operator.end()
                                ? std::nullopt

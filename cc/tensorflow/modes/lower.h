@@ -1,4 +1,4 @@
-// Lower: regions whose nodes carry a schedule become IosRegion ops.
+// Lower: replaces regions that have schedules by IosRegion nodes.
 #ifndef IOS_TF_CC_TENSORFLOW_MODES_LOWER_H_
 #define IOS_TF_CC_TENSORFLOW_MODES_LOWER_H_
 
@@ -12,19 +12,21 @@
 
 namespace ios::tf {
 
-// Whether any node carries a schedule.
+// Returns true if any node carries a schedule.
 bool IsAnnotated(const tensorflow::GraphDef& graph);
 
-// The schedules a region runs by; none leave it to TensorFlow. `block` is made
-// of all operators of the region, `device` kCpu or kGpu.
+// Returns the schedules of a region. An empty result leaves the region to
+// TensorFlow. `block` has all operators of the region; `device` is kCpu or
+// kGpu.
 using RegionScheduler = std::function<BatchSchedules(
     const Region& region, const Block& block, const std::string& device)>;
 
-// The schedules that the nodes' attributes describe.
+// Returns a scheduler that reads the schedules from the nodes' attributes. The
+// partition must outlive the scheduler.
 RegionScheduler AnnotatedSchedules(const Partition& partition);
 
-// Replaces every region that gets schedules by one IosRegion node; returns how
-// many. `graph` is a copy of the partitioned graph.
+// Replaces every region that gets schedules by one IosRegion node. Returns the
+// number of these regions. `graph` is a copy of the partitioned graph.
 absl::StatusOr<int> Lower(const Partition& partition,
                           const RegionScheduler& scheduler,
                           tensorflow::GraphDef* graph);

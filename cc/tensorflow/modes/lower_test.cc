@@ -1,4 +1,4 @@
-// Lowering: annotated regions of a TensorFlow graph become IosRegion nodes.
+// Tests that annotated regions of a TensorFlow graph become IosRegion nodes.
 #include "cc/tensorflow/modes/lower.h"
 
 #include <map>
@@ -28,7 +28,7 @@ class Graph {
             .Attr("shape", tensorflow::PartialTensorShape({1, 8, 8, 3})));
   }
 
-  // A 3 x 3 convolution with a relu, in a stage; or, at -1, without a schedule.
+  // Adds a 3 x 3 convolution with a Relu in this stage; -1 means no schedule.
   void AddConvolution(const std::string& name, const std::string& input,
                       int channels, int filters, int64_t stage) {
     std::vector<Place> places;
@@ -70,7 +70,7 @@ class Graph {
     return node;
   }
 
-  // The number of regions; the lowered graph's nodes go to `nodes`.
+  // Returns the number of regions, and the lowered graph's nodes in `nodes`.
   int Lowered(std::map<std::string, NodeDef>* nodes) {
     const absl::StatusOr<Partition> partition =
         PartitionGraph(item_, PartitionOptions());
@@ -124,8 +124,7 @@ TEST(ScheduleInAttributesBecomesTheRegions) {
   EXPECT(program->schedules.size() == 1);
   const Schedule& schedule = program->schedules.begin()->second;
   EXPECT(Validate(schedule, program->block).ok());
-  // The first stage has the two convolutions of stage 0, in groups of their
-  // own.
+  // The first stage has the two convolutions of stage 0, each in its own group.
   const Stage& first = schedule.stages[0];
   EXPECT(first.groups.size() == 2);
   for (const std::vector<int>& group : first.groups) {
@@ -137,7 +136,7 @@ TEST(ScheduleInAttributesBecomesTheRegions) {
 
 TEST(EveryBatchSizeHasItsSchedule) {
   Graph graph;
-  // Batch, stage, group, merged.
+  // Each place gives batch, stage, group and whether the stage is merged.
   graph.AddConvolution("left", "image", 3, 4, {{1, 0, 0, true}, {8, 0, 0}});
   graph.AddConvolution("right", "image", 3, 4, {{1, 0, 0, true}, {8, 1, 0}});
   graph.Add(NodeDefBuilder("sum", "AddV2")

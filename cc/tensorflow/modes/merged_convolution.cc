@@ -85,14 +85,15 @@ class MergeWriter {
   }
 
  private:
-  // The tensor that is the result of a part.
+  // Returns the name of the tensor that has the result of part `i`.
   std::string PartName(size_t i) const {
     if (BatchIsOpen()) return absl::StrCat(name_, "/slice_", i);
     return i == 0 ? name_ + "/split" : absl::StrCat(name_, "/split:", i);
   }
 
-  // Whether the number of images follows the batch of the graph's inputs, so
-  // that it may be 0. The second and third probe have 3 and 5 images.
+  // Returns true if the number of images follows the batch of the graph's
+  // inputs, so that it may be 0. The second and third probes have 3 and 5
+  // images.
   bool BatchIsOpen() const {
     if (index_.probes() < 3) return false;
     const Shape* three = index_.shape(first_.inputs[0], 1);
@@ -123,8 +124,8 @@ class MergeWriter {
     AddNodeAttr("Tlen", tensorflow::DT_INT32, split);
   }
 
-  // Slices the parts' channels out of the merged result. A Split would be an
-  // error for empty batches: TensorFlow's oneDNN convolution gives these as
+  // Slices the parts' channels out of the merged result. A Split would fail for
+  // empty batches: TensorFlow's oneDNN convolution gives an empty result as
   // many channels as its input has.
   void WriteSlices(const std::string& merged) {
     const int axis = channels_first_ ? 1 : 3;
@@ -159,9 +160,9 @@ class MergeWriter {
     return partition_.operators[merge_.made->operators[part.op]];
   }
 
-  // A merged convolution is NCHW only if all its parts are: not every
-  // TensorFlow can convolve so on a CPU, and it must run where the parts did.
-  // It is never one of sequences.
+  // A merged convolution is NCHW only if all its parts are. Not every
+  // TensorFlow supports NCHW convolutions on a CPU, and the merged convolution
+  // must run where the parts ran. It never has the layout of sequences.
   bool AllHaveChannelsFirst() const {
     return std::all_of(merge_.plan.parts.begin(), merge_.plan.parts.end(),
                        [&](const MergePlan::Part& part) {
@@ -198,8 +199,8 @@ class MergeWriter {
                 conv);
   }
 
-  // The stacked filters: a constant or, where some are variables, what computes
-  // it of them.
+  // Returns the name of the stacked filters: a constant or, if some filters are
+  // variables, a node that stacks them.
   std::string Filter() {
     const std::vector<MergePlan::Part>& parts = merge_.plan.parts;
     const Operator& op = merge_.plan.merged;
@@ -237,7 +238,7 @@ class MergeWriter {
     return stacked->name();
   }
 
-  // The filter of one part, in a kernel of the merged convolution's size.
+  // Returns the filter of one part, padded to the merged convolution's kernel.
   std::string PaddedFilter(const MergePlan::Part& part, int64_t channels,
                            const std::string& name) {
     const Operator& merged = merge_.plan.merged;
@@ -291,8 +292,8 @@ void WriteMerges(const Partition& partition, const std::vector<Merge>& merges,
                  GraphEditor* editor) {
   std::vector<MergeWriter> writers;
   writers.reserve(merges.size());
-  // All replacements are made known before the first new node reads a tensor:
-  // merged convolutions read each other's results.
+  // Registers all replacements before the first new node reads a tensor,
+  // because merged convolutions read each other's results.
   for (const Merge& merge : merges) {
     writers.emplace_back(partition, merge, editor).ReplaceParts();
   }

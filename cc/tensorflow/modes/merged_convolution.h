@@ -17,10 +17,10 @@ namespace ios::tf {
 struct Merge {
   MergePlan plan;
   const PartitionBlock* made = nullptr;
-  std::vector<Place> places;  // in schedules
+  std::vector<Place> places;  // of the convolution, in schedules
 };
 
-// Puts one convolution and a split in the place of the operators of each merge.
+// Replaces the operators of each merge by one convolution and a split.
 void WriteMerges(const Partition& partition, const std::vector<Merge>& merges,
                  GraphEditor* editor);
 

@@ -1,4 +1,4 @@
-// Adds nodes that all are of one device, type and place in a schedule.
+// Adds nodes that have the same device, data type and places in schedules.
 #ifndef IOS_TF_CC_TENSORFLOW_MODES_NODE_WRITER_H_
 #define IOS_TF_CC_TENSORFLOW_MODES_NODE_WRITER_H_
 
@@ -18,7 +18,7 @@ namespace ios::tf {
 
 class NodeWriter {
  public:
-  // `places`: those that nodes are annotated with; outlives this.
+  // Nodes are annotated with `places`, which must outlive the writer.
   NodeWriter(GraphEditor* editor, std::string device, DataType dtype,
              const std::vector<Place>& places)
       : editor_(*editor),
@@ -35,7 +35,7 @@ class NodeWriter {
     return node;
   }
 
-  // A node that computes a weight of variables.
+  // Adds a node that computes a weight from variables.
   tensorflow::NodeDef* WeightNode(const std::string& name,
                                   const std::string& op,
                                   const std::vector<std::string>& inputs,
@@ -49,7 +49,8 @@ class NodeWriter {
     return editor_.AddConst(name, value, device_);
   }
 
-  // The tensor in another layout: itself, or what a new node gives.
+  // Returns `tensor` in layout `to`: `tensor` itself, or the output of a new
+  // node.
   std::string InLayout(const std::string& name, const std::string& tensor,
                        Layout from, Layout to) {
     return editor_.InLayout(name, tensor, from, to, ToTensorFlow(dtype_),

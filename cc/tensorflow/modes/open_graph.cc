@@ -20,9 +20,9 @@ absl::StatusOr<std::unique_ptr<OpenGraph>> OpenGraph::Open(
   if (image_size[0] < 1 || image_size[1] < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("image_size is ", image_size[0], " x ", image_size[1],
-                     ", must be positive"));
+                     ", but height and width must be positive"));
   }
-  // As TensorFlow's own TF_OptimizeGraph does.
+  // TensorFlow's own TF_OptimizeGraph uses the same settings.
   tensorflow::grappler::ItemConfig config;
   config.apply_optimizations = false;
   config.ignore_user_placement = false;
@@ -39,8 +39,8 @@ absl::StatusOr<std::unique_ptr<OpenGraph>> OpenGraph::Open(
 absl::StatusOr<PartitionOptions> OpenGraph::OptionsFor(
     int64_t batch_size, const std::string& device) const {
   if (batch_size < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("batch_size is ", batch_size, ", must be positive"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch_size is ", batch_size, ", but it must be positive"));
   }
   if (device != kCpu && device != kGpu) {
     return absl::InvalidArgumentError(
@@ -76,13 +76,14 @@ absl::StatusOr<std::string> OpenGraph::Blocks(int64_t batch_size,
   return Collect(*partition);
 }
 
-absl::StatusOr<GraphDef> OpenGraph::Rewritten(
+absl::StatusOr<GraphDef> OpenGraph::Annotate(
     const std::vector<int64_t>& batch_sizes, const std::string& device,
     const RewriteOptions& options) {
   GraphDef graph = item_->graph;
   if (IsAnnotated(graph)) return graph;
   if (batch_sizes.empty()) {
-    return absl::InvalidArgumentError("there is no batch size to rewrite for");
+    return absl::InvalidArgumentError(
+        "batch_sizes is empty, but must have at least one batch size");
   }
   std::vector<const Partition*> partitions;
   for (int64_t batch_size : batch_sizes) {
@@ -94,16 +95,17 @@ absl::StatusOr<GraphDef> OpenGraph::Rewritten(
   return graph;
 }
 
-absl::StatusOr<GraphDef> OpenGraph::Lowered(int64_t batch_size,
-                                            const std::string& device) {
+absl::StatusOr<GraphDef> OpenGraph::Lower(int64_t batch_size,
+                                          const std::string& device) {
   TF_ASSIGN_OR_RETURN(const PartitionOptions options,
                       OptionsFor(batch_size, device));
   GraphDef graph = item_->graph;
   if (!IsAnnotated(graph)) return graph;
-  const absl::Status lowered = GuardedAbsl([&]() -> absl::Status {
+  const absl::Status lowered = CatchExceptionsAbsl([&]() -> absl::Status {
     TF_ASSIGN_OR_RETURN(const Partition* const partition,
                         PartitionFor(options));
-    return Lower(*partition, AnnotatedSchedules(*partition), &graph).status();
+    return ios::tf::Lower(*partition, AnnotatedSchedules(*partition), &graph)
+        .status();
   });
   if (!lowered.ok()) {
     Warn(absl::StrCat("the graph runs as plain TensorFlow: ",

@@ -1,4 +1,4 @@
-// OpenGraph: a frozen graph, opened once for all that is asked of it.
+// OpenGraph: a frozen graph that is opened once and serves several requests.
 #ifndef IOS_TF_CC_TENSORFLOW_MODES_OPEN_GRAPH_H_
 #define IOS_TF_CC_TENSORFLOW_MODES_OPEN_GRAPH_H_
 
@@ -18,30 +18,30 @@
 
 namespace ios::tf {
 
-// Keeps the graph, and its partition for each batch size and device that it was
-// asked about. Not thread-safe.
+// Keeps the graph, and its partition for each batch size and device that was
+// requested. Not thread-safe.
 class OpenGraph {
  public:
-  // The signatures of `meta_graph` name what is fed and what is wanted.
-  // `image_size` takes the place of heights and widths that it leaves open.
+  // The signatures of `meta_graph` name the inputs and outputs. `image_size`
+  // replaces heights and widths that the graph leaves unknown.
   static absl::StatusOr<std::unique_ptr<OpenGraph>> Open(
       const tensorflow::MetaGraphDef& meta_graph, const ImageSize& image_size);
 
-  // The blocks to schedule at a batch size, as JSON: see collect.h. `device` is
-  // kCpu or kGpu, here and below.
+  // Returns the blocks to schedule at a batch size as JSON; see collect.h.
+  // `device` is kCpu or kGpu, here and below.
   absl::StatusOr<std::string> Blocks(int64_t batch_size,
                                      const std::string& device);
 
-  // The graph with schedules for one or several batch sizes, see rewrite.h; as
-  // it is if it has schedules already.
-  absl::StatusOr<tensorflow::GraphDef> Rewritten(
+  // Returns the graph with schedules for one or more batch sizes; see
+  // rewrite.h. Returns the graph unchanged if it already has schedules.
+  absl::StatusOr<tensorflow::GraphDef> Annotate(
       const std::vector<int64_t>& batch_sizes, const std::string& device,
       const RewriteOptions& options);
 
-  // The graph as it runs: regions that carry schedules are IosRegion nodes. As
-  // it is, with a warning, if that fails.
-  absl::StatusOr<tensorflow::GraphDef> Lowered(int64_t batch_size,
-                                               const std::string& device);
+  // Returns the graph as it runs: regions that carry schedules are IosRegion
+  // nodes. If that fails, logs a warning and returns the graph unchanged.
+  absl::StatusOr<tensorflow::GraphDef> Lower(int64_t batch_size,
+                                             const std::string& device);
 
  private:
   OpenGraph(std::unique_ptr<tensorflow::grappler::GrapplerItem> item,

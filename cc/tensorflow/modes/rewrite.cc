@@ -30,13 +30,13 @@ StatusOr<Schedule> ReadSchedule(
 
 // A block of a graph, at each of its batch sizes.
 struct SizedBlock {
-  PartitionBlock made;           // at the first
-  std::vector<Block> blocks;     // at each
-  std::vector<int64_t> batches;  // of its region, at each
+  PartitionBlock made;           // at the first batch size
+  std::vector<Block> blocks;     // at each batch size
+  std::vector<int64_t> batches;  // of its region, at each size
 };
 
-// The blocks of the regions that are not left, at one size, in the order to run
-// them in.
+// Returns the blocks at one batch size, in the order in which they run. Skips
+// the regions in `left`.
 std::vector<SizedBlock> BlocksOf(const Partition& partition,
                                  const std::set<int64_t>& left) {
   std::vector<SizedBlock> blocks;
@@ -54,7 +54,8 @@ std::vector<SizedBlock> BlocksOf(const Partition& partition,
   return blocks;
 }
 
-// Equal for blocks that only differ in what may depend on the batch.
+// Returns the same signature for blocks that differ only in sizes that may
+// depend on the batch.
 std::string SignatureOfAnyBatch(Block block) {
   for (Shape& shape : block.inputs) {
     std::fill(shape.begin(), shape.end() - 1, 0);
@@ -90,7 +91,7 @@ absl::Status AddSize(const Partition& first, const Partition& partition,
   return absl::OkStatus();
 }
 
-// Of each merge stage its operators, sorted.
+// Returns the sorted operators of each merge stage.
 std::set<std::vector<int>> MergesOf(const Schedule& schedule) {
   std::set<std::vector<int>> merges;
   for (const Stage& stage : schedule.stages) {
@@ -186,8 +187,8 @@ class Rewriter {
     return result;
   }
 
-  // Notes the place of a stage's operators at its batch size; those of
-  // `computed` have their algorithms.
+  // Records the place of a stage's operators at one batch size. The operators
+  // of `computed` have the schedule's algorithms.
   void Apply(const Block& computed, const Stage& stage, Place place,
              Scheduled* block) {
     place.merge = stage.strategy == Strategy::kMerge;
@@ -197,7 +198,7 @@ class Rewriter {
       std::sort(group.begin(), group.end());
       const auto merge = block->merges.find(group);
       if (merge != block->merges.end()) {
-        place.merge = false;  // it is one convolution by then
+        place.merge = false;  // the merge is one convolution by then
         const StatusOr<MergePlan> plan = PlanMerge(computed, group);
         if (plan.ok()) place.algorithm = plan->merged.algorithm;
         AddPlace(place, &merges_[merge->second].places);
@@ -215,8 +216,9 @@ class Rewriter {
       }
     }
   }
-  // A node may be of operators of several stages: the first needs it. And a
-  // region may have one batch for all sizes.
+  // Adds a place unless there is one for its batch. A node may belong to
+  // operators of several stages; the first stage needs the node. A region may
+  // also have the same batch for all sizes.
   static void AddPlace(const Place& place, std::vector<Place>* places) {
     if (std::none_of(places->begin(), places->end(),
                      [&](const Place& p) { return p.batch == place.batch; })) {

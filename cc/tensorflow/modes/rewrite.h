@@ -1,5 +1,5 @@
-// Rewrite: schedules become attributes of ordinary nodes, merge stages become
-// larger convolutions. The result runs in stock TensorFlow.
+// Rewrite: writes schedules as attributes of ordinary nodes, and merge stages
+// as larger convolutions. The result runs in stock TensorFlow.
 #ifndef IOS_TF_CC_TENSORFLOW_MODES_REWRITE_H_
 #define IOS_TF_CC_TENSORFLOW_MODES_REWRITE_H_
 
@@ -16,21 +16,22 @@
 namespace ios::tf {
 
 struct RewriteOptions {
-  // The JSON of schedules, by the signatures of their blocks. Blocks that do
-  // not have a valid one for every batch size are left as they are, with one
-  // warning.
+  // Schedules as JSON, by the signatures of their blocks. Chains of operators
+  // need no schedule. Other blocks stay unchanged if they lack a valid schedule
+  // for some batch size; one warning is logged for all of them.
   std::map<std::string, std::string> schedules;
   // Regions to leave to TensorFlow, by their numbers in Collect()'s blocks.
   std::set<int64_t> left;
-  // Whether what all schedules merge becomes one convolution of the graph;
-  // otherwise the engine merges it.
+  // True: a merge that is in all schedules becomes one convolution of the
+  // graph. False: the engine merges the operators.
   bool materialise_merges = true;
 };
 
-// Annotates the nodes of all operators of regions, see annotations.h, and
-// materialises the merges that the schedules for all batch sizes have in
-// common. There is a partition for each of these, one or more; `graph` is a
-// copy of the graph that they are of, and stays as it is if it has no regions.
+// Annotates the nodes of all operators of regions; see annotations.h.
+// Materialises the merges that the schedules for all batch sizes have in
+// common. `partitions` has one partition for each batch size, and at least one.
+// `graph` is a copy of the partitioned graph, and stays unchanged if it has no
+// regions.
 absl::Status Rewrite(const std::vector<const Partition*>& partitions,
                      const RewriteOptions& options,
                      tensorflow::GraphDef* graph);

@@ -1,4 +1,5 @@
-// Rewriting: schedules as attributes, merges as larger convolutions.
+// Tests that schedules become attributes, and merges become larger
+// convolutions.
 #include "cc/tensorflow/modes/rewrite.h"
 
 #include <map>
@@ -17,7 +18,7 @@ namespace {
 
 using Nodes = std::map<std::string, ::tensorflow::NodeDef>;
 
-// Two convolutions of the image, joined.
+// A graph that concatenates two convolutions of the image.
 class Branching {
  public:
   Branching() : graph_({1, 8, 8, 4}) {
@@ -67,7 +68,8 @@ bool NothingAnnotated(const Nodes& nodes) {
   return true;
 }
 
-// The convolutions first, by this strategy; then what joins them.
+// Returns a schedule that runs the convolutions by this strategy, and then the
+// concat.
 Schedule JoinedAfter(Strategy strategy) {
   if (strategy == Strategy::kConcurrent) {
     return {{{strategy, {{0}, {1}}}, {Strategy::kConcurrent, {{2}}}}};
@@ -118,7 +120,7 @@ TEST(MergesBecomeOneConvolution) {
     EXPECT(node.input(0) == "image");
     const std::vector<Place> places = Annotations(node);
     EXPECT(places.size() == 1 && places[0].stage == 0 && !places[0].merge);
-    // Of 1 and 3 cells, of 2 and 6 channels.
+    // The parts have kernels of 1 and 3 cells, and 2 and 6 filters.
     const auto filter = nodes.find(node.input(1));
     ::tensorflow::Tensor value;
     EXPECT(filter != nodes.end() &&
@@ -141,7 +143,7 @@ TEST(MergesMayBeLeftToTheEngine) {
 TEST(BlocksWithoutAScheduleAreLeft) {
   const Branching graph;
   EXPECT(NothingAnnotated(graph.Rewritten(RewriteOptions())));
-  // One that is not valid: the concat before what it reads.
+  // This schedule is not valid: the concat runs before its inputs.
   const Schedule wrong = {
       {{Strategy::kConcurrent, {{2}}}, {Strategy::kConcurrent, {{0}, {1}}}}};
   EXPECT(NothingAnnotated(graph.Rewritten(graph.With(wrong))));

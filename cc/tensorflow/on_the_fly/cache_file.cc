@@ -31,13 +31,13 @@ bool IsLocal(const std::string& path) {
   return !absl::StrContains(path, "://");
 }
 
-// Of a local file what its links lead to is looked at.
+// Removes "file://", so that the links of local files are checked.
 std::string WithoutScheme(const std::string& path) {
   return std::string(absl::StripPrefix(path, "file://"));
 }
 
 absl::Status LastError() {
-  return absl::ErrnoToStatus(errno, "it cannot be opened");
+  return absl::ErrnoToStatus(errno, "file access failed");
 }
 
 absl::Status TooLarge() {
@@ -45,7 +45,8 @@ absl::Status TooLarge() {
       absl::StrCat("it has more than ", kMaxDocumentBytes, " bytes"));
 }
 
-// Links may lead to other places of the directory: orchestrators mount so.
+// Returns an error if `path` leads out of `directory`. Links to other places in
+// the directory are allowed, because orchestrators mount files with such links.
 absl::Status CheckInside(const std::string& directory,
                          const std::string& path) {
   char root[PATH_MAX], found[PATH_MAX];
@@ -57,7 +58,7 @@ absl::Status CheckInside(const std::string& directory,
   if (absl::StartsWith(absl::StrCat(found, "/"), below))
     return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("it leads out of ", directory));
+      absl::StrCat("the path leads out of ", directory));
 }
 
 class Descriptor {
@@ -74,7 +75,8 @@ class Descriptor {
   }
   operator int() const { return descriptor_; }  // NOLINT
 
-  // Some filesystems say only now that they have not kept what was written.
+  // Some filesystems report only at this point that they have lost written
+  // data.
   absl::Status Close() {
     return close(std::exchange(descriptor_, -1)) == 0 ? absl::OkStatus()
                                                       : LastError();
@@ -88,14 +90,15 @@ absl::StatusOr<std::string> ReadLocal(const std::string& directory,
                                       const std::string& path) {
   const auto check = [](const struct stat& found) -> absl::Status {
     if (!S_ISREG(found.st_mode)) {
-      return absl::FailedPreconditionError("it is no regular file");
+      return absl::FailedPreconditionError("it is not a regular file");
     }
     if (static_cast<uint64_t>(found.st_size) > kMaxDocumentBytes) {
       return TooLarge();
     }
     return absl::OkStatus();
   };
-  // A named pipe would wait for who writes, and opening a device does things.
+  // Checks the type before opening: a named pipe would block until there is a
+  // writer, and opening a device has side effects.
   struct stat found;
   if (stat(path.c_str(), &found) != 0) return LastError();
   TF_RETURN_IF_ERROR(check(found));
@@ -110,28 +113,28 @@ absl::StatusOr<std::string> ReadLocal(const std::string& directory,
     const ssize_t count = read(file, &content[done], content.size() - done);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return LastError();
-    if (count == 0) break;  // it became shorter
+    if (count == 0) break;  // the file became shorter
     done += count;
   }
   content.resize(done);
   return content;
 }
 
-// A directory below another one; makes what is missing. Where its links lead is
-// looked up before anything is made, and no link is followed afterwards:
-// whoever changes one meanwhile leads nobody out.
+// Opens `below` in `directory`, and creates missing directories. Resolves all
+// links before it creates anything, and follows none afterwards. So a link that
+// changes at the same time cannot lead out of the directory.
 absl::StatusOr<Descriptor> MakeInside(const std::string& directory,
                                       const std::string& below) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path root = fs::canonical(directory, error);
-  if (error) return absl::ErrnoToStatus(error.value(), "it cannot be opened");
+  if (error) return absl::ErrnoToStatus(error.value(), "file access failed");
   const fs::path target = fs::weakly_canonical(root / below, error);
-  if (error) return absl::ErrnoToStatus(error.value(), "it cannot be opened");
+  if (error) return absl::ErrnoToStatus(error.value(), "file access failed");
   const fs::path names = target.lexically_relative(root);
   if (names.empty() || *names.begin() == "..") {
     return absl::FailedPreconditionError(
-        absl::StrCat("it leads out of ", directory));
+        absl::StrCat("the path leads out of ", directory));
   }
   constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
   Descriptor place(open(root.c_str(), kFlags));

@@ -50,11 +50,11 @@ std::string EngineDevice(const std::string& device) {
   return device == kGpu ? FirstGpu() : "cpu";
 }
 
-// Whether TensorFlow may be faster, as far as can be said without measuring: it
-// computes a few multiplications in the thread that calls it, while a region
-// takes some 20 us to enter. Depthwise convolutions take TensorFlow longer, and
-// so does all that is more (docs/guide.md).
-bool IsTrifle(const Block& block) {
+// Returns true if TensorFlow may be faster, as far as an estimate without
+// measurement can tell. TensorFlow computes a few multiplications in the
+// calling thread, while it takes some 20 us to enter a region. TensorFlow is
+// slower for depthwise convolutions and for larger blocks (docs/guide.md).
+bool TooSmallToOffload(const Block& block) {
   constexpr size_t kFewOperators = 2;
   constexpr int64_t kFewFlops = 300'000;
   if (block.operators.size() > kFewOperators) return false;
@@ -69,8 +69,9 @@ bool IsTrifle(const Block& block) {
   return flops < kFewFlops;
 }
 
-// Whether a search may find more than the sequential schedule, all of it
-// computed directly: what runs at once, splits of batches, algorithms.
+// Returns true if a search may find a better schedule than the sequential one
+// with direct algorithms. A search may run operators at once, split batches and
+// choose algorithms.
 bool HasChoices(const Block& block, const std::string& device) {
   if (!IsChain(block) || BatchSize(block) > 1) return true;
   if (device == kGpu) return false;
@@ -87,8 +88,8 @@ class BlockScheduler {
   BlockScheduler(const Partition& partition, const RuntimeOptions& options)
       : partition_(partition), options_(options) {}
 
-  // The schedules of the region's blocks, one after the other; none unless all
-  // blocks have one.
+  // Returns the schedules of the region's blocks, one after the other. Returns
+  // nullopt unless all blocks have a schedule.
   std::optional<Schedule> Join(const Region& region,
                                const std::string& device) {
     Schedule result;
@@ -98,7 +99,8 @@ class BlockScheduler {
       const Block block = MakeBlock(partition_, operators,
                                     partition_.operators[operators[0]].op.name)
                               .block;
-      // All blocks of a region are looked up: `ios_tf tune` is told of all.
+      // Looks up all blocks of a region, even if one has no schedule, so that
+      // `ios_tf tune` gets all that are missing.
       std::optional<Schedule> schedule = OfBlock(block, device);
       complete = complete && schedule.has_value();
       if (!complete) continue;
@@ -134,7 +136,7 @@ class BlockScheduler {
       return schedule;
     }
     cache->AddPending(block);
-    // Without a search there is no other schedule.
+    // Without a search, a chain has no other schedule.
     if (IsChain(block)) return SequentialSchedule(block);
     if (options_.on_miss == OnMiss::kGreedy) {
       Count([](RuntimeCounts* counts) { ++counts->greedy; });
@@ -155,16 +157,17 @@ class BlockScheduler {
     StatusOr<Schedule> schedule =
         json.ok() ? ParseSchedule(*json, block) : json.status();
     if (schedule.ok()) return std::move(*schedule);
-    // The next blocks need not wait in vain as this one did.
+    // Does not search for later blocks, which would wait in vain, too.
     search_failed_ = true;
     Warn(absl::StrCat(
-        "blocks that are not in the cache are left to TensorFlow, they cannot "
-        "be searched: ",
+        "the search for a schedule failed, and the graph's other blocks that "
+        "are not in the cache are not searched: ",
         schedule.status().message()));
     return std::nullopt;
   }
 
-  // Null if it cannot be opened: no engine for the device.
+  // Returns null if the cache cannot be opened: there is no engine for the
+  // device.
   const ScheduleCache* CacheOf(const std::string& device) {
     const auto [known, is_new] = caches_.try_emplace(device);
     if (is_new) {
@@ -188,23 +191,23 @@ class BlockScheduler {
 }  // namespace
 
 absl::StatusOr<OnMiss> OnMissFromString(const std::string& text) {
-  for (OnMiss on_miss : {OnMiss::kPass, OnMiss::kGreedy, OnMiss::kSearch}) {
+  for (OnMiss on_miss : {OnMiss::kSkip, OnMiss::kGreedy, OnMiss::kSearch}) {
     if (text == ToString(on_miss)) return on_miss;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "on_miss '", text, "' is none of \"pass\", \"greedy\" and \"search\""));
+      "on_miss must be \"skip\", \"greedy\" or \"search\", not '", text, "'"));
 }
 
 const char* ToString(OnMiss on_miss) {
   switch (on_miss) {
-    case OnMiss::kPass:
-      return "pass";
+    case OnMiss::kSkip:
+      return "skip";
     case OnMiss::kGreedy:
       return "greedy";
     case OnMiss::kSearch:
       return "search";
   }
-  return "pass";
+  return "skip";
 }
 
 std::optional<RuntimeOptions> ProcessOptions() {
@@ -269,7 +272,7 @@ absl::StatusOr<int> ScheduleAndLower(
           [&](const Region& region, const Block& block,
               const std::string& device) {
             BatchSchedules schedules;
-            if (IsTrifle(block)) return schedules;
+            if (TooSmallToOffload(block)) return schedules;
             std::optional<Schedule> schedule = scheduler.Join(region, device);
             if (schedule) schedules[BatchSize(block)] = std::move(*schedule);
             return schedules;

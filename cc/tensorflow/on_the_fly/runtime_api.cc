@@ -20,8 +20,8 @@ using ::ios::tf::SearchQueue;
 
 namespace {
 
-// Returns the value of `function`, or of `otherwise` where it throws: no
-// exception may pass into C.
+// Returns the value of `function`, or of `otherwise` if `function` throws:
+// exceptions must not pass into C.
 template <typename F, typename G>
 auto NoThrow(F&& function, G&& otherwise) noexcept -> decltype(otherwise()) {
   try {
@@ -33,7 +33,7 @@ auto NoThrow(F&& function, G&& otherwise) noexcept -> decltype(otherwise()) {
 
 char* Null() { return nullptr; }
 
-// Returns the error in the arguments, else null.
+// Returns the error in the arguments, or null.
 char* Enable(const char* cache_dir, const char* on_miss, int64_t batch_size) {
   const absl::StatusOr<ios::tf::OnMiss> parsed =
       ios::tf::OnMissFromString(on_miss);
@@ -42,7 +42,7 @@ char* Enable(const char* cache_dir, const char* on_miss, int64_t batch_size) {
   }
   if (batch_size < 1) {
     return strdup(
-        absl::StrCat("batch_size is ", batch_size, ", must be positive")
+        absl::StrCat("batch_size is ", batch_size, ", but it must be positive")
             .c_str());
   }
   ios::tf::SetProcessOptions(
@@ -142,7 +142,7 @@ void ios_tf_close_search(void) {
 }
 
 int64_t ios_tf_take_problem(char** problem) {
-  // The thread that asks ends where there is no memory for an answer.
+  // Without memory for a problem, returns 0, and the searching thread ends.
   return NoThrow([&] { return Take(problem); },
                  [&]() -> int64_t {
                    *problem = nullptr;

@@ -1,6 +1,6 @@
-// C API of the plugin: switches the optimisation of graphs without schedules,
-// for Python and for servers that load this library (session configurations
-// name "IosOptimizer" instead, see ios_optimizer.h).
+// C API of the plugin. Python, and servers that load this library, use it to
+// switch on the optimisation of graphs without schedules. (Session
+// configurations name "IosOptimizer" instead; see ios_optimizer.h.)
 #ifndef IOS_TF_CC_TENSORFLOW_ON_THE_FLY_RUNTIME_API_H_
 #define IOS_TF_CC_TENSORFLOW_ON_THE_FLY_RUNTIME_API_H_
 
@@ -10,39 +10,45 @@
 extern "C" {
 #endif
 
-// For strings these functions return.
+// Frees a string that one of these functions has returned.
 void ios_tf_free_string(char* text);
 
-// From now on frozen graphs get schedules from the cache when TensorFlow
-// optimises them. `on_miss`: "pass", "greedy" or "search". `batch_size`: in
-// place of unknown ones. Returns null, or what is wrong with the arguments.
+// From now on, frozen graphs get schedules from the cache when TensorFlow
+// optimises them. `on_miss` is "skip", "greedy" or "search". `batch_size`
+// replaces unknown batch sizes. Returns null, or an error message about the
+// arguments.
 char* ios_tf_enable(const char* cache_dir, const char* on_miss,
                     int64_t batch_size);
 void ios_tf_disable(void);
 
-// JSON: the options, and counts of what has been done (runtime.h).
+// Returns the options, and counts of the work done so far (runtime.h), as JSON.
 char* ios_tf_status(void);
 
-// How often regions packed their weights; ios::tf::RegionPackings.
+// Returns how often regions have packed their weights; see
+// ios::tf::RegionPackings.
 int64_t ios_tf_packings(void);
 
-// JSON: names in graphs and caches (names.h).
+// Returns the names in graphs and caches (names.h) as JSON.
 char* ios_tf_names(void);
 
-// Asks for a block's schedule and waits, as the optimizer does for a block
-// without one if `on_miss` is "search". Null where there is none.
+// Asks for a block's schedule and waits for it. The optimizer does this for a
+// block without a schedule if `on_miss` is "search". Returns null if the search
+// fails.
 char* ios_tf_search(const char* problem);
 
-// For the thread that searches (search_queue.h). The functions are
-// PyGILState_Check, PyEval_SaveThread and PyEval_RestoreThread, or null.
+// The functions from here on are for the searching thread (search_queue.h). The
+// arguments are PyGILState_Check, PyEval_SaveThread and PyEval_RestoreThread,
+// or null. A search must begin within `patience_ms`.
 void ios_tf_open_search(int (*holds_lock)(void), void* (*release_lock)(void),
                         void (*acquire_lock)(void*), int patience_ms);
 void ios_tf_close_search(void);
-// Waits for a problem; its number, 0 once the search is closed.
+// Waits for a problem and returns its number, or 0 once the search is closed.
 int64_t ios_tf_take_problem(char** problem);
-// Says that the search begins; 0 if nobody waits for it any more.
+// Reports that the search begins. Returns 0 if the caller no longer waits for
+// it.
 int ios_tf_begin_search(int64_t number);
-// The schedule's JSON, or, where there is none, null and the reason.
+// Delivers the schedule as JSON. Without a schedule, `schedule` is null and
+// `error` gives the reason.
 void ios_tf_give_schedule(int64_t number, const char* schedule,
                           const char* error);
 

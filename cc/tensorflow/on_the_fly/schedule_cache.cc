@@ -31,7 +31,7 @@ std::set<std::string>& Warned() {
   return *warned;
 }
 
-// A server that loads its models again and again says it once.
+// Warns once per path, even if a server loads its models again and again.
 void WarnOnce(const std::string& path, const std::string& text) {
   std::lock_guard<std::mutex> lock(WarnedMutex());
   if (Warned().insert(path).second) {
@@ -79,9 +79,10 @@ bool ScheduleCache::AddPending(const Block& block) const {
   const absl::Status written =
       WriteCacheFile(directory_, pending_, name, *problem);
   if (!written.ok()) {
-    WarnOnce(directory_, absl::StrCat("cannot be written, blocks without a "
-                                      "schedule are not kept for ios_tf tune: ",
-                                      written.message()));
+    WarnOnce(directory_,
+             absl::StrCat("cannot be written, so blocks without a schedule are "
+                          "not kept for ios_tf tune: ",
+                          written.message()));
   }
   return written.ok();
 }

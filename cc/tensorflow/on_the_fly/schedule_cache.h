@@ -1,5 +1,6 @@
-// ScheduleCache: the schedules of one device, found and kept as files by the
-// signatures of their blocks; and the blocks that wait for one.
+// ScheduleCache: the schedules of one device, stored in files named by the
+// signatures of their blocks. It also stores the blocks that wait for a
+// schedule.
 #ifndef IOS_TF_CC_TENSORFLOW_ON_THE_FLY_SCHEDULE_CACHE_H_
 #define IOS_TF_CC_TENSORFLOW_ON_THE_FLY_SCHEDULE_CACHE_H_
 
@@ -22,23 +23,24 @@ class ScheduleCache {
   static absl::StatusOr<ScheduleCache> Open(const std::string& directory,
                                             const std::string& engine_device);
 
-  // The schedule kept for a block. A file that holds none which is valid for it
-  // is ignored, with one warning in the life of the process.
+  // Returns the stored schedule of a block. Ignores a file without a valid
+  // schedule for the block, and warns once per process about each such file.
   std::optional<Schedule> Find(const Block& block) const;
 
-  // Keeps the block for `ios_tf tune`; whether it had not been kept before. A
-  // directory that cannot be written is one warning.
+  // Stores the block for `ios_tf tune`. Returns true if the block was not
+  // stored before. Warns once about a directory that cannot be written.
   bool AddPending(const Block& block) const;
 
-  // The number of warnings by Find() and AddPending() so far, in all caches.
+  // Returns the number of warnings by Find() and AddPending() so far, in all
+  // caches.
   static int warnings();
 
  private:
   std::string directory_;
-  std::string schedules_, pending_;  // below it
+  std::string schedules_, pending_;  // below directory_
 };
 
-// A search request for a block: its problem, "device" and "cache_dir".
+// Returns a search request for a block: its problem, "device" and "cache_dir".
 StatusOr<std::string> SearchRequest(const Block& block,
                                     const std::string& engine_device,
                                     const std::string& cache_dir);

@@ -8,7 +8,8 @@
 namespace ios::tf {
 namespace {
 
-// Lets go of Python's lock while this thread waits, if it holds it.
+// Releases Python's global lock (GIL) while this object exists, if the thread
+// holds the GIL.
 class LockReleased {
  public:
   explicit LockReleased(const Interpreter& interpreter)
@@ -38,7 +39,8 @@ SearchQueue& SearchQueue::Global() {
   static std::atomic<Owned*> current{nullptr};
   Owned* known = current.load();
   while (!known || known->process != getpid()) {
-    // The parent's may be locked for good: it is left alone, never freed.
+    // The parent's queue may stay locked forever in this process, so it is
+    // never used or freed.
     auto* fresh = new Owned{getpid(), {}};
     if (current.compare_exchange_strong(known, fresh)) return fresh->queue;
     delete fresh;
@@ -52,11 +54,12 @@ StatusOr<std::string> SearchQueue::Search(const std::string& problem) {
     std::lock_guard<std::mutex> lock(mutex_);
     interpreter = interpreter_;
   }
-  // Before the mutex and after it: the searcher needs both.
+  // Releases the GIL before it locks the mutex, and acquires the GIL after it
+  // unlocks the mutex: the searcher needs both.
   const LockReleased released(interpreter);
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return !open_ || state_ == State::kNone; });
-  if (!open_) return FailedPrecondition("nobody searches in this process");
+  if (!open_) return FailedPrecondition("this process has no search thread");
   const int64_t number = ++number_;
   problem_ = problem;
   state_ = State::kAsked;
@@ -69,11 +72,11 @@ StatusOr<std::string> SearchQueue::Search(const std::string& problem) {
     state_ = State::kNone;
     changed_.notify_all();
     return FailedPrecondition(
-        "the searching thread does not get Python's global lock");
+        "the search thread cannot acquire Python's global interpreter lock");
   }
   changed_.wait(lock, [&] { return !is(State::kBegun); });
   if (!is(State::kAnswered)) {
-    return FailedPrecondition("the search has been called off");
+    return FailedPrecondition("the search was cancelled");
   }
   state_ = State::kNone;
   changed_.notify_all();
@@ -116,7 +119,7 @@ bool SearchQueue::Begin(int64_t number) {
 
 void SearchQueue::Give(int64_t number, StatusOr<std::string> schedule) {
   std::lock_guard<std::mutex> lock(mutex_);
-  // The search may have been called off meanwhile.
+  // The search may have been cancelled since Begin().
   if (number != number_ || state_ != State::kBegun) return;
   answer_ = std::move(schedule);
   state_ = State::kAnswered;

@@ -1,7 +1,8 @@
-// SearchQueue: how the optimizer asks the Python scheduler for a schedule.
-// TensorFlow calls the optimizer from threads that may or may not hold Python's
-// global lock, and may itself hold locks that the lock's holder waits for. So
-// no such thread runs Python: a thread of Python's own takes the problems.
+// SearchQueue: the optimizer uses it to ask the Python scheduler for a
+// schedule. TensorFlow calls the optimizer from threads that may or may not
+// hold Python's global lock (GIL). TensorFlow may also hold locks for which the
+// GIL's holder waits. So these threads never run Python. A separate Python
+// thread takes the problems.
 #ifndef IOS_TF_CC_TENSORFLOW_ON_THE_FLY_SEARCH_QUEUE_H_
 #define IOS_TF_CC_TENSORFLOW_ON_THE_FLY_SEARCH_QUEUE_H_
 
@@ -17,8 +18,8 @@
 
 namespace ios::tf {
 
-// Functions of the Python interpreter, which this library is not linked to; all
-// null in a process without one.
+// Functions of the Python interpreter, to which this library is not linked. All
+// are null in a process without an interpreter.
 struct Interpreter {
   int (*holds_lock)() = nullptr;          // PyGILState_Check
   void* (*release_lock)() = nullptr;      // PyEval_SaveThread
@@ -27,23 +28,26 @@ struct Interpreter {
 
 class SearchQueue {
  public:
-  // The process's; in a forked child, whose parent's searcher is gone, a new
-  // one.
+  // Returns the queue of this process. A forked child gets a new queue, because
+  // its parent's searcher does not exist in the child.
   static SearchQueue& Global();
 
-  // Asks for a schedule of `problem` and waits for it; one caller after the
-  // other. FailedPrecondition if there is no searcher, or if it does not come:
-  // somebody keeps Python's lock, perhaps while waiting for this very thread.
+  // Asks for a schedule of `problem` and waits for it. Callers are served one
+  // after the other. Returns FailedPrecondition if there is no searcher, or if
+  // the searcher does not begin in time: then some thread keeps the GIL,
+  // perhaps while it waits for the calling thread.
   StatusOr<std::string> Search(const std::string& problem);
 
-  // For the searcher. Open() says that there is one, with `patience` for it to
-  // begin; Close() sends all who wait away.
+  // The functions from here on are for the searcher. Open() announces a
+  // searcher, which must begin a search within `patience`. Close() makes all
+  // waiting callers fail.
   void Open(const Interpreter& interpreter, std::chrono::milliseconds patience);
   void Close();
-  // Waits for a problem, without Python's lock; its number, or 0 once the queue
-  // is closed.
+  // Waits for a problem; the caller must not hold the GIL. Returns the
+  // problem's number, or 0 once the queue is closed.
   int64_t Take(std::string* problem);
-  // Says that Python runs, and looks at the problem; false if it is too late.
+  // Reports that the searcher has the GIL and begins the search. Returns false
+  // if that is too late.
   bool Begin(int64_t number);
   void Give(int64_t number, StatusOr<std::string> schedule);
 
@@ -55,7 +59,7 @@ class SearchQueue {
   bool open_ = false;
   Interpreter interpreter_;
   std::chrono::milliseconds patience_{0};
-  // The one problem that is being searched.
+  // The problem that is being searched.
   State state_ = State::kNone;
   int64_t number_ = 0;
   std::string problem_;

@@ -23,13 +23,14 @@ class TensorFlowMemory : public DeviceAllocator {
       : allocator_(allocator), stream_(stream) {}
 
   void* Allocate(int64_t bytes) override {
-    // Not again and again, as kernels do: the engine may do with less.
+    // Tries only once, while kernels retry: the engine may manage with less
+    // memory.
     const tensorflow::AllocationAttributes once(
         /*retry_on_failure=*/false, /*allocation_will_be_logged=*/false,
         /*freed_by_func=*/nullptr);
     void* const memory = allocator_->AllocateRaw(kAlignment, bytes, once);
-    // Memory that was given back may still be in use by work on TensorFlow's
-    // stream, which the engine's streams do not wait for.
+    // Freed memory may still be in use by work on TensorFlow's stream, for
+    // which the engine's streams do not wait.
     if (memory && !stream_->BlockHostUntilDone().ok()) {
       allocator_->DeallocateRaw(memory);
       return nullptr;
@@ -46,7 +47,8 @@ class TensorFlowMemory : public DeviceAllocator {
   Stream* const stream_;
 };
 
-// The GPU of that number as CUDA counts them, with TensorFlow's switch of now.
+// Returns the engine's name for the GPU that has this number in CUDA, with the
+// current state of TensorFlow's switch for TF32.
 std::string Gpu(int ordinal) {
   return absl::StrCat(
       "gpu:", ordinal,
@@ -76,7 +78,7 @@ absl::StatusOr<std::string> EngineDevice(
   const auto* info = context->device()->tensorflow_accelerator_device_info();
   if (!info || info->gpu_id < 0) {
     return absl::FailedPreconditionError(
-        "the device does not say which GPU it is");
+        "TensorFlow's device does not report the number of its GPU");
   }
   return Gpu(info->gpu_id);
 }
@@ -87,7 +89,8 @@ DeviceAllocator* EngineAllocator(tensorflow::OpKernelConstruction* context) {
       context->device()->GetAllocator(tensorflow::AllocatorAttributes());
   Stream* const stream =
       context->device()->tensorflow_accelerator_device_info()->stream;
-  // TensorFlow has one of each for a GPU, which live as long as the process.
+  // TensorFlow has one allocator and one stream for a GPU. Both live as long as
+  // the process.
   static std::mutex mutex;
   static auto* const all =
       new std::map<std::pair<Allocator*, Stream*>, TensorFlowMemory*>;

@@ -1,4 +1,4 @@
-// The device a kernel runs on, as the engine calls it.
+// The engine's name for the device that a kernel runs on.
 #ifndef IOS_TF_CC_TENSORFLOW_OPS_ENGINE_DEVICE_H_
 #define IOS_TF_CC_TENSORFLOW_OPS_ENGINE_DEVICE_H_
 
@@ -10,17 +10,19 @@
 
 namespace ios::tf {
 
-// The GPU that TensorFlow calls GPU:0, as the engine calls it; see below.
+// Returns the engine's name for TensorFlow's GPU:0; see below.
 std::string FirstGpu();
 
-// "cpu"; or "gpu:1", the number as CUDA counts GPUs in this process, with
-// ",tf32=off" where TensorFlow's own switch for TF32 is off now. The kernel's
-// attribute `device` must be kCpu or kGpu, whichever it is.
+// Returns "cpu", or a name such as "gpu:1" with the number by which CUDA counts
+// the GPU in this process. ",tf32=off" follows if TensorFlow's own switch for
+// TF32 is off now. The kernel's attribute `device` must be kCpu or kGpu, to
+// match this device.
 absl::StatusOr<std::string> EngineDevice(
     tensorflow::OpKernelConstruction* context);
 
-// TensorFlow's memory of that device; null on the CPU. It has taken nearly all
-// of a GPU's memory, and the engine's comes from there.
+// Returns an allocator of TensorFlow's memory on that device; null on the CPU.
+// TensorFlow has reserved nearly all of a GPU's memory, so the engine allocates
+// from it.
 DeviceAllocator* EngineAllocator(tensorflow::OpKernelConstruction* context);
 
 }  // namespace ios::tf

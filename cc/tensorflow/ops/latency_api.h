@@ -6,8 +6,8 @@
 extern "C" {
 #endif
 
-// Frees what the op's kernels hold of blocks that they have measured; they make
-// it again if they are called again.
+// Frees the data that the op's kernels keep for blocks they have measured. A
+// kernel creates its data again when it is called.
 void ios_tf_release_profilers();
 
 #ifdef __cplusplus

@@ -25,12 +25,12 @@ using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 
-// The profiler of a block on a device: made when it is asked for, and again
-// after it has been released.
+// The profiler of a block on a device. It is created on first use, and again
+// after a release.
 class SharedProfiler {
  public:
-  // One for all kernels that are alive: they differ in how they measure, not in
-  // what. `program` is the block's JSON.
+  // Returns the profiler that all live kernels of a block share. These kernels
+  // measure the same block in different ways. `program` is the block's JSON.
   static std::shared_ptr<SharedProfiler> Of(const std::string& program,
                                             const std::string& device,
                                             DeviceAllocator* allocator) {
@@ -96,11 +96,13 @@ class IosStageLatencyOp : public OpKernel {
  public:
   explicit IosStageLatencyOp(OpKernelConstruction* context)
       : OpKernel(context) {
-    OP_REQUIRES_OK(context, GuardedAbsl([&] { return Create(context); }));
+    OP_REQUIRES_OK(context,
+                   CatchExceptionsAbsl([&] { return Create(context); }));
   }
 
   void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, GuardedAbsl([&] { return Measure(context); }));
+    OP_REQUIRES_OK(context,
+                   CatchExceptionsAbsl([&] { return Measure(context); }));
   }
 
  private:
@@ -149,7 +151,7 @@ class IosStageLatencyOp : public OpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("IosStageLatency").Device(tensorflow::DEVICE_CPU),
                         IosStageLatencyOp);
-// Small numbers that the host reads and writes.
+// The host reads and writes these small tensors.
 REGISTER_KERNEL_BUILDER(Name("IosStageLatency")
                             .Device(tensorflow::DEVICE_GPU)
                             .HostMemory("schedule")

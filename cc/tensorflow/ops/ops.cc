@@ -1,4 +1,4 @@
-// The ops this library adds to TensorFlow, with their shapes.
+// The ops that this library adds to TensorFlow, with their shapes.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -17,17 +17,18 @@ using ::tensorflow::shape_inference::DimensionHandle;
 using ::tensorflow::shape_inference::InferenceContext;
 using ::tensorflow::shape_inference::ShapeHandle;
 
-// The batch sizes of a region's inputs, as far as they are unknown.
+// The unknown batch sizes of a region's inputs.
 struct UnknownBatch {
   std::optional<DimensionHandle> dimension;
-  bool only_one = true;  // they are the same
+  bool only_one = true;  // all of them are the same
 };
 
-// Batch, height and width may be other than in the program, or unknown: what
-// two choices of them agree on holds for all.
+// Batch, height and width may be unknown or differ from the program. A size of
+// the output is known if two trials with different sizes agree on it.
 constexpr int kTrials = 2;
 
-// Gives the block's inputs the sizes that are known, and a trial's choices.
+// Gives the block's inputs their known sizes. Unknown sizes differ between
+// trials.
 absl::Status ChooseSizes(InferenceContext* c, int trial, Block* block,
                          UnknownBatch* batch) {
   for (size_t k = 0; k < block->inputs.size(); ++k) {
@@ -53,7 +54,7 @@ absl::Status ChooseSizes(InferenceContext* c, int trial, Block* block,
   return absl::OkStatus();
 }
 
-// The shape that the results of both trials agree on.
+// Returns the shape on which the results of both trials agree.
 ShapeHandle CommonShape(InferenceContext* c, const Shape& first,
                         const Shape& second, const UnknownBatch& batch) {
   std::vector<DimensionHandle> dims;
@@ -80,7 +81,7 @@ absl::Status RegionShape(InferenceContext* c) {
           static_cast<size_t>(c->num_inputs()) ||
       c->num_outputs() != static_cast<int>(block.outputs.size())) {
     return absl::InvalidArgumentError(
-        "the program has another number of inputs or outputs");
+        "the program and the op differ in the number of inputs or outputs");
   }
   UnknownBatch batch;
   std::vector<std::vector<Shape>> results;
@@ -89,7 +90,7 @@ absl::Status RegionShape(InferenceContext* c) {
     StatusOr<std::vector<Shape>> shapes = InferShapes(block);
     if (shapes.ok()) results.push_back(*std::move(shapes));
   }
-  // Sizes that do not fit each other are an error where all are known.
+  // Conflicting sizes are an error if all batch sizes are known.
   StatusOr<std::vector<Shape>> shapes = InferShapes(block);
   if (!shapes.ok() && !batch.dimension) return ToAbsl(shapes.status());
   for (int k = 0; k < c->num_outputs(); ++k) {
@@ -126,21 +127,22 @@ REGISTER_OP("IosRegion")
     .Attr("T: {float, half, bfloat16} = DT_FLOAT")
     .Attr("device: {'cpu', 'gpu'} = 'cpu'")
     .SetShapeFn([](InferenceContext* c) {
-      return GuardedAbsl([c] { return RegionShape(c); });
+      return CatchExceptionsAbsl([c] { return RegionShape(c); });
     })
     .Doc(R"doc(
 Runs a region of a graph on the IOS engine.
 
-inputs: Dense [N,H,W,C] or [N,C] tensors; sizes other than those in `program` are
-  compiled for on first use.
-parameters: Weights that are variables. They are packed in the first call, and again
-  when they have changed.
-outputs: The block's outputs.
-program: JSON object of "block" and its "schedules" by "batch_size": a batch runs by
-  that of the nearest size; and of the "parameters", what becomes of them.
-weights: The operators' weights in float32, flattened over operators; of parameters,
-  the factors of their filters.
-device: What the region was made for.
+inputs: Dense [N,H,W,C] or [N,C] tensors. The engine compiles the region for
+  sizes that are not in `program` when they are first used.
+parameters: Weights that are variables. They are packed in the first call, and
+  again when they have changed.
+outputs: The outputs of the block.
+program: JSON object with "block", "schedules" and "parameters". Each schedule
+  has a "batch_size"; a batch runs by the schedule of the nearest batch size.
+  "parameters" says how each variable becomes a weight.
+weights: One list of the weights of all operators in float32. For a weight that
+  is a parameter, the list has the factors of its filters.
+device: The device that the region was made for.
 )doc");
 
 REGISTER_OP("IosStageLatency")
@@ -158,15 +160,15 @@ REGISTER_OP("IosStageLatency")
     .Doc(R"doc(
 Measures stages of a block on a device.
 
-schedule: JSON, as schedule caches have it. One stage is a candidate of the dynamic
-  program; its stages need not cover the block.
-latencies: `repeat` latencies in milliseconds, each the mean of `number` runs after
-  `warmup` unmeasured ones.
-disturbed: whether another process took time that the latency contains, for each.
-lanes: above 0, stages run as they would beside other groups, on their part of a
-  device of so many lanes.
-program: The block's JSON.
-device: What to measure on; the op must be placed there.
+schedule: A schedule as JSON, in the format of schedule caches. One stage is a
+  candidate of the dynamic program. The stages need not cover the block.
+latencies: `repeat` latencies in milliseconds. Each latency is the mean of
+  `number` runs, after `warmup` runs that are not measured.
+disturbed: For each latency, whether another process took a part of its time.
+lanes: If above 0, stages run as they would beside other groups, on their part
+  of a device with this number of lanes.
+program: The block as JSON.
+device: The device to measure on. The op must be placed there.
 )doc");
 
 }  // namespace ios::tf

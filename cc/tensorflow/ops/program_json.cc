@@ -56,7 +56,8 @@ StatusOr<RegionProgram> RegionProgramFromJson(const std::string& json) {
   if (block == value.end() || schedules == value.end() ||
       !schedules->is_array() || schedules->empty()) {
     return InvalidArgument(
-        "program is not a JSON object with \"block\" and \"schedules\"");
+        "program is not a JSON object with \"block\" and a nonempty array "
+        "\"schedules\"");
   }
   RegionProgram program;
   IOS_ASSIGN_OR_RETURN(program.block, BlockFromJsonValue(*block));
@@ -77,7 +78,7 @@ StatusOr<RegionProgram> RegionProgramFromJson(const std::string& json) {
   const auto parameters = value.find("parameters");
   if (parameters == value.end()) return program;
   if (!parameters->is_array()) {
-    return InvalidArgument("the program's \"parameters\" are no array");
+    return InvalidArgument("the program's \"parameters\" are not an array");
   }
   for (const nlohmann::json& item : *parameters) {
     IOS_RETURN_IF_ERROR(

@@ -17,7 +17,7 @@ namespace ios::tf {
 
 // A weight that is read when the region runs, and the swaps of its Recipe.
 struct Parameter {
-  int weight;  // of all operators' weights, in their order
+  int weight;  // index into the weights of all operators
   std::vector<std::array<int64_t, 4>> swaps;
 };
 

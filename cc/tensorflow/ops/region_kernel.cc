@@ -33,8 +33,8 @@ using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 
-// The alignment that Program::Run asks of device memory. TensorFlow's
-// allocations have it, parts of tensors need not.
+// The alignment that Program::Run requires of device memory, in bytes.
+// TensorFlow's allocations have it, but parts of tensors may not.
 constexpr uintptr_t kAlignment = 16;
 
 std::atomic<int64_t> packings{0};
@@ -45,7 +45,7 @@ Shape ToShape(const TensorShape& shape) {
   return result;
 }
 
-// A copy of `tensor`, made on the stream, that is aligned.
+// Returns an aligned copy of `tensor`, which is made on the stream.
 absl::StatusOr<Tensor> AlignedCopy(OpKernelContext* context,
                                    const Tensor& tensor) {
   Tensor copy;
@@ -59,7 +59,7 @@ absl::StatusOr<Tensor> AlignedCopy(OpKernelContext* context,
   return copy;
 }
 
-// A copy of `tensor`, of the device's memory, in the host's.
+// Returns a copy in host memory of `tensor`, which is in device memory.
 absl::StatusOr<Tensor> HostCopy(OpKernelContext* context,
                                 const Tensor& tensor) {
   Tensor copy(tensor.dtype(), tensor.shape());
@@ -74,14 +74,16 @@ absl::StatusOr<Tensor> HostCopy(OpKernelContext* context,
 class IosRegionOp : public OpKernel {
  public:
   explicit IosRegionOp(OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, GuardedAbsl([&] { return Create(context); }));
+    OP_REQUIRES_OK(context,
+                   CatchExceptionsAbsl([&] { return Create(context); }));
   }
 
   void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, GuardedAbsl([&] { return Run(context); }));
+    OP_REQUIRES_OK(context, CatchExceptionsAbsl([&] { return Run(context); }));
   }
 
-  // Says in TensorFlow's profiles by which schedule the region runs.
+  // Adds the batch size, and that of the region's schedule, to TensorFlow's
+  // profiles.
   std::string TraceString(const OpKernelContext& context,
                           bool verbose) const override {
     std::vector<Shape> shapes;
@@ -113,12 +115,12 @@ class IosRegionOp : public OpKernel {
             static_cast<size_t>(context->num_inputs()) ||
         static_cast<int>(block.outputs.size()) != context->num_outputs()) {
       return absl::InvalidArgumentError(
-          "the program has another number of inputs or outputs");
+          "the program and the op differ in the number of inputs or outputs");
     }
     if (ToTensorFlow(block.dtype) != dtype) {
-      return absl::InvalidArgumentError(absl::StrCat("the program computes ",
-                                                     ToString(block.dtype),
-                                                     ", T is another type"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the program computes ", ToString(block.dtype),
+                       ", but T is another type"));
     }
     StatusOr<RegionWeights> weights =
         RegionWeights::Create(region_, std::move(tensors));
@@ -134,7 +136,7 @@ class IosRegionOp : public OpKernel {
     return context.num_inputs() - region_.parameters.size();
   }
 
-  // `parameters`: in host memory.
+  // Creates the program. `parameters` must be in host memory.
   absl::Status MakeProgram(const std::vector<Tensor>& parameters) {
     std::vector<std::vector<float>> made;
     StatusOr<Weights> weights = weights_->Values(parameters, &made);
@@ -147,10 +149,10 @@ class IosRegionOp : public OpKernel {
     return absl::OkStatus();
   }
 
-  // Whether `read` has the values of `held`, an earlier read. While a tensor is
-  // held nobody writes to its memory, so the same address means the same
-  // values. TensorFlow copies some variables whenever they are read, among them
-  // those that were updated by scattering: then the values are compared.
+  // Returns true if `read` has the values of `held`, an earlier read. Nobody
+  // writes to the memory of a held tensor, so the same address means the same
+  // values. TensorFlow copies some variables at every read, for example after a
+  // scatter update. On the CPU, their values are compared.
   bool Unchanged(const Tensor& held, const Tensor& read) const {
     if (held.data() == read.data()) return true;
     return !on_gpu() && held.dtype() == read.dtype() &&
@@ -158,7 +160,7 @@ class IosRegionOp : public OpKernel {
            std::memcmp(held.data(), read.data(), held.TotalBytes()) == 0;
   }
 
-  // The program with the values that the variables have in this call.
+  // Returns the program with the values that the variables have in this call.
   absl::StatusOr<std::shared_ptr<Program>> CurrentProgram(
       OpKernelContext* context) {
     if (region_.parameters.empty()) return program_;
@@ -228,14 +230,14 @@ class IosRegionOp : public OpKernel {
 
   bool on_gpu() const { return device_ != "cpu"; }
 
-  std::string device_;  // as the engine calls it
+  std::string device_;  // the engine's name for it
   DeviceAllocator* allocator_ = nullptr;
   RegionProgram region_;
   std::optional<RegionWeights> weights_;
   std::mutex mutex_;
-  // Below, of the mutex where there are parameters.
+  // The mutex guards the members below if there are parameters.
   std::shared_ptr<Program> program_;
-  std::vector<Tensor> held_;  // the variables' values that it was made of
+  std::vector<Tensor> held_;  // the variables' values in program_
 };
 
 REGISTER_KERNEL_BUILDER(Name(kRegion).Device(tensorflow::DEVICE_CPU),

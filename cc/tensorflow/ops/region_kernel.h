@@ -1,4 +1,4 @@
-// Counts for tests of the kernels of IosRegion.
+// Counters of the IosRegion kernels, for tests.
 #ifndef IOS_TF_CC_TENSORFLOW_OPS_REGION_KERNEL_H_
 #define IOS_TF_CC_TENSORFLOW_OPS_REGION_KERNEL_H_
 
@@ -6,7 +6,7 @@
 
 namespace ios::tf {
 
-// How often kernels of this process packed the weights of a region.
+// Returns how often the kernels of this process have packed a region's weights.
 int64_t RegionPackings();
 
 }  // namespace ios::tf

@@ -24,15 +24,17 @@ StatusOr<RegionWeights> RegionWeights::Create(const RegionProgram& program,
     }
   }
   if (result.slots_.size() != tensors.size()) {
-    return InvalidArgument(absl::StrCat("has ", tensors.size(),
-                                        " weights, the program takes ",
+    return InvalidArgument(absl::StrCat("the op has ", tensors.size(),
+                                        " weights, but the program takes ",
                                         result.slots_.size()));
   }
   for (size_t p = 0; p < program.parameters.size(); ++p) {
     const size_t weight = program.parameters[p].weight;
     if (weight >= tensors.size() || result.slots_[weight].parameter >= 0) {
       return InvalidArgument(
-          absl::StrCat("parameter ", p, " is no weight of its own"));
+          absl::StrCat("parameter ", p,
+                       " must refer to an existing weight that no other "
+                       "parameter refers to"));
     }
     result.slots_[weight].parameter = p;
   }
@@ -71,9 +73,9 @@ StatusOr<Weights> RegionWeights::Values(
       tensor = &parameters[slot.parameter];
       recipe = {parameters_[slot.parameter].swaps, Floats(tensors_[k])};
       if (tensor->NumElements() != NumElements(slot.shape)) {
-        return InvalidArgument(absl::StrCat("the variable of operator '",
-                                            slot.name,
-                                            "' has another shape by now"));
+        return InvalidArgument(
+            absl::StrCat("the variable of operator '", slot.name,
+                         "' does not have the shape that the program expects"));
       }
     }
     const float* data = nullptr;

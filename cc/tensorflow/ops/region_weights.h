@@ -1,5 +1,5 @@
-// RegionWeights: the weights of an IosRegion, some of which are read when it
-// runs.
+// RegionWeights: the weights of an IosRegion. Some of them are read when the
+// region runs.
 #ifndef IOS_TF_CC_TENSORFLOW_OPS_REGION_WEIGHTS_H_
 #define IOS_TF_CC_TENSORFLOW_OPS_REGION_WEIGHTS_H_
 
@@ -15,13 +15,15 @@ namespace ios::tf {
 
 class RegionWeights {
  public:
-  // `tensors`: the op's attribute `weights`: of each weight its values or, of a
-  // parameter, the factors that it is multiplied by, none if it is not.
+  // `tensors` is the op's attribute `weights`. It has the values of each
+  // weight. For a parameter it has the factors to multiply with, or an empty
+  // tensor.
   static StatusOr<RegionWeights> Create(
       const RegionProgram& program, std::vector<tensorflow::Tensor> tensors);
 
-  // The weights for Program::Create. They point into this object, into
-  // `parameters`, the values of the variables on the host, and into `made`.
+  // Returns the weights for Program::Create. `parameters` are the values of the
+  // variables on the host. The weights point into this object, `parameters` and
+  // `made`.
   StatusOr<Weights> Values(const std::vector<tensorflow::Tensor>& parameters,
                            std::vector<std::vector<float>>* made) const;
 
@@ -33,9 +35,9 @@ class RegionWeights {
   };
 
   std::vector<Slot> slots_;
-  std::vector<size_t> operators_;  // of each, its first slot
+  std::vector<size_t> operators_;  // each operator's first slot
   std::vector<Parameter> parameters_;
-  std::vector<tensorflow::Tensor> tensors_;  // by slot
+  std::vector<tensorflow::Tensor> tensors_;  // one per slot
 };
 
 }  // namespace ios::tf

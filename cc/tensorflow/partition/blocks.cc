@@ -15,7 +15,7 @@
 namespace ios::tf {
 namespace {
 
-// How far OrderByAlap looks for what operators are for.
+// The number of steps that OrderByAlap follows the readers of a result.
 constexpr int kHops = 8;
 
 }  // namespace
@@ -30,7 +30,8 @@ std::vector<int> OrderByAlap(const Partition& partition,
                ? it->second
                : -1;
   };
-  // readers[d][k]: what reads k's result, d steps further on.
+  // readers[d][k]: hash of the operators that read k's result, d steps further
+  // on.
   std::vector<std::map<int, uint64_t>> readers(kHops);
   std::map<int, uint64_t> attributes;
   for (int k : operators) {
@@ -44,7 +45,7 @@ std::vector<int> OrderByAlap(const Partition& partition,
       const int from = producer(inputs[i]);
       if (from < 0) continue;
       height[from] = std::max(height[from], height[*it] + 1);
-      // Readers come in any order: a sum.
+      // A sum does not depend on the order of the readers.
       uint64_t found = tensorflow::Hash64Combine(attributes[*it], i);
       for (int d = 0; d < kHops; ++d) {
         readers[d][from] += found;
@@ -96,7 +97,8 @@ std::vector<std::vector<int>> CutIntoBlocks(const Partition& partition,
       read = std::max(read, p);
     }
   }
-  // Of each position: tensors written before it and read from there on.
+  // By position: the number of tensors written before it and read from there
+  // on.
   std::vector<int> live(n + 1, 0);
   for (const auto& [tensor, span] : range) {
     for (int p = span.first + 1; p <= span.second; ++p) ++live[p];
@@ -158,7 +160,8 @@ PartitionBlock MakeBlock(const Partition& partition,
     }
     result.block.operators.push_back(std::move(op));
   }
-  // Outputs: read by operators or nodes outside, or from outside of the graph.
+  // Outputs are read by operators or nodes outside of the block, or from
+  // outside of the graph.
   std::set<TensorRef> read;
   for (size_t k = 0; k < partition.operators.size(); ++k) {
     if (members.count(k) > 0) continue;

@@ -1,5 +1,5 @@
-// Blocks: the operators of a region in order, cut into what is scheduled by
-// itself, and as the engine takes them.
+// Blocks: orders the operators of a region, cuts them into parts that are
+// scheduled separately, and converts these parts to the engine's blocks.
 #ifndef IOS_TF_CC_TENSORFLOW_PARTITION_BLOCKS_H_
 #define IOS_TF_CC_TENSORFLOW_PARTITION_BLOCKS_H_
 
@@ -12,29 +12,31 @@
 
 namespace ios::tf {
 
-// A block made of some of the partition's operators, and what its tensor
-// references stand for.
+// A block made of some of the partition's operators. `inputs` and `operators`
+// map its tensor references to the graph.
 struct PartitionBlock {
   Block block;
   std::vector<TensorRef> inputs;
   std::vector<int> operators;  // by the block's operator index
 };
 
-// The operators of one region in the order in which blocks are cut from it: by
-// the longest path to the end, so that what is needed late comes late.
-// Operators of equal height are told apart by what they compute, of what, and
-// for what, as near to them as it differs: the order of the nodes is not the
-// same in `ios_tf convert` and in a server, and equal blocks must have equal
-// signatures wherever they are.
+// Returns the operators of one region in the order in which blocks are cut from
+// it. The order is by the longest path to the end, so that results that are
+// needed late are computed late. Operators of equal height are ordered by what
+// they compute, then by their inputs, then by the operators that read their
+// results, nearest first. The order of the graph's nodes cannot be used: in a
+// server it differs from that in `ios_tf convert`, but equal blocks must have
+// equal signatures in both.
 std::vector<int> OrderByAlap(const Partition& partition,
                              std::vector<int> operators);
 
-// The region cut where a single tensor is live. The search cuts further (a
-// NASNet cell reads two earlier ones): ios_tf/scheduler/partition.
+// Cuts the region wherever a single tensor is live. The search cuts further,
+// for example for a NASNet cell, which reads two earlier cells: see
+// ios_tf/scheduler/partition.
 std::vector<std::vector<int>> CutIntoBlocks(const Partition& partition,
                                             const std::vector<int>& order);
 
-// Blocks with nothing to schedule are joined to one.
+// Joins consecutive blocks with nothing to schedule into one.
 std::vector<std::vector<int>> JoinChains(const Partition& partition,
                                          std::vector<std::vector<int>> blocks);
 
@@ -42,8 +44,8 @@ std::vector<std::vector<int>> JoinChains(const Partition& partition,
 PartitionBlock MakeBlock(const Partition& partition,
                          const std::vector<int>& operators, std::string name);
 
-// Whether a block's operators depend on each other in a chain, so that there
-// is only one order to run them in and nothing to schedule.
+// Returns whether a block's operators depend on each other in a chain. A chain
+// can run in one order only, so it has nothing to schedule.
 bool IsChain(const Block& block);
 
 }  // namespace ios::tf

@@ -7,7 +7,7 @@
 namespace ios::tf {
 namespace {
 
-// Operators and the nodes that are none, as one graph.
+// A graph of operators and of the nodes that do not belong to one.
 class Contraction {
  public:
   explicit Contraction(const Partition& partition)
@@ -99,7 +99,7 @@ class Contraction {
   const Partition& partition_;
   const GraphIndex& graph_;
   int num_items_ = 0;
-  std::vector<int> item_of_;  // of a node; operators by their nodes
+  std::vector<int> item_of_;  // by node; an operator for its nodes
   std::vector<bool> covered_;
 };
 

@@ -1,4 +1,4 @@
-// Levels of operators, by which regions are convex.
+// Levels of operators, which keep regions convex.
 #ifndef IOS_TF_CC_TENSORFLOW_PARTITION_LEVELS_H_
 #define IOS_TF_CC_TENSORFLOW_PARTITION_LEVELS_H_
 
@@ -8,10 +8,10 @@
 
 namespace ios::tf {
 
-// The level of each operator: how often a path to it leaves the operators (or
-// changes the device) and comes back. No path leaves the operators of one
-// level and comes back to them. Empty if nodes inside of operators make a
-// cycle.
+// Returns the level of each operator: how often a path to it leaves the
+// operators (or changes the device) and comes back. A path that leaves the
+// operators of one level does not come back to that level. Empty if nodes
+// inside of operators make a cycle.
 std::vector<int> FindLevels(const Partition& partition);
 
 }  // namespace ios::tf

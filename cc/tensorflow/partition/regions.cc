@@ -20,13 +20,13 @@ namespace ios::tf {
 namespace {
 
 struct Misfit {
-  int op;  // of the partition
+  int op;  // index of Partition::operators
   std::string reason;
 };
 
-// Whether an operator's result may have this shape, which the engine infers,
-// where TensorFlow infers `wanted`. A tensor that leaves the region has exactly
-// that one; inside, [N,C] may be [N,1,1,C].
+// Returns whether the shape that the engine infers for an operator's result
+// fits TensorFlow's shape, `wanted`. A tensor that leaves the region must have
+// exactly TensorFlow's shape. Inside of the region, [N,C] may be [N,1,1,C].
 bool Fits(const Shape& shape, const Shape* wanted, bool reshaped, bool leaves) {
   if (!wanted) return false;
   if (shape == *wanted) return true;
@@ -36,29 +36,30 @@ bool Fits(const Shape& shape, const Shape* wanted, bool reshaped, bool leaves) {
          NumElements(shape) == NumElements(*wanted);
 }
 
-// Of each tensor.
+// Returns the number of channels of each tensor.
 std::vector<int64_t> Channels(const std::vector<Shape>& shapes) {
   std::vector<int64_t> channels;
   for (const Shape& shape : shapes) channels.push_back(shape.back());
   return channels;
 }
 
-// The first operator whose result has not, for every probe, the shape that
-// TensorFlow infers, or which reads tensors whose channels are not the same for
-// all of them, as a program's are. Notes the shapes of all tensors inside.
+// Returns the first operator that does not fit TensorFlow, if any. Its result
+// does not have the shape that TensorFlow infers in some probe, or the channels
+// that it reads vary between probes. A program's channels are fixed. Stores the
+// shapes of all tensors inside of the region in the partition.
 std::optional<Misfit> FindMisfit(const std::vector<int>& region,
                                  Partition* partition) {
   const PartitionBlock made = MakeBlock(*partition, region, "");
   const Block& block = made.block;
   const std::set<int> outputs(block.outputs.begin(), block.outputs.end());
-  std::vector<std::vector<int64_t>> channels;  // that operators read, at first
+  std::vector<std::vector<int64_t>> channels;  // read in the first probe
   for (int probe = 0; probe < partition->graph->probes(); ++probe) {
     std::vector<Shape> inputs;
     for (const TensorRef& t : made.inputs) {
       const Shape* shape = partition->graph->shape(t, probe);
       inputs.push_back(shape ? *shape : Shape());
     }
-    // TensorFlow does not take these inputs of the graph.
+    // TensorFlow rejects the sizes of this probe.
     if (probe > 0 && std::count(inputs.begin(), inputs.end(), Shape()) > 0) {
       continue;
     }
@@ -73,27 +74,30 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
       }
       const Shape* wanted = partition->graph->shape(op.output, probe);
       if (!wanted && probe > 0 && !misfit) break;
-      // Small sizes may leave nothing, which TensorFlow's rules differ about.
+      // Small sizes may leave empty tensors, which TensorFlow's rules treat
+      // differently.
       if (!required && wanted && NumElements(*wanted) == 0) break;
       if (probe == 0) channels.push_back(Channels(read));
       if (Channels(read) != channels[i]) {
         return Misfit{made.operators[i],
-                      "it reads a varying number of channels"};
+                      "the number of input channels is not constant"};
       }
       StatusOr<Shape> shape = InferShape(op.op, read);
       if (!shape.ok()) {
         if (required)
           return Misfit{made.operators[i], shape.status().message()};
-        // TensorFlow's rules for shapes do not say all that its kernels refuse,
-        // such as to mirror more cells than there are. What they say of the
-        // operators before supposes that none of them refuses anything.
+        // TensorFlow's shape functions accept inputs that its kernels refuse,
+        // such as mirroring more pixels than an image has. An earlier misfit in
+        // this probe does not count, because it assumes that no operator
+        // refuses its inputs.
         misfit.reset();
         break;
       }
       if (!misfit && !Fits(*shape, wanted, op.reshaped, outputs.count(i) > 0)) {
         misfit = Misfit{
             made.operators[i],
-            absl::StrCat("it would give ", ToString(*shape), ", TensorFlow ",
+            absl::StrCat("the engine infers the shape ", ToString(*shape),
+                         ", but TensorFlow infers ",
                          wanted ? ToString(*wanted) : "an unknown shape")};
         if (required) break;
       }
@@ -112,10 +116,10 @@ void NoteProducers(Partition* partition) {
   }
 }
 
-// Operators cover the nodes they stand for. What somebody else reads inside of
-// one, the variance of a norm say, TensorFlow computes once more: it is covered
-// no longer, nor is what it reads there.
-void UncoverWhatOthersRead(Partition* partition) {
+// Uncovers nodes inside of operators that others read, such as the variance of
+// a norm. TensorFlow computes such a node again, so the nodes that it reads
+// inside of the operator are uncovered too.
+void ReleaseSharedNodes(Partition* partition) {
   const GraphIndex& graph = *partition->graph;
   std::set<int> covered, results;
   std::set<TensorRef> read;
@@ -170,7 +174,7 @@ absl::Status FindRegions(Partition* partition) {
     return k;
   };
   // Operators of one level belong together if one reads the other or both read
-  // the same tensor: they may run concurrently, or merge.
+  // the same tensor: such operators may run concurrently, or merge.
   std::map<std::tuple<TensorRef, int, std::string>, int> first_reader;
   for (int k = 0; k < n; ++k) {
     const std::string& device =
@@ -228,10 +232,11 @@ absl::StatusOr<Partition> PartitionGraph(
       GraphIndex::Create(item, options.batch_size, options.image_size));
   GraphIndex& graph = *partition.graph;
   graph.SetChannelsFirst(FindChannelsFirst(&graph));
-  // The operand of a Reshape or Resize that is a shape, and what computes it
-  // from other tensors' shapes, goes away with the node: it must not count as a
-  // reader of those tensors. Which nodes go away is known only afterwards, so
-  // all are assumed to, and the import is repeated without those that did not.
+  // If a region computes a Reshape or Resize, the nodes that compute its shape
+  // operand from other tensors' shapes go away. These nodes must not count as
+  // readers of those tensors. The removed nodes are known only after the
+  // import. So the import first assumes that all are removed, and is then
+  // repeated without those that stayed.
   std::set<int> ignored;
   for (int i = 0; i < graph.size(); ++i) {
     if (graph.ShapeInput(i) >= 0 && !graph.constant(i) && graph.shape({i, 0})) {
@@ -245,7 +250,7 @@ absl::StatusOr<Partition> PartitionGraph(
     partition.shapes.clear();
     partition.operators = Fuse(
         graph, ImportNodes(&graph, options.placement, &partition.refusals));
-    UncoverWhatOthersRead(&partition);
+    ReleaseSharedNodes(&partition);
     NoteProducers(&partition);
     TF_RETURN_IF_ERROR(FindRegions(&partition));
     std::set<int> covered;

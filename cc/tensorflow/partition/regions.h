@@ -17,38 +17,39 @@
 namespace ios::tf {
 
 struct PartitionOptions {
-  // In place of unknown leading dimensions.
+  // Replaces unknown leading dimensions.
   int64_t batch_size = 1;
-  // In place of unknown heights and widths of the graph's inputs.
+  // Replaces unknown heights and widths of the graph's inputs.
   ImageSize image_size = kUsualImageSize;
   Placement placement;
 };
 
-// Operators that one IosRegion executes, of one type and on one device, as
-// indices of Partition::operators in a topological order.
+// Operators of one data type and on one device that one IosRegion executes.
+// `operators` holds indices of Partition::operators in a topological order.
 struct Region {
   std::vector<int> operators;
-  // Consecutive runs of `operators`, each scheduled by itself: a single tensor
-  // goes from one to the next.
+  // Consecutive runs of `operators` that are scheduled separately. A single
+  // tensor connects each run to the next.
   std::vector<std::vector<int>> blocks;
 };
 
-// A graph seen as operators. Regions are in an order in which they can run.
+// A graph as operators and regions. The regions are in an order in which they
+// can run.
 struct Partition {
   std::unique_ptr<GraphIndex> graph;
   Placement placement;
   std::vector<ImportedOperator> operators;
   std::map<TensorRef, int> producer;  // operator by output tensor
   std::vector<Region> regions;
-  // Of the tensors inside of regions, where they may have another rank than in
-  // the graph ([N,1,1,C] for [N,C]).
+  // The shapes of tensors inside of regions, where their rank may differ from
+  // that in the graph ([N,1,1,C] for [N,C]).
   std::map<TensorRef, Shape> shapes;
-  // Nodes left to TensorFlow although their type is known, and why.
+  // Nodes of known type that are left to TensorFlow, and the reasons.
   std::vector<Refusal> refusals;
 };
 
 // Imports the graph and partitions it. A region has at least one convolution;
-// other operators are TensorFlow's. The item must outlive the partition.
+// other operators are left to TensorFlow. The item must outlive the partition.
 absl::StatusOr<Partition> PartitionGraph(
     const tensorflow::grappler::GrapplerItem& item,
     const PartitionOptions& options);

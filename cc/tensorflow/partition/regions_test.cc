@@ -1,4 +1,4 @@
-// Regions, what keeps them convex, and where they are cut into blocks.
+// Tests that regions are convex, and where they are cut into blocks.
 #include "cc/tensorflow/partition/regions.h"
 
 #include <set>
@@ -34,7 +34,7 @@ Names NamesOf(const Partition& partition, const std::vector<int>& operators) {
   return names;
 }
 
-// A diamond: two convolutions of `input`, of 1 and 3 cells, joined.
+// Adds a diamond: a 1x1 and a 3x3 convolution of `input`, concatenated.
 std::string Diamond(TestGraph* graph, const std::string& name,
                     const std::string& input, bool turned = false) {
   const auto branch = [&](int size) {
@@ -61,7 +61,7 @@ TEST(ARegionHasAConvolution) {
 }
 
 TEST(WhatLeavesARegionDoesNotComeBack) {
-  // The sum waits for what TensorFlow computes of the first convolution.
+  // The sum needs a result that TensorFlow computes from the first convolution.
   TestGraph graph({1, 8, 8, 4});
   graph.Convolution("first", "image", 3, 4, 4);
   graph.Op("tensorflow", "Floor", {"first"});
@@ -97,7 +97,7 @@ TEST(WhatIsWaitedForIsAWayOutToo) {
                   .Attr("strides", TestGraph::Sizes{1, 1, 1, 1})
                   .Attr("padding", "SAME"));
     graph.Fetch("second");
-    // Nobody notices when a node has run that does nothing but compute.
+    // A node that only computes does not have an effect to wait for.
     const Partition partition = PartitionOf(graph);
     EXPECT(FindLevels(partition) == (std::vector<int>{0, prints}));
     EXPECT(partition.regions.size() == (prints ? 2 : 1));
@@ -109,7 +109,7 @@ TEST(ReadersOfOneTensorAreOneRegion) {
   graph.Fetch(graph.Convolution("a", "image", 1, 4, 4));
   graph.Fetch(graph.Convolution("b", "image", 3, 4, 4));
   EXPECT(PartitionOf(graph).regions.size() == 1);
-  // Of two tensors they are two.
+  // Readers of two tensors are two regions.
   TestGraph apart({1, 8, 8, 4});
   apart.Op("tensorflow", "Floor", {"image"});
   apart.Fetch(apart.Convolution("a", "image", 1, 4, 4));
@@ -130,7 +130,7 @@ TEST(BlocksAreCutWhereOneTensorIsLive) {
     const Names names = NamesOf(partition, block);
     blocks.emplace_back(names.begin(), names.end());
   }
-  // What is a chain has nothing to schedule, and is one block.
+  // A chain has nothing to schedule and is one block.
   EXPECT(blocks == (std::vector<std::set<std::string>>{
                        {"stem", "neck"},
                        {"first", "first1", "first3"},

@@ -10,9 +10,9 @@
 namespace ios::cpu {
 namespace {
 
-// Elementary functions without branches, so that loops of them vectorise. Their
-// relative errors are about 1e-7, their polynomials fitted by least squares.
-// A comparison with NaN is false: what is written `v < c ? c : v` keeps NaN.
+// Elementary functions without branches, so that loops over them vectorise.
+// Their relative errors are about 1e-7. Their polynomials are fitted by least
+// squares. A comparison with NaN is false, so `v < c ? c : v` keeps NaN.
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -34,9 +34,9 @@ IOS_INLINE float Abs(float v) { return FromBits(Bits(v) & INT32_MAX); }
 IOS_INLINE float AtLeast(float v, float low) { return v < low ? low : v; }
 IOS_INLINE float AtMost(float v, float high) { return v > high ? high : v; }
 
-// What arguments are limited to. Were it known where these are used, the
-// compiler would compute the function of a limit beforehand, and choose among
-// three results for each element instead of limiting it.
+// Bounds that clamp arguments. The asm statement hides their values from the
+// compiler. If the compiler knew them, it would compute the function of each
+// bound in advance, and turn each clamp into a choice among three results.
 struct Limits {
   float exp_most = 89.0f, exp_least = -104.0f, exp_least_normal = -87.0f;
   float mish_most = 30.0f, zero = 0.0f, one = 1.0f, six = 6.0f;
@@ -49,7 +49,7 @@ struct Power {
   float rest;
 };
 IOS_INLINE Power Reduce(float v) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: its last bit is 1
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: its last bit means 1
   const float shifted = v * 1.44269504f + kRound;
   const float k = shifted - kRound;
   const float r = (v - k * 0.693359375f) - k * -2.12194440e-4f;
@@ -60,7 +60,7 @@ IOS_INLINE Power Reduce(float v) {
   p = p * r + 0.5f;
   return {Bits(shifted) - Bits(kRound), r + r * r * p};
 }
-// Wraps around: NaN and the like give numbers that nobody uses.
+// Wraps around. NaN and infinity give numbers that are not used.
 IOS_INLINE int32_t Difference(int32_t a, int32_t b) {
   return static_cast<int32_t>(static_cast<uint32_t>(a) -
                               static_cast<uint32_t>(b));
@@ -78,14 +78,14 @@ IOS_INLINE float Exp(float v, const Limits& limits) {
   const int32_t half = power.k >> 1;
   return (1.0f + power.rest) * Exp2(half) * Exp2(power.k - half);
 }
-// Infinity above 2^127, not less than the least normal number: as exact as a
-// number to which 1 is added has to be.
+// exp(v) for use in 1 + exp(v). Returns infinity above 2^127, and at least the
+// least normal number. That is exact enough because 1 is added.
 IOS_INLINE float ExpBeforeOneMore(float v, const Limits& limits) {
   const Power power =
       Reduce(AtLeast(AtMost(v, limits.exp_most), limits.exp_least_normal));
   return (1.0f + power.rest) * Exp2(power.k);
 }
-// For v <= 1; a number that nobody is to use for others.
+// exp(v) - 1 for v <= 1. The result for other v must not be used.
 IOS_INLINE float Expm1OfSmall(float v, const Limits& limits) {
   const Power power = Reduce(AtLeast(v, limits.exp_least_normal));
   const float scale = Exp2(power.k);
@@ -95,7 +95,7 @@ IOS_INLINE float Expm1(float v, const Limits& limits) {
   return v > 1.0f ? Exp(v, limits) - 1.0f : Expm1OfSmall(v, limits);
 }
 
-// log(1 + m), 1 + m between the roots of 1/2 and of 2.
+// log(1 + m) for 1 + m between the roots of 1/2 and of 2.
 IOS_INLINE float LogNearOne(float m) {
   float p = 0.06919228f;
   p = p * m - 0.11780012f;
@@ -116,7 +116,7 @@ IOS_INLINE float Log(float v) {
   log = v > FLT_MAX ? v : log;
   return v != v ? v : log;
 }
-// For v in [0, 1].
+// log(1 + v) for v in [0, 1].
 IOS_INLINE float Log1pOfSmall(float v) {
   const bool large = v > 0.41421356f;
   return LogNearOne(large ? 0.5f * v - 0.5f : v) + (large ? 0.69314718f : 0.0f);
@@ -148,7 +148,8 @@ IOS_INLINE float Softplus(float v, const Limits& limits) {
   return AtLeast(v, limits.zero) + Log1pOfSmall(Exp(-Abs(v), limits));
 }
 
-// tanh(log(1 + e)) for e = exp(v), which is 1 in float32 where e * e is large.
+// v * tanh(log(1 + e)) for e = exp(v). The tanh is 1 in float32 if e * e is
+// large.
 IOS_INLINE float Mish(float v, const Limits& limits) {
   const float e = Exp(AtMost(v, limits.mish_most), limits);
   const float squares = e * (e + 2.0f);
@@ -198,12 +199,12 @@ IOS_INLINE float GeluTanh(float v, const Limits& limits) {
          (1.0f + Tanh(0.79788456f * (v + 0.044715f * (v * v * v)), limits));
 }
 
-// v = k * pi + r, |r| <= pi / 2. Of less than kReducible, k times the first
+// v = k * pi + r with |r| <= pi / 2. For |v| < kReducible, k times the first
 // part of pi is exact.
 constexpr float kReducible = 1e8f;
 IOS_INLINE float Sin(float v) {
   constexpr double kRound =
-      6755399441055744.0;  // 1.5 * 2^52: its last bit is 1
+      6755399441055744.0;  // 1.5 * 2^52: its last bit means 1
   const double x = v;
   const double shifted = x * 0.3183098861837907 + kRound;
   const double k = shifted - kRound;
@@ -216,12 +217,13 @@ IOS_INLINE float Sin(float v) {
   p = p * square - 1.98061331e-4f;
   p = p * square + 8.33300967e-3f;
   p = p * square - 0.166666567f;
-  // Every other k changes the sign.
+  // Odd values of k change the sign.
   const int32_t sign = static_cast<int32_t>(bits << 31);
   return FromBits(Bits(r + r * square * p) ^ (sign & INT32_MIN));
 }
 
-// The activation is chosen outside of the loops.
+// Sets out[i] = VALUE for each element v of x, then returns from the function.
+// The activation is selected outside of these loops.
 #define IOS_EACH(VALUE)                                  \
   _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) { \
     const float v = x[i];                                \
@@ -229,7 +231,8 @@ IOS_INLINE float Sin(float v) {
   }                                                      \
   return
 
-// As pow() does, -0 is 0 to half an exponent, and -infinity is infinity.
+// Like pow(), exponents of 0.5 and -0.5 treat -0 as 0 and -infinity as
+// infinity.
 IOS_VECTORIZED void PowerRow(const float* x, int64_t n, float exponent,
                              float* out) {
   if (exponent == 0.5f) {

@@ -1,4 +1,4 @@
-// Activations of rows of floats, by loops that vectorise.
+// Activation functions of rows of floats, as loops that vectorise.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_ACTIVATIONS_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_ACTIVATIONS_H_
 

@@ -5,12 +5,12 @@
 namespace ios::cpu {
 namespace {
 
-// As TensorFlow's kernels, these keep a NaN of either operand.
+// Like TensorFlow's kernels, these functions keep a NaN of either operand.
 inline float Maximum(float a, float b) { return a > b || a != a ? a : b; }
 inline float Minimum(float a, float b) { return a < b || a != a ? a : b; }
 
-// The loop over VALUE of a and b, with a constant step for each form, so that
-// it vectorises.
+// Computes VALUE of a and b for a row. Each form has its own loop with constant
+// steps, so that it vectorises.
 #define IOS_BINARY_ROW(NAME, VALUE)                                        \
   IOS_VECTORIZED void NAME(const float* x, int64_t x_step, const float* y, \
                            int64_t y_step, int64_t n, float* out) {        \
@@ -45,14 +45,14 @@ IOS_BINARY_ROW(PReluRow, a > 0 ? a : a * b)
 
 #undef IOS_BINARY_ROW
 
-// [N,H,W,C] of [N,H,W,C] or [N,C].
+// Returns the sizes [N,H,W,C] of a shape [N,H,W,C] or [N,C].
 std::array<int64_t, 4> Sizes(const Shape& shape) {
   if (shape.size() == 2) return {shape[0], 1, 1, shape[1]};
   return {shape[0], shape[1], shape[2], shape[3]};
 }
 
-// Elements from one index of each dimension to the next; 0 where there is one
-// index only.
+// Returns the elements from one index of each dimension to the next, or 0 for a
+// dimension of size 1.
 std::array<int64_t, 4> Strides(const TensorView& view) {
   const std::array<int64_t, 4> sizes = Sizes(view.shape);
   std::array<int64_t, 4> strides = {sizes[1] * sizes[2] * view.pitch,
@@ -83,7 +83,7 @@ BroadcastRows::BroadcastRows(const TensorView& x, const TensorView& y,
     }
     dimensions.push_back(next);
   }
-  // Elements of a row lie side by side in the result.
+  // The elements of a row must be contiguous in the result.
   if (dimensions.empty() || dimensions[0].to != 1 || dimensions[0].x > 1 ||
       dimensions[0].y > 1) {
     dimensions.insert(dimensions.begin(), {1, 1, 1, 1});

@@ -1,4 +1,5 @@
-// Broadcasting: the rows that two tensors and their result are walked in.
+// Broadcasting: splits two operands and their result into rows, and computes
+// rows.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_BROADCAST_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_BROADCAST_H_
 
@@ -11,8 +12,9 @@
 
 namespace ios::cpu {
 
-// Rows are as long as can be: neighbouring dimensions that all three tensors
-// have side by side, or do not have at all, are one.
+// Walks through two operands and their result row by row. Rows are as long as
+// possible: neighbouring dimensions become one if each of the three tensors has
+// both side by side or broadcasts both.
 class BroadcastRows {
  public:
   // `to` has the shape that x and y broadcast to.
@@ -25,12 +27,12 @@ class BroadcastRows {
     std::array<int64_t, 4> index = {};
   };
   Row At(int64_t row) const;
-  // Goes on to the next row.
+  // Moves `row` to the next row.
   void Advance(Row* row) const;
   int64_t count() const;
   int64_t length() const { return row_.size; }
-  // From one element of a row to the next: 1, or 0 where one serves the whole
-  // row.
+  // The step from one element of a row to the next: 1, or 0 if one element
+  // serves the whole row.
   int64_t x_step() const { return row_.x; }
   int64_t y_step() const { return row_.y; }
 

@@ -11,7 +11,7 @@
 namespace ios::cpu {
 namespace {
 
-constexpr int64_t kMaxRingFloats = 1024 * 1024;  // beyond caches
+constexpr int64_t kMaxRingFloats = 1024 * 1024;  // more exceeds caches
 
 }  // namespace
 
@@ -61,7 +61,7 @@ Depthwise::Ring Depthwise::RingOf(const Image& image) const {
 }
 
 int64_t Depthwise::scratch_floats(const Image& image) const {
-  // With few channels, the filter padded to whole vectors as well.
+  // With few channels, a copy of the filter is padded to whole vectors.
   const int64_t filter =
       channels_ < kVectorFloats ? kernel_[0] * kernel_[1] * kVectorFloats : 0;
   // A vector may reach beyond the last pixel of the ring, and of the row that
@@ -70,7 +70,7 @@ int64_t Depthwise::scratch_floats(const Image& image) const {
          row_floats() + kVectorFloats;
 }
 
-// One call of Run.
+// The state of one call of Run.
 class Depthwise::Walk {
  public:
   Walk(const Depthwise& depthwise, const Image& image,
@@ -118,7 +118,8 @@ class Depthwise::Walk {
   }
 
  private:
-  // Rows that are called for in turn find those they share in the ring.
+  // Computes rows of the output. Input rows that successive output rows share
+  // are already in the ring.
   void Compute(const Rows& rows) {
     const int64_t height = of_.out_height_;
     float* to = arguments_.output;
@@ -139,8 +140,8 @@ class Depthwise::Walk {
     }
   }
 
-  // The filter; with few channels padded to whole vectors, at `free`, behind
-  // which scratch memory goes on.
+  // Returns the filter. With few channels, it is a copy at `free`, padded to
+  // whole vectors. `behind` is set to the scratch memory that is left.
   const float* InVectors(float* free, float** behind) const {
     *behind = free;
     if (of_.channels_ >= kVectorFloats) return arguments_.filter;
@@ -155,13 +156,14 @@ class Depthwise::Walk {
     return free;
   }
 
-  // Of a vector at the end of a tensor: pixels before it that reach beyond.
+  // Returns the number of pixels at the end of a tensor whose vectors reach
+  // beyond the tensor.
   int64_t beyond() const {
     return of_.channels_ < kVectorFloats ? (kVectorFloats - 1) / of_.channels_
                                          : 0;
   }
 
-  // Zeros in the columns of the ring that no row of the image covers.
+  // Writes zeros into the columns of the ring that no row of the image covers.
   void ClearPadding() const {
     const int64_t begin = (of_.left_ + first_) * ring_.pixel;
     const int64_t end =
@@ -178,7 +180,7 @@ class Depthwise::Walk {
     return in_ring_ + y % of_.ring_rows() * ring_.row;
   }
 
-  // Brings a row of an image into the ring.
+  // Copies a row of an image into the ring, or makes it there.
   void Read(int64_t number, int64_t y) {
     if (image_.make) {
       image_.make(number, y, RingRow(y) + of_.left_ * ring_.pixel);
@@ -191,7 +193,8 @@ class Depthwise::Walk {
     CopyInputRow(input_);
   }
 
-  // The rows of windows that begin at row `y` and lie in the image.
+  // Finds the rows of the windows that begin at row `y`, as far as they lie in
+  // the image.
   void FindWindows(int64_t y, int64_t reach) {
     const int64_t dilation = of_.dilations_[0];
     output_.first = y < 0 ? (-y + dilation - 1) / dilation : 0;
@@ -202,16 +205,17 @@ class Depthwise::Walk {
     }
   }
 
-  // A row of the output; with it `pixels` are left to write.
+  // Writes a row of the output. `pixels` pixels, including this row's, are left
+  // to write.
   void Write(int64_t pixels, float* to) {
     const int64_t channels = of_.channels_;
-    // Behind a row apart there is a vector's length; between pixels that are
-    // not side by side, somebody else's channels are.
+    // The separate row has space for a vector after it. If the pixels of the
+    // output are not contiguous, channels of other tensors lie between them.
     output_.whole = of_.out_width_;
     if (at_once_ && channels < kVectorFloats) {
       output_.whole = output_.pitch == channels ? pixels - beyond() : 0;
     }
-    int64_t reached = 0;  // by the pointers into rows
+    int64_t reached = 0;  // offset of the pointers into rows
     for (int64_t v = 0; v < of_.vectors(); ++v) {
       const int64_t channel = FirstChannel(v * kVectorFloats, channels);
       const int64_t place = image_.make ? channel : v * ring_.vector;
@@ -243,11 +247,12 @@ class Depthwise::Walk {
   const Ring ring_;
   float* const in_ring_;
   const float* filter_;
-  // Whether registers activate; else a row apart is activated, then copied.
+  // True if the activation is applied in registers. Otherwise a separate row is
+  // activated, then copied.
   const bool at_once_;
   float* row_apart_;
-  int64_t first_;                    // column that windows reach
-  int64_t number_ = -1, ready_ = 0;  // rows of this image up to here are there
+  int64_t first_;                    // first column that windows reach
+  int64_t number_ = -1, ready_ = 0;  // image; its next row to read
   InputRow input_;
   OutputRow output_;
 };

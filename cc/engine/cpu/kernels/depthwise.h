@@ -1,5 +1,5 @@
-// Depthwise convolution of images with their channels last, the sum and the
-// Relu before it, and the bias and the activation behind it.
+// Depthwise convolution of images with channels last, with the sum and the Relu
+// before it and the bias and the activation after it.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_DEPTHWISE_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_DEPTHWISE_H_
 
@@ -13,21 +13,23 @@
 
 namespace ios::cpu {
 
-// Rows of the image, activated and with zeros around them, are kept in a ring
-// in scratch memory, so that all windows of a row are alike.
+// Computes a depthwise convolution row by row. A ring buffer in scratch memory
+// holds rows of the image, activated and with zeros around them, so that all
+// windows of a row are computed in the same way.
 class Depthwise {
  public:
   // `input` is [N,H,W,C]; the output has `output`'s height and width.
   Depthwise(const Operator& op, const Shape& input, const Shape& output);
 
-  // Whether this is for the operator: as many channels out as in, and a window
-  // whose rows fit into caches.
+  // Returns true if this class supports the operator: it has as many output as
+  // input channels, and its window has at most kMaxRows rows, which fit into
+  // caches.
   static bool Takes(const Operator& op, const Shape& input,
                     const Shape& output);
 
   int64_t channels() const { return channels_; }
   int64_t out_width() const { return out_width_; }
-  // Of all images' outputs.
+  // The number of output rows of all images.
   int64_t rows() const { return images_ * out_height_; }
   int64_t row_floats() const { return out_width_ * channels_; }
 
@@ -36,8 +38,8 @@ class Depthwise {
     int64_t begin = 0, end = 0;
   };
 
-  // The input: the sum of one or more terms, or rows, [W,C], each of which
-  // `make` writes when it is needed.
+  // The input: either the sum of one or more terms, or rows [W,C] that `make`
+  // writes when they are needed.
   struct Image {
     std::vector<Term> terms;
     std::function<void(int64_t image, int64_t row, float* to)> make;
@@ -47,18 +49,18 @@ class Depthwise {
     const float* filter = nullptr;  // [kh,kw,C]
     const float* bias = nullptr;    // [C], or null for none
     Activation activation;
-    float* output = nullptr;  // the first row's; the others lie behind it
+    float* output = nullptr;  // the first row; the others follow it
     int64_t output_pitch = 0;
-    // Where it is not null: called with rows, of which there are this many or
-    // fewer, once they are there; the next ones then overwrite them.
+    // If not null, it is called with each batch of finished rows, which has at
+    // most rows_at_once rows. The next batch overwrites these rows.
     std::function<void(const Rows& rows)> use;
     int64_t rows_at_once = 1;
   };
 
-  // Scratch memory that Run needs.
+  // The scratch memory that Run needs.
   int64_t scratch_floats(const Image& image) const;
 
-  // Computes some rows on the calling thread.
+  // Computes `rows` on the calling thread.
   void Run(const Image& image, const Arguments& arguments, Rows rows,
            float* scratch) const;
 
@@ -72,8 +74,8 @@ class Depthwise {
   }
   int64_t vectors() const;  // of channels
 
-  // Floats from one to the next. Rows that are made are left as they are; of
-  // others, vectors of one row lie together.
+  // Distances in the ring, in floats. Rows that Image::make writes keep their
+  // layout [W,C]. Other rows are stored as [vectors, padded W, kVectorFloats].
   struct Ring {
     int64_t pixel = 0, vector = 0, row = 0;
   };

@@ -10,8 +10,8 @@
 namespace ios::cpu {
 namespace {
 
-// The sum of kTerms terms, or of all there are for 0, from a channel of a pixel
-// on.
+// Returns a vector of the sum of kTerms terms (all `count` terms if kTerms is
+// 0), from `channel` of `pixel` on.
 template <typename V, int kTerms>
 IOS_INLINE V SumAt(const Term* terms, int64_t count, int64_t pixel,
                    int64_t channel) {
@@ -27,7 +27,7 @@ IOS_INLINE V SumAt(const Term* terms, int64_t count, int64_t pixel,
   return sum;
 }
 
-// kVectorFloats channels of it.
+// Copies kVectorFloats channels of the sum, with the activation applied.
 template <typename Isa, Activation::Kind kActivation, int kTerms>
 IOS_INLINE void CopyChannels(const Term* terms, int64_t count, int64_t pixel,
                              int64_t channel, float* to) {
@@ -61,8 +61,8 @@ IOS_INLINE void CopyRow(const InputRow& row) {
     }
     return;
   }
-  // Behind a pixel's channels there may be anything: it gets into what is
-  // written beyond a pixel of the output.
+  // The floats after a pixel's channels may have any value. That value only
+  // gets into floats beyond a pixel of the output, which are overwritten.
   float* to = row.to;
   int64_t i = 0;
   for (; i < std::min(row.whole, row.columns); ++i, to += kVectorFloats) {
@@ -101,14 +101,14 @@ IOS_INLINE void Copy(const InputRow& row) {
            : CopyAnyRow<Isa, Activation::kNone>(row);
 }
 
-// Windows of one width that are computed at once: with their factors and a
-// pixel they stay in registers.
+// The number of windows that are computed together. Their sums, their factors
+// and a pixel fit into the registers.
 template <typename Isa, int kFactors>
 constexpr int kWindows =
     std::min(8, (sizeof(typename Isa::Vector) == 64 ? 32 : 16) - 2 - kFactors);
 
-// Adds what a row of the image gives to kCount windows kWidth wide that are
-// kStride pixels apart: a pixel is loaded once for all of them.
+// Adds the products of an image row to kCount windows that are kWidth wide and
+// kStride pixels apart. Each pixel is loaded once for all windows.
 template <int kWidth, int kStride, int kCount, typename V>
 IOS_INLINE void AddRow(const float* x, int64_t pixel, const V* factors,
                        V* sums) {
@@ -126,7 +126,7 @@ IOS_INLINE void AddRow(const float* x, int64_t pixel, const V* factors,
   }
 }
 
-// Any windows.
+// Does the same for windows of any width, stride and dilation.
 template <int kCount, typename V>
 IOS_INLINE void AddAnyRow(const OutputRow& row, const float* x,
                           const float* filter, V* sums) {
@@ -169,7 +169,7 @@ IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
     }
     return;
   }
-  // Elsewhere in memory first: registers cannot be written in pieces.
+  // Write to a buffer first: parts of registers cannot be stored.
   float pixels[kCount][Width<V>()];
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) std::memcpy(pixels[i], &sums[i], sizeof(V));
@@ -181,9 +181,10 @@ IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
   }
 }
 
-// A row of windows, of as many channels as a V has, from the vector's channel
-// `part` on. kWidth and kStride are 0 for any windows. The factors of kRows
-// rows stay in registers, where all of these are in the image.
+// Computes a row of windows for as many channels as a V has, from the vector's
+// channel `part` on. kWidth and kStride are 0 for windows of any shape. If
+// kRows is not 0, the factors of kRows rows stay in registers, and all these
+// rows must be in the image.
 template <typename Isa, typename V, int kRows, int kWidth, int kStride>
 struct Columns {
   static constexpr int kFactors = std::max(kRows, 1) * std::max(kWidth, 1);
@@ -271,7 +272,7 @@ IOS_INLINE bool ComputeAdjacent(const OutputRow& row, int64_t part) {
       Columns<Isa, V, 0, 5, kStride>(row, part).ComputeAll();
       return true;
   }
-  // Those of networks such as ConvNeXt.
+  // Networks such as ConvNeXt have these windows.
   if constexpr (kStride == 1) {
     if (row.width == 7) {
       Columns<Isa, V, 0, 7, kStride>(row, part).ComputeAll();
@@ -281,8 +282,8 @@ IOS_INLINE bool ComputeAdjacent(const OutputRow& row, int64_t part) {
   return false;
 }
 
-// Code for the usual windows takes long to compile: x86 processors without
-// AVX2, of before 2013, do without.
+// Code for the usual windows takes long to compile. x86 processors without
+// AVX2, made before 2013, use the general code.
 #ifdef __x86_64__
 template <typename Isa>
 constexpr bool kHasAdjacent = !std::is_same_v<Isa, Baseline>;
@@ -295,8 +296,8 @@ template <typename Isa>
 IOS_INLINE void Compute(const OutputRow& row) {
   constexpr int64_t kWidth = Width<typename Isa::Vector>();
   const int64_t channels = std::min(row.channels, kVectorFloats);
-  // The last channels first: what is written beyond a pixel are the first ones
-  // of the next.
+  // Start with the last channels: the floats that they write beyond a pixel are
+  // the first channels of the next pixel, which are written later.
   for (int64_t part = (channels - 1) / kWidth * kWidth; part >= 0;
        part -= kWidth) {
     if constexpr (kHasAdjacent<Isa>) {

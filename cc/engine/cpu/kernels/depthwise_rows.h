@@ -1,5 +1,5 @@
-// One row of a depthwise convolution: of the image on its way into a ring of
-// rows, and of the output, of rows that are there.
+// Single rows of a depthwise convolution: copies a row of the image into a ring
+// of rows, and computes a row of the output from rows in the ring.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_DEPTHWISE_ROWS_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_DEPTHWISE_ROWS_H_
 
@@ -11,15 +11,16 @@
 
 namespace ios::cpu {
 
-// Channels that are computed at once, whatever the instruction set.
+// Channels that are computed together, for every instruction set.
 constexpr int64_t kVectorFloats = 16;
 typedef float Vector
     __attribute__((vector_size(kVectorFloats * sizeof(float))));
 
 constexpr int64_t kMaxRows = 16;  // of a window
 
-// Where the vector that would begin at `channel` does: the last one overlaps
-// the one before it.
+// Returns the channel where the vector for `channel` begins. The last vector is
+// shifted so that it ends with the last channel; it may overlap the one before
+// it.
 inline int64_t FirstChannel(int64_t channel, int64_t channels) {
   return std::max<int64_t>(std::min(channel, channels - kVectorFloats), 0);
 }
@@ -33,12 +34,12 @@ struct Term {
 // One row of the image on its way into the ring: [W,C] to [vectors, padded W].
 struct InputRow {
   const std::vector<Term>* terms;
-  int64_t pixel;  // the first, of the terms'
+  int64_t pixel;  // the first one, in the terms
   int64_t channels;
-  int64_t columns;  // that are copied
-  int64_t whole;    // of these, behind which there is a vector's length to read
+  int64_t columns;  // to copy
+  int64_t whole;    // of these, columns where a whole vector can be read
   bool relu;
-  float* to;            // of the first of these columns
+  float* to;            // for the first of these columns
   int64_t vector_step;  // floats
 };
 
@@ -46,7 +47,7 @@ void CopyInputRow(const InputRow& row);
 
 // One row of the output, one vector of channels.
 struct OutputRow {
-  const float* rows[kMaxRows];  // of the ring, of this vector, in the image
+  const float* rows[kMaxRows];  // rows of this vector in the ring
   int64_t first, count;         // rows of the window that are in the image
   const float* filter;          // of this vector
   int64_t filter_step;          // floats between cells
@@ -59,8 +60,8 @@ struct OutputRow {
   float* out;
   int64_t pitch;     // floats between pixels
   int64_t channels;  // of a pixel
-  // A vector may be longer than a pixel. What it writes beyond is overwritten
-  // by the pixels that follow; `whole` columns have enough of them.
+  // A vector may be longer than a pixel. The pixels that follow overwrite the
+  // floats beyond the pixel. `whole` columns have enough pixels after them.
   int64_t whole;
 };
 

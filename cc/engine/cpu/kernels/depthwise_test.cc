@@ -1,4 +1,4 @@
-// The depthwise convolution of the CPU, beside its definition.
+// Compares the depthwise convolution of the CPU with its definition.
 #include "cc/engine/cpu/kernels/depthwise.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class Random {
   std::uniform_real_distribution<float> distribution_{-1, 1};
 };
 
-// In double precision, window by window.
+// Computes the convolution in double precision, window by window.
 std::vector<double> Definition(const Case& c, const std::vector<double>& x,
                                const std::vector<float>& filter) {
   const int64_t channels = c.input[3];
@@ -81,7 +81,7 @@ void Check(const Case& c) {
   Random random;
   const std::vector<float> filter =
       random.Floats(c.kernel[0] * c.kernel[1] * channels);
-  // Pixels of the second term lie further apart.
+  // Pixels of later terms are further apart.
   std::vector<std::vector<float>> tensors;
   std::vector<Term> terms;
   std::vector<double> x(pixels * channels);
@@ -98,8 +98,9 @@ void Check(const Case& c) {
   const std::vector<double> wanted = Definition(c, x, filter);
   EXPECT(depthwise.rows() * depthwise.row_floats() ==
          static_cast<int64_t>(wanted.size()));
-  // As one thread computes it, and as several share the rows: the last ones
-  // first, which must be left alone from then on.
+  // Compute all rows at once, as one thread does, then in shares, as several
+  // threads do. The last rows are first, because later calls must leave them
+  // alone.
   for (const int64_t share : {depthwise.rows(), int64_t{1}, int64_t{3}}) {
     std::vector<float> y(wanted.size(), 1e9f);
     std::vector<float> scratch(depthwise.scratch_floats({terms, nullptr}));

@@ -12,8 +12,8 @@
 namespace ios::cpu {
 namespace {
 
-// out[i] = activation(VALUE) for i in [0, n). A Relu is part of the loop, for
-// it is what most of these have; like TensorFlow's it keeps NaN.
+// out[i] = activation(VALUE) for i in [0, n). Relu is part of the loop because
+// it is the most common activation here. Like TensorFlow's Relu, it keeps NaN.
 #define IOS_ROW(VALUE)                            \
   if (activation == Activation::kRelu) {          \
     for (int64_t i = 0; i < n; ++i) {             \
@@ -37,8 +37,8 @@ IOS_VECTORIZED void AddRow(const float* a, const float* b, int64_t n,
 }
 #undef IOS_ROW
 
-// Numbers again and again: what is one for each channel, for several pixels at
-// a time, so that loops over few channels are long.
+// Repeats per-channel values for several pixels, so that loops over few
+// channels become long.
 class Repeated {
  public:
   static constexpr int64_t kFloats = 1024;
@@ -56,19 +56,21 @@ class Repeated {
   float values_[kFloats];
 };
 
-// Whether that is worth it.
+// Returns true if Repeated pays off for this number of channels.
 bool IsRepeated(int64_t channels) {
   return channels > 0 && channels <= Repeated::kFloats / 4;
 }
 
-// Calls row(first float, floats) for pieces of `pixels` x `channels`: long
-// contiguous runs where all views are dense, else a row a pixel.
+// Calls row(pixel, channel, floats) for pieces of `pixels` x `channels`. If all
+// views are dense, pieces are long contiguous runs: `pixel` is 0, and `channel`
+// is the offset in floats. Otherwise each pixel is a piece.
 template <typename Row>
 void ForRows(int64_t pixels, int64_t channels, bool dense, Row&& row) {
   if (dense) {
     ParallelFor(pixels * channels, kGrainFloats,
                 [&](int64_t begin, int64_t end) {
-                  // Sums of several terms stay in the cache between terms.
+                  // Short pieces keep sums of several terms in the cache
+                  // between terms.
                   for (int64_t i = begin; i < end; i += kGrainFloats) {
                     row(0, i, std::min(kGrainFloats, end - i));
                   }
@@ -81,17 +83,18 @@ void ForRows(int64_t pixels, int64_t channels, bool dense, Row&& row) {
   }
 }
 
-// Rows of so few channels take longer to begin than to compute.
+// Rows with at most this many channels take longer to start than to compute.
 constexpr int64_t kFewChannels = 64;
-// Floats that are computed together where rows are so short.
+// Floats that are computed together if rows are that short.
 constexpr int64_t kBlockFloats = 1024;
 
 bool HasFewChannels(const Target& to) {
   return to.view.channels() > 0 && to.view.channels() <= kFewChannels;
 }
 
-// Pixels from one on, side by side: where they are, or in `scratch`, of
-// kBlockFloats. What has one number for each pixel gives it to all channels.
+// Returns the address of `pixels` pixels, from `pixel` on, that lie side by
+// side. They are copied to `scratch`, which has kBlockFloats floats, if
+// necessary. A tensor with one value for each pixel gives it to all channels.
 const float* Gather(const Source& from, int64_t pixel, int64_t pixels,
                     int64_t channels, float* scratch) {
   const float* x = At(from, pixel, 0);
@@ -104,8 +107,8 @@ const float* Gather(const Source& from, int64_t pixel, int64_t pixels,
   return scratch;
 }
 
-// Calls block(first pixel, pixels, floats of `to`) for blocks of kBlockFloats
-// or fewer; `to` has few channels.
+// Calls block(first pixel, pixels, out) for blocks of at most kBlockFloats
+// floats. The block's result in `out` goes to `to`, which has few channels.
 template <typename Block>
 void ForBlocks(const Target& to, Block&& block) {
   const int64_t channels = to.view.channels();
@@ -184,8 +187,8 @@ void Add(const std::vector<Source>& terms, Activation activation,
           });
 }
 
-// Whether `y` has one number for each channel, of each image or of all, and
-// BinaryPerChannel is for it.
+// Returns true if BinaryPerChannel supports the operands: `y` has one value for
+// each channel, either of each image or of all images.
 bool IsPerChannel(const Source& x, const Source& y, const Target& to) {
   const Shape& shape = y.view.shape;
   return shape.size() == 4 && x.view.shape == to.view.shape && x.view.dense() &&
@@ -220,8 +223,8 @@ void BinaryPerChannel(BinaryFunction function, const Source& x, const Source& y,
               });
 }
 
-// Whether both operands have the pixels of `to`, and BinaryOfBlocks is for
-// them: their rows are short, and not side by side.
+// Returns true if BinaryOfBlocks supports the operands: both have the pixels of
+// `to`, and their rows are short and not contiguous.
 bool IsOfBlocks(const Source& x, const Source& y, const Target& to) {
   const Shape& shape = to.view.shape;
   if (shape.size() != 4 || !HasFewChannels(to)) return false;

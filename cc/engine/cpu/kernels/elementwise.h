@@ -1,6 +1,5 @@
-// Kernels of operators that compute each value of their output by itself, from
-// pitched tensors, which oneDNN's primitives do not take. Each splits its work
-// over the current lane.
+// Elementwise kernels for pitched tensors, which oneDNN's primitives do not
+// support. Each kernel splits its work over the current lane.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_ELEMENTWISE_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_ELEMENTWISE_H_
 

@@ -13,37 +13,40 @@ namespace {
 template <typename Isa>
 constexpr int64_t kPanelOf = Isa::kVectors * Width<typename Isa::Vector>();
 
-// Channels that a tile walks through before the next one does. Their part of a
-// panel may be larger than a core's first cache: it is read in order, and an
-// output that is kept and read again for more channels costs more.
+// Channels that a tile walks through before the next tile starts. Their part of
+// a panel may be larger than a core's L1 cache, because it is read in order.
+// With fewer channels, outputs would be stored and read again more often, which
+// costs more.
 constexpr int64_t kDepth = 768;
 
-// Pixels that all panels of a unit are multiplied with before the next pixels
-// are: with kDepth channels they stay in half of a second cache of 512 KiB.
-// Whole tiles of AVX2 and of AVX-512.
+// Pixels that are multiplied with all panels of a unit before the next pixels.
+// With kDepth channels, they take half of an L2 cache of 512 KiB. 84 pixels are
+// whole tiles of both AVX2 and AVX-512.
 constexpr int64_t kPixels = 84;
 
-constexpr int64_t kLine = 16;  // floats of a cache's
+constexpr int64_t kLine = 16;  // floats of a cache line
 
-// A tile of a unit: some pixels and the filters of a panel, or what is left.
+// A tile of a unit: some pixels, and the filters of a panel or the remaining
+// filters.
 struct Tile {
   const float* input;
   int64_t input_pitch;
   const float* panel;
-  const float* ahead;  // what is to be in a cache when it is needed
-  int64_t interval;    // channels after which the next line of it is asked for
+  const float* ahead;  // factors of the next panel, to prefetch
+  int64_t interval;    // channels between two prefetches from it
   int64_t depth;       // channels
   float* output;
   int64_t output_pitch;
   int64_t filters;
-  bool first, last;  // of the channels
+  bool first, last;  // step through the channels
   const float* bias;
   const float* residual;
   int64_t residual_pitch;
   Activation::Kind activation;  // kNone, kRelu or kRelu6
 };
 
-// Adds rows that are `pitch` floats apart, or one to all for 0.
+// Adds rows that are `pitch` floats apart. If `pitch` is 0, adds one row to
+// all.
 template <int kRows, int kVectors, typename V>
 IOS_INLINE void AddRows(const float* from, int64_t pitch,
                         V (&sums)[kRows][kVectors]) {
@@ -58,7 +61,7 @@ IOS_INLINE void AddRows(const float* from, int64_t pitch,
   }
 }
 
-// Of a tile of whole vectors.
+// Computes a tile of whole vectors.
 template <typename Isa, int kRows, int kVectors>
 IOS_INLINE void Multiply(const Tile& tile) {
   using V = typename Isa::Vector;
@@ -110,7 +113,7 @@ IOS_INLINE void Multiply(const Tile& tile) {
   }
 }
 
-// The vectors of a panel that hold filters.
+// Computes the vectors of a panel that hold filters.
 template <typename Isa, int kRows, int kVectors = Isa::kVectors>
 IOS_INLINE void MultiplyVectors(const Tile& tile) {
   if constexpr (kVectors > 1) {
@@ -137,7 +140,8 @@ inline void CopyRows(int64_t rows, int64_t count, const float* from,
   }
 }
 
-// Any tile: one whose last vector is not whole is computed in a copy.
+// Computes any tile. A tile whose last vector is not whole is computed in a
+// copy.
 template <typename Isa>
 IOS_INLINE void MultiplyAny(int64_t rows, const Tile& tile) {
   constexpr int64_t kPanel = kPanelOf<Isa>;
@@ -178,14 +182,14 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
   const Activation& activation = arguments.activation;
   const bool at_once = IsInRegisters(activation);
   constexpr int64_t kPanel = kPanelOf<Isa>;
-  const int64_t panels = Quotient(plan.filters, kPanel);
+  const int64_t panels = CeilDiv(plan.filters, kPanel);
   Tile tile;
   tile.input_pitch = arguments.input_pitch;
   tile.output_pitch = arguments.output_pitch;
   tile.residual_pitch = arguments.residual_pitch;
   tile.activation = at_once ? activation.kind : Activation::kNone;
-  // Equally deep steps.
-  const int64_t steps = Quotient(plan.channels, kDepth);
+  // The steps have about equal depths.
+  const int64_t steps = CeilDiv(plan.channels, kDepth);
   for (int64_t number = begin; number < end; ++number) {
     const int64_t strip = number / plan.parts, part = number % plan.parts;
     const int64_t first_panel = part * panels / plan.parts;
@@ -195,11 +199,12 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
     const int64_t first_pixel = strip * plan.pixels / plan.strips;
     const int64_t end_pixel = (strip + 1) * plan.pixels / plan.strips;
     const int64_t all = end_pixel - first_pixel;
-    const int64_t at_a_time = Quotient(all, Quotient(all, kPixels));
+    const int64_t at_a_time = CeilDiv(all, CeilDiv(all, kPixels));
     for (int64_t p = first_pixel; p < end_pixel; p += at_a_time) {
       const int64_t count = std::min(at_a_time, end_pixel - p);
-      // As equally high as there can be: low ones wait for their sums.
-      const int64_t tiles = Quotient(count, Isa::kRows);
+      // The tiles have about equal heights: a low tile has few sums, and has to
+      // wait for them.
+      const int64_t tiles = CeilDiv(count, Isa::kRows);
       const int64_t low = count / tiles, higher = count % tiles;
       tile.interval = tiles;
       for (int64_t step = 0; step < steps; ++step) {
@@ -207,11 +212,12 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
         tile.depth = (step + 1) * plan.channels / steps - channel;
         tile.first = step == 0;
         tile.last = step == steps - 1;
-        const int64_t ahead = Quotient(tile.depth, tiles) * kPanel;
+        const int64_t ahead = CeilDiv(tile.depth, tiles) * kPanel;
         for (int64_t f = first_filter; f < end_filter; f += kPanel) {
           tile.panel = arguments.filter + f * plan.channels + channel * kPanel;
-          // Filters come from memory in a large network: while the tiles are
-          // computed with a panel, each asks for some of the next one.
+          // In a large network, filters come from main memory. While tiles are
+          // computed with one panel, each tile prefetches a part of the next
+          // panel.
           const float* const next = f + kPanel < end_filter
                                         ? tile.panel + kPanel * plan.channels
                                         : arguments.filter +
@@ -266,13 +272,14 @@ IOS_AVX512 void Run(Avx512, const GemmPlan& plan,
 GemmPlan::GemmPlan(int64_t pixels, int64_t channels, int64_t filters,
                    int threads)
     : pixels(pixels), channels(channels), filters(filters) {
-  // Several units a thread, so that one that lost its core delays little; but
-  // not of few pixels, and as many for each thread.
+  // Each thread gets several units, so that a thread that lost its core delays
+  // little. But units must not have too few pixels, and each thread gets the
+  // same number.
   constexpr int64_t kPerThread = 2, kLeastPixels = 56;
   const int64_t wanted = threads == 1 ? 1 : threads * kPerThread;
-  strips = std::min(Quotient(pixels, kLeastPixels), wanted);
-  parts = std::min(Quotient(wanted, std::max<int64_t>(strips, 1)),
-                   Quotient(filters, GemmPanel()));
+  strips = std::min(CeilDiv(pixels, kLeastPixels), wanted);
+  parts = std::min(CeilDiv(wanted, std::max<int64_t>(strips, 1)),
+                   CeilDiv(filters, GemmPanel()));
 }
 
 int64_t GemmPanel() {

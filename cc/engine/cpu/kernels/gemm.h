@@ -1,10 +1,10 @@
-// Products of matrices, pixels x channels by channels x filters: 1x1
-// convolutions, and their bias, residual and activation.
+// Matrix products, [pixels, channels] by [channels, filters]: 1x1 convolutions
+// with their bias, residual and activation.
 //
-// The work is cut into units of some rows of pixels and a range of filters
-// each. A unit keeps a tile of the output in registers while it walks through
-// the channels; its pixels stay in a core's second cache, and a panel of
-// filters in the first.
+// The work is cut into units. Each unit has a range of pixels and a range of
+// filters. It keeps a tile of the output in registers while it walks through
+// the channels. Its pixels stay in a core's L2 cache, and a panel of filters in
+// L1.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_GEMM_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_GEMM_H_
 
@@ -15,7 +15,7 @@
 namespace ios::cpu {
 
 struct GemmPlan {
-  // For `threads` that share the units.
+  // Plans for `threads` threads that share the units.
   GemmPlan(int64_t pixels, int64_t channels, int64_t filters, int threads);
 
   int64_t units() const { return strips * parts; }
@@ -24,8 +24,8 @@ struct GemmPlan {
   int64_t strips = 0, parts = 0;  // of all pixels, of all filters
 };
 
-// Filters of a panel: of these lie together what is multiplied with a channel.
-// Zeros are behind the last one's.
+// The number of filters in a panel. For each channel, a panel stores the
+// factors of its filters side by side. The last panel is filled up with zeros.
 int64_t GemmPanel();
 
 // Tensors have pixels `pitch` floats apart.

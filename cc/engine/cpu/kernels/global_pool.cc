@@ -13,17 +13,18 @@ namespace {
 
 // Channels that are summed together: four cache lines.
 constexpr int64_t kChunk = 64;
-// Of a sum in float32: of more, a large map far from 0 would lose digits.
+// Pixels of one sum in float32. With more pixels, a large map with values far
+// from 0 would lose digits.
 constexpr int64_t kPartialPixels = 32;
 
-// Keeps NaN.
+// Sets each out[i] to the larger of out[i] and x[i]. Keeps NaN.
 IOS_VECTORIZED void MaxRow(const float* x, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) {
     out[i] = x[i] > out[i] || x[i] != x[i] ? x[i] : out[i];
   }
 }
 
-// Wider ones would not stay in registers with AVX2.
+// Sums of wider vectors would not stay in registers with AVX2.
 typedef float Vector __attribute__((vector_size(32)));
 constexpr int64_t kWidth = sizeof(Vector) / sizeof(float);
 
@@ -49,7 +50,7 @@ IOS_INLINE void SumVectors(const float* x, int64_t pitch, int64_t pixels,
   }
 }
 
-// Adds `n` channels of so many pixels to `out`.
+// Adds `n` channels of `pixels` pixels to `out`.
 IOS_VECTORIZED void SumPixels(const float* x, int64_t pitch, int64_t pixels,
                               int64_t n, float* out) {
   int64_t c = 0;
@@ -68,7 +69,7 @@ IOS_VECTORIZED void SumPixels(const float* x, int64_t pitch, int64_t pixels,
   }
 }
 
-// Adds `x` to `out`, or takes the larger ones; a NaN stays one.
+// Adds `x` to `out`, or takes the larger values. Keeps NaN.
 template <typename T>
 void Join(PoolKind kind, const T* x, int64_t n, double* out) {
   if (kind != PoolKind::kMax) {
@@ -80,8 +81,7 @@ void Join(PoolKind kind, const T* x, int64_t n, double* out) {
   }
 }
 
-// The pooling of all images: in chunks of channels, of which each image has
-// some.
+// Pools all images, in chunks of some channels of one image.
 class ImagePool {
  public:
   ImagePool(const Source& x, PoolKind kind, const Target& to)
@@ -93,7 +93,7 @@ class ImagePool {
         chunks_(x.view.shape[0] * in_image_) {}
 
   void Run() const {
-    // A few large ones are cut into as many parts as there are threads.
+    // A few large chunks are cut into as many parts as there are threads.
     const Lane* lane = CurrentThread().lane;
     const int64_t parts = lane ? lane->size : 1;
     if (chunks_ < parts && cells_ * kChunk >= parts * kGrainFloats) {
@@ -117,7 +117,8 @@ class ImagePool {
     return std::min(kChunk, x_.view.channels() - channel(chunk));
   }
 
-  // The sums or maxima of a chunk's channels over some of its image's cells.
+  // Computes the sums or maxima of a chunk's channels over cells [first, last)
+  // of its image.
   void Pool(int64_t chunk, int64_t first, int64_t last, double* out) const {
     const int64_t c = channel(chunk), n = width(chunk);
     const int64_t before = chunk / in_image_ * cells_;
@@ -141,7 +142,7 @@ class ImagePool {
     }
   }
 
-  // The neutral element, divided by the number of cells.
+  // Returns the result for an image without cells.
   double OfNothing() const {
     if (kind_ == PoolKind::kMax) return -INFINITY;
     return kind_ == PoolKind::kAvg ? NAN : 0.0;

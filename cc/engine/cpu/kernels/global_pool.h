@@ -1,4 +1,4 @@
-// The kernel of global pools: maps to a pixel.
+// The kernel of global pools, which reduce each image to one pixel.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_GLOBAL_POOL_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_GLOBAL_POOL_H_
 
@@ -7,7 +7,7 @@
 
 namespace ios::cpu {
 
-// Over height and width; `to` is [N,1,1,C] or [N,C].
+// Pools over height and width. `to` is [N,1,1,C] or [N,C].
 void GlobalPool(const Source& x, PoolKind kind, const Target& to);
 
 }  // namespace ios::cpu

@@ -1,4 +1,4 @@
-// The instruction set that kernels with code of their own for each are to use.
+// The instruction set for kernels that have separate code for several sets.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_INSTRUCTION_SET_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_INSTRUCTION_SET_H_
 
@@ -8,7 +8,7 @@ namespace ios::cpu {
 
 enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
 
-// oneDNN's, which ONEDNN_MAX_CPU_ISA limits.
+// Returns the best set that oneDNN may use. ONEDNN_MAX_CPU_ISA limits it.
 inline InstructionSet BestInstructionSet() {
   static const InstructionSet best = [] {
     const auto has = [](dnnl::cpu_isa isa) {

@@ -10,7 +10,7 @@
 namespace ios::cpu {
 namespace {
 
-// Sums are made of so many partial ones, which vectorise.
+// A sum is made of this many partial sums, so that loops vectorise.
 constexpr int kPartial = 16;
 
 float Total(const float* partial) {
@@ -48,7 +48,7 @@ IOS_VECTORIZED void NormalizeRow(const float* x, float mean, float factor,
   }
 }
 
-// sums[c] += x[c] of all rows.
+// sums[c] += x[c] for all rows.
 IOS_VECTORIZED void SumRows(const float* x, int64_t pitch, int64_t rows,
                             int64_t n, float* __restrict sums) {
   for (int64_t row = 0; row < rows; ++row, x += pitch) {
@@ -79,7 +79,7 @@ IOS_VECTORIZED void NormalizeRows(const float* x, int64_t pitch, int64_t rows,
   }
 }
 
-// Of each row, what is left of its largest element.
+// Subtracts the largest element of each row.
 IOS_VECTORIZED void SubtractLargest(const float* x, int64_t pitch, int64_t rows,
                                     int64_t n, float* out, int64_t out_pitch) {
   for (int64_t row = 0; row < rows; ++row, x += pitch, out += out_pitch) {
@@ -145,9 +145,9 @@ void ReduceChannels(const Source& x, PoolKind kind, const Target& to) {
 }
 
 void Softmax(const Source& x, const Target& to) {
-  // Of a NaN, or of a largest element that is not finite, all differences are
-  // NaN or their sum is.
-  constexpr int64_t kAtOnce = 4096;  // of floats that are not far from another
+  // If a row has a NaN, or its largest element is not finite, then its
+  // differences or their sum are NaN. So its results are NaN.
+  constexpr int64_t kAtOnce = 4096;  // floats of a dense output
   const int64_t n = x.view.channels(), pitch = to.view.pitch;
   const int64_t most =
       pitch == n && n > 0 ? std::max(kAtOnce / n, int64_t{1}) : 1;
@@ -187,7 +187,7 @@ ImageNorm::ImageNorm(const TensorView& x, const TensorView& to, int64_t groups)
   const int64_t images = std::max<int64_t>(1, x.shape[0]);
   pixels_ = x.pixels() / images;
   if (x.dense() && to.dense() && channels_ > 0) {
-    // Rows of few channels leave most of a vector empty.
+    // Rows of few channels would leave most of a vector empty.
     while (repeat_ * channels_ < 32 && pixels_ % (2 * repeat_) == 0 &&
            pixels_ > 0) {
       repeat_ *= 2;
@@ -214,7 +214,7 @@ void ImageNorm::ForChunks(const Function& function) const {
 
 double ImageNorm::MeanOf(const float* sums, int64_t group) const {
   const int64_t n = repeat_ * channels_, each = channels_ / groups_;
-  // Of millions of numbers float32 would lose digits.
+  // A float32 sum of millions of numbers would lose digits.
   double total = 0.0;
   for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
     for (int64_t r = 0; r < repeat_; ++r) {

@@ -1,4 +1,4 @@
-// Kernels that take channels together: reductions, normalisations, shuffles.
+// Kernels that combine channels: reductions, normalisations, shuffles.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_NORMALIZATION_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_NORMALIZATION_H_
 
@@ -10,10 +10,10 @@
 
 namespace ios::cpu {
 
-// Of each pixel's channels; `to` has one.
+// Reduces each pixel's channels to one; `to` has one channel.
 void ReduceChannels(const Source& x, PoolKind kind, const Target& to);
 
-// exp(x) / sum(exp(x)) of each pixel's channels.
+// exp(x) / sum(exp(x)) over the channels of each pixel.
 void Softmax(const Source& x, const Target& to);
 
 // (x - mean) / sqrt(variance + epsilon) * scale[c] + shift[c].
@@ -23,12 +23,13 @@ struct Normalization {
   const float* shift = nullptr;
 };
 
-// With the mean and variance of each pixel's groups of channels.
+// Normalises with the mean and variance of each group of channels of each
+// pixel.
 void NormalizePixels(const Source& x, int64_t groups,
                      const Normalization& normalization, const Target& to);
 
-// The same of each image's groups of channels. The result does not depend on
-// the number of threads.
+// Normalises with the mean and variance of each group of channels of each
+// image. The result does not depend on the number of threads.
 class ImageNorm {
  public:
   ImageNorm() = default;
@@ -39,13 +40,14 @@ class ImageNorm {
            const Target& to, float* scratch) const;
 
  private:
-  // Rows that are summed in float32, by one thread.
+  // Rows that one thread sums in float32.
   static constexpr int64_t kChunkRows = 64;
 
   // Calls function(chunk, its first row, its rows) for each chunk of an image.
   template <typename Function>
   void ForChunks(const Function& function) const;
-  // The mean of the sums of a group, of all chunks and pixels of rows.
+  // Returns the mean of a group, from the sums of all chunks and all pixels of
+  // a row.
   double MeanOf(const float* sums, int64_t group) const;
   // Sets the channels of a group in a row to value(channel).
   template <typename Function>

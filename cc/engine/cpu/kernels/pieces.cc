@@ -15,8 +15,8 @@ TensorView Channels(const TensorView& view, int64_t size) {
 }  // namespace
 
 std::vector<Range> RangesOf(const TaskSpec& spec) {
-  // How far each of the operator's inputs is: the tensor that comes next, and
-  // how many of its channels are behind.
+  // The position in an input of the operator: the next tensor, and the number
+  // of its channels that are already in ranges.
   struct Position {
     size_t tensor;
     int64_t channel;

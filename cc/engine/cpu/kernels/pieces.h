@@ -1,5 +1,5 @@
-// Inputs in pieces: which tensors, and which of their channels, make up the
-// channels of an output.
+// Inputs in pieces: which channels of which tensors make up the channels of the
+// output.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_PIECES_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_PIECES_H_
 
@@ -12,7 +12,7 @@
 
 namespace ios::cpu {
 
-// Some channels of one tensor.
+// A range of channels of one tensor.
 struct Piece {
   size_t input = 0;     // of TaskSpec::inputs
   int64_t channel = 0;  // the first
@@ -23,15 +23,16 @@ struct Piece {
   }
 };
 
-// Channels of the output for which every input of the operator is one piece.
+// A range of output channels for which every input of the operator is one
+// piece.
 struct Range {
   int64_t channel = 0;  // the first
   TensorView view;
   std::vector<Piece> pieces;
 };
 
-// All channels, in order; one range where no input is in pieces. The operator's
-// inputs have the output's shape.
+// Returns ranges that cover all output channels, in order. There is one range
+// if no input is in pieces. The operator's inputs must have the output's shape.
 std::vector<Range> RangesOf(const TaskSpec& spec);
 
 }  // namespace ios::cpu

@@ -9,8 +9,8 @@
 namespace ios::cpu {
 namespace {
 
-// Of pitched tensors, a MatMul's input excepted. Where a convolution leaves
-// pixels out, the others are copied first.
+// Reads and writes pitched tensors, except that a MatMul's input must be dense.
+// If a convolution skips pixels, the pixels that it uses are copied first.
 class PointwiseTask : public CpuTask {
  public:
   PointwiseTask(const TaskSpec& spec, const dnnl::engine& engine)
@@ -96,7 +96,7 @@ PointwiseWeights::PointwiseWeights(const dnnl::engine& engine, int64_t channels,
                                         : memory::format_tag::Acdb16a);
   memory::desc flat = FlatDesc(filters);
   if (of.type == OperatorType::kMatMul) {
-    // Of the dimensions that oneDNN's own MatMul has them in.
+    // Use the dimensions that oneDNN's own MatMul has for its weights and bias.
     for (memory::desc* const desc : {&plain, &panels}) {
       *desc = desc->reshape({filters, channels}).permute_axes({1, 0});
     }

@@ -1,4 +1,4 @@
-// The task of a 1x1 convolution as a product of matrices, and its weights.
+// The task of a 1x1 convolution as a matrix product, and its weights.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_POINTWISE_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_POINTWISE_H_
 
@@ -14,13 +14,13 @@ namespace ios::cpu {
 
 class PointwiseWeights {
  public:
-  // `filter` is an operator's [1,1,channels,filters], or [channels,filters], as
-  // TensorFlow has it; `bias` may be null.
+  // `filter` is in TensorFlow's layout: [1,1,channels,filters], or
+  // [channels,filters]. `bias` may be null.
   PointwiseWeights(const dnnl::engine& engine, int64_t channels,
                    const Operator& of, CpuParameter* filter,
                    CpuParameter* bias);
 
-  // The filter and the bias; the rest is the caller's.
+  // Returns arguments with the filter and the bias. The caller sets the others.
   GemmArguments Arguments() const;
 
  private:

@@ -1,5 +1,5 @@
-// Tiles of products that stay in registers: their sizes for each instruction
-// set, and their way from memory and back.
+// Tiles of matrix products that stay in registers: their sizes for each
+// instruction set, and how vectors are loaded and stored.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_REGISTERS_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_REGISTERS_H_
 
@@ -17,7 +17,7 @@
 
 namespace ios::cpu {
 
-// A product keeps kRows rows by kVectors vectors in registers.
+// A matrix product keeps kRows rows by kVectors vectors in registers.
 struct Baseline {
   typedef float Vector __attribute__((vector_size(16)));
   static constexpr int kRows = 2, kVectors = 4;
@@ -31,8 +31,8 @@ struct Avx512 {
   static constexpr int kRows = 14, kVectors = 2;
 };
 
-// Calls `use` with one of these, that of the instruction set to use: the one
-// place where code of several is chosen from.
+// Calls `use` with one of these types: that of the best instruction set. It is
+// the only place that selects code by these types.
 template <typename Use>
 auto ForBestInstructionSet(const Use& use) {
   switch (BestInstructionSet()) {
@@ -52,15 +52,16 @@ constexpr int64_t Width() {
   return sizeof(V) / sizeof(float);
 }
 
-// Floats of a vector that is not whole. A call: inlined wherever vectors are
-// stored, it would be most of what there is to compile.
+// Copies the floats of a partial vector. It is not inlined, because the
+// compiler would otherwise spend most of its time on copies of this code.
 __attribute__((noinline, cold)) inline void CopyPart(const float* from,
                                                      int64_t count, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = from[i];
 }
 
-// `count` elements, or as many as there are; zeros behind them. Copies keep
-// vectors that are whole in registers, here and below.
+// Loads `count` floats, at most one vector, and fills up with zeros. Here and
+// below, partial vectors go through a copy in memory, so that whole vectors
+// stay in registers.
 template <typename V>
 IOS_INLINE V Load(const float* from, int64_t count) {
   V v;
@@ -85,13 +86,13 @@ IOS_INLINE void Store(V v, int64_t count, float* to) {
   }
 }
 
-// Whether products apply an activation before they leave the registers.
+// Returns true if matrix products apply this activation to values in registers.
 inline bool IsInRegisters(const Activation& activation) {
   return activation == Activation::kNone || activation == Activation::kRelu ||
          activation == Activation::kRelu6;
 }
 
-// One of those. NaN stays.
+// Applies an activation for which IsInRegisters() is true. Keeps NaN.
 template <typename V>
 IOS_INLINE void ActivateInRegisters(Activation::Kind activation, V* v) {
   if (activation == Activation::kNone) return;
@@ -99,8 +100,8 @@ IOS_INLINE void ActivateInRegisters(Activation::Kind activation, V* v) {
   if (activation == Activation::kRelu6) *v = *v > 6.0f ? V{} + 6.0f : *v;
 }
 
-// Rounded up.
-inline int64_t Quotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// Returns a / b, rounded up.
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace ios::cpu
 

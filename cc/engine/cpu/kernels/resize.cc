@@ -12,13 +12,13 @@
 namespace ios::cpu {
 namespace {
 
-// The cells that one cell of the output, in one dimension, is made of.
+// The input cells that one output cell is computed from, in one dimension.
 struct Cells {
   int64_t lower, upper;
   float weight;  // of the upper one
 };
 
-// TensorFlow's arithmetic, so that the same cells are nearest.
+// Uses TensorFlow's arithmetic, so that the same cells are nearest.
 std::vector<Cells> CellsOf(const Operator& op, int64_t input, int64_t output) {
   const float scale = ResizeScale(op.coordinates, input, output);
   const bool half_pixel = op.coordinates == Coordinates::kHalfPixel;
@@ -44,8 +44,8 @@ std::vector<Cells> CellsOf(const Operator& op, int64_t input, int64_t output) {
   return cells;
 }
 
-// A row of the output between two rows of the input. `to` has pixels `pitch`
-// floats apart, and `columns` gives offsets in floats.
+// Computes a row of the output from two rows of the input. Pixels of `to` are
+// `pitch` floats apart. `columns` gives offsets in floats.
 IOS_VECTORIZED void InterpolateRow(const float* top, const float* bottom,
                                    float weight, const Cells* columns,
                                    int64_t width, int64_t channels, float* to,
@@ -67,8 +67,9 @@ IOS_VECTORIZED void InterpolateRow(const float* top, const float* bottom,
   }
 }
 
-// TensorFlow's kernel for CPUs copies images of the same size, whose cells are
-// their own nearest ones: between infinities there is nothing.
+// Returns true if cells are copied, not interpolated. TensorFlow's CPU kernel
+// copies an image whose size stays the same: each cell is its own nearest cell.
+// Interpolation would make NaN of infinities.
 bool Copies(const TaskSpec& spec) {
   return spec.op->interpolation == Interpolation::kNearest ||
          spec.inputs[0].shape == spec.output.shape;

@@ -1,4 +1,4 @@
-// The task that resizes images, to their nearest cells or between them.
+// The task that resizes images, by nearest-neighbour or bilinear interpolation.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_RESIZE_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_RESIZE_H_
 

@@ -18,7 +18,7 @@
 namespace ios::cpu {
 namespace {
 
-// Of the image that windows move over.
+// Returns the shape of the image that windows move over.
 Shape ImageShape(const TaskSpec& spec) {
   Shape image = spec.inputs[0].shape;
   image.back() = spec.op->groups;
@@ -49,10 +49,10 @@ class RowsTask : public CpuTask {
     }
     scratch_floats_ =
         WholeLines(depthwise_.scratch_floats(ImageOf(nullptr))) + kApart;
-    // Strips beside each other read some rows twice, or make them twice: no
-    // more than there must be.
+    // Neighbouring strips read or compute some rows twice, so there are no more
+    // strips than necessary.
     const int64_t images = output_.shape[0];
-    strips_ = std::min(Quotient(threads_, images), output_.shape[1]);
+    strips_ = std::min(CeilDiv(threads_, images), output_.shape[1]);
   }
 
   int64_t scratch_floats() const override { return threads_ * scratch_floats_; }
@@ -94,7 +94,7 @@ class RowsTask : public CpuTask {
     return image;
   }
 
-  // Makes pixels of the image of those of the input.
+  // Computes pixels of the image from pixels of the input.
   void Multiply(const float* x, int64_t pixels, float* to) const {
     GemmArguments arguments = product_->Arguments();
     arguments.input = x;
@@ -114,8 +114,8 @@ class RowsTask : public CpuTask {
   const TensorView input_, output_;
   const Depthwise depthwise_;
   const int64_t threads_;
-  dnnl::memory filter_, bias_;               // as TensorFlow has them
-  std::optional<PointwiseWeights> product_;  // that makes the image
+  dnnl::memory filter_, bias_;               // in TensorFlow's layout
+  std::optional<PointwiseWeights> product_;  // makes the image
   Activation product_activation_;
   int64_t strips_ = 1;          // of an image
   int64_t scratch_floats_ = 0;  // of a thread

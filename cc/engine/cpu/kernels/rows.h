@@ -1,5 +1,6 @@
-// The task of a depthwise convolution that goes through its image row by row,
-// and computes the rows itself where a 1x1 convolution makes them.
+// The task of a depthwise convolution that goes through its image row by row.
+// If a 1x1 convolution makes the image, the task can compute the image's rows
+// itself.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_ROWS_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_ROWS_H_
 
@@ -10,11 +11,13 @@
 
 namespace ios::cpu {
 
-// Whether there is one for a convolution of an image: it has that algorithm, a
-// group for each channel, and windows whose rows fit into caches.
+// Returns true if MakeRowsTask supports this convolution: it has
+// Algorithm::kRows, one group for each channel, and windows whose rows fit into
+// caches.
 bool GoesByRows(const Operator& op, const Shape& image, const Shape& output);
 
-// For such a convolution; of `spec`'s product, if there is one.
+// Makes the task of such a convolution. If `spec` has a product, the task
+// computes that, too.
 std::unique_ptr<Task> MakeRowsTask(const TaskSpec& spec,
                                    const dnnl::engine& engine);
 

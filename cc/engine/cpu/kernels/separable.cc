@@ -19,7 +19,7 @@
 namespace ios::cpu {
 namespace {
 
-// The sum of the terms.
+// Returns the image that is the sum of the terms.
 Depthwise::Image ImageOf(const std::vector<TensorView>& terms,
                          const float* const* inputs) {
   Depthwise::Image image;
@@ -29,7 +29,7 @@ Depthwise::Image ImageOf(const std::vector<TensorView>& terms,
   return image;
 }
 
-// Of all channels, and of an output that lies together.
+// Returns arguments for all channels and a dense output.
 Depthwise::Arguments DenseArguments(const Depthwise& depthwise,
                                     const float* filter) {
   Depthwise::Arguments arguments;
@@ -38,8 +38,9 @@ Depthwise::Arguments DenseArguments(const Depthwise& depthwise,
   return arguments;
 }
 
-// The common base of both tasks: holds the terms of their input, the residual
-// and the output of the 1x1 convolution, and creates that convolution.
+// The common base of PrimitiveSepConvTask and KernelSepConvTask. It holds the
+// terms of their input, the residual and the output of the 1x1 convolution, and
+// creates that convolution.
 class SepConvTask : public CpuTask {
  public:
   int64_t scratch_floats() const override { return scratch_.floats(); }
@@ -80,8 +81,8 @@ class SepConvTask : public CpuTask {
   const bool has_residual_;
 };
 
-// Sum, Relu, depthwise and 1x1 convolution one after the other, the
-// convolutions as oneDNN's primitives.
+// Computes sum, Relu, depthwise and 1x1 convolution one after the other. The
+// convolutions are oneDNN primitives.
 class PrimitiveSepConvTask : public SepConvTask {
  public:
   PrimitiveSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
@@ -137,10 +138,10 @@ class PrimitiveSepConvTask : public SepConvTask {
   int64_t activated_ = 0, middle_ = 0, scratchpad_ = 0;
 };
 
-// Sum, Relu and depthwise convolution by our own kernel, in one pass. Where
-// that pays, every thread takes a strip of rows through both convolutions, so
-// that what is between them stays in its cache; else the threads share each
-// convolution.
+// Computes sum, Relu and depthwise convolution in one pass of our own kernel,
+// and the 1x1 convolution with oneDNN. Where it pays off, every thread takes a
+// strip of rows through both convolutions, so that the values between them stay
+// in its cache. Otherwise the threads share each convolution.
 class KernelSepConvTask : public SepConvTask {
  public:
   KernelSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
@@ -162,7 +163,7 @@ class KernelSepConvTask : public SepConvTask {
       pointwise_.push_back(
           Pointwise(spec, engine, rows * depthwise_.out_width()));
     } else {
-      // oneDNN is to plan for the one thread that will call it.
+      // Make oneDNN plan for the one thread that will call it.
       ThreadState& thread = CurrentThread();
       Lane alone;
       alone.planning = true;
@@ -226,7 +227,7 @@ class KernelSepConvTask : public SepConvTask {
   }
 
  private:
-  // Of a strip's intermediate rows: 1 MiB, half of a core's cache.
+  // Limit for a strip's intermediate rows: 1 MiB, half of a core's cache.
   static constexpr int64_t kStripFloats = 256 * 1024;
 
   std::pair<int64_t, int64_t> Strip(int64_t i) const {
@@ -236,8 +237,9 @@ class KernelSepConvTask : public SepConvTask {
   }
   int64_t Length(int64_t i) const { return Strip(i).second - Strip(i).first; }
 
-  // Strips must fit into caches, have about equal lengths, and be worth reading
-  // all weights of the 1x1 convolution for.
+  // Returns true if strips pay off: they fit into caches, have about equal
+  // lengths, and have enough work for reading all weights of the 1x1
+  // convolution.
   bool InStrips(int64_t threads) const {
     const int64_t rows = depthwise_.rows();
     const int64_t longest = (rows + threads - 1) / threads;
@@ -249,17 +251,18 @@ class KernelSepConvTask : public SepConvTask {
 
   const Depthwise depthwise_;
   const int64_t filters_;
-  dnnl::memory filter_;  // as TensorFlow has it
+  dnnl::memory filter_;  // in TensorFlow's layout
   int64_t strips_ = 1;
-  std::vector<Convolution> pointwise_;  // of each strip
+  std::vector<Convolution> pointwise_;  // for each strip
   std::vector<int64_t> scratchpads_;
   int64_t middle_ = 0, rings_ = 0, ring_floats_ = 0;
 };
 
-// The same, with products of matrices instead of oneDNN's 1x1 convolution: of
-// pitched tensors. A thread takes a strip of rows through both convolutions,
-// or, where there are too few rows for each thread to have as many, the threads
-// share the depthwise convolution by rows, then the product by pixels.
+// Like KernelSepConvTask, but with our own matrix product (gemm.h) instead of
+// oneDNN's 1x1 convolution, and with pitched tensors. A thread takes strips of
+// rows through both convolutions. If the rows do not divide evenly among the
+// threads, the threads share the depthwise convolution by rows, then the
+// product by pixels.
 class GemmSepConvTask : public CpuTask {
  public:
   GemmSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
@@ -273,14 +276,14 @@ class GemmSepConvTask : public CpuTask {
         weights_(engine, depthwise_.channels(), *spec.op,
                  AsCpu(spec.parameters[1]),
                  spec.op->bias ? AsCpu(spec.parameters[2]) : nullptr),
-        in_strips_(Quotient(depthwise_.rows(), threads_) * threads_ * 97 <=
+        in_strips_(CeilDiv(depthwise_.rows(), threads_) * threads_ * 97 <=
                    depthwise_.rows() * 100) {
     const int64_t channels = depthwise_.channels();
     const dnnl::memory::desc plain =
         PlainFilterDesc(*spec.op, /*groups=*/channels, channels, channels);
     filter_ = AsCpu(spec.parameters[0])->Packed(engine, plain, plain);
     const int64_t longest = in_strips_
-                                ? StripOf(Quotient(depthwise_.rows(), threads_))
+                                ? StripOf(CeilDiv(depthwise_.rows(), threads_))
                                 : depthwise_.rows();
     middle_floats_ = WholeLines(longest * depthwise_.row_floats()) + kApart;
     ring_floats_ = WholeLines(depthwise_.scratch_floats({})) + kApart;
@@ -327,12 +330,13 @@ class GemmSepConvTask : public CpuTask {
   }
 
  private:
-  // Rows of each of the strips that a thread's rows are cut into: long enough
-  // for products to take longer than reading the filters for them.
+  // Returns the rows of each strip that a thread's `rows` rows are cut into.
+  // Strips are long enough for products to take longer than reading the
+  // filters.
   int64_t StripOf(int64_t rows) const {
     constexpr int64_t kLeastPixels = 112;
-    const int64_t length = Quotient(kLeastPixels, depthwise_.out_width());
-    return Quotient(rows, Quotient(rows, length));
+    const int64_t length = CeilDiv(kLeastPixels, depthwise_.out_width());
+    return CeilDiv(rows, CeilDiv(rows, length));
   }
 
   GemmPlan Plan(const Depthwise::Rows& rows, int threads) const {
@@ -340,7 +344,8 @@ class GemmSepConvTask : public CpuTask {
                     depthwise_.channels(), output_.channels(), threads);
   }
 
-  // From a row on, which begins `middle`.
+  // Returns the product's arguments from `row` on. `middle` begins with that
+  // row.
   GemmArguments Arguments(const float* const* inputs, const float* middle,
                           float* output, int64_t row) const {
     const int64_t pixel = row * depthwise_.out_width();
@@ -365,8 +370,8 @@ class GemmSepConvTask : public CpuTask {
   const Depthwise depthwise_;
   const PointwiseWeights weights_;
   const bool in_strips_;
-  dnnl::memory filter_;  // of the depthwise convolution, as TensorFlow has it
-  int64_t middle_floats_ = 0, ring_floats_ = 0;  // the former of a strip
+  dnnl::memory filter_;  // of the depthwise convolution, in TensorFlow's layout
+  int64_t middle_floats_ = 0, ring_floats_ = 0;  // of a strip; of a ring
 };
 
 }  // namespace

@@ -15,15 +15,16 @@ int64_t GrainOf(int64_t floats) {
   return std::max<int64_t>(1, kGrainFloats / std::max<int64_t>(floats, 1));
 }
 
-// Copies between an image `wide` and one `deep`, block_size times less high and
-// wide with so many more channels in each direction; copy(deep, wide, floats)
-// in the direction wanted.
+// Copies between two images. `deep` is block_size times smaller than `wide` in
+// height and in width, and has block_size * block_size times as many channels.
+// copy(deep, wide, floats) gets two offsets and copies in the wanted direction.
 template <typename Copy>
 void ForBlocks(const TensorView& deep, const TensorView& wide,
                int64_t block_size, Copy&& copy) {
   const int64_t height = deep.shape[1], width = deep.shape[2];
   const int64_t channels = wide.channels();
-  // Cells of a block that lie beside each other do so in both.
+  // Neighbouring cells of a block's row are contiguous in `deep`, and in `wide`
+  // if it is dense.
   const int64_t run = wide.dense() ? block_size : 1;
   ParallelFor(
       deep.shape[0] * height * block_size,
@@ -68,8 +69,8 @@ IOS_VECTORIZED void LocalResponseRow(const float* __restrict x,
   }
 }
 
-// Of the cells of an output, in one dimension, those of the input that they
-// are; or -1.
+// Returns, for each output cell in one dimension, the input cell that it is a
+// copy of, or -1.
 std::vector<int64_t> PaddedCells(PadMode mode, int64_t before, int64_t input,
                                  int64_t output) {
   const int64_t repeated = mode == PadMode::kSymmetric ? 1 : 0;
@@ -140,7 +141,7 @@ void LocalResponseNormalization(const Source& x, const Operator& op,
   const int64_t radius = std::min(op.depth_radius, channels);
   ParallelFor(x.view.pixels(), GrainOf(channels * (2 * radius + 1)),
               [&](int64_t begin, int64_t end) {
-                // With zeros beyond the first and the last channel.
+                // There are zeros before the first and after the last channel.
                 std::vector<float> squares(channels + 2 * radius, 0.0f);
                 std::vector<float> sums(channels);
                 for (int64_t p = begin; p < end; ++p) {

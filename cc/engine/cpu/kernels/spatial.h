@@ -1,5 +1,5 @@
-// The CPU backend's own kernels that move cells between an image's dimensions
-// or look at neighbouring channels. Each splits its work over the current lane.
+// Kernels that move cells between an image's dimensions or combine neighbouring
+// channels. Each kernel splits its work over the current lane.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_SPATIAL_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_SPATIAL_H_
 
@@ -10,14 +10,15 @@
 
 namespace ios::cpu {
 
-// OperatorType::kPad.
+// Computes OperatorType::kPad.
 void Pad(const Source& x, const Operator& op, const Target& to);
 
-// Groups of channels become blocks of `block_size` x `block_size` cells.
+// DepthToSpace turns groups of channels into blocks of `block_size` x
+// `block_size` cells. SpaceToDepth is its inverse.
 void DepthToSpace(const Source& x, int64_t block_size, const Target& to);
 void SpaceToDepth(const Source& x, int64_t block_size, const Target& to);
 
-// OperatorType::kLrn.
+// Computes OperatorType::kLrn.
 void LocalResponseNormalization(const Source& x, const Operator& op,
                                 const Target& to);
 

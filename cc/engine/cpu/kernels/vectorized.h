@@ -1,4 +1,4 @@
-// Compilation of one body for several instruction sets.
+// Macros that compile one function body for several instruction sets.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_VECTORIZED_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_VECTORIZED_H_
 
@@ -11,7 +11,8 @@
 #define IOS_VECTORIZED
 #endif
 
-// Parts of such a body: what is not inlined is compiled for one set only.
+// For functions that such a body calls: a function that is not inlined is
+// compiled for one instruction set only.
 #define IOS_INLINE inline __attribute__((always_inline))
 
 #endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_VECTORIZED_H_

@@ -1,4 +1,4 @@
-// Tensors that kernels read and write: where they are and how they lie.
+// Tensors that kernels read and write: their address and their layout.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_VIEWS_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_VIEWS_H_
 
@@ -24,7 +24,7 @@ inline float* At(const Target& t, int64_t pixel, int64_t channel) {
   return t.data + pixel * t.view.pitch + channel;
 }
 
-// Floats worth handing to another thread.
+// The least number of floats that is worth another thread.
 constexpr int64_t kGrainFloats = 4096;
 
 }  // namespace ios::cpu

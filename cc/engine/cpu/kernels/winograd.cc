@@ -20,7 +20,7 @@ struct Tiling {
   static constexpr int kSide[2] = {kHighSide, kWideSide};
 };
 
-// How many InnerCells() of a tile differ, in height (0) or width (1).
+// The number of different InnerCells() of a tile, in height (0) or width (1).
 template <typename Tiling, int kDimension>
 constexpr int kInner =
     2 * Tiling::kSide[kDimension] > Tiling::kPoints[kDimension] + 1 ? 2 : 1;
@@ -56,7 +56,7 @@ IOS_INLINE V TransformCells(
   return squares;
 }
 
-// Returns whether the tile is even.
+// Transforms a tile. Returns true if the tile is even.
 template <typename Isa, typename Tiling>
 IOS_INLINE bool TransformTile(const WinogradPlan& plan,
                               const WinogradArguments& arguments,
@@ -119,19 +119,20 @@ IOS_INLINE void TransformTiles(const WinogradPlan& plan,
   }
 }
 
-// Of one plane: a block of tiles, and some vectors of filters.
+// The operands of a product on one plane: a block of tiles, and some vectors of
+// filters.
 struct Factors {
   const float* tiles;
   int64_t group_floats;
   const float* filter;
   int64_t filter_step;  // from one group of filters to the next
   int64_t channels;
-  const float* ahead;  // of the filters that are needed next
-  int64_t lines;  // of these that are asked for with each group of channels
+  const float* ahead;  // the filters that are needed next
+  int64_t lines;       // of these to prefetch with each group of channels
   float* products;
 };
 
-// The products of kRows tiles.
+// Computes the products of kRows tiles.
 template <typename Isa, int kRows, int kVectors>
 IOS_INLINE void Multiply(const Factors& of) {
   using V = typename Isa::Vector;
@@ -184,7 +185,8 @@ IOS_INLINE void MultiplyRows(int64_t rows, const Factors& factors) {
   Multiply<Isa, kRows, kVectors>(factors);
 }
 
-// All planes of the unit, for a block of filters or what is left of them.
+// Multiplies all planes of the unit, for a block of filters or the remaining
+// ones.
 template <typename Isa>
 IOS_INLINE void MultiplyPlanes(const WinogradPlan& plan,
                                const WinogradArguments& arguments,
@@ -196,10 +198,11 @@ IOS_INLINE void MultiplyPlanes(const WinogradPlan& plan,
   factors.group_floats = unit.rows * kGroup;
   factors.filter_step = plan.planes() * filter_plane;
   factors.channels = plan.channels;
-  // Filters come from memory in a large network: while the blocks of tiles are
-  // multiplied with some, each asks for a part of the next ones.
-  factors.lines = Quotient(kGroup, unit.blocks);
-  const int64_t part = Quotient(plan.channels, kGroup) * factors.lines * kGroup;
+  // In a large network, filters come from main memory. While blocks of tiles
+  // are multiplied with some filters, each block prefetches a part of the next
+  // filters.
+  factors.lines = CeilDiv(kGroup, unit.blocks);
+  const int64_t part = CeilDiv(plan.channels, kGroup) * factors.lines * kGroup;
   const auto filter_at = [&](int64_t plane, int64_t k) {
     return arguments.filter + k / kGroup * factors.filter_step +
            plane * filter_plane;
@@ -245,7 +248,7 @@ IOS_INLINE void TransformProducts(const WinogradPlan& plan,
     }
     const int64_t corner =
         (place.image * plan.out_height + place.y) * plan.out_width + place.x;
-    V finite{};  // or not a number
+    V finite{};  // NaN if a result is not finite
     for (int64_t f = first_filter; f < end; f += Width<V>()) {
       const float* plane = unit.products + i * kBlock + f - first_filter;
       V columns[kHighSide][kWide];
@@ -287,7 +290,7 @@ IOS_INLINE void TransformProducts(const WinogradPlan& plan,
     }
     float sum = 0.0f;
     for (int64_t e = 0; e < Width<V>(); ++e) sum += finite[e];
-    if (sum != 0.0f) {  // not a number
+    if (sum != 0.0f) {  // NaN
       ComputeDirectly(plan, arguments, place, first_filter, end - first_filter);
     }
   }
@@ -301,7 +304,7 @@ IOS_INLINE void RunUnits(const WinogradPlan& plan,
                          const WinogradArguments& arguments, int64_t begin,
                          int64_t end, float* scratch,
                          MultiplyFunction multiply) {
-  const int64_t zeros = Quotient(plan.channels, kGroup) * kGroup;
+  const int64_t zeros = CeilDiv(plan.channels, kGroup) * kGroup;
   std::memset(scratch, 0, zeros * sizeof(float));
   for (int64_t number = begin; number < end; ++number) {
     const Unit unit(plan, number, scratch + zeros);

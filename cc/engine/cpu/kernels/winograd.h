@@ -1,15 +1,17 @@
 // Convolutions by Winograd's minimal filtering (Lavin and Gray, "Fast
 // Algorithms for Convolutional Neural Networks", 2016).
 //
-// In each dimension in which the window has more than one cell, `side` cells of
-// the output are made of side + window - 1 of the input, which are taken for a
-// polynomial: its values at as many points are multiplied with those of the
-// filter. On the plane of each point, tiles x channels are multiplied with
-// channels x filters: for 3x3 windows that is 4 products a cell of the output
-// (side 2), or 2.25 (side 4), instead of 9.
+// An output tile has `side` cells in each dimension in which the window has
+// more than one cell. The tile depends on side + window - 1 cells of the input.
+// These cells are treated as a polynomial. Its values at side + window - 1
+// points are multiplied with the filter's values.
 //
-// The work is cut into units, of a strip of tiles and a range of filters each,
-// such that a unit's planes stay in a core's cache.
+// A plane holds the values of all tiles at one point. On each plane, [tiles,
+// channels] is multiplied by [channels, filters]. For 3x3 windows, that takes 4
+// products for each output cell (side 2), or 2.25 (side 4), instead of 9.
+//
+// The work is cut into units. Each unit has a strip of tiles and a range of
+// filters. Its planes stay in a core's cache.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_H_
 
@@ -21,7 +23,7 @@
 namespace ios::cpu {
 
 struct WinogradPlan {
-  // Of a Conv2D that has op.algorithm, for `threads` that share the units.
+  // Plans a Conv2D by op.algorithm, for `threads` threads that share the units.
   WinogradPlan(const Operator& op, const Shape& input, const Shape& output,
                int threads);
 
@@ -31,7 +33,7 @@ struct WinogradPlan {
   int64_t filter_floats() const;   // transformed
   int64_t scratch_floats() const;  // of a thread
 
-  // In height and width: of the window, of a tile of the output, of the input.
+  // Height and width of the window, of an output tile, and of an input tile.
   std::array<int64_t, 2> window, side, points;
   int64_t images, height, width, channels;
   int64_t out_height, out_width, filters;
@@ -40,12 +42,14 @@ struct WinogradPlan {
   int64_t strips = 0, parts = 0;  // of all tiles, of all filters
 };
 
-// `filter` is [kh,kw,C,filters], as TensorFlow has it.
+// Transforms `filter`, which is in TensorFlow's layout [kh,kw,C,filters].
+// Writes plan.filter_floats() floats.
 void TransformFilter(const WinogradPlan& plan, const float* filter, float* to);
 
-// The cells of the window at which every filter has factors, one bit for each
-// (r * kw + k), except for filters that are zero everywhere. A masked or merged
-// filter has cells without factors: outputs do not depend on these.
+// Returns the cells of the window where every filter has nonzero factors, as
+// one bit (r * kw + k) for each cell. Filters that are zero everywhere are
+// ignored. A masked or merged filter has cells without factors; its outputs do
+// not depend on those cells.
 uint32_t CommonCells(const WinogradPlan& plan, const float* filter);
 
 struct WinogradArguments {
@@ -63,8 +67,8 @@ struct WinogradArguments {
 };
 
 // Computes units [begin, end) on the calling thread. Transforms spread rounding
-// errors, infinity and NaN over a tile. So a tile is computed by the definition
-// if it is not even (winograd_guard.h), or if one of its results is not finite.
+// errors, infinity and NaN over a tile. So a tile is computed without them if
+// it is not even (winograd_guard.h), or if one of its results is not finite.
 void RunWinograd(const WinogradPlan& plan, const WinogradArguments& arguments,
                  int64_t begin, int64_t end, float* scratch);
 

@@ -18,7 +18,8 @@ struct Wide {
   typedef double Vector __attribute__((vector_size(2 * sizeof(V))));
 };
 
-// One cell of the window: the factors of its first channel and first filter.
+// One cell of the window: a pointer to the factors of its first channel and
+// first filter.
 struct CellFactors {
   const float* first;
   const float* end;  // of all factors
@@ -27,8 +28,8 @@ struct CellFactors {
 };
 
 // Adds the products of kCount outputs with one cell of their windows. `in` has
-// a pixel for each output. A vector of filters may end behind the last filter:
-// then its last sums are meaningless.
+// a pixel for each output. A vector of filters may reach beyond the last
+// filter; its last sums are then meaningless.
 template <typename V, int kCount, int kVectors, typename Sum>
 IOS_INLINE void AddProducts(const float* const* in, const CellFactors& cell,
                             Sum (*sums)[kVectors]) {
@@ -81,7 +82,8 @@ IOS_INLINE void AddCells(const WinogradPlan& plan,
   cell.first = arguments.plain + part.filter;
   for (int64_t r = 0; r < plan.window[0]; ++r) {
     for (int64_t k = 0; k < plan.window[1]; ++k, cell.first += floats) {
-      // Padding adds nothing: a factor may be infinite.
+      // Skip padding, because a factor may be infinite: 0 times infinity is
+      // NaN.
       const float* in[kAtOnce];
       int outputs[kAtOnce], inside = 0;
       for (int i = 0; i < part.count; ++i) {
@@ -106,14 +108,14 @@ IOS_INLINE void AddCells(const WinogradPlan& plan,
   }
 }
 
-// Returns whether all results are finite.
+// Computes a part. Returns true if all results are finite.
 template <typename V, int kVectors, typename Sum>
 IOS_INLINE bool ComputePart(const WinogradPlan& plan,
                             const WinogradArguments& arguments,
                             const Place& place, const Part& part) {
   Sum sums[kAtOnce][kVectors] = {};
   AddCells<V, kVectors>(plan, arguments, place, part, sums);
-  V zeros{};  // or not numbers
+  V zeros{};  // NaN if a result is not finite
   for (int i = 0; i < part.count; ++i) {
     for (int v = 0; v < kVectors; ++v) {
       const int64_t f = part.filter + v * Width<V>();
@@ -162,8 +164,8 @@ IOS_INLINE void ComputeTile(const WinogradPlan& plan,
       const bool finite =
           two ? ComputePart<V, 2, V>(plan, arguments, place, part)
               : ComputePart<V, 1, V>(plan, arguments, place, part);
-      // Products of finite numbers that float32 does not hold may add up to a
-      // number that float32 holds.
+      // The sum of products that are too large for float32 may be in the range
+      // of float32. So add again in float64.
       for (int v = 0; !finite && v <= two; ++v) {
         ComputePart<V, 1, Doubles>(plan, arguments, place, part);
         part.filter += Width<V>();

@@ -1,9 +1,10 @@
-// Which tiles Winograd's transforms may compute.
+// Decides which tiles Winograd's transforms may compute.
 //
 // All outputs of a tile share its rounding errors, which are relative to the
-// largest magnitude of the tile. In a direct convolution, they are relative to
-// what the output's own window contains. A tile is even if no window contains
-// much less than the tile does: then the errors are alike.
+// largest magnitude of the tile. In a direct convolution, the errors are
+// relative to the magnitudes in the output's own window. A tile is even if the
+// largest magnitude of each window is close to that of the tile. The errors of
+// both methods are then alike.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_GUARD_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_GUARD_H_
 
@@ -19,15 +20,18 @@
 
 namespace ios::cpu {
 
-// A tile's largest magnitude is at most this many times that of each window.
+// In an even tile, the largest magnitude is at most this many times that of
+// each window.
 inline constexpr float kUnevenness = 16.0f;
 
-// Whether a window's largest magnitude is close to its tile's. False for NaN.
+// Returns true if a window's largest magnitude is close to its tile's. Returns
+// false for NaN.
 IOS_INLINE bool IsEven(float tile, float window) {
   return tile <= kUnevenness * window;
 }
 
-// Rows of a tile, or columns, such that each of `outputs` windows contains one.
+// Returns two rows (or columns) of a tile. Each of its `outputs` windows
+// contains at least one of them.
 IOS_INLINE std::array<int64_t, 2> InnerCells(int64_t outputs, int64_t window) {
   const int64_t center = (outputs + window - 2) / 2;
   return {std::min(window - 1, center), std::max(outputs - 1, center)};
@@ -42,8 +46,8 @@ struct Integers {
 template <typename V>
 using BitsOf = typename Integers<sizeof(V)>::Vector;
 
-// Keeps the larger magnitude of each lane, as the bits of |x|. Their order is
-// that of |x|, with NaN above infinity.
+// Keeps the larger magnitude for each element of the vector, as the bits of
+// |x|. These bits have the order of |x|, with NaN above infinity.
 template <typename V>
 IOS_INLINE void KeepLarger(V x, BitsOf<V>* largest) {
   BitsOf<V> bits;
@@ -52,7 +56,7 @@ IOS_INLINE void KeepLarger(V x, BitsOf<V>* largest) {
   *largest = bits > *largest ? bits : *largest;
 }
 
-// The largest magnitude of all lanes.
+// Returns the largest magnitude of all elements.
 template <typename Bits>
 IOS_INLINE float LargestOf(const Bits& bits) {
   if constexpr (sizeof(Bits) > 16) {
@@ -69,8 +73,8 @@ IOS_INLINE float LargestOf(const Bits& bits) {
   }
 }
 
-// Recognises ordinary even tiles from what their transforms load anyway: the
-// squares of all cells, and the magnitudes of InnerCells().
+// Recognises ordinary even tiles from values that their transforms load anyway:
+// the squares of all cells, and the magnitudes of InnerCells().
 template <typename V, int kHigh, int kWide>
 class QuickGuard {
  public:
@@ -81,8 +85,8 @@ class QuickGuard {
     }
   }
 
-  // Adds one vector of channels, of which `count` exist. `squares` has the sums
-  // over all cells of the tile.
+  // Adds one vector of channels, of which `count` exist. `squares` holds the
+  // sums of squares over all cells of the tile.
   IOS_INLINE void Add(int64_t channel, int64_t count, V squares) {
 #pragma GCC unroll 4
     for (int i = 0; i < kHigh * kWide; ++i) {
@@ -93,13 +97,14 @@ class QuickGuard {
 
   // Returns false where the tile may be uneven.
   IOS_INLINE bool IsEven() const {
-    // No less than the square of the largest magnitude.
+    // At least the square of the largest magnitude.
     const float squares = LargestOf(squares_);
     if (!(squares > kLeastSquares && squares < kMostSquares)) return false;
     const auto is_even = [&](float window) {
       return squares <= kUnevenness * kUnevenness * window * window;
     };
-    // The channels of one lane often suffice, and that takes less time.
+    // The channels in one element of the vectors often suffice, and checking
+    // only those takes less time.
     BitsOf<V> all = largest_[0];
     for (int i = 1; i < kHigh * kWide; ++i) {
       all = all < largest_[i] ? all : largest_[i];
@@ -112,15 +117,16 @@ class QuickGuard {
   }
 
  private:
-  // Squares of smaller magnitudes may be zero, of larger ones infinite.
+  // Smaller magnitudes may have a square of zero, larger ones an infinite
+  // square.
   static constexpr float kLeastSquares = 1e-30f, kMostSquares = 1e36f;
 
   const float* cells_[kHigh * kWide];
   BitsOf<V> largest_[kHigh * kWide] = {}, squares_{};
 };
 
-// Whether the tile is even, exactly. `cells` has a pixel for each of its
-// points[0] * points[1] cells.
+// Returns exactly whether the tile is even. `cells` holds a pixel for each of
+// its points[0] * points[1] cells.
 bool IsEvenTile(const WinogradPlan& plan, const Place& place,
                 uint32_t common_cells, const float* const* cells);
 

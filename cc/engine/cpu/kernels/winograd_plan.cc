@@ -28,35 +28,35 @@ WinogradPlan::WinogradPlan(const Operator& op, const Shape& input,
     side[d] = window[d] == 1 ? 1 : cells;
     points[d] = side[d] + window[d] - 1;
   }
-  tiles_high = Quotient(out_height, side[0]);
-  tiles_wide = Quotient(out_width, side[1]);
+  tiles_high = CeilDiv(out_height, side[0]);
+  tiles_wide = CeilDiv(out_width, side[1]);
   const std::array<int64_t, 4> pad = ExplicitPadding(op, input);
   top = pad[0];
   left = pad[2];
-  // Planes of a strip fit into half of a small core's cache (in floats); but a
-  // strip is long enough for its products to take longer than reading the
-  // filters for it.
+  // The planes of a strip fit into half of a small core's cache (kBudget
+  // floats). But a strip has at least kLeast tiles, so that its products take
+  // longer than reading the filters for them.
   constexpr int64_t kBudget = 64 * 1024, kLeast = 28;
   const int64_t per_tile = planes() * (channels + kBlock);
   const int64_t longest =
-      Quotient(std::max(kBudget / per_tile, kLeast), MaxRows()) * MaxRows();
-  strips = Quotient(tiles(), longest);
-  if (strips > threads) strips = Quotient(strips, threads) * threads;
+      CeilDiv(std::max(kBudget / per_tile, kLeast), MaxRows()) * MaxRows();
+  strips = CeilDiv(tiles(), longest);
+  if (strips > threads) strips = CeilDiv(strips, threads) * threads;
   strips = std::min(strips, tiles());
   if (strips == 0) return;  // an image without cells
-  const int64_t blocks = Quotient(filters, kBlock);
-  parts = std::min<int64_t>(Quotient(threads, strips), blocks);
+  const int64_t blocks = CeilDiv(filters, kBlock);
+  parts = std::min<int64_t>(CeilDiv(threads, strips), blocks);
 }
 
 int64_t WinogradPlan::filter_floats() const {
-  return Quotient(filters, kGroup) * planes() * channels * kGroup;
+  return CeilDiv(filters, kGroup) * planes() * channels * kGroup;
 }
 
 int64_t WinogradPlan::scratch_floats() const {
   if (units() == 0) return 0;
-  const int64_t count = Quotient(tiles(), strips);
-  const int64_t zeros = Quotient(channels, kGroup) * kGroup;
-  // Blocks of tiles are filled up.
+  const int64_t count = CeilDiv(tiles(), strips);
+  const int64_t zeros = CeilDiv(channels, kGroup) * kGroup;
+  // All blocks of tiles take the space of the largest one.
   const int64_t rows = count + MaxRows();
   return zeros + count +
          planes() * (OddLines(rows * zeros) + OddLines(count * kBlock));
@@ -71,7 +71,7 @@ uint32_t CommonCells(const WinogradPlan& plan, const float* filter) {
     for (int64_t c = 0; c < plan.channels && found < plan.filters; ++c) {
       const float* factors = filter + (cell * plan.channels + c) * plan.filters;
       for (int64_t f = 0; f < plan.filters; ++f) {
-        // Denormals are zero to the engine's threads.
+        // The engine's threads treat denormals as zero.
         if (std::abs(factors[f]) < std::numeric_limits<float>::min()) continue;
         found += (of_filters[f] & bit) == 0;
         of_filters[f] |= bit;

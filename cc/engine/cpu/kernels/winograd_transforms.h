@@ -10,12 +10,12 @@
 
 namespace ios::cpu {
 
-// By the number of points:
+// The points at which polynomials are evaluated, by the number of points:
 //   4  0, 1, -1, infinity
-//   6  0, sqrt(1/2), -sqrt(1/2), sqrt(2), -sqrt(2), infinity. In their place
-//      1, -1, 2 and -2, the usual ones, make five times the largest error.
+//   6  0, sqrt(1/2), -sqrt(1/2), sqrt(2), -sqrt(2), infinity. The usual points
+//      1, -1, 2 and -2 make five times the largest error.
 //   8  0, 1, -1, 2, -2, 1/2, -1/2, infinity
-// One point is no transform.
+// With one point, there is nothing to transform.
 inline constexpr float kRootHalf = 0.70710678118654752f,
                        kRootTwo = 1.4142135623730950f;
 
@@ -84,7 +84,8 @@ IOS_INLINE void TransformOutput(const V* x, V* y) {
   }
 }
 
-// The coefficient of cell `cell` of a window in the filter's value at a point.
+// Returns the coefficient of window cell `cell` in the filter's value at a
+// point.
 inline double FilterFactor(int64_t points, int64_t window, int64_t point,
                            int64_t cell) {
   static const double kAt[3][7] = {

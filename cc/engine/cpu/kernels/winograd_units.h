@@ -1,5 +1,6 @@
-// Units of a WinogradPlan: their tiles and filters, and where these lie in
-// scratch memory, by the rows and vectors that products keep in registers.
+// Units of a WinogradPlan: their tiles and filters, and their layout in scratch
+// memory. The layout follows the rows and vectors that matrix products keep in
+// registers.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_UNITS_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_UNITS_H_
 
@@ -11,9 +12,9 @@
 
 namespace ios::cpu {
 
-// Channels, or filters, that lie together: a line of a cache.
+// Channels, or filters, that are stored side by side: one cache line.
 inline constexpr int64_t kGroup = 16;
-// Filters that products are made for at a time.
+// Filters whose products are computed together.
 inline constexpr int64_t kBlock = 2 * kGroup;
 
 inline int64_t MaxRows() {
@@ -21,10 +22,10 @@ inline int64_t MaxRows() {
       [](auto isa) -> int64_t { return decltype(isa)::kRows; });
 }
 
-// Rounded up to an odd number of cache lines: planes that are a power of two
-// apart would share few sets of a cache.
+// Rounds up to an odd number of cache lines. Planes at a distance of a power of
+// two would share few sets of a cache.
 inline int64_t OddLines(int64_t floats) {
-  return (Quotient(floats, 16) | 1) * 16;
+  return (CeilDiv(floats, 16) | 1) * 16;
 }
 
 // A unit, and where its planes lie in scratch memory.
@@ -33,13 +34,13 @@ struct Unit {
     const int64_t strip = number / plan.parts, part = number % plan.parts;
     first = strip * plan.tiles() / plan.strips;
     count = (strip + 1) * plan.tiles() / plan.strips - first;
-    const int64_t blocks_of_filters = Quotient(plan.filters, kBlock);
+    const int64_t blocks_of_filters = CeilDiv(plan.filters, kBlock);
     filter_begin = part * blocks_of_filters / plan.parts * kBlock;
     filter_end = std::min((part + 1) * blocks_of_filters / plan.parts * kBlock,
                           plan.filters);
-    blocks = Quotient(count, MaxRows());
-    rows = Quotient(count, blocks);
-    block_floats = Quotient(plan.channels, kGroup) * rows * kGroup;
+    blocks = CeilDiv(count, MaxRows());
+    rows = CeilDiv(count, blocks);
+    block_floats = CeilDiv(plan.channels, kGroup) * rows * kGroup;
     tile_plane = OddLines(blocks * block_floats);
     product_plane = OddLines(count * kBlock);
     tiles = scratch;
@@ -47,7 +48,8 @@ struct Unit {
     by_definition = products + plan.planes() * product_plane;
   }
 
-  // Of a block's tiles, all of which differ in number by one at most.
+  // Returns the first tile of a block. The blocks of a unit differ by at most
+  // one tile in size.
   int64_t BlockBegin(int64_t block) const { return block * count / blocks; }
 
   int64_t first, count;  // tiles
@@ -59,8 +61,8 @@ struct Unit {
   float* by_definition;  // [tiles]: 1 if the tile needs ComputeDirectly, or 0
 };
 
-// A tile's place in the output: its first cell, and how many cells it has
-// there.
+// A tile's place in the output: its image, its first cell, and its size, which
+// is smaller at the edges.
 struct Place {
   Place(const WinogradPlan& plan, int64_t tile)
       : image(tile / (plan.tiles_high * plan.tiles_wide)),

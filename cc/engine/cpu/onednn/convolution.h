@@ -1,4 +1,5 @@
-// A convolution of dense tensors, or a transposed one, as a oneDNN primitive.
+// A convolution, or a transposed convolution, of dense tensors as a oneDNN
+// primitive.
 #ifndef IOS_TF_CC_ENGINE_CPU_ONEDNN_CONVOLUTION_H_
 #define IOS_TF_CC_ENGINE_CPU_ONEDNN_CONVOLUTION_H_
 
@@ -11,8 +12,8 @@
 
 namespace ios::cpu {
 
-// TensorFlow's filters [kh, kw, channels / groups, filters]; groups divide the
-// last dimension.
+// Describes a filter in TensorFlow's layout [kh, kw, channels / groups,
+// filters]. Groups divide the last dimension.
 dnnl::memory::desc PlainFilterDesc(const Operator& op, int64_t groups,
                                    int64_t channels, int64_t filters);
 
@@ -21,16 +22,17 @@ struct ConvolutionWeights {
   CpuParameter* bias = nullptr;  // null without one
 };
 
-// filter [+ bias] [+ residual] + activation, unless that is left to do.
+// Computes a convolution and adds the bias and the residual, if there are any.
+// It also applies the activation, unless rest() leaves that to the caller.
 class Convolution {
  public:
-  // Of `op`, its window, filters, groups, residual and activation count, and
-  // whether it is transposed.
+  // Uses these attributes of `op`: its window, filters, groups, residual and
+  // activation, and whether it is transposed.
   void Create(const dnnl::engine& engine, const Operator& op,
               const Shape& input, const Shape& output,
               const ConvolutionWeights& weights);
 
-  // The same convolution, to run on another thread at the same time.
+  // Returns a copy that can run on another thread at the same time.
   Convolution Clone() const;
 
   int64_t scratchpad_floats() const { return primitive_.scratchpad_floats(); }

@@ -16,21 +16,22 @@
 
 namespace ios::cpu {
 
-// A weight in the layouts that primitives chose. The plain array goes once the
-// first layout exists; further ones are made from that.
+// A weight in the layouts that primitives chose. The plain array is freed once
+// the first packed layout exists; further layouts are made from that one.
 class CpuParameter : public Parameter {
  public:
-  // Packed layouts come from `pool`.
+  // The memory of packed layouts comes from `pool`.
   CpuParameter(const ConstArray& array, FloatPool* pool);
 
-  // The weight as `wanted`. `plain` describes the array as it was given.
+  // Returns the weight in the layout `wanted`. `plain` describes the array that
+  // the constructor got.
   dnnl::memory Packed(const dnnl::engine& engine,
                       const dnnl::memory::desc& plain,
                       const dnnl::memory::desc& wanted);
   const float* plain() const { return plain_.data(); }
 
-  // Returns the layout of this `key`, which is not oneDNN's: calls `make` once
-  // for each key, to write `floats` floats.
+  // Returns the layout for `key`, which is not one of oneDNN's layouts. The
+  // first call for a key calls `make`, which must write `floats` floats.
   template <typename F>
   std::shared_ptr<const float> Derived(int key, int64_t floats, F&& make) {
     std::lock_guard<std::mutex> lock(mutex_);

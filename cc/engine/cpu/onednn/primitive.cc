@@ -30,7 +30,7 @@ Activation AppendActivation(const Activation& activation, dnnl::post_ops* ops) {
     case Activation::kElu:
       return append(algorithm::eltwise_elu, activation.alpha);
     case Activation::kLeakyRelu:
-      if (activation.alpha == 0.0f) return activation;  // is its relu
+      if (activation.alpha == 0.0f) return activation;  // oneDNN's relu
       return append(algorithm::eltwise_relu, activation.alpha);
     case Activation::kGeluTanh:
       return append(algorithm::eltwise_gelu_tanh);

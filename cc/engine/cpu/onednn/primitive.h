@@ -14,22 +14,24 @@
 
 namespace ios::cpu {
 
-dnnl::memory::desc NhwcDesc(const Shape& shape);  // of [N,H,W,C]
+dnnl::memory::desc NhwcDesc(const Shape& shape);  // for a shape [N,H,W,C]
 dnnl::memory::desc FlatDesc(int64_t n);
 
-// Appends the activation, if oneDNN computes it as TensorFlow does; returns
-// what is left to do: kNone or `activation`. (oneDNN's relu and clip, on any
-// processor, turn NaN into a number, its exp into infinity; its gelu of
+// Appends the activation if oneDNN computes it as TensorFlow does. Returns the
+// activation that the caller still has to apply: kNone or `activation`.
+// Why some are left to the caller: on any processor, oneDNN's relu and clip
+// turn NaN into a number, and its exp turns NaN into infinity. Its gelu of
 // infinity is NaN, and its softplus of -60 is 4e-6. Its swish takes longer than
-// a pass of our own.)
+// a separate pass with our own kernel.
 Activation AppendActivation(const Activation& activation, dnnl::post_ops* ops);
 
-// With scratch memory given by the caller.
+// Returns attributes with these post-ops, for a primitive whose scratch memory
+// the caller provides.
 dnnl::primitive_attr AttributesWith(const dnnl::post_ops& ops);
 
-// Whether an implementation of oneDNN's, by its name, has loops or barriers in
-// which one thread waits for another: those of its own matrix product
-// (gemm_driver.cpp).
+// Returns true if the oneDNN implementation with this name has loops or
+// barriers in which threads wait for each other. That is true of oneDNN's own
+// matrix product (gemm_driver.cpp).
 bool ThreadsWaitForEachOther(const std::string& implementation);
 
 class Primitive {
@@ -46,18 +48,20 @@ class Primitive {
     }
   }
 
-  // An argument whose address is given at every call. Returns its number.
+  // Adds an argument whose address is set before every call. Returns its
+  // number.
   int AddArgument(int kind, const dnnl::memory::desc& desc) {
     return AddArgument(kind, dnnl::memory(desc, engine_, nullptr));
   }
-  // An argument that stays.
+  // Adds an argument whose address stays the same. Returns its number.
   int AddArgument(int kind, dnnl::memory value) {
     memories_.push_back(std::move(value));
     arguments_.push_back({kind, memories_.back().get()});
     return static_cast<int>(memories_.size()) - 1;
   }
 
-  // The same primitive with addresses of its own, for another thread.
+  // Returns the same primitive with its own argument addresses, for another
+  // thread.
   Primitive Clone() const;
 
   void Set(int argument, const float* data) {
@@ -69,7 +73,7 @@ class Primitive {
 
   void Execute(dnnl_stream_t stream, float* scratchpad) {
     if (scratchpad_ >= 0) Set(scratchpad_, scratchpad);
-    std::optional<AtOnce> at_once;
+    std::optional<ScopedReadyThreads> at_once;
     if (at_once_) at_once.emplace();
     // Cannot fail: arguments were checked when the primitive was made.
     dnnl_primitive_execute(primitive_.get(), stream, arguments_.size(),

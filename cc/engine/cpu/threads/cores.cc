@@ -19,8 +19,8 @@ double Smaller(double a, double b) {
   return a <= 0 ? b : b <= 0 ? a : std::min(a, b);
 }
 
-// Of a quota and its period, which may be in one file; 0: no limit, or no
-// files.
+// Returns quota / period, which may be in one file. Returns 0 if there is no
+// limit or no file.
 double Ratio(std::istream& quota_file, std::istream& period_file) {
   double quota = 0, period = 0;
   return quota_file >> quota && period_file >> period && quota > 0 && period > 0
@@ -28,13 +28,13 @@ double Ratio(std::istream& quota_file, std::istream& period_file) {
              : 0;
 }
 
-// Version 2, "150000 100000" or "max 100000".
+// Reads a quota of version 2, such as "150000 100000" or "max 100000".
 double QuotaOf(const std::string& directory) {
   std::ifstream file(directory + "/cpu.max");
   return Ratio(file, file);
 }
 
-// Version 1; a quota of -1 is none.
+// Reads a quota of version 1. -1 means no limit.
 double QuotaOfVersion1(const std::string& directory) {
   std::ifstream quota_file(directory + "/cpu.cfs_quota_us");
   std::ifstream period_file(directory + "/cpu.cfs_period_us");
@@ -56,7 +56,7 @@ double CoresOfQuota(const std::string& groups, const std::string& root) {
 int UsableCores() {
   int cores = std::max(1u, std::thread::hardware_concurrency());
   cpu_set_t set;
-  // Of the process, not of the calling thread, which may be pinned.
+  // Use the mask of the process: the calling thread may be pinned.
   if (sched_getaffinity(getpid(), sizeof(set), &set) == 0) {
     cores = CPU_COUNT(&set);
   }
@@ -72,8 +72,8 @@ int WantedThreads() {
   const long wanted = std::strtol(text, &end, 10);
   if (wanted <= 0 || *end) {
     std::fprintf(stderr,
-                 "ios_tf: IOS_TF_NUM_THREADS=%s is no number of threads; %d "
-                 "threads are used\n",
+                 "ios_tf: IOS_TF_NUM_THREADS=%s is not a positive number, so "
+                 "the number of threads is %d\n",
                  text, UsableCores());
     return 0;
   }
@@ -81,8 +81,8 @@ int WantedThreads() {
   if (wanted > machine) {
     std::fprintf(
         stderr,
-        "ios_tf: IOS_TF_NUM_THREADS=%s: the machine has %ld cores; %ld "
-        "threads are used\n",
+        "ios_tf: IOS_TF_NUM_THREADS=%s exceeds the machine's number of cores, "
+        "%ld, so the number of threads is %ld\n",
         text, machine, machine);
   }
   return static_cast<int>(std::min(wanted, machine));

@@ -1,4 +1,4 @@
-// How many cores this process may use.
+// The number of cores that this process may use.
 #ifndef IOS_TF_CC_ENGINE_CPU_THREADS_CORES_H_
 #define IOS_TF_CC_ENGINE_CPU_THREADS_CORES_H_
 
@@ -6,20 +6,23 @@
 
 namespace ios::cpu {
 
-// The cores of the process's affinity mask, or fewer if its control group has a
-// quota of less processor time: 1.5 cores' worth are 2. At least 1.
+// Returns the number of cores in the process's affinity mask, or fewer if its
+// control group has a smaller CPU quota. The quota is rounded up: 1.5 cores
+// count as 2. At least 1.
 int UsableCores();
 
-// IOS_TF_NUM_THREADS: at most the machine's cores, with a warning. 0: it says
-// nothing, or no number, with a warning.
+// Returns the value of IOS_TF_NUM_THREADS. A value above MachineCores() is
+// reduced to that number, with a warning. Returns 0 if the variable is not set,
+// or if it is not a positive number (with a warning).
 int WantedThreads();
 
-// The cores of the machine, whoever may use them. At least 1.
+// Returns the number of cores of the machine, including those that this process
+// may not use. At least 1.
 int MachineCores();
 
-// Processor time, in cores, that control groups (version 1 or 2) leave to the
-// process whose /proc/PID/cgroup is `groups`, where `root` is /sys/fs/cgroup;
-// 0: no limit.
+// Returns the CPU time, in cores, that control groups (version 1 or 2) allow a
+// process. `groups` is its /proc/PID/cgroup; `root` is /sys/fs/cgroup. 0 means
+// no limit.
 double CoresOfQuota(const std::string& groups, const std::string& root);
 
 }  // namespace ios::cpu

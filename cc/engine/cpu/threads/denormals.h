@@ -1,4 +1,4 @@
-// What threads do with numbers too small for a float's usual form.
+// DenormalsAreZero: makes a thread treat denormal floats as zero.
 #ifndef IOS_TF_CC_ENGINE_CPU_THREADS_DENORMALS_H_
 #define IOS_TF_CC_ENGINE_CPU_THREADS_DENORMALS_H_
 
@@ -8,9 +8,9 @@
 
 namespace ios::cpu {
 
-// While one lives, such numbers are 0 to its thread, as they are to
-// TensorFlow's: some processors take over a hundred cycles for each. Of others
-// than x86 they stay.
+// While an object exists, its thread treats denormal floats as 0, as
+// TensorFlow's threads do. Some processors take over a hundred cycles for each
+// denormal. On processors other than x86, this class does nothing.
 class DenormalsAreZero {
  public:
 #ifdef __SSE__

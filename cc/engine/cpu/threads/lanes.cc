@@ -11,7 +11,7 @@
 namespace ios::cpu {
 namespace {
 
-// Nanoseconds between two looks at what the process may use.
+// Nanoseconds between two counts of the cores that the process may use.
 constexpr int64_t kCountEvery = 100'000'000;
 
 std::atomic<LanePool*> the_pool{nullptr};
@@ -24,7 +24,7 @@ ThreadState& CurrentThread() {
   return state;
 }
 
-// One thread, and what it is called to.
+// A worker thread, and the team that it was last called to help.
 struct alignas(64) LanePool::Worker {
   std::atomic<Team*> team{nullptr};
   Signal calls;
@@ -33,8 +33,9 @@ struct alignas(64) LanePool::Worker {
 };
 
 LanePool& LanePool::Get() {
-  // A child of fork() has none of the threads, and perhaps a locked mutex; it
-  // has what was compiled for its parent's cores.
+  // A child of fork() has none of the pool's threads, and perhaps a locked
+  // mutex, so it makes a new pool. It still has tasks compiled for its parent's
+  // cores, so the new pool has at least that many.
   static const int wanted = [] {
     pthread_atfork(nullptr, nullptr, [] {
       if (const LanePool* pool = the_pool.exchange(nullptr)) {
@@ -62,7 +63,7 @@ void LanePool::StartWorkers(int cores) {
     auto worker = std::make_unique<Worker>();
     worker->number = i;
     workers_.reserve(most_);
-    // The next session tries again where the system has no more threads.
+    // Throws if the system has no more threads. The next session tries again.
     std::thread([this, w = worker.get()] { WorkerLoop(w); }).detach();
     workers_.push_back(worker.release());
   }
@@ -76,7 +77,8 @@ void LanePool::CountCores() {
       StartWorkers(cores);
       cores_.store(cores, std::memory_order_relaxed);
     } catch (const std::system_error&) {
-      // There are no more threads to be had now: it goes on with those it has.
+      // The system has no more threads now. The pool continues with those that
+      // it has.
     }
   }
   active_.store(std::min(this->cores(), usable), std::memory_order_relaxed);
@@ -92,7 +94,8 @@ void LanePool::CountCoresNowAndThen() {
 void LanePool::WorkerLoop(Worker* worker) {
   CurrentThread().own = &worker->own;
   const DenormalsAreZero denormals;
-  // Not that of the thread it was started by, which may be pinned.
+  // Use the affinity of the process: the thread that started this worker may be
+  // pinned.
   cpu_set_t allowed;
   if (sched_getaffinity(getpid(), sizeof(allowed), &allowed) == 0) {
     sched_setaffinity(0, sizeof(allowed), &allowed);
@@ -108,8 +111,8 @@ void LanePool::WorkerLoop(Worker* worker) {
   }
 }
 
-// The system likes to wake a thread on the core of the one that wakes it, and
-// takes milliseconds to part them.
+// The system tends to wake a thread on the core of the thread that wakes it. It
+// takes milliseconds to move one of them to another core.
 void LanePool::TakeCore(int thread) {
   if (Crowded()) return;
   const uint64_t session = sessions_.load();
@@ -131,7 +134,7 @@ void LanePool::TakeCore(int thread) {
     CPU_ZERO(&only);
     CPU_SET(core, &only);
     sched_setaffinity(0, sizeof(only),
-                      &only);  // moves now; then free as before
+                      &only);  // moves now; the next call frees it again
     sched_setaffinity(0, sizeof(allowed), &allowed);
     return;
   }
@@ -156,7 +159,7 @@ LanePool::Session::Session(LanePool* pool)
   if (Crowded()) return;
   const int here = sched_getcpu();
   if (here >= 0 && here < CPU_SETSIZE) pool->taken_[here].store(session << 32);
-  // Workers wake up while the first operator is being started.
+  // Wake the workers while the first operator is being started.
   for (int i = 1; i < pool->active_.load(std::memory_order_relaxed); ++i) {
     if (pool->workers_[i - 1]->calls.anyone_sleeps()) pool->Call(i, nullptr);
   }
@@ -174,7 +177,7 @@ void LanePool::RunLanesImpl(int lanes, int threads,
     int threads;
     void (*function)(void*, int);
     void* argument;
-    Thrown thrown;
+    ExceptionCollector thrown;
   } closure{this, threads, function, argument, {}};
   const Job job = {
       [](void* p) {
@@ -234,7 +237,8 @@ void LanePool::EndParallel() {
 }
 
 void LanePool::Barrier(Team* team) {
-  // Where the process may use fewer cores than its lanes were made for.
+  // Each piece needs its own thread, so call the remaining threads, too. There
+  // are some if the process may use fewer cores than its lanes were made for.
   for (int i = team->called; i < team->pieces(); ++i) {
     team->lane.pool->Call(team->lane.first + i, team);
   }
@@ -251,7 +255,7 @@ int LanePool::ReadyThreads(const Lane& lane) const {
   return ready;
 }
 
-AtOnce::AtOnce() {
+ScopedReadyThreads::ScopedReadyThreads() {
   ThreadState& thread = CurrentThread();
   if (thread.lane && !thread.team && !thread.lane->planning) {
     thread.at_once = thread.lane->pool->ReadyThreads(*thread.lane);

@@ -1,10 +1,10 @@
-// Lanes of the CPU backend: threads the engine owns, arranged as one lane of
-// all cores or as several lanes of fewer cores each. oneDNN's own loops run on
-// the threads of the lane that calls it (openmp.cc).
+// Lanes of the CPU backend: threads that the engine owns, arranged as one lane
+// of all cores or as several lanes of fewer cores each. oneDNN's own loops run
+// on the threads of the lane that calls oneDNN (openmp.cc).
 //
-// Nobody waits for a thread that has not begun (team.h): where other processes
-// take the cores, a lane has as many threads as are running, at least the one
-// that leads.
+// No thread waits for a thread that has not started (team.h). Where other
+// processes take cores, a lane works with the threads that are running, at
+// least its leader.
 #ifndef IOS_TF_CC_ENGINE_CPU_THREADS_LANES_H_
 #define IOS_TF_CC_ENGINE_CPU_THREADS_LANES_H_
 
@@ -26,23 +26,25 @@
 
 namespace ios::cpu {
 
-// The current thread's state; zero for threads that are not the engine's.
+// The state of one thread. A thread that neither belongs to the engine nor
+// leads a lane has the default values.
 struct ThreadState {
   Lane* lane = nullptr;  // set for leaders
   Team* own = nullptr;   // for sections that this thread leads
   Team* team = nullptr;  // set inside a piece of a section
   int index = 0;         // of the piece
-  int nested = 0;        // parallel sections of one thread inside another
-  int at_once = 0;       // threads that a section may have: see AtOnce
-  // Of GOMP_loop_static_start: the loop as the program wrote it, and which of
-  // its trips this thread takes next.
+  int nested = 0;        // open sections that this thread runs alone
+  int at_once =
+      0;  // limit on a section's threads, or 0: see ScopedReadyThreads
+  // State of GOMP_loop_static_start: the loop as the program wrote it, and the
+  // iterations that this thread takes next.
   int64_t loop_start = 0, loop_increment = 1, loop_chunk = 0;
   int64_t loop_next = 0, loop_end = 0;
 };
 ThreadState& CurrentThread();
 
-// Of the calling thread in the section that it runs a piece of; 0 outside of
-// one.
+// Returns the index of the piece that the calling thread runs, or 0 outside of
+// a section.
 inline int ThreadIndex() {
   const ThreadState& thread = CurrentThread();
   return thread.team ? thread.index : 0;
@@ -50,32 +52,35 @@ inline int ThreadIndex() {
 
 class LanePool {
  public:
-  // That of the process, never destroyed; after fork() the child has one of its
-  // own.
+  // Returns the pool of the process, which is never destroyed. After fork(),
+  // the child gets its own pool.
   static LanePool& Get();
 
-  // For `cores` threads, of which callers of a session are one, or as many as
-  // `usable` says later, up to `most`.
+  // Makes a pool for `cores` threads; the caller of a session is one of them.
+  // With `usable`, the pool later grows to the number of cores that this
+  // function returns, up to `most`.
   explicit LanePool(int cores) : LanePool(cores, cores, UsableCores) {}
   LanePool(int cores, int most, int (*usable)())
       : most_(most), usable_(usable), cores_(cores), active_(cores) {}
 
-  // The cores that lanes are made for: IOS_TF_NUM_THREADS, or the most that
-  // this process could use so far. It grows only, and only between sessions,
-  // so that what was compiled for fewer has its threads.
+  // The number of cores that lanes are made for: IOS_TF_NUM_THREADS, or the
+  // most that this process could use so far. It never shrinks, and it changes
+  // only between sessions, so that tasks compiled for fewer cores keep their
+  // threads.
   int cores() const { return cores_.load(std::memory_order_relaxed); }
 
-  // The number that cores() never exceeds.
+  // The upper limit of cores().
   int most_cores() const { return most_; }
 
-  // Notices how many cores the process may use now; not inside a session.
+  // Updates cores() and active() to the number of cores that the process may
+  // use now. Must not be called inside a session.
   void CountCores();
 
-  // Threads that are called upon, at most cores().
+  // The number of threads that are called to work now, at most cores().
   int active() const { return active_.load(std::memory_order_relaxed); }
 
-  // Exclusive use of all cores by the calling thread, which becomes the leader
-  // of a lane of all of them. Callers queue.
+  // Gives the calling thread exclusive use of all cores: it becomes the leader
+  // of a lane with all threads. Other callers wait.
   class Session {
    public:
     explicit Session(LanePool* pool = &LanePool::Get());
@@ -91,9 +96,9 @@ class LanePool {
     Lane lane_;
   };
 
-  // Inside a session: calls function(lane) for lanes 0 … lanes - 1, at once
-  // where threads are free, each on the leader of a lane of `threads` threads.
-  // lanes * threads <= cores().
+  // Calls function(lane) for lanes 0 … lanes - 1, each on the leader of a lane
+  // of `threads` threads. The calls run at the same time where threads are
+  // free. Must be called inside a session; lanes * threads <= cores().
   template <typename F>
   void RunLanes(int lanes, int threads, F&& function) {
     RunLanesImpl(
@@ -101,32 +106,34 @@ class LanePool {
         &function);
   }
 
-  // Opens a section of `count` pieces (for 0, one for each thread of the
-  // current thread's lane; at most so many) to the lane's other threads. The
-  // caller then runs piece 0 itself and ends with EndParallel. Threads without
-  // a lane, or inside a section, run a section of one piece.
+  // Opens a section of `count` pieces to the other threads of the current
+  // thread's lane. A lane's section has at most one piece per thread; `count` 0
+  // means one piece for each thread. The caller then runs piece 0 itself and
+  // ends with EndParallel. If the thread has no lane or is inside a section,
+  // the new section has one piece.
   static void StartParallel(Job job, int count);
   static void EndParallel();
 
-  // Waits until all pieces of the section have come here.
+  // Waits until all pieces of the team's section have called it.
   static void Barrier(Team* team);
 
-  // Threads of a lane, its leader among them, that run a section as soon as it
-  // is opened.
+  // Returns the number of the lane's threads, including its leader, that would
+  // start a section as soon as it is opened.
   int ReadyThreads(const Lane& lane) const;
 
  private:
   struct Worker;
 
-  // Those that are missing of a pool for `cores`; throws std::system_error.
+  // Starts the workers that a pool for `cores` threads still lacks. Throws
+  // std::system_error.
   void StartWorkers(int cores);
   void CountCoresNowAndThen();
   void RunLanesImpl(int lanes, int threads, void (*function)(void*, int),
                     void* argument);
   void Call(int thread, Team* team);
   void WorkerLoop(Worker* worker);
-  // Moves the calling worker, the thread of that number, to a core that no
-  // other thread of this session was last seen on.
+  // Moves the calling worker, which has the number `thread`, to a core where no
+  // other thread of this session was last seen.
   void TakeCore(int thread);
 
   const int most_;
@@ -136,16 +143,16 @@ class LanePool {
   std::atomic<bool> in_session_{false};
   std::atomic<uint32_t> sessions_{0};  // begun so far
   int64_t counted_at_ = 0;             // nanoseconds
-  // By core: the last session << 32 | thread that was seen there.
+  // For each core: session << 32 | thread, for the thread last seen there.
   std::array<std::atomic<uint64_t>, CPU_SETSIZE> taken_{};
   std::vector<Worker*> workers_;  // thread t is workers_[t - 1]; leaked at exit
-  Team leaders_team_, stage_team_;  // of the session: its sections, its lanes
+  Team leaders_team_, stage_team_;  // for the session's sections and lanes
 };
 
-// Catches the exceptions of a section's pieces, and throws the first one again
-// where the section has ended: an exception may neither leave a thread of the
-// pool nor leave a section open.
-class Thrown {
+// Catches exceptions in the pieces of a section. Rethrow() throws the first one
+// again after the section has ended. An exception must not leave a thread of
+// the pool, and must not leave a section open.
+class ExceptionCollector {
  public:
   template <typename F>
   void Catch(F&& function) noexcept {
@@ -155,7 +162,7 @@ class Thrown {
       if (!any_.exchange(true)) first_ = std::current_exception();
     }
   }
-  // After the section.
+  // Call it after the section has ended.
   void Rethrow() {
     if (first_) std::rethrow_exception(std::exchange(first_, nullptr));
   }
@@ -165,18 +172,19 @@ class Thrown {
   std::exception_ptr first_;
 };
 
-// While it lives, sections that the calling thread opens have no more threads
-// than can be had without waiting: for primitives whose threads wait for one
-// another.
-class AtOnce {
+// While an object exists, sections that the calling thread opens get only
+// threads that are ready (LanePool::ReadyThreads). Needed for primitives whose
+// threads wait for each other.
+class ScopedReadyThreads {
  public:
-  AtOnce();
-  ~AtOnce() { CurrentThread().at_once = 0; }
-  AtOnce(const AtOnce&) = delete;
-  AtOnce& operator=(const AtOnce&) = delete;
+  ScopedReadyThreads();
+  ~ScopedReadyThreads() { CurrentThread().at_once = 0; }
+  ScopedReadyThreads(const ScopedReadyThreads&) = delete;
+  ScopedReadyThreads& operator=(const ScopedReadyThreads&) = delete;
 };
 
-// Piece `index` of the `size` that [0, n) is cut into.
+// Cuts [0, n) into `size` pieces of about equal length. Sets [begin, end) to
+// piece `index`.
 inline void Split(int64_t n, int size, int index, int64_t* begin,
                   int64_t* end) {
   const int64_t base = n / size, rest = n % size;
@@ -184,14 +192,14 @@ inline void Split(int64_t n, int size, int index, int64_t* begin,
   *end = *begin + base + (index < rest ? 1 : 0);
 }
 
-// Splits [0, n) over the threads of the current lane; function(begin, end).
-// Pieces are at least `grain` long.
+// Splits [0, n) over the threads of the current lane, into at most n / grain
+// pieces (rounded up). Calls function(begin, end) for each piece.
 template <typename F>
 void ParallelFor(int64_t n, int64_t grain, F&& function) {
   struct Closure {
     std::remove_reference_t<F>* function;
     int64_t n;
-    Thrown thrown;
+    ExceptionCollector thrown;
   } closure{&function, n, {}};
   const Lane* lane = CurrentThread().lane;
   const bool nested = CurrentThread().team != nullptr;

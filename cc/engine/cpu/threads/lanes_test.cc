@@ -1,7 +1,7 @@
-// The pool of threads: every piece of every section runs once, before the
-// section ends, whichever threads have a core and whenever they lose it. Its
-// sources are compiled with delays in them (tests/integration/test_cc.py), with
-// and without ThreadSanitizer.
+// Tests of the thread pool: every piece of every section runs once, before the
+// section ends, no matter which threads have a core and when they lose it. The
+// pool's sources are compiled with delays in them
+// (tests/integration/test_cc.py), with and without ThreadSanitizer.
 
 #include "cc/engine/cpu/threads/lanes.h"
 
@@ -49,7 +49,7 @@ void MayDelay() {
 
 namespace {
 
-// Opens a section of the calling thread, the way oneDNN's loops and ours do.
+// Runs a section on the calling thread's lane, as oneDNN's loops and ours do.
 template <typename F>
 void Section(int pieces, F function) {
   const Job job = {[](void* f) { (*static_cast<F*>(f))(); }, &function};
@@ -63,10 +63,10 @@ int Index() {
   return thread.team && thread.nested == 0 ? thread.index : 0;
 }
 
-// Runs a section, and gives whether each of its pieces ran once.
+// Runs a section. Returns true if each of its pieces ran once.
 bool RunsOnce(int pieces) {
   std::vector<int> runs(
-      pieces);  // not atomic: the section's end is what orders it
+      pieces);  // not atomic: the section's end orders accesses
   Section(pieces, [&] {
     MayDelay();
     ++runs[Index()];
@@ -80,7 +80,7 @@ bool RunsOnce(int pieces) {
 TEST(EveryPieceRunsOnce) {
   leads = true;
   for (int threads = 1; threads <= 18; ++threads) {
-    LanePool* pool = new LanePool(threads);  // its threads stay
+    LanePool* pool = new LanePool(threads);  // never freed
     bool once = true;
     for (int session = 0; session < 20; ++session) {
       const LanePool::Session mine(pool);
@@ -158,7 +158,7 @@ TEST(SectionsThatNeedTheirThreadsAtOnceHaveNoMoreThanThereAre) {
   LanePool* pool = new LanePool(3);
   const LanePool::Session mine(pool);
   for (int i = 0; i < 50; ++i) {
-    const AtOnce at_once;
+    const ScopedReadyThreads at_once;
     const int threads = CurrentThread().at_once;
     EXPECT(threads >= 1 && threads <= 3);
     std::atomic<int> arrived{0};
@@ -222,7 +222,7 @@ std::atomic<int> usable_cores{1};
 TEST(ThePoolFollowsWhatTheProcessMayUse) {
   leads = true;
   LanePool* pool = new LanePool(1, 4, [] { return usable_cores.load(); });
-  // Where pieces wait for each other, each needs a thread of its own.
+  // Pieces that wait for each other each need their own thread.
   const auto threads = [&] {
     const LanePool::Session mine(pool);
     std::vector<std::thread::id> ids(pool->cores());
@@ -271,7 +271,7 @@ TEST(SectionsWithoutALaneRunOnTheirThread) {
   EXPECT(runs == 1);
 }
 
-// A file system with the files of control groups.
+// A temporary directory with the files of control groups.
 class Groups {
  public:
   Groups() {
@@ -306,7 +306,7 @@ TEST(QuotasOfControlGroups) {
   EXPECT(two.Cores() == 0);
   two.Write("pods/one/cpu.max", "150000 100000\n");
   EXPECT(two.Cores() == 1.5);
-  two.Write("pods/cpu.max", "50000 100000\n");  // the smaller one holds
+  two.Write("pods/cpu.max", "50000 100000\n");  // the smaller quota applies
   EXPECT(two.Cores() == 0.5);
   two.Write("pods/cpu.max", "broken");
   EXPECT(two.Cores() == 1.5);
@@ -316,7 +316,7 @@ TEST(QuotasOfControlGroups) {
   one.Write("cpu/cpu.cfs_quota_us", "-1\n");
   one.Write("cpu/cpu.cfs_period_us", "100000\n");
   EXPECT(one.Cores() == 0);
-  one.Write("cpu/cpu.cfs_quota_us", "300000\n");  // as a container sees its own
+  one.Write("cpu/cpu.cfs_quota_us", "300000\n");  // as a container sees it
   EXPECT(one.Cores() == 3);
   one.Write("cpu/docker/abc/cpu.cfs_quota_us", "250000\n");
   one.Write("cpu/docker/abc/cpu.cfs_period_us", "100000\n");

@@ -1,10 +1,11 @@
-// The OpenMP entry points oneDNN calls, run on the engine's lanes.
+// The OpenMP entry points that oneDNN calls, run on the engine's lanes.
 //
-// oneDNN's GNU OpenMP build asks libgomp for threads. These definitions stand
-// in front of libgomp's for libraries that this one loads (the dynamic linker
-// looks here first), so that a primitive runs on the lane that calls it: no
-// second set of threads, no nested teams, no spinning beside our workers. A
-// thread outside of any lane gets a team of one, which OpenMP allows.
+// oneDNN is built with GNU OpenMP and asks libgomp for threads. For libraries
+// that this one loads, the definitions here take precedence over libgomp's,
+// because the dynamic linker looks here first. So a primitive runs on the lane
+// that calls it, without a second set of threads, nested teams, or threads that
+// spin beside our workers. A thread outside of any lane gets a team of one,
+// which OpenMP allows.
 
 #include <cstdint>
 
@@ -55,8 +56,8 @@ void GOMP_barrier() {
   LanePool::Barrier(thread.team);
 }
 
-// `for` loops with a static schedule: without a chunk size, one piece a thread;
-// with one, chunks dealt in turn.
+// `for` loops with a static schedule. Without a chunk size, each thread gets
+// one piece. With a chunk size, the threads get chunks in turn.
 bool GOMP_loop_static_start(long start, long end, long increment, long chunk,
                             long* piece_start, long* piece_end) {
   ThreadState& thread = CurrentThread();

@@ -11,64 +11,66 @@ namespace ios::cpu {
 
 class LanePool;
 
-// Threads [first, first + size) of a pool, one of which leads and calls upon
+// Threads [first, first + size) of a pool. One thread leads the lane and calls
 // the others.
 struct Lane {
   LanePool* pool = nullptr;
   int first = 0;
   int size = 1;
-  // Compiling for such a lane, outside of a session: the calling thread does
-  // all the work itself.
+  // True while tasks are compiled for such a lane, outside of a session. The
+  // calling thread then does all the work itself.
   bool planning = false;
 };
 
-// A function and its argument, called once for every piece of a section. Which
-// piece is CurrentThread().index.
+// A function and its argument. The function is called once for every piece of a
+// section; CurrentThread().index is the number of the piece.
 struct Job {
   void (*function)(void*) = nullptr;
   void* argument = nullptr;
 };
 
-// Pieces are taken, not dealt: a thread without a core delays the piece that it
-// has begun and no other, and the leader runs what nobody has begun. A team is
-// used for one section after another and never freed, so that a helper may come
+// Runs one section after another. Pieces are taken, not dealt: a thread that
+// lost its core delays only the piece that it has started. The leader runs any
+// piece that no thread has started. A team is never freed, so a helper may come
 // too late.
 class Team {
  public:
-  // By the leader, who is to run piece 0, and then to close.
+  // Opens a section. Called by the leader, which must then run piece 0 and call
+  // Close().
   void Open(Job job, int pieces);
-  // Helps with the other pieces, and returns when all are done.
+  // Runs pieces that no thread has started. Returns when all pieces are done.
   void Close();
 
-  // By helpers, at any time: runs pieces until none is left.
+  // Runs pieces until none is left. Helpers may call it at any time.
   void Help();
 
-  // Of the section that the calling thread runs a piece of.
+  // The number of pieces of the section that the calling thread is working on.
   int pieces() const { return pieces_; }
 
-  // Returns when every piece of the section has called it: needs a thread for
-  // each.
+  // Returns when every piece of the section has called it. So each piece needs
+  // its own thread.
   void Barrier();
 
-  // The threads it is for, and how many of them were called upon: the leader's
-  // to set, before it opens a section.
+  // The team's threads, and the number of them that were called. The leader
+  // sets both before it opens a section.
   Lane lane;
   int called = 0;
 
  private:
-  // Takes the next piece that nobody has begun.
+  // Takes the next piece that no thread has started. Returns false if none is
+  // left.
   bool Take(int* piece);
   void Run(int piece);
 
   Job job_;
   int pieces_ = 1;
-  // The section's number << 32 | pieces << 16 | the next one: a helper of a
-  // former section finds another number, or nothing left.
+  // Section number << 32 | number of pieces << 16 | next piece. A helper that
+  // comes late for an earlier section finds another number or no piece left.
   std::atomic<uint64_t> tickets_{0};
   std::atomic<int> left_{0};  // pieces that are not done
-  Signal done_;               // the last of them
+  Signal done_;               // when the last piece is done
   std::atomic<int> arrived_{0};
-  Signal passed_;  // barriers
+  Signal passed_;  // counts barriers
 };
 
 }  // namespace ios::cpu

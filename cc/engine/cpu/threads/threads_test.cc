@@ -1,5 +1,6 @@
-// Many threads that call one program, with shapes that are compiled and evicted
-// meanwhile: the same bits as alone, and nothing for ThreadSanitizer to find.
+// Many threads call one program, with shapes that are compiled and evicted at
+// the same time. They get the same bits as a single thread, and ThreadSanitizer
+// finds nothing.
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -24,7 +25,7 @@ using testing::Values;
 constexpr int kThreads = 8, kRuns = 100;
 constexpr int64_t kBatches = 10;  // eight stay compiled
 
-// 0 and 1 read the input and may merge, 2 reads 0, 3 joins 1 and 2.
+// Operators 0 and 1 read the input and may merge. 2 reads 0; 3 joins 1 and 2.
 Block ThreeConvolutions() {
   return MakeBlock({Conv(-1, 4, 1), Conv(-1, 8, 3), Conv(0, 4, 3),
                     Join(OperatorType::kConcat, {1, 2})},

@@ -10,10 +10,10 @@
 namespace ios::cpu {
 namespace {
 
-// Nanoseconds.
+// All times are in nanoseconds.
 constexpr int64_t kSpin = 200'000;  // jobs of a run follow each other sooner
 constexpr int64_t kSpinCrowded = 5'000;
-constexpr int64_t kLost = 300'000;  // between two looks: had no core
+constexpr int64_t kLost = 300'000;  // longer between two looks: had no core
 constexpr int64_t kCrowdedFor = 50'000'000;
 
 std::atomic<int64_t> crowded_until{0};
@@ -39,7 +39,7 @@ int64_t Now() {
 bool Crowded() { return CrowdedAt(Now()); }
 
 bool Signal::Spinning::Continues() {
-  if (start_ == 0) {  // the first looks are free
+  if (start_ == 0) {  // the first looks need no clock
     start_ = -1;
     return true;
   }

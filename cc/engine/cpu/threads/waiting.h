@@ -1,4 +1,4 @@
-// How threads of the engine wait for one another.
+// How threads of the engine wait for each other: they spin, then sleep.
 #ifndef IOS_TF_CC_ENGINE_CPU_THREADS_WAITING_H_
 #define IOS_TF_CC_ENGINE_CPU_THREADS_WAITING_H_
 
@@ -7,8 +7,8 @@
 
 namespace ios::cpu {
 
-// A thread may lose its core here, at the worst of moments: a test sees to
-// that.
+// Marks a place where losing the core would be worst. A test defines this
+// function so that it delays threads there.
 #ifdef IOS_TF_TEST_DELAYS
 void MayDelay();
 #else
@@ -21,29 +21,31 @@ inline void Pause() {
 #endif
 }
 
-// Nanoseconds of a clock that is never set.
+// Returns the time in nanoseconds, by a clock that is never set.
 int64_t Now();
 
-// Whether threads of others want our cores, as far as is known: a thread of
-// ours that did nothing but look at a variable lost its core not long ago.
+// Returns true if other processes seem to want our cores: one of our threads
+// recently lost its core while it was spinning.
 bool Crowded();
 
-// Counts events that threads wait for: a thread that spins sees the next one
-// within nanoseconds, one that sleeps is woken.
+// Counts events that threads wait for. A spinning thread sees the next event
+// within nanoseconds; a sleeping thread is woken.
 class Signal {
  public:
   uint32_t value() const { return value_.load(); }
   bool anyone_sleeps() const { return sleepers_.load() > 0; }
 
-  // The event's changes must have been stored before.
+  // Signals an event. The changes that belong to the event must have been
+  // stored before.
   void Advance() {
     value_.fetch_add(1);
     MayDelay();
     if (anyone_sleeps()) Wake();
   }
 
-  // Returns when done() is true, which must follow some Advance(); gives
-  // whether it slept. Spins as long as may_spin(), and no longer than pays.
+  // Waits until done() is true; an Advance() must follow the change that makes
+  // it true. Returns true if the thread slept. The thread spins as long as
+  // may_spin() is true, but no longer than pays off.
   template <typename Done, typename MaySpin>
   bool Wait(Done done, MaySpin may_spin) {
     for (Spinning spinning; may_spin() && spinning.Continues();) {
@@ -55,8 +57,9 @@ class Signal {
     for (bool slept = false;; slept = true) {
       const uint32_t seen = value_.load();
       if (done()) return slept;
-      // A thread that advances after this sees a sleeper; one that did before
-      // has changed `seen`.
+      // A thread that calls Advance() after this line sees a sleeper. If it
+      // called Advance() before, value_ differs from `seen` and Sleep()
+      // returns.
       sleepers_.fetch_add(1);
       MayDelay();
       Sleep(seen);
@@ -69,9 +72,9 @@ class Signal {
   }
 
  private:
-  static constexpr int kLooks = 16;  // between two looks at the clock
+  static constexpr int kLooks = 16;  // checks between looks at the clock
 
-  // The time that one spin takes.
+  // Limits the time that one wait spins.
   class Spinning {
    public:
     bool Continues();

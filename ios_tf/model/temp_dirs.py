@@ -1,4 +1,4 @@
-"""Directories that a process makes for a while, and those that dead ones have left."""
+"""Temporary directories of this process, and those that dead processes have left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-# Between making a directory and locking it no process takes so long.
+# Younger directories may not be locked yet. A process locks a directory much sooner
+# after making it.
 _YOUNG_SECONDS = 60
 _PREFIX = "ios_tf_run_"
 _STEP_PREFIX = "ios_tf_step_"
@@ -19,9 +20,9 @@ _STEP_PREFIX = "ios_tf_step_"
 
 @contextlib.contextmanager
 def owned(directory: str) -> Iterator[None]:
-    """While the block runs, other processes see that a local directory is in use.
+    """Shows other processes that a local directory is in use while the block runs.
 
-    The kernel gives the lock back when the process ends, however it ends.
+    The kernel releases the lock when the process ends in any way.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # a filesystem without locks
@@ -30,13 +31,13 @@ def owned(directory: str) -> Iterator[None]:
 
 
 def remove_abandoned(parent: str, prefix: str, suffix: str = "") -> None:
-    """Removes directories of these names whose owners have died."""
+    """Removes directories with such names whose owners have died."""
     pattern = f"{glob.escape(os.path.join(parent, prefix))}*{glob.escape(suffix)}"
     for path in glob.glob(pattern):
-        # Directories that cannot be looked at belong to somebody else.
+        # A directory that cannot be inspected belongs to somebody else.
         with contextlib.suppress(OSError):
             found = os.lstat(path)
-            # A clock may have been set back since.
+            # abs(), because the clock may have been set back since.
             if abs(time.time() - found.st_mtime) < _YOUNG_SECONDS:
                 continue
             if found.st_uid == os.geteuid() and not os.path.islink(path):
@@ -45,17 +46,17 @@ def remove_abandoned(parent: str, prefix: str, suffix: str = "") -> None:
 
 
 def remove_abandoned_steps() -> None:
-    """Removes what `step_directory` made for processes that have died."""
+    """Removes the directories that `step_directory` made for dead processes."""
     remove_abandoned(tempfile.gettempdir(), _STEP_PREFIX)
 
 
 @contextlib.contextmanager
 def step_directory() -> Iterator[str]:
-    """A directory for the files of one step.
+    """A temporary directory for the files of one step.
 
-    Nothing of the process changes, which may be anybody's. Those of dead processes are
-    left: a conversion has many steps, and calls `remove_abandoned_steps` once, where it
-    begins.
+    It does not change the state of the process, which may be a user's program. It does
+    not remove directories of dead processes either: a conversion has many steps, and
+    calls `remove_abandoned_steps` once at its start.
     """
     with (
         tempfile.TemporaryDirectory(prefix=_STEP_PREFIX) as directory,
@@ -66,9 +67,10 @@ def step_directory() -> Iterator[str]:
 
 @contextlib.contextmanager
 def temporary_directory() -> Iterator[str]:
-    """A directory for all temporary files of this process; removes those of dead ones.
+    """A directory for all temporary files of this process.
 
-    Libraries put theirs there, too, which they leave behind when they are killed.
+    Libraries put their files there, too, and leave them behind when the process is
+    killed. So the directories of dead processes are removed first.
     """
     parent = tempfile.gettempdir()
     remove_abandoned(parent, _PREFIX)
@@ -87,7 +89,7 @@ def temporary_directory() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _locked(directory: str) -> Iterator[None]:
-    """Raises OSError where it is locked."""
+    """Locks a directory while the block runs; raises OSError if it is locked."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-#include "cc/tensorflow/graph/light_item.h"
+#include "cc/tensorflow/graph/strip_weights.h"
 
 #include <utility>
 
@@ -15,14 +15,14 @@ namespace {
 using ::tensorflow::NodeDef;
 using ::tensorflow::grappler::GrapplerItem;
 
-// Whether the node is a constant of one negative number, as the stride is of a
-// vector's slice that runs backwards.
+// Returns whether the node is a constant with one negative number, such as the
+// stride of a vector's slice that runs backwards.
 bool IsNegativeNumber(const NodeDef& node) {
   const auto value = node.attr().find("value");
   if (node.op() != "Const" || value == node.attr().end()) return false;
   const tensorflow::TensorProto& proto = value->second.tensor();
   tensorflow::Tensor tensor;
-  // A proto of few bytes may say that its number is repeated a billion times.
+  // A proto of a few bytes may repeat its number a billion times.
   if (!tensorflow::TensorShape::IsValid(proto.tensor_shape()) ||
       tensorflow::TensorShape(proto.tensor_shape()).num_elements() != 1 ||
       !tensor.FromProto(proto)) {
@@ -32,11 +32,14 @@ bool IsNegativeNumber(const NodeDef& node) {
   return numbers && numbers->front() < 0;
 }
 
-// Has Grappler infer the slice by its kernel, not as one of a vector of sizes:
-// such it takes to end behind the last element if its end is left open,
-// backwards, too, as in `tf.shape(x)[1:3][::-1]`, and ends with an error.
+// Makes Grappler evaluate the slice with its kernel, not with its rule for
+// slices of shape vectors. If the end is open, that rule assumes that the slice
+// ends behind the last element. If the slice runs backwards, as in
+// `tf.shape(x)[1:3][::-1]`, this assumption is wrong and inference ends with an
+// error.
 void LeaveSliceToKernel(NodeDef* node) {
-  // Of a dimension that no slice has: kernel and shape function ignore it.
+  // The mask bit of a dimension that no slice has. The kernel and the shape
+  // function ignore it.
   constexpr int64_t kNoDimension = int64_t{1} << 30;
   const auto mask = node->mutable_attr()->find("begin_mask");
   if (mask == node->mutable_attr()->end()) return;
@@ -54,8 +57,8 @@ bool StandsForVariable(const NodeDef& node) {
 
 }  // namespace
 
-GrapplerItem WithoutWeights(const GrapplerItem& item,
-                            const std::set<std::string>& unknown) {
+GrapplerItem StripWeights(const GrapplerItem& item,
+                          const std::set<std::string>& unknown) {
   constexpr int64_t kLarge = 1024;
   tensorflow::GraphDef graph;
   *graph.mutable_library() = item.graph.library();
@@ -83,7 +86,7 @@ GrapplerItem WithoutWeights(const GrapplerItem& item,
       continue;
     }
     if (StandsForVariable(node)) {
-      // Of this operation Grappler knows the shapes of what is read from it.
+      // Grappler knows the shapes of tensors that are read from a VarHandleOp.
       copy->set_name(node.name());
       copy->set_op("VarHandleOp");
       copy->set_device(node.device());

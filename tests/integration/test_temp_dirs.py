@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import ios_tf
-from ios_tf.model import leftovers
+from ios_tf.model import temp_dirs
 from ios_tf.model.outputs import written_directory
 
 # Begins to write an output with old files, says so, and waits for its end.
@@ -26,7 +26,7 @@ with written_directory(sys.argv[1], overwrite=True) as directory:
 """
 _COMMAND = """
 import os, sys, tempfile
-from ios_tf.model.leftovers import temporary_directory
+from ios_tf.model.temp_dirs import temporary_directory
 with temporary_directory() as directory:
     tempfile.mkdtemp(prefix="__autograph_generated")
     os.utime(directory, (1e9, 1e9))
@@ -35,7 +35,7 @@ with temporary_directory() as directory:
 """
 _STEP = """
 import os, sys, tempfile
-from ios_tf.model.leftovers import remove_abandoned_steps, step_directory
+from ios_tf.model.temp_dirs import remove_abandoned_steps, step_directory
 remove_abandoned_steps()
 before = tempfile.gettempdir()
 with step_directory() as directory:
@@ -153,13 +153,13 @@ def test_a_conversion_looks_for_abandoned_steps_once(tmp_path, monkeypatch):
     os.utime(abandoned, (1e9, 1e9))
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     looked = []
-    really = leftovers.remove_abandoned
+    really = temp_dirs.remove_abandoned
 
     def noted(parent, *names):
         looked.append(parent)
         really(parent, *names)
 
-    monkeypatch.setattr(leftovers, "remove_abandoned", noted)
+    monkeypatch.setattr(temp_dirs, "remove_abandoned", noted)
     model = tf.Module()
     weights = tf.ones((3, 3, 4, 4))
 
@@ -168,7 +168,7 @@ def test_a_conversion_looks_for_abandoned_steps_once(tmp_path, monkeypatch):
         return {"y": tf.nn.relu(tf.nn.conv2d(x, weights, 1, "SAME"))}
 
     settings = {"cache_dir": str(tmp_path / "cache"), "keep_slower": True}
-    settings |= {"warmup": 0, "number": 1, "repeat": 1}
+    settings |= {"warmup_runs": 0, "runs": 1, "sample_count": 1}
     tf.saved_model.save(model, str(tmp_path / "model"), signatures=network)
     ios_tf.convert(str(tmp_path / "model"), str(tmp_path / "out"), **settings)
     assert looked.count(str(temporary)) == 1
@@ -201,9 +201,9 @@ def test_a_conversion_writes_no_temporary_files_of_autograph(tmp_path, monkeypat
         str(tmp_path / "out"),
         cache_dir=str(tmp_path / "cache"),
         keep_slower=True,
-        warmup=0,
-        number=1,
-        repeat=1,
+        warmup_runs=0,
+        runs=1,
+        sample_count=1,
     )
     assert begun == []
 
@@ -224,7 +224,7 @@ def test_temporary_files_of_killed_commands(tmp_path):
 def test_the_process_has_its_directory_back(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.delenv("TMPDIR", raising=False)
-    with leftovers.temporary_directory() as directory:
+    with temp_dirs.temporary_directory() as directory:
         assert os.environ["TMPDIR"] == directory == tempfile.gettempdir()
     assert tempfile.gettempdir() == str(tmp_path)
     assert "TMPDIR" not in os.environ
@@ -236,7 +236,7 @@ def test_a_clock_that_was_set_back(tmp_path):
         (tmp_path / name).mkdir()
     future = time.time() + 1e6
     os.utime(tmp_path / "ios_tf_run_a", (future, future))
-    leftovers.remove_abandoned(str(tmp_path), "ios_tf_run_")
+    temp_dirs.remove_abandoned(str(tmp_path), "ios_tf_run_")
     assert os.listdir(tmp_path) == ["ios_tf_run_b"]
 
 

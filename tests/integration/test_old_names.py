@@ -1,0 +1,57 @@
+"""Options that got other names: each old name is one error that gives the new one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import ios_tf
+from ios_tf.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"units": ["a"]}, "group_patterns"),
+        ({"borders": ["a"]}, "block_end_patterns"),
+        ({"warmup": 1}, "warmup_runs"),
+        ({"number": 1}, "runs"),
+        ({"repeat": 1}, "sample_count"),
+        ({"say": print}, "log"),
+        ({"strategy": "both"}, "'auto'"),
+    ],
+)
+def test_arguments(old, new, tmp_path):
+    for call in (
+        lambda: ios_tf.convert("keras:MobileNet", tmp_path / "out", **old),
+        lambda: ios_tf.optimize(None, **old),
+    ):
+        with pytest.raises(UserError, match=f"is called {new} now"):
+            call()
+    assert not (tmp_path / "out").exists()
+
+
+def test_on_miss():
+    with pytest.raises(UserError, match="on_miss 'pass' is called 'skip' now"):
+        ios_tf.enable(on_miss="pass")
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--unit=a", "--unit is called --group now"),
+        ("--border=a", "--border is called --block_end now"),
+        ("--number=1", "--number is called --runs now"),
+        ("--repeat=1", "--repeat is called --sample_count now"),
+        ("--strategy=both", "strategy 'both' is called 'auto' now"),
+    ],
+)
+def test_flags(flag, said, tmp_path):
+    words = ["convert", "keras:MobileNet", str(tmp_path / "out"), flag]
+    command = [sys.executable, "-m", "ios_tf", *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert said in line
