@@ -127,12 +127,12 @@ def bench_concurrency(
     stock_runs: int | None = None,
     cache_dir: str | None = None,
     progress: bool = False,
-    say: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> tuple[Result, Result]:
     """`hammer`s the converted model on the engine and the original on TensorFlow.
 
     Args:
-      model, cache_dir, progress, say: as for `ios_tf.convert`.
+      model, cache_dir, progress, log: as for `ios_tf.convert`.
       batch_sizes, threads, runs: as for `hammer`.
       stock_runs: of stock TensorFlow; by default `runs`.
 
@@ -140,7 +140,7 @@ def bench_concurrency(
       The engine's result and stock TensorFlow's.
     """
     with (
-        saved_model(model, log=say) as source,
+        saved_model(model, log=log) as source,
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
     ):
         converted = directory + "/converted"

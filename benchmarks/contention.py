@@ -107,7 +107,7 @@ def bench_contention(
     batch_size: int,
     seconds: float,
     rows: Sequence[str] | None = None,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Percentiles in ms: row -> variant -> "p50" ... -> value.
 
@@ -116,7 +116,7 @@ def bench_contention(
       batch_size: of its inputs.
       seconds: of a row, at least.
       rows: those of `ROWS` to measure, all by default.
-      say: gets a line about what cannot be measured here.
+      log: gets a line about what cannot be measured here.
 
     Raises:
       UserError: as for `ios_tf.convert`.
@@ -158,7 +158,7 @@ def bench_contention(
                 elif row == _QUOTA:
                     settings["group"] = stack.enter_context(_group_of_quota())
                     if settings["group"] is None:
-                        say("no control group can be made, so no row has a quota")
+                        log("no control group can be made, so no row has a quota")
                         continue
                 found[row] = _measure({**given, **settings}, stack, others)
     return found

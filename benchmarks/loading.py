@@ -81,12 +81,12 @@ def bench_loading(
     rounds: int = 5,
     cache_dir: str | None = None,
     progress: bool = False,
-    say: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Loading]:
     """Loads the original and the converted model, each in processes of their own.
 
     Args:
-      model, batch_size, cache_dir, progress, say: as for `ios_tf.convert`.
+      model, batch_size, cache_dir, progress, log: as for `ios_tf.convert`.
       rounds: processes of each variant.
 
     Returns:
@@ -97,7 +97,7 @@ def bench_loading(
       UserError: as for `ios_tf.convert`.
     """
     with (
-        _original(model, say) as source,
+        _original(model, log) as source,
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
     ):
         converted = directory + "/converted"
@@ -125,11 +125,11 @@ def bench_loading(
 
 
 @contextlib.contextmanager
-def _original(model: Any, say: Callable[[str], None]) -> Iterator[str]:
+def _original(model: Any, log: Callable[[str], None]) -> Iterator[str]:
     """What is served without this package: a SavedModel, or what Keras exports."""
-    keras_model = keras_model_of(model, log=say)
+    keras_model = keras_model_of(model, log=log)
     if keras_model is None:
-        with saved_model(model, log=say) as path:
+        with saved_model(model, log=log) as path:
             yield path
         return
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:

@@ -55,17 +55,17 @@ class Blocks:
 def _frozen(
     model: Any,
     signature: str | None,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     tags: Sequence[str] | None,
     calibrated: bool,
 ) -> frozen_graphs.FrozenSignature:
     keras_model = None
     if not signature:
-        keras_model = keras_model_of(model, log=say, calibrated=calibrated)
+        keras_model = keras_model_of(model, log=log, calibrated=calibrated)
     if keras_model is not None:
         function, _ = traced(keras_model)
         return frozen_graphs.freeze_flat(keras_model.name, function, keep_filters=True)
-    with saved_model(model, log=say) as source:
+    with saved_model(model, log=log) as source:
         loaded = saved_models.load(source, tags)
         name = saved_models.choose_signature(signature, loaded)
         frozen = frozen_graphs.freeze(name, loaded.signatures[name], keep_filters=True)
@@ -80,7 +80,7 @@ def blocks_of(
     pruning: Pruning,
     patterns: Patterns = DEFAULT_PATTERNS,
     signature: str | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
     tags: Sequence[str] | None = None,
     count_only: bool = False,
 ) -> Blocks:
@@ -93,7 +93,7 @@ def blocks_of(
       UserError: as for `ios_tf.convert`.
     """
     limit = {"max_transitions": None} if count_only else {}
-    frozen = _frozen(model, signature, say, tags, not count_only)
+    frozen = _frozen(model, signature, log, tags, not count_only)
     collected = graph_optimizer.collect(
         graph_optimizer.fold_constants(frozen), batch_size
     )

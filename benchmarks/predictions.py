@@ -104,7 +104,7 @@ def calibrated(
     device: SimulatedDevice,
     networks: Mapping[str, SearchParts],
     published: Mapping[str, Latencies],
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> SimulatedDevice:
     """The device with the constants that predict published latencies best.
 
@@ -115,14 +115,14 @@ def calibrated(
       device: where to begin.
       networks: by name.
       published: ms by name and strategy.
-      say: prints a line.
+      log: prints a line.
     """
     for _ in range(_SEARCHES):
         found = {name: parts.all_schedules(device) for name, parts in networks.items()}
         device = fitted(device, networks, found, published)
         error = _total_error(networks, found, published, device)
         constants = ", ".join(f"{n} {getattr(device, n):.5g}" for n in CALIBRATED)
-        say(f"{constants}: error {error:.4f}")
+        log(f"{constants}: error {error:.4f}")
     return device
 
 

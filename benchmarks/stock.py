@@ -38,14 +38,14 @@ def bench_stock(
     signature: str | None = None,
     cache_dir: str | None = None,
     progress: bool = False,
-    say: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> Result:
     """Measures a model and its merged forms on TensorFlow alone.
 
     Switches the plugin off, for the rest of the process.
 
     Args:
-      model, batch_size, rounds, signature, cache_dir, progress, say: as for
+      model, batch_size, rounds, signature, cache_dir, progress, log: as for
         `ios_tf.conversion.bench.bench`.
 
     Raises:
@@ -53,7 +53,7 @@ def bench_stock(
     """
     tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
     with (
-        saved_model(model, log=say) as source,
+        saved_model(model, log=log) as source,
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
     ):
         stock = saved_models.load(source)
@@ -79,7 +79,7 @@ def bench_stock(
             keep_slower=True,
             progress=progress,
         )
-        say(f"the converted model has {report.sizes[batch_size].merged} merge stages")
+        log(f"the converted model has {report.sizes[batch_size].merged} merge stages")
         functions["converted"] = tf.saved_model.load(output).signatures[signature]
         inputs = example_inputs(function, batch_size)
         rows = measure(functions, inputs, rounds, progress)

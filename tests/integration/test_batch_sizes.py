@@ -326,7 +326,7 @@ def test_a_signature_of_a_fixed_batch_size_beside_another(tmp_path):
     tf.saved_model.save(module, model, signatures=signatures)
     report = ios_tf.convert(model, output, batch_size=[1, 8], strategy="greedy", **FAST)
     (note,) = (note for note in report.notes if "fixed batch size" in note)
-    assert note.startswith("signature 'three' has the fixed batch size 3:")
+    assert note.startswith("signature 'three' has the fixed batch size 3, so")
     functions = [tf.saved_model.load(path).signatures for path in (model, output)]
     for name, batches in (("any", (1, 2, 8)), ("three", (3,))):
         (program,) = graph_optimizer.lowered_programs(

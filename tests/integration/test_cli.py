@@ -508,7 +508,7 @@ def test_show_of_a_model_that_is_not_converted(capfd, tmp_path, network):
 
 def test_bench(capfd, tmp_path, network):
     path = str(tmp_path / "bench.json")
-    flags = ["--strategies=greedy,both", "--rounds=2", "--json", path]
+    flags = ["--strategies=greedy,auto", "--rounds=2", "--json", path]
     flags += ["--device=cpu"]
     code, out, _ = run(capfd, "bench", network, *flags)
     assert code == 0

@@ -511,7 +511,9 @@ def test_failure_to_write_comes_before_the_search(step, network, tmp_path, monke
     without_search(monkeypatch)
     module = frozen_graphs if step == "rebuild" else saved_models
     monkeypatch.setattr(module, step, fail)
-    with pytest.raises(ios_tf.UserError, match=f"again: {step} fails$"):
+    with pytest.raises(
+        ios_tf.UserError, match=f"save and load the converted model: {step} fails$"
+    ):
         ios_tf.convert(network, tmp_path / "converted")
     assert not os.path.exists(tmp_path / "converted")
 
@@ -545,7 +547,7 @@ def test_wrong_results_are_not_written(network, constants, tmp_path, monkeypatch
     with pytest.raises(ios_tf.UserError) as error:
         ios_tf.convert(network, tmp_path / "converted")
     message = str(error.value)
-    assert "signature 'serving_default' would compute something else" in message
+    assert "signature 'serving_default' would not compute the same" in message
     assert "region 1 of 1 (5 operators, from " in message
     assert "\n" not in message
     assert not os.path.exists(tmp_path / "converted")
@@ -747,7 +749,10 @@ def test_says_that_whole_numbers_are_compared(tmp_path):
     assert row in report.table()
     unequal = dataclasses.replace(one, equal=False)
     report = dataclasses.replace(report, comparisons=[unequal])
-    assert "not equal everywhere, see the notes (outputs" in report.table()
+    assert (
+        "not equal everywhere, see the notes (no floating-point outputs"
+        in report.table()
+    )
 
 
 @pytest.mark.parametrize("hidden", [False, True])

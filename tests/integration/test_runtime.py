@@ -386,7 +386,9 @@ def test_status_names_passes_that_cannot_be_switched_off(options):
     assert ios_tf.status().not_off == []
     options({"remapping": False, "layout_optimizer": True})
     assert ios_tf.status().not_off == ["remapping"]
-    assert "run by the plugin: remapping" in str(ios_tf.status())
+    assert "passes that TensorFlow's options switch off: remapping" in str(
+        ios_tf.status()
+    )
     assert fused(convolve)
     options({"use_plugin_optimizers": False})
     assert ios_tf.status().not_off == []

@@ -116,4 +116,8 @@ def test_images_that_are_smaller_than_a_window(size: tuple[int, int]) -> None:
             with pytest.raises(tf.errors.InvalidArgumentError):
                 called(image)
         return
+    if min(size) < len(FIRST):
+        # On some processors TensorFlow's pools give pixels of an empty image.
+        assert faster(image).numpy().size == 0
+        return
     np.testing.assert_allclose(faster(image), eager(image), 1e-5, 1e-6)
