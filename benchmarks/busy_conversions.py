@@ -30,9 +30,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.contention import BUSY, prepare, start
+from benchmarks.results import write_results
 from benchmarks.standalone import exit_code
 from ios_tf.cost.verdict import Ratio
-from ios_tf.files import check_writable, utc_now, write_json
+from ios_tf.files import check_writable, utc_now
 from ios_tf.tables import table
 
 MODELS = (
@@ -245,7 +246,7 @@ def _run(options: argparse.Namespace) -> int:
                 "conversions": records,
                 "missed": missed,
             }
-            write_json(options.json, content)
+            write_results(options.json, content)
     header = ["model", "busy", "verdict", "speedup", "disturbed", "s", "x", "slowdown"]
     print(table(header, printed))
     for line in missed:

@@ -21,9 +21,10 @@ from benchmarks.frameworks import interpreter
 from benchmarks.frameworks.weights import random_weights
 from benchmarks.network_search import schedule_json
 from benchmarks.operator_samples import sample_blocks
+from benchmarks.results import write_results
 from ios_tf.differences import relative_difference, relative_norm
 from ios_tf.errors import UserError
-from ios_tf.files import utc_now, write_json
+from ios_tf.files import utc_now
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import (
@@ -220,7 +221,7 @@ def _write(path: str, device: str, checks: Sequence[Check]) -> None:
         "device": device,
         "checks": [dataclasses.asdict(check) for check in checks],
     }
-    write_json(path, result)
+    write_results(path, result)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,8 +23,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.results import write_results
 from benchmarks.standalone import exit_code
-from ios_tf.files import check_writable, write_json
+from ios_tf.files import check_writable
 
 VARIANTS = ("TensorFlow", "converted")
 PERCENTILES = (50, 90, 99)
@@ -309,5 +310,5 @@ def _run(options: argparse.Namespace) -> int:
                 "device": engine.device_fingerprint("cpu"),
                 "models": found,
             }
-            write_json(options.json, content)
+            write_results(options.json, content)
     return 0

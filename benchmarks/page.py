@@ -123,7 +123,7 @@ def _section(path: Path, record: Record, paper: Mapping[str, Any], page: Path) -
     for table in what.tables(record.results, paper):
         text += f"\n{table.title}\n\n{_markdown(table)}"
     figure = path.with_suffix(".svg")
-    if not figure.exists():
+    if what.figure_on_page and not figure.exists():
         draw(record, paper, str(path.with_suffix("")))
     if figure.exists():
         link = os.path.relpath(figure, page or ".")

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.results import write_results
 from ios_tf.errors import UserError
-from ios_tf.files import write_json
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import document
@@ -85,12 +85,14 @@ class Experiment(abc.ABC):
       help: one line, without a full stop.
       networks: what runs if nothing is named.
       quick_networks: the same with --quick.
+      figure_on_page: whether its figure shows more than its tables.
     """
 
     name: str
     help: str
     networks: Sequence[str] = FOUR_NETWORKS
     quick_networks: Sequence[str] = FOUR_NETWORKS
+    figure_on_page: bool = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Adds the experiment's own options."""
@@ -181,7 +183,7 @@ class Record:
           UserError: it cannot be written.
         """
         content = {"version": VERSION, **dataclasses.asdict(self)}
-        write_json(path, content)
+        write_results(path, content)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Record:
@@ -243,9 +245,8 @@ def quantiles(latencies_ms: Sequence[float]) -> dict[str, float]:
 
 
 def summary(latencies_ms: Sequence[float]) -> dict[str, Any]:
-    """Median and spread of latencies, and the latencies themselves."""
-    values = [round(float(value), 6) for value in latencies_ms]
-    return {**quantiles(latencies_ms), "latencies_ms": values}
+    """Median and spread of latencies, and how many they are."""
+    return {**quantiles(latencies_ms), "samples": len(latencies_ms)}
 
 
 def ratio(of: Sequence[float], to: Sequence[float]) -> float:

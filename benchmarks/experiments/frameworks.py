@@ -46,6 +46,7 @@ _PAPER_PEERS = {
 
 class Frameworks(Experiment):
     name = "frameworks"
+    figure_on_page = False
     help = "the engine beside other frameworks"
     quick_networks = ("models:inception_v3", "models:squeezenet")
 

@@ -32,6 +32,7 @@ _SHOWN = 20
 
 class Operators(Experiment):
     name = "operators"
+    figure_on_page = False
     help = "each operator of a network, beside another framework"
     quick_networks = ("models:squeezenet",)
 

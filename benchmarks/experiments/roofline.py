@@ -69,6 +69,7 @@ class Work:
 
 class Roofline(Experiment):
     name = "roofline"
+    figure_on_page = False
     help = "where the time of a network goes, and the floor under it"
     quick_networks = ("models:inception_v3", "models:squeezenet")
 

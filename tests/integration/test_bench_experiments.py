@@ -73,7 +73,6 @@ def measured(tiny, tmp_path, capsys):
         assert record.experiment == name and record.versions["numpy"]
         if "matplotlib" in sys.modules:
             assert (tmp_path / f"{name}.svg").stat().st_size > 1000
-            assert (tmp_path / f"{name}.png").stat().st_size > 1000
         return capsys.readouterr().out, record
 
     return run
@@ -92,7 +91,7 @@ def test_schedules(measured):
     assert rows["sequential"]["speedup"] == 1.0
     # The branches run side by side: 0 | 1 2 4 | 3 5 | 6, and the head's three.
     assert rows["greedy"]["stages"] == 7
-    assert all(len(row["latencies_ms"]) == 2 for row in rows.values())
+    assert all(row["samples"] == 2 for row in rows.values())
     assert rows["auto"]["measurements"] > rows["merge"]["measurements"] > 0
     assert _rows(out)["auto"].split()[-2:] == ["2.00", "2.00"]  # the paper's
 
@@ -109,7 +108,7 @@ def test_frameworks(measured):
             assert "median_ms" not in rows[peer]
         else:
             assert rows[peer]["difference"] < 1e-5
-            assert len(rows[peer]["latencies_ms"]) == 2
+            assert rows[peer]["samples"] == 2
     assert rows["ios"]["over_ios"] == 1.0
     assert rows["tensorflow"]["versions"]["tensorflow"] == record.versions["tensorflow"]
     assert "does not run on cpu" in _rows(out)["TensorRT"]
@@ -391,7 +390,7 @@ def test_networks_for_other_batch_sizes_and_types(tiny):
 
 def test_summaries():
     found = summary([3.0, 1.0, 2.0])
-    assert (found["median_ms"], found["latencies_ms"]) == (2.0, [3.0, 1.0, 2.0])
+    assert (found["median_ms"], found["samples"]) == (2.0, 3)
     assert (found["p10_ms"], found["p90_ms"]) == pytest.approx((1.2, 2.8))
     # Each round's own ratio: what slows a round slows both.
     assert ratio([2.0, 20.0, 4.0], [1.0, 10.0, 1.0]) == 2.0
@@ -443,5 +442,5 @@ def test_a_peer_that_dies_is_a_row_of_its_own(tiny, monkeypatch):
     context = Context([network], "cpu", "float32", 1, 2, 1.0, True, None, said.append)
     rows = frameworks.compare(network, peers, context)
     assert rows["ios"] == {"note": "failed: the process ended: Killed"}
-    assert len(rows["ios_sequential"]["latencies_ms"]) == 2
+    assert rows["ios_sequential"]["samples"] == 2
     assert said[-1].endswith("Killed")

@@ -102,7 +102,7 @@ ImageSize GraphIndex::CorrectedSizes(const ImageSize& sizes) const {
       const auto solved =
           fixed_b ? Solve(sizes, a, more_a, b) : Solve(sizes, b, more_b, a);
       for (int k : {0, 1}) {
-        // The first node that determines a size decides.
+        // If several nodes determine a size, the first one is used.
         if (result[k] == sizes[k] && solved[k] >= 1 &&
             solved[k] <= kMaxDimension) {
           result[k] = solved[k];

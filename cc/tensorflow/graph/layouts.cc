@@ -40,13 +40,13 @@ int FormattedInput(const std::string& op) {
   return kFormatted->count(op) > 0 ? 0 : -1;
 }
 
-// Returns whether all tensors of rank 4 of such a node have the same order of
-// dimensions.
+// Returns whether the inputs and outputs of rank 4 of an operation have the
+// same order of dimensions.
 bool KeepsLayout(const std::string& op) {
   if (UnaryOperations().count(op) > 0 || BinaryOperations().count(op) > 0) {
     return true;
   }
-  // Other families' handlers import these, or look through them.
+  // Operations that are not element-wise in name, but keep the layout.
   static const auto* const kKept = new std::unordered_set<std::string>{
       "AddN",   "Cast",         "ClipByValue", "ConcatV2",  "Greater",
       "Less",   "GreaterEqual", "LessEqual",   "Identity",  "Max",

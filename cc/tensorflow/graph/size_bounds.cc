@@ -122,8 +122,8 @@ class BoundReader {
     return result;
   }
 
-  // Adds a position in a dimension, from its end if the position is negative.
-  // Uses the indices `index` and `index` + 1.
+  // Adds the bounds of a position in a dimension, with the indices `index` and
+  // `index` + 1. A negative position counts from the end.
   void AddPosition(int index, int64_t size, double position, bool constant) {
     if (!constant) Add(index, position);
     if (!constant || std::abs(position) > kSmall) {

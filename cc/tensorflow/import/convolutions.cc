@@ -290,8 +290,8 @@ Result TransposedConvolution(ImportContext& in, int i) {
   // The size has all four dimensions, or height and width.
   SizeExpressions sizes = ReadSizes(&in.graph(), in.Input(i, 0));
   if (sizes.size() == 4) {
-    // TensorFlow infers the input's batch size from the node's size, and
-    // compares the two when it runs the node.
+    // A constant output size fixes the batch size. TensorFlow compares it with
+    // the input's batch size only when it runs the node.
     if (sizes[0] && sizes[0]->constant() &&
         !in.graph().known(op.inputs[0], 0)) {
       return Refuse(

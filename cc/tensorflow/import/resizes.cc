@@ -105,7 +105,7 @@ Result Spread(ImportContext& in, int i) {
   if (!from || !to || to->size() != 4 || sizes.size() != 4 ||
       graph.layout(x) != Layout::kChannelsLast ||
       graph.layout(y) != Layout::kChannelsLast) {
-    return Refuse("the node repeats more than pixels");
+    return Refuse("the node repeats other dimensions than height and width");
   }
   const auto same = [&](int d) {
     return graph.same_dimensions(x, y, d, d + 1);
@@ -151,7 +151,7 @@ Result Repeat(ImportContext& in, int i) {
       graph.node(after).op() != "Reshape" ||
       in.Input(after, 0) != TensorRef{i, 0} ||
       graph.OnlyConsumer(expanded) != i || !in.InputShape(before, 0, {4})) {
-    return Refuse("the node repeats more than pixels");
+    return Refuse("the node repeats other dimensions than height and width");
   }
   const TensorRef x = in.Input(before, 0);
   auto axis = Integers(in.Constant(before, 1));
@@ -172,7 +172,7 @@ Result Repeat(ImportContext& in, int i) {
     if (d == (*axis)[0]) {
       times = (*multiples)[d];
     } else if ((*multiples)[d] != 1) {
-      return Refuse("the node repeats more than pixels");
+      return Refuse("the node repeats other dimensions than height and width");
     }
   }
   const int64_t dimension =

@@ -38,9 +38,9 @@ Depthwise::Arguments DenseArguments(const Depthwise& depthwise,
   return arguments;
 }
 
-// The common base of PrimitiveSepConvTask and KernelSepConvTask. It holds the
-// terms of their input, the residual and the output of the 1x1 convolution, and
-// creates that convolution.
+// The common base of PrimitiveSepConvTask and KernelSepConvTask. It creates the
+// 1x1 convolution, and stores the tensors of the task: the terms of the input,
+// the residual, and the output.
 class SepConvTask : public CpuTask {
  public:
   int64_t scratch_floats() const override { return scratch_.floats(); }

@@ -1,0 +1,53 @@
+"""Files of results: short enough for version control, and easy to compare."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from ios_tf.files import write_text
+
+_DIGITS = 5  # significant ones; measurements have fewer
+_LONGEST_LINE = 400
+
+
+def write_results(path: str | os.PathLike[str], content: Any) -> None:
+    """Writes JSON with rounded numbers and a line for each record.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    write_text(path, _text(_rounded(content)) + "\n")
+
+
+def _rounded(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _rounded(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_rounded(value) for value in content]
+    return float(f"{content:.{_DIGITS}g}") if isinstance(content, float) else content
+
+
+def _text(content: Any, depth: int = 0) -> str:
+    line = json.dumps(content)
+    nested = isinstance(content, (dict, list)) and bool(content)
+    if not nested or (len(line) < _LONGEST_LINE and _is_record(content)):
+        return line
+    indent = "\n" + " " * (depth + 1)
+    end = "\n" + " " * depth
+    if isinstance(content, dict):
+        parts = [f"{json.dumps(k)}: {_text(v, depth + 1)}" for k, v in content.items()]
+        return "{" + indent + ("," + indent).join(parts) + end + "}"
+    parts = [_text(value, depth + 1) for value in content]
+    return "[" + indent + ("," + indent).join(parts) + end + "]"
+
+
+def _is_record(content: Any) -> bool:
+    """Whether no value inside holds several records."""
+    values = content.values() if isinstance(content, dict) else content
+    return not any(
+        isinstance(value, dict)
+        or (isinstance(value, list) and any(isinstance(one, dict) for one in value))
+        for value in values
+    )
