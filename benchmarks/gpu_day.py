@@ -1,8 +1,9 @@
-"""All that is to be seen on a GPU, in order of worth: python -m benchmarks gpu_day.
+"""Measures everything on a GPU, the most important first: python -m benchmarks gpu_day.
 
-For a CUDA machine that is lent for minutes. Every step is a process of its own: what
-fails or hangs costs its time, and no other step's results. Needs neither TensorFlow nor
-a network connection: networks and what to expect are in the package.
+This command is for a machine that is lent for minutes. Each step is a process of its
+own, so that a step that fails or hangs costs only its own time. It needs neither
+TensorFlow nor a network connection: the networks and the expected plans are in
+benchmarks/gpu_data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a GPU is measured with: the paper's networks without weights, convolutions that
-cuDNN computes in them, and what it has for these, asked without a GPU.
+"""Inputs of GPU measurements: the paper's networks without weights, the convolutions
+that cuDNN computes in them, and the plans that cuDNN has for these.
 
-tests/gpu/make_gpu_data.py and record.py make the files. In the package they are where a
-GPU is lent, with or without a checkout.
+cuDNN was asked without a GPU. tests/gpu/make_gpu_data.py and tests/gpu/record.py make
+the files.
 """
 
 from __future__ import annotations

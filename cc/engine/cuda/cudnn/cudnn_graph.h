@@ -56,7 +56,8 @@ struct CudnnCandidate {
   // eng4_k24=3". A name means the same in every process with the same library
   // and device.
   std::string name;
-  // Whether building the plan compiles its kernel, which takes up to a second.
+  // Whether building the plan compiles its kernel, which takes a third of a
+  // second.
   bool compiles = false;
 };
 
