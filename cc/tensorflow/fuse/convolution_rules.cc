@@ -56,8 +56,8 @@ bool ComposeScales(OperatorGraph& ops, int i) {
   for (size_t c = 0; c < scale.size(); ++c) {
     const double s = factors[c], t = shifts[c];
     const double sum = shift[c] * s + t;
-    // A scale without a shift stores the shift -0.0: adding it keeps the sign of
-    // a zero, which adding 0.0 would not.
+    // A scale without a shift stores the shift -0.0: adding it keeps the sign
+    // of a zero, which adding 0.0 would not.
     shift[c] = shift[c] == 0.0f && t == 0.0 ? -0.0 : sum;
     scale[c] = scale[c] * s;
   }
